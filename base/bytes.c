@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * CRC32C for what crosses the wire or a disk, by CPU instructions where the CPU has them and by
+ * tables elsewhere, and the 64-bit digest that compares replicas. */
+#include "base/bytes.h"
+#include "sluice.h"
+
+#include <pthread.h>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#define HAVE_CRC_INSTRUCTIONS 1
+#define CRC_TARGET "sse4.2"
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#define HAVE_CRC_INSTRUCTIONS 1
+#if defined(__clang__)
+#define CRC_TARGET "crc"
+#else
+#include <arm_acle.h>
+#define CRC_TARGET "+crc"
+#endif
+#endif
+
+/* ---- CRC32C: reflected polynomial 0x1EDC6F41 ------------------------------------------------ */
+
+enum { SLICES = 8 };
+static const uint32_t reflected_polynomial = 0x82F63B78u;
+
+/* slice_table[s][b]: remainder of byte b followed by s zero bytes. */
+static uint32_t slice_table[SLICES][256];
+static pthread_once_t slice_table_once = PTHREAD_ONCE_INIT;
+
+static void build_slice_table(void)
+{
+	for (uint32_t b = 0; b < 256; b++) {
+		uint32_t r = b;
+
+		for (int bit = 0; bit < 8; bit++)
+			r = (r >> 1) ^ (r & 1 ? reflected_polynomial : 0);
+		slice_table[0][b] = r;
+	}
+	for (int s = 1; s < SLICES; s++) {
+		for (int b = 0; b < 256; b++) {
+			uint32_t r = slice_table[s - 1][b];
+
+			slice_table[s][b] = (r >> 8) ^ slice_table[0][r & 0xff];
+		}
+	}
+}
+
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+	const uint32_t(*t)[256] = (const uint32_t(*)[256])slice_table;
+	uint32_t r = ~crc;
+
+	pthread_once(&slice_table_once, build_slice_table);
+	for (; n >= SLICES; n -= SLICES, p += SLICES) {
+		uint32_t low = r ^ get_le32(p);
+		uint32_t high = get_le32(p + 4);
+
+		r = t[7][low & 0xff] ^ t[6][low >> 8 & 0xff] ^ t[5][low >> 16 & 0xff] ^
+		    t[4][low >> 24] ^ t[3][high & 0xff] ^ t[2][high >> 8 & 0xff] ^
+		    t[1][high >> 16 & 0xff] ^ t[0][high >> 24];
+	}
+	for (; n > 0; n--, p++)
+		r = (r >> 8) ^ t[0][(r ^ *p) & 0xff];
+	return ~r;
+}
+
+#ifdef HAVE_CRC_INSTRUCTIONS
+#if defined(__x86_64__)
+static int have_crc_instructions(void)
+{
+	return __builtin_cpu_supports("sse4.2");
+}
+
+#define crc_of_8(r, word) ((uint32_t)_mm_crc32_u64((r), (word)))
+#define crc_of_1(r, byte) _mm_crc32_u8((r), (byte))
+#else
+static int have_crc_instructions(void)
+{
+	const unsigned long hwcap_crc32 = 1ul << 7;
+
+	return (getauxval(AT_HWCAP) & hwcap_crc32) != 0;
+}
+
+#if defined(__clang__) /* whose arm_acle.h declares these only when the whole file targets them */
+#define crc_of_8(r, word) __builtin_arm_crc32cd((r), (word))
+#define crc_of_1(r, byte) __builtin_arm_crc32cb((r), (byte))
+#else
+#define crc_of_8(r, word) __crc32cd((r), (word))
+#define crc_of_1(r, byte) __crc32cb((r), (byte))
+#endif
+#endif
+
+__attribute__((target(CRC_TARGET)))
+static uint32_t crc32c_by_instructions(uint32_t crc, const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+	uint32_t r = ~crc;
+
+	for (; n >= 8; n -= 8, p += 8)
+		r = crc_of_8(r, get_le64(p));
+	for (; n > 0; n--, p++)
+		r = crc_of_1(r, *p);
+	return ~r;
+}
+#endif
+
+uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
+{
+#ifdef HAVE_CRC_INSTRUCTIONS
+	if (have_crc_instructions())
+		return crc32c_by_instructions(crc, bytes, n);
+#endif
+	return crc32c_portable(crc, bytes, n);
+}
+
+/* ---- digest ---------------------------------------------------------------------------------
+ * Words w0, w1, ... are the little-endian 8-byte groups, the last block of four padded with zeros.
+ * Word i goes to lane i mod 4: lane = rotl((lane ^ w) * ODD, 27) + ADD. Each of these steps, and
+ * each step of the end, is a bijection of the lane for a fixed word and of the word for a fixed
+ * lane; so two texts of one length that differ in only one word never have the same digest. */
+
+enum { LANES = 4, BLOCK_BYTES = 8 * LANES };
+
+/* Odd numbers without a pattern: fractions of the square roots of 2, 3, 5, 7 and 11, made odd. */
+static const uint64_t odd_factor[LANES] = { 0x6A09E667F3BCC909u, 0xBB67AE8584CAA73Bu,
+					    0x3C6EF372FE94F82Bu, 0xA54FF53A5F1D36F1u };
+static const uint64_t end_factor = 0x510E527FADE682D1u;
+
+static inline uint64_t rotate_left(uint64_t v, unsigned by)
+{
+	return v << by | v >> (64 - by);
+}
+
+static inline uint64_t lane_step(uint64_t lane, const uint8_t *word, uint64_t factor)
+{
+	return rotate_left((lane ^ get_le64(word)) * factor, 27) + end_factor;
+}
+
+static uint64_t spread(uint64_t h)
+{
+	h = (h ^ h >> 32) * end_factor;
+	h = (h ^ h >> 29) * odd_factor[1];
+	return h ^ h >> 32;
+}
+
+uint64_t digest64(const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+	uint8_t last[BLOCK_BYTES] = { 0 };
+	/* Four variables, not an array: compilers keep them in registers. */
+	uint64_t a = odd_factor[0], b = odd_factor[1], c = odd_factor[2], d = odd_factor[3];
+
+	for (size_t left = n; left > 0;) {
+		size_t taken = left < BLOCK_BYTES ? left : BLOCK_BYTES;
+		const uint8_t *block = p;
+
+		if (taken < BLOCK_BYTES)
+			block = memcpy(last, p, taken);
+		a = lane_step(a, block, odd_factor[0]);
+		b = lane_step(b, block + 8, odd_factor[1]);
+		c = lane_step(c, block + 16, odd_factor[2]);
+		d = lane_step(d, block + 24, odd_factor[3]);
+		p += taken;
+		left -= taken;
+	}
+
+	uint64_t h = spread((uint64_t)n + end_factor); /* the length tells padding from zeros */
+
+	h = spread(rotate_left(h, 17) ^ a);
+	h = spread(rotate_left(h, 17) ^ b);
+	h = spread(rotate_left(h, 17) ^ c);
+	return spread(rotate_left(h, 17) ^ d);
+}
+
+uint64_t sluice_digest(const void *bytes, size_t n)
+{
+	return digest64(bytes, n);
+}

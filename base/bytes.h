@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Little-endian fields in byte buffers, CRC32C (Castagnoli), and the 64-bit digest. */
+#ifndef BASE_BYTES_H
+#define BASE_BYTES_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline void put_le16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
+static inline void put_le32(uint8_t *p, uint32_t v) { put_le16(p, (uint16_t)v); put_le16(p + 2, (uint16_t)(v >> 16)); }
+static inline void put_le64(uint8_t *p, uint64_t v) { put_le32(p, (uint32_t)v); put_le32(p + 4, (uint32_t)(v >> 32)); }
+static inline uint16_t get_le16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t get_le32(const uint8_t *p) { return get_le16(p) | (uint32_t)get_le16(p + 2) << 16; }
+static inline uint64_t get_le64(const uint8_t *p) { return get_le32(p) | (uint64_t)get_le32(p + 4) << 32; }
+static inline uint32_t float_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float bits_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+
+/* crc of the concatenation: pass the previous result, 0 to start. Hardware where it exists (chosen
+ * at run time), portable tables elsewhere; same result. */
+uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
+/* The table version itself: what crc32c() falls back to, and what tests compare it with. */
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
+/* 64-bit hash, the same on every machine and at every alignment. Two buffers of one length that
+ * differ only within one aligned 8-byte group never have the same digest. Not for secrets. */
+uint64_t digest64(const void *bytes, size_t n);
+#endif

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of SLUICE_* variables and its parser. sluice_init() loads the settings once; envdoc
+ * makes the man page's list from the same table. */
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "sluice.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define FIELD(member) offsetof(struct settings, member), sizeof(((struct settings *)0)->member)
+
+const struct env_entry env_table[] = {
+	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm", "self|shm",
+	  "Transports that may be used to reach other ranks. "
+	  "A rank that none of them reaches is an error, never a silent fallback.",
+	  FIELD(transport) },
+	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
+	  "What is logged. Levels are error, warn, info and debug, "
+	  "modules are all, runtime, rdma, slurm and compress.",
+	  FIELD(log) },
+	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
+	  "Recipe of models that are opened without one. "
+	  "When it is not set either, the default recipe of the library is used.",
+	  FIELD(recipe) },
+	{ "SLUICE_ON_FAILURE", ENV_CHOICE, "abort", "abort",
+	  "What a rank does when another one is lost: "
+	  "abort ends the job with a message that names the lost rank and its node.",
+	  FIELD(on_failure) },
+	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
+	  "The last so many ranks only own shards. 0 lets the workers own them.", FIELD(servers) },
+	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
+	  "A rank whose heartbeat is missing for so long is lost.", FIELD(lost_after_ms) },
+	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
+	  "When a rank is alive but silent for so long, the others report that they wait for it.",
+	  FIELD(warn_after_ms) },
+	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
+	  "The longest wait for another rank. After it the waiting call fails.",
+	  FIELD(wait_timeout_ms) },
+	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
+	  "Bounds each exchange with the launcher, and connecting to the other ranks.",
+	  FIELD(boot_timeout_ms) },
+	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
+	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
+	  FIELD(spin_us) },
+	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
+	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
+	  FIELD(memory_bytes) },
+};
+enum { WHY_BYTES = 256, WORDS_MAX = 16, PREFIX_BYTES = 7 /* "SLUICE_" */ };
+enum { ENTRIES = sizeof(env_table) / sizeof(env_table[0]) };
+const size_t env_table_size = ENTRIES;
+
+/* ---- numbers with units ---------------------------------------------------------------------- */
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+/* Durations are counted in microseconds. */
+static const struct unit time_units[] = { { "us", 1 },	       { "ms", 1000 },
+					  { "s", 1000000 },    { "m", 60000000 },
+					  { "h", 3600000000 }, { NULL, 0 } };
+static const struct unit byte_units[] = { { "K", 1ull << 10 }, { "M", 1ull << 20 },
+					  { "G", 1ull << 30 }, { "T", 1ull << 40 },
+					  { NULL, 0 } };
+static const struct unit no_units[] = { { NULL, 0 } };
+
+static uint64_t multiply_saturated(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* Reads DIGITS[.DIGITS][UNIT], not by strtod, whose decimal point depends on the locale. Returns 0,
+ * or -1 if the text has another form. A value beyond 64 bits is UINT64_MAX. */
+static int read_quantity(const char *text, const struct unit *units, uint64_t plain_factor,
+			 uint64_t *out)
+{
+	uint64_t whole = 0, fraction = 0, scale = 1;
+	const char *p = text;
+
+	if (*p < '0' || *p > '9')
+		return -1;
+	for (; *p >= '0' && *p <= '9'; p++)
+		if (__builtin_mul_overflow(whole, 10, &whole) ||
+		    __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole))
+			whole = UINT64_MAX / 10; /* stays too large for every range */
+	if (*p == '.') {
+		for (p++; *p >= '0' && *p <= '9' && scale < 1000000; p++) {
+			fraction = fraction * 10 + (uint64_t)(*p - '0');
+			scale *= 10;
+		}
+		if (scale == 1)
+			return -1;
+	}
+
+	uint64_t factor = plain_factor;
+
+	if (*p) {
+		const struct unit *u = units;
+
+		while (u->name && strcasecmp(u->name, p) != 0)
+			u++;
+		if (!u->name)
+			return -1;
+		factor = u->factor;
+	} else if (scale > 1 && plain_factor == 1) {
+		return -1; /* half a rank, half a byte */
+	}
+
+	uint64_t value = multiply_saturated(whole, factor);
+	uint64_t part = fraction * factor / scale; /* < 10^6 * 2^40 */
+
+	*out = value > UINT64_MAX - part ? UINT64_MAX : value + part;
+	return 0;
+}
+
+static int is_number(enum env_kind kind)
+{
+	return kind == ENV_COUNT || kind == ENV_MILLISECONDS || kind == ENV_MICROSECONDS ||
+	       kind == ENV_BYTES;
+}
+
+/* In microseconds, bytes or pieces. */
+static int read_number(enum env_kind kind, const char *text, uint64_t *out)
+{
+	if (kind == ENV_MILLISECONDS)
+		return read_quantity(text, time_units, 1000000, out);
+	if (kind == ENV_MICROSECONDS)
+		return read_quantity(text, time_units, 1, out);
+	if (kind == ENV_BYTES)
+		return read_quantity(text, byte_units, 1, out);
+	return read_quantity(text, no_units, 1, out);
+}
+
+static const char *number_form(enum env_kind kind)
+{
+	if (kind == ENV_MILLISECONDS)
+		return "a duration: write a number with us, ms, s, m or h (without: seconds)";
+	if (kind == ENV_MICROSECONDS)
+		return "a duration: write a number with us, ms, s, m or h (without: microseconds)";
+	if (kind == ENV_BYTES)
+		return "a size: write a number of bytes, or one with K, M, G or T";
+	return "a whole number";
+}
+
+static void store_number(const struct env_entry *entry, uint64_t number, struct settings *out)
+{
+	char *field = (char *)out + entry->offset;
+
+	if (entry->kind == ENV_MILLISECONDS)
+		number = (number + 500) / 1000;
+	if (entry->bytes == sizeof(uint64_t)) {
+		memcpy(field, &number, sizeof(number));
+	} else {
+		int narrow = (int)number; /* the entry's range ends below INT_MAX */
+
+		memcpy(field, &narrow, sizeof(narrow));
+	}
+}
+
+static int set_number(const struct env_entry *entry, const char *text, struct settings *out,
+		      char why[WHY_BYTES])
+{
+	uint64_t number, least, most;
+	char range[64];
+
+	if (read_number(entry->kind, text, &number)) {
+		snprintf(why, WHY_BYTES, "is not %s, %s", number_form(entry->kind), entry->range);
+		return -1;
+	}
+
+	snprintf(range, sizeof(range), "%s", entry->range);
+	char *dots = strstr(range, " .. ");
+
+	if (!dots) {
+		snprintf(why, WHY_BYTES, "cannot be checked against the range %s", entry->range);
+		return -1;
+	}
+	*dots = '\0';
+	if (read_number(entry->kind, range, &least) || read_number(entry->kind, dots + 4, &most) ||
+	    number < least || number > most) {
+		snprintf(why, WHY_BYTES, "is outside %s", entry->range);
+		return -1;
+	}
+	store_number(entry, number, out);
+	return 0;
+}
+
+/* ---- texts and words ------------------------------------------------------------------------- */
+
+/* Cuts list[] at its separators. */
+static size_t cut_words(char *list, const char *separators, const char *words[WORDS_MAX])
+{
+	size_t n = 0;
+	char *word;
+
+	while (n < WORDS_MAX && (word = strsep(&list, separators)) != NULL)
+		words[n++] = word;
+	return n;
+}
+
+static int refuse_word(const char *word, const char *const *known, size_t n_known,
+		       char why[WHY_BYTES])
+{
+	const char *near = nearest_word(word, known, n_known);
+	int n = snprintf(why, WHY_BYTES, "has an unknown word \"%.40s\"%s%s%s; known: ", word,
+			 near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+
+	for (size_t i = 0; i < n_known && n > 0 && n < WHY_BYTES; i++)
+		n += snprintf(why + n, WHY_BYTES - (size_t)n, "%s%s", i ? ", " : "", known[i]);
+	return -1;
+}
+
+static int is_known(const char *word, const char *const *known, size_t n_known)
+{
+	for (size_t i = 0; i < n_known; i++)
+		if (strcmp(word, known[i]) == 0)
+			return 1;
+	return 0;
+}
+
+static int set_text(const struct env_entry *entry, const char *text, struct settings *out,
+		    char why[WHY_BYTES])
+{
+	size_t n = strlen(text);
+
+	if (n >= entry->bytes) {
+		snprintf(why, WHY_BYTES, "has %zu characters, at most %zu fit", n, entry->bytes - 1);
+		return -1;
+	}
+	memcpy((char *)out + entry->offset, text, n + 1);
+	return 0;
+}
+
+static int set_choice(const struct env_entry *entry, const char *text, struct settings *out,
+		      char why[WHY_BYTES])
+{
+	char choices[128];
+	const char *known[WORDS_MAX];
+
+	snprintf(choices, sizeof(choices), "%s", entry->range);
+	size_t n_known = cut_words(choices, "|", known);
+
+	if (!is_known(text, known, n_known))
+		return refuse_word(text, known, n_known, why);
+	return set_text(entry, text, out, why);
+}
+
+/* Stores the list with the first known word in front if it is not in it. */
+static int set_list(const struct env_entry *entry, const char *text, struct settings *out,
+		    char why[WHY_BYTES])
+{
+	char choices[128], list[128], whole[192];
+	const char *known[WORDS_MAX], *words[WORDS_MAX];
+
+	if (strlen(text) >= sizeof(list))
+		return set_text(entry, text, out, why); /* which refuses it */
+	snprintf(choices, sizeof(choices), "%s", entry->range);
+	snprintf(list, sizeof(list), "%s", text);
+
+	size_t n_known = cut_words(choices, "|", known);
+	size_t n = cut_words(list, ",", words);
+
+	for (size_t i = 0; i < n; i++)
+		if (!is_known(words[i], known, n_known))
+			return refuse_word(words[i], known, n_known, why);
+	if (is_known(known[0], words, n))
+		return set_text(entry, text, out, why);
+	snprintf(whole, sizeof(whole), "%s,%s", known[0], text);
+	return set_text(entry, whole, out, why);
+}
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+static const char *text_of(const struct env_entry *entry, const char **origin)
+{
+	const char *text = getenv(entry->name);
+
+	*origin = text && *text ? "environment" : "default";
+	return text && *text ? text : entry->fallback;
+}
+
+static int set_value(const struct env_entry *entry, const char *text, struct settings *out,
+		     char why[WHY_BYTES])
+{
+	if (is_number(entry->kind))
+		return set_number(entry, text, out, why);
+	if (entry->kind == ENV_CHOICE)
+		return set_choice(entry, text, out, why);
+	if (entry->kind == ENV_LIST)
+		return set_list(entry, text, out, why);
+	return set_text(entry, text, out, why);
+}
+
+/* assignment: "SLUICE_X=..." of the environment. */
+static void warn_if_unknown(const char *assignment)
+{
+	char name[128];
+	const char *known[ENTRIES];
+	size_t n = strcspn(assignment, "=");
+	size_t n_known = 0;
+
+	if (n >= sizeof(name))
+		n = sizeof(name) - 1;
+	memcpy(name, assignment, n);
+	name[n] = '\0';
+	for (; n_known < ENTRIES; n_known++) {
+		if (strcmp(name, env_table[n_known].name) == 0)
+			return;
+		known[n_known] = env_table[n_known].name + PREFIX_BYTES;
+	}
+
+	/* Compared without the common prefix, which would make everything look alike. */
+	const char *near = nearest_word(name + PREFIX_BYTES, known, n_known);
+
+	if (near)
+		log_line(LOG_WARN, "runtime",
+			 "the environment variable %s is unknown and ignored: did you mean SLUICE_%s?",
+			 name, near);
+	else
+		log_line(LOG_WARN, "runtime",
+			 "the environment variable %s is unknown and ignored: sluice(7) lists the "
+			 "known ones", name);
+}
+
+int env_load(struct settings *out)
+{
+	struct settings settings;
+
+	memset(&settings, 0, sizeof(settings));
+	for (size_t i = 0; i < env_table_size; i++) {
+		const char *origin;
+		const char *text = text_of(&env_table[i], &origin);
+		char why[WHY_BYTES];
+
+		if (set_value(&env_table[i], text, &settings, why))
+			return fail(SLUICE_EINVAL, "environment variable %s=\"%.80s\" %s",
+				    env_table[i].name, text, why);
+	}
+
+	int rc = log_configure(settings.log);
+
+	if (rc)
+		return rc;
+	for (char **assignment = environ; assignment && *assignment; assignment++)
+		if (strncmp(*assignment, "SLUICE_", PREFIX_BYTES) == 0)
+			warn_if_unknown(*assignment);
+	memcpy(out, &settings, sizeof(settings));
+	return SLUICE_OK;
+}
+
+/* The largest unit that needs no fraction. */
+static void print_quantity(uint64_t number, const struct unit *units, FILE *to)
+{
+	const struct unit *best = NULL;
+
+	for (const struct unit *u = units; u->name; u++)
+		if (number > 0 && number % u->factor == 0)
+			best = u;
+	fprintf(to, "%llu%s", (unsigned long long)(best ? number / best->factor : number),
+		best ? best->name : "");
+}
+
+static void print_value(const struct env_entry *entry, const struct settings *settings, FILE *to)
+{
+	const char *field = (const char *)settings + entry->offset;
+	uint64_t number = 0;
+	int narrow;
+
+	if (!is_number(entry->kind)) {
+		fputs(field, to);
+		return;
+	}
+	if (entry->bytes == sizeof(number)) {
+		memcpy(&number, field, sizeof(number));
+	} else {
+		memcpy(&narrow, field, sizeof(narrow));
+		number = narrow < 0 ? 0 : (uint64_t)narrow;
+	}
+	if (entry->kind == ENV_MILLISECONDS)
+		print_quantity(number * 1000, time_units, to);
+	else if (entry->kind == ENV_MICROSECONDS)
+		print_quantity(number, time_units, to);
+	else
+		print_quantity(number, entry->kind == ENV_BYTES ? byte_units : no_units, to);
+}
+
+static int same_value(const struct env_entry *entry, const struct settings *a,
+		      const struct settings *b)
+{
+	const char *field_a = (const char *)a + entry->offset;
+	const char *field_b = (const char *)b + entry->offset;
+
+	if (is_number(entry->kind))
+		return memcmp(field_a, field_b, entry->bytes) == 0;
+	return strcmp(field_a, field_b) == 0;
+}
+
+void env_dump(const struct settings *settings, FILE *to)
+{
+	struct settings expected;
+	char why[WHY_BYTES];
+
+	memset(&expected, 0, sizeof(expected));
+	for (size_t i = 0; i < env_table_size; i++) {
+		const struct env_entry *entry = &env_table[i];
+		const char *origin;
+		const char *text = text_of(entry, &origin);
+
+		if (set_value(entry, text, &expected, why) ||
+		    !same_value(entry, &expected, settings))
+			origin = "attribute";
+		fprintf(to, "%s=", entry->name);
+		print_value(entry, settings, to);
+		fprintf(to, " (%s)\n", origin);
+	}
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The thread's last error, the names of the error codes, and the version string. Every failure in
+ * the library passes through fail() at the place where it was detected. */
+#include "base/error.h"
+#include "base/log.h"
+#include "compress/message.h"
+#include "sluice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_OF(token) #token
+#define TEXT_OF_VALUE(macro) TEXT_OF(macro)
+
+static _Thread_local char last_error[ERROR_TEXT_BYTES];
+
+static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
+{
+	/* Formatted aside: the arguments may point into last_error itself. */
+	char text[ERROR_TEXT_BYTES];
+	int n = vsnprintf(text, sizeof(text), format, args);
+
+	if (n < 0)
+		snprintf(text, sizeof(text), "%s", "(the error message could not be formatted)");
+	else if ((size_t)n >= sizeof(text))
+		memcpy(text + sizeof(text) - 4, "...", 4);
+	memcpy(last_error, text, strlen(text) + 1);
+}
+
+int fail(int code, const char *format, ...)
+{
+	int saved_errno = errno;
+	va_list args;
+
+	va_start(args, format);
+	remember(format, args);
+	va_end(args);
+	log_line(LOG_ERROR, "runtime", "%s", last_error);
+	errno = saved_errno;
+	return code;
+}
+
+int fail_quietly(int code, const char *format, ...)
+{
+	int saved_errno = errno;
+	va_list args;
+
+	va_start(args, format);
+	remember(format, args);
+	va_end(args);
+	errno = saved_errno;
+	return code;
+}
+
+const char *errno_text(int err)
+{
+	static _Thread_local char text[128];
+	const char *name = NULL;
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
+	name = strerrorname_np(err);
+#endif
+	char buffer[96];
+	const char *meaning = strerror_r(err, buffer, sizeof(buffer));
+
+	if (name)
+		snprintf(text, sizeof(text), "%s (%s)", name, meaning);
+	else
+		snprintf(text, sizeof(text), "errno %d (%s)", err, meaning);
+	return text;
+}
+
+const char *sluice_last_error(void)
+{
+	return last_error;
+}
+
+const char *sluice_strerror(int code)
+{
+	switch (code) {
+	case SLUICE_OK:
+		return "SLUICE_OK: success";
+	case SLUICE_EINVAL:
+		return "SLUICE_EINVAL: an argument, option, recipe or call order is wrong";
+	case SLUICE_ENOMEM:
+		return "SLUICE_ENOMEM: memory, descriptors or another local resource ran out";
+	case SLUICE_ENOSUPP:
+		return "SLUICE_ENOSUPP: not supported here";
+	case SLUICE_EAGAIN:
+		return "SLUICE_EAGAIN: a queue is full, progress and call again";
+	case SLUICE_ETIMEDOUT:
+		return "SLUICE_ETIMEDOUT: a wait ended without its event";
+	case SLUICE_EDEVICE:
+		return "SLUICE_EDEVICE: a transport or its device failed";
+	case SLUICE_EBOOT:
+		return "SLUICE_EBOOT: the launcher or PMIx failed";
+	case SLUICE_EGPU:
+		return "SLUICE_EGPU: CUDA failed";
+	case SLUICE_EPEER:
+		return "SLUICE_EPEER: another rank is lost, left early, or differs from this one";
+	case SLUICE_EWIRE:
+		return "SLUICE_EWIRE: bytes of a peer or of a checkpoint were refused";
+	case SLUICE_ENUMERIC:
+		return "SLUICE_ENUMERIC: a gradient holds NaN or infinity";
+	case SLUICE_EIO:
+		return "SLUICE_EIO: a file could not be read or written";
+	}
+	return "not a Sluice error code";
+}
+
+const char *sluice_version(void)
+{
+	return PACKAGE_VERSION " (wire " TEXT_OF_VALUE(SLUICE_WIRE_VERSION) ")";
+}

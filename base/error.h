@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The last error of a thread: a code (SLUICE_E*) and a sentence. Everyone calls fail(). */
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
+#include <stdarg.h>
+#include <stddef.h>
+
+enum { ERROR_TEXT_BYTES = 768 };
+
+/* Remembers the sentence for sluice_last_error() of this thread, logs it once at error level, and
+ * returns code. Used where a failure is detected; callers above pass the code up in silence. */
+int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same without the log line: for a failure that was logged where it was detected. */
+int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */
+const char *errno_text(int err);
+#endif

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Errors, log lines, environment, bytes: what every other folder stands on.
+library_sources += \
+	base/bytes.c base/bytes.h \
+	base/clock.h \
+	base/env.c base/env.h \
+	base/error.c base/error.h \
+	base/log.c base/log.h \
+	base/nearest.c base/nearest.h
+
+# Prints the list of environment variables for sluice(7); see man/local.mk.
+noinst_PROGRAMS += base/envdoc
+base_envdoc_SOURCES = base/envdoc.c

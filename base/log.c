@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Log lines: formatted on the caller's stack and written with one write(2), so that lines of
+ * threads and ranks that share a stderr do not mix and no lock is taken. */
+#include "base/log.h"
+#include "base/error.h"
+#include "base/nearest.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A line stays below PIPE_BUF (4096), up to which a write to a pipe is atomic. */
+enum { LEVELS = 4, MODULES = 4, NODE_BYTES = 64, TEXT_BYTES = 1024, LINE_BYTES = 1280 };
+
+static const char *const level_names[LEVELS] = { "error", "warn", "info", "debug" };
+/* "all" comes last: it is a word of SLUICE_LOG, not a module of its own. */
+static const char *const module_names[MODULES + 1] = { "runtime", "rdma", "slurm", "compress",
+						       "all" };
+static _Atomic int thresholds[MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
+
+/* Where lines go. A change fills the copy that is not in use and then publishes it, so log_line()
+ * reads without a lock. A reader that sleeps through two changes could see the second one half
+ * done; changes happen before the progress thread starts or after it ended. */
+struct output {
+	sluice_log_fn sink;
+	void *context;
+	char prefix[NODE_BYTES + 32];
+};
+static struct output outputs[2] = { { NULL, NULL, "sluice: " }, { NULL, NULL, "sluice: " } };
+static struct output *_Atomic current_output = &outputs[0];
+static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t module_index(const char *module)
+{
+	for (size_t m = 0; m < MODULES; m++)
+		if (strcmp(module_names[m], module) == 0)
+			return m;
+	return 0;
+}
+
+int log_enabled(enum log_level level, const char *module)
+{
+	int threshold = atomic_load_explicit(&thresholds[module_index(module)], memory_order_relaxed);
+
+	return (int)level <= threshold;
+}
+
+/* A line is one line, whatever a file name or a peer's text brings along. */
+static void replace_control_bytes(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = ' ';
+}
+
+static void write_line(const char *line, size_t n)
+{
+	ssize_t written;
+
+	do {
+		written = write(STDERR_FILENO, line, n);
+	} while (written < 0 && errno == EINTR);
+}
+
+void log_line(enum log_level level, const char *module, const char *format, ...)
+{
+	if (!log_enabled(level, module))
+		return;
+
+	int saved_errno = errno;
+	char text[TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (n < 0)
+		snprintf(text, sizeof(text), "%s", "(a log line could not be formatted)");
+	else if ((size_t)n >= sizeof(text))
+		memcpy(text + sizeof(text) - 4, "...", 4);
+	replace_control_bytes(text);
+
+	const struct output *output = atomic_load_explicit(&current_output, memory_order_acquire);
+
+	if (output->sink) {
+		output->sink((int)level, text, output->context);
+	} else {
+		char line[LINE_BYTES];
+		int length = snprintf(line, sizeof(line), "%s%s: %s\n", output->prefix,
+				      level_names[level], text);
+
+		if (length > 0)
+			write_line(line, (size_t)length);
+	}
+	errno = saved_errno;
+}
+
+/* change_lock is held from begin_change() to end_change(). */
+static struct output *begin_change(void)
+{
+	pthread_mutex_lock(&change_lock);
+	struct output *now = atomic_load(&current_output);
+	struct output *next = now == &outputs[0] ? &outputs[1] : &outputs[0];
+
+	*next = *now;
+	return next;
+}
+
+static void end_change(struct output *next)
+{
+	atomic_store_explicit(&current_output, next, memory_order_release);
+	pthread_mutex_unlock(&change_lock);
+}
+
+void log_identify(int rank, const char *node)
+{
+	struct output *next = begin_change();
+
+	if (rank < 0)
+		snprintf(next->prefix, sizeof(next->prefix), "sluice: ");
+	else
+		snprintf(next->prefix, sizeof(next->prefix), "sluice[%d %.*s]: ", rank, NODE_BYTES,
+			 node ? node : "?");
+	replace_control_bytes(next->prefix);
+	end_change(next);
+}
+
+void log_set_sink(sluice_log_fn sink, void *context)
+{
+	struct output *next = begin_change();
+
+	next->sink = sink;
+	next->context = context;
+	end_change(next);
+}
+
+void sluice_set_log(sluice_log_fn sink, void *context)
+{
+	log_set_sink(sink, context);
+}
+
+static int find_word(const char *word, const char *const *known, size_t n_known)
+{
+	for (size_t i = 0; i < n_known; i++)
+		if (strcmp(word, known[i]) == 0)
+			return (int)i;
+	return -1;
+}
+
+static int refuse_word(const char *what, const char *word, const char *const *known, size_t n_known,
+		       const char *list)
+{
+	const char *near = nearest_word(word, known, n_known);
+
+	return fail(SLUICE_EINVAL,
+		    "SLUICE_LOG: unknown %s \"%.60s\"%s%s%s: %ss are %s; give LEVEL or "
+		    "MODULE+LEVEL[,MODULE+LEVEL...], for example \"all+warn,rdma+debug\"",
+		    what, word, near ? ", did you mean \"" : "", near ? near : "",
+		    near ? "\"?" : "", what, list);
+}
+
+/* One "LEVEL" or "MODULE+LEVEL", cut out of the list. */
+static int configure_item(char *item, int levels[MODULES])
+{
+	char *plus = strchr(item, '+');
+	const char *module = plus ? item : "all";
+	const char *level = plus ? plus + 1 : item;
+
+	if (plus)
+		*plus = '\0';
+
+	int m = find_word(module, module_names, MODULES + 1);
+	int l = find_word(level, level_names, LEVELS);
+
+	if (m < 0)
+		return refuse_word("module", module, module_names, MODULES + 1,
+				   "all, runtime, rdma, slurm and compress");
+	if (l < 0)
+		return refuse_word("level", level, level_names, LEVELS,
+				   "error, warn, info and debug");
+	for (int i = 0; i < MODULES; i++)
+		if (m == MODULES || m == i)
+			levels[i] = l;
+	return SLUICE_OK;
+}
+
+int log_configure(const char *text)
+{
+	char list[128];
+	int levels[MODULES];
+
+	if (strlen(text) >= sizeof(list))
+		return fail(SLUICE_EINVAL, "SLUICE_LOG: \"%.40s...\" is longer than %zu characters",
+			    text, sizeof(list) - 1);
+	memcpy(list, text, strlen(text) + 1);
+	for (int m = 0; m < MODULES; m++)
+		levels[m] = LOG_WARN; /* modules that the text does not name */
+
+	char *rest = list;
+	char *item;
+
+	while ((item = strsep(&rest, ",")) != NULL) {
+		int rc = configure_item(item, levels);
+
+		if (rc)
+			return rc;
+	}
+	for (int m = 0; m < MODULES; m++)
+		atomic_store_explicit(&thresholds[m], levels[m], memory_order_relaxed);
+	return SLUICE_OK;
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * "Did you mean": the known word nearest to a mistyped one (edit distance), NULL if none is near. */
+#ifndef BASE_NEAREST_H
+#define BASE_NEAREST_H
+#include <stddef.h>
+const char *nearest_word(const char *word, const char *const *known, size_t n_known);
+#endif

@@ -1,0 +1,229 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Compares the man pages with what they describe: header, symbol map, built library, programs, table
+# of environment variables; lints them and compiles their examples. Run by "make check", or by hand
+# from anywhere. A tool that is missing skips its part; a page that is wrong fails with its name.
+set -u
+export LC_ALL=C
+top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/..}}
+[ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/..
+top_builddir=${top_builddir:-.}
+CC=${CC:-cc}
+man=$top_srcdir/man
+header=$top_srcdir/runtime/sluice.h
+map=$top_srcdir/runtime/libsluice.map
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/sluice-man.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+failed=0
+
+wrong() { echo "wrong: $*"; failed=1; }
+skipped() { echo "skipped: $*"; }
+
+# same TEXT_A FILE_A TEXT_B FILE_B: the two files hold the same lines, in any order.
+same() {
+	sort -u "$2" >"$tmp/a"
+	sort -u "$4" >"$tmp/b"
+	[ -s "$tmp/a" ] || wrong "nothing found in $1"
+	comm -23 "$tmp/a" "$tmp/b" | while read -r line; do echo "wrong: in $1, not in $3: $line"; done
+	comm -13 "$tmp/a" "$tmp/b" | while read -r line; do echo "wrong: in $3, not in $1: $line"; done
+	cmp -s "$tmp/a" "$tmp/b" || failed=1
+}
+
+# The generated page if it was built; else its source, with nothing for the table.
+sluice7=$top_builddir/man/sluice.7
+if [ ! -f "$sluice7" ]; then
+	skipped "$sluice7 was not built; its source is checked instead"
+	sluice7=$tmp/sluice.7
+	sed '/^@ENVIRONMENT@$/d' "$man/sluice.7.in" >"$sluice7"
+fi
+pages="$man/sluice-train.1 $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
+
+lint() {
+	for page in $pages; do
+		if command -v mandoc >/dev/null; then
+			mandoc -T lint -W warning "$page" >"$tmp/lint" 2>&1
+		elif command -v groff >/dev/null; then
+			groff -mdoc -ww -z "$page" >"$tmp/lint" 2>&1
+		else
+			skipped "lint: neither mandoc nor groff is installed"
+			return
+		fi
+		[ ! -s "$tmp/lint" ] || { cat "$tmp/lint"; wrong "lint of $page"; }
+	done
+}
+
+order_of_sections() {
+	for page in "$man"/*.3; do
+		found=$(sed -n 's/^\.Sh //p' "$page" | sed 's/\\&//' | tr '\n' ',')
+		[ "$found" = "NAME,SYNOPSIS,DESCRIPTION,RETURN VALUES,ERRORS,THREADS,EXAMPLES,SEE ALSO," ] ||
+			wrong "$page: sections are $found"
+	done
+}
+
+# One prototype per line, as the header declares it and as the pages show it.
+prototypes() {
+	tr '\n' ' ' <"$header" | sed 's|/\*|\n&|g; s|\*/|&\n|g' | sed '/^\/\*/d' | tr '\n' ' ' |
+		sed 's/SLUICE_API/\n&/g' | sed -n 's/^SLUICE_API *\([a-z][^;]*);\).*/\1/p' |
+		tr -s '\t ' ' ' | sed 's/\* /*/g; s/;$//' >"$tmp/declared"
+	for page in "$man"/*.3; do
+		awk '
+		function words(line) { # quoted and plain arguments of a macro line into word[1..n]
+			n = 0
+			while (match(line, /"[^"]*"|[^ ]+/)) {
+				word[++n] = substr(line, RSTART, RLENGTH)
+				gsub(/"/, "", word[n])
+				line = substr(line, RSTART + RLENGTH)
+			}
+		}
+		/^\.Sh/ { in_synopsis = $2 == "SYNOPSIS" }
+		!in_synopsis { next }
+		{ words($0) }
+		/^\.Ft/ { type = word[2] }
+		/^\.Fn/ || /^\.Fo/ { name = word[2]; list = ""; first = 3 }
+		/^\.Fa/ { first = 2 }
+		/^\.Fn/ || /^\.Fa/ { for (i = first; i <= n; i++) list = list (list == "" ? "" : ", ") word[i] }
+		/^\.Fn/ || /^\.Fc/ { print type " " name "(" list ")" }
+		' "$page"
+	done | sed 's/\* /*/g' >"$tmp/shown"
+	same runtime/sluice.h "$tmp/declared" "SYNOPSIS of the pages" "$tmp/shown"
+	sed 's/(.*//; s/.*[ *]//' "$tmp/declared" >"$tmp/functions"
+}
+
+names() {
+	: >"$tmp/other_names"
+	for page in "$man"/*.3; do
+		sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' "$page" >"$tmp/named"
+		sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESC/s/^\.F[no] \([a-z_]*\).*/\1/p' "$page" >"$tmp/synopsis"
+		same "NAME of $page" "$tmp/named" "its SYNOPSIS" "$tmp/synopsis"
+		base=$(basename "$page")
+		sed "s/^/$base /; s/\$/.3/" "$tmp/named" | grep -v "^$base $base\$" >>"$tmp/other_names"
+	done
+	grep -v '^#' "$man/aliases" >"$tmp/aliases"
+	same "man/aliases" "$tmp/aliases" "NAME of the pages" "$tmp/other_names"
+
+	sed -n 's/^	\(sluice_[a-z0-9_]*\);$/\1/p' "$map" >"$tmp/mapped"
+	same "runtime/sluice.h" "$tmp/functions" "runtime/libsluice.map" "$tmp/mapped"
+	grep -o '`sluice_[a-z_]*`' "$top_srcdir/NEWS.md" | tr -d '`' >"$tmp/news"
+	same "runtime/libsluice.map" "$tmp/mapped" "NEWS.md" "$tmp/news"
+	library=$top_builddir/.libs/libsluice.so
+	if [ ! -e "$library" ]; then
+		skipped "exported symbols: $library was not built"
+	elif ! command -v nm >/dev/null; then
+		skipped "exported symbols: nm is not installed"
+	else
+		nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+			grep -v -e '^__asan' -e '^__odr_asan' >"$tmp/exported"
+		same "runtime/libsluice.map" "$tmp/mapped" "$library" "$tmp/exported"
+	fi
+}
+
+# Every page of ours that another one refers to exists.
+references() {
+	{ ls "$man" | sed -n 's/^\(sluice.*\)\.\([1-9]\)\(\.in\)\{0,1\}$/\1 \2/p'
+	  grep -v '^#' "$man/aliases" | sed 's/.* //; s/\./ /'; } | sort -u >"$tmp/known"
+	for page in $pages; do
+		sed -n 's/^\.Xr \(sluice[a-z_-]* [0-9]\).*/\1/p' "$page" | sort -u |
+			comm -23 - "$tmp/known" >"$tmp/unknown"
+		[ ! -s "$tmp/unknown" ] || wrong "$page refers to $(tr '\n' ' ' <"$tmp/unknown")"
+	done
+}
+
+# Codes with their values, and the fields of public structures.
+codes_and_fields() {
+	sed -n 's/^	\(SLUICE_[A-Z]*\) = \(-\{0,1\}[0-9]*\).*/\1 \2/p' "$header" >"$tmp/codes"
+	sed -n 's/^\.It Dv \(SLUICE_[A-Z]*\) Ta \([-0-9]*\) Ta .*/\1 \2/p' \
+		"$man/sluice_strerror.3" >"$tmp/table"
+	same "runtime/sluice.h" "$tmp/codes" "sluice_strerror(3)" "$tmp/table"
+	for page in $pages; do
+		for code in $(grep -o 'SLUICE_E[A-Z]*$' "$page" | grep -v -e '_EV' | sort -u); do
+			grep -q "^$code " "$tmp/codes" || wrong "$page: no code $code in runtime/sluice.h"
+		done
+	done
+	sed 's|/\*.*||' "$header" |
+		sed -n '/^typedef struct sluice_[a-z_]* {/,/^}/s/^	.*[ *]\([a-z_]*\);.*/\1/p' |
+		sort -u >"$tmp/fields"
+	[ -s "$tmp/fields" ] || wrong "no fields found in runtime/sluice.h"
+	while read -r field; do
+		grep -q "Va .*\\b$field\\b" "$man"/*.3 || wrong "field $field is in no page of section 3"
+	done <"$tmp/fields"
+}
+
+examples() {
+	if ! command -v "${CC%% *}" >/dev/null; then
+		skipped "examples: no compiler ($CC)"
+		return
+	fi
+	for page in "$man"/*.3; do
+		base=$tmp/$(basename "$page" .3)
+		awk -v base="$base" '
+		/^\.Sh/ { in_examples = $2 == "EXAMPLES" }
+		/^\.Ed/ { out = "" }
+		out != "" { print > out }
+		in_examples && /^\.Bd -literal/ { out = base "." ++n ".c" }
+		' "$page"
+		[ -f "$base.1.c" ] || wrong "$page has no example"
+		for source in "$base".*.c; do
+			[ -f "$source" ] || continue
+			sed 's/\\e/\\/g; s/\\&//g; s/\\-/-/g; s/\\(aq/'"'"'/g' "$source" >"$tmp/example.c"
+			$CC -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -I"$top_srcdir/runtime" \
+				"$tmp/example.c" || wrong "example $(basename "$source" .c) of $page"
+		done
+	done
+}
+
+options() {
+	program=$top_builddir/sluice-train
+	[ -x "$program" ] || program=$top_builddir/tools/train/sluice-train
+	if [ ! -x "$program" ]; then
+		skipped "options: sluice-train was not built"
+		return
+	fi
+	"$program" --help >"$tmp/help" || wrong "sluice-train --help fails"
+	grep -oE '(^ +|, )--[a-z][a-z-]*' "$tmp/help" | sed 's/.*--//' >"$tmp/helped"
+	sed -n 's/^\.It Fl Fl \([a-z-]*\).*/\1/p' "$man/sluice-train.1" >"$tmp/listed"
+	same "sluice-train --help" "$tmp/helped" "sluice-train(1)" "$tmp/listed"
+	sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESC/p' "$man/sluice-train.1" | grep -o 'Fl Fl [a-z-]*' |
+		sed 's/Fl Fl //' >"$tmp/synopsis_options"
+	sed '/^sleep$/d; /^nan$/d' "$tmp/listed" >"$tmp/usual"
+	same "SYNOPSIS of sluice-train(1)" "$tmp/synopsis_options" "its DESCRIPTION" "$tmp/usual"
+}
+
+environment() {
+	grep -o '"SLUICE_[A-Z_]*"' "$top_srcdir/base/env.c" | tr -d '"' | grep -v '_$' >"$tmp/variables"
+	if [ ! -x "$top_builddir/base/envdoc" ] || [ ! -f "$top_builddir/man/sluice.7" ]; then
+		skipped "environment: base/envdoc was not built"
+	else
+		"$top_builddir/base/envdoc" | sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' >"$tmp/documented"
+		same "base/env.c" "$tmp/variables" "base/envdoc" "$tmp/documented"
+		sed -n 's/^\.It Ev \(SLUICE_[A-Z_]*\).*/\1/p' "$sluice7" >"$tmp/printed"
+		same "base/env.c" "$tmp/variables" "ENVIRONMENT of sluice(7)" "$tmp/printed"
+	fi
+	for page in $pages; do
+		for name in $(grep -o 'Ev SLUICE_[A-Z_]*' "$page" | sed 's/Ev //; /_$/d' | sort -u); do
+			grep -q "^$name\$" "$tmp/variables" || wrong "$page: no variable $name in base/env.c"
+		done
+	done
+}
+
+# Every key of the recipe language is explained, and no other one.
+recipe_keys() {
+	sed -n 's/.*\[AXIS_[A-Z]*\] = { "\([a-z]*\)".*/\1/p' \
+		"$top_srcdir/runtime/recipe_words.c" >"$tmp/keys"
+	sed -n '/^\.Sh GRAMMAR/,/^\.Sh STEP/s/^\.It Cm \([a-z]*\) Ns = .*/\1/p' \
+		"$man/sluice_recipe.7" >"$tmp/explained"
+	same "runtime/recipe_words.c" "$tmp/keys" "GRAMMAR of sluice_recipe(7)" "$tmp/explained"
+}
+
+lint
+order_of_sections
+prototypes
+names
+references
+codes_and_fields
+examples
+options
+environment
+recipe_keys
+[ $failed = 0 ] && echo "man pages agree with header, map, programs and variables"
+exit $failed

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+dist_man_MANS += \
+	man/sluice_barrier.3 \
+	man/sluice_checkpoint.3 \
+	man/sluice_digest.3 \
+	man/sluice_explain.3 \
+	man/sluice_init.3 \
+	man/sluice_model_open.3 \
+	man/sluice_push.3 \
+	man/sluice_region_open.3 \
+	man/sluice_stats.3 \
+	man/sluice_strerror.3 \
+	man/sluice_topk.3 \
+	man/sluice_recipe.7
+if BUILD_TRAIN
+dist_man_MANS += man/sluice-train.1
+endif
+nodist_man_MANS += man/sluice.7
+CLEANFILES += man/sluice.7 man/sluice.7.tmp man/environment.tmp
+EXTRA_DIST += man/sluice.7.in man/aliases man/check.sh
+
+# Its list of environment variables comes from the table of base/env.c.
+man/sluice.7: $(srcdir)/man/sluice.7.in base/envdoc$(EXEEXT)
+	$(AM_V_at)$(MKDIR_P) man
+	$(AM_V_at)./base/envdoc$(EXEEXT) > man/environment.tmp
+	$(AM_V_GEN)sed -e '/^@ENVIRONMENT@$$/{' -e 'r man/environment.tmp' -e 'd' -e '}' \
+		$(srcdir)/man/sluice.7.in > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
+	$(AM_V_at)rm -f man/environment.tmp
+
+# Each name that shares a page gets a link to it; "make install" and "uninstall" call these.
+install-man-aliases:
+	$(AM_V_at)$(MKDIR_P) "$(DESTDIR)$(man3dir)"
+	$(AM_V_at)grep -v '^#' $(srcdir)/man/aliases | while read page alias; do \
+		(cd "$(DESTDIR)$(man3dir)" && rm -f "$$alias" && $(LN_S) "$$page" "$$alias") || exit 1; \
+	done
+
+uninstall-man-aliases:
+	$(AM_V_at)grep -v '^#' $(srcdir)/man/aliases | while read page alias; do \
+		rm -f "$(DESTDIR)$(man3dir)/$$alias"; \
+	done
+
+.PHONY: install-man-aliases uninstall-man-aliases man-date
+
+# In the release commit, by the maintainer: one date for all pages.
+man-date:
+	sed -i "s/^\.Dd .*/.Dd $$(LC_ALL=C date '+%B %-d, %Y')/" \
+		$(srcdir)/man/*.[137] $(srcdir)/man/sluice.7.in
+
+TESTS += man/check.sh

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A bounded queue of events that a transport makes for itself (finished gets, own notifications).
+ * One thread at a time; memory is taken at open only. */
+#ifndef RDMA_EVENT_QUEUE_H
+#define RDMA_EVENT_QUEUE_H
+#include "rdma/transport.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct event_queue {
+	struct event *slots;
+	uint32_t capacity, head, count;
+};
+
+int event_queue_open(struct event_queue *queue, uint32_t capacity); /* 0 or SLUICE_ENOMEM */
+void event_queue_close(struct event_queue *queue);
+static inline int event_queue_full(const struct event_queue *queue)
+{
+	return queue->count == queue->capacity;
+}
+/* Needs a queue that is not full. */
+void event_queue_put(struct event_queue *queue, const struct event *event);
+/* Moves up to n of the oldest events out; returns how many. */
+int event_queue_take(struct event_queue *queue, struct event *events, int n);
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Descriptor bytes and checked mappings; see mapping.h. A process that ended and whose number and
+ * file numbers were given to another one is found out here: the random nonce in front of the memory
+ * differs. */
+#include "rdma/mapping.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
+
+enum { DESCRIPTOR_MAGIC = 0x47524c53 }; /* "SLRG" */
+enum { /* byte offsets; all between nonce and crc is zero */
+	AT_MAGIC = 0, AT_ACCESS = 4, AT_PID = 8, AT_FD = 12, AT_BYTES = 16, AT_NONCE = 24,
+	AT_ZERO = 32, AT_CRC = 60
+};
+
+size_t region_header_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+size_t region_file_bytes(size_t bytes)
+{
+	size_t page = region_header_bytes();
+
+	if (bytes > (size_t)PTRDIFF_MAX - 2 * page)
+		return 0;
+	return page + (bytes + page - 1) / page * page;
+}
+
+static void encode(const struct descriptor *d, uint8_t out[REGION_DESCRIPTOR_BYTES])
+{
+	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	put_le32(out + AT_MAGIC, DESCRIPTOR_MAGIC);
+	put_le32(out + AT_ACCESS, d->access);
+	put_le32(out + AT_PID, (uint32_t)d->pid);
+	put_le32(out + AT_FD, (uint32_t)d->fd);
+	put_le64(out + AT_BYTES, d->bytes);
+	put_le64(out + AT_NONCE, d->nonce);
+	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
+}
+
+void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
+{
+	const struct descriptor d = {
+		.pid = getpid(),
+		.fd = region->fd,
+		.access = region->access,
+		.bytes = region->bytes,
+		.nonce = region->nonce,
+	};
+
+	encode(&d, out);
+}
+
+int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
+		      struct descriptor *out)
+{
+	static const uint8_t zero[AT_CRC - AT_ZERO];
+	uint8_t in[REGION_DESCRIPTOR_BYTES];
+	uint32_t access, pid, fd;
+	uint64_t size;
+
+	memcpy(in, bytes, sizeof(in)); /* the caller's bytes may lie in memory a peer writes */
+	if (get_le32(in + AT_MAGIC) != DESCRIPTOR_MAGIC)
+		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are no region descriptor", peer,
+			    REGION_DESCRIPTOR_BYTES);
+	if (get_le32(in + AT_CRC) != crc32c(0, in, AT_CRC))
+		return fail(SLUICE_EWIRE, "rank %d sent a damaged region descriptor (its CRC differs)",
+			    peer);
+	access = get_le32(in + AT_ACCESS);
+	pid = get_le32(in + AT_PID);
+	fd = get_le32(in + AT_FD);
+	size = get_le64(in + AT_BYTES);
+	if (access == 0 || access & ~(uint32_t)(REGION_READ | REGION_WRITE) || pid == 0 ||
+	    pid > INT_MAX || fd > INT_MAX || size == 0 || size > SIZE_MAX ||
+	    region_file_bytes((size_t)size) == 0 || memcmp(in + AT_ZERO, zero, sizeof(zero)) != 0)
+		return fail(SLUICE_EWIRE,
+			    "rank %d sent an impossible region descriptor: access 0x%" PRIx32 ", pid %"
+			    PRIu32 ", file %" PRIu32 ", %" PRIu64 " bytes", peer, access, pid, fd, size);
+	*out = (struct descriptor){
+		.pid = (pid_t)pid,
+		.fd = (int)fd,
+		.access = access,
+		.bytes = size,
+		.nonce = get_le64(in + AT_NONCE),
+	};
+	return SLUICE_OK;
+}
+
+/* Is fd the file that descriptor speaks of, and one that cannot shrink under a mapping? */
+static int verify_file(int fd, int peer, const struct descriptor *d)
+{
+	uint8_t expected[REGION_DESCRIPTOR_BYTES], found[REGION_DESCRIPTOR_BYTES];
+	int needed = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct stat st;
+	int seals;
+
+	if (!(d->access & REGION_WRITE))
+		needed |= F_SEAL_FUTURE_WRITE;
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & needed) != needed)
+		return fail(SLUICE_EPEER, "file %d of rank %d (pid %d) is not a sealed region; its process "
+			    "may have ended and its number been reused", d->fd, peer, (int)d->pid);
+	if (fstat(fd, &st) < 0)
+		return fail(SLUICE_EDEVICE, "fstat of a region of rank %d: %s", peer, errno_text(errno));
+	if ((uint64_t)st.st_size != region_file_bytes((size_t)d->bytes))
+		return fail(SLUICE_EPEER, "region of rank %d (pid %d): file %d has %lld bytes, %zu belong to "
+			    "a region of %" PRIu64, peer, (int)d->pid, d->fd, (long long)st.st_size,
+			    region_file_bytes((size_t)d->bytes), d->bytes);
+	encode(d, expected);
+	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||
+	    memcmp(found, expected, sizeof(found)) != 0)
+		return fail(SLUICE_EPEER, "region of rank %d (pid %d): file %d holds another region than the "
+			    "one described (its nonce differs); the descriptor is stale or forged", peer,
+			    (int)d->pid, d->fd);
+	return SLUICE_OK;
+}
+
+int mapping_open(int fd, int peer, const struct descriptor *d, void **base_out)
+{
+	int protection = PROT_READ;
+	void *base;
+	int rc, err;
+
+	rc = verify_file(fd, peer, d);
+	if (rc < 0)
+		return rc;
+	if (d->access & REGION_WRITE)
+		protection |= PROT_WRITE;
+	base = mmap(NULL, (size_t)d->bytes, protection, MAP_SHARED, fd, (off_t)region_header_bytes());
+	if (base == MAP_FAILED) {
+		err = errno;
+		return fail(err == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+			    "cannot map %" PRIu64 " bytes of rank %d (pid %d): %s%s", d->bytes, peer,
+			    (int)d->pid, errno_text(err),
+			    err == ENOMEM ? "; raise the limit on address space (ulimit -v)" : "");
+	}
+	if (madvise(base, (size_t)d->bytes, MADV_DONTFORK) < 0) {
+		err = errno;
+		mapping_close(base, d->bytes);
+		return fail(SLUICE_EDEVICE, "madvise(MADV_DONTFORK) on a region of rank %d: %s", peer,
+			    errno_text(err));
+	}
+	*base_out = base;
+	return SLUICE_OK;
+}
+
+void mapping_close(void *base, uint64_t bytes)
+{
+	munmap(base, (size_t)bytes);
+}

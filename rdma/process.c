@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Processes of this machine through /proc and pidfd_open(2); see process.h. */
+#include "rdma/process.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* the same number on every architecture */
+#endif
+
+/* Field 22 of /proc/PID/stat. The name in field 2 may hold blanks and parentheses: count from the
+ * last closing one, behind which field 3 begins. */
+static int read_start_time(pid_t pid, uint64_t *start_out)
+{
+	char path[48], text[1024], *field, *end;
+	ssize_t n;
+	int fd, i;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return n < 0 ? -errno : -ESRCH;
+	text[n] = '\0';
+	field = strrchr(text, ')');
+	for (i = 2; field != NULL && i < 22; i++)
+		field = strchr(field + 1, ' ');
+	if (field == NULL)
+		return -EPROTO;
+	*start_out = strtoull(field + 1, &end, 10);
+	return end == field + 1 ? -EPROTO : 0;
+}
+
+int process_identify(struct process *out)
+{
+	struct process me = {.pid = getpid(), .uid = (uint32_t)geteuid()};
+	struct stat st;
+	int rc;
+
+	rc = read_start_time(me.pid, &me.start_time);
+	if (rc < 0)
+		return fail(SLUICE_ENOSUPP, "cannot read /proc/%d/stat: %s; ranks of one machine find each "
+			    "other through /proc, mount it", (int)me.pid, errno_text(-rc));
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		me.pid_namespace = (uint64_t)st.st_ino;
+	*out = me;
+	return SLUICE_OK;
+}
+
+static int fail_ended(int rank, pid_t pid)
+{
+	return fail(SLUICE_EPEER, "rank %d's process (pid %d) has ended", rank, (int)pid);
+}
+
+static int fail_to_watch(int rank, pid_t pid, int err)
+{
+	switch (err) {
+	case ENOSYS:
+	case EPERM: /* how older sandboxes refuse an unknown system call */
+		return fail(SLUICE_ENOSUPP, "cannot watch rank %d's process (pid %d): pidfd_open: %s; the "
+			    "shm transport needs Linux 5.3 or newer and no sandbox that forbids the call",
+			    rank, (int)pid, errno_text(err));
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		return fail(SLUICE_ENOMEM, "cannot watch rank %d's process (pid %d): pidfd_open: %s; raise "
+			    "the limit on open files (ulimit -n)", rank, (int)pid, errno_text(err));
+	default:
+		return fail_ended(rank, pid);
+	}
+}
+
+int process_watch(const struct process *process, int rank, int *pidfd_out)
+{
+	struct process me;
+	uint64_t start;
+	int pidfd, rc;
+
+	rc = process_identify(&me);
+	if (rc < 0)
+		return rc;
+	if (me.pid_namespace != 0 && process->pid_namespace != 0 &&
+	    me.pid_namespace != process->pid_namespace)
+		return fail(SLUICE_ENOSUPP, "rank %d (pid %d there) runs in another pid namespace of this "
+			    "machine; start the ranks of a node in one container, or share its pid "
+			    "namespace", rank, (int)process->pid);
+	pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	if (pidfd < 0)
+		return fail_to_watch(rank, process->pid, errno);
+	/* After pidfd_open: if the start time agrees now, the pidfd is of that process. */
+	rc = read_start_time(process->pid, &start);
+	if (rc < 0 || start != process->start_time) {
+		close(pidfd);
+		if (rc < 0 && rc != -ENOENT && rc != -ESRCH)
+			return fail(SLUICE_EDEVICE, "cannot read /proc/%d/stat of rank %d: %s",
+				    (int)process->pid, rank, errno_text(-rc));
+		return fail(SLUICE_EPEER, "rank %d's process (pid %d) has ended%s", rank,
+			    (int)process->pid, rc < 0 ? ", or /proc hides it (mount option hidepid)"
+						      : " and its pid belongs to another one now");
+	}
+	*pidfd_out = pidfd;
+	return SLUICE_OK;
+}
+
+int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, int *fd_out)
+{
+	char path[64];
+	int opened, err;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+	/* Non-blocking and no terminal: the number came from the peer and may name anything. */
+	opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (opened >= 0) {
+		*fd_out = opened;
+		return SLUICE_OK;
+	}
+	err = errno;
+	switch (err) {
+	case ENOENT:
+	case ESRCH:
+		return fail(SLUICE_EPEER, "cannot open the %s of rank %d (%s): %s; its process has ended or "
+			    "closed it, or runs in another pid namespace (container)", what, rank, path,
+			    errno_text(err));
+	case EACCES:
+	case EPERM:
+		return fail(SLUICE_EDEVICE, "cannot open the %s of rank %d (%s): %s; all ranks of a node must "
+			    "run as one user, in one user namespace (container), and not set-user-id",
+			    what, rank, path, errno_text(err));
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		return fail(SLUICE_ENOMEM, "cannot open the %s of rank %d (%s): %s; raise the limit on open "
+			    "files (ulimit -n)", what, rank, path, errno_text(err));
+	default:
+		return fail(SLUICE_EDEVICE, "cannot open the %s of rank %d (%s): %s", what, rank, path,
+			    errno_text(err));
+	}
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Regions: memory of this process that peers may reach, made of one sealed memory file each. No file
+ * name exists anywhere, so nothing can outlive the processes that hold it. The runtime opens regions,
+ * the transports describe them; how a peer comes to map one is in mapping.c. */
+#include "rdma/region.h"
+#include "base/error.h"
+#include "rdma/mapping.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
+
+static int make_file(const char *name)
+{
+	char label[64];
+	int fd;
+
+	/* What /proc/PID/maps shows, so that a user can see whose memory it is. */
+	snprintf(label, sizeof(label), "sluice-%s", name);
+	fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
+		fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd;
+}
+
+/* ftruncate() beyond the file size limit would kill the process by SIGXFSZ: ask first. */
+static int within_file_limit(size_t file_bytes)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return 1;
+	return file_bytes <= limit.rlim_cur;
+}
+
+/* Where memory is overcommitted without limit, asking for more than there is would end the process
+ * (or another one) instead of failing. */
+static int within_machine(size_t file_bytes)
+{
+	long pages = sysconf(_SC_PHYS_PAGES);
+
+	return pages <= 0 || file_bytes / region_header_bytes() <= (size_t)pages;
+}
+
+static int fail_to_open(const char *name, size_t bytes, const char *call, int err)
+{
+	switch (err) {
+	case ENOMEM:
+	case ENOSPC:
+		return fail(SLUICE_ENOMEM,
+			    "cannot back region %s with %zu bytes of memory: %s: %s; give the job more "
+			    "memory (srun --mem), fewer ranks on this node, or smaller rings", name,
+			    bytes, call, errno_text(err));
+	case EMFILE:
+	case ENFILE:
+		return fail(SLUICE_ENOMEM,
+			    "cannot open region %s of %zu bytes: %s: %s; raise the limit on open files "
+			    "(ulimit -n)", name, bytes, call, errno_text(err));
+	case EFBIG:
+		return fail(SLUICE_ENOMEM,
+			    "cannot open region %s of %zu bytes: the file size limit is lower; raise it "
+			    "(ulimit -f unlimited)", name, bytes);
+	case ENOSYS:
+	case EINVAL:
+		return fail(SLUICE_ENOSUPP,
+			    "cannot open region %s of %zu bytes: %s: %s; sealed memory files need Linux "
+			    "5.1 or newer", name, bytes, call, errno_text(err));
+	default:
+		return fail(SLUICE_EDEVICE, "cannot open region %s of %zu bytes: %s: %s", name, bytes,
+			    call, errno_text(err));
+	}
+}
+
+static int make_nonce(uint64_t *nonce_out)
+{
+	uint64_t nonce = 0;
+
+	while (nonce == 0)
+		if (getrandom(&nonce, sizeof(nonce), 0) != (ssize_t)sizeof(nonce) && errno != EINTR)
+			return -1;
+	*nonce_out = nonce;
+	return 0;
+}
+
+static int back_with_memory(int fd, size_t file_bytes)
+{
+	int rc;
+
+	if (ftruncate(fd, (off_t)file_bytes) < 0)
+		return -1;
+	/* All pages now: memory that is not there must fail here, not as SIGBUS in a peer's copy. */
+	do
+		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
+/* The descriptor goes in front of the memory, where whoever maps it looks for it. */
+static int write_header(const struct region *region)
+{
+	uint8_t header[REGION_DESCRIPTOR_BYTES];
+
+	descriptor_of(region, header);
+	if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
+		return -1;
+	return 0;
+}
+
+/* No truncation under a peer's feet, no more seals, and without REGION_WRITE no writable mapping
+ * by anyone but the one that exists already. */
+static int seal(const struct region *region)
+{
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+	if (!(region->access & REGION_WRITE))
+		seals |= F_SEAL_FUTURE_WRITE;
+	return fcntl(region->fd, F_ADD_SEALS, seals);
+}
+
+int region_open(size_t bytes, unsigned access, const char *name, struct region **out)
+{
+	struct region *region;
+	const char *call;
+	size_t file_bytes;
+	int err;
+
+	if (bytes == 0 || access & ~(unsigned)(REGION_READ | REGION_WRITE))
+		return fail(SLUICE_EINVAL, "region %s: %zu bytes with access 0x%x is not a region", name,
+			    bytes, access);
+	file_bytes = region_file_bytes(bytes);
+	if (file_bytes == 0 || !within_machine(file_bytes))
+		return fail_to_open(name, bytes, "more than this machine has", ENOMEM);
+	if (!within_file_limit(file_bytes))
+		return fail_to_open(name, bytes, "getrlimit", EFBIG);
+
+	region = calloc(1, sizeof(*region));
+	if (region == NULL)
+		return fail_to_open(name, bytes, "calloc", ENOMEM);
+	region->bytes = bytes;
+	region->access = access;
+	region->base = MAP_FAILED;
+	call = "memfd_create";
+	region->fd = make_file(name);
+	if (region->fd < 0)
+		goto failed;
+	call = "getrandom";
+	if (make_nonce(&region->nonce) < 0)
+		goto failed;
+	call = "fchmod";
+	if (fchmod(region->fd, 0600) < 0)
+		goto failed;
+	call = "fallocate";
+	if (back_with_memory(region->fd, file_bytes) < 0)
+		goto failed;
+	call = "pwrite";
+	if (write_header(region) < 0)
+		goto failed;
+	call = "mmap";
+	region->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd,
+			    (off_t)region_header_bytes());
+	if (region->base == MAP_FAILED)
+		goto failed;
+	/* A forked child must neither see nor keep this memory. */
+	call = "madvise";
+	if (madvise(region->base, bytes, MADV_DONTFORK) < 0)
+		goto failed;
+	call = "fcntl(F_ADD_SEALS)";
+	if (seal(region) < 0)
+		goto failed;
+	*out = region;
+	return SLUICE_OK;
+
+failed:
+	err = errno;
+	if (region->base == MAP_FAILED)
+		region->base = NULL;
+	region_close(&region);
+	return fail_to_open(name, bytes, call, err);
+}
+
+void region_close(struct region **region)
+{
+	struct region *r = region != NULL ? *region : NULL;
+
+	if (r == NULL)
+		return;
+	if (r->base != NULL)
+		munmap(r->base, r->bytes);
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r);
+	*region = NULL;
+}

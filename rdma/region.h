@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory that peers reach one-sidedly. Library-owned, zeroed, page-aligned, shared-memory backed,
+ * not inherited by forked children (MADV_DONTFORK), gone when the last process that maps it ends.
+ *
+ * A region is opened for reading or for writing by peers, never both by accident: model memory is
+ * only ever in REGION_READ regions, which the kernel refuses to map writable (F_SEAL_FUTURE_WRITE). */
+#ifndef RDMA_REGION_H
+#define RDMA_REGION_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do */
+
+struct region {
+	void *base;
+	size_t bytes;
+	unsigned access;   /* REGION_* mask; 0: only local use (staging, read buffers) */
+	int fd;            /* sealed memfd, close-on-exec */
+	uint64_t nonce;    /* random; a mapping made from a descriptor must find it (see shm.c) */
+};
+
+int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+void region_close(struct region **region);
+
+/* What a peer needs to reach a region: made for one endpoint, sent to that peer by any means. */
+enum { REGION_DESCRIPTOR_BYTES = 64 };
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport to the own rank, so that a rank's worker half and shard half talk as any two ranks
+ * do. Copies go through a second mapping of the region: the kernel keeps a read-only region
+ * read-only here too, and a remote stays valid until it is closed. */
+#include "base/bytes.h"
+#include "base/error.h"
+#include "rdma/event_queue.h"
+#include "rdma/mapping.h"
+#include "rdma/transfer.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { CARD_MAGIC = 0x464c4553, CARD_BYTES = 12 }; /* "SELF", rank, pid */
+enum { MAX_QUEUE_DEPTH = 1 << 20 };
+
+struct self {
+	struct transport transport;
+	struct endpoint endpoint;
+	int connected;
+	int rank;
+	const struct region *control; /* the job's */
+	int wake_fd;  /* eventfd */
+	int armed;    /* a sleeper wants a wake-up with the next event */
+	struct event_queue imms, dones;
+};
+
+struct self_remote {
+	struct remote remote;
+	void *base;
+};
+
+static struct self *self_of(struct transport *t)
+{
+	return (struct self *)(void *)t; /* its first member */
+}
+
+static void self_close(struct transport **t)
+{
+	struct self *self;
+
+	if (t == NULL || *t == NULL)
+		return;
+	self = self_of(*t);
+	event_queue_close(&self->imms);
+	event_queue_close(&self->dones);
+	if (self->wake_fd >= 0)
+		close(self->wake_fd);
+	free(self);
+	*t = NULL;
+}
+
+static int self_open(const struct transport_config *config, struct transport **out)
+{
+	struct transport *t;
+	struct self *self;
+	int rc;
+
+	if (config->rank < 0 || config->rank >= config->size || config->queue_depth == 0 ||
+	    config->queue_depth > MAX_QUEUE_DEPTH)
+		return fail(SLUICE_EINVAL, "self: rank %d of %d with a queue of %u is not possible",
+			    config->rank, config->size, config->queue_depth);
+	self = calloc(1, sizeof(*self));
+	if (self == NULL)
+		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*self));
+	t = &self->transport;
+	t->ops = &self_transport;
+	self->rank = config->rank;
+	self->control = config->control;
+	self->endpoint = (struct endpoint){.transport = t, .peer = config->rank};
+	self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (self->wake_fd < 0) {
+		rc = fail(errno == EMFILE || errno == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+			  "self: eventfd: %s; raise the limit on open files (ulimit -n)",
+			  errno_text(errno));
+		goto err_close;
+	}
+	rc = event_queue_open(&self->imms, config->queue_depth);
+	if (rc < 0)
+		goto err_close;
+	rc = event_queue_open(&self->dones, config->queue_depth);
+	if (rc < 0)
+		goto err_close;
+	*out = t;
+	return SLUICE_OK;
+
+err_close:
+	self_close(&t);
+	return rc;
+}
+
+static int self_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+{
+	put_le32(bytes, CARD_MAGIC);
+	put_le32(bytes + 4, (uint32_t)self_of(t)->rank);
+	put_le32(bytes + 8, (uint32_t)getpid());
+	*len_out = CARD_BYTES;
+	return SLUICE_OK;
+}
+
+static int self_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
+{
+	(void)boot_id_same;
+	if (peer == self_of(t)->rank)
+		return 1;
+	*why = "self reaches the own rank only";
+	return 0;
+}
+
+static int self_connect(struct transport *t, int peer, const uint8_t *card, size_t len,
+			struct endpoint **out)
+{
+	struct self *self = self_of(t);
+	uint8_t own[TRANSPORT_CARD_BYTES];
+	size_t own_len;
+
+	if (peer != self->rank)
+		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank, peer);
+	if (self->connected)
+		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
+	self_card(t, own, &own_len);
+	if (len != own_len || memcmp(card, own, own_len) != 0)
+		return fail(SLUICE_EWIRE, "self: the card of rank %d came back changed; do two processes "
+			    "believe to be that rank?", peer);
+	self->connected = 1;
+	*out = &self->endpoint;
+	return SLUICE_OK;
+}
+
+static int self_describe(struct endpoint *e, const struct region *region,
+			 uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	if (region->access == 0)
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
+	descriptor_of(region, descriptor);
+	return SLUICE_OK;
+}
+
+static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+			    struct remote **out)
+{
+	struct self_remote *remote;
+	struct descriptor d;
+	int rc;
+
+	rc = descriptor_decode(descriptor, e->peer, &d);
+	if (rc < 0)
+		return rc;
+	if (d.pid != getpid())
+		return fail(SLUICE_EWIRE, "self: a region of pid %d, this is pid %d", (int)d.pid,
+			    (int)getpid());
+	remote = calloc(1, sizeof(*remote));
+	if (remote == NULL)
+		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
+	remote->remote = (struct remote){.endpoint = e, .bytes = d.bytes, .access = d.access};
+	rc = mapping_open(d.fd, e->peer, &d, &remote->base);
+	if (rc < 0) {
+		free(remote);
+		return rc;
+	}
+	*out = &remote->remote;
+	return SLUICE_OK;
+}
+
+static int self_control(struct endpoint *e, struct remote **out)
+{
+	const struct region *control = self_of(e->transport)->control;
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+
+	if (control == NULL)
+		return fail(SLUICE_EINVAL, "self: rank %d was opened without a control region", e->peer);
+	descriptor_of(control, descriptor);
+	return self_remote_open(e, descriptor, out);
+}
+
+static void self_remote_close(struct remote **r)
+{
+	struct self_remote *remote;
+
+	if (r == NULL || *r == NULL)
+		return;
+	remote = (struct self_remote *)(void *)*r;
+	mapping_close(remote->base, remote->remote.bytes);
+	free(remote);
+	*r = NULL;
+}
+
+static void self_wake(struct transport *t)
+{
+	const uint64_t one = 1;
+	int saved = errno; /* may be called from a signal handler */
+	ssize_t ignored = write(self_of(t)->wake_fd, &one, sizeof(one));
+
+	(void)ignored; /* it fails only when fd is readable anyway */
+	errno = saved;
+}
+
+static void queue_event(struct self *self, struct event_queue *queue, const struct event *event)
+{
+	event_queue_put(queue, event);
+	if (self->armed) {
+		self->armed = 0;
+		self_wake(&self->transport);
+	}
+}
+
+static int self_post(struct endpoint *e, const struct transfer *x)
+{
+	struct self *self = self_of(e->transport);
+	char *there;
+	int rc;
+
+	rc = transfer_check(e, x);
+	if (rc < 0)
+		return rc;
+	there = (char *)((struct self_remote *)(void *)x->remote)->base + x->offset;
+	switch (x->kind) {
+	case TRANSFER_PUT_NOTIFY:
+		if (event_queue_full(&self->imms))
+			return SLUICE_EAGAIN;
+		if (x->bytes > 0)
+			memcpy(there, x->local, x->bytes);
+		queue_event(self, &self->imms, &(struct event){
+			.kind = EVENT_IMM, .peer = self->rank, .imm = x->imm});
+		return SLUICE_OK;
+	case TRANSFER_PUT:
+		if (x->bytes > 0)
+			memcpy(there, x->local, x->bytes);
+		return SLUICE_OK;
+	case TRANSFER_GET:
+		if (event_queue_full(&self->dones))
+			return SLUICE_EAGAIN;
+		if (x->bytes > 0)
+			memcpy(x->local, there, x->bytes);
+		queue_event(self, &self->dones, &(struct event){
+			.kind = EVENT_DONE, .peer = self->rank, .cookie = x->cookie});
+		return SLUICE_OK;
+	}
+	return SLUICE_EINVAL; /* transfer_check() refused any other kind */
+}
+
+static int self_poll(struct transport *t, struct event *events, int n)
+{
+	struct self *self = self_of(t);
+	int taken = event_queue_take(&self->dones, events, n);
+
+	return taken + event_queue_take(&self->imms, events + taken, n - taken);
+}
+
+static int self_arm(struct transport *t)
+{
+	struct self *self = self_of(t);
+
+	self->armed = self->dones.count == 0 && self->imms.count == 0;
+	return !self->armed;
+}
+
+static void self_disarm(struct transport *t)
+{
+	struct self *self = self_of(t);
+	uint64_t count;
+	ssize_t ignored = read(self->wake_fd, &count, sizeof(count));
+
+	(void)ignored; /* EAGAIN: nobody woke us */
+	self->armed = 0;
+}
+
+static int self_fd(struct transport *t)
+{
+	return self_of(t)->wake_fd;
+}
+
+const struct transport_ops self_transport = {
+	.size = sizeof(struct transport_ops),
+	.name = "self",
+	.open = self_open,
+	.close = self_close,
+	.card = self_card,
+	.reaches = self_reaches,
+	.connect = self_connect,
+	.control = self_control,
+	.describe = self_describe,
+	.remote_open = self_remote_open,
+	.remote_close = self_remote_close,
+	.post = self_post,
+	.poll = self_poll,
+	.arm = self_arm,
+	.disarm = self_disarm,
+	.fd = self_fd,
+	.wake = self_wake,
+};

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The hot path of the shm transport: copies and notifications out, events in, sleeping and waking.
+ * No system call but to wake a sleeper, and one to ask for ended peers every few milliseconds. */
+#include "base/clock.h"
+#include "rdma/shm.h"
+#include "rdma/transfer.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
+enum { DEATH_CHECK_NS = 2000000 };
+
+/* ---- moving bytes -------------------------------------------------------------------------- */
+
+static void ring_bell(int pipe)
+{
+	int saved = errno; /* may be called from a signal handler */
+	ssize_t ignored = write(pipe, "", 1);
+
+	(void)ignored; /* EAGAIN: the pipe is full, so its reader will wake */
+	errno = saved;
+}
+
+static int notify(struct shm_peer *peer, const struct transfer *x, char *there)
+{
+	switch (mailbox_room(&peer->out)) {
+	case 0:
+		return SLUICE_EAGAIN;
+	case 1:
+		break;
+	default:
+		return fail(SLUICE_EWIRE, "the mailbox of rank %d (pid %d) holds an impossible position",
+			    peer->endpoint.peer, (int)peer->pid);
+	}
+	if (x->bytes > 0)
+		memcpy(there, x->local, x->bytes);
+	mailbox_write(&peer->out, x->imm);
+	if (mailbox_claim_wake(peer->mailbox))
+		ring_bell(peer->wake_fd);
+	return SLUICE_OK;
+}
+
+static int get(struct shm *shm, const struct shm_peer *peer, const struct transfer *x,
+	       const char *there)
+{
+	if (event_queue_full(&shm->dones))
+		return SLUICE_EAGAIN;
+	if (x->bytes > 0)
+		memcpy(x->local, there, x->bytes);
+	event_queue_put(&shm->dones, &(struct event){
+		.kind = EVENT_DONE, .peer = peer->endpoint.peer, .cookie = x->cookie});
+	if (shm->armed)
+		ring_bell(shm->pipe_write);
+	return SLUICE_OK;
+}
+
+int shm_post(struct endpoint *e, const struct transfer *x)
+{
+	struct shm_peer *peer = peer_of(e);
+	char *there;
+	int rc;
+
+	if (peer->state == PEER_GONE)
+		return shm_fail_gone(peer);
+	rc = transfer_check(e, x);
+	if (rc < 0)
+		return rc;
+	there = (char *)shm_remote_of(x->remote)->base + x->offset;
+	switch (x->kind) {
+	case TRANSFER_PUT:
+		if (x->bytes > 0)
+			memcpy(there, x->local, x->bytes);
+		return SLUICE_OK;
+	case TRANSFER_PUT_NOTIFY:
+		return notify(peer, x, there);
+	case TRANSFER_GET:
+		return get(shm_of(e->transport), peer, x, there);
+	}
+	return SLUICE_EINVAL; /* transfer_check() refused any other kind */
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
+{
+	/* A pidfd stays readable for ever: left in the set, nobody could sleep again. */
+	epoll_ctl(shm->epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
+	peer->state = state;
+}
+
+/* Asks the kernel which peers ended. */
+static void check_deaths(struct shm *shm)
+{
+	struct epoll_event ready[16];
+	int n, i;
+
+	do {
+		n = epoll_wait(shm->epoll, ready, 16, 0);
+		for (i = 0; i < n; i++)
+			if (ready[i].data.u32 != SHM_WAKE_TAG)
+				unwatch(shm, shm->by_rank[ready[i].data.u32], PEER_ENDED);
+	} while (n == 16);
+}
+
+/* What one peer sent, and after the last of it that it is gone. That a process ended is known
+ * before its ring is looked at here, so its last words are never missed. */
+static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
+{
+	int taken = 0;
+
+	while (taken < n && peer->state != PEER_GONE) {
+		struct event *event = &events[taken];
+		uint32_t imm = 0;
+		int got = peer->state == PEER_BROKEN ? 0 : mailbox_take(&peer->in, &imm);
+
+		if (got > 0) {
+			*event = (struct event){
+				.kind = EVENT_IMM, .peer = peer->endpoint.peer, .imm = imm};
+			taken++;
+			continue;
+		}
+		if (got < 0 && peer->state == PEER_ALIVE)
+			unwatch(shm, peer, PEER_BROKEN);
+		if (got == 0 && peer->state == PEER_ALIVE)
+			break;
+		*event = (struct event){
+			.kind = EVENT_GONE, .peer = peer->endpoint.peer, .status = SLUICE_EPEER,
+			.text = peer->state == PEER_ENDED
+				? "its process ended"
+				: "it wrote an impossible position into this rank's mailbox",
+		};
+		taken++;
+		peer->state = PEER_GONE;
+	}
+	return taken;
+}
+
+int shm_poll(struct transport *t, struct event *events, int n)
+{
+	struct shm *shm = shm_of(t);
+	int taken, i;
+
+	taken = event_queue_take(&shm->dones, events, n);
+	if (taken < n) {
+		uint64_t now = now_ns();
+
+		if (now >= shm->next_check_ns) {
+			check_deaths(shm);
+			shm->next_check_ns = now + DEATH_CHECK_NS;
+		}
+	}
+	for (i = 0; i < shm->n_peers && taken < n; i++) {
+		struct shm_peer *peer = shm->peers[(shm->first + i) % shm->n_peers];
+
+		taken += take_from(shm, peer, events + taken, n - taken);
+	}
+	if (shm->n_peers > 0)
+		shm->first = (shm->first + 1) % shm->n_peers;
+	return taken;
+}
+
+static int anything_waiting(struct shm *shm)
+{
+	int i;
+
+	if (shm->dones.count > 0)
+		return 1;
+	for (i = 0; i < shm->n_peers; i++) {
+		struct shm_peer *peer = shm->peers[i];
+
+		if (peer->state == PEER_ENDED || peer->state == PEER_BROKEN)
+			return 1;
+		if (peer->state == PEER_ALIVE && mailbox_waiting(&peer->in))
+			return 1;
+	}
+	return 0;
+}
+
+int shm_arm(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+
+	mailbox_sleep(shm->mailbox->base);
+	shm->armed = 1;
+	if (!anything_waiting(shm))
+		return 0;
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
+	return 1;
+}
+
+void shm_disarm(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+	char bytes[512];
+	int rounds;
+
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
+	shm->next_check_ns = 0; /* it may have been a death that woke us */
+	/* Bounded: a pipe holds 64 KiB, and a peer gone mad may write on and on. */
+	for (rounds = 0; rounds < 128; rounds++)
+		if (read(shm->pipe_read, bytes, sizeof(bytes)) < (ssize_t)sizeof(bytes))
+			break;
+}
+
+int shm_fd(struct transport *t)
+{
+	return shm_of(t)->epoll;
+}
+
+void shm_wake(struct transport *t)
+{
+	ring_bell(shm_of(t)->pipe_write);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The checks every transport makes before it posts, so that all refuse the same things. */
+#ifndef RDMA_TRANSFER_H
+#define RDMA_TRANSFER_H
+#include "rdma/transport.h"
+
+/* Puts of at most so many bytes need no local region (verbs sends them inline). */
+enum { TRANSFER_INLINE_BYTES = 64 };
+
+/* 0, or SLUICE_EINVAL: not this endpoint's remote, beyond its end, not permitted by its access, or
+ * local bytes outside the local region. */
+int transfer_check(const struct endpoint *e, const struct transfer *transfer);
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport table: how one-sided operations reach a peer. Instances: self (own rank), shm (same
+ * machine). A transport knows regions and peers, not gradients. All calls of one transport come from
+ * one thread at a time (the holder of the job's progress token), except wake(). */
+#ifndef RDMA_TRANSPORT_H
+#define RDMA_TRANSPORT_H
+#include "region.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct transport;
+struct endpoint;
+struct remote;
+
+enum transfer_kind { TRANSFER_PUT, TRANSFER_PUT_NOTIFY, TRANSFER_GET };
+struct transfer {
+	enum transfer_kind kind;
+	struct remote *remote;       /* the peer's region */
+	uint64_t offset;             /* in the remote region; offset + bytes within it or SLUICE_EINVAL */
+	const struct region *local_region; /* holds local; may be NULL for puts of <= 64 bytes */
+	void *local;                 /* put: source, get: destination */
+	size_t bytes;                /* put: may be 0 with NOTIFY */
+	uint32_t imm;                /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
+	uint64_t cookie;             /* GET: comes back in EVENT_DONE */
+};
+
+enum event_kind {
+	EVENT_IMM,   /* peer's PUT_NOTIFY: all bytes it and earlier puts of that peer wrote are visible */
+	EVENT_DONE,  /* own GET finished: local memory is filled; cookie; status 0 or SLUICE_E* */
+	EVENT_GONE   /* the peer's process ended or its connection broke; once per peer; text says why */
+};
+struct event {
+	enum event_kind kind;
+	int peer;
+	uint32_t imm;
+	uint64_t cookie;
+	int status;
+	const char *text;   /* EVENT_GONE: static */
+};
+
+struct transport_config {
+	int rank, size;
+	uint32_t queue_depth;    /* most PUT_NOTIFYs a peer may have outstanding here */
+	const struct region *control; /* REGION_WRITE; every peer that connects gets it with the
+				       * connection (shm, self: its descriptor is part of the card) */
+};
+
+enum { TRANSPORT_CARD_BYTES = 256 };
+
+struct transport_ops {
+	size_t size;             /* of this struct */
+	const char *name;
+	/* Makes what peers need before they can connect. Neither blocks for a peer. */
+	int (*open)(const struct transport_config *config, struct transport **out);
+	void (*close)(struct transport **t);
+	/* The address part of this rank's card, <= TRANSPORT_CARD_BYTES. */
+	int (*card)(struct transport *t, uint8_t *bytes, size_t *len_out);
+	/* 1 if the peer with this card can be reached by this transport, 0 with *why (static) if not.
+	 * boot_id_same: both ranks run under one kernel. */
+	int (*reaches)(struct transport *t, int peer, int boot_id_same, const char **why);
+	/* Connects; the card came through the bootstrap and is hostile input. Owned by t. */
+	int (*connect)(struct transport *t, int peer, const uint8_t *card, size_t len,
+		       struct endpoint **out);
+	/* The control region of this endpoint's peer, learnt when connecting; remote_close() ends it. */
+	int (*control)(struct endpoint *e, struct remote **out);
+	/* Bytes that let this endpoint's peer reach the region. */
+	int (*describe)(struct endpoint *e, const struct region *region,
+			uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
+	/* Opens a peer's region from its descriptor (hostile input). */
+	int (*remote_open)(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+			   struct remote **out);
+	void (*remote_close)(struct remote **remote);
+	/* Posts one transfer. SLUICE_EAGAIN when a queue is full (poll, then post again), SLUICE_EINVAL
+	 * out of bounds or not permitted, SLUICE_EPEER after EVENT_GONE. Never allocates, never blocks. A put's
+	 * local bytes must stay unchanged until the peer has acknowledged them by protocol. */
+	int (*post)(struct endpoint *e, const struct transfer *transfer);
+	/* Up to n events; never sleeps. */
+	int (*poll)(struct transport *t, struct event *events, int n);
+	/* Before sleeping: arranges that fd becomes readable at the next event. Returns 1 if events are
+	 * already there (do not sleep), else 0. disarm() after waking drains fd. */
+	int (*arm)(struct transport *t);
+	void (*disarm)(struct transport *t);
+	int (*fd)(struct transport *t);
+	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
+	void (*wake)(struct transport *t);
+};
+
+struct transport { const struct transport_ops *ops; };
+struct endpoint { struct transport *transport; int peer; };
+struct remote { struct endpoint *endpoint; uint64_t bytes; unsigned access; };
+
+extern const struct transport_ops self_transport, shm_transport;
+/* NULL-terminated, in order of preference. */
+extern const struct transport_ops *const transports[];
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps, bitmap.
+ * The readers trust nothing: their bytes come from another process. */
+#include "index_coding.h"
+#include "base/bytes.h"
+#include "sluice.h"
+
+enum { BLOCK = 128, WIDTH_MAX = 32, BITS_BYTES = BLOCK * WIDTH_MAX / 8 };
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + 3) & ~(uint64_t)3;
+}
+
+static int refuse(const char **why, const char *text)
+{
+	*why = text;
+	return SLUICE_EWIRE;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- raw ---- */
+
+static void raw_encode(const uint32_t *index, uint32_t count, uint8_t *out)
+{
+	for (size_t i = 0; i < count; i++)
+		put_le32(out + 4 * i, index[i]);
+}
+
+static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
+		      uint32_t *index, const char **why)
+{
+	int disordered = 0;
+
+	if (bytes != 4 * (uint64_t)count)
+		return refuse(why, "the payload's length does not fit the number of raw indices");
+	for (size_t i = 0; i < count; i++)
+		index[i] = get_le32(in + 4 * i);
+	for (size_t i = 1; i < count; i++)
+		disordered |= index[i] <= index[i - 1];
+	if (disordered)
+		return refuse(why, "raw indices are not strictly increasing");
+	if (count && index[count - 1] >= span)
+		return refuse(why, "a raw index lies beyond the shard");
+	return 0;
+}
+
+/* ---- delta ---- */
+
+static uint32_t blocks_of(uint32_t count)
+{
+	return count / BLOCK + (count % BLOCK != 0);
+}
+
+static uint32_t block_bytes(uint32_t n, unsigned width)
+{
+	return (n * width + 7) / 8;
+}
+
+/* Bits of the largest gap among index[0..n); `next` is the smallest index that could come first. */
+static unsigned block_width(const uint32_t *index, uint32_t n, uint32_t next)
+{
+	uint32_t all = index[0] - next;
+
+	for (uint32_t i = 1; i < n; i++)
+		all |= index[i] - index[i - 1] - 1;
+	return all ? 32 - (unsigned)__builtin_clz(all) : 0;
+}
+
+static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
+{
+	uint64_t bytes = padded(blocks_of(count));
+	uint32_t next = 0;
+
+	for (uint32_t i = 0, n; i < count; i += n) {
+		n = smaller(count - i, BLOCK);
+		bytes += block_bytes(n, block_width(index + i, n, next));
+		next = index[i + n - 1] + 1;
+	}
+	return padded(bytes);
+}
+
+/* Packs n gaps into bits[], which has room for one block and the 8 bytes stored at its end. */
+static void pack(const uint32_t *index, uint32_t n, uint32_t next, unsigned width, uint8_t *bits)
+{
+	uint64_t held = 0;
+	unsigned fill = 0; /* bits held, below 8 between gaps */
+
+	for (uint32_t i = 0; i < n; i++) {
+		held |= (uint64_t)(index[i] - next) << fill;
+		next = index[i] + 1;
+		put_le64(bits, held);
+		fill += width;
+		bits += fill / 8;
+		held >>= fill & ~7u;
+		fill &= 7;
+	}
+}
+
+static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
+{
+	uint8_t *widths = out, *at = out + padded(blocks_of(count));
+	uint32_t next = 0, block = 0;
+
+	memset(widths, 0, (size_t)(at - widths));
+	for (uint32_t i = 0, n; i < count; i += n, block++) {
+		uint8_t bits[BITS_BYTES + 8];
+		unsigned width;
+
+		n = smaller(count - i, BLOCK);
+		width = block_width(index + i, n, next);
+		widths[block] = (uint8_t)width;
+		pack(index + i, n, next, width, bits);
+		memcpy(at, bits, block_bytes(n, width));
+		at += block_bytes(n, width);
+		next = index[i + n - 1] + 1;
+	}
+	while ((at - out) & 3)
+		*at++ = 0;
+}
+
+/* Unpacks n gaps of width bits into index[]; *next as in block_width(), wider so that nothing wraps.
+ * Returns 1 if the width was the smallest possible and the spare bits are zero. */
+static int unpack(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next, uint32_t *index)
+{
+	const uint64_t mask = ((uint64_t)1 << width) - 1;
+	const uint32_t bytes = block_bytes(n, width);
+	uint8_t bits[BITS_BYTES + 8]; /* so that each gap is one load of 8 bytes */
+	uint64_t at = *next, all = 0;
+
+	memcpy(bits, in, bytes);
+	memset(bits + bytes, 0, 8);
+	for (uint32_t i = 0, bit = 0; i < n; i++, bit += width) {
+		uint64_t gap = get_le64(bits + bit / 8) >> bit % 8 & mask;
+
+		all |= gap;
+		at += gap;
+		index[i] = (uint32_t)at++;
+	}
+	*next = at;
+	if (!width)
+		return 1;
+	/* Bits beyond the last gap are in the last byte, n * width % 8 of whose bits are used. */
+	if (n * width % 8 && bits[bytes - 1] >> n * width % 8)
+		return 0;
+	return (int)(all >> (width - 1) & 1);
+}
+
+static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
+			uint32_t *index, const char **why)
+{
+	const uint32_t blocks = blocks_of(count);
+	const uint8_t *widths = in, *at = in + padded(blocks);
+	uint64_t needed = padded(blocks), next = 0;
+
+	if (bytes < needed)
+		return refuse(why, "the payload is too short for its delta widths");
+	for (uint32_t block = 0; block < blocks; block++) {
+		if (widths[block] > WIDTH_MAX)
+			return refuse(why, "a delta width exceeds 32 bits");
+		needed += block_bytes(smaller(count - block * BLOCK, BLOCK), widths[block]);
+	}
+	if (bytes != padded(needed))
+		return refuse(why, "the payload's length does not fit its delta widths");
+	for (uint64_t i = blocks; i < padded(blocks); i++)
+		if (in[i])
+			return refuse(why, "padding after the delta widths is not zero");
+	for (uint64_t i = needed; i < bytes; i++)
+		if (in[i])
+			return refuse(why, "padding after the delta gaps is not zero");
+	for (uint32_t block = 0; block < blocks; block++) {
+		uint32_t first = block * BLOCK, n = smaller(count - first, BLOCK);
+
+		if (!unpack(at, n, widths[block], &next, index + first))
+			return refuse(why, "a delta block is not packed canonically");
+		if (next > span)
+			return refuse(why, "a delta index lies beyond the shard");
+		at += block_bytes(n, widths[block]);
+	}
+	return 0;
+}
+
+/* ---- bitmap ---- */
+
+static void bitmap_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
+{
+	uint32_t word = 0, at = 0;
+
+	memset(out, 0, index_bytes(CODING_BITMAP, NULL, count, span));
+	for (uint32_t i = 0; i < count; i++) {
+		if (index[i] / 32 != at) {
+			put_le32(out + 4 * (size_t)at, word);
+			at = index[i] / 32;
+			word = 0;
+		}
+		word |= 1u << index[i] % 32;
+	}
+	if (count)
+		put_le32(out + 4 * (size_t)at, word);
+}
+
+static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
+			 uint32_t *index, const char **why)
+{
+	uint32_t n = 0;
+
+	if (bytes != index_bytes(CODING_BITMAP, NULL, count, span))
+		return refuse(why, "the payload's length does not fit the bitmap");
+	if (span % 32 && get_le32(in + bytes - 4) >> span % 32)
+		return refuse(why, "the bitmap has bits beyond the shard");
+	for (uint64_t at = 0; at < bytes; at += 4) {
+		uint32_t word = get_le32(in + at);
+
+		if ((uint32_t)__builtin_popcount(word) > count - n)
+			return refuse(why, "the bitmap has more bits than the message has values");
+		for (; word; word &= word - 1)
+			index[n++] = (uint32_t)(at * 8) + (uint32_t)__builtin_ctz(word);
+	}
+	if (n != count)
+		return refuse(why, "the bitmap has fewer bits than the message has values");
+	return 0;
+}
+
+/* ---- all ---- */
+
+uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
+{
+	switch (coding) {
+	case CODING_DENSE:
+		return 0;
+	case CODING_RAW:
+		return 4 * (uint64_t)count;
+	case CODING_DELTA:
+		return delta_bytes(index, count);
+	case CODING_BITMAP:
+		return padded(((uint64_t)span + 7) / 8);
+	}
+	return UINT64_MAX;
+}
+
+void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,
+		  uint8_t *out)
+{
+	switch (coding) {
+	case CODING_DENSE:
+		break;
+	case CODING_RAW:
+		raw_encode(index, count, out);
+		break;
+	case CODING_DELTA:
+		delta_encode(index, count, out);
+		break;
+	case CODING_BITMAP:
+		bitmap_encode(index, count, span, out);
+		break;
+	}
+}
+
+int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, uint32_t count,
+		 uint32_t span, uint32_t *index, const char **why)
+{
+	if (count > span)
+		return refuse(why, "more values than the shard has elements");
+	switch (coding) {
+	case CODING_DENSE:
+		if (bytes || count != span)
+			return refuse(why, "a dense payload does not hold exactly one value per element");
+		return 0;
+	case CODING_RAW:
+		return raw_decode(in, bytes, count, span, index, why);
+	case CODING_DELTA:
+		return delta_decode(in, bytes, count, span, index, why);
+	case CODING_BITMAP:
+		return bitmap_decode(in, bytes, count, span, index, why);
+	}
+	return refuse(why, "unknown index coding");
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Writing and reading messages (layout in message.h). The sender calls message_encode() once per
+ * shard; the receiver calls message_copy(), message_check(), message_decode(), in this order, and no
+ * byte of a message is used before all three agreed to it. Pure: no job, no network, no allocation. */
+#include "message.h"
+#include "base/bytes.h"
+#include "index_coding.h"
+#include "sluice.h"
+#include <assert.h>
+#include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + 3) & ~(uint64_t)3;
+}
+
+static uint64_t values_section(uint32_t count, enum value_type type)
+{
+	return padded((uint64_t)count * value_bytes(type));
+}
+
+/* ---- header ---- */
+
+static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h)
+{
+	put_le32(h, MAGIC);
+	put_le16(h + 4, SLUICE_WIRE_VERSION);
+	h[6] = (uint8_t)m->kind;
+	h[7] = (uint8_t)m->coding;
+	h[8] = (uint8_t)m->value_type;
+	h[9] = m->raised;
+	put_le16(h + 10, m->phase);
+	put_le32(h + 12, m->rank);
+	put_le32(h + 16, m->epoch);
+	put_le32(h + 20, m->shard);
+	put_le64(h + 24, m->seq);
+	put_le64(h + 32, m->step);
+	put_le64(h + 40, m->have_version);
+	put_le32(h + 48, m->span);
+	put_le32(h + 52, m->count);
+	put_le32(h + 56, m->divisor);
+	put_le32(h + 60, float_bits(m->scale));
+	put_le32(h + 64, float_bits(m->lr));
+	put_le16(h + 68, m->part);
+	put_le16(h + 70, m->parts);
+	put_le32(h + 72, m->staleness);
+	put_le32(h + 76, m->payload_bytes);
+	put_le32(h + PAYLOAD_CRC_OFFSET, payload_crc);
+	put_le32(h + 84, m->model);
+	put_le32(h + 88, 0);
+	put_le32(h + HEADER_CRC_OFFSET, crc32c(0, h, HEADER_CRC_OFFSET));
+}
+
+static void header_get(const uint8_t *h, struct message *m)
+{
+	m->kind = h[6];
+	m->coding = h[7];
+	m->value_type = h[8];
+	m->raised = h[9];
+	m->phase = get_le16(h + 10);
+	m->rank = get_le32(h + 12);
+	m->epoch = get_le32(h + 16);
+	m->shard = get_le32(h + 20);
+	m->seq = get_le64(h + 24);
+	m->step = get_le64(h + 32);
+	m->have_version = get_le64(h + 40);
+	m->span = get_le32(h + 48);
+	m->count = get_le32(h + 52);
+	m->divisor = get_le32(h + 56);
+	m->scale = bits_float(get_le32(h + 60));
+	m->lr = bits_float(get_le32(h + 64));
+	m->part = get_le16(h + 68);
+	m->parts = get_le16(h + 70);
+	m->staleness = get_le32(h + 72);
+	m->payload_bytes = get_le32(h + 76);
+	m->model = get_le32(h + 84);
+}
+
+/* ---- sending ---- */
+
+size_t message_bound(uint32_t span, uint32_t count, enum value_type type)
+{
+	uint64_t dense = values_section(span, type), best = dense, sparse;
+
+	if (count < span) {
+		sparse = values_section(count, type) + index_bytes(CODING_RAW, NULL, count, span);
+		best = sparse < best ? sparse : best;
+		sparse = values_section(count, type) + index_bytes(CODING_BITMAP, NULL, count, span);
+		best = sparse < best ? sparse : best;
+	}
+	return (size_t)(MESSAGE_HEADER_BYTES + ((best + 7) & ~(uint64_t)7));
+}
+
+/* The coding with the shortest payload; of equal ones the one that is read fastest. *payload_bytes
+ * receives its length. */
+static enum index_coding cheapest(const struct message *m, const uint32_t *index,
+				  uint64_t *payload_bytes)
+{
+	static const enum index_coding sparse[] = {CODING_RAW, CODING_BITMAP, CODING_DELTA};
+	enum index_coding best = CODING_DENSE;
+
+	*payload_bytes = values_section(m->span, m->value_type);
+	if (!index || m->count == m->span)
+		return best;
+	for (size_t i = 0; i < sizeof(sparse) / sizeof(sparse[0]); i++) {
+		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
+				 values_section(m->count, m->value_type);
+
+		if (bytes < *payload_bytes || (best == CODING_DENSE && bytes == *payload_bytes)) {
+			best = sparse[i];
+			*payload_bytes = bytes;
+		}
+	}
+	return best;
+}
+
+/* Values of a sparse message at their places among zeros; out[] is zero. */
+static void scatter(const struct message *m, const uint32_t *index, const float *value,
+		    float *decoded, uint8_t *out)
+{
+	const size_t width = value_bytes(m->value_type);
+	uint8_t codes[4 * 256];
+
+	for (size_t i = 0, n; i < m->count; i += n) {
+		n = m->count - i < 256 ? m->count - i : 256;
+		values_encode(m->value_type, m->scale, value + i, n, codes, decoded + i);
+		for (size_t j = 0; j < n; j++)
+			memcpy(out + width * index[i + j], codes + width * j, width);
+	}
+}
+
+size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
+		      uint8_t *out, size_t cap)
+{
+	uint8_t *payload = out + MESSAGE_HEADER_BYTES, *values;
+	uint64_t payload_bytes;
+
+	if (!index)
+		m->count = m->span;
+	assert(m->count <= m->span && m->part < m->parts);
+	assert(cap >= message_bound(m->span, m->count, m->value_type));
+	(void)cap;
+	m->coding = cheapest(m, index, &payload_bytes);
+	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
+	m->payload_bytes = (uint32_t)payload_bytes;
+	m->scale = value_scale(m->value_type, value, m->count);
+	if (payload_bytes)
+		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
+	if (m->coding == CODING_DENSE && m->count < m->span) {
+		memset(payload, 0, payload_bytes);
+		scatter(m, index, value, decoded, payload);
+		m->count = m->span;
+	} else {
+		index_encode(m->coding, index, m->count, m->span, payload);
+		values = payload + payload_bytes - values_section(m->count, m->value_type);
+		values_encode(m->value_type, m->scale, value, m->count, values, decoded);
+	}
+	header_put(m, crc32c(0, payload, payload_bytes), out);
+	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
+}
+
+/* ---- receiving ---- */
+
+__attribute__((format(printf, 2, 3)))
+static int refuse(const char **why, const char *format, ...)
+{
+	static _Thread_local char text[192];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (why)
+		*why = text;
+	return SLUICE_EWIRE;
+}
+
+/* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take the
+ * copy's bytes from where they came from a second time. */
+static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
+{
+	memcpy(to, from, n);
+	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
+}
+
+/* What must hold for every message, whoever receives it. */
+static int header_check(const uint8_t *h, const struct message *m, const char **why)
+{
+	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SNAPSHOT)
+		return refuse(why, "unknown message kind %u", h[6]);
+	if (m->coding > CODING_BITMAP)
+		return refuse(why, "unknown index coding %u", h[7]);
+	if ((unsigned)m->value_type >= VALUE_TYPES)
+		return refuse(why, "unknown value type %u", h[8]);
+	if (m->count > m->span)
+		return refuse(why, "%u coordinates for a shard of %u elements", m->count, m->span);
+	if (m->coding == CODING_DENSE && m->count != m->span)
+		return refuse(why, "a dense message with %u values for a shard of %u elements",
+			      m->count, m->span);
+	if (!value_scale_valid(m->value_type, m->scale))
+		return refuse(why, "scale %g is not allowed for its value type", (double)m->scale);
+	if (!(m->lr >= 0 && m->lr <= FLT_MAX))
+		return refuse(why, "learning rate %g is not a finite number >= 0", (double)m->lr);
+	if (m->part >= m->parts)
+		return refuse(why, "part %u of %u parts", m->part, m->parts);
+	if (get_le32(h + 88))
+		return refuse(why, "the reserved field is not zero");
+	return 0;
+}
+
+int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
+		 struct message *m, const char **why)
+{
+	const uint8_t *from = slot;
+	uint8_t h[MESSAGE_HEADER_BYTES];
+	struct message got;
+	uint32_t crc = 0;
+	int rc;
+
+	if (slot_bytes < MESSAGE_HEADER_BYTES || copy_cap < MESSAGE_HEADER_BYTES)
+		return refuse(why, "a slot of %zu bytes or a buffer of %zu is too small for a header",
+			      slot_bytes, copy_cap);
+	copy_once(h, from, sizeof(h));
+	if (get_le32(h) != MAGIC)
+		return refuse(why, "no message: the magic is 0x%08x", get_le32(h));
+	if (get_le16(h + 4) != SLUICE_WIRE_VERSION)
+		return refuse(why, "wire version %u, this side speaks %u", get_le16(h + 4),
+			      SLUICE_WIRE_VERSION);
+	if (get_le32(h + HEADER_CRC_OFFSET) != crc32c(0, h, HEADER_CRC_OFFSET))
+		return refuse(why, "the header's checksum is wrong");
+	header_get(h, &got);
+	rc = header_check(h, &got, why);
+	if (rc)
+		return rc;
+	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES ||
+	    got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
+		return refuse(why, "a payload of %u bytes exceeds the slot of %zu or the buffer of %zu",
+			      got.payload_bytes, slot_bytes, copy_cap);
+	memcpy(copy, h, sizeof(h));
+	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left; at += n, left -= n) {
+		n = left < COPY_STEP ? left : COPY_STEP;
+		copy_once(copy + at, from + at, n);
+		crc = crc32c(crc, copy + at, n); /* while it is in the cache */
+	}
+	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
+		return refuse(why, "the payload's checksum is wrong");
+	*m = got;
+	return 0;
+}
+
+int message_check(const struct message *m, const struct message_expect *want, const char **why)
+{
+	const struct {
+		const char *name;
+		uint64_t is, expected;
+	} fields[] = {
+		{"kind", m->kind, want->kind},
+		{"rank", m->rank, want->rank},
+		{"epoch", m->epoch, want->epoch},
+		{"model", m->model, want->model},
+		{"shard", m->shard, want->shard},
+		{"seq", m->seq, want->seq},
+		{"step", m->step, want->step},
+		{"phase", m->phase, want->phase},
+		{"span", m->span, want->span},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (fields[i].is != fields[i].expected && fields[i].expected != MESSAGE_ANY)
+			return refuse(why, "%s %llu where %llu is expected", fields[i].name,
+				      (unsigned long long)fields[i].is,
+				      (unsigned long long)fields[i].expected);
+	if (m->count > want->count_max)
+		return refuse(why, "%u coordinates where at most %llu are expected", m->count,
+			      (unsigned long long)want->count_max);
+	return 0;
+}
+
+int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
+		   const char **why)
+{
+	const uint8_t *payload = copy + MESSAGE_HEADER_BYTES, *values;
+	const uint64_t section = values_section(m->count, m->value_type);
+	const uint64_t used = (uint64_t)m->count * value_bytes(m->value_type);
+	const char *text;
+
+	if (m->payload_bytes < section)
+		return refuse(why, "a payload of %u bytes cannot hold %u values", m->payload_bytes,
+			      m->count);
+	if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span, index,
+			 &text))
+		return refuse(why, "%s", text);
+	values = payload + m->payload_bytes - section;
+	for (uint64_t i = used; i < section; i++)
+		if (values[i])
+			return refuse(why, "padding after the values is not zero");
+	if (values_decode(m->value_type, m->scale, values, m->count, value))
+		return refuse(why, "a value is NaN or infinite");
+	return 0;
+}

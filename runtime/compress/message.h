@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The wire format: one header and one payload, the same for a push (worker to shard), a delta and a
+ * snapshot (shard to worker). Little-endian, fixed offsets, written and read field by field.
+ *
+ *   offset size field            offset size field
+ *        0    4 magic "SLC1"         48    4 span      elements of the shard
+ *        4    2 wire version         52    4 count     coordinates that follow
+ *        6    1 kind                 56    4 divisor   messages reduced (delta), else 0
+ *        7    1 coding               60    4 scale     f32 bits, > 0, finite
+ *        8    1 value type           64    4 lr        f32 bits
+ *        9    1 raised flags         68    2 part      index of this part
+ *       10    2 phase                70    2 parts     parts of the phase's message
+ *       12    4 source rank          72    4 staleness
+ *       16    4 membership epoch     76    4 payload bytes
+ *       20    4 shard                80    4 CRC32C of the payload
+ *       24    8 seq                  84    4 model id
+ *       32    8 step                 88    4 reserved, 0
+ *       40    8 have_version         92    4 CRC32C of bytes 0..91
+ *
+ * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
+ * (padded likewise): canonical, so equal content gives equal bytes.
+ * raw:    count x u32, strictly increasing, < span
+ * delta:  blocks of 128 gaps (idx - previous - 1, first idx itself): one width byte 0..32 each, all
+ *         width bytes first (padded to 4), then each block's gaps bit-packed LSB first, block starts
+ *         on a byte boundary, the last block stores only the gaps it has
+ * bitmap: ceil(span / 8) bytes, bit i of byte i/8; popcount = count, bits beyond span zero
+ * dense:  no indices, count = span
+ * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two (1
+ * except for f16), part < parts, lr is finite and not negative: anything else is refused.
+ */
+#ifndef COMPRESS_MESSAGE_H
+#define COMPRESS_MESSAGE_H
+#include "quantize.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef SLUICE_WIRE_VERSION
+#define SLUICE_WIRE_VERSION 1
+#endif
+enum { MESSAGE_HEADER_BYTES = 96 };
+
+enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3 };
+enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3 };
+
+struct message {
+	enum message_kind kind;
+	enum index_coding coding;  /* set by message_encode */
+	enum value_type value_type;
+	uint8_t raised;
+	uint16_t phase, part, parts;
+	uint32_t rank, epoch, model, shard;
+	uint64_t seq;              /* push: ring sequence; delta and snapshot: version */
+	uint64_t step;             /* push: the worker's step; delta: same as version */
+	uint64_t have_version;     /* push: version the worker holds; delta: version it applies to */
+	uint32_t span, count, divisor, staleness;
+	float scale, lr;
+	uint32_t payload_bytes;    /* set by message_encode */
+};
+
+/* Largest number of bytes (header included, multiple of 8) that message_encode can need for up to
+ * `count` coordinates of a shard of `span` elements. Must stay below 4 GiB: open smaller shards. */
+size_t message_bound(uint32_t span, uint32_t count, enum value_type type);
+
+/* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it (finite), or
+ * index == NULL for all m->span values. Chooses the cheapest coding (for sparse input also dense,
+ * when cheaper, with zeros between), sets coding, scale, count, payload_bytes and both CRCs in out.
+ * decoded[i] receives what the receiver will decode for value[i] (may alias value; required).
+ * Returns the message's length, a multiple of 4 and <= message_bound(). cap smaller than the bound
+ * is a programming error (assert). Allocates nothing. */
+size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
+		      uint8_t *out, size_t cap);
+
+/* Takes a message out of memory that a peer may be changing: reads each byte once. Copies the header,
+ * checks magic, wire version, header CRC, and that header + payload fit in slot_bytes and copy_cap,
+ * then copies the payload and checks its CRC. On success *m describes the private copy in copy[]
+ * (header at 0, payload at MESSAGE_HEADER_BYTES). SLUICE_EWIRE on refusal, *why says what (static
+ * text or a thread-local one); nothing but copy[] is written. */
+int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
+		 struct message *m, const char **why);
+
+/* What the receiver knows must hold. Fields set to MESSAGE_ANY are not compared. count_max bounds what
+ * message_decode will write, so a dense message is held to it with its span: give MESSAGE_ANY or the
+ * span, and room for span values, unless the sender selects so little that it never turns to dense. */
+#define MESSAGE_ANY UINT64_MAX
+struct message_expect {
+	enum message_kind kind;
+	uint64_t rank, epoch, model, shard, seq, step, phase, span, count_max;
+};
+int message_check(const struct message *m, const struct message_expect *want, const char **why);
+
+/* Decodes the payload in copy[] as described by *m (which passed message_copy). For CODING_DENSE
+ * writes value[0..span) and leaves index alone; else index[0..count) and value[0..count). Room for
+ * m->span (dense) or m->count elements. Everything is validated (ascending, < span, exact
+ * consumption, padding zero, finite scale and values) before it returns 0; on SLUICE_EWIRE the
+ * contents of index and value are unspecified and must not be used. */
+int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
+		   const char **why);
+#endif

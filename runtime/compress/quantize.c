@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Values on the wire. Called by message.c for every message; the sender uses decoded[] to keep in
+ * its residual what rounding took away. f16 uses the conversion instructions of the machine where
+ * there are some; they give the bits of the portable functions. */
+#include "quantize.h"
+#include "base/bytes.h"
+#include "sluice.h"
+#include <assert.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdatomic.h>
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#include <arm_neon.h>
+#endif
+
+enum {
+	F32_MAGNITUDE = 0x7fffffff,
+	F32_INFINITY = 0x7f800000,
+	F32_SIGN_SHIFT = 31,
+	F16_INFINITY = 0x7c00,
+	F16_LARGEST = 0x7bff,
+	BF16_LARGEST = 0x7f7f,
+	SCALE_EXPONENT_MAX = 125,  /* 2^-149 * 2^125 = 2^-24, the smallest f16 */
+	SCALED_EXPONENT = 14
+};
+
+/* The largest scaled value that decodes to a finite one: the largest f16, or where f32 ends before,
+ * the largest f32 of f16's precision. */
+static float f16_limit(float scale)
+{
+	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
+}
+
+size_t value_bytes(enum value_type type)
+{
+	return type == VALUE_F32 ? 4 : 2;
+}
+
+float value_scale(enum value_type type, const float *v, size_t n)
+{
+	uint32_t largest = 0;
+	int exponent;
+
+	if (type != VALUE_F16)
+		return 1;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t magnitude = float_bits(v[i]) & F32_MAGNITUDE;
+
+		largest = magnitude > largest ? magnitude : largest;
+	}
+	if (!largest)
+		return 1;
+	exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);
+	if (exponent > SCALE_EXPONENT_MAX) /* also for a denormal, whose exponent field is 0 */
+		exponent = SCALE_EXPONENT_MAX;
+	return bits_float((uint32_t)(exponent + 127) << 23);
+}
+
+int value_scale_valid(enum value_type type, float scale)
+{
+	uint32_t bits = float_bits(scale);
+	uint32_t exponent = bits >> 23; /* with the sign above it */
+
+	if (type != VALUE_F16)
+		return scale == 1;
+	return !(bits & 0x7fffff) && exponent >= 1 && exponent <= 253;
+}
+
+/* ---- one value ---- */
+
+uint16_t f16_encode(float v)
+{
+	uint32_t bits = float_bits(v);
+	uint32_t sign = bits >> 16 & 0x8000;
+	uint32_t magnitude = bits & F32_MAGNITUDE;
+
+	if (magnitude >= 0x477ff000) /* 65520 and above would round to infinity */
+		return (uint16_t)(sign | F16_LARGEST);
+	if (magnitude < 0x38800000) /* below 2^-14: in [0.5, 1) the last place is 2^-24, as here */
+		return (uint16_t)(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000));
+	magnitude += 0xfff + (magnitude >> 13 & 1);
+	return (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
+}
+
+float f16_decode(uint16_t code)
+{
+	uint32_t sign = (uint32_t)(code & 0x8000) << 16;
+	uint32_t magnitude = code & 0x7fff;
+
+	if (magnitude >= F16_INFINITY)
+		return bits_float(sign | F32_INFINITY | (magnitude & 0x3ff) << 13);
+	if (magnitude < 0x400)
+		return bits_float(sign | float_bits((float)magnitude * 0x1p-24f));
+	return bits_float(sign | ((magnitude << 13) + 0x38000000));
+}
+
+uint16_t bf16_encode(float v)
+{
+	uint32_t bits = float_bits(v);
+	uint32_t code = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+
+	if ((code & 0x7fff) > BF16_LARGEST)
+		code = (bits >> 16 & 0x8000) | BF16_LARGEST;
+	return (uint16_t)code;
+}
+
+float bf16_decode(uint16_t code)
+{
+	return bits_float((uint32_t)code << 16);
+}
+
+/* ---- f16 by the machine's instructions: return how many values they did, a multiple of 8 or 4 --- */
+
+#if defined(__x86_64__)
+
+/* Asked once: under a hypervisor cpuid traps. __builtin_cpu_supports() adds that the operating system
+ * saves the AVX registers; not every compiler lets it be asked for f16c. */
+static int machine_converts(void)
+{
+	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	unsigned eax, ebx, ecx, edx;
+	int answer = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (!answer) {
+		answer = __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) &&
+			 (ecx & bit_F16C) ? 2 : 1;
+		atomic_store_explicit(&known, answer, memory_order_relaxed);
+	}
+	return answer == 2;
+}
+
+/* Conversion ignores the flush-to-zero mode, rounding is part of the instruction. */
+__attribute__((target("avx,f16c")))
+static size_t f16_encode_fast(float scale, const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	const __m256 by = _mm256_set1_ps(scale), back = _mm256_set1_ps(1 / scale);
+	const __m256 high = _mm256_set1_ps(f16_limit(scale));
+	const __m256 low = _mm256_set1_ps(-f16_limit(scale));
+	size_t i;
+
+	if (!machine_converts())
+		return 0;
+	for (i = 0; i + 8 <= n; i += 8) {
+		__m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(v + i), by);
+		__m128i code;
+
+		scaled = _mm256_min_ps(_mm256_max_ps(scaled, low), high);
+		code = _mm256_cvtps_ph(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+		_mm_storeu_si128((__m128i *)(out + 2 * i), code);
+		if (decoded)
+			_mm256_storeu_ps(decoded + i, _mm256_mul_ps(_mm256_cvtph_ps(code), back));
+	}
+	return i;
+}
+
+__attribute__((target("avx,f16c")))
+static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v)
+{
+	const __m256 back = _mm256_set1_ps(1 / scale);
+	size_t i;
+
+	if (!machine_converts())
+		return 0;
+	for (i = 0; i + 8 <= n; i += 8) {
+		__m128i code = _mm_loadu_si128((const __m128i *)(in + 2 * i));
+
+		_mm256_storeu_ps(v + i, _mm256_mul_ps(_mm256_cvtph_ps(code), back));
+	}
+	return i;
+}
+
+#elif defined(__aarch64__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+
+static size_t f16_encode_fast(float scale, const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	const float32x4_t high = vdupq_n_f32(f16_limit(scale)), low = vnegq_f32(high);
+	size_t i;
+
+	for (i = 0; i + 4 <= n; i += 4) {
+		float32x4_t scaled = vmulq_n_f32(vld1q_f32(v + i), scale);
+		float16x4_t code = vcvt_f16_f32(vminq_f32(vmaxq_f32(scaled, low), high));
+
+		vst1_u8(out + 2 * i, vreinterpret_u8_f16(code));
+		if (decoded)
+			vst1q_f32(decoded + i, vmulq_n_f32(vcvt_f32_f16(code), 1 / scale));
+	}
+	return i;
+}
+
+static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v)
+{
+	size_t i;
+
+	for (i = 0; i + 4 <= n; i += 4) {
+		float16x4_t code = vreinterpret_f16_u8(vld1_u8(in + 2 * i));
+
+		vst1q_f32(v + i, vmulq_n_f32(vcvt_f32_f16(code), 1 / scale));
+	}
+	return i;
+}
+
+#else
+
+static size_t f16_encode_fast(float scale, const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	(void)scale, (void)v, (void)n, (void)out, (void)decoded;
+	return 0;
+}
+
+static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v)
+{
+	(void)scale, (void)in, (void)n, (void)v;
+	return 0;
+}
+
+#endif
+
+/* ---- many values ---- */
+
+static void f32_copy_out(const float *v, size_t n, uint8_t *out)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	if (n)
+		memcpy(out, v, 4 * n);
+#else
+	for (size_t i = 0; i < n; i++)
+		put_le32(out + 4 * i, float_bits(v[i]));
+#endif
+}
+
+static void f32_copy_in(const uint8_t *in, size_t n, float *v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	if (n)
+		memcpy(v, in, 4 * n);
+#else
+	for (size_t i = 0; i < n; i++)
+		v[i] = bits_float(get_le32(in + 4 * i));
+#endif
+}
+
+/* The values from first on; the instructions above did the others. */
+static void f16_encode_rest(float scale, const float *v, size_t first, size_t n, uint8_t *out,
+			    float *decoded)
+{
+	const float limit = f16_limit(scale);
+
+	for (size_t i = first; i < n; i++) {
+		float scaled = v[i] * scale;
+		uint16_t code;
+
+		scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
+		code = f16_encode(scaled);
+		put_le16(out + 2 * i, code);
+		if (decoded)
+			decoded[i] = f16_decode(code) * (1 / scale);
+	}
+}
+
+void values_encode(enum value_type type, float scale, const float *v, size_t n, uint8_t *out,
+		   float *decoded)
+{
+	assert(value_scale_valid(type, scale));
+	switch (type) {
+	case VALUE_F32:
+		f32_copy_out(v, n, out);
+		if (decoded && n)
+			memmove(decoded, v, 4 * n);
+		break;
+	case VALUE_F16:
+		f16_encode_rest(scale, v, f16_encode_fast(scale, v, n, out, decoded), n, out, decoded);
+		break;
+	case VALUE_BF16:
+		for (size_t i = 0; i < n; i++) {
+			uint16_t code = bf16_encode(v[i]);
+
+			put_le16(out + 2 * i, code);
+			if (decoded)
+				decoded[i] = bf16_decode(code);
+		}
+		break;
+	}
+}
+
+static int all_finite(const float *v, size_t n)
+{
+	uint32_t bad = 0;
+
+	/* The sign bit of bad is set by every magnitude from infinity up. */
+	for (size_t i = 0; i < n; i++)
+		bad |= (float_bits(v[i]) & F32_MAGNITUDE) + ((1u << F32_SIGN_SHIFT) - F32_INFINITY);
+	return !(bad >> F32_SIGN_SHIFT);
+}
+
+int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
+{
+	switch (type) {
+	case VALUE_F32:
+		f32_copy_in(in, n, v);
+		break;
+	case VALUE_F16:
+		for (size_t i = f16_decode_fast(scale, in, n, v); i < n; i++)
+			v[i] = f16_decode(get_le16(in + 2 * i)) * (1 / scale);
+		break;
+	case VALUE_BF16:
+		for (size_t i = 0; i < n; i++)
+			v[i] = bf16_decode(get_le16(in + 2 * i));
+		break;
+	}
+	return all_finite(v, n) ? 0 : SLUICE_EWIRE;
+}

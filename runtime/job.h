@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Private state of a job, shared by job.c (init, finalize), peers.c (heartbeat, loss), collective.c
+ * (barrier, sum, gather, exchange), progress.c (token, waits, thread) and the models above them. */
+#ifndef RUNTIME_JOB_H
+#define RUNTIME_JOB_H
+#include "base/env.h"
+#include "base/error.h"
+#include "rdma/transport.h"
+#include "slurm/bootstrap.h"
+#include "sluice.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum { JOB_MODELS = 16, JOB_REGIONS = 64, JOB_TRANSPORTS = 4 };
+
+/* What travels in the 32 bits of a notify: kind, model or 0, and an index (shard, region). */
+enum imm_kind { IMM_MAIL = 1, IMM_STATUS, IMM_PUSH, IMM_NOTICE, IMM_REGION };
+static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t index)
+{
+	return (uint32_t)kind << 28 | model << 24 | index;
+}
+
+/* Cookies of GETs: who is told when it is done. */
+enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION };
+static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
+{
+	return (uint64_t)kind << 56 | (uint64_t)id << 32 | index;
+}
+
+/* The line that a peer writes in this rank's control region, one per peer. */
+enum {
+	MAIL_BYTES = 1024,
+	MAIL_HEADER_BYTES = 32,   /* seq u64, op u32, length u32, crc u32, zeros */
+	LINE_HEARTBEAT = 0,
+	LINE_STATUS = 64,         /* state u32, culprit u32, crc u32, length u32, text */
+	LINE_STATUS_TEXT = LINE_STATUS + 16,
+	STATUS_TEXT_BYTES = 432,
+	LINE_MAIL = 512,
+	LINE_BYTES = LINE_MAIL + 2 * (MAIL_HEADER_BYTES + MAIL_BYTES)
+};
+enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
+
+enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
+
+struct peer {
+	struct endpoint *endpoint;
+	struct remote *control;      /* its control region; our line is number `rank` */
+	enum peer_state state;
+	uint64_t heartbeat;          /* last value seen in its line */
+	uint64_t heard_ns;           /* when it last changed */
+	uint64_t mails;              /* IMM_MAILs received: mail seq <= mails is complete */
+};
+
+struct failure {
+	int code;                    /* 0: none */
+	int culprit;                 /* rank */
+	char text[ERROR_TEXT_BYTES];
+};
+
+struct sluice_job {
+	pid_t pid;                   /* of the process that called sluice_init */
+	int rank, size, servers, workers;
+	struct settings settings;
+	struct card *cards;          /* size */
+	struct transport *transports[JOB_TRANSPORTS];
+	int n_transports;
+	struct region *control;      /* size lines, written by the peers */
+	struct region *outbox;       /* sources of our control writes: heartbeat, status, 2 mails a peer */
+	struct peer *peers;          /* size; [rank] is this rank over `self` */
+
+	pthread_mutex_t token;       /* the progress token: whoever holds it polls */
+	pthread_t thread;
+	int thread_started;
+	atomic_int stop;             /* ends the progress thread */
+	atomic_int explain;          /* sluice_explain() was called */
+	int epoll_fd;
+	int sleeping_armed;          /* transports are armed for the sleeping progress thread */
+	uint64_t next_tick_ns, last_tick_ns;
+	uint64_t heartbeat;
+
+	struct failure failure;
+	int finalizing;              /* a peer's bye is now in order */
+	uint32_t membership_epoch;   /* 1 from bootstrap on */
+	uint64_t collective_seq;     /* mails sent */
+	const struct wait *waiting;  /* what the caller in progress_until waits for, for explain */
+
+	sluice_model *models[JOB_MODELS];
+	sluice_region *regions[JOB_REGIONS];
+};
+
+/* ---- job.c ---- */
+/* Records the first failure of the job, logs it, and tells all living peers who is to blame. Returns
+ * code. Token held. */
+int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* Returns the recorded failure to a caller (sets sluice_last_error, logs nothing). */
+int job_failed(sluice_job *job);
+/* "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
+const char *rank_text(const sluice_job *job, int rank);
+/* SLUICE_EINVAL in a forked child, else 0. */
+int job_check(const sluice_job *job, const char *function);
+
+/* ---- peers.c ---- */
+void peers_tick(sluice_job *job, uint64_t now);  /* own heartbeat out, theirs judged */
+void peers_gone(sluice_job *job, int peer, const char *why);     /* EVENT_GONE */
+void peers_status(sluice_job *job, int peer);                    /* IMM_STATUS */
+void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text);
+
+/* ---- collective.c ---- */
+enum collective {
+	COLLECTIVE_BARRIER = 1, COLLECTIVE_SUM, COLLECTIVE_GATHER, COLLECTIVE_OPEN, COLLECTIVE_EXCHANGE,
+	COLLECTIVE_CHECKPOINT, COLLECTIVE_RESTORE, COLLECTIVE_CLOSE, COLLECTIVE_FINALIZE
+};
+/* All ranks give `bytes` bytes (<= MAIL_BYTES) to each peer: from mine + stride * peer (stride 0: the
+ * same to all), and receive: all + r * bytes holds what rank r gave this rank (`all` may be NULL).
+ * A rank that gives fewer bytes (a server in a worker's sum) leaves its row zero. Token not held. */
+int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
+		   size_t bytes, void *all);
+/* The operation rank 0 has begun and this rank has not joined, 0 if none: what a server mirrors. */
+uint32_t collective_pending(const sluice_job *job);
+
+/* ---- progress.c ---- */
+/* What a blocked caller waits for. done() is asked after each poll; describe() writes what is missing
+ * ("version 13 of shard 2 from rank 3 (node n2)"). */
+struct wait {
+	int (*done)(void *context);
+	void (*describe)(void *context, char *text, size_t cap);
+	void *context;
+	uint64_t since_ns;
+};
+void progress_take(sluice_job *job);
+void progress_release(sluice_job *job);
+void progress_poll(sluice_job *job);
+/* Polls, spins, sleeps until done() or failure or wait_timeout. Token held. */
+int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
+		   void *context);
+int progress_start(sluice_job *job);
+void progress_stop(sluice_job *job);
+
+/* ---- model.c, shard.c ---- */
+void model_push_arrived(sluice_model *model, int peer, uint32_t shard);
+void model_notice_arrived(sluice_model *model, int peer, uint32_t shard);
+void model_read_done(sluice_model *model, uint32_t shard, int status);
+/* Non-blocking work of the model's shards. */
+void model_advance(sluice_model *model);
+/* One line per wait of the model's shards; returns the number of lines. */
+int model_explain(sluice_model *model, uint64_t now, int always);
+/* ---- window.c ---- */
+void window_notified(sluice_region *region, int peer);
+void window_read_done(sluice_region *region, int status);
+#endif

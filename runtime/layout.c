@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
+#include "layout.h"
+#include "base/error.h"
+#include "compress/message.h"
+#include <stdlib.h>
+
+enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int add_span(struct layout *l, uint64_t begin, uint64_t end, int exempt)
+{
+	if (begin == end)
+		return 0;
+	if (l->n_spans && l->spans[l->n_spans - 1].exempt == exempt) {
+		l->spans[l->n_spans - 1].end = end;
+		return 0;
+	}
+	l->spans[l->n_spans++] = (struct span){ begin, end, exempt };
+	return 0;
+}
+
+static int make_spans(struct layout *l, const sluice_model_attr *attr, const struct recipe *recipe)
+{
+	l->spans = calloc(attr->n_tensors + 1, sizeof *l->spans);
+	if (!l->spans)
+		return fail(SLUICE_ENOMEM, "no memory for %zu tensors", attr->n_tensors);
+	uint64_t at = 0;
+	for (size_t t = 0; t < attr->n_tensors; t++) {
+		const sluice_tensor *tensor = &attr->tensors[t];
+		if (!tensor->name || tensor->count > attr->count - at)
+			return fail(SLUICE_EINVAL,
+				    "tensor %zu (%s): its %llu elements end beyond the model's %llu", t,
+				    tensor->name ? tensor->name : "no name",
+				    (unsigned long long)tensor->count, (unsigned long long)attr->count);
+		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name));
+		at += tensor->count;
+	}
+	if (attr->n_tensors && at != attr->count)
+		return fail(SLUICE_EINVAL, "the tensors have %llu elements together, the model has %llu",
+			    (unsigned long long)at, (unsigned long long)attr->count);
+	add_span(l, at, attr->count, 0);
+	for (size_t i = 0; i < l->n_spans; i++)
+		if (l->spans[i].exempt)
+			l->exempt += l->spans[i].end - l->spans[i].begin;
+	return 0;
+}
+
+size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out)
+{
+	uint64_t begin = shard->begin, end = begin + shard->span;
+	size_t n = 0;
+	for (size_t i = 0; i < l->n_spans; i++) {
+		uint64_t b = l->spans[i].begin > begin ? l->spans[i].begin : begin;
+		uint64_t e = least(l->spans[i].end, end);
+		if (b < e)
+			out[n++] = (struct span){ b - begin, e - begin, l->spans[i].exempt };
+	}
+	return n;
+}
+
+/* Most coordinates a push to this shard carries. With a residual a slot of four times the mean is
+ * enough, the rest waits; without one nothing may be left behind. */
+static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
+			    const struct recipe *recipe, const struct schedule *schedule)
+{
+	if (recipe->up.select == SELECT_ALL)
+		return s->span;
+	uint64_t k = schedule_count(schedule_largest_density(schedule, &recipe->up), l->count - l->exempt);
+	uint64_t mean = (k * s->span + l->count - 1) / l->count;
+	uint64_t pairs = recipe->memory == MEMORY_RESIDUAL ? SLOT_MARGIN * mean : k;
+	return (uint32_t)least(s->span, pairs + s->exempt);
+}
+
+static uint32_t down_capacity(const struct shard_layout *s, const struct recipe *recipe,
+			      const struct schedule *schedule)
+{
+	if (recipe->down.select == SELECT_ALL)
+		return s->span;
+	double density = schedule_largest_density(schedule, &recipe->down);
+	return (uint32_t)least(s->span, schedule_count(density, s->span - s->exempt) + s->exempt);
+}
+
+static int make_shards(struct layout *l, const struct recipe *recipe, const struct schedule *schedule)
+{
+	int owners = l->workers < l->size ? l->size - l->workers : l->size;
+	int first = l->workers < l->size ? l->workers : 0;
+	l->shards = calloc(l->n_shards, sizeof *l->shards);
+	size_t *slots = calloc((size_t)l->size * 3, sizeof *slots);
+	struct span *spans = calloc(l->n_spans, sizeof *spans);
+	if (!l->shards || !slots || !spans) {
+		free(slots);
+		free(spans);
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", l->n_shards);
+	}
+	size_t *logs = slots + l->size, *owned = logs + l->size;
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		struct shard_layout *s = &l->shards[i];
+		s->begin = l->count * i / l->n_shards;
+		s->span = (uint32_t)(l->count * (i + 1) / l->n_shards - s->begin);
+		s->owner = first + (int)((uint64_t)i * (uint64_t)owners / l->n_shards);
+		size_t n = layout_shard_spans(l, s, spans);
+		for (size_t j = 0; j < n; j++)
+			if (spans[j].exempt)
+				s->exempt += (uint32_t)(spans[j].end - spans[j].begin);
+		s->up_capacity = up_capacity(l, s, recipe, schedule);
+		s->down_capacity = down_capacity(s, recipe, schedule);
+		s->slot_bytes = message_bound(s->span, s->up_capacity, recipe->up.values);
+		s->delta_bytes = message_bound(s->span, s->down_capacity, recipe->down.values);
+		s->snapshot_bytes = message_bound(s->span, s->span, VALUE_F32);
+		s->slots_offset = slots[s->owner];
+		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
+		s->notice_index = owned[s->owner]++;
+		s->log_offset = logs[s->owner];
+		s->log_bytes = (LOG_ENTRIES + 1) * s->delta_bytes;
+		s->snapshot_offset[0] = s->log_offset + s->log_bytes;
+		s->snapshot_offset[1] = s->snapshot_offset[0] + s->snapshot_bytes;
+		logs[s->owner] = s->snapshot_offset[1] + s->snapshot_bytes;
+	}
+	free(slots);
+	free(spans);
+	return 0;
+}
+
+int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
+		const struct schedule *schedule, int size, int workers, struct layout *out)
+{
+	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
+	uint64_t shards = attr->shards;
+	if (!shards)
+		shards = least((uint64_t)workers, (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+	if (shards > attr->count || shards > 0xffffff)
+		return fail(SLUICE_EINVAL, "shards=%llu for a model of %llu parameters: at most one a parameter",
+			    (unsigned long long)shards, (unsigned long long)attr->count);
+	while (!attr->shards && attr->count / shards >= SHARD_ELEMENTS_MAX)
+		shards *= 2;
+	if (attr->count / shards >= SHARD_ELEMENTS_MAX)
+		return fail(SLUICE_EINVAL, "shards=%llu gives shards of %llu elements, at most %d: ask for more",
+			    (unsigned long long)shards, (unsigned long long)(attr->count / shards),
+			    SHARD_ELEMENTS_MAX);
+	out->n_shards = (uint32_t)shards;
+	int rc = make_spans(out, attr, recipe);
+	if (!rc)
+		rc = make_shards(out, recipe, schedule);
+	if (rc)
+		layout_free(out);
+	return rc;
+}
+
+void layout_free(struct layout *l)
+{
+	free(l->shards);
+	free(l->spans);
+	l->shards = NULL;
+	l->spans = NULL;
+}
+
+size_t layout_slots_bytes(const struct layout *l, int rank)
+{
+	size_t bytes = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes += SLOT_DEPTH * l->shards[i].slot_bytes;
+	return bytes;
+}
+
+size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer)
+{
+	return layout_slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
+}
+
+size_t layout_window_bytes(const struct layout *l, int rank, int peer)
+{
+	size_t bytes = layout_slots_bytes(l, rank);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == peer)
+			bytes += NOTICE_BYTES;
+	return bytes;
+}
+
+size_t layout_log_bytes(const struct layout *l, int rank)
+{
+	size_t bytes = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes = l->shards[i].snapshot_offset[1] + l->shards[i].snapshot_bytes;
+	return bytes;
+}
+
+uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t bytes = layout_log_bytes(l, rank);
+	for (int peer = 0; peer < l->size; peer++)
+		bytes += layout_window_bytes(l, rank, peer);
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i];
+		uint64_t vectors = 2; /* copy, sum */
+		vectors += recipe->memory == MEMORY_RESIDUAL;
+		vectors += recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+		if (s->owner == rank)
+			bytes += 4 * vectors * s->span;
+		if (rank < l->workers)
+			bytes += SLOT_DEPTH * s->slot_bytes + s->delta_bytes;
+	}
+	if (rank < l->workers) /* accumulator, velocity, selection */
+		bytes += l->count * (4u + (recipe->signal == SIGNAL_MOMENTUM ? 4u : 0u) +
+				     (recipe->up.select == SELECT_TOPK ? 4u : 0u));
+	return bytes;
+}

@@ -1,0 +1,21 @@
+# The job, its progress, and the two halves of a model.
+library_sources += \
+	runtime/sluice.h \
+	runtime/checkpoint.c runtime/checkpoint.h \
+	runtime/checkpoint_file.c runtime/checkpoint_file.h \
+	runtime/collective.c \
+	runtime/delta_log.c runtime/delta_log.h \
+	runtime/job.c runtime/job.h \
+	runtime/layout.c runtime/layout.h \
+	runtime/model.c runtime/model.h \
+	runtime/peers.c \
+	runtime/progress.c \
+	runtime/recipe.c runtime/recipe.h \
+	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
+	runtime/schedule.c runtime/schedule.h \
+	runtime/shard.c runtime/shard_setup.c \
+	runtime/signal.c \
+	runtime/spread.c \
+	runtime/update.c runtime/update.h \
+	runtime/window.c \
+	runtime/worker.c runtime/worker_setup.c

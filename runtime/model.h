@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Private state of a model: what its two halves share (model.c), the worker half (worker.c) and the shard
+ * half (shard.c). Neither half looks into the other: they meet in messages. */
+#ifndef RUNTIME_MODEL_H
+#define RUNTIME_MODEL_H
+#include "compress/message.h"
+#include "delta_log.h"
+#include "job.h"
+#include "layout.h"
+#include "rdma/ring.h"
+#include "update.h"
+
+/* ---- worker half ---- */
+
+/* Towards one shard: where this worker writes its messages. */
+struct up_lane {
+	struct ring_writer ring;
+	uint8_t *staging;            /* SLOT_DEPTH slots, in the staging region */
+	size_t bytes;                /* of the message of this step */
+	int posted;
+};
+
+/* Index in the cookie of a READ that belongs to no lane. */
+enum { READ_BLOCKING = 0x7fffffff };
+enum read_state { READ_IDLE, READ_POSTED, READ_ARRIVED };
+
+/* From one shard: what its notices said and the READ under way. */
+struct down_lane {
+	uint64_t version, log_end;   /* newest notice */
+	uint32_t last_bytes;
+	uint64_t have_version;
+	enum read_state read;
+	int read_status;
+	unsigned torn;               /* READs of this version that did not check */
+	uint8_t *buffer;             /* delta_bytes, in the staging region */
+};
+
+struct worker {
+	float *residual;             /* accumulator: what is not sent yet plus this step's signal */
+	float *velocity;             /* signal=momentum, else NULL */
+	uint32_t *index;             /* selection of the whole vector; NULL for up=all */
+	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
+	 * of them fit a slot. */
+	uint32_t *relative;
+	float *value;
+	uint32_t *fitting;
+	struct selector *selector;
+	struct up_lane *up;          /* n_shards */
+	struct down_lane *down;      /* n_shards */
+	struct region *staging;
+	uint64_t step;               /* last pushed */
+	unsigned phase;              /* of the step under way */
+	int in_step;                 /* pushed, not yet pulled */
+	unsigned raise, raised;
+	int skip;                    /* nonfinite=skip: this step's messages are empty */
+	float *target;               /* params (or mean) of the pull under way */
+	uint32_t shards_done;
+};
+
+/* ---- shard half ---- */
+
+struct inbox {                       /* of one worker at one shard */
+	const uint8_t *slots;        /* SLOT_DEPTH slots in the window the worker writes */
+	struct ring_reader ring;
+	uint64_t arrived;            /* pushes notified so far */
+	uint64_t have_version;
+	int notice_due;              /* the current version is not announced to this worker yet */
+};
+
+struct shard {
+	const struct shard_layout *at;
+	uint32_t id;
+	struct span *spans;
+	size_t n_spans;
+	float *copy, *sum;
+	float *residual, *velocity;  /* NULL where the recipe has none */
+	struct inbox *inboxes;       /* workers */
+	struct delta_log log;
+	uint8_t *snapshots[2];
+	uint64_t version;
+	unsigned phase;
+	int next_rank;               /* reduce is complete below this worker */
+	float lr;                    /* of the step being gathered */
+	unsigned raised;
+	uint64_t waiting_since_ns;   /* first push of the step being gathered; 0: none yet */
+	uint32_t last_bytes;         /* of the newest log entry */
+};
+
+struct sluice_model {
+	sluice_job *job;
+	uint32_t id;
+	struct recipe recipe;
+	char recipe_text[RECIPE_TEXT_BYTES];
+	struct schedule schedule;
+	struct update update;
+	struct layout layout;
+	char **tensor_names;         /* n_tensors */
+	uint64_t *tensor_ends;
+	size_t n_tensors;
+	uint64_t schema;             /* digest of everything that must agree */
+	float lr;
+	uint64_t step;               /* completed */
+
+	struct region **windows;     /* [peer]: what the peer may write here; NULL if nothing */
+	struct remote **remote_windows;
+	struct region *log;          /* deltas and snapshots of own shards; NULL if none */
+	struct remote **remote_logs;
+
+	int read_pending, read_status; /* of a READ that the caller waits for (READ_BLOCKING) */
+
+	struct worker worker;
+	struct shard *shards;        /* own ones, n_own */
+	uint32_t n_own;
+	/* Shard half's private scratch: one message at a time. */
+	uint8_t *copy;
+	uint32_t *index;
+	float *value;
+	struct selector *selector;
+
+	sluice_model_stats stats;
+};
+
+/* ---- signal.c ---- */
+/* The first step of a push: grad is judged (recipe nonfinite=), clipped, and added to the worker's
+ * accumulator as the recipe's signal. SLUICE_ENUMERIC: nothing changed. */
+int signal_accumulate(sluice_model *model, const float *grad);
+
+/* ---- worker.c ---- */
+int worker_open(sluice_model *model);
+void worker_close(sluice_model *model);
+void worker_notice(sluice_model *model, uint32_t shard);
+/* All shards are at `version` and all rings empty: after open and restore. */
+void worker_restart(sluice_model *model, uint64_t version);
+
+/* ---- shard.c ---- */
+int shards_open(sluice_model *model);
+void shards_close(sluice_model *model);
+struct shard *shard_find(sluice_model *model, uint32_t id);
+/* Gathers and publishes whatever can be; returns 1 if something moved. Never waits. */
+int shard_advance(sluice_model *model, struct shard *shard);
+void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
+/* Writes the copy as a snapshot entry of the current version. */
+int shard_publish_snapshot(sluice_model *model, struct shard *shard);
+
+/* ---- spread.c ---- */
+/* Rank 0's params become version 0 of every shard and of every worker's params. Collective. */
+int model_spread(sluice_model *model, float *params);
+/* Reads every shard's snapshot of `version` into params. Collective call order is the caller's. */
+int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
+/* ---- model.c ---- */
+/* Tensor name and index within it of coordinate i, for messages. */
+const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
+
+/* The one function with which shards and workers apply a decoded delta: same bits on both sides. */
+static inline void delta_add(float *params, const uint32_t *index, const float *value, uint32_t count)
+{
+	if (!index)
+		for (uint32_t i = 0; i < count; i++)
+			params[i] += value[i];
+	else
+		for (uint32_t i = 0; i < count; i++)
+			params[index[i]] += value[i];
+}
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Who polls: the caller that waits holds the progress token and polls itself; the progress thread polls
+ * while the application computes. Waits spin briefly, then sleep in the kernel until a peer's notify,
+ * a peer's death, or the next heartbeat. */
+#include "job.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { EVENTS_PER_POLL = 64 };
+
+static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
+{
+	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
+	switch ((enum imm_kind)(imm >> 28)) {
+	case IMM_MAIL:
+		job->peers[peer].mails++;
+		return;
+	case IMM_STATUS:
+		peers_status(job, peer);
+		return;
+	case IMM_PUSH:
+		if (job->models[id])
+			model_push_arrived(job->models[id], peer, index);
+		return;
+	case IMM_NOTICE:
+		if (job->models[id])
+			model_notice_arrived(job->models[id], peer, index);
+		return;
+	case IMM_REGION:
+		if (index < JOB_REGIONS && job->regions[index])
+			window_notified(job->regions[index], peer);
+		return;
+	}
+	job_fail(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
+		 rank_text(job, peer), imm);
+}
+
+static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
+{
+	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
+	if (cookie >> 56 == COOKIE_MODEL && job->models[id])
+		model_read_done(job->models[id], index, status);
+	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
+		window_read_done(job->regions[id], status);
+}
+
+static void explain(sluice_job *job, int always)
+{
+	uint64_t now = now_ns();
+	if (job->waiting) {
+		char text[512];
+		job->waiting->describe(job->waiting->context, text, sizeof text);
+		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s",
+			 (double)(now - job->waiting->since_ns) / 1e9, text);
+	} else if (always) {
+		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
+	}
+	for (int m = 0; m < JOB_MODELS; m++)
+		if (job->models[m])
+			model_explain(job->models[m], now, always);
+}
+
+void progress_poll(sluice_job *job)
+{
+	struct event events[EVENTS_PER_POLL];
+	for (int t = 0; t < job->n_transports; t++) {
+		int n;
+		do {
+			n = job->transports[t]->ops->poll(job->transports[t], events, EVENTS_PER_POLL);
+			for (int i = 0; i < n; i++)
+				switch (events[i].kind) {
+				case EVENT_IMM:
+					dispatch_imm(job, events[i].peer, events[i].imm);
+					break;
+				case EVENT_DONE:
+					dispatch_done(job, events[i].cookie, events[i].status);
+					break;
+				case EVENT_GONE:
+					peers_gone(job, events[i].peer, events[i].text);
+					break;
+				}
+		} while (n == EVENTS_PER_POLL);
+	}
+	peers_tick(job, now_ns());
+	for (int m = 0; m < JOB_MODELS; m++)
+		if (job->models[m])
+			model_advance(job->models[m]);
+	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
+		explain(job, 1);
+}
+
+static int arm(sluice_job *job)
+{
+	int pending = 0;
+	for (int t = 0; t < job->n_transports; t++)
+		pending |= job->transports[t]->ops->arm(job->transports[t]);
+	return pending;
+}
+
+static void disarm(sluice_job *job)
+{
+	for (int t = 0; t < job->n_transports; t++)
+		job->transports[t]->ops->disarm(job->transports[t]);
+}
+
+/* Sleeps until an event or until_ns. */
+static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
+{
+	struct epoll_event event;
+	uint64_t now = now_ns();
+	int ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
+	if (epoll_wait(job->epoll_fd, &event, 1, ms) < 0 && errno != EINTR)
+		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
+}
+
+void progress_take(sluice_job *job)
+{
+	pthread_mutex_lock(&job->token);
+	if (job->sleeping_armed) {
+		disarm(job);
+		job->sleeping_armed = 0;
+	}
+}
+
+/* Hands the transports back to the progress thread, armed, so that it wakes at the next event. */
+void progress_release(sluice_job *job)
+{
+	if (job->thread_started) {
+		job->sleeping_armed = 1;
+		if (arm(job))
+			job->transports[0]->ops->wake(job->transports[0]);
+	}
+	pthread_mutex_unlock(&job->token);
+}
+
+int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
+		   void *context)
+{
+	struct wait wait = { done, describe, context, 0 };
+	progress_poll(job);
+	if (job->failure.code)
+		return job_failed(job);
+	if (done(context))
+		return 0;
+	wait.since_ns = now_ns();
+	job->waiting = &wait;
+	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
+	uint64_t warn_every = (uint64_t)job->settings.warn_after_ms * 1000000;
+	uint64_t warn_at = wait.since_ns + warn_every;
+	uint64_t give_up_at = wait.since_ns + (uint64_t)job->settings.wait_timeout_ms * 1000000;
+	int rc;
+	for (;;) {
+		progress_poll(job);
+		if (job->failure.code) {
+			rc = job_failed(job);
+			break;
+		}
+		if (done(context)) {
+			rc = 0;
+			break;
+		}
+		uint64_t now = now_ns();
+		if (now >= give_up_at) {
+			char text[512];
+			describe(context, text, sizeof text);
+			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
+				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
+				      rank_text(job, job->rank), (double)(now - wait.since_ns) / 1e9, text);
+			break;
+		}
+		if (now >= warn_at) {
+			explain(job, 0);
+			warn_at = now + warn_every;
+		}
+		if (now < spin_until) {
+			sched_yield(); /* a spinning peer on this core gets its turn */
+			continue;
+		}
+		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
+		if (!arm(job) && !done(context))
+			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
+		disarm(job);
+	}
+	job->waiting = NULL;
+	return rc;
+}
+
+static void *progress_thread(void *argument)
+{
+	sluice_job *job = argument;
+	uint64_t warn_every = (uint64_t)job->settings.warn_after_ms * 1000000;
+	uint64_t warn_at = now_ns() + warn_every;
+	while (!atomic_load(&job->stop)) {
+		progress_take(job);
+		progress_poll(job);
+		if (now_ns() >= warn_at) { /* shards wait also while the application computes */
+			for (int m = 0; m < JOB_MODELS; m++)
+				if (job->models[m])
+					model_explain(job->models[m], now_ns(), 0);
+			warn_at = now_ns() + warn_every;
+		}
+		uint64_t until = job->next_tick_ns;
+		progress_release(job);
+		sleep_in_kernel(job, until);
+	}
+	return NULL;
+}
+
+int progress_start(sluice_job *job)
+{
+	job->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (job->epoll_fd < 0)
+		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
+	for (int t = 0; t < job->n_transports; t++) {
+		int fd = job->transports[t]->ops->fd(job->transports[t]);
+		struct epoll_event event = { .events = EPOLLIN };
+		if (epoll_ctl(job->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
+	}
+	job->last_tick_ns = now_ns();
+	/* Signals belong to the application's threads. */
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	job->thread_started = 1;
+	int err = pthread_create(&job->thread, NULL, progress_thread, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		job->thread_started = 0;
+		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));
+	}
+	return 0;
+}
+
+void progress_stop(sluice_job *job)
+{
+	if (job->thread_started) {
+		atomic_store(&job->stop, 1);
+		job->transports[0]->ops->wake(job->transports[0]);
+		pthread_join(job->thread, NULL);
+		job->thread_started = 0;
+	}
+	if (job->epoll_fd >= 0)
+		close(job->epoll_fd);
+	job->epoll_fd = -1;
+}
+
+void sluice_explain(sluice_job *job)
+{
+	atomic_store(&job->explain, 1);
+	if (job->n_transports)
+		job->transports[0]->ops->wake(job->transports[0]);
+}

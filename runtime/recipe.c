@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c),
+ * settles the defaults that depend on other axes and refuses combinations that make no sense.
+ * model.c calls it at open; sluice-train to check a recipe early. */
+#include "recipe_words.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "sluice.h"
+
+#include <fnmatch.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay and nonfinite"
+
+static void quote_word(const char *word, char quote[QUOTE_BYTES])
+{
+	size_t n = strlen(word);
+
+	if (n < QUOTE_BYTES) {
+		memcpy(quote, word, n + 1);
+	} else {
+		memcpy(quote, word, QUOTE_BYTES - 4);
+		memcpy(quote + QUOTE_BYTES - 4, "...", 4);
+	}
+}
+
+static int given(const struct draft *d, enum axis_id id)
+{
+	return (d->given >> id & 1) != 0;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static int refuse_key(const char *key, const char *quote)
+{
+	const char *keys[AXES];
+
+	for (int id = 0; id < AXES; id++)
+		keys[id] = recipe_axes[id].key;
+
+	const char *near = nearest_word(key, keys, AXES);
+
+	return fail(SLUICE_EINVAL, "recipe: unknown key \"%.40s\" in \"%s\"%s%s%s keys are " KEYS, key,
+		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
+}
+
+static int read_word(struct word *w, struct draft *d)
+{
+	int id = 0;
+
+	quote_word(w->text, w->quote);
+	w->value = strchr(w->text, '=');
+	if (!w->value)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE without "
+			    "blanks in them; keys are " KEYS, w->quote);
+	*w->value++ = '\0';
+	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
+		id++;
+	if (id == AXES)
+		return refuse_key(w->text, w->quote);
+	w->axis = &recipe_axes[id];
+	if (given(d, (enum axis_id)id))
+		return fail(SLUICE_EINVAL, "recipe: %s= is given twice, as \"%s\" and as \"%s\"",
+			    w->axis->key, d->quotes[id], w->quote);
+	if (!*w->value)
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" has no value: %s= %s", w->quote,
+			    w->axis->key, w->axis->takes);
+	d->given |= 1u << id;
+	memcpy(d->quotes[id], w->quote, QUOTE_BYTES);
+	return read_value((enum axis_id)id, w, d);
+}
+
+/* ---- the whole recipe ------------------------------------------------------------------------ */
+
+static void set_dependent_defaults(struct draft *d)
+{
+	struct recipe *r = &d->recipe;
+	int lossy = r->up.select == SELECT_TOPK || r->down.select == SELECT_TOPK ||
+		    r->up.values != VALUE_F32 || r->down.values != VALUE_F32;
+
+	if (!given(d, AXIS_MEMORY))
+		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
+	if (!d->mask_given)
+		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select == SELECT_TOPK;
+}
+
+static int refuse_combinations(const struct draft *d)
+{
+	const struct recipe *r = &d->recipe;
+
+	if (r->mask && r->up.select == SELECT_ALL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in every "
+			    "step, which leaves the plain gradient: write nomask, or up=topk(DENSITY)",
+			    d->quotes[AXIS_SIGNAL]);
+	if (r->update == UPDATE_NONE && r->decay > 0)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with update=none: the shard applies no update in which "
+			    "weights could decay; leave decay to the job's own optimizer, or write "
+			    "update=sgd", d->quotes[AXIS_DECAY]);
+	return SLUICE_OK;
+}
+
+/* Legal, but rarely meant. Each is said once in a process. */
+static void warn_about_combinations(const struct recipe *r)
+{
+	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
+	static atomic_flag said_twice = ATOMIC_FLAG_INIT;
+	int sparse = r->up.select == SELECT_TOPK || r->down.select == SELECT_TOPK;
+
+	if (r->memory == MEMORY_NONE && sparse && !atomic_flag_test_and_set(&said_dropped))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: memory=none with topk drops what is not sent, and training may not "
+			 "converge; memory=residual keeps it for later steps");
+	if (r->signal == SIGNAL_MOMENTUM &&
+	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
+	    !atomic_flag_test_and_set(&said_twice))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: signal=momentum and update=%s apply a momentum twice, at the worker "
+			 "and at the shard; with signal=momentum, update=sgd is usual",
+			 r->update == UPDATE_MOMENTUM ? "momentum" : "nesterov");
+}
+
+static int is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static int check_text(const char *text)
+{
+	size_t n = strnlen(text, RECIPE_TEXT_BYTES);
+
+	if (n == RECIPE_TEXT_BYTES)
+		return fail(SLUICE_EINVAL,
+			    "recipe: the text beginning with \"%.40s\" is longer than %d characters",
+			    text, RECIPE_TEXT_BYTES - 1);
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if ((c < 0x20 && !is_blank(text[i])) || c == 0x7f)
+			return fail(SLUICE_EINVAL,
+				    "recipe: the byte 0x%02x at position %zu is a control character, "
+				    "not text", c, i + 1);
+	}
+	return SLUICE_OK;
+}
+
+/* Copies the next word to w->text; the text after it, NULL when there is none. */
+static const char *next_word(const char *text, struct word *w)
+{
+	size_t n = 0;
+
+	while (is_blank(*text))
+		text++;
+	if (!*text)
+		return NULL;
+	for (; *text && !is_blank(*text); text++)
+		w->text[n++] = *text;
+	w->text[n] = '\0';
+	return text;
+}
+
+int recipe_parse(const char *text, struct recipe *out)
+{
+	struct draft d;
+	struct word w;
+	const char *rest = text ? text : "";
+	int rc = check_text(rest);
+
+	if (rc)
+		return rc;
+	if (!next_word(rest, &w))
+		rest = RECIPE_DEFAULT;
+
+	/* Padding too is zero, so that equal recipes are equal bytes. */
+	memset(&d, 0, sizeof(d));
+	d.recipe.up.density = d.recipe.down.density = 1;
+	d.recipe.update = UPDATE_SGD;
+	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
+	while ((rest = next_word(rest, &w)) != NULL) {
+		rc = read_word(&w, &d);
+		if (rc)
+			return rc;
+	}
+
+	set_dependent_defaults(&d);
+	rc = refuse_combinations(&d);
+	if (rc)
+		return rc;
+	warn_about_combinations(&d.recipe);
+	memcpy(out, &d.recipe, sizeof(*out));
+	return SLUICE_OK;
+}
+
+int recipe_sends_whole(const struct recipe *r, const char *tensor_name)
+{
+	char patterns[sizeof(r->dense)];
+	char *rest = patterns;
+	const char *pattern;
+
+	if (!tensor_name || !*r->dense)
+		return 0;
+	memcpy(patterns, r->dense, sizeof(patterns));
+	while ((pattern = strsep(&rest, ",")) != NULL)
+		if (fnmatch(pattern, tensor_name, 0) == 0)
+			return 1;
+	return 0;
+}

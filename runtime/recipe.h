@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The recipe language: a text compiles to choices on independent axes. No job, no network. */
+#ifndef RUNTIME_RECIPE_H
+#define RUNTIME_RECIPE_H
+#include "compress/quantize.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key once:
+ *   up=, down=  all | topk(DENSITY)  [,f32|f16|bf16]       0 < DENSITY <= 1; also "1%"   (default all,f32)
+ *   signal=     gradient | momentum(M)  [,mask|nomask]       0 <= M < 1; mask is the default for topk
+ *   memory=     none | residual[(inside|outside)]            default: residual if up or down is topk
+ *                                                            or narrower than f32, else none;
+ *                                                            placement default inside
+ *   update=     none | sgd | momentum(M) | nesterov(M)       default sgd
+ *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
+ *   dense=      PATTERN[,PATTERN...] | none                  fnmatch on tensor names,
+ *                                                            default "*bias*" ; tensors sent whole
+ *   clip=       C | none                                     global norm of the local gradient, C > 0
+ *   decay=      L                                            L >= 0: adds L * x at the shard
+ *   nonfinite=  abort | skip | zero                          default abort
+ */
+enum selection { SELECT_ALL, SELECT_TOPK };
+enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
+enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL };
+enum placement { STEP_INSIDE, STEP_OUTSIDE };
+enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV };
+enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
+enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
+
+struct direction {
+	enum selection select;
+	double density;              /* 1 for all */
+	enum value_type values;
+};
+
+struct recipe {
+	struct direction up, down;
+	enum signal_kind signal;
+	float signal_momentum;
+	int mask;                    /* momentum factor masking */
+	enum memory_kind memory;
+	enum placement placement;
+	enum update_kind update;
+	float update_momentum;
+	double warmup;
+	enum warmup_unit warmup_unit;
+	char dense[256];             /* comma list of patterns, "" for none */
+	float clip;                  /* 0: none */
+	float decay;
+	enum nonfinite_policy nonfinite;
+};
+
+#define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
+enum { RECIPE_TEXT_BYTES = 1024 };
+
+/* NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with the sentence set by fail(): an unknown key, value or
+ * argument is answered with the nearest known one and the list; a key given twice, a density outside (0, 1], a
+ * momentum outside [0, 1), trailing garbage are each named with the offending word. Combinations that make no
+ * sense are refused with the reason: update=none with a momentum... (see recipe.c). */
+int recipe_parse(const char *text, struct recipe *out);
+/* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
+void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
+/* 1 if the tensor name matches one of the dense= patterns. */
+int recipe_sends_whole(const struct recipe *r, const char *tensor_name);
+#endif

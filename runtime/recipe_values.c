@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Reads the value of one recipe word: one function for each axis. Every refusal is one sentence
+ * that quotes the offending word and says what would be right. Called by recipe.c. */
+#include "recipe_words.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "sluice.h"
+
+#include <float.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char density_rule[] = "density must be above 0 and at most 1, the share of coordinates "
+				   "that is sent: 0.01 or 1% is one in a hundred";
+static const char momentum_rule[] = "a momentum must be at least 0 and below 1, for example 0.9";
+
+/* ---- items and their arguments --------------------------------------------------------------- */
+
+/* The position of the item in the axis's word list, or SLUICE_EINVAL. */
+static int find_item(const struct word *w, const struct item *item)
+{
+	const struct axis *axis = w->axis;
+
+	for (size_t i = 0; i < axis->n_words; i++)
+		if (strcmp(item->name, axis->words[i]) == 0)
+			return (int)i;
+	if (!*item->name)
+		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s= %s", w->quote,
+			    axis->key, axis->takes);
+
+	const char *near = nearest_word(item->name, axis->words, axis->n_words);
+
+	return fail(SLUICE_EINVAL, "recipe: unknown word \"%.40s\" in \"%s\"%s%s%s %s= %s",
+		    item->name, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
+		    near ? "\"?" : "", axis->key, axis->takes);
+}
+
+static int refuse_argument(const struct word *w, const struct item *item)
+{
+	if (!item->argument)
+		return SLUICE_OK;
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" takes no argument, but has one in \"%s\": %s= %s",
+		    item->name, w->quote, w->axis->key, w->axis->takes);
+}
+
+static int refuse_more_items(const struct word *w, size_t most)
+{
+	if (w->n_items <= most)
+		return SLUICE_OK;
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" is one value too many in \"%s\": %s= %s",
+		    w->items[most].name, w->quote, w->axis->key, w->axis->takes);
+}
+
+static int refuse_number(const struct word *w, const char *text, const char *rule)
+{
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not possible: %s", text, w->quote,
+		    rule);
+}
+
+static int not_a_number(const struct word *w, const char *text, const char *rule)
+{
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%.40s\" in \"%s\" is not a number such as 0.9 or 1e-4: %s", text,
+		    w->quote, rule);
+}
+
+static int read_density(const struct word *w, const struct item *item, double *out)
+{
+	char scaled[RECIPE_TEXT_BYTES + 4];
+	const char *end;
+	double density;
+
+	if (!item->argument)
+		return fail(SLUICE_EINVAL, "recipe: topk lacks its density in \"%s\", write %s=topk(0.01): %s",
+			    w->quote, w->axis->key, density_rule);
+	if (item->argument[0] == '-')
+		return refuse_number(w, item->argument, density_rule);
+	end = read_number(item->argument, &density);
+	if (end && strcmp(end, "%") == 0) {
+		/* By the exponent: 0.7 / 100 is not the double nearest to 0.007. */
+		snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - item->argument),
+			 item->argument);
+		end = read_number(scaled, &density);
+	}
+	if (!end || *end)
+		return not_a_number(w, item->argument, density_rule);
+	if (!(density > 0 && density <= 1))
+		return refuse_number(w, item->argument, density_rule);
+	*out = density;
+	return SLUICE_OK;
+}
+
+/* All of text must be a number, not negative; what a float cannot hold breaks the rule. */
+static int read_float(const struct word *w, const char *text, const char *rule, float *out)
+{
+	double value;
+
+	if (text[0] == '-')
+		return refuse_number(w, text, rule);
+
+	const char *end = read_number(text, &value);
+
+	if (!end || *end)
+		return not_a_number(w, text, rule);
+	if (value > FLT_MAX)
+		return refuse_number(w, text, rule);
+	*out = (float)value;
+	return SLUICE_OK;
+}
+
+static int read_momentum(const struct word *w, const struct item *item, float *out)
+{
+	float momentum;
+
+	if (!item->argument)
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its factor in \"%s\", write %s=%s(0.9): %s",
+			    item->name, w->quote, w->axis->key, item->name, momentum_rule);
+
+	int rc = read_float(w, item->argument, momentum_rule, &momentum);
+
+	if (rc)
+		return rc;
+	if (momentum >= 1)
+		return refuse_number(w, item->argument, momentum_rule);
+	*out = momentum;
+	return SLUICE_OK;
+}
+
+/* ---- one function for each axis -------------------------------------------------------------- */
+
+static int read_direction(const struct word *w, struct direction *d)
+{
+	for (size_t i = 0; i < w->n_items && i < 2; i++) {
+		const struct item *item = &w->items[i];
+		int found = find_item(w, item);
+		int rc = SLUICE_OK;
+
+		if (found < 0)
+			return found;
+		if (i == 0 && found >= WORD_VALUES)
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"%s\" does not say which coordinates are sent: write "
+				    "%s=all,%s or %s=topk(DENSITY),%s", w->quote, w->axis->key,
+				    item->name, w->axis->key, item->name);
+		if (i == 1 && found < WORD_VALUES)
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"%s\" is a second selection in \"%s\": %s= %s",
+				    item->name, w->quote, w->axis->key, w->axis->takes);
+		if (found == WORD_TOPK)
+			rc = read_density(w, item, &d->density);
+		else
+			rc = refuse_argument(w, item);
+		if (rc)
+			return rc;
+		if (found >= WORD_VALUES)
+			d->values = (enum value_type)(found - WORD_VALUES);
+		else
+			d->select = found == WORD_TOPK ? SELECT_TOPK : SELECT_ALL;
+	}
+	return refuse_more_items(w, 2);
+}
+
+static int read_signal(const struct word *w, struct draft *d)
+{
+	int found = find_item(w, &w->items[0]);
+	int rc;
+
+	if (found < 0)
+		return found;
+	if (found == WORD_MASK || found == WORD_NOMASK)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s",
+			    w->quote, w->items[0].name);
+	if (found == WORD_GRADIENT) {
+		rc = refuse_argument(w, &w->items[0]);
+		return rc ? rc : refuse_more_items(w, 1);
+	}
+	d->recipe.signal = SIGNAL_MOMENTUM;
+	rc = read_momentum(w, &w->items[0], &d->recipe.signal_momentum);
+	if (rc || w->n_items < 2)
+		return rc;
+
+	found = find_item(w, &w->items[1]);
+	if (found < 0)
+		return found;
+	if (found != WORD_MASK && found != WORD_NOMASK)
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" is a second signal in \"%s\": signal= %s",
+			    w->items[1].name, w->quote, w->axis->takes);
+	rc = refuse_argument(w, &w->items[1]);
+	if (rc)
+		return rc;
+	d->recipe.mask = found == WORD_MASK;
+	d->mask_given = 1;
+	return refuse_more_items(w, 2);
+}
+
+static int read_memory(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	int found = find_item(w, item);
+
+	if (found < 0)
+		return found;
+	d->recipe.memory = (enum memory_kind)found;
+	if (found == MEMORY_NONE || !item->argument) {
+		int rc = refuse_argument(w, item);
+
+		return rc ? rc : refuse_more_items(w, 1);
+	}
+	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
+		if (strcmp(item->argument, placement_words[p]) == 0) {
+			d->recipe.placement = (enum placement)p;
+			return refuse_more_items(w, 1);
+		}
+	}
+
+	const char *near = nearest_word(item->argument, placement_words, 2);
+
+	return fail(SLUICE_EINVAL,
+		    "recipe: unknown placement \"%.40s\" in \"%s\"%s%s%s the step size is applied "
+		    "inside the residual or outside of it", item->argument, w->quote,
+		    near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
+}
+
+static int read_update(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	int found = find_item(w, item);
+	int rc;
+
+	if (found < 0)
+		return found;
+	d->recipe.update = (enum update_kind)found;
+	if (found == UPDATE_MOMENTUM || found == UPDATE_NESTEROV)
+		rc = read_momentum(w, item, &d->recipe.update_momentum);
+	else
+		rc = refuse_argument(w, item);
+	return rc ? rc : refuse_more_items(w, 1);
+}
+
+static int read_warmup(const struct word *w, struct draft *d)
+{
+	static const struct {
+		const char *name;
+		enum warmup_unit unit;
+	} units[] = { { "", WARMUP_STEPS },	  { "step", WARMUP_STEPS },
+		      { "steps", WARMUP_STEPS },  { "epoch", WARMUP_EPOCHS },
+		      { "epochs", WARMUP_EPOCHS } };
+	static const char *const unit_words[] = { "step", "steps", "epoch", "epochs" };
+	const double longest = 1e12;
+	const char *text = w->value;
+	double length;
+	const char *unit = read_number(text, &length);
+
+	if (text[0] == '-')
+		return refuse_number(w, text, "a warm-up has no negative length");
+	if (!unit)
+		return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not a length: warmup= %s",
+			    text, w->quote, w->axis->takes);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(unit, units[i].name) != 0)
+			continue;
+		if (length > longest)
+			return refuse_number(w, text, "a warm-up is at most 1e12 steps or epochs long");
+		if (units[i].unit == WARMUP_STEPS && length != (double)(uint64_t)length)
+			return refuse_number(w, text, "a warm-up in steps has a whole number of them");
+		d->recipe.warmup = length;
+		d->recipe.warmup_unit = units[i].unit;
+		return SLUICE_OK;
+	}
+
+	const char *near = nearest_word(unit, unit_words, 4);
+
+	return fail(SLUICE_EINVAL, "recipe: unknown unit \"%.40s\" in \"%s\"%s%s%s warmup= %s", unit,
+		    w->quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "",
+		    w->axis->takes);
+}
+
+static int read_dense(const struct word *w, struct draft *d)
+{
+	const char *list = w->value;
+	size_t n = strlen(list);
+
+	if (strcmp(list, "none") == 0) {
+		d->recipe.dense[0] = '\0';
+		return SLUICE_OK;
+	}
+	if (n >= sizeof(d->recipe.dense))
+		return fail(SLUICE_EINVAL,
+			    "recipe: the patterns of \"%s\" have %zu characters, at most %zu fit: use "
+			    "wildcards", w->quote, n, sizeof(d->recipe.dense) - 1);
+	for (const char *p = list;; p++) {
+		size_t length = strcspn(p, ",");
+
+		if (length == 0)
+			return fail(SLUICE_EINVAL, "recipe: a pattern is empty in \"%s\": dense= %s",
+				    w->quote, w->axis->takes);
+		if (length == 4 && memcmp(p, "none", 4) == 0)
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"none\" stands beside patterns in \"%s\": dense= %s "
+				    "(a tensor of that name is matched by [n]one)",
+				    w->quote, w->axis->takes);
+		p += length;
+		if (!*p)
+			break;
+	}
+	memcpy(d->recipe.dense, list, n + 1);
+	return SLUICE_OK;
+}
+
+static int read_clip(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "clip= takes the largest 2-norm of a local gradient, above 0, or "
+				   "none for no clipping";
+	float clip;
+
+	if (strcmp(w->value, "none") == 0)
+		return SLUICE_OK;
+
+	int rc = read_float(w, w->value, rule, &clip);
+
+	if (rc)
+		return rc;
+	if (!(clip > 0))
+		return refuse_number(w, w->value, rule);
+	d->recipe.clip = clip;
+	return SLUICE_OK;
+}
+
+static int read_nonfinite(const struct word *w, struct draft *d)
+{
+	int found = find_item(w, &w->items[0]);
+
+	if (found < 0)
+		return found;
+	d->recipe.nonfinite = (enum nonfinite_policy)found;
+
+	int rc = refuse_argument(w, &w->items[0]);
+
+	return rc ? rc : refuse_more_items(w, 1);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Cuts w->value into items: NAME or NAME(ARGUMENT), separated by commas. */
+static int cut_items(struct word *w)
+{
+	char *p = w->value;
+
+	for (w->n_items = 0; w->n_items < ITEMS_MAX;) {
+		struct item *item = &w->items[w->n_items++];
+		char *end = p + strcspn(p, ",(");
+
+		item->name = p;
+		item->argument = NULL;
+		if (*end == '(') {
+			*end = '\0';
+			item->argument = end + 1;
+			end = strchr(end + 1, ')');
+			if (!end)
+				return fail(SLUICE_EINVAL,
+					    "recipe: \"%s\" lacks a closing parenthesis; an argument "
+					    "holds no blanks, as in topk(0.01)", w->quote);
+			*end++ = '\0';
+			if (*end && *end != ',')
+				return fail(SLUICE_EINVAL,
+					    "recipe: unexpected \"%.40s\" after the parenthesis in "
+					    "\"%s\": %s= %s", end, w->quote, w->axis->key,
+					    w->axis->takes);
+		}
+		if (!*end)
+			break;
+		*end = '\0';
+		p = end + 1;
+	}
+	return SLUICE_OK;
+}
+
+/* These take one number or a list of patterns, not items. */
+static int is_plain(enum axis_id id)
+{
+	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY;
+}
+
+int read_value(enum axis_id id, struct word *w, struct draft *d)
+{
+	if (!is_plain(id)) {
+		int rc = cut_items(w);
+
+		if (rc)
+			return rc;
+	}
+	switch (id) {
+	case AXIS_UP:
+		return read_direction(w, &d->recipe.up);
+	case AXIS_DOWN:
+		return read_direction(w, &d->recipe.down);
+	case AXIS_SIGNAL:
+		return read_signal(w, d);
+	case AXIS_MEMORY:
+		return read_memory(w, d);
+	case AXIS_UPDATE:
+		return read_update(w, d);
+	case AXIS_WARMUP:
+		return read_warmup(w, d);
+	case AXIS_DENSE:
+		return read_dense(w, d);
+	case AXIS_CLIP:
+		return read_clip(w, d);
+	case AXIS_DECAY:
+		return read_float(w, w->value, "decay= takes the factor of the weight decay, 0 or above",
+				  &d->recipe.decay);
+	case AXIS_NONFINITE:
+		return read_nonfinite(w, d);
+	case AXES:
+		break;
+	}
+	return SLUICE_EINVAL;
+}

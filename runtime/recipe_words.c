@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The word tables of the recipe language, its numbers, and the printer. A printed recipe is what
+ * ranks compare, checkpoints keep and sluice_recipe() returns: the locale must not change it. */
+#include "recipe_words.h"
+
+#include <float.h>
+#include <locale.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static const char *const direction_words[] = { "all", "topk", "f32", "f16", "bf16" };
+static const char *const signal_words[] = { "gradient", "momentum", "mask", "nomask" };
+static const char *const memory_words[] = { "none", "residual" };
+static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov" };
+static const char *const none_word[] = { "none" };
+static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
+const char *const placement_words[2] = { "inside", "outside" };
+
+const struct axis recipe_axes[AXES] = {
+	[AXIS_UP] = { "up", "takes all or topk(DENSITY), then f32, f16 or bf16", direction_words, 5 },
+	[AXIS_DOWN] = { "down", "takes all or topk(DENSITY), then f32, f16 or bf16",
+			direction_words, 5 },
+	[AXIS_SIGNAL] = { "signal", "takes gradient or momentum(M), then mask or nomask",
+			  signal_words, 4 },
+	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside) or residual(outside)",
+			  memory_words, 2 },
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M) or nesterov(M)", update_words, 4 },
+	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
+			  NULL, 0 },
+	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
+			 none_word, 1 },
+	[AXIS_CLIP] = { "clip", "takes the largest 2-norm of a local gradient, above 0, or none",
+			none_word, 1 },
+	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
+	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
+};
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static locale_t c_locale;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+
+static void open_c_locale(void)
+{
+	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* predefined: does not fail */
+}
+
+const char *read_number(const char *text, double *out)
+{
+	char *end;
+
+	/* What strtod would take besides: blanks, signs, inf, nan, hexadecimal. */
+	if (!(*text >= '0' && *text <= '9') && *text != '.')
+		return NULL;
+	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+		return NULL;
+	pthread_once(&c_locale_once, open_c_locale);
+	*out = strtod_l(text, &end, c_locale);
+	return end == text ? NULL : end;
+}
+
+enum { NUMBER_BYTES = 32 };
+
+/* The shortest decimal text that reads back as the same double or, for a float, the same float. */
+static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
+{
+	int most_digits = is_float ? FLT_DECIMAL_DIG : DBL_DECIMAL_DIG;
+
+	if (value >= 0 && value < 1e15 && value == (double)(uint64_t)value) {
+		snprintf(text, NUMBER_BYTES, "%llu", (unsigned long long)value);
+		return text; /* 250, not 2.5e+02 */
+	}
+	pthread_once(&c_locale_once, open_c_locale);
+	locale_t callers = uselocale(c_locale);
+
+	for (int digits = 1; digits <= most_digits; digits++) {
+		snprintf(text, NUMBER_BYTES, "%.*g", digits, value);
+		double back = strtod(text, NULL);
+
+		if (is_float ? (float)back == (float)value : back == value)
+			break;
+	}
+	uselocale(callers);
+	return text;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+struct writer {
+	char *text;
+	size_t n;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct writer *w, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int n = vsnprintf(w->text + w->n, RECIPE_TEXT_BYTES - w->n, format, args);
+	va_end(args);
+	if (n > 0)
+		w->n += (size_t)n;
+	if (w->n >= RECIPE_TEXT_BYTES) /* cannot be: all axes at their longest take about 600 */
+		w->n = RECIPE_TEXT_BYTES - 1;
+}
+
+static void print_direction(struct writer *w, enum axis_id id, const struct direction *d)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "%s=", recipe_axes[id].key);
+	if (d->select == SELECT_TOPK)
+		add(w, "topk(%s)", shortest(d->density, 0, number));
+	else
+		add(w, "all");
+	add(w, ",%s ", direction_words[WORD_VALUES + (int)d->values]);
+}
+
+static void print_warmup(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+	const char *unit = r->warmup_unit == WARMUP_EPOCHS ? "epoch" : "step";
+
+	add(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s");
+}
+
+void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
+{
+	struct writer w = { text, 0 };
+	char number[NUMBER_BYTES];
+
+	print_direction(&w, AXIS_UP, &r->up);
+	print_direction(&w, AXIS_DOWN, &r->down);
+	if (r->signal == SIGNAL_MOMENTUM)
+		add(&w, "signal=momentum(%s),%s ", shortest(r->signal_momentum, 1, number),
+		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
+	else
+		add(&w, "signal=gradient ");
+	if (r->memory == MEMORY_RESIDUAL)
+		add(&w, "memory=residual(%s) ", placement_words[r->placement]);
+	else
+		add(&w, "memory=none ");
+	add(&w, "update=%s", update_words[r->update]);
+	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
+		add(&w, "(%s)", shortest(r->update_momentum, 1, number));
+	add(&w, " ");
+	print_warmup(&w, r);
+	add(&w, "dense=%s ", *r->dense ? r->dense : "none");
+	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
+	add(&w, "decay=%s ", shortest(r->decay, 1, number));
+	add(&w, "nonfinite=%s", nonfinite_words[r->nonfinite]);
+}

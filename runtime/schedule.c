@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Phases of a recipe and the density of each step. Called by model.c at open, worker.c and shard.c. */
+#include "schedule.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <math.h>
+
+/* Deep Gradient Compression starts its warm-up at 25 %. */
+static const double warmup_density = 0.25;
+
+static struct phase phase_of(enum phase_direction direction, const struct direction *d)
+{
+	int all = d->select == SELECT_ALL;
+	return (struct phase){ .direction = direction,
+			       .support = all ? SUPPORT_ALL : SUPPORT_OWN,
+			       .payload = all ? PAYLOAD_VALUES : PAYLOAD_PAIRS,
+			       .close = CLOSE_ALL_LIVING };
+}
+
+int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
+{
+	double steps = recipe->warmup;
+	if (recipe->warmup_unit == WARMUP_EPOCHS && recipe->warmup > 0) {
+		if (!steps_per_epoch)
+			return fail(SLUICE_EINVAL,
+				    "recipe: warmup=%gepoch, but the model was opened without steps_per_epoch: set "
+				    "it, or give the warm-up in steps (warmup=500steps)",
+				    recipe->warmup);
+		steps *= (double)steps_per_epoch;
+	}
+	out->warmup_steps = (uint64_t)steps;
+	out->n_phases = 0;
+	out->phases[out->n_phases++] = phase_of(PHASE_UP, &recipe->up);
+	out->phases[out->n_phases++] = phase_of(PHASE_DOWN, &recipe->down);
+	return 0;
+}
+
+double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)
+{
+	if (d->select == SELECT_ALL || step > s->warmup_steps || d->density >= warmup_density)
+		return d->density;
+	double done = (double)(step - 1) / (double)s->warmup_steps;
+	return warmup_density * pow(d->density / warmup_density, done);
+}
+
+double schedule_largest_density(const struct schedule *s, const struct direction *d)
+{
+	return schedule_density(s, d, 1);
+}
+
+uint64_t schedule_count(double density, uint64_t n)
+{
+	double k = ceil(density * (double)n - 1e-9);
+	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a recipe means over time: the list of phases that one step is, and the density of each step. */
+#ifndef RUNTIME_SCHEDULE_H
+#define RUNTIME_SCHEDULE_H
+#include "recipe.h"
+
+/* Phase = direction x support x payload x closes on; worker.c and shard.c are two loops over this. */
+enum phase_direction { PHASE_UP, PHASE_DOWN };
+enum phase_support { SUPPORT_OWN, SUPPORT_ALL };
+enum phase_payload { PAYLOAD_PAIRS, PAYLOAD_VALUES };
+enum phase_close { CLOSE_ALL_LIVING };
+struct phase {
+	enum phase_direction direction;
+	enum phase_support support;
+	enum phase_payload payload;
+	enum phase_close close;
+};
+
+enum { SCHEDULE_PHASES = 4 };
+struct schedule {
+	struct phase phases[SCHEDULE_PHASES];
+	unsigned n_phases;
+	uint64_t warmup_steps;
+};
+
+/* SLUICE_EINVAL when warmup is given in epochs and steps_per_epoch is 0. */
+int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out);
+/* Density of step t = 1, 2, ...: geometric from 25 % down to the recipe's over the warm-up. */
+double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
+/* The largest density any step of the run asks for: sizes slots and logs. */
+double schedule_largest_density(const struct schedule *s, const struct direction *d);
+/* Coordinates that density asks for out of n: at least 1 for n > 0. */
+uint64_t schedule_count(double density, uint64_t n);
+#endif

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shard half: gathers the workers' messages, reduces them in rank order as prefixes become complete,
+ * updates, publishes a delta and tells the workers. Non-blocking: whoever polls runs shard_advance(), so
+ * shards move while their rank's application computes. Knows workers only by their messages. */
+#include "model.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- gather ------------------------------------------------------------------------------- */
+
+static int refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
+{
+	return job_fail(model->job, SLUICE_EWIRE, worker,
+			"the push of step %llu from %s to shard %u was refused: %s",
+			(unsigned long long)shard->version + 1, rank_text(model->job, worker), shard->id, why);
+}
+
+/* All workers of a step must train at one rate. */
+static int same_rate(sluice_model *model, struct shard *shard, int worker, float lr)
+{
+	if (worker == 0)
+		shard->lr = lr;
+	if (float_bits(shard->lr) == float_bits(lr))
+		return 1;
+	job_fail(model->job, SLUICE_EINVAL, worker,
+		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call sluice_set_lr with "
+		 "the same value on all workers",
+		 (unsigned long long)shard->version + 1, rank_text(model->job, 0), (double)shard->lr,
+		 rank_text(model->job, worker), (double)lr);
+	return 0;
+}
+
+/* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was there. */
+static int take_push(sluice_model *model, struct shard *shard)
+{
+	int worker = shard->next_rank;
+	const struct shard_layout *at = shard->at;
+	struct inbox *inbox = &shard->inboxes[worker];
+	uint64_t seq = inbox->ring.next_seq, step = shard->version + 1;
+	if (inbox->arrived < seq)
+		return 0;
+	struct message m;
+	const char *why = "";
+	struct message_expect want = { .kind = MESSAGE_PUSH, .rank = (uint64_t)worker,
+				       .epoch = model->job->membership_epoch, .model = model->id,
+				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
+				       .span = at->span, .count_max = at->up_capacity };
+	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
+	if (message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why) ||
+	    message_check(&m, &want, &why) ||
+	    message_decode(&m, model->copy, model->index, model->value, &why)) {
+		refuse(model, shard, worker, why);
+		return 0;
+	}
+	if (m.have_version != shard->version) {
+		refuse(model, shard, worker, "the worker holds another version than this shard published");
+		return 0;
+	}
+	if (!same_rate(model, shard, worker, m.lr) || ring_reader_accept(&inbox->ring, worker, seq))
+		return 0;
+	inbox->have_version = m.have_version;
+	shard->raised |= m.raised;
+	delta_add(shard->sum, m.coding == CODING_DENSE ? NULL : model->index, model->value, m.count);
+	shard->next_rank++;
+	return 1;
+}
+
+/* ---- publish ------------------------------------------------------------------------------ */
+
+/* Chooses what of the candidate vector is published; NULL for all. */
+static const uint32_t *choose(sluice_model *model, const struct shard *shard, const float *candidate,
+			      uint32_t *n_out)
+{
+	const struct recipe *recipe = &model->recipe;
+	uint32_t span = shard->at->span;
+	if (recipe->down.select == SELECT_TOPK) {
+		double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
+		*n_out = (uint32_t)select_topk(model->selector, candidate, shard->spans, shard->n_spans,
+					       schedule_count(density, span - shard->at->exempt),
+					       model->index);
+		return model->index;
+	}
+	if (recipe->up.select == SELECT_TOPK) { /* the union of what the workers selected */
+		*n_out = (uint32_t)select_nonzero(candidate, span, model->index);
+		return model->index;
+	}
+	*n_out = span;
+	return NULL;
+}
+
+/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
+ * will decode it, added to the copy with the workers' own function. */
+static void publish(sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	float *candidate = shard->sum;
+	update_apply(&model->update, shard->sum, shard->velocity, shard->copy, at->span,
+		     (unsigned)model->job->workers, shard->lr);
+	if (shard->residual) {
+		for (uint32_t i = 0; i < at->span; i++)
+			shard->residual[i] += shard->sum[i];
+		candidate = shard->residual;
+	}
+	uint32_t n;
+	const uint32_t *index = choose(model, shard, candidate, &n);
+	const float *value = candidate;
+	if (index) {
+		for (uint32_t i = 0; i < n; i++)
+			model->value[i] = candidate[index[i]];
+		value = model->value;
+	}
+	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
+			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
+			     .parts = 1, .rank = (uint32_t)model->job->rank,
+			     .epoch = model->job->membership_epoch, .model = model->id,
+			     .shard = shard->id, .seq = shard->version + 1, .step = shard->version + 1,
+			     .have_version = shard->version, .span = at->span, .count = n,
+			     .divisor = (uint32_t)model->job->workers, .lr = shard->lr };
+	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
+	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
+	delta_log_commit(&shard->log, bytes);
+	if (shard->residual)
+		for (uint32_t i = 0; i < n; i++)
+			shard->residual[index ? index[i] : i] -= model->value[i];
+	delta_add(shard->copy, index, model->value, n);
+	memset(shard->sum, 0, at->span * sizeof *shard->sum);
+	shard->last_bytes = (uint32_t)bytes;
+	shard->version++;
+	shard->phase = 0;
+	shard->next_rank = 0;
+	shard->raised = 0;
+	shard->waiting_since_ns = 0;
+	for (int w = 0; w < model->job->workers; w++)
+		shard->inboxes[w].notice_due = 1;
+}
+
+/* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
+ * most one is unacknowledged per worker, because the next version needs the worker's next push. */
+static int send_notices(sluice_model *model, struct shard *shard)
+{
+	sluice_job *job = model->job;
+	int sent = 0;
+	for (int w = 0; w < job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+		if (!inbox->notice_due)
+			continue;
+		uint8_t line[NOTICE_BYTES];
+		put_le64(line, shard->version);
+		put_le64(line + 8, shard->log.end);
+		put_le64(line + 16, ring_reader_consumed(&inbox->ring));
+		put_le32(line + 24, shard->last_bytes);
+		put_le32(line + 28, crc32c(0, line, 28));
+		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = model->remote_windows[w],
+				      .offset = layout_notice_offset(&model->layout, w, shard->at),
+				      .local = line, .bytes = sizeof line,
+				      .imm = imm_make(IMM_NOTICE, model->id, shard->id) };
+		struct endpoint *e = job->peers[w].endpoint;
+		int rc = e->transport->ops->post(e, &t);
+		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+			continue;
+		if (rc) {
+			job_fail(job, rc, job->rank, "cannot notify %s of shard %u", rank_text(job, w),
+				 shard->id);
+			return 0;
+		}
+		inbox->notice_due = 0;
+		sent = 1;
+		if (w != job->rank)
+			model->stats.control_bytes += sizeof line;
+	}
+	return sent;
+}
+
+int shard_advance(sluice_model *model, struct shard *shard)
+{
+	int moved = 0;
+	if (model->job->failure.code)
+		return 0;
+	while (shard->next_rank < model->job->workers && take_push(model, shard))
+		moved = 1;
+	if (shard->next_rank == model->job->workers) {
+		publish(model, shard);
+		moved = 1;
+	}
+	return send_notices(model, shard) | moved;
+}
+
+int shard_publish_snapshot(sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	struct message m = { .kind = MESSAGE_SNAPSHOT, .value_type = VALUE_F32, .parts = 1,
+			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
+			     .model = model->id, .shard = shard->id, .seq = shard->version,
+			     .step = shard->version, .have_version = shard->version, .span = at->span,
+			     .count = at->span };
+	message_encode(&m, NULL, shard->copy, model->value, shard->snapshots[shard->version & 1],
+		       at->snapshot_bytes);
+	return 0;
+}
+
+/* ---- explain ------------------------------------------------------------------------------ */
+
+/* One line per shard that has waited since the first push of its step: for whom, since when. */
+int model_explain(sluice_model *model, uint64_t now, int always)
+{
+	sluice_job *job = model->job;
+	uint64_t warn_after = (uint64_t)job->settings.warn_after_ms * 1000000;
+	int lines = 0;
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		struct shard *shard = &model->shards[i];
+		uint64_t since = shard->waiting_since_ns;
+		if (!since || (!always && now - since < warn_after))
+			continue;
+		char who[256] = "";
+		int missing = 0;
+		for (int w = shard->next_rank; w < job->workers; w++) {
+			if (shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
+				continue;
+			size_t used = strlen(who);
+			if (missing++ < 4)
+				snprintf(who + used, sizeof who - used, "%s%s", used ? ", " : "",
+					 rank_text(job, w));
+		}
+		if (!missing)
+			continue;
+		log_line(LOG_WARN, "runtime", "shard %u waits %.1f s for the push of step %llu from %s%s",
+			 shard->id, (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who,
+			 missing > 4 ? " and more" : "");
+		lines++;
+	}
+	return lines;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory of the shard half: allocated once at open, none per step. */
+#include "model.h"
+#include "base/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct shard *shard_find(sluice_model *model, uint32_t id)
+{
+	for (uint32_t i = 0; i < model->n_own; i++)
+		if (model->shards[i].id == id)
+			return &model->shards[i];
+	return NULL;
+}
+
+/* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet shared. */
+void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
+{
+	const struct shard_layout *at = shard->at;
+	uint8_t *base = model->log->base;
+	shard->version = version;
+	shard->phase = 0;
+	shard->next_rank = 0;
+	shard->raised = 0;
+	shard->waiting_since_ns = 0;
+	shard->last_bytes = 0;
+	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
+	for (int i = 0; i < 2; i++)
+		shard->snapshots[i] = base + at->snapshot_offset[i];
+	memset(shard->sum, 0, at->span * sizeof *shard->sum);
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+		ring_reader_init(&inbox->ring, SLOT_DEPTH, at->slot_bytes);
+		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
+		inbox->arrived = 0;
+		inbox->have_version = version;
+		inbox->notice_due = 0;
+	}
+}
+
+static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct shard_layout *at = &model->layout.shards[id];
+	int velocity = recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	int residual = recipe->memory == MEMORY_RESIDUAL;
+	shard->id = id;
+	shard->at = at;
+	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
+	shard->copy = calloc(at->span, sizeof(float));
+	shard->sum = calloc(at->span, sizeof(float));
+	shard->residual = residual ? calloc(at->span, sizeof(float)) : NULL;
+	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
+	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
+	if (!shard->spans || !shard->copy || !shard->sum || (residual && !shard->residual) ||
+	    (velocity && !shard->velocity) || !shard->inboxes)
+		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
+	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
+	shard_restart(model, shard, 0);
+	return 0;
+}
+
+int shards_open(sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	size_t span = 0, bytes = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		if (l->shards[s].owner != model->job->rank)
+			continue;
+		model->n_own++;
+		span = l->shards[s].span > span ? l->shards[s].span : span;
+		bytes = l->shards[s].slot_bytes > bytes ? l->shards[s].slot_bytes : bytes;
+	}
+	if (!model->n_own)
+		return 0;
+	model->shards = calloc(model->n_own, sizeof *model->shards);
+	model->copy = malloc(bytes);
+	model->index = malloc(span * sizeof *model->index);
+	model->value = malloc(span * sizeof *model->value);
+	if (!model->shards || !model->copy || !model->index || !model->value)
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
+	int rc = selector_open(span, &model->selector);
+	uint32_t own = 0;
+	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
+		if (l->shards[s].owner == model->job->rank)
+			rc = open_shard(model, &model->shards[own++], s);
+	return rc;
+}
+
+void shards_close(sluice_model *model)
+{
+	for (uint32_t i = 0; model->shards && i < model->n_own; i++) {
+		struct shard *shard = &model->shards[i];
+		free(shard->spans);
+		free(shard->copy);
+		free(shard->sum);
+		free(shard->residual);
+		free(shard->velocity);
+		free(shard->inboxes);
+	}
+	free(model->shards);
+	free(model->copy);
+	free(model->index);
+	free(model->value);
+	selector_close(&model->selector);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * Sluice: sparse data-parallel training over one-sided memory.
+ *
+ * The only public header. A job is all processes of one srun step; a model is one flat vector of
+ * float32 parameters that the job trains together. Each step a worker pushes a compressed gradient
+ * into the shards that own the parameters and pulls the model's compressed delta from them.
+ *
+ * Conventions. Functions that can fail return 0 or a negative SLUICE_E* code; sluice_last_error()
+ * then holds a sentence that says what failed, where, why, and what to do. Outputs are untouched on
+ * failure unless a comment says otherwise. Destroy functions take the address of the handle, accept
+ * NULL, and set the handle to NULL. Attribute structs begin with their own size; a field left zero
+ * means the default. "Thread class" is one of: any (any thread at any time), object (one thread at a
+ * time per handle), main (before or after the job, one thread).
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SLUICE_API __attribute__((visibility("default")))
+#else
+#define SLUICE_API
+#endif
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+/* Values are part of the ABI and never change. */
+enum {
+	SLUICE_OK = 0,
+	SLUICE_EINVAL = -1,   /* an argument, option, recipe or call order is wrong */
+	SLUICE_ENOMEM = -2,   /* memory, descriptors or another local resource ran out */
+	SLUICE_ENOSUPP = -3,  /* not supported here: the message names what would be needed */
+	SLUICE_EAGAIN = -4,   /* a queue is full: progress and call again */
+	SLUICE_ETIMEDOUT = -5,/* a wait ended without its event: the message names whom it waited for */
+	SLUICE_EDEVICE = -6,  /* a transport or its device failed */
+	SLUICE_EBOOT = -7,    /* launcher or PMIx failed */
+	SLUICE_EGPU = -8,     /* CUDA failed */
+	SLUICE_EPEER = -9,    /* another rank is lost, left early, or differs from this one */
+	SLUICE_EWIRE = -10,   /* bytes written by a peer, or read from a checkpoint, were refused */
+	SLUICE_ENUMERIC = -11,/* a gradient holds NaN or infinity and the recipe says abort */
+	SLUICE_EIO = -12      /* a file could not be read or written */
+};
+
+/* The name and meaning of a code, never NULL. Thread class: any. */
+SLUICE_API const char *sluice_strerror(int code);
+
+/* The sentence belonging to the last failed call of the calling thread, "" if none. Valid until the
+ * next failing call of that thread. Thread class: any. */
+SLUICE_API const char *sluice_last_error(void);
+
+/* "MAJOR.MINOR.PATCH (wire N)". Static string. Thread class: any. */
+SLUICE_API const char *sluice_version(void);
+
+/* Receives one log line without newline. level: 0 error, 1 warn, 2 info, 3 debug. */
+typedef void (*sluice_log_fn)(int level, const char *line, void *context);
+
+/* Replaces the default sink (stderr, prefixed by rank and node); NULL restores it. The sink may be
+ * called from Sluice's progress thread. Thread class: main. */
+SLUICE_API void sluice_set_log(sluice_log_fn sink, void *context);
+
+/* ---- job ---------------------------------------------------------------------------------- */
+
+typedef struct sluice_job sluice_job;
+
+typedef struct sluice_job_attr {
+	size_t size;            /* sizeof(sluice_job_attr) */
+	int servers;            /* the last N ranks only own shards; 0: SLUICE_SERVERS, else colocated */
+	int lost_after_ms;      /* no heartbeat for so long: the peer is lost; 0: SLUICE_LOST_AFTER */
+	int warn_after_ms;      /* alive but silent for so long: say whom we wait for; 0: SLUICE_WARN_AFTER */
+	int wait_timeout_ms;    /* longest wait; 0: SLUICE_WAIT_TIMEOUT */
+} sluice_job_attr;
+
+/* Joins the job: finds the peers (PMIx under srun --mpi=pmix; alone, a job of one), connects to each
+ * and returns the handle. Collective over the job. attr may be NULL. Starts one progress thread,
+ * installs no signal handler. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (a peer
+ * that no transport reaches), ETIMEDOUT. Thread class: main. */
+SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
+
+/* Leaves the job: waits (bounded) for the peers, says bye, frees everything. After a failure it does
+ * not wait. In a forked child it does nothing but set the handle to NULL. Thread class: main. */
+SLUICE_API void sluice_finalize(sluice_job **job);
+
+SLUICE_API int sluice_rank(const sluice_job *job);      /* 0..size-1. Thread class: any */
+SLUICE_API int sluice_size(const sluice_job *job);      /* processes of the job. Thread class: any */
+SLUICE_API int sluice_workers(const sluice_job *job);   /* ranks 0..workers-1 are workers. any */
+SLUICE_API int sluice_is_worker(const sluice_job *job); /* 1 or 0. Thread class: any */
+/* Node name of a rank ("" if out of range); owned by the job. Thread class: any. */
+SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
+
+/* The three collectives take part in rank order; every worker must call them in the same order;
+ * dedicated servers take part inside sluice_serve(). Errors: EPEER, ETIMEDOUT, EINVAL (ranks called
+ * different collectives, too long). Thread class: object. */
+SLUICE_API int sluice_barrier(sluice_job *job);
+/* values[0..n): replaced by their sums over the workers, added in rank order, same bits everywhere. */
+SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
+/* all: workers * bytes; row r is what worker r gave in mine. bytes <= SLUICE_GATHER_MAX. */
+#define SLUICE_GATHER_MAX 512
+SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
+
+/* Asks the progress of this job to log every wait of this rank: whom, for what, since when.
+ * Async-signal-safe: meant for a SIGUSR2 handler. Thread class: any. */
+SLUICE_API void sluice_explain(sluice_job *job);
+
+/* ---- model -------------------------------------------------------------------------------- */
+
+typedef struct sluice_model sluice_model;
+
+typedef struct sluice_tensor {
+	const char *name;   /* for humans and for dense=PATTERN; copied */
+	uint64_t count;     /* elements; tensors follow each other in the flat vector */
+} sluice_tensor;
+
+typedef struct sluice_model_attr {
+	size_t size;                  /* sizeof(sluice_model_attr) */
+	uint64_t count;               /* parameters, 1 .. 2^32-1 */
+	const sluice_tensor *tensors; /* optional names; their counts must add up to count */
+	size_t n_tensors;
+	const char *recipe;           /* see sluice_recipe(7); NULL: SLUICE_RECIPE, else the default */
+	uint32_t shards;              /* 0: min(workers, ceil(count / 65536)) */
+	float lr;                     /* first learning rate; 0: 0.01; see sluice_set_lr() */
+	uint64_t steps_per_epoch;     /* gives warmup=Nepoch its length; 0: unknown */
+	uint64_t memory_bytes;        /* refuse to open above this per rank; 0: SLUICE_MEMORY, else no limit */
+} sluice_model_attr;
+
+/* Opens a model: collective over all ranks with equal attributes (differences are named). Rank 0's
+ * params[0..count) become version 0 on every rank; params is the caller's, and may be NULL on a
+ * dedicated server. Errors: EINVAL (attributes, recipe), ENOMEM, EPEER, ETIMEDOUT.
+ * Thread class: object (job). */
+SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+				 sluice_model **model_out);
+
+/* Closes the model on all ranks (collective, bounded). Thread class: object. */
+SLUICE_API void sluice_model_close(sluice_model **model);
+
+/* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
+ * the caller's again on return. One push, then one pull per step. Errors: EINVAL (no pull since the
+ * last push), ENUMERIC (tensor and index are named; nothing was pushed or accumulated), EPEER,
+ * ETIMEDOUT, EWIRE. Thread class: object. */
+SLUICE_API int sluice_push(sluice_model *model, const float *grad);
+
+/* Waits for the version that answers the last push, then params += decoded delta, in place: the same
+ * bits on every rank. params[0..count) must hold what the last pull (or open) left there. Errors:
+ * EINVAL, EPEER, ETIMEDOUT, EWIRE. Thread class: object. */
+SLUICE_API int sluice_pull(sluice_model *model, float *params);
+
+/* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where
+ * nothing was published); for jobs with an optimizer of their own. Errors as sluice_pull(). */
+SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
+
+/* A dedicated server's life: gathers, reduces, publishes and takes part in collectives until the
+ * workers close the model; then returns 0. Errors as sluice_pull(). Thread class: object. */
+SLUICE_API int sluice_serve(sluice_model *model);
+
+/* Learning rate of the following pushes; must be finite, > 0 and equal on all workers of a step
+ * (unequal ones end in EINVAL naming rank and rates). Thread class: object. */
+SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
+
+/* Eight flags that travel with the next push. After the pull of that step sluice_raised() returns,
+ * on every worker alike, the flags that any worker raised: so ranks agree on "checkpoint now" or
+ * "stop" without a message more. Thread class: object. */
+SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
+SLUICE_API unsigned sluice_raised(const sluice_model *model);
+
+/* Completed steps (pull returned), counted over restores. Thread class: object. */
+SLUICE_API uint64_t sluice_step(const sluice_model *model);
+
+/* Writes parameters, residuals, shard residuals, momenta, counters and recipe of all ranks below
+ * directory dir (created if missing), between two steps. Collective over the workers; servers take
+ * part in sluice_serve(). The previous checkpoint stays valid until the new one is complete on disk
+ * (fsync, rename). Errors: EIO, EINVAL (inside a step), EPEER, ETIMEDOUT. Thread class: object. */
+SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
+
+/* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, workers,
+ * shards and recipe; params[0..count) (workers) receive the parameters. Collective over the workers;
+ * servers take part in sluice_serve(). step_out may be NULL. Errors: EIO (missing, unreadable),
+ * EWIRE (damaged), EINVAL (made for another model, recipe or job shape), EPEER, ETIMEDOUT. */
+SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out);
+
+/* Counters since open. Bytes are those of messages between ranks; a rank's own shard is not counted. */
+typedef struct sluice_model_stats {
+	size_t size;              /* set by the caller to sizeof(sluice_model_stats) */
+	uint64_t steps;           /* pulls completed */
+	uint64_t pushed_bytes;    /* gradient messages written to other ranks */
+	uint64_t pulled_bytes;    /* delta messages read from other ranks */
+	uint64_t dense_bytes;     /* what up=all down=all would have written and read in these steps */
+	uint64_t control_bytes;   /* notices written to other ranks */
+	uint64_t pushed_elements; /* coordinates in gradient messages, own shard included */
+	uint64_t pulled_elements; /* coordinates in delta messages, own shard included */
+	uint64_t deferred_elements; /* selected, but left in the residual because a slot was full */
+	uint64_t nonfinite_elements; /* zeroed (nonfinite=zero) or in skipped gradients (skip) */
+	uint64_t compress_ns;     /* accumulate, select, encode */
+	uint64_t push_ns;         /* posting writes, waiting for free slots */
+	uint64_t wait_ns;         /* waiting for versions */
+	uint64_t pull_ns;         /* reading deltas */
+	uint64_t apply_ns;        /* validating and adding them */
+	double residual_norm;     /* 2-norm of the worker's residual, computed by this call */
+	double density_up;        /* density of the last push as the schedule asked for it, 1 for all */
+	double density_down;
+} sluice_model_stats;
+/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm. object. */
+SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
+
+/* Text of the recipe in use, normalised, all defaults spelled out; owned by the model. */
+SLUICE_API const char *sluice_recipe(const sluice_model *model);
+
+/* ---- regions ------------------------------------------------------------------------------ */
+
+typedef struct sluice_region sluice_region;
+
+/* Opens a window of `bytes` bytes on every rank (collective, equal sizes) that all peers may put to
+ * and get from. The memory is the library's, zeroed, page-aligned. Errors: EINVAL, ENOMEM, EPEER,
+ * ETIMEDOUT. Thread class: object (job). */
+SLUICE_API int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out);
+SLUICE_API void sluice_region_close(sluice_region **region); /* collective, bounded */
+SLUICE_API void *sluice_region_base(const sluice_region *region); /* own window. any */
+
+/* Copies bytes into / out of the window of rank at offset; returns when the local buffer is reusable
+ * (put) or filled (get). notify != 0 adds one to the count that sluice_region_wait() of that rank
+ * sees, after the data is in place. Errors: EINVAL (outside the window), EPEER, ETIMEDOUT. object. */
+SLUICE_API int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
+				 size_t bytes, int notify);
+SLUICE_API int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data,
+				 size_t bytes);
+/* Waits until rank has notified this rank at least count times since open. Errors: EPEER, ETIMEDOUT. */
+SLUICE_API int sluice_region_wait(sluice_region *region, int rank, uint64_t count);
+
+/* ---- pure functions ----------------------------------------------------------------------- */
+
+/* Exact top-k: the k coordinates of x[0..n) largest in magnitude, ties to the lower index, zeros
+ * never. index[0..k) ascending, value[i] = x[index[i]] (value may be NULL); *selected <= k. n < 2^32.
+ * Errors: EINVAL (n, NaN: nothing selected), ENOMEM. Paper of the method: Alistarh et al., The
+ * Convergence of Sparsified Gradient Methods, NeurIPS 2018. Thread class: any. */
+SLUICE_API int sluice_topk(const float *x, size_t n, size_t k, uint32_t *index, float *value,
+			   size_t *selected);
+
+/* 64-bit hash of bytes, the same on every machine; for comparing replicas. Thread class: any. */
+SLUICE_API uint64_t sluice_digest(const void *bytes, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

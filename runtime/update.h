@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Update rules at the shard: from the mean of what the workers sent to the change of the model. */
+#ifndef RUNTIME_UPDATE_H
+#define RUNTIME_UPDATE_H
+#include "recipe.h"
+#include <stddef.h>
+
+struct update {
+	enum update_kind kind;
+	float momentum, decay;
+	enum placement placement;   /* inside: the messages already carry the step size */
+};
+
+/* sum[0..n): sum of the messages; becomes the change that is added to the model (update=none: the mean
+ * itself). velocity: n floats for momentum and nesterov, else NULL. params: the shard's copy. */
+void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
+		  unsigned divisor, float lr);
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The worker half: a gradient goes down this file (select, cut, encode, post), a delta comes back up it
+ * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; sluice_push and
+ * sluice_pull wait for them in progress.c. Knows shards only by their messages. */
+#include "model.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <stdio.h>
+
+/* ---- push -------------------------------------------------------------------------------- */
+
+/* More was selected for this shard than its slot holds: the heaviest stay in the message, the rest in
+ * the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
+static uint32_t keep_heaviest(sluice_model *model, const struct shard_layout *at, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	struct span all = { 0, n, 0 };
+	size_t kept = select_topk(w->selector, w->value, &all, 1, at->up_capacity, w->fitting);
+	for (size_t i = 0; i < kept; i++) {
+		w->relative[i] = w->relative[w->fitting[i]];
+		w->value[i] = w->value[w->fitting[i]];
+	}
+	model->stats.deferred_elements += n - kept;
+	return (uint32_t)kept;
+}
+
+/* What was sent leaves the residual, as the receiver decodes it; and momentum forgets it. */
+static void settle(sluice_model *model, uint64_t begin, const uint32_t *index, const float *decoded,
+		   uint32_t n)
+{
+	struct worker *w = &model->worker;
+	if (model->recipe.memory == MEMORY_RESIDUAL)
+		for (uint32_t i = 0; i < n; i++)
+			w->residual[begin + (index ? index[i] : i)] -= decoded[i];
+	if (w->velocity && model->recipe.mask && index)
+		for (uint32_t i = 0; i < n; i++)
+			w->velocity[begin + index[i]] = 0.0f;
+}
+
+/* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
+static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct up_lane *lane = &w->up[shard];
+	const float *vector = w->residual + at->begin;
+	const uint32_t *index = NULL;
+	const float *value = vector;
+
+	if (selected || w->skip) {
+		for (uint32_t i = 0; i < n; i++) {
+			w->relative[i] = selected[i] - (uint32_t)at->begin;
+			w->value[i] = vector[w->relative[i]];
+		}
+		if (n > at->up_capacity)
+			n = keep_heaviest(model, at, n);
+		index = w->relative;
+		value = w->value;
+	}
+	struct message m = { .kind = MESSAGE_PUSH, .value_type = model->recipe.up.values,
+			     .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
+			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
+			     .model = model->id, .shard = shard, .seq = lane->ring.next_seq,
+			     .step = w->step, .have_version = w->down[shard].have_version,
+			     .span = at->span, .count = n, .lr = model->lr };
+	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m.seq);
+	lane->bytes = message_encode(&m, index, value, w->value, slot, at->slot_bytes);
+	lane->posted = 0;
+	settle(model, at->begin, index, w->value, n);
+	model->stats.pushed_elements += n;
+}
+
+/* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
+static void encode_messages(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	const struct layout *l = &model->layout;
+	size_t n = 0, from = 0;
+	double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
+	model->stats.density_up = density;
+	if (w->index && !w->skip)
+		n = select_topk(w->selector, w->residual, l->spans, l->n_spans,
+				schedule_count(density, l->count - l->exempt), w->index);
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		uint64_t end = l->shards[s].begin + l->shards[s].span;
+		size_t to = from;
+		while (to < n && w->index[to] < end)
+			to++;
+		uint32_t here = w->index || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
+		encode_for_shard(model, s, w->index ? w->index + from : NULL, here);
+		from = to;
+	}
+}
+
+/* Posts what is not posted yet: one WRITE with notify per shard. Returns 1 when all are out. */
+static int post_messages(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	sluice_job *job = model->job;
+	int complete = 1;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct up_lane *lane = &w->up[s];
+		const struct shard_layout *at = &model->layout.shards[s];
+		if (lane->posted)
+			continue;
+		uint64_t offset = ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq);
+		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+				      .remote = model->remote_windows[at->owner],
+				      .offset = at->slots_offset + offset,
+				      .local_region = w->staging, .local = lane->staging + offset,
+				      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
+		struct endpoint *e = job->peers[at->owner].endpoint;
+		int rc = e->transport->ops->post(e, &t);
+		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER) {
+			complete = 0; /* a lost peer is reported by its own event */
+			continue;
+		}
+		if (rc) {
+			job_fail(job, rc, job->rank, "cannot write the push of step %llu to shard %u at %s",
+				 (unsigned long long)w->step, s, rank_text(job, at->owner));
+			return 0;
+		}
+		lane->posted = 1;
+		ring_writer_advance(&lane->ring);
+		if (at->owner != job->rank) {
+			model->stats.pushed_bytes += lane->bytes;
+			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+		}
+	}
+	return complete;
+}
+
+/* ---- pull -------------------------------------------------------------------------------- */
+
+/* A notice is in place: newest wins, fields only grow. */
+void worker_notice(sluice_model *model, uint32_t shard)
+{
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &model->worker.down[shard];
+	uint8_t line[NOTICE_BYTES];
+	memcpy(line, (uint8_t *)model->windows[at->owner]->base +
+	       layout_notice_offset(&model->layout, job->rank, at), sizeof line);
+	uint64_t version = get_le64(line), log_end = get_le64(line + 8);
+	uint32_t last_bytes = get_le32(line + 24);
+	uint64_t unused;
+	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
+	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
+	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
+	    ring_writer_acknowledge(&model->worker.up[shard].ring, at->owner, get_le64(line + 16))) {
+		job_fail(job, SLUICE_EWIRE, at->owner, "%s wrote a notice of shard %u that does not check",
+			 rank_text(job, at->owner), shard);
+		return;
+	}
+	lane->version = version;
+	lane->log_end = log_end;
+	lane->last_bytes = last_bytes;
+}
+
+static void read_delta(sluice_model *model, uint32_t shard)
+{
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &model->worker.down[shard];
+	uint64_t offset = 0;
+	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
+	struct transfer t = { .kind = TRANSFER_GET, .remote = model->remote_logs[at->owner],
+			      .offset = at->log_offset + offset, .local_region = model->worker.staging,
+			      .local = lane->buffer, .bytes = lane->last_bytes,
+			      .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
+	struct endpoint *e = job->peers[at->owner].endpoint;
+	int rc = e->transport->ops->post(e, &t);
+	if (!rc)
+		lane->read = READ_POSTED;
+	else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
+		job_fail(job, rc, job->rank, "cannot read version %llu of shard %u from %s",
+			 (unsigned long long)lane->version, shard, rank_text(job, at->owner));
+}
+
+/* The private copy that a READ brought is validated, then added. */
+static void apply_delta(sluice_model *model, uint32_t shard)
+{
+	enum { TORN_MAX = 64 };
+	struct worker *w = &model->worker;
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &w->down[shard];
+	struct message m;
+	const char *why = "the READ failed";
+	struct message_expect want = { .kind = MESSAGE_DELTA, .rank = (uint64_t)at->owner,
+				       .epoch = job->membership_epoch, .model = model->id, .shard = shard,
+				       .seq = w->step, .step = w->step, .phase = w->phase,
+				       .span = at->span, .count_max = at->down_capacity };
+	lane->read = READ_IDLE;
+	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
+					      at->delta_bytes, &m, &why)) {
+		if (++lane->torn > TORN_MAX)
+			job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s: %s",
+				 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+		return;
+	}
+	if (m.have_version != lane->have_version)
+		why = "it applies to another version than this worker holds";
+	else if (!message_check(&m, &want, &why) &&
+		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
+		const uint32_t *index = m.coding == CODING_DENSE ? NULL : w->relative;
+		delta_add(w->target + at->begin, index, w->value, m.count);
+		lane->have_version = w->step;
+		lane->torn = 0;
+		w->raised |= m.raised;
+		w->shards_done++;
+		model->stats.pulled_elements += m.count;
+		if (at->owner != job->rank) {
+			model->stats.pulled_bytes += lane->last_bytes;
+			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+		}
+		return;
+	}
+	job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s was refused: %s",
+		 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+}
+
+/* Returns 1 when the version of this step is applied for every shard. */
+static int take_deltas(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (!w->target)
+		return 0; /* the application has not asked yet */
+	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
+		struct down_lane *lane = &w->down[s];
+		if (lane->have_version >= w->step)
+			continue;
+		if (lane->read == READ_IDLE && lane->version >= w->step) {
+			uint64_t start = now_ns();
+			read_delta(model, s);
+			model->stats.pull_ns += now_ns() - start;
+		}
+		if (lane->read == READ_ARRIVED) {
+			uint64_t start = now_ns();
+			apply_delta(model, s);
+			model->stats.apply_ns += now_ns() - start;
+		}
+	}
+	return w->shards_done == model->layout.n_shards;
+}
+
+/* ---- the two calls ------------------------------------------------------------------------ */
+
+/* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. */
+static int worker_advance(sluice_model *model, unsigned until)
+{
+	struct worker *w = &model->worker;
+	while (w->phase < until) {
+		int complete = model->schedule.phases[w->phase].direction == PHASE_UP
+			? post_messages(model) : take_deltas(model);
+		if (!complete)
+			return 0;
+		w->phase++;
+	}
+	return 1;
+}
+
+static int slots_free(void *context)
+{
+	sluice_model *model = context;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (!ring_writer_free(&model->worker.up[s].ring))
+			return 0;
+	return 1;
+}
+
+static int push_done(void *context)
+{
+	return worker_advance(context, 1);
+}
+
+static int pull_done(void *context)
+{
+	sluice_model *model = context;
+	return worker_advance(model, model->schedule.n_phases);
+}
+
+static void describe_wait(void *context, char *text, size_t cap)
+{
+	sluice_model *model = context;
+	struct worker *w = &model->worker;
+	uint32_t waiting = 0, first = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		int missing = w->phase ? w->down[s].have_version < w->step : !w->up[s].posted;
+		if (missing && !waiting++)
+			first = s;
+	}
+	int owner = model->layout.shards[first].owner;
+	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
+		 w->phase ? "the new version of" : "a free slot at", first, rank_text(model->job, owner),
+		 waiting > 1 ? " and of others" : "");
+}
+
+static int check_call(sluice_model *model, const void *vector, const char *function, int in_step)
+{
+	if (!model)
+		return fail(SLUICE_EINVAL, "%s: the model is NULL", function);
+	int rc = job_check(model->job, function);
+	if (rc)
+		return rc;
+	if (!sluice_is_worker(model->job))
+		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve", function,
+			    rank_text(model->job, model->job->rank));
+	if (!vector)
+		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
+	if (model->worker.in_step != in_step)
+		return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
+			    in_step ? "nothing was pushed since the last pull"
+				    : "the last push was not pulled yet");
+	return 0;
+}
+
+int sluice_push(sluice_model *model, const float *grad)
+{
+	int rc = check_call(model, grad, "sluice_push", 0);
+	if (rc)
+		return rc;
+	struct worker *w = &model->worker;
+	uint64_t start = now_ns();
+	progress_take(model->job);
+	rc = progress_until(model->job, slots_free, describe_wait, model);
+	progress_release(model->job);
+	if (rc)
+		return rc;
+	uint64_t free_at = now_ns();
+	if ((rc = signal_accumulate(model, grad)))
+		return rc;
+	w->step = model->step + 1;
+	w->phase = 0;
+	w->in_step = 1;
+	w->target = NULL;
+	w->shards_done = 0;
+	encode_messages(model);
+	w->raise = 0;
+	uint64_t encoded_at = now_ns();
+	progress_take(model->job);
+	rc = progress_until(model->job, push_done, describe_wait, model);
+	progress_release(model->job);
+	model->stats.compress_ns += encoded_at - free_at;
+	model->stats.push_ns += now_ns() - encoded_at + free_at - start;
+	return rc;
+}
+
+static int pull_into(sluice_model *model, float *target)
+{
+	struct worker *w = &model->worker;
+	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
+	progress_take(model->job);
+	w->target = target;
+	w->raised = 0;
+	int rc = progress_until(model->job, pull_done, describe_wait, model);
+	w->target = NULL;
+	progress_release(model->job);
+	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
+	model->stats.wait_ns += now_ns() - start - busy;
+	if (rc)
+		return rc;
+	model->step = w->step;
+	w->in_step = 0;
+	model->stats.steps++;
+	model->stats.density_down = schedule_density(&model->schedule, &model->recipe.down, w->step);
+	return 0;
+}
+
+int sluice_pull(sluice_model *model, float *params)
+{
+	int rc = check_call(model, params, "sluice_pull", 1);
+	if (!rc && model->recipe.update == UPDATE_NONE)
+		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+	return rc ? rc : pull_into(model, params);
+}
+
+int sluice_pull_mean(sluice_model *model, float *mean)
+{
+	int rc = check_call(model, mean, "sluice_pull_mean", 1);
+	if (!rc && model->recipe.update != UPDATE_NONE)
+		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
+	if (rc)
+		return rc;
+	memset(mean, 0, model->layout.count * sizeof *mean);
+	return pull_into(model, mean);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory of the worker half: allocated once at open, none per step. */
+#include "model.h"
+#include "base/error.h"
+#include <stdlib.h>
+
+/* Vectors of the whole model may be large: say how large when there is no room. */
+static void *vector(size_t n, size_t bytes, int *rc)
+{
+	void *p = n ? calloc(n, bytes) : NULL;
+	if (n && !p && !*rc)
+		*rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %zu bytes", n * bytes);
+	return p;
+}
+
+int worker_open(sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	const struct recipe *recipe = &model->recipe;
+	struct worker *w = &model->worker;
+	size_t staging_bytes = 0, span = 0, capacity = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		const struct shard_layout *at = &l->shards[s];
+		staging_bytes += SLOT_DEPTH * at->slot_bytes + at->delta_bytes;
+		span = at->span > span ? at->span : span;
+		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
+	}
+	int rc = 0, sparse = recipe->up.select == SELECT_TOPK;
+	w->residual = vector(l->count, sizeof(float), &rc);
+	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
+	w->index = vector(sparse ? l->count : 0, sizeof(uint32_t), &rc);
+	w->relative = vector(span, sizeof(uint32_t), &rc);
+	w->value = vector(span, sizeof(float), &rc);
+	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);
+	w->up = vector(l->n_shards, sizeof *w->up, &rc);
+	w->down = vector(l->n_shards, sizeof *w->down, &rc);
+	if (!rc && sparse)
+		rc = selector_open(l->count, &w->selector);
+	if (!rc)
+		rc = region_open(staging_bytes, 0, "staging", &w->staging);
+	if (rc)
+		return rc;
+	uint8_t *at = w->staging->base;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		w->up[s].staging = at;
+		at += SLOT_DEPTH * l->shards[s].slot_bytes;
+		w->down[s].buffer = at;
+		at += l->shards[s].delta_bytes;
+	}
+	worker_restart(model, 0);
+	return 0;
+}
+
+void worker_restart(sluice_model *model, uint64_t version)
+{
+	struct worker *w = &model->worker;
+	w->step = model->step = version;
+	w->in_step = 0;
+	w->phase = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct down_lane *down = &w->down[s];
+		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
+		down->version = down->have_version = version;
+		down->log_end = 0;
+		down->last_bytes = 0;
+		down->read = READ_IDLE;
+		down->torn = 0;
+	}
+}
+
+void worker_close(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	region_close(&w->staging);
+	selector_close(&w->selector);
+	free(w->residual);
+	free(w->velocity);
+	free(w->index);
+	free(w->relative);
+	free(w->value);
+	free(w->fitting);
+	free(w->up);
+	free(w->down);
+}

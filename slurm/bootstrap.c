@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Rank, size, node, and one card per rank: see bootstrap.h. The launcher's calls are in pmix_calls.c,
+ * the bytes of a card in card.c; this file decides what a missing launcher means and what goes into
+ * the own card. Called by runtime/job.c. */
+#include "slurm/bootstrap.h"
+#include "base/error.h"
+#include "compress/message.h"
+#include "sluice.h"
+#include "slurm/card.h"
+#include "slurm/launcher.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#ifndef SLUICE_BUILD_ID
+#ifdef __clang__
+#define BUILD_COMPILER "clang "
+#else
+#define BUILD_COMPILER "gcc "
+#endif
+#ifdef __OPTIMIZE__
+#define BUILD_OPTIMIZED " optimized"
+#else
+#define BUILD_OPTIMIZED " not optimized"
+#endif
+/* Cut to the card's field: what matters stands in front. */
+#define SLUICE_BUILD_ID BUILD_COMPILER __VERSION__ BUILD_OPTIMIZED
+#endif
+
+struct bootstrap {
+	int rank, size;
+	struct launcher *launcher; /* NULL: alone, or left already */
+	char node[NODE_NAME_BYTES];
+	char origin[128];
+};
+
+/* ---- alone, or not served? ------------------------------------------------------------------ */
+
+/* The number in an environment variable; -1 if unset or not a number. */
+static long environment_count(const char *name)
+{
+	const char *text = getenv(name);
+	char *end;
+	long n;
+
+	if (!text || !isdigit((unsigned char)*text))
+		return -1;
+	n = strtol(text, &end, 10);
+	return *end ? -1 : n;
+}
+
+/* How many tasks the srun step has that this process belongs to; -1 outside a step. The batch
+ * script and the interactive shell of an allocation carry step numbers from INT_MAX upwards. */
+static long step_tasks(void)
+{
+	long step = environment_count("SLURM_STEP_ID"), tasks;
+
+	if (step < 0)
+		step = environment_count("SLURM_STEPID");
+	tasks = environment_count("SLURM_STEP_NUM_TASKS");
+	if (step > INT_MAX || (step < 0 && tasks < 0))
+		return -1;
+	return tasks >= 0 ? tasks : environment_count("SLURM_NTASKS");
+}
+
+/* No launcher serves this process: 0 if it is a job of one, else SLUICE_EBOOT with the remedy. */
+static int check_alone(void)
+{
+	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
+	long tasks = step_tasks();
+
+	if (!launcher_supported() && (tasks > 1 || (tasks != 1 && getenv("PMIX_NAMESPACE"))))
+		return fail(SLUICE_EBOOT,
+			    "this process was launched as one of several, but this libsluice was built "
+			    "without PMIx and cannot find the others: install libpmix-dev and build again "
+			    "with ./configure --with-pmix=yes");
+	if (tasks > 1)
+		return fail(SLUICE_EBOOT,
+			    "srun was started without --mpi=pmix, so task %s of %ld cannot find the others: run "
+			    "`srun --mpi=pmix ...` (srun took --mpi=%s from its options or from MpiDefault in "
+			    "slurm.conf; `srun --mpi=list` shows what this Slurm has)",
+			    rank ? rank : "?", tasks, type ? type : "none");
+	if (environment_count("PMI_SIZE") > 1)
+		return fail(SLUICE_EBOOT,
+			    "the launcher started %ld processes with PMI, but not with PMIx, which Sluice "
+			    "needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx",
+			    environment_count("PMI_SIZE"));
+	return 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static void name_node(struct bootstrap *b)
+{
+	const char *name = b->launcher ? launcher_node(b->launcher) : "";
+	char own[256] = "";
+	size_t i;
+
+	if (!*name && getenv("SLURMD_NODENAME"))
+		name = getenv("SLURMD_NODENAME");
+	if (!*name) {
+		if (gethostname(own, sizeof(own) - 1) != 0 || !*own)
+			strcpy(own, "localhost");
+		name = own;
+	}
+	for (i = 0; i + 1 < sizeof(b->node) && name[i]; i++)
+		b->node[i] = isprint((unsigned char)name[i]) ? name[i] : '?';
+	b->node[i] = 0;
+}
+
+static void name_origin(struct bootstrap *b)
+{
+	const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+
+	if (!b->launcher)
+		strcpy(b->origin, "alone");
+	else if (job && step)
+		snprintf(b->origin, sizeof(b->origin), "%s (Slurm step %s.%s)", launcher_name(b->launcher),
+			 job, step);
+	else
+		snprintf(b->origin, sizeof(b->origin), "%s", launcher_name(b->launcher));
+}
+
+int bootstrap_open(int timeout_ms, struct bootstrap **out)
+{
+	struct bootstrap *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b)
+		return fail(SLUICE_ENOMEM, "no memory for the bootstrap's state");
+	err = launcher_open(timeout_ms, &b->launcher);
+	if (!err && !b->launcher)
+		err = check_alone();
+	if (err) {
+		free(b);
+		return err;
+	}
+	b->rank = b->launcher ? launcher_rank(b->launcher) : 0;
+	b->size = b->launcher ? launcher_size(b->launcher) : 1;
+	name_node(b);
+	name_origin(b);
+	*out = b;
+	return 0;
+}
+
+int bootstrap_rank(const struct bootstrap *b)
+{
+	return b->rank;
+}
+
+int bootstrap_size(const struct bootstrap *b)
+{
+	return b->size;
+}
+
+const char *bootstrap_node(const struct bootstrap *b)
+{
+	return b->node;
+}
+
+const char *bootstrap_origin(const struct bootstrap *b)
+{
+	return b->origin;
+}
+
+void bootstrap_close(struct bootstrap **b)
+{
+	if (!*b)
+		return;
+	launcher_close(&(*b)->launcher);
+	free(*b);
+	*b = NULL;
+}
+
+/* ---- cards ---------------------------------------------------------------------------------- */
+
+/* The running kernel's boot id; one made up, which equals no other, where it cannot be read. */
+static void read_boot_id(uint8_t id[16])
+{
+	char text[64];
+	ssize_t n = -1;
+	size_t digits = 0, i;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	memset(id, 0, 16);
+	for (i = 0; n > 0 && i < (size_t)n && digits < 32; i++) {
+		int c = tolower((unsigned char)text[i]);
+
+		if (!isxdigit(c))
+			continue;
+		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | (c <= '9' ? c - '0' : c - 'a' + 10));
+		digits++;
+	}
+	if (digits < 32 && getrandom(id, 16, GRND_NONBLOCK) != 16) {
+		uint64_t pid = (uint64_t)getpid();
+
+		memcpy(id, &pid, sizeof(pid));
+	}
+}
+
+static void fill_card(const struct bootstrap *b, const uint8_t *payload, size_t n, struct card *card)
+{
+	memset(card, 0, sizeof(*card));
+	card->wire_version = SLUICE_WIRE_VERSION;
+	snprintf(card->version, sizeof(card->version), "%s", PACKAGE_VERSION);
+	snprintf(card->build, sizeof(card->build), "%s", SLUICE_BUILD_ID);
+	read_boot_id(card->boot_id);
+	memcpy(card->node, b->node, sizeof(card->node));
+	card->payload_bytes = (uint32_t)n;
+	if (n)
+		memcpy(card->payload, payload, n);
+}
+
+struct taking {
+	const struct bootstrap *b;
+	struct card *cards;
+};
+
+static int take_card(void *context, int rank, const uint8_t *bytes, size_t n)
+{
+	struct taking *t = context;
+	const char *why;
+	int err = card_decode(bytes, n, (uint32_t)rank, &t->cards[rank], &why);
+
+	if (err)
+		return fail(err, "rank %d on node %s refuses the card of rank %d (%zu bytes): %s; start all "
+			    "ranks with the same libsluice", t->b->rank, t->b->node, rank, n, why);
+	return 0;
+}
+
+int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
+		       struct card **cards_out)
+{
+	struct taking taking = { .b = b };
+	struct card own;
+	uint8_t bytes[CARD_MAX_BYTES];
+	size_t n;
+	int err;
+
+	if (payload_bytes > CARD_PAYLOAD_BYTES)
+		return fail(SLUICE_EINVAL, "the transports' addresses take %zu bytes, a card holds %d",
+			    payload_bytes, (int)CARD_PAYLOAD_BYTES);
+	if (b->size > 1 && !b->launcher)
+		return fail(SLUICE_EINVAL, "the cards of this job were exchanged before");
+	taking.cards = calloc((size_t)b->size, sizeof(*taking.cards));
+	if (!taking.cards)
+		return fail(SLUICE_ENOMEM, "no memory for the cards of %d ranks", b->size);
+	fill_card(b, payload, payload_bytes, &own);
+	n = card_encode(&own, (uint32_t)b->rank, bytes);
+	if (b->launcher)
+		err = launcher_exchange(b->launcher, bytes, n, take_card, &taking);
+	else
+		err = take_card(&taking, 0, bytes, n);
+	launcher_close(&b->launcher);
+	if (!err)
+		err = card_compare(taking.cards, b->size, b->rank);
+	if (err) {
+		free(taking.cards);
+		return err;
+	}
+	*cards_out = taking.cards;
+	return 0;
+}

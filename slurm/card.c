@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Cards to bytes, bytes to cards, and whether the cards of a job agree: see card.h for the layout. */
+#include "slurm/card.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "compress/message.h"
+#include "sluice.h"
+
+enum {
+	AT_MAGIC = 0,
+	AT_HEADER = 4,
+	AT_PAYLOAD = 8,
+	AT_WIRE = 12,
+	AT_RANK = 16,
+	AT_VERSION = 20,
+	AT_BUILD = 52,
+	AT_BOOT = 100,
+	AT_NODE = 116
+};
+
+static const uint8_t magic[4] = { 'S', 'L', 'C', 'D' };
+
+static int printable(uint8_t c)
+{
+	return c >= 0x20 && c < 0x7f;
+}
+
+static void put_text(uint8_t *to, size_t bytes, const char *text)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < bytes && text[i]; i++)
+		to[i] = printable((uint8_t)text[i]) ? (uint8_t)text[i] : '?';
+	memset(to + i, 0, bytes - i);
+}
+
+/* 1 if the field holds printable text, then zeros to its end, at least one. */
+static int get_text(char *to, const uint8_t *from, size_t bytes)
+{
+	size_t i = 0;
+
+	while (i < bytes && printable(from[i]))
+		i++;
+	if (i == bytes)
+		return 0;
+	memcpy(to, from, bytes);
+	for (; i < bytes; i++)
+		if (from[i])
+			return 0;
+	return 1;
+}
+
+size_t card_encode(const struct card *card, uint32_t rank, uint8_t out[CARD_MAX_BYTES])
+{
+	size_t n = CARD_HEADER_BYTES;
+
+	memcpy(out + AT_MAGIC, magic, sizeof(magic));
+	put_le32(out + AT_HEADER, CARD_HEADER_BYTES);
+	put_le32(out + AT_PAYLOAD, card->payload_bytes);
+	put_le32(out + AT_WIRE, card->wire_version);
+	put_le32(out + AT_RANK, rank);
+	put_text(out + AT_VERSION, sizeof(card->version), card->version);
+	put_text(out + AT_BUILD, sizeof(card->build), card->build);
+	memcpy(out + AT_BOOT, card->boot_id, sizeof(card->boot_id));
+	put_text(out + AT_NODE, sizeof(card->node), card->node);
+	memcpy(out + n, card->payload, card->payload_bytes);
+	n += card->payload_bytes;
+	put_le32(out + n, crc32c(0, out, n));
+	return n + 4;
+}
+
+static int refuse(const char *text, const char **why)
+{
+	*why = text;
+	return SLUICE_EWIRE;
+}
+
+int card_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct card *out, const char **why)
+{
+	uint64_t header, payload;
+
+	if (n < CARD_HEADER_BYTES + 4)
+		return refuse("it is too short", why);
+	if (n > CARD_ACCEPT_BYTES)
+		return refuse("it is too long", why);
+	if (memcmp(bytes + AT_MAGIC, magic, sizeof(magic)) != 0)
+		return refuse("it does not begin with the magic of a Sluice card", why);
+	header = get_le32(bytes + AT_HEADER);
+	payload = get_le32(bytes + AT_PAYLOAD);
+	if (header < CARD_HEADER_BYTES || header + payload + 4 != n)
+		return refuse("its lengths disagree", why);
+	if (get_le32(bytes + n - 4) != crc32c(0, bytes, n - 4))
+		return refuse("its checksum is wrong", why);
+	if (get_le32(bytes + AT_RANK) != rank)
+		return refuse("it names another rank", why);
+	memset(out, 0, sizeof(*out));
+	out->wire_version = get_le32(bytes + AT_WIRE);
+	if (!get_text(out->version, bytes + AT_VERSION, sizeof(out->version)) ||
+	    !get_text(out->build, bytes + AT_BUILD, sizeof(out->build)) ||
+	    !get_text(out->node, bytes + AT_NODE, sizeof(out->node)))
+		return refuse("a text in it is not printable or not ended", why);
+	memcpy(out->boot_id, bytes + AT_BOOT, sizeof(out->boot_id));
+	if (out->wire_version != SLUICE_WIRE_VERSION)
+		return 0;
+	if (payload > CARD_PAYLOAD_BYTES)
+		return refuse("its payload is longer than any transport's", why);
+	out->payload_bytes = (uint32_t)payload;
+	memcpy(out->payload, bytes + header, payload);
+	return 0;
+}
+
+static void warn_of_builds(const struct card *cards, int size)
+{
+	int rank;
+
+	for (rank = 1; rank < size; rank++)
+		if (strcmp(cards[rank].build, cards[0].build) != 0) {
+			log_line(LOG_WARN, "slurm",
+				 "rank 0 on node %s runs a build by '%s', rank %d on node %s one by '%s': "
+				 "the versions agree, but use one build to get the same results everywhere",
+				 cards[0].node, cards[0].build, rank, cards[rank].node, cards[rank].build);
+			return;
+		}
+}
+
+static int differs(const struct card *a, const struct card *b)
+{
+	return a->wire_version != b->wire_version || strcmp(a->version, b->version) != 0;
+}
+
+int card_compare(const struct card *cards, int size, int own_rank)
+{
+	int rank = 1;
+
+	while (rank < size && !differs(&cards[0], &cards[rank]))
+		rank++;
+	if (rank < size)
+		return fail(SLUICE_EPEER,
+			    "rank 0 on node %s runs Sluice %s (wire %u), but rank %d on node %s runs "
+			    "Sluice %s (wire %u): start all ranks with the same libsluice (compare "
+			    "LD_LIBRARY_PATH and the installed packages of these nodes)",
+			    cards[0].node, cards[0].version, cards[0].wire_version, rank, cards[rank].node,
+			    cards[rank].version, cards[rank].wire_version);
+	if (own_rank == 0)
+		warn_of_builds(cards, size);
+	return 0;
+}

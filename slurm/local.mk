@@ -1,0 +1,8 @@
+# Who am I, who are my peers; and Slurm for one machine.
+library_sources += \
+	slurm/bootstrap.c slurm/bootstrap.h \
+	slurm/card.c slurm/card.h \
+	slurm/launcher.h \
+	slurm/pmix_calls.c
+
+EXTRA_DIST += slurm/pmix.m4 slurm/devcluster slurm/train.sbatch

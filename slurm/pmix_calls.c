@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The only file that knows PMIx: Init, Get, Put, Commit, Fence, Finalize, and nothing else of it.
+ *
+ * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller waits
+ * for it with a deadline of its own. What a call and its helper share lives in struct launcher, which
+ * counts its holders: a helper or a fence callback that answers after the deadline still finds it. */
+#include "slurm/launcher.h"
+
+#ifdef HAVE_PMIX
+#include "base/error.h"
+#include "sluice.h"
+
+#include <errno.h>
+#include <pmix.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum phase { PHASE_INIT, PHASE_FENCE, PHASE_COLLECT, PHASE_FINALIZE, PHASE_COUNT };
+enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
+
+static const char card_key[] = "sluice.card";
+
+struct launcher {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int holders;                 /* the caller, helper threads, a pending fence */
+	int done[PHASE_COUNT];
+	int abandoned;               /* the caller's deadline passed during Init */
+	pmix_status_t status[PHASE_COUNT];
+
+	int timeout_ms;
+	int joined;                  /* between Init and Finalize */
+	pmix_proc_t self;
+	int size;
+	char node[256];
+	char name[64];
+
+	pmix_value_t **value;        /* [size], by PHASE_COLLECT */
+	int n_values;                /* filled */
+	const char *call;            /* the PMIx call whose status PHASE_INIT gives */
+	pmix_info_t fence_info[2];   /* here, because a pending fence may still read it */
+};
+
+static void drop(struct launcher *l)
+{
+	int i, last;
+
+	pthread_mutex_lock(&l->lock);
+	last = --l->holders == 0;
+	pthread_mutex_unlock(&l->lock);
+	if (!last)
+		return;
+	for (i = 0; i < l->n_values; i++)
+		PMIX_VALUE_RELEASE(l->value[i]);
+	free(l->value);
+	PMIX_INFO_DESTRUCT(&l->fence_info[0]);
+	PMIX_INFO_DESTRUCT(&l->fence_info[1]);
+	pthread_cond_destroy(&l->changed);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+static void finish(struct launcher *l, enum phase phase, pmix_status_t status)
+{
+	pthread_mutex_lock(&l->lock);
+	l->status[phase] = status;
+	l->done[phase] = 1;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
+static int await(struct launcher *l, enum phase phase, int timeout_ms)
+{
+	struct timespec until;
+	int done, err = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += timeout_ms / 1000;
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&l->lock);
+	while (!l->done[phase] && err != ETIMEDOUT)
+		err = pthread_cond_timedwait(&l->changed, &l->lock, &until);
+	done = l->done[phase];
+	if (!done && phase == PHASE_INIT)
+		l->abandoned = 1;
+	pthread_mutex_unlock(&l->lock);
+	return done ? 0 : SLUICE_ETIMEDOUT;
+}
+
+/* Runs body(l) on a helper thread, which holds l; body calls finish(l, phase, ...). */
+static int run_bounded(struct launcher *l, enum phase phase, void *(*body)(void *), int timeout_ms)
+{
+	pthread_t thread;
+	sigset_t all, before;
+	int err;
+
+	pthread_mutex_lock(&l->lock);
+	l->holders++;
+	pthread_mutex_unlock(&l->lock);
+	/* the application's signals are for its own threads, not for this one or PMIx's */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, NULL, body, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err) {
+		drop(l);
+		return fail(SLUICE_ENOMEM, "cannot start a thread for the launcher's calls: %s",
+			    errno_text(err));
+	}
+	pthread_detach(thread);
+	return await(l, phase, timeout_ms);
+}
+
+/* Launchers disagree on the type of a count: any integer will do. -1: not a count. */
+static long long value_count(const pmix_value_t *v)
+{
+	switch (v->type) {
+	case PMIX_BYTE: return v->data.byte;
+	case PMIX_INT: return v->data.integer;
+	case PMIX_INT8: return v->data.int8;
+	case PMIX_INT16: return v->data.int16;
+	case PMIX_INT32: return v->data.int32;
+	case PMIX_INT64: return v->data.int64;
+	case PMIX_UINT: return v->data.uint;
+	case PMIX_UINT8: return v->data.uint8;
+	case PMIX_UINT16: return v->data.uint16;
+	case PMIX_UINT32: return v->data.uint32;
+	case PMIX_UINT64: return v->data.uint64 > MAX_RANKS ? -1 : (long long)v->data.uint64;
+	case PMIX_SIZE: return v->data.size > MAX_RANKS ? -1 : (long long)v->data.size;
+	case PMIX_PROC_RANK: return v->data.rank;
+	default: return -1;
+	}
+}
+
+static pmix_status_t get_value(const struct launcher *l, pmix_rank_t rank, const char *key,
+			       pmix_value_t **value)
+{
+	pmix_info_t info;
+	pmix_proc_t proc = l->self;
+	int seconds = l->timeout_ms / 1000 + 1;
+	pmix_status_t status;
+
+	proc.rank = rank;
+	*value = NULL;
+	PMIX_INFO_CONSTRUCT(&info);
+	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+	status = PMIx_Get(&proc, key, &info, 1, value);
+	PMIX_INFO_DESTRUCT(&info);
+	if (status == PMIX_SUCCESS && !*value)
+		return PMIX_ERR_NOT_FOUND;
+	return status;
+}
+
+/* ---- joining ------------------------------------------------------------------------------- */
+
+static pmix_status_t ask_size_and_node(struct launcher *l)
+{
+	pmix_value_t *value;
+	pmix_status_t status;
+	long long size;
+
+	l->call = "PMIx_Get(PMIX_JOB_SIZE)";
+	status = get_value(l, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, &value);
+	if (status != PMIX_SUCCESS)
+		return status;
+	size = value_count(value);
+	PMIX_VALUE_RELEASE(value);
+	if (size < 1 || size > MAX_RANKS || l->self.rank >= size)
+		return PMIX_ERR_BAD_PARAM;
+	l->size = (int)size;
+	/* optional: bootstrap.c knows other ways */
+	if (get_value(l, l->self.rank, PMIX_HOSTNAME, &value) == PMIX_SUCCESS) {
+		if (value->type == PMIX_STRING && value->data.string)
+			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
+		PMIX_VALUE_RELEASE(value);
+	}
+	return PMIX_SUCCESS;
+}
+
+static void *init_body(void *argument)
+{
+	struct launcher *l = argument;
+	pmix_status_t status;
+	int joined, abandoned;
+
+	l->call = "PMIx_Init";
+	status = PMIx_Init(&l->self, NULL, 0);
+	joined = status == PMIX_SUCCESS;
+	if (joined)
+		status = ask_size_and_node(l);
+	pthread_mutex_lock(&l->lock);
+	abandoned = l->abandoned;
+	l->joined = joined;
+	l->status[PHASE_INIT] = status;
+	l->done[PHASE_INIT] = 1;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	if (abandoned && joined)
+		PMIx_Finalize(NULL, 0); /* nobody else will */
+	drop(l);
+	return NULL;
+}
+
+static struct launcher *launcher_new(int timeout_ms)
+{
+	struct launcher *l = calloc(1, sizeof(*l));
+	pthread_condattr_t attr;
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	PMIX_INFO_CONSTRUCT(&l->fence_info[0]);
+	PMIX_INFO_CONSTRUCT(&l->fence_info[1]);
+	l->holders = 1;
+	l->timeout_ms = timeout_ms;
+	return l;
+}
+
+/* "OpenPMIx 4.2.2, repo rev: ..." -> "PMIx 4.2.2" */
+static void name_version(char *name, size_t bytes)
+{
+	const char *text = PMIx_Get_version(), *digit = text;
+
+	while (*digit && (*digit < '0' || *digit > '9'))
+		digit++;
+	snprintf(name, bytes, "PMIx %.*s", (int)strcspn(digit, ", "), digit);
+}
+
+static int init_failed(const struct launcher *l)
+{
+	const char *served = getenv("PMIX_VERSION");
+	pmix_status_t status = l->status[PHASE_INIT];
+
+	return fail(SLUICE_EBOOT,
+		    "%s failed: %s (%d). The environment says that a launcher with PMIx %s started this "
+		    "process (PMIX_NAMESPACE=%s, PMIX_RANK=%s), and this library uses %s: start it by `srun "
+		    "--mpi=pmix` directly, with libpmix of one major version on both sides, or unset "
+		    "PMIX_NAMESPACE to run alone",
+		    l->call, PMIx_Error_string(status), status, served ? served : "of unknown version",
+		    getenv("PMIX_NAMESPACE"), getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name);
+}
+
+int launcher_supported(void)
+{
+	return 1;
+}
+
+int launcher_open(int timeout_ms, struct launcher **out)
+{
+	struct launcher *l;
+	int err;
+
+	/* every PMIx server gives its clients this; without it Init could only fail, or start a job of
+	 * one that hides the other processes */
+	if (!getenv("PMIX_NAMESPACE")) {
+		*out = NULL;
+		return 0;
+	}
+	l = launcher_new(timeout_ms);
+	if (!l)
+		return fail(SLUICE_ENOMEM, "no memory for the launcher's state");
+	name_version(l->name, sizeof(l->name));
+	err = run_bounded(l, PHASE_INIT, init_body, timeout_ms);
+	if (err == SLUICE_ETIMEDOUT)
+		err = fail(SLUICE_ETIMEDOUT,
+			   "the launcher's PMIx server did not answer PMIx_Init within %.1f s (PMIX_NAMESPACE=%s): "
+			   "look at slurmd's log on this node, or allow more time with SLUICE_BOOT_TIMEOUT",
+			   timeout_ms / 1e3, getenv("PMIX_NAMESPACE"));
+	else if (!err && l->status[PHASE_INIT] != PMIX_SUCCESS)
+		err = init_failed(l);
+	if (err) {
+		launcher_close(&l);
+		return err;
+	}
+	*out = l;
+	return 0;
+}
+
+int launcher_rank(const struct launcher *l)
+{
+	return (int)l->self.rank;
+}
+
+int launcher_size(const struct launcher *l)
+{
+	return l->size;
+}
+
+const char *launcher_name(const struct launcher *l)
+{
+	return l->name;
+}
+
+const char *launcher_node(const struct launcher *l)
+{
+	return l->node;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------- */
+
+static void *finalize_body(void *argument)
+{
+	struct launcher *l = argument;
+
+	finish(l, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
+	drop(l);
+	return NULL;
+}
+
+static int leave(struct launcher *l)
+{
+	int joined, err;
+
+	pthread_mutex_lock(&l->lock);
+	/* an abandoned Init leaves by itself when it ends */
+	joined = l->joined && !l->abandoned;
+	l->joined = 0;
+	pthread_mutex_unlock(&l->lock);
+	if (!joined)
+		return 0;
+	err = run_bounded(l, PHASE_FINALIZE, finalize_body, FINALIZE_TIMEOUT_MS);
+	if (err == SLUICE_ETIMEDOUT)
+		return fail(SLUICE_ETIMEDOUT,
+			    "PMIx_Finalize did not return within %d s on rank %u: the launcher would end the whole "
+			    "step if a rank died now; look at slurmd's log on node %s",
+			    FINALIZE_TIMEOUT_MS / 1000, l->self.rank, l->node);
+	return err;
+}
+
+void launcher_close(struct launcher **l)
+{
+	if (!*l)
+		return;
+	leave(*l);
+	drop(*l);
+	*l = NULL;
+}
+
+/* ---- the exchange -------------------------------------------------------------------------- */
+
+static int call_failed(const struct launcher *l, const char *call, pmix_status_t status)
+{
+	return fail(SLUICE_EBOOT, "%s failed on rank %u: %s (%d); look at slurmd's log on node %s", call,
+		    l->self.rank, PMIx_Error_string(status), status, l->node);
+}
+
+static int offer(struct launcher *l, const uint8_t *mine, size_t n)
+{
+	pmix_value_t value;
+	pmix_status_t status;
+	char *copy = malloc(n);
+
+	if (!copy)
+		return fail(SLUICE_ENOMEM, "no memory for the card of rank %u", l->self.rank);
+	memcpy(copy, mine, n);
+	PMIX_VALUE_CONSTRUCT(&value);
+	value.type = PMIX_BYTE_OBJECT;
+	value.data.bo.bytes = copy;
+	value.data.bo.size = n;
+	status = PMIx_Put(PMIX_GLOBAL, card_key, &value);
+	free(copy);
+	if (status != PMIX_SUCCESS)
+		return call_failed(l, "PMIx_Put", status);
+	status = PMIx_Commit();
+	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
+}
+
+static int fence_timed_out(const struct launcher *l)
+{
+	return fail(SLUICE_ETIMEDOUT,
+		    "rank %u on node %s waited %.1f s for all %d ranks of the job, and at least one did not "
+		    "reach sluice_init(): look for a rank that ended or hangs before it (its output; sstat or "
+		    "sacct of this step), or allow more time with SLUICE_BOOT_TIMEOUT",
+		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size);
+}
+
+static void fence_done(pmix_status_t status, void *context)
+{
+	struct launcher *l = context;
+
+	finish(l, PHASE_FENCE, status);
+	drop(l);
+}
+
+static int fence(struct launcher *l)
+{
+	pmix_info_t *info = l->fence_info;
+	bool collect = true; /* without it the fence is no barrier between nodes, and gives no data */
+	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, behind ours */
+	pmix_status_t status;
+
+	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
+	pthread_mutex_lock(&l->lock);
+	l->holders++; /* given up by fence_done(); kept for good if that never comes */
+	pthread_mutex_unlock(&l->lock);
+	status = PMIx_Fence_nb(NULL, 0, info, 2, fence_done, l);
+	if (status == PMIX_OPERATION_SUCCEEDED)
+		fence_done(PMIX_SUCCESS, l); /* done at once: no callback will come */
+	else if (status != PMIX_SUCCESS)
+		fence_done(status, l);
+	if (await(l, PHASE_FENCE, l->timeout_ms))
+		return fence_timed_out(l);
+	status = l->status[PHASE_FENCE];
+	if (status == PMIX_ERR_TIMEOUT)
+		return fence_timed_out(l);
+	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Fence", status);
+}
+
+static void *collect_body(void *argument)
+{
+	struct launcher *l = argument;
+	pmix_status_t status = PMIX_SUCCESS;
+
+	while (l->n_values < l->size && status == PMIX_SUCCESS) {
+		status = get_value(l, (pmix_rank_t)l->n_values, card_key, &l->value[l->n_values]);
+		if (status == PMIX_SUCCESS)
+			l->n_values++;
+	}
+	finish(l, PHASE_COLLECT, status);
+	drop(l);
+	return NULL;
+}
+
+static int collect(struct launcher *l, launcher_take_fn take, void *context)
+{
+	int rank, err;
+
+	l->value = calloc((size_t)l->size, sizeof(*l->value));
+	if (!l->value)
+		return fail(SLUICE_ENOMEM, "no memory for the cards of %d ranks", l->size);
+	err = run_bounded(l, PHASE_COLLECT, collect_body, l->timeout_ms);
+	if (err == SLUICE_ETIMEDOUT)
+		return fail(err,
+			    "rank %u on node %s: PMIx_Get of the ranks' cards did not end within %.1f s; look at "
+			    "slurmd's log on this node, or allow more time with SLUICE_BOOT_TIMEOUT",
+			    l->self.rank, l->node, l->timeout_ms / 1e3);
+	if (err)
+		return err;
+	if (l->status[PHASE_COLLECT] != PMIX_SUCCESS)
+		return fail(SLUICE_EBOOT, "PMIx_Get of the card of rank %d failed on rank %u: %s (%d)",
+			    l->n_values, l->self.rank, PMIx_Error_string(l->status[PHASE_COLLECT]),
+			    l->status[PHASE_COLLECT]);
+	for (rank = 0; rank < l->size; rank++) {
+		const pmix_value_t *v = l->value[rank];
+
+		if (v->type != PMIX_BYTE_OBJECT || !v->data.bo.bytes)
+			return fail(SLUICE_EWIRE, "the launcher returned no bytes as the card of rank %d", rank);
+		err = take(context, rank, (const uint8_t *)v->data.bo.bytes, v->data.bo.size);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
+		      void *context)
+{
+	int left, err;
+
+	err = offer(l, mine, n);
+	if (!err)
+		err = fence(l);
+	if (!err)
+		err = collect(l, take, context);
+	left = leave(l);
+	return err ? err : left;
+}
+
+#else /* !HAVE_PMIX: bootstrap.c explains, where a launcher would have been needed */
+
+int launcher_supported(void)
+{
+	return 0;
+}
+
+int launcher_open(int timeout_ms, struct launcher **out)
+{
+	(void)timeout_ms;
+	*out = NULL;
+	return 0;
+}
+
+int launcher_rank(const struct launcher *l)
+{
+	(void)l;
+	return 0;
+}
+
+int launcher_size(const struct launcher *l)
+{
+	(void)l;
+	return 1;
+}
+
+const char *launcher_name(const struct launcher *l)
+{
+	(void)l;
+	return "";
+}
+
+const char *launcher_node(const struct launcher *l)
+{
+	(void)l;
+	return "";
+}
+
+int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
+		      void *context)
+{
+	(void)l;
+	return take(context, 0, mine, n);
+}
+
+void launcher_close(struct launcher **l)
+{
+	*l = NULL;
+}
+#endif

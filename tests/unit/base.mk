@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests of base/ and of the recipe language.
+check_PROGRAMS += \
+	tests/unit/test_bytes \
+	tests/unit/test_env \
+	tests/unit/test_log \
+	tests/unit/test_nearest \
+	tests/unit/test_recipe
+tests_unit_test_bytes_SOURCES = tests/unit/test_bytes.c
+tests_unit_test_env_SOURCES = tests/unit/test_env.c
+tests_unit_test_log_SOURCES = tests/unit/test_log.c
+tests_unit_test_nearest_SOURCES = tests/unit/test_nearest.c
+tests_unit_test_recipe_SOURCES = tests/unit/test_recipe.c

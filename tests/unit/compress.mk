@@ -1,0 +1,9 @@
+check_PROGRAMS += \
+	tests/unit/test_select \
+	tests/unit/test_quantize \
+	tests/unit/test_message \
+	tests/unit/test_hostile
+tests_unit_test_select_SOURCES = tests/unit/test_select.c tests/unit/random.h
+tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
+tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
+tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c tests/unit/hostile.h

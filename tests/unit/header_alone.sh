@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Compiles the public header alone, as C99 up to C17 and as C++, pedantically: nothing of the build,
+# no config.h, no macro that a program of a user would not have.
+set -u
+top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
+[ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/../..
+failed=0
+
+compile() { # COMPILER LANGUAGE STANDARD
+	printf '#include "sluice.h"\n#include "sluice.h"\nsluice_job_attr attr;\n' |
+		$1 -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -fsyntax-only \
+			-I"$top_srcdir/runtime" - || { echo "wrong: sluice.h as $3"; failed=1; }
+}
+
+cc=${CC:-cc} cxx=${CXX:-c++}
+if command -v "${cc%% *}" >/dev/null; then
+	for standard in c99 c11 c17; do compile "$cc" c $standard; done
+else
+	echo "skipped: no C compiler ($cc)"
+fi
+if command -v "${cxx%% *}" >/dev/null; then
+	compile "$cxx" c++ c++11
+else
+	echo "skipped: no C++ compiler ($cxx)"
+fi
+exit $failed

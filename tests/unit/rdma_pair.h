@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Help for tests of rdma/: checks that work in a forked child too, a pair of real processes that are
+ * connected by the shm transport, waits with a deadline, and counts of what a process holds. */
+#ifndef TESTS_RDMA_PAIR_H
+#define TESTS_RDMA_PAIR_H
+#include "rdma/transport.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { DEADLINE_MS = 60000 };
+
+/* Fails the test in the process that runs it; in a forked child prints and ends the child. */
+void check_at(int holds, const char *text, const char *file, int line);
+#define CHECK(condition) check_at((condition) != 0, #condition, __FILE__, __LINE__)
+
+struct side {
+	int rank;              /* parent 0, child 1 */
+	int socket;            /* to the other side */
+	struct transport *t;
+	struct endpoint *e;    /* the other side */
+};
+
+/* Forks; runs body in the child on its connected side, which ends the child with its return as the
+ * status. Gives the parent its side and the child's pid. */
+pid_t pair_start(struct side *side, uint32_t queue_depth, int (*body)(struct side *));
+/* Closes the parent's side and waits for the child, which must have returned 0. */
+void pair_end(struct side *side, pid_t child);
+void side_close(struct side *side);
+/* Waits (at most DEADLINE_MS) for the child and returns its wait status. */
+int child_status(pid_t child);
+
+/* Both sides: sends bytes to the other, receives as many. */
+void swap_bytes(const struct side *side, const void *mine, void *theirs, size_t n);
+void meet(const struct side *side);
+/* Both sides: gives a region to the other, opens the other's. */
+struct remote *swap_regions(const struct side *side, const struct region *mine);
+
+/* The next event, within DEADLINE_MS; sleeps on the transport's fd in between. */
+struct event next_event(struct transport *t);
+/* Posts, polling away EAGAIN is the caller's: this wants 0. */
+void post_now(struct endpoint *e, struct transfer transfer);
+
+/* 1 if fd is readable within timeout_ms. */
+int readable(int fd, int timeout_ms);
+int open_files(void);
+/* Lines of /proc/self/maps that contain text. */
+int mappings_of(const char *text);
+
+/* Byte i of a pattern told apart by seed. */
+void fill(uint8_t *bytes, size_t n, uint64_t seed);
+int filled(const uint8_t *bytes, size_t n, uint64_t seed);
+uint64_t scramble(uint64_t x);
+
+/* Swallows log lines: for tests of refusals. Returns how many there were since the last call. */
+int quiet_log(void);
+#endif

@@ -1,0 +1,2 @@
+# Unit tests of runtime/.
+include $(top_srcdir)/tests/unit/checkpoint.mk

@@ -1,0 +1,11 @@
+# Bootstrap: cards, and the conversation with a launcher, against a fake of PMIx.
+check_PROGRAMS += tests/unit/test_card
+tests_unit_test_card_SOURCES = tests/unit/test_card.c
+
+if HAVE_PMIX
+check_PROGRAMS += tests/unit/test_bootstrap
+tests_unit_test_bootstrap_SOURCES = tests/unit/test_bootstrap.c \
+	tests/unit/fake_pmix.c tests/unit/fake_pmix.h
+else
+EXTRA_DIST += tests/unit/test_bootstrap.c tests/unit/fake_pmix.c tests/unit/fake_pmix.h
+endif

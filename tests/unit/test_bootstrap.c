@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The bootstrap against a fake PMIx: the good way, each way a launcher can fail, and that PMIx is
+ * always left. */
+#include "base/bytes.h"
+#include "base/log.h"
+#include "compress/message.h"
+#include "fake_pmix.h"
+#include "sluice.h"
+#include "slurm/bootstrap.h"
+#include "slurm/card.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <cmocka.h>
+
+enum { TIMEOUT_MS = 10000, SHORT_MS = 50 };
+
+static void swallow(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+static void sleep_ms(int ms)
+{
+	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static int setup(void **state)
+{
+	static const char *const unset[] = { "PMIX_NAMESPACE", "PMIX_VERSION", "PMI_SIZE",
+		"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
+		"SLURM_MPI_TYPE", "SLURMD_NODENAME", "SLURM_JOB_ID" };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(unset) / sizeof(unset[0]); i++)
+		unsetenv(unset[i]);
+	log_set_sink(swallow, NULL);
+	return 0;
+}
+
+static void peer_card(int rank, const char *version, uint32_t wire)
+{
+	struct card c;
+
+	memset(&c, 0, sizeof(c));
+	c.wire_version = wire;
+	snprintf(c.version, sizeof(c.version), "%s", version);
+	snprintf(c.node, sizeof(c.node), "n%d", rank);
+	c.payload_bytes = 4;
+	put_le32(c.payload, (uint32_t)rank * 11);
+	fake_pmix.card_bytes[rank] = card_encode(&c, (uint32_t)rank, fake_pmix.card[rank]);
+}
+
+/* A job of `size`, this process being rank, all peers equal to it. */
+static void served(int size, int rank)
+{
+	int peer;
+
+	fake_pmix_reset(size, rank);
+	setenv("PMIX_NAMESPACE", "fake", 1);
+	for (peer = 0; peer < size; peer++)
+		if (peer != rank)
+			peer_card(peer, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
+}
+
+static struct bootstrap *opened(int timeout_ms)
+{
+	struct bootstrap *b = NULL;
+
+	assert_int_equal(bootstrap_open(timeout_ms, &b), 0);
+	return b;
+}
+
+/* Opens, exchanges, expects the error; PMIx must have been left once and not touched afterwards. */
+static void exchange_fails(int timeout_ms, int code, const char *with)
+{
+	struct bootstrap *b = opened(timeout_ms);
+	struct card *cards = NULL;
+
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), code);
+	assert_null(cards);
+	assert_non_null(strstr(sluice_last_error(), with));
+	assert_int_equal(fake_pmix.finalizes, 1);
+	bootstrap_close(&b);
+	assert_null(b);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	assert_int_equal(fake_pmix.calls_after_finalize, 0);
+}
+
+static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
+{
+	uint8_t payload[4];
+	struct bootstrap *b;
+	struct card *cards;
+	int rank;
+
+	(void)state;
+	served(4, 2);
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(bootstrap_rank(b), 2);
+	assert_int_equal(bootstrap_size(b), 4);
+	assert_string_equal(bootstrap_node(b), "n7");
+	assert_string_equal(bootstrap_origin(b), "PMIx 9.8.7");
+	put_le32(payload, 22);
+	assert_int_equal(bootstrap_exchange(b, payload, 4, &cards), 0);
+	for (rank = 0; rank < 4; rank++) {
+		assert_int_equal(cards[rank].payload_bytes, 4);
+		assert_int_equal(get_le32(cards[rank].payload), rank * 11);
+		assert_string_equal(cards[rank].version, PACKAGE_VERSION);
+	}
+	assert_string_equal(cards[2].node, "n7");
+	assert_string_equal(cards[3].node, "n3");
+	free(cards);
+	assert_int_equal(fake_pmix.fences, 1);
+	assert_true(fake_pmix.collected);
+	assert_true(fake_pmix.fence_timeout_s * 1000 > TIMEOUT_MS);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	bootstrap_close(&b);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	assert_int_equal(fake_pmix.calls_after_finalize, 0);
+}
+
+static void exchange__fence_done_at_once__is_a_success(void **state)
+{
+	struct bootstrap *b;
+	struct card *cards;
+
+	(void)state;
+	served(2, 0);
+	fake_pmix.fence = FENCE_AT_ONCE;
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
+	free(cards);
+	bootstrap_close(&b);
+}
+
+static void exchange__twice__fails_EINVAL(void **state)
+{
+	struct bootstrap *b;
+	struct card *cards;
+
+	(void)state;
+	served(2, 0);
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
+	free(cards);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EINVAL);
+	bootstrap_close(&b);
+}
+
+static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void **state)
+{
+	uint8_t payload[CARD_PAYLOAD_BYTES + 1] = { 0 };
+	struct bootstrap *b;
+	struct card *cards;
+
+	(void)state;
+	served(2, 0);
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(bootstrap_exchange(b, payload, sizeof(payload), &cards), SLUICE_EINVAL);
+	assert_int_equal(fake_pmix.puts, 0);
+	bootstrap_close(&b);
+	assert_int_equal(fake_pmix.finalizes, 1);
+}
+
+static void open__size_in_any_integer_type__is_understood(void **state)
+{
+	static const pmix_data_type_t types[] = { PMIX_UINT32, PMIX_UINT64, PMIX_INT, PMIX_UINT16,
+						  PMIX_SIZE, PMIX_PROC_RANK };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct bootstrap *b;
+
+		served(5, 1);
+		fake_pmix.size_type = types[i];
+		b = opened(TIMEOUT_MS);
+		assert_int_equal(bootstrap_size(b), 5);
+		bootstrap_close(&b);
+		assert_int_equal(fake_pmix.finalizes, 1);
+	}
+}
+
+static void open__senseless_sizes__fail_EBOOT_and_leave(void **state)
+{
+	static const int sizes[] = { 0, 2, -1, 1 << 30 }; /* the own rank is 2 */
+	struct bootstrap *b = NULL;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		served(4, 2);
+		fake_pmix.size = sizes[i];
+		fake_pmix.size_type = PMIX_INT;
+		assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+		assert_int_equal(fake_pmix.finalizes, 1);
+	}
+	served(4, 2);
+	fake_pmix.size_type = PMIX_STRING;
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	assert_null(b);
+}
+
+static void open__server_tells_no_host_name__takes_slurms(void **state)
+{
+	struct bootstrap *b;
+
+	(void)state;
+	served(2, 0);
+	fake_pmix.node = NULL;
+	setenv("SLURMD_NODENAME", "node\n42", 1);
+	b = opened(TIMEOUT_MS);
+	assert_string_equal(bootstrap_node(b), "node?42");
+	bootstrap_close(&b);
+}
+
+static void open__server_unreachable__fails_EBOOT_with_both_versions(void **state)
+{
+	struct bootstrap *b = NULL;
+
+	(void)state;
+	served(4, 0);
+	setenv("PMIX_VERSION", "3.1.5", 1);
+	fake_pmix.init_status = PMIX_ERR_UNREACH;
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_null(b);
+	assert_non_null(strstr(sluice_last_error(), "3.1.5"));
+	assert_non_null(strstr(sluice_last_error(), "9.8.7"));
+	assert_int_equal(fake_pmix.finalizes, 0);
+}
+
+static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
+{
+	struct bootstrap *b = NULL;
+	int tries;
+
+	(void)state;
+	served(4, 0);
+	fake_pmix.init_sleeps_ms = 300;
+	assert_int_equal(bootstrap_open(SHORT_MS, &b), SLUICE_ETIMEDOUT);
+	assert_null(b);
+	for (tries = 0; tries < 500 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST); tries++)
+		sleep_ms(10);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	sleep_ms(20);
+}
+
+static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless(void **state)
+{
+	(void)state;
+	served(4, 3);
+	fake_pmix.fence = FENCE_NEVER;
+	exchange_fails(SHORT_MS, SLUICE_ETIMEDOUT, "all 4 ranks");
+	assert_non_null(strstr(sluice_last_error(), "rank 3 on node n7"));
+	fake_pmix_answer_fence();
+}
+
+static void exchange__fence_fails__is_EBOOT(void **state)
+{
+	(void)state;
+	served(2, 0);
+	fake_pmix.fence_status = PMIX_ERR_LOST_CONNECTION;
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Fence");
+	served(2, 0);
+	fake_pmix.fence = FENCE_AT_ONCE;
+	fake_pmix.fence_status = PMIX_ERR_NOT_SUPPORTED;
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Fence");
+	served(2, 0);
+	fake_pmix.fence_status = PMIX_ERR_TIMEOUT;
+	exchange_fails(TIMEOUT_MS, SLUICE_ETIMEDOUT, "sluice_init");
+}
+
+static void exchange__put_or_commit_fails__is_EBOOT(void **state)
+{
+	(void)state;
+	served(2, 0);
+	fake_pmix.put_status = PMIX_ERR_NOMEM;
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Put");
+	served(2, 0);
+	fake_pmix.commit_status = PMIX_ERR_LOST_CONNECTION;
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Commit");
+	assert_int_equal(fake_pmix.fences, 0);
+}
+
+static void exchange__get_fails__names_the_rank(void **state)
+{
+	(void)state;
+	served(4, 0);
+	fake_pmix.get_fails_at = 2;
+	fake_pmix.get_status = PMIX_ERR_NOT_FOUND;
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "card of rank 2");
+}
+
+static void exchange__get_hangs__times_out(void **state)
+{
+	(void)state;
+	served(2, 0);
+	fake_pmix.get_sleeps_ms = 150;
+	{
+		struct bootstrap *b = opened(SHORT_MS);
+		struct card *cards = NULL;
+
+		assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_ETIMEDOUT);
+		assert_non_null(strstr(sluice_last_error(), "PMIx_Get"));
+		assert_int_equal(fake_pmix.finalizes, 1);
+		bootstrap_close(&b);
+	}
+	sleep_ms(600); /* the abandoned helper ends */
+}
+
+static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)
+{
+	(void)state;
+	served(4, 0);
+	fake_pmix.card[3][40] ^= 1;
+	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "card of rank 3");
+	served(4, 0);
+	memcpy(fake_pmix.card[3], fake_pmix.card[1], FAKE_CARD_BYTES); /* sent by someone else */
+	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "names another rank");
+	served(4, 0);
+	fake_pmix.card_is_text = 1;
+	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "rank 0");
+}
+
+static void exchange__other_versions__are_EPEER_naming_both(void **state)
+{
+	(void)state;
+	served(4, 3);
+	peer_card(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION + 1);
+	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 1 on node n1");
+	served(4, 1); /* this time the own rank is the one that differs from rank 0 */
+	peer_card(0, "0.0.1", SLUICE_WIRE_VERSION);
+	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 0 on node n0 runs Sluice 0.0.1");
+	assert_non_null(strstr(sluice_last_error(), "rank 1 on node n7 runs Sluice " PACKAGE_VERSION));
+}
+
+static void open__no_launcher__is_a_job_of_one(void **state)
+{
+	struct bootstrap *b;
+	struct card *cards;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	b = opened(TIMEOUT_MS);
+	assert_int_equal(fake_pmix.inits, 0);
+	assert_int_equal(bootstrap_rank(b), 0);
+	assert_int_equal(bootstrap_size(b), 1);
+	assert_string_equal(bootstrap_origin(b), "alone");
+	assert_true(strlen(bootstrap_node(b)) > 0);
+	assert_int_equal(bootstrap_exchange(b, (const uint8_t *)"me", 2, &cards), 0);
+	assert_int_equal(cards[0].payload_bytes, 2);
+	assert_memory_equal(cards[0].payload, "me", 2);
+	free(cards);
+	bootstrap_close(&b);
+	assert_null(b);
+	bootstrap_close(&b);
+}
+
+static void open__srun_without_pmix__fails_with_the_remedy(void **state)
+{
+	struct bootstrap *b = NULL;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	setenv("SLURM_STEP_ID", "0", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+	setenv("SLURM_PROCID", "3", 1);
+	setenv("SLURM_MPI_TYPE", "pmi2", 1);
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_non_null(strstr(sluice_last_error(), "srun was started without --mpi=pmix"));
+	assert_non_null(strstr(sluice_last_error(), "run `srun --mpi=pmix ...`"));
+	assert_non_null(strstr(sluice_last_error(), "task 3 of 4"));
+	assert_non_null(strstr(sluice_last_error(), "pmi2"));
+	unsetenv("SLURM_STEP_NUM_TASKS");
+	setenv("SLURM_NTASKS", "2", 1);
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	unsetenv("SLURM_STEP_ID");
+	setenv("SLURM_STEPID", "1", 1);
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_null(b);
+}
+
+static void open__allocation_without_a_step__is_a_job_of_one(void **state)
+{
+	static const char *const steps[] = { NULL, "4294967291", "4294967290", "batch" };
+	size_t i;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	setenv("SLURM_JOB_ID", "7", 1);
+	setenv("SLURM_NTASKS", "4", 1);
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct bootstrap *b;
+
+		if (steps[i])
+			setenv("SLURM_STEP_ID", steps[i], 1);
+		b = opened(TIMEOUT_MS);
+		assert_int_equal(bootstrap_size(b), 1);
+		bootstrap_close(&b);
+	}
+}
+
+static void open__srun_of_one_task_without_pmix__is_a_job_of_one(void **state)
+{
+	struct bootstrap *b;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	setenv("SLURM_STEP_ID", "0", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+	setenv("SLURM_NTASKS", "4", 1); /* of the allocation */
+	b = opened(TIMEOUT_MS);
+	bootstrap_close(&b);
+}
+
+static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
+{
+	struct bootstrap *b = NULL;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	setenv("PMI_SIZE", "4", 1);
+	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_non_null(strstr(sluice_last_error(), "PMIx"));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix, setup),
+		cmocka_unit_test_setup(exchange__fence_done_at_once__is_a_success, setup),
+		cmocka_unit_test_setup(exchange__twice__fails_EINVAL, setup),
+		cmocka_unit_test_setup(exchange__payload_over_the_card__fails_EINVAL_and_close_leaves, setup),
+		cmocka_unit_test_setup(open__size_in_any_integer_type__is_understood, setup),
+		cmocka_unit_test_setup(open__senseless_sizes__fail_EBOOT_and_leave, setup),
+		cmocka_unit_test_setup(open__server_tells_no_host_name__takes_slurms, setup),
+		cmocka_unit_test_setup(open__server_unreachable__fails_EBOOT_with_both_versions, setup),
+		cmocka_unit_test_setup(open__init_hangs__times_out_and_leaves_when_it_ends, setup),
+		cmocka_unit_test_setup(
+			exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless, setup),
+		cmocka_unit_test_setup(exchange__fence_fails__is_EBOOT, setup),
+		cmocka_unit_test_setup(exchange__put_or_commit_fails__is_EBOOT, setup),
+		cmocka_unit_test_setup(exchange__get_fails__names_the_rank, setup),
+		cmocka_unit_test_setup(exchange__get_hangs__times_out, setup),
+		cmocka_unit_test_setup(exchange__card_damaged_or_no_bytes__is_EWIRE, setup),
+		cmocka_unit_test_setup(exchange__other_versions__are_EPEER_naming_both, setup),
+		cmocka_unit_test_setup(open__no_launcher__is_a_job_of_one, setup),
+		cmocka_unit_test_setup(open__srun_without_pmix__fails_with_the_remedy, setup),
+		cmocka_unit_test_setup(open__allocation_without_a_step__is_a_job_of_one, setup),
+		cmocka_unit_test_setup(open__srun_of_one_task_without_pmix__is_a_job_of_one, setup),
+		cmocka_unit_test_setup(open__another_launcher_with_pmi__fails_EBOOT, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * CRC32C against published vectors and between its two versions; the digest; little-endian fields. */
+#include "base/bytes.h"
+#include "sluice.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t random_state = 0x243F6A8885A308D3u;
+
+static uint64_t random_u64(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+static void fill_random(uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)(random_u64() >> 24);
+}
+
+typedef uint32_t (*crc_fn)(uint32_t, const void *, size_t);
+static const crc_fn crc_versions[] = { crc32c, crc32c_portable };
+
+static void crc32c__published_vectors_match(void **state)
+{
+	uint8_t zeros[32] = { 0 }, ones[32], up[32], down[32];
+
+	(void)state;
+	memset(ones, 0xff, sizeof(ones));
+	for (unsigned i = 0; i < 32; i++) {
+		up[i] = (uint8_t)i;
+		down[i] = (uint8_t)(31 - i);
+	}
+	for (size_t v = 0; v < 2; v++) {
+		assert_int_equal(crc_versions[v](0, "123456789", 9), 0xE3069283u);
+		assert_int_equal(crc_versions[v](0, zeros, 32), 0x8A9136AAu);
+		assert_int_equal(crc_versions[v](0, ones, 32), 0x62A8AB43u);
+		assert_int_equal(crc_versions[v](0, up, 32), 0x46DD794Eu);
+		assert_int_equal(crc_versions[v](0, down, 32), 0x113FDB5Cu);
+		assert_int_equal(crc_versions[v](0, "", 0), 0);
+	}
+}
+
+static void crc32c__versions_agree_on_lengths_and_alignments(void **state)
+{
+	static uint8_t bytes[1024 + 16];
+
+	(void)state;
+	for (int round = 0; round < 5000; round++) {
+		size_t offset = random_u64() % 16;
+		size_t n = random_u64() % 1024;
+		uint32_t seed = (uint32_t)random_u64();
+
+		fill_random(bytes + offset, n % 64);
+		assert_int_equal(crc32c(seed, bytes + offset, n),
+				 crc32c_portable(seed, bytes + offset, n));
+	}
+}
+
+static void crc32c__pieces_give_the_crc_of_the_whole(void **state)
+{
+	uint8_t bytes[300];
+
+	(void)state;
+	fill_random(bytes, sizeof(bytes));
+	for (size_t cut = 0; cut <= sizeof(bytes); cut++) {
+		for (size_t v = 0; v < 2; v++) {
+			uint32_t head = crc_versions[v](0, bytes, cut);
+
+			assert_int_equal(crc_versions[v](head, bytes + cut, sizeof(bytes) - cut),
+					 crc_versions[v](0, bytes, sizeof(bytes)));
+		}
+	}
+}
+
+static void digest64__any_flipped_bit_changes_it(void **state)
+{
+	uint8_t bytes[200];
+
+	(void)state;
+	for (size_t n = 1; n <= sizeof(bytes); n += 1 + n / 8) {
+		fill_random(bytes, n);
+		uint64_t before = digest64(bytes, n);
+
+		for (size_t bit = 0; bit < 8 * n; bit++) {
+			bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			assert_true(digest64(bytes, n) != before);
+			bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		}
+		assert_true(digest64(bytes, n) == before);
+	}
+}
+
+static void digest64__flipped_bit_changes_about_half_of_it(void **state)
+{
+	uint8_t bytes[96];
+	long changed = 0, flips = 0;
+
+	(void)state;
+	fill_random(bytes, sizeof(bytes));
+	uint64_t before = digest64(bytes, sizeof(bytes));
+
+	for (size_t bit = 0; bit < 8 * sizeof(bytes); bit++, flips++) {
+		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		changed += __builtin_popcountll(digest64(bytes, sizeof(bytes)) ^ before);
+		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	assert_in_range(changed, flips * 31, flips * 33);
+}
+
+static void digest64__alignment_does_not_matter(void **state)
+{
+	uint8_t room[256 + 16], bytes[256];
+
+	(void)state;
+	fill_random(bytes, sizeof(bytes));
+	for (size_t n = 0; n <= sizeof(bytes); n += 7) {
+		for (size_t offset = 0; offset < 16; offset++) {
+			memcpy(room + offset, bytes, n);
+			assert_true(digest64(room + offset, n) == digest64(bytes, n));
+		}
+	}
+}
+
+static void digest64__zeros_of_different_lengths_differ(void **state)
+{
+	uint8_t zeros[300] = { 0 };
+	uint64_t seen[300];
+
+	(void)state;
+	for (size_t n = 0; n < 300; n++) {
+		seen[n] = digest64(zeros, n);
+		for (size_t m = 0; m < n; m++)
+			assert_true(seen[m] != seen[n]);
+	}
+}
+
+static void digest64__swapped_words_and_lanes_differ(void **state)
+{
+	uint8_t bytes[128], swapped[128];
+
+	(void)state;
+	fill_random(bytes, sizeof(bytes));
+	for (size_t a = 0; a < 16; a++) {
+		for (size_t b = 0; b < a; b++) {
+			memcpy(swapped, bytes, sizeof(bytes));
+			memcpy(swapped + 8 * a, bytes + 8 * b, 8);
+			memcpy(swapped + 8 * b, bytes + 8 * a, 8);
+			assert_true(digest64(swapped, 128) != digest64(bytes, 128));
+		}
+	}
+}
+
+/* The digest is compared between machines and kept in logs: its definition must not drift. */
+static void digest64__known_values_stay(void **state)
+{
+	uint8_t bytes[100];
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 37 + 11);
+	assert_true(digest64("", 0) == 0x790CC05C75A2D93Fu);
+	assert_true(digest64("sluice", 6) == 0x431052543253855Du);
+	assert_true(digest64(bytes, 100) == 0xB45643CE01A412BFu);
+	assert_true(sluice_digest(bytes, 100) == 0xB45643CE01A412BFu);
+}
+
+static void le_fields__round_trip_and_byte_order(void **state)
+{
+	uint8_t p[8];
+
+	(void)state;
+	put_le64(p, 0x0102030405060708u);
+	assert_int_equal(p[0], 8);
+	assert_int_equal(p[7], 1);
+	assert_true(get_le64(p) == 0x0102030405060708u);
+	assert_int_equal(get_le32(p), 0x05060708u);
+	assert_int_equal(get_le16(p), 0x0708u);
+	put_le32(p, 0xfffefdfcu);
+	assert_int_equal(get_le32(p), 0xfffefdfcu);
+	put_le16(p, 0xfffeu);
+	assert_int_equal(get_le16(p), 0xfffeu);
+	assert_int_equal(float_bits(bits_float(0x80000001u)), 0x80000001u);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(crc32c__published_vectors_match),
+		cmocka_unit_test(crc32c__versions_agree_on_lengths_and_alignments),
+		cmocka_unit_test(crc32c__pieces_give_the_crc_of_the_whole),
+		cmocka_unit_test(digest64__any_flipped_bit_changes_it),
+		cmocka_unit_test(digest64__flipped_bit_changes_about_half_of_it),
+		cmocka_unit_test(digest64__alignment_does_not_matter),
+		cmocka_unit_test(digest64__zeros_of_different_lengths_differ),
+		cmocka_unit_test(digest64__swapped_words_and_lanes_differ),
+		cmocka_unit_test(digest64__known_values_stay),
+		cmocka_unit_test(le_fields__round_trip_and_byte_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Cards: what is written is read back; what a faulty or hostile process could write is refused. */
+#include "base/bytes.h"
+#include "base/log.h"
+#include "compress/message.h"
+#include "sluice.h"
+#include "slurm/card.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+static char last_line[1024];
+static int n_lines;
+
+static void keep_line(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)context;
+	snprintf(last_line, sizeof(last_line), "%s", line);
+	n_lines++;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	last_line[0] = 0;
+	n_lines = 0;
+	log_set_sink(keep_line, NULL);
+	return 0;
+}
+
+static struct card example(const char *node)
+{
+	struct card c;
+
+	memset(&c, 0, sizeof(c));
+	c.wire_version = SLUICE_WIRE_VERSION;
+	strcpy(c.version, "0.1.0");
+	strcpy(c.build, "gcc 12.2.0 optimized");
+	memcpy(c.boot_id, "0123456789abcdef", 16);
+	strcpy(c.node, node);
+	c.payload_bytes = 5;
+	memcpy(c.payload, "shm:7", 5);
+	return c;
+}
+
+/* A correct card of rank 3, and its length. */
+static size_t example_bytes(uint8_t *bytes)
+{
+	struct card c = example("n2");
+
+	return card_encode(&c, 3, bytes);
+}
+
+static void seal(uint8_t *bytes, size_t n)
+{
+	put_le32(bytes + n - 4, crc32c(0, bytes, n - 4));
+}
+
+static void refused(const uint8_t *bytes, size_t n, const char *because)
+{
+	struct card out;
+	const char *why = "";
+	uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a read past the end */
+
+	memcpy(exact, bytes, n);
+	assert_int_equal(card_decode(exact, n, 3, &out, &why), SLUICE_EWIRE);
+	assert_non_null(strstr(why, because));
+	free(exact);
+}
+
+static void decode__what_encode_wrote__gives_the_same_card(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES];
+	struct card in = example("n2"), out;
+	const char *why;
+	size_t n = card_encode(&in, 3, bytes);
+
+	(void)state;
+	assert_int_equal(n, CARD_HEADER_BYTES + 5 + 4);
+	assert_int_equal(card_decode(bytes, n, 3, &out, &why), 0);
+	assert_memory_equal(&in, &out, sizeof(in));
+}
+
+static void decode__full_payload__is_kept_and_empty_one_too(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES];
+	struct card in = example("n2"), out;
+	const char *why;
+	size_t n;
+
+	(void)state;
+	in.payload_bytes = CARD_PAYLOAD_BYTES;
+	memset(in.payload, 0xa5, sizeof(in.payload));
+	n = card_encode(&in, 0, bytes);
+	assert_int_equal(n, CARD_MAX_BYTES);
+	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	assert_memory_equal(&in, &out, sizeof(in));
+
+	in.payload_bytes = 0;
+	n = card_encode(&in, 0, bytes);
+	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	assert_int_equal(out.payload_bytes, 0);
+}
+
+static void encode__text_with_control_characters__sends_question_marks(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES];
+	struct card in = example("n\x1b[31m\n"), out;
+	const char *why;
+	size_t n;
+
+	(void)state;
+	memset(in.version, '7', sizeof(in.version)); /* not even ended */
+	n = card_encode(&in, 0, bytes);
+	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	assert_string_equal(out.node, "n?[31m?");
+	assert_int_equal(strlen(out.version), sizeof(out.version) - 1);
+}
+
+static void decode__every_shorter_length__is_refused(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES];
+	size_t n = example_bytes(bytes), cut;
+
+	(void)state;
+	for (cut = 0; cut < n; cut++)
+		refused(bytes, cut, "");
+}
+
+static void decode__every_single_bit_flipped__is_refused(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES];
+	size_t n = example_bytes(bytes), bit;
+
+	(void)state;
+	for (bit = 0; bit < n * 8; bit++) {
+		bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
+		refused(bytes, n, "");
+		bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
+	}
+}
+
+static void decode__sealed_lies__are_refused_by_name(void **state)
+{
+	static const struct {
+		size_t offset;
+		uint32_t value;
+		const char *because;
+	} lies[] = {
+		{ 0, 0x31434c53, "magic" },       { 4, 0, "lengths" },
+		{ 4, 179, "lengths" },            { 4, 0xffffffff, "lengths" },
+		{ 8, 4, "lengths" },              { 8, 6, "lengths" },
+		{ 8, 0xffffffff, "lengths" },     { 8, 0xfffffffb, "lengths" },
+		{ 16, 2, "another rank" },        { 16, 0xffffffff, "another rank" },
+		{ 20, 0x0a303030, "printable" },  { 48, 0x30000000, "printable" },
+		{ 52, 0x1b1b1b1b, "printable" },  { 116, 0x000000ff, "printable" },
+		{ 176, 0x00000030, "printable" },
+	};
+	size_t i, n;
+
+	(void)state;
+	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		uint8_t bytes[CARD_MAX_BYTES];
+
+		n = example_bytes(bytes);
+		put_le32(bytes + lies[i].offset, lies[i].value);
+		seal(bytes, n);
+		refused(bytes, n, lies[i].because);
+	}
+}
+
+static void decode__payload_over_the_limit__is_refused(void **state)
+{
+	uint8_t bytes[CARD_MAX_BYTES + 1];
+	struct card in = example("n2");
+	size_t n;
+
+	(void)state;
+	in.payload_bytes = CARD_PAYLOAD_BYTES;
+	n = card_encode(&in, 3, bytes);
+	bytes[n - 4] = 0;
+	put_le32(bytes + 8, CARD_PAYLOAD_BYTES + 1);
+	seal(bytes, n + 1);
+	refused(bytes, n + 1, "payload");
+}
+
+static void decode__more_than_any_card__is_refused(void **state)
+{
+	uint8_t *bytes = calloc(1, CARD_ACCEPT_BYTES + 1);
+
+	(void)state;
+	example_bytes(bytes);
+	put_le32(bytes + 8, CARD_ACCEPT_BYTES + 1 - CARD_HEADER_BYTES - 4);
+	seal(bytes, CARD_ACCEPT_BYTES + 1);
+	refused(bytes, CARD_ACCEPT_BYTES + 1, "too long");
+	free(bytes);
+}
+
+static void decode__later_version_with_longer_header_and_payload__tells_its_version(void **state)
+{
+	enum { N = 4096 };
+	uint8_t bytes[N] = { 0 };
+	struct card out;
+	const char *why;
+
+	(void)state;
+	example_bytes(bytes);
+	memset(bytes + CARD_HEADER_BYTES, 0xee, N - CARD_HEADER_BYTES);
+	put_le32(bytes + 4, CARD_HEADER_BYTES + 64);
+	put_le32(bytes + 8, N - CARD_HEADER_BYTES - 64 - 4);
+	put_le32(bytes + 12, SLUICE_WIRE_VERSION + 1);
+	seal(bytes, N);
+	assert_int_equal(card_decode(bytes, N, 3, &out, &why), 0);
+	assert_int_equal(out.wire_version, SLUICE_WIRE_VERSION + 1);
+	assert_string_equal(out.version, "0.1.0");
+	assert_string_equal(out.node, "n2");
+	assert_int_equal(out.payload_bytes, 0);
+}
+
+static void compare__equal_cards__is_silent(void **state)
+{
+	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+
+	(void)state;
+	assert_int_equal(card_compare(cards, 3, 0), 0);
+	assert_int_equal(card_compare(cards, 1, 0), 0);
+	assert_int_equal(n_lines, 0);
+}
+
+static void compare__other_wire_version__every_rank_says_the_same(void **state)
+{
+	struct card cards[4] = { example("n1"), example("n1"), example("n2"), example("n3") };
+	char first[1024];
+	int rank;
+
+	(void)state;
+	cards[2].wire_version = 99;
+	cards[3].wire_version = 98;
+	for (rank = 0; rank < 4; rank++) {
+		assert_int_equal(card_compare(cards, 4, rank), SLUICE_EPEER);
+		if (rank == 0)
+			strcpy(first, sluice_last_error());
+		assert_string_equal(sluice_last_error(), first);
+	}
+	assert_non_null(strstr(first, "rank 0 on node n1 runs Sluice 0.1.0 (wire 1)"));
+	assert_non_null(strstr(first, "rank 2 on node n2 runs Sluice 0.1.0 (wire 99)"));
+	assert_null(strstr(first, "n3"));
+}
+
+static void compare__other_package_version_of_rank_0__names_rank_1(void **state)
+{
+	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+
+	(void)state;
+	strcpy(cards[0].version, "0.0.9");
+	assert_int_equal(card_compare(cards, 3, 2), SLUICE_EPEER);
+	assert_non_null(strstr(sluice_last_error(), "rank 0 on node n1 runs Sluice 0.0.9"));
+	assert_non_null(strstr(sluice_last_error(), "rank 1 on node n1 runs Sluice 0.1.0"));
+}
+
+static void compare__other_build__is_one_warning_of_rank_0(void **state)
+{
+	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+
+	(void)state;
+	strcpy(cards[2].build, "clang 14.0.6 optimized");
+	assert_int_equal(card_compare(cards, 3, 1), 0);
+	assert_int_equal(n_lines, 0);
+	assert_int_equal(card_compare(cards, 3, 0), 0);
+	assert_int_equal(n_lines, 1);
+	assert_non_null(strstr(last_line, "clang 14.0.6"));
+	assert_non_null(strstr(last_line, "n2"));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(decode__what_encode_wrote__gives_the_same_card, setup),
+		cmocka_unit_test_setup(decode__full_payload__is_kept_and_empty_one_too, setup),
+		cmocka_unit_test_setup(encode__text_with_control_characters__sends_question_marks, setup),
+		cmocka_unit_test_setup(decode__every_shorter_length__is_refused, setup),
+		cmocka_unit_test_setup(decode__every_single_bit_flipped__is_refused, setup),
+		cmocka_unit_test_setup(decode__sealed_lies__are_refused_by_name, setup),
+		cmocka_unit_test_setup(decode__payload_over_the_limit__is_refused, setup),
+		cmocka_unit_test_setup(decode__more_than_any_card__is_refused, setup),
+		cmocka_unit_test_setup(
+			decode__later_version_with_longer_header_and_payload__tells_its_version, setup),
+		cmocka_unit_test_setup(compare__equal_cards__is_silent, setup),
+		cmocka_unit_test_setup(compare__other_wire_version__every_rank_says_the_same, setup),
+		cmocka_unit_test_setup(compare__other_package_version_of_rank_0__names_rank_1, setup),
+		cmocka_unit_test_setup(compare__other_build__is_one_warning_of_rank_0, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

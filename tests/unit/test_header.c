@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The public header: stands alone as C11, and the parts of it that are ABI do not move. */
+#include "sluice.h"
+
+/* Nothing may be needed before it; what the test itself needs comes after. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+_Static_assert(SLUICE_OK == 0, "success is 0");
+_Static_assert(SLUICE_GATHER_MAX == 512, "programs size buffers by it");
+
+/* New fields come at the end: the size that a program compiled today passes stays a valid one. */
+_Static_assert(offsetof(sluice_job_attr, size) == 0, "size is first");
+_Static_assert(offsetof(sluice_model_attr, size) == 0, "size is first");
+_Static_assert(offsetof(sluice_model_stats, size) == 0, "size is first");
+
+static void error_values__are_pinned(void **state)
+{
+	static const struct { int code, value; const char *name; } pinned[] = {
+		{ SLUICE_OK, 0, "SLUICE_OK" },
+		{ SLUICE_EINVAL, -1, "SLUICE_EINVAL" },
+		{ SLUICE_ENOMEM, -2, "SLUICE_ENOMEM" },
+		{ SLUICE_ENOSUPP, -3, "SLUICE_ENOSUPP" },
+		{ SLUICE_EAGAIN, -4, "SLUICE_EAGAIN" },
+		{ SLUICE_ETIMEDOUT, -5, "SLUICE_ETIMEDOUT" },
+		{ SLUICE_EDEVICE, -6, "SLUICE_EDEVICE" },
+		{ SLUICE_EBOOT, -7, "SLUICE_EBOOT" },
+		{ SLUICE_EGPU, -8, "SLUICE_EGPU" },
+		{ SLUICE_EPEER, -9, "SLUICE_EPEER" },
+		{ SLUICE_EWIRE, -10, "SLUICE_EWIRE" },
+		{ SLUICE_ENUMERIC, -11, "SLUICE_ENUMERIC" },
+		{ SLUICE_EIO, -12, "SLUICE_EIO" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
+		assert_int_equal(pinned[i].code, pinned[i].value);
+		assert_non_null(strstr(sluice_strerror(pinned[i].code), pinned[i].name));
+	}
+}
+
+static void strerror__unknown_codes_are_named_too(void **state)
+{
+	(void)state;
+	assert_non_null(sluice_strerror(1));
+	assert_non_null(sluice_strerror(-13));
+	assert_non_null(sluice_strerror(INT32_MIN));
+	assert_true(strlen(sluice_strerror(-13)) > 0);
+}
+
+static void structures__keep_their_layout(void **state)
+{
+	(void)state;
+	if (sizeof(void *) != 8)
+		skip();
+	assert_int_equal(sizeof(sluice_job_attr), 24);
+	assert_int_equal(offsetof(sluice_job_attr, wait_timeout_ms), 20);
+	assert_int_equal(sizeof(sluice_tensor), 16);
+	assert_int_equal(sizeof(sluice_model_attr), 64);
+	assert_int_equal(offsetof(sluice_model_attr, recipe), 32);
+	assert_int_equal(offsetof(sluice_model_attr, memory_bytes), 56);
+	assert_int_equal(offsetof(sluice_model_stats, compress_ns), 80);
+	assert_int_equal(offsetof(sluice_model_stats, residual_norm), 120);
+	assert_int_equal(sizeof(sluice_model_stats), 144);
+}
+
+static void version__says_package_and_wire(void **state)
+{
+	(void)state;
+	assert_non_null(strstr(sluice_version(), PACKAGE_VERSION));
+	assert_non_null(strstr(sluice_version(), "(wire "));
+}
+
+static void destroy__accepts_null_and_pointer_to_null(void **state)
+{
+	sluice_job *job = NULL;
+	sluice_model *model = NULL;
+	sluice_region *region = NULL;
+
+	(void)state;
+	sluice_finalize(NULL);
+	sluice_finalize(&job);
+	sluice_model_close(NULL);
+	sluice_model_close(&model);
+	sluice_region_close(NULL);
+	sluice_region_close(&region);
+	assert_null(job);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(error_values__are_pinned),
+		cmocka_unit_test(strerror__unknown_codes_are_named_too),
+		cmocka_unit_test(structures__keep_their_layout),
+		cmocka_unit_test(version__says_package_and_wire),
+		cmocka_unit_test(destroy__accepts_null_and_pointer_to_null),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

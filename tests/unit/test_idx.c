@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * IDX folders, good and bad: each bad one is answered with a sentence that names file and fault. */
+#include "tests/unit/scratch.h"
+#include "tools/train/data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 40, SIDE = 5, PIXELS = SIDE * SIDE };
+
+static struct dataset train, test;
+static struct complaint complaint;
+
+static size_t put_header(uint8_t *to, uint32_t magic, const uint32_t *size, unsigned n)
+{
+	for (unsigned i = 0; i <= n; i++) {
+		uint32_t word = i ? size[i - 1] : magic;
+
+		for (unsigned j = 0; j < 4; j++)
+			to[4 * i + j] = (uint8_t)(word >> (24 - 8 * j));
+	}
+	return 4 * (size_t)(n + 1);
+}
+
+/* Images as their header says, with rows rows of pixels behind it; the same for labels (row mod 4). */
+static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint32_t side, size_t rows)
+{
+	size_t at = put_header(to, magic, (uint32_t[]){announced, side, side}, 3);
+
+	for (size_t i = 0; i < rows * side * side; i++)
+		to[at + i] = (uint8_t)(i * 7);
+	return at + rows * side * side;
+}
+
+static size_t make_labels(uint8_t *to, uint32_t magic, uint32_t announced, size_t rows)
+{
+	size_t at = put_header(to, magic, (uint32_t[]){announced}, 1);
+
+	for (size_t i = 0; i < rows; i++)
+		to[at + i] = (uint8_t)(i % 4);
+	return at + rows;
+}
+
+static uint8_t images[16 + 2 * ROWS * PIXELS], labels[8 + 2 * ROWS];
+
+/* A correct folder, to be spoilt. */
+static int setup(void **state)
+{
+	size_t image_bytes = make_images(images, 0x803, ROWS, SIDE, ROWS);
+	size_t label_bytes = make_labels(labels, 0x801, ROWS, ROWS);
+
+	(void)state;
+	complaint.text[0] = '\0';
+	return scratch_write("train-images-idx3-ubyte", images, image_bytes) ||
+	       scratch_write("train-labels-idx1-ubyte", labels, label_bytes) ||
+	       scratch_write("t10k-images-idx3-ubyte", images, image_bytes) ||
+	       scratch_write("t10k-labels-idx1-ubyte", labels, label_bytes);
+}
+
+static int teardown(void **state)
+{
+	data_free(&train);
+	data_free(&test);
+	return scratch_remove(state);
+}
+
+static int load(uint64_t limit)
+{
+	struct data_source source = {.data = scratch_folder, .limit = limit};
+
+	return data_load(&source, TASK_CLASSES, &train, &test, &complaint);
+}
+
+static void expect_refusal(const char *first, const char *second)
+{
+	assert_int_equal(load(0), -1);
+	if (!strstr(complaint.text, first) || !strstr(complaint.text, second))
+		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", complaint.text, first, second);
+}
+
+static void load__plain_folder_gives_rows_pixels_and_classes(void **state)
+{
+	float x[2 * PIXELS];
+
+	(void)state;
+	assert_int_equal(load(0), 0);
+	assert_int_equal(train.rows, ROWS);
+	assert_int_equal(test.rows, ROWS);
+	assert_int_equal(train.features, PIXELS);
+	assert_int_equal(train.classes, 4);
+	assert_true(train.label[6] == 2);
+	data_fill(&train, (uint32_t[]){1, 0}, 2, x);
+	assert_float_equal(x[0], (float)(uint8_t)(PIXELS * 7) / 255, 1e-6f);
+	assert_float_equal(x[PIXELS + 2], 14.0f / 255, 1e-6f);
+}
+
+static void load__gzip_files_give_the_same(void **state)
+{
+	(void)state;
+	unlink(scratch_path("train-images-idx3-ubyte"));
+	unlink(scratch_path("t10k-labels-idx1-ubyte"));
+	assert_int_equal(scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS), 0);
+	assert_int_equal(scratch_write_gzip("t10k-labels-idx1-ubyte.gz", labels, 8 + ROWS), 0);
+	assert_int_equal(load(0), 0);
+	assert_int_equal(train.rows, ROWS);
+	assert_memory_equal(train.pixels, images + 16, ROWS * PIXELS);
+}
+
+static void load__limit_takes_first_rows_and_keeps_all_classes(void **state)
+{
+	(void)state;
+	assert_int_equal(load(2), 0);
+	assert_int_equal(train.rows, 2);
+	assert_int_equal(train.classes, 4);
+	assert_int_equal(test.rows, ROWS);
+	data_free(&train);
+	data_free(&test);
+	assert_int_equal(load(1000), 0);
+	assert_int_equal(train.rows, ROWS);
+}
+
+static void load__image_magic_wrong_fails(void **state)
+{
+	(void)state;
+	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x804, ROWS, SIDE, ROWS));
+	expect_refusal("train-images-idx3-ubyte", "magic number 0x00000804");
+}
+
+static void load__label_magic_wrong_fails(void **state)
+{
+	(void)state;
+	scratch_write("t10k-labels-idx1-ubyte", labels, make_labels(labels, 0x803, ROWS, ROWS));
+	expect_refusal("t10k-labels-idx1-ubyte", "magic number 0x00000803");
+}
+
+static void load__counts_of_images_and_labels_disagree_fails(void **state)
+{
+	(void)state;
+	scratch_write("train-images-idx3-ubyte", images,
+		      make_images(images, 0x803, ROWS - 1, SIDE, ROWS - 1));
+	expect_refusal("sizes disagree", "39 images");
+}
+
+static void load__images_shorter_than_header_fails(void **state)
+{
+	(void)state;
+	scratch_cut("train-images-idx3-ubyte", 16 + ROWS * PIXELS - 3);
+	expect_refusal("train-images-idx3-ubyte is too short", "3 bytes");
+}
+
+static void load__images_longer_than_header_fails(void **state)
+{
+	(void)state;
+	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, SIDE, ROWS + 1));
+	expect_refusal("train-images-idx3-ubyte", "longer");
+}
+
+static void load__labels_longer_than_header_fails(void **state)
+{
+	(void)state;
+	scratch_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, ROWS, ROWS + 1));
+	expect_refusal("train-labels-idx1-ubyte", "longer");
+}
+
+static void load__header_cut_short_fails(void **state)
+{
+	(void)state;
+	scratch_cut("train-images-idx3-ubyte", 7);
+	expect_refusal("train-images-idx3-ubyte", "too short");
+}
+
+static void load__empty_file_fails(void **state)
+{
+	(void)state;
+	scratch_cut("train-labels-idx1-ubyte", 0);
+	expect_refusal("train-labels-idx1-ubyte", "too short");
+}
+
+static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state)
+{
+	(void)state;
+	scratch_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, 0xffffffff, ROWS));
+	expect_refusal("train-labels-idx1-ubyte", "4294967295 rows");
+	make_labels(labels, 0x801, ROWS, ROWS);
+	scratch_write("train-labels-idx1-ubyte", labels, 8 + ROWS);
+	scratch_write("train-images-idx3-ubyte", images, put_header(images, 0x803,
+		      (uint32_t[]){ROWS, 65535, 65535}, 3) + 100);
+	expect_refusal("train-images-idx3-ubyte", "more than a file of its size");
+}
+
+static void load__zero_size_fails(void **state)
+{
+	(void)state;
+	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, 0, 0));
+	expect_refusal("train-images-idx3-ubyte", "size of 0");
+}
+
+static void load__gzip_truncated_fails(void **state)
+{
+	(void)state;
+	unlink(scratch_path("train-images-idx3-ubyte"));
+	scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
+	scratch_cut("train-images-idx3-ubyte.gz", 120);
+	expect_refusal("train-images-idx3-ubyte.gz", "truncated");
+}
+
+static void load__gzip_without_its_checksum_fails(void **state)
+{
+	(void)state;
+	unlink(scratch_path("train-labels-idx1-ubyte"));
+	scratch_write_gzip("train-labels-idx1-ubyte.gz", labels, 8 + ROWS);
+
+	FILE *file = fopen(scratch_path("train-labels-idx1-ubyte.gz"), "rb");
+	assert_non_null(file);
+	fseek(file, 0, SEEK_END);
+	long bytes = ftell(file);
+	fclose(file);
+	scratch_cut("train-labels-idx1-ubyte.gz", bytes - 4);
+	expect_refusal("train-labels-idx1-ubyte.gz", "truncated");
+}
+
+static void load__gzip_damaged_fails(void **state)
+{
+	(void)state;
+	unlink(scratch_path("train-images-idx3-ubyte"));
+	scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
+
+	FILE *file = fopen(scratch_path("train-images-idx3-ubyte.gz"), "r+b");
+	assert_non_null(file);
+	fseek(file, 40, SEEK_SET);
+	fwrite("\xff\xff\xff\xff\xff\xff\xff\xff", 1, 8, file);
+	fclose(file);
+	expect_refusal("train-images-idx3-ubyte.gz", "damaged");
+}
+
+static void load__file_missing_fails(void **state)
+{
+	(void)state;
+	unlink(scratch_path("t10k-labels-idx1-ubyte"));
+	expect_refusal("t10k-labels-idx1-ubyte.gz", "not a folder of IDX files");
+}
+
+static void load__folder_missing_fails_and_names_the_package(void **state)
+{
+	struct data_source source = {.data = scratch_path("nowhere")};
+
+	(void)state;
+	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), -1);
+	assert_non_null(strstr(complaint.text, "nowhere"));
+	assert_non_null(strstr(complaint.text, "dataset-fashion-mnist"));
+}
+
+static void load__test_label_beyond_classes_fails(void **state)
+{
+	(void)state;
+	labels[8 + 17] = 9;
+	scratch_write("t10k-labels-idx1-ubyte", labels, 8 + ROWS);
+	expect_refusal("row 17", "label 9 is out of range");
+}
+
+static void load__test_images_of_another_size_fail(void **state)
+{
+	(void)state;
+	scratch_write("t10k-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, SIDE + 1, ROWS));
+	expect_refusal("sizes disagree", "36");
+}
+
+static void load__without_test_needs_no_test_files(void **state)
+{
+	struct data_source source = {.data = scratch_folder, .without_test = 1};
+
+	(void)state;
+	unlink(scratch_path("t10k-labels-idx1-ubyte"));
+	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), 0);
+	assert_int_equal(test.rows, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(load__plain_folder_gives_rows_pixels_and_classes),
+		CASE(load__gzip_files_give_the_same),
+		CASE(load__limit_takes_first_rows_and_keeps_all_classes),
+		CASE(load__image_magic_wrong_fails),
+		CASE(load__label_magic_wrong_fails),
+		CASE(load__counts_of_images_and_labels_disagree_fails),
+		CASE(load__images_shorter_than_header_fails),
+		CASE(load__images_longer_than_header_fails),
+		CASE(load__labels_longer_than_header_fails),
+		CASE(load__header_cut_short_fails),
+		CASE(load__empty_file_fails),
+		CASE(load__sizes_beyond_any_file_fail_before_memory_is_taken),
+		CASE(load__zero_size_fails),
+		CASE(load__gzip_truncated_fails),
+		CASE(load__gzip_without_its_checksum_fails),
+		CASE(load__gzip_damaged_fails),
+		CASE(load__file_missing_fails),
+		CASE(load__folder_missing_fails_and_names_the_package),
+		CASE(load__test_label_beyond_classes_fails),
+		CASE(load__test_images_of_another_size_fail),
+		CASE(load__without_test_needs_no_test_files),
+	};
+
+	return cmocka_run_group_tests(tests, scratch_make, scratch_end);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Regions: what they hold, what the kernel refuses to peers, what is left behind (nothing). */
+#include "rdma/region.h"
+#include "rdma_pair.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static int silence(void **state)
+{
+	(void)state;
+	quiet_log();
+	return 0;
+}
+
+static size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* As a peer would: the same file by another open. */
+static int open_anew(const struct region *region, int flags)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), region->fd);
+	return open(path, flags | O_CLOEXEC);
+}
+
+static void open__any_size__is_zeroed_aligned_and_exact(void **state)
+{
+	static const size_t sizes[] = {1, 63, 4095, 4096, 4097, 1 << 20};
+	size_t i, j;
+
+	(void)state;
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct region *region = NULL;
+		uint8_t *bytes;
+
+		assert_int_equal(region_open(sizes[i], REGION_WRITE, "test", &region), 0);
+		assert_int_equal(region->bytes, sizes[i]);
+		assert_int_equal((uintptr_t)region->base % page(), 0);
+		assert_true(region->nonce != 0);
+		bytes = region->base;
+		for (j = 0; j < sizes[i]; j++)
+			assert_int_equal(bytes[j], 0);
+		memset(bytes, 0xa5, sizes[i]);
+		region_close(&region);
+		assert_null(region);
+	}
+}
+
+static void open__zero_bytes_or_unknown_access__is_EINVAL(void **state)
+{
+	struct region *region = NULL;
+
+	(void)state;
+	assert_int_equal(region_open(0, REGION_READ, "test", &region), SLUICE_EINVAL);
+	assert_int_equal(region_open(8, 4, "test", &region), SLUICE_EINVAL);
+	assert_null(region);
+}
+
+static void open__more_than_the_machine_has__is_ENOMEM_and_says_how_much(void **state)
+{
+	static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 50};
+	int files = open_files();
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct region *region = NULL;
+		char number[32];
+
+		snprintf(number, sizeof(number), "%zu", sizes[i]);
+		assert_int_equal(region_open(sizes[i], REGION_READ, "inbox", &region), SLUICE_ENOMEM);
+		assert_null(region);
+		assert_non_null(strstr(sluice_last_error(), number));
+		assert_non_null(strstr(sluice_last_error(), "inbox"));
+	}
+	assert_int_equal(open_files(), files);
+}
+
+static void nonce__two_regions__differs(void **state)
+{
+	struct region *a = NULL, *b = NULL;
+
+	(void)state;
+	assert_int_equal(region_open(1, REGION_READ, "a", &a), 0);
+	assert_int_equal(region_open(1, REGION_READ, "b", &b), 0);
+	assert_true(a->nonce != b->nonce);
+	region_close(&a);
+	region_close(&b);
+}
+
+static void read_region__peer_wants_to_write__kernel_refuses(void **state)
+{
+	static const unsigned accesses[] = {0, REGION_READ};
+	struct region *region = NULL;
+	size_t i;
+	void *map;
+	int fd;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(region_open(8192, accesses[i], "model", &region), 0);
+		fd = open_anew(region, O_RDWR);
+		assert_true(fd >= 0);
+		map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_ptr_equal(map, MAP_FAILED);
+		assert_int_equal(errno, EPERM);
+		map = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(map, MAP_FAILED);
+		assert_int_equal(mprotect(map, 8192, PROT_READ | PROT_WRITE), -1);
+		munmap(map, 8192);
+		assert_int_equal(pwrite(fd, "x", 1, 4096), -1);
+		assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+		close(fd);
+		((uint8_t *)region->base)[0] = 1; /* the owner may */
+		region_close(&region);
+	}
+}
+
+static void region__peer_truncates_or_unseals__kernel_refuses(void **state)
+{
+	struct region *region = NULL;
+	int fd;
+
+	(void)state;
+	assert_int_equal(region_open(8192, REGION_WRITE, "inbox", &region), 0);
+	fd = open_anew(region, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(ftruncate(fd, 1 << 20), -1);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	close(fd);
+	region_close(&region);
+}
+
+static void region__forked_child__has_no_mapping_and_no_fd_after_exec(void **state)
+{
+	struct region *region = NULL;
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(region_open(8192, REGION_WRITE, "inbox", &region), 0);
+	assert_true(fcntl(region->fd, F_GETFD) & FD_CLOEXEC);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) /* ENOMEM: nothing is mapped there */
+		_exit(msync(region->base, page(), MS_ASYNC) == -1 && errno == ENOMEM ? 0 : 1);
+	status = child_status(child);
+	assert_int_equal(status, 0);
+	assert_int_equal(msync(region->base, page(), MS_ASYNC), 0);
+	region_close(&region);
+}
+
+static int open_under_limit(int resource, rlim_t limit, const char *expected)
+{
+	struct rlimit old, low;
+	struct region *region = NULL;
+	int rc;
+
+	if (getrlimit(resource, &old) < 0)
+		return 2;
+	low = old;
+	low.rlim_cur = limit;
+	if (setrlimit(resource, &low) < 0)
+		return 3;
+	rc = region_open(1 << 20, REGION_READ, "log", &region);
+	setrlimit(resource, &old);
+	return rc == SLUICE_ENOMEM && strstr(sluice_last_error(), expected) != NULL ? 0 : 4;
+}
+
+static void open__resource_limit_reached__is_ENOMEM_with_the_remedy(void **state)
+{
+	pid_t child;
+
+	(void)state;
+	child = fork();
+	if (child == 0)
+		_exit(open_under_limit(RLIMIT_NOFILE, 0, "ulimit -n"));
+	assert_int_equal(child_status(child), 0);
+	child = fork();
+	if (child == 0) /* SIGXFSZ would kill it */
+		_exit(open_under_limit(RLIMIT_FSIZE, 65536, "ulimit -f"));
+	assert_int_equal(child_status(child), 0);
+}
+
+static void close__after_use__leaves_no_file_and_no_mapping(void **state)
+{
+	struct region *regions[10], *none = NULL;
+	int files = open_files(), i;
+
+	(void)state;
+	for (i = 0; i < 10; i++)
+		assert_int_equal(region_open(100000, REGION_READ, "gone", &regions[i]), 0);
+	assert_int_equal(open_files(), files + 10);
+	assert_true(mappings_of("memfd:sluice-gone") > 0);
+	for (i = 0; i < 10; i++)
+		region_close(&regions[i]);
+	region_close(&none);
+	region_close(NULL);
+	assert_int_equal(open_files(), files);
+	assert_int_equal(mappings_of("memfd:sluice-gone"), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(open__any_size__is_zeroed_aligned_and_exact),
+		cmocka_unit_test(open__zero_bytes_or_unknown_access__is_EINVAL),
+		cmocka_unit_test(open__more_than_the_machine_has__is_ENOMEM_and_says_how_much),
+		cmocka_unit_test(nonce__two_regions__differs),
+		cmocka_unit_test(read_region__peer_wants_to_write__kernel_refuses),
+		cmocka_unit_test(region__peer_truncates_or_unseals__kernel_refuses),
+		cmocka_unit_test(region__forked_child__has_no_mapping_and_no_fd_after_exec),
+		cmocka_unit_test(open__resource_limit_reached__is_ENOMEM_with_the_remedy),
+		cmocka_unit_test(close__after_use__leaves_no_file_and_no_mapping),
+	};
+
+	return cmocka_run_group_tests_name("region", tests, silence, NULL);
+}

@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shm transport between two real processes: data before notice, sleeping and waking, and what
+ * is seen of a process that was killed. */
+#include "base/clock.h"
+#include "rdma/ring.h"
+#include "rdma/transport.h"
+#include "rdma_pair.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { MAX_BYTES = 1 << 20 };
+
+static const struct transport_ops *const ops = &shm_transport;
+
+static struct region *new_region(size_t bytes, unsigned access)
+{
+	struct region *region = NULL;
+
+	CHECK(region_open(bytes, access, "test", &region) == 0);
+	return region;
+}
+
+static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
+				const struct region *local, size_t bytes)
+{
+	return (struct transfer){.kind = kind, .remote = remote, .offset = offset,
+				 .local_region = local, .local = local->base, .bytes = bytes};
+}
+
+static struct event next_imm(struct side *side, uint32_t imm)
+{
+	struct event event = next_event(side->t);
+
+	CHECK(event.kind == EVENT_IMM);
+	CHECK(event.peer == 1 - side->rank);
+	CHECK(event.imm == imm);
+	return event;
+}
+
+/* ---- every size ----------------------------------------------------------------------------- */
+
+static size_t nth_size(uint32_t i)
+{
+	static const size_t sizes[] = {0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 65536, MAX_BYTES};
+
+	if (i < sizeof(sizes) / sizeof(sizes[0]))
+		return sizes[i];
+	return scramble(i) % MAX_BYTES;
+}
+
+/* Each side puts to the other, checks what came, and reads back what the other has to offer. */
+static int all_sizes(struct side *side)
+{
+	struct region *inbox = new_region(MAX_BYTES, REGION_WRITE);
+	struct region *offer = new_region(MAX_BYTES, REGION_READ);
+	struct region *local = new_region(MAX_BYTES, 0);
+	struct remote *to = swap_regions(side, inbox), *from = swap_regions(side, offer);
+	struct transfer x;
+	struct event event;
+	uint32_t i;
+
+	for (i = 0; i < 24; i++) {
+		size_t bytes = nth_size(i);
+		uint64_t offset = (MAX_BYTES - bytes) / 3;
+		uint64_t seed = i * 2u;
+
+		fill(local->base, bytes, seed + (uint64_t)side->rank);
+		fill(offer->base, bytes, seed + 100 + (uint64_t)side->rank);
+		post_now(side->e, transfer(TRANSFER_PUT, to, offset, local, bytes / 2));
+		x = transfer(TRANSFER_PUT_NOTIFY, to, offset + bytes / 2, local, bytes - bytes / 2);
+		x.local = (uint8_t *)local->base + bytes / 2;
+		x.imm = i;
+		post_now(side->e, x);
+		next_imm(side, i);
+		CHECK(filled((uint8_t *)inbox->base + offset, bytes, seed + 1 - (uint64_t)side->rank));
+		meet(side);
+		x = transfer(TRANSFER_GET, from, 0, local, bytes);
+		x.cookie = i + 7;
+		post_now(side->e, x);
+		event = next_event(side->t);
+		CHECK(event.kind == EVENT_DONE && event.cookie == i + 7 && event.status == 0);
+		CHECK(filled(local->base, bytes, seed + 100 + 1 - (uint64_t)side->rank));
+		meet(side);
+	}
+	ops->remote_close(&to);
+	ops->remote_close(&from);
+	region_close(&inbox);
+	region_close(&offer);
+	region_close(&local);
+	return 0;
+}
+
+static void put_notify_get__sizes_0_to_1_MiB__arrive_intact(void **state)
+{
+	struct side side;
+	pid_t child = pair_start(&side, 4, all_sizes);
+
+	(void)state;
+	all_sizes(&side);
+	pair_end(&side, child);
+}
+
+/* ---- stress --------------------------------------------------------------------------------- */
+
+enum { MESSAGES = 100000, SLOTS = 16, SLOT_BYTES = 256, CREDIT = 1u << 31 };
+
+/* Message seq: a length byte, then that many bytes made from seq. */
+static size_t make_message(uint8_t *slot, uint64_t seq, int rank)
+{
+	size_t n = scramble(seq) % (SLOT_BYTES - 1);
+
+	slot[0] = (uint8_t)n;
+	fill(slot + 1, n, seq * 2 + (uint64_t)rank);
+	return n + 1;
+}
+
+static int message_is(const uint8_t *slot, uint64_t seq, int rank)
+{
+	size_t n = scramble(seq) % (SLOT_BYTES - 1);
+
+	return slot[0] == (uint8_t)n && filled(slot + 1, n, seq * 2 + (uint64_t)rank);
+}
+
+struct traffic {
+	struct side *side;
+	struct region *inbox, *staging;
+	struct remote *to;
+	struct ring_writer writer;
+	struct ring_reader reader;
+	uint64_t told;          /* consumed_seq that the other side was told last */
+	unsigned sleeps, refused;
+};
+
+/* Data and credits share the other side's mailbox ring, which is smaller than both together. */
+static int send_more(struct traffic *f)
+{
+	struct transfer x;
+	uint64_t seq = f->writer.next_seq, consumed = ring_reader_consumed(&f->reader);
+	uint64_t at = ring_offset(SLOTS, SLOT_BYTES, seq);
+	int rc, sent = 0;
+
+	if (seq <= MESSAGES && ring_writer_free(&f->writer)) {
+		uint8_t *slot = (uint8_t *)f->staging->base + at;
+
+		x = transfer(TRANSFER_PUT_NOTIFY, f->to, at, f->staging,
+			     make_message(slot, seq, f->side->rank));
+		x.local = slot;
+		x.imm = (uint32_t)seq;
+		rc = ops->post(f->side->e, &x);
+		CHECK(rc == 0 || rc == SLUICE_EAGAIN);
+		if (rc == 0)
+			ring_writer_advance(&f->writer);
+		sent |= rc == 0;
+		f->refused += rc != 0;
+	}
+	if (consumed >= f->told + SLOTS / 2 || (consumed == MESSAGES && f->told < consumed)) {
+		x = transfer(TRANSFER_PUT_NOTIFY, f->to, 0, f->staging, 0);
+		x.imm = CREDIT | (uint32_t)consumed;
+		rc = ops->post(f->side->e, &x);
+		CHECK(rc == 0 || rc == SLUICE_EAGAIN);
+		if (rc == 0)
+			f->told = consumed;
+		sent |= rc == 0;
+		f->refused += rc != 0;
+	}
+	return sent;
+}
+
+static int take_some(struct traffic *f)
+{
+	struct event events[7];
+	int n = ops->poll(f->side->t, events, 7), i;
+
+	for (i = 0; i < n; i++) {
+		uint64_t seq = f->reader.next_seq;
+
+		CHECK(events[i].kind == EVENT_IMM);
+		if (events[i].imm & CREDIT) {
+			CHECK(ring_writer_acknowledge(&f->writer, events[i].peer,
+						      events[i].imm & ~CREDIT) == 0);
+			continue;
+		}
+		CHECK(ring_reader_accept(&f->reader, events[i].peer, events[i].imm) == 0);
+		CHECK(message_is((uint8_t *)f->inbox->base + ring_offset(SLOTS, SLOT_BYTES, seq), seq,
+				 1 - f->side->rank));
+	}
+	return n;
+}
+
+static int stress(struct side *side)
+{
+	struct traffic f = {.side = side};
+	int idle = 0;
+
+	f.inbox = new_region(SLOTS * SLOT_BYTES, REGION_WRITE);
+	f.staging = new_region(SLOTS * SLOT_BYTES, 0);
+	f.to = swap_regions(side, f.inbox);
+	CHECK(ring_writer_init(&f.writer, SLOTS, SLOT_BYTES) == 0);
+	CHECK(ring_reader_init(&f.reader, SLOTS, SLOT_BYTES) == 0);
+	while (f.told < MESSAGES || f.writer.consumed_seq < MESSAGES) {
+		int moved = send_more(&f);
+
+		moved += take_some(&f);
+		idle = moved ? 0 : idle + 1;
+		if (idle < 50)
+			continue;
+		/* A full ring is no event: do not sleep long on it. */
+		if (!ops->arm(side->t)) {
+			int lasting = f.writer.next_seq > MESSAGES || !ring_writer_free(&f.writer);
+
+			CHECK(readable(ops->fd(side->t), lasting && f.told + SLOTS / 2 >
+				       ring_reader_consumed(&f.reader) ? DEADLINE_MS : 1) || !lasting ||
+			      f.told + SLOTS / 2 <= ring_reader_consumed(&f.reader));
+			f.sleeps++;
+		}
+		ops->disarm(side->t);
+		idle = 0;
+	}
+	CHECK(ring_reader_consumed(&f.reader) == MESSAGES);
+	meet(side);
+	ops->remote_close(&f.to);
+	region_close(&f.inbox);
+	region_close(&f.staging);
+	return 0;
+}
+
+static void stress__both_directions_100000_messages__in_order_and_intact(void **state)
+{
+	struct side side;
+	pid_t child = pair_start(&side, 8, stress);
+
+	(void)state;
+	stress(&side);
+	pair_end(&side, child);
+}
+
+/* ---- sleeping ------------------------------------------------------------------------------- */
+
+enum { ROUNDS = 5000 };
+
+/* Never polls twice without having slept: a lost wake-up ends in the deadline. */
+static void sleep_for(struct side *side, uint32_t imm)
+{
+	struct event event;
+
+	while (ops->poll(side->t, &event, 1) == 0) {
+		if (!ops->arm(side->t))
+			CHECK(readable(ops->fd(side->t), DEADLINE_MS));
+		ops->disarm(side->t);
+	}
+	CHECK(event.kind == EVENT_IMM && event.imm == imm);
+}
+
+static int ping_pong(struct side *side)
+{
+	struct region *inbox = new_region(64, REGION_WRITE), *local = new_region(64, 0);
+	struct remote *to = swap_regions(side, inbox);
+	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
+	uint32_t i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		x.imm = i;
+		memcpy(local->base, &i, sizeof(i));
+		if (side->rank == 0)
+			post_now(side->e, x);
+		sleep_for(side, i);
+		CHECK(memcmp(inbox->base, &i, sizeof(i)) == 0);
+		if (side->rank == 1)
+			post_now(side->e, x);
+	}
+	meet(side);
+	ops->remote_close(&to);
+	region_close(&inbox);
+	region_close(&local);
+	return 0;
+}
+
+static void sleep__5000_round_trips__no_wake_up_is_lost(void **state)
+{
+	struct side side;
+	pid_t child = pair_start(&side, 4, ping_pong);
+
+	(void)state;
+	ping_pong(&side);
+	pair_end(&side, child);
+}
+
+/* ---- rights --------------------------------------------------------------------------------- */
+
+static int tries_to_write(struct side *side)
+{
+	struct region *mine = new_region(4096, REGION_READ);
+	struct remote *theirs = swap_regions(side, mine);
+	struct transfer x = transfer(TRANSFER_PUT, theirs, 0, mine, 8);
+	struct { int pid, fd; } where = {0, 0}, unused;
+	char path[64];
+	void *map;
+	int fd;
+
+	CHECK(ops->post(side->e, &x) == SLUICE_EINVAL);
+	swap_bytes(side, &unused, &where, sizeof(where));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", where.pid, where.fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	map = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(map == MAP_FAILED && errno == EPERM);
+	close(fd);
+	meet(side);
+	ops->remote_close(&theirs);
+	region_close(&mine);
+	return 0;
+}
+
+static void read_region__peer_process_wants_to_write__transport_and_kernel_refuse(void **state)
+{
+	struct region *model;
+	struct remote *theirs;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	child = pair_start(&side, 4, tries_to_write);
+	model = new_region(4096, REGION_READ);
+	theirs = swap_regions(&side, model);
+	{
+		struct { int pid, fd; } where = {(int)getpid(), model->fd}, unused;
+
+		swap_bytes(&side, &where, &unused, sizeof(where));
+	}
+	meet(&side);
+	ops->remote_close(&theirs);
+	region_close(&model);
+	pair_end(&side, child);
+}
+
+/* As another user, with the card of a process of root. */
+static int connect_as_nobody(const uint8_t *card, size_t len)
+{
+	struct transport_config config = {.rank = 1, .size = 2, .queue_depth = 1};
+	struct transport *t = NULL;
+	struct endpoint *e = NULL;
+	int rc;
+
+	if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
+	    ops->open(&config, &t) < 0)
+		return 2;
+	rc = ops->connect(t, 0, card, len, &e);
+	ops->close(&t);
+	return rc == SLUICE_EDEVICE && strstr(sluice_last_error(), "one user") != NULL ? 0 : 1;
+}
+
+static void connect__process_of_another_user__is_refused_with_the_reason(void **state)
+{
+	struct transport_config config = {.rank = 0, .size = 2, .queue_depth = 1};
+	struct transport *t = NULL;
+	uint8_t card[TRANSPORT_CARD_BYTES];
+	size_t len;
+	pid_t child;
+
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: only root can become another user\n");
+		skip();
+	}
+	quiet_log();
+	CHECK(ops->open(&config, &t) == 0);
+	CHECK(ops->card(t, card, &len) == 0);
+	child = fork();
+	if (child == 0)
+		_exit(connect_as_nobody(card, len));
+	CHECK(child_status(child) == 0);
+	ops->close(&t);
+}
+
+/* ---- death ---------------------------------------------------------------------------------- */
+
+enum { LAST_WORDS = 6 };
+
+static void wait_for_killer(struct side *side)
+{
+	meet(side);
+	for (;;)
+		pause();
+}
+
+static int speaks_then_is_killed(struct side *side)
+{
+	struct region *inbox = new_region(4096, REGION_WRITE), *local = new_region(4096, 0);
+	struct remote *to = swap_regions(side, inbox);
+	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096);
+	uint32_t i;
+
+	fill(local->base, 4096, 5);
+	for (i = 0; i < LAST_WORDS; i++) {
+		x.imm = i;
+		post_now(side->e, x);
+	}
+	wait_for_killer(side);
+	return 1;
+}
+
+static void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+}
+
+static int gone_within(struct side *side, int milliseconds)
+{
+	uint64_t until = now_ns() + (uint64_t)milliseconds * 1000000;
+	struct event event;
+	int n = 0;
+
+	while (now_ns() < until)
+		n += ops->poll(side->t, &event, 1);
+	return n;
+}
+
+static void peer__killed__last_words_come_first_then_gone_once(void **state)
+{
+	struct region *inbox, *local;
+	struct remote *to;
+	struct transfer x;
+	struct event event;
+	struct side side;
+	uint32_t i;
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	child = pair_start(&side, 8, speaks_then_is_killed);
+	inbox = new_region(4096, REGION_WRITE);
+	local = new_region(4096, 0);
+	to = swap_regions(&side, inbox);
+	meet(&side);
+	end_child(child);
+	for (i = 0; i < LAST_WORDS; i++)
+		next_imm(&side, i);
+	CHECK(filled(inbox->base, 4096, 5));
+	event = next_event(side.t);
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(event.peer == 1);
+	CHECK(strcmp(event.text, "its process ended") == 0);
+	CHECK(gone_within(&side, 30) == 0);
+	/* No busy sleeping on the dead, and no use of them. */
+	CHECK(ops->arm(side.t) == 0);
+	CHECK(!readable(ops->fd(side.t), 0));
+	ops->disarm(side.t);
+	x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
+	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
+	CHECK(((volatile uint8_t *)local->base)[0] == 0);
+	ops->remote_close(&to);
+	region_close(&inbox);
+	region_close(&local);
+	side_close(&side);
+	CHECK(mappings_of("memfd:sluice-") == 0);
+}
+
+static int is_killed_later(struct side *side)
+{
+	meet(side);
+	usleep(50000);
+	raise(SIGKILL);
+	return 1;
+}
+
+static void peer__killed_while_we_sleep__wakes_at_once(void **state)
+{
+	struct event event;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	child = pair_start(&side, 8, is_killed_later);
+	CHECK(ops->arm(side.t) == 0);
+	meet(&side);
+	CHECK(readable(ops->fd(side.t), DEADLINE_MS));
+	ops->disarm(side.t);
+	CHECK(ops->poll(side.t, &event, 1) == 1); /* in the first poll: disarm asks for it */
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(ops->poll(side.t, &event, 1) == 0);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+	side_close(&side);
+}
+
+static void peer__killed_while_we_poll__is_noticed(void **state)
+{
+	struct event event;
+	struct side side;
+	pid_t child;
+	uint64_t deadline;
+
+	(void)state;
+	child = pair_start(&side, 8, is_killed_later);
+	meet(&side);
+	deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
+	while (ops->poll(side.t, &event, 1) == 0)
+		CHECK(now_ns() < deadline);
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+	side_close(&side);
+}
+
+static int sleeps_then_is_killed(struct side *side)
+{
+	struct region *inbox = new_region(4096, REGION_WRITE);
+	struct remote *to = swap_regions(side, inbox);
+
+	CHECK(to != NULL);
+	CHECK(ops->arm(side->t) == 0);
+	wait_for_killer(side);
+	return 1;
+}
+
+static void notify__receiver_died_asleep__gives_no_SIGPIPE(void **state)
+{
+	struct region *local;
+	struct remote *to;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+	child = pair_start(&side, 8, sleeps_then_is_killed);
+	local = new_region(4096, REGION_WRITE);
+	to = swap_regions(&side, local);
+	meet(&side);
+	end_child(child);
+	/* Its death was not polled yet, its flag still says that it sleeps: this writes to its pipe. */
+	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	CHECK(next_event(side.t).kind == EVENT_GONE);
+	ops->remote_close(&to);
+	region_close(&local);
+	side_close(&side);
+}
+
+static int leaves(struct side *side)
+{
+	struct region *mine = new_region(4096, REGION_READ);
+	struct remote *theirs = swap_regions(side, mine);
+
+	fill(mine->base, 4096, 3);
+	ops->remote_close(&theirs);
+	meet(side);
+	meet(side);
+	return 0; /* with the region open: exit must do */
+}
+
+static void peer__ended__its_memory_stays_until_closed(void **state)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = {0}, card[TRANSPORT_CARD_BYTES];
+	struct region *mine;
+	struct remote *theirs, *late = NULL;
+	struct transfer x;
+	struct event event;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	child = pair_start(&side, 8, leaves);
+	mine = new_region(4096, REGION_WRITE);
+	theirs = swap_regions(&side, mine);
+	meet(&side);
+	meet(&side);
+	CHECK(child_status(child) == 0);
+	x = transfer(TRANSFER_GET, theirs, 0, mine, 4096);
+	CHECK(ops->post(side.e, &x) == 0);
+	CHECK(filled(mine->base, 4096, 3));
+	CHECK(ops->poll(side.t, &event, 1) == 1 && event.kind == EVENT_DONE);
+	CHECK(next_event(side.t).kind == EVENT_GONE);
+	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
+	CHECK(ops->remote_open(side.e, descriptor, &late) == SLUICE_EPEER);
+	ops->remote_close(&theirs);
+	region_close(&mine);
+	side_close(&side);
+	CHECK(mappings_of("memfd:sluice-") == 0);
+	(void)card;
+}
+
+struct dead_card { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t len; };
+
+static void connect__process_ended_since__is_EPEER(void **state)
+{
+	struct transport_config config = {.rank = 0, .size = 2, .queue_depth = 1};
+	struct transport *t = NULL;
+	struct endpoint *e = NULL;
+	struct dead_card card;
+	int ends[2], files = open_files();
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	child = fork();
+	if (child == 0) {
+		config.rank = 1;
+		if (ops->open(&config, &t) < 0 || ops->card(t, card.bytes, &card.len) < 0 ||
+		    write(ends[1], &card, sizeof(card)) != (ssize_t)sizeof(card))
+			_exit(1);
+		_exit(0);
+	}
+	CHECK(child_status(child) == 0);
+	CHECK(read(ends[0], &card, sizeof(card)) == (ssize_t)sizeof(card));
+	close(ends[0]);
+	close(ends[1]);
+	CHECK(ops->open(&config, &t) == 0);
+	CHECK(ops->connect(t, 1, card.bytes, card.len, &e) == SLUICE_EPEER);
+	CHECK(strstr(sluice_last_error(), "ended") != NULL);
+	ops->close(&t);
+	CHECK(open_files() == files);
+}
+
+/* A child that was forked while a transport is open, and exits. */
+static int plain_peer(struct side *side)
+{
+	return ping_pong(side);
+}
+
+static void fork__with_an_open_transport__child_exits_and_does_no_harm(void **state)
+{
+	struct side side;
+	pid_t child, bystander;
+
+	(void)state;
+	child = pair_start(&side, 4, plain_peer);
+	bystander = fork();
+	if (bystander == 0)
+		_exit(0);
+	CHECK(child_status(bystander) == 0);
+	ping_pong(&side);
+	pair_end(&side, child);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(put_notify_get__sizes_0_to_1_MiB__arrive_intact),
+		cmocka_unit_test(stress__both_directions_100000_messages__in_order_and_intact),
+		cmocka_unit_test(sleep__5000_round_trips__no_wake_up_is_lost),
+		cmocka_unit_test(read_region__peer_process_wants_to_write__transport_and_kernel_refuse),
+		cmocka_unit_test(connect__process_of_another_user__is_refused_with_the_reason),
+		cmocka_unit_test(peer__killed__last_words_come_first_then_gone_once),
+		cmocka_unit_test(peer__killed_while_we_sleep__wakes_at_once),
+		cmocka_unit_test(peer__killed_while_we_poll__is_noticed),
+		cmocka_unit_test(notify__receiver_died_asleep__gives_no_SIGPIPE),
+		cmocka_unit_test(peer__ended__its_memory_stays_until_closed),
+		cmocka_unit_test(connect__process_ended_since__is_EPEER),
+		cmocka_unit_test(fork__with_an_open_transport__child_exits_and_does_no_harm),
+	};
+
+	return cmocka_run_group_tests_name("shm between processes", tests, NULL, NULL);
+}

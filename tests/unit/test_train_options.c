@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The command line of sluice-train: defaults, values at and beyond their ranges, combinations. */
+#include "tools/train/options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct options options;
+static enum options_action action;
+static struct complaint complaint;
+
+static int parse(const char *first, const char *second, const char *third)
+{
+	char *argv[] = {"sluice-train", (char *)first, (char *)second, (char *)third, NULL};
+	int argc = 1;
+
+	while (argv[argc])
+		argc++;
+	complaint.text[0] = '\0';
+	return options_parse(argc, argv, &options, &action, &complaint);
+}
+
+static void refuse(const char *first, const char *second, const char *part)
+{
+	if (parse(first, second, NULL) != -1)
+		fail_msg("%s %s was taken", first, second ? second : "");
+	if (!strstr(complaint.text, part))
+		fail_msg("\"%s\" lacks \"%s\"", complaint.text, part);
+}
+
+static void parse__nothing_gives_defaults(void **state)
+{
+	(void)state;
+	unsetenv("SLUICE_RECIPE");
+	assert_int_equal(parse(NULL, NULL, NULL), 0);
+	assert_int_equal(action, OPTIONS_TRAIN);
+	assert_string_equal(options.data, DEFAULT_DATA);
+	assert_string_equal(options.model, "mlp:256,128");
+	assert_non_null(strstr(options.recipe, "up=topk(0.01) down=topk(0.05)"));
+	assert_true(options.epochs == 5 && options.batch == 64 && options.seed == 1 && !options.limit);
+	assert_true(options.lr == 0.05f && options.lr_decay == 1);
+	assert_true(options.sleep_rank == -1 && options.nan_rank == -1);
+}
+
+static void parse__recipe_option_beats_environment_beats_default(void **state)
+{
+	(void)state;
+	setenv("SLUICE_RECIPE", "up=all", 1);
+	assert_int_equal(parse(NULL, NULL, NULL), 0);
+	assert_null(options.recipe); /* left to the library */
+	assert_int_equal(parse("--recipe", "down=all", NULL), 0);
+	assert_string_equal(options.recipe, "down=all");
+	assert_int_equal(parse("--dense", NULL, NULL), 0);
+	assert_string_equal(options.recipe, "up=all down=all update=momentum(0.9)");
+	unsetenv("SLUICE_RECIPE");
+}
+
+static void parse__numbers_are_strict(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--epochs=1000000", "--lr", "1e-3"), 0);
+	assert_true(options.epochs == 1000000 && options.lr == 1e-3f);
+	refuse("--epochs", "0", "--epochs takes a whole number from 1 to 1000000, not \"0\"");
+	refuse("--epochs", "1000001", "--epochs");
+	refuse("--epochs", "3x", "\"3x\"");
+	refuse("--epochs", " 3", "\" 3\"");
+	refuse("--epochs", "+3", "\"+3\"");
+	refuse("--epochs", "", "\"\"");
+	refuse("--batch", "-1", "\"-1\"");
+	refuse("--limit", "4294967296", "--limit");
+	refuse("--seed", "99999999999999999999", "--seed");
+	refuse("--lr", "0", "--lr takes a number above 0");
+	refuse("--lr", "nan", "--lr");
+	refuse("--lr", "inf", "--lr");
+	refuse("--lr-decay", "0.5x", "--lr-decay");
+	refuse("--progress", "often", "--progress takes auto, always or never");
+}
+
+static void parse__moments(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--sleep=3:10:2.5", "--nan=0:1", NULL), 0);
+	assert_true(options.sleep_rank == 3 && options.sleep_step == 10 && options.sleep_seconds == 2.5);
+	assert_true(options.nan_rank == 0 && options.nan_step == 1);
+	refuse("--sleep", "3:10", "RANK:STEP:SECONDS");
+	refuse("--sleep", "3:10:nan", "RANK:STEP:SECONDS");
+	refuse("--sleep", "3:0:1", "RANK:STEP:SECONDS");
+	refuse("--sleep", "-3:1:1", "RANK:STEP:SECONDS");
+	refuse("--nan", "3", "RANK:STEP");
+	refuse("--nan", "3:1:1", "RANK:STEP");
+}
+
+static void parse__unknown_missing_and_stray_words_are_refused(void **state)
+{
+	(void)state;
+	refuse("--foo", NULL, "--foo; see sluice-train --help");
+	refuse("--epochs", NULL, "--epochs needs an argument");
+	refuse("--digest=1", NULL, "--digest=1");
+	refuse("-x", NULL, "-x");
+	refuse("data", NULL, "\"data\" is not an option");
+}
+
+static void parse__every_and_resume_need_checkpoint(void **state)
+{
+	(void)state;
+	refuse("--every", "10", "--every needs --checkpoint");
+	refuse("--resume", NULL, "--resume needs --checkpoint");
+	assert_int_equal(parse("--checkpoint=d", "--resume", "--every=7"), 0);
+	assert_true(options.every == 7 && options.resume);
+}
+
+static void parse__help_and_version_win_over_what_follows(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--help", "--foo", NULL), 0);
+	assert_int_equal(action, OPTIONS_HELP);
+	assert_int_equal(parse("--version", NULL, NULL), 0);
+	assert_int_equal(action, OPTIONS_VERSION);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parse__nothing_gives_defaults),
+		cmocka_unit_test(parse__recipe_option_beats_environment_beats_default),
+		cmocka_unit_test(parse__numbers_are_strict),
+		cmocka_unit_test(parse__moments),
+		cmocka_unit_test(parse__unknown_missing_and_stray_words_are_refused),
+		cmocka_unit_test(parse__every_and_resume_need_checkpoint),
+		cmocka_unit_test(parse__help_and_version_win_over_what_follows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

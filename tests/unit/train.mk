@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+check_PROGRAMS += \
+	tests/unit/test_idx \
+	tests/unit/test_libsvm \
+	tests/unit/test_models \
+	tests/unit/test_train_options \
+	tests/unit/test_agree
+tests_unit_test_idx_SOURCES = tests/unit/test_idx.c tests/unit/scratch.h
+tests_unit_test_idx_LDADD = libtrain.la $(CMOCKA_LIBS)
+tests_unit_test_libsvm_SOURCES = tests/unit/test_libsvm.c tests/unit/scratch.h
+tests_unit_test_libsvm_LDADD = libtrain.la $(CMOCKA_LIBS)
+tests_unit_test_models_SOURCES = tests/unit/test_models.c
+tests_unit_test_models_LDADD = libtrain.la $(CMOCKA_LIBS) -lm
+tests_unit_test_train_options_SOURCES = tests/unit/test_train_options.c
+tests_unit_test_train_options_LDADD = libtrain.la $(CMOCKA_LIBS)
+# The collectives are the test's own.
+tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tools/train/agree.c tools/train/agree.h
+tests_unit_test_agree_LDADD = $(CMOCKA_LIBS)

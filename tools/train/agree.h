@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Things on which all ranks must agree: whether to begin at all, and that the replicas have the same
+ * bits. Built on sluice_gather(); every rank that calls gets the same answer. */
+#ifndef TRAIN_AGREE_H
+#define TRAIN_AGREE_H
+#include "sluice.h"
+#include "tools/train/complaint.h"
+
+/* 0 when no worker complains. Otherwise -1 on every rank, after rank 0 printed each different
+ * complaint once with the ranks that have it. Dedicated servers call it too, before sluice_serve(). */
+int agree_on_complaints(sluice_job *job, const struct complaint *complaint);
+
+/* Compares digests of the parameters after a step; workers only. 0 when all are equal; otherwise -1 on
+ * every rank, after rank 0 named the ranks that differ from the majority. */
+int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step);
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A sentence for the user about something wrong in what was asked for or in a file: options,
+ * loaders and models fill one in; main.c prints it once for all ranks (see agree.h). */
+#ifndef TRAIN_COMPLAINT_H
+#define TRAIN_COMPLAINT_H
+
+enum { COMPLAINT_BYTES = 480 };
+
+struct complaint {
+	char text[COMPLAINT_BYTES]; /* "" while all is well */
+};
+
+/* Fills in the sentence and returns -1, so that a failing check can be one return statement. */
+int complain(struct complaint *complaint, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* complain() for memory that could not be had: "out of memory for WHAT". */
+int complain_memory(struct complaint *complaint, const char *what);
+#endif

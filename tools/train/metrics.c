@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One JSON object per step. pushed, pulled, dense and loss are over all workers; times, densities and
+ * the norm of the residual are rank 0's. */
+#include "tools/train/metrics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+int traffic_own(sluice_model *model, struct traffic *own)
+{
+	/* Without residual_norm, which costs a pass over the residual. */
+	sluice_model_stats stats = {.size = offsetof(sluice_model_stats, residual_norm)};
+	int rc = sluice_stats(model, &stats);
+
+	if (rc)
+		return rc;
+	own->pushed = (double)stats.pushed_bytes;
+	own->pulled = (double)stats.pulled_bytes;
+	own->dense = (double)stats.dense_bytes;
+	return 0;
+}
+
+int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
+{
+	metrics->path = path;
+	metrics->file = fopen(path, append ? "ae" : "we");
+	if (!metrics->file)
+		return complain(complaint, "cannot write metrics to %s: %s", path, strerror(errno));
+	return 0;
+}
+
+/* JSON has no NaN and no infinity. */
+static void put_number(FILE *file, const char *name, double value)
+{
+	if (isfinite(value))
+		fprintf(file, ",\"%s\":%.9g", name, value);
+	else
+		fprintf(file, ",\"%s\":null", name);
+}
+
+static void put_bytes(FILE *file, const char *name, double value)
+{
+	fprintf(file, ",\"%s\":%.0f", name, value);
+}
+
+static void put_time(FILE *file, const char *name, uint64_t now_ns, uint64_t last_ns)
+{
+	fprintf(file, ",\"%s\":%.9f", name, (double)(now_ns - last_ns) * 1e-9);
+}
+
+static void put_line(struct metrics *m, const struct metrics_step *step, double loss,
+		     const struct traffic *total, const sluice_model_stats *own)
+{
+	FILE *file = m->file;
+	double took = step->seconds - m->last;
+
+	fprintf(file, "{\"step\":%llu,\"epoch\":%llu", (unsigned long long)step->step,
+		(unsigned long long)step->epoch);
+	put_number(file, "loss", loss);
+	put_number(file, "lr", step->lr);
+	if (step->test) {
+		put_number(file, "accuracy", step->test->correct / step->test->rows);
+		put_number(file, "test_loss", step->test->loss / step->test->rows);
+	}
+	put_bytes(file, "pushed", total->pushed - m->total.pushed);
+	put_bytes(file, "pulled", total->pulled - m->total.pulled);
+	put_bytes(file, "dense", total->dense - m->total.dense);
+	put_bytes(file, "pushed_total", total->pushed);
+	put_bytes(file, "pulled_total", total->pulled);
+	put_bytes(file, "dense_total", total->dense);
+	put_number(file, "seconds", step->seconds);
+	put_number(file, "images_per_second", took > 0 ? step->images / took : 0);
+	put_number(file, "density_up", own->density_up);
+	put_number(file, "density_down", own->density_down);
+	put_number(file, "residual_norm", own->residual_norm);
+	put_time(file, "compress", own->compress_ns, m->own.compress_ns);
+	put_time(file, "push", own->push_ns, m->own.push_ns);
+	put_time(file, "wait", own->wait_ns, m->own.wait_ns);
+	put_time(file, "pull", own->pull_ns, m->own.pull_ns);
+	put_time(file, "apply", own->apply_ns, m->own.apply_ns);
+	fputs("}\n", file);
+}
+
+/* Said once; the numbers that follow are lost, training is not. */
+static void check_written(struct metrics *m, int failed)
+{
+	if (!failed || m->failed)
+		return;
+	m->failed = 1;
+	fprintf(stderr, "sluice-train: rank 0: cannot write metrics to %s: %s; they end here\n", m->path,
+		strerror(errno));
+}
+
+int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
+		  const struct metrics_step *step)
+{
+	sluice_model_stats own = {.size = sizeof(own)};
+	struct traffic total;
+	double sums[4];
+	int rc = traffic_own(model, &total);
+
+	if (rc)
+		return rc;
+	sums[0] = total.pushed;
+	sums[1] = total.pulled;
+	sums[2] = total.dense;
+	sums[3] = step->loss;
+	rc = sluice_sum(job, sums, 4);
+	if (!rc && m->file)
+		rc = sluice_stats(model, &own);
+	if (rc || !m->file)
+		return rc;
+	total = (struct traffic){sums[0], sums[1], sums[2]};
+	if (!m->failed) {
+		put_line(m, step, sums[3] / sluice_workers(job), &total, &own);
+		check_written(m, fflush(m->file) || ferror(m->file));
+	}
+	m->total = total;
+	m->own = own;
+	m->last = step->seconds;
+	return 0;
+}
+
+int metrics_close(struct metrics *m)
+{
+	if (m->file)
+		check_written(m, fclose(m->file));
+	m->file = NULL;
+	return m->failed ? -1 : 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * --metrics: one JSON object per step, written by rank 0; every worker takes part in the sums. */
+#ifndef TRAIN_METRICS_H
+#define TRAIN_METRICS_H
+#include "sluice.h"
+#include "tools/train/complaint.h"
+#include "tools/train/network.h"
+
+#include <stdio.h>
+
+/* Bytes that crossed between ranks, summed over the workers; exact, since far below 2^53. */
+struct traffic {
+	double pushed, pulled, dense;
+};
+
+/* This worker's own traffic since open. */
+int traffic_own(sluice_model *model, struct traffic *own);
+
+struct metrics {
+	FILE *file;             /* rank 0's; NULL elsewhere */
+	const char *path;
+	int failed;             /* writing failed: said once, and the job ends with a status */
+	struct traffic total;   /* up to the last step */
+	sluice_model_stats own; /* of rank 0, up to the last step */
+	double last;            /* when that was */
+};
+
+/* One line's worth, besides what the model's counters tell. */
+struct metrics_step {
+	uint64_t step, epoch;
+	double lr, loss, images, seconds; /* loss: this worker's mean; seconds since training began */
+	const struct score *test; /* NULL unless accuracy was measured after this step */
+};
+
+/* Opens the file before anything is trained (append: after what is there). */
+int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint);
+
+/* Collective over the workers. Fails only as sluice_sum() and sluice_stats() do. */
+int metrics_write(struct metrics *metrics, sluice_job *job, sluice_model *model,
+		  const struct metrics_step *step);
+
+/* Flushes and closes; -1 when not everything could be written. Accepts a closed one. */
+int metrics_close(struct metrics *metrics);
+#endif

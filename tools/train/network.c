@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shape of a model: from the text of --model to layers, tensor names and first parameters. */
+#include "tools/train/network.h"
+#include "tools/train/order.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDEST_LAYER = 1 << 20 };
+
+/* H1,H2,... */
+static int parse_hidden(struct network *network, const char *list, const char *text,
+			struct complaint *complaint)
+{
+	const char *at = list;
+
+	for (network->layers = 1;; network->layers++) {
+		char *end;
+		unsigned long width = strtoul(at, &end, 10);
+
+		if (*at < '1' || *at > '9' || width > WIDEST_LAYER || (*end && *end != ','))
+			return complain(complaint, "--model %s: hidden layers are widths from 1 to %d, separated "
+					"by commas, as in mlp:256,128", text, WIDEST_LAYER);
+		if (network->layers == MOST_LAYERS)
+			return complain(complaint, "--model %s: at most %d hidden layers", text,
+					MOST_LAYERS - 1);
+		network->hidden[network->layers - 1] = width;
+		if (!*end)
+			break;
+		at = end + 1;
+	}
+	network->layers++; /* the last layer is not hidden */
+	return network->layers <= MOST_LAYERS
+		? 0 : complain(complaint, "--model %s: at most %d hidden layers", text, MOST_LAYERS - 1);
+}
+
+int network_parse(struct network *network, const char *text, struct complaint *complaint)
+{
+	static const struct {
+		const char *name;
+		enum task task;
+		enum loss_kind loss;
+	} linear[] = {
+		{"softmax", TASK_CLASSES, LOSS_CROSS_ENTROPY},
+		{"logreg", TASK_SIGN, LOSS_LOGISTIC},
+		{"linreg", TASK_VALUE, LOSS_SQUARED},
+	};
+
+	memset(network, 0, sizeof(*network));
+	for (size_t i = 0; i < sizeof(linear) / sizeof(linear[0]); i++) {
+		if (strcmp(text, linear[i].name))
+			continue;
+		network->task = linear[i].task;
+		network->loss = linear[i].loss;
+		network->layers = 1;
+		return 0;
+	}
+	if (strncmp(text, "mlp:", 4))
+		return complain(complaint, "--model takes softmax, logreg, linreg or mlp:H1,H2,..., not \"%s\"",
+				text);
+	network->task = TASK_CLASSES;
+	network->loss = LOSS_CROSS_ENTROPY;
+	return parse_hidden(network, text + 4, text, complaint);
+}
+
+/* weight, bias; with hidden layers fc1.weight, fc1.bias, fc2.weight, ... */
+static void name_tensors(struct network *network)
+{
+	for (size_t i = 0; i < network->layers; i++) {
+		char prefix[8] = "";
+
+		if (network->layers > 1)
+			snprintf(prefix, sizeof(prefix), "fc%u.", (unsigned)i + 1);
+		snprintf(network->name[2 * i], TENSOR_NAME_BYTES, "%sweight", prefix);
+		snprintf(network->name[2 * i + 1], TENSOR_NAME_BYTES, "%sbias", prefix);
+		network->tensor[2 * i] = (sluice_tensor){network->name[2 * i],
+			network->layer[i].in * network->layer[i].out};
+		network->tensor[2 * i + 1] = (sluice_tensor){network->name[2 * i + 1],
+			network->layer[i].out};
+	}
+}
+
+int network_shape(struct network *network, size_t features, size_t classes,
+		  struct complaint *complaint)
+{
+	size_t in = features;
+
+	network->count = 0;
+	for (size_t i = 0; i < network->layers; i++) {
+		struct layer *layer = &network->layer[i];
+		int last = i + 1 == network->layers;
+
+		layer->in = in;
+		layer->out = !last ? network->hidden[i] : network->task == TASK_CLASSES ? classes : 1;
+		layer->weight = network->count;
+		layer->bias = layer->weight + layer->in * layer->out;
+		network->count = layer->bias + layer->out;
+		/* in and out are below 2^32 and 2^21, so the product cannot wrap; BLAS counts in int. */
+		if (network->count > UINT32_MAX || layer->in > INT32_MAX)
+			return complain(complaint, "the model has %zu features and more than 2^32 - 1 "
+					"parameters: too large", features);
+		in = layer->out;
+	}
+	name_tensors(network);
+	return 0;
+}
+
+void network_init(const struct network *network, uint64_t seed, float *params)
+{
+	memset(params, 0, network->count * sizeof(*params));
+	if (network->layers == 1)
+		return;
+	for (size_t i = 0; i < network->layers; i++) {
+		const struct layer *layer = &network->layer[i];
+		int last = i + 1 == network->layers;
+		float bound = sqrtf(6.0f / (float)(last ? layer->in + layer->out : layer->in));
+
+		for (size_t j = layer->weight; j < layer->bias; j++)
+			params[j] = bound * random_signed(seed, RANDOM_PARAMETERS, 0, j);
+	}
+}

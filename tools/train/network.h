@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The models of sluice-train. All four are one thing: fully connected layers with ReLU between them
+ * and a loss at the end; softmax, logreg and linreg are the case without hidden layers. Parameters are
+ * one flat vector, as Sluice wants them: per layer the weights (out x in, row-major), then the biases. */
+#ifndef TRAIN_NETWORK_H
+#define TRAIN_NETWORK_H
+#include "sluice.h"
+#include "tools/train/data.h"
+
+enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
+
+enum { MOST_LAYERS = 16, TENSOR_NAME_BYTES = 24 };
+
+struct layer {
+	size_t in, out;
+	size_t weight, bias;    /* first elements in the flat vector */
+};
+
+struct network {
+	enum task task;
+	enum loss_kind loss;
+	size_t layers;
+	struct layer layer[MOST_LAYERS];
+	size_t hidden[MOST_LAYERS]; /* widths asked for; layers - 1 of them */
+	size_t count;           /* parameters */
+	char name[2 * MOST_LAYERS][TENSOR_NAME_BYTES];
+	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name: a network does not move */
+};
+
+/* What a pass over rows found; sums, so that workers can add theirs. */
+struct score {
+	double loss;            /* cross-entropy, logistic loss or squared error */
+	double correct;         /* right class; linreg: prediction within 0.5 of the target */
+	double rows;
+};
+
+/* Reads --model: decides task, loss and hidden layers. Before the data is loaded. */
+int network_parse(struct network *network, const char *text, struct complaint *complaint);
+
+/* Lays the layers out for that many features and classes. After the data is loaded. */
+int network_shape(struct network *network, size_t features, size_t classes,
+		  struct complaint *complaint);
+
+/* First parameters: uniform by He (hidden) and Glorot (last layer), zero for biases and for models
+ * without hidden layers, which are convex. */
+void network_init(const struct network *network, uint64_t seed, float *params);
+
+/* Memory for passes over up to batch rows at a time (fewer when rows are wide). */
+struct workspace;
+struct workspace *workspace_new(const struct network *network, size_t batch);
+void workspace_delete(struct workspace **workspace); /* accepts NULL */
+
+/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. */
+void network_gradient(const struct network *network, struct workspace *workspace, const float *params,
+		      const struct dataset *set, const uint32_t *rows, size_t n, float *grad,
+		      struct score *score);
+
+/* Adds rows first .. last-1 to *score. */
+void network_evaluate(const struct network *network, struct workspace *workspace, const float *params,
+		      const struct dataset *set, size_t first, size_t last, struct score *score);
+
+/* z: n x width outputs of the last layer. Adds to *score; z becomes scale * d loss / d z. */
+void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width, float scale,
+		struct score *score);
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The command line of sluice-train. One table drives getopt_long; main.c calls options_parse()
+ * before anything else. */
+#include "tools/train/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPARSE_RECIPE \
+	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch update=sgd"
+#define DENSE_RECIPE "up=all down=all update=momentum(0.9)"
+
+enum option_key {
+	OPTION_DATA = 256, OPTION_TEST, OPTION_MODEL, OPTION_RECIPE, OPTION_DENSE, OPTION_EPOCHS,
+	OPTION_LIMIT, OPTION_BATCH, OPTION_LR, OPTION_LR_DECAY, OPTION_SEED, OPTION_METRICS,
+	OPTION_DIGEST, OPTION_SERVERS, OPTION_SHARDS, OPTION_CHECKPOINT, OPTION_EVERY, OPTION_RESUME,
+	OPTION_SLEEP, OPTION_NAN, OPTION_PROGRESS, OPTION_QUIET, OPTION_HELP, OPTION_VERSION
+};
+
+static const struct option option_table[] = {
+	{"data", required_argument, NULL, OPTION_DATA},
+	{"test", required_argument, NULL, OPTION_TEST},
+	{"model", required_argument, NULL, OPTION_MODEL},
+	{"recipe", required_argument, NULL, OPTION_RECIPE},
+	{"dense", no_argument, NULL, OPTION_DENSE},
+	{"epochs", required_argument, NULL, OPTION_EPOCHS},
+	{"limit", required_argument, NULL, OPTION_LIMIT},
+	{"batch", required_argument, NULL, OPTION_BATCH},
+	{"lr", required_argument, NULL, OPTION_LR},
+	{"lr-decay", required_argument, NULL, OPTION_LR_DECAY},
+	{"seed", required_argument, NULL, OPTION_SEED},
+	{"metrics", required_argument, NULL, OPTION_METRICS},
+	{"digest", no_argument, NULL, OPTION_DIGEST},
+	{"servers", required_argument, NULL, OPTION_SERVERS},
+	{"shards", required_argument, NULL, OPTION_SHARDS},
+	{"checkpoint", required_argument, NULL, OPTION_CHECKPOINT},
+	{"every", required_argument, NULL, OPTION_EVERY},
+	{"resume", no_argument, NULL, OPTION_RESUME},
+	{"sleep", required_argument, NULL, OPTION_SLEEP},
+	{"nan", required_argument, NULL, OPTION_NAN},
+	{"progress", required_argument, NULL, OPTION_PROGRESS},
+	{"quiet", no_argument, NULL, OPTION_QUIET},
+	{"help", no_argument, NULL, OPTION_HELP},
+	{"version", no_argument, NULL, OPTION_VERSION},
+	{NULL, 0, NULL, 0}
+};
+
+void options_print_help(void)
+{
+	fputs(
+"Usage: srun --mpi=pmix -n RANKS sluice-train [OPTION]...\n"
+"Train a model on all ranks of the job, with gradients and model deltas compressed by Sluice.\n"
+"Without srun: a job of one rank.\n"
+"\n"
+"Data and model\n"
+"  --data PATH         folder of IDX files (train-images-idx3-ubyte[.gz] and the other three), or\n"
+"                      a LIBSVM text file[.gz]; default " DEFAULT_DATA "\n"
+"  --test PATH         folder of IDX files, or LIBSVM file, to measure accuracy on\n"
+"  --model NAME        softmax, logreg, linreg or mlp:H1,H2,...; default mlp:256,128\n"
+"  --limit N           use the first N training rows only\n"
+"\n"
+"Training\n"
+"  --recipe TEXT       how to compress, see sluice_recipe(7); default SLUICE_RECIPE, else\n"
+"                      \"" SPARSE_RECIPE "\"\n"
+"  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
+"  --epochs N          passes over the training rows; default 5\n"
+"  --batch N           rows per worker and step; default 64\n"
+"  --lr X              learning rate; default 0.05\n"
+"  --lr-decay X        multiply the learning rate by X after each epoch; default 1\n"
+"  --seed N            order of the rows and first parameters; default 1\n"
+"\n"
+"Job\n"
+"  --servers N         the last N ranks only own shards; default SLUICE_SERVERS, else 0\n"
+"  --shards N          shards the model is cut into; default: the library chooses\n"
+"  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or SIGUSR1 comes\n"
+"  --every N           and every N steps\n"
+"  --resume            go on from the checkpoint in DIR, if there is one\n"
+"\n"
+"Reports\n"
+"  --metrics FILE      one JSON object per step; with --resume, appended\n"
+"  --digest            check after every step that all replicas have the same bits\n"
+"  --progress WHEN     live line: auto (stderr is a terminal), always, never\n"
+"  --quiet             print nothing but errors and the last line\n"
+"\n"
+"For tests and demonstrations\n"
+"  --sleep RANK:STEP:SECONDS  that rank sleeps before its push of that step\n"
+"  --nan RANK:STEP            one gradient value of that rank and step becomes NaN\n"
+"\n"
+"  --help, --version\n"
+"\n"
+"SIGTERM and SIGUSR1 stop the job after the current step (with --checkpoint: saved, status 0);\n"
+"SIGUSR2 prints what a rank is waiting for. The last line on stdout is machine-readable.\n",
+	stdout);
+}
+
+static int parse_count(const char *option, const char *text, uint64_t low, uint64_t high,
+		       uint64_t *out, struct complaint *complaint)
+{
+	char *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	/* strtoull() takes blanks and signs; we want digits alone. */
+	if (text[0] < '0' || text[0] > '9' || *end || errno || value < low || value > high)
+		return complain(complaint, "--%s takes a whole number from %llu to %llu, not \"%s\"",
+				option, (unsigned long long)low, (unsigned long long)high, text);
+	*out = value;
+	return 0;
+}
+
+/* Accepts low < value <= high. */
+static int parse_rate(const char *option, const char *text, float high, float *out,
+		      struct complaint *complaint)
+{
+	char *end;
+	float value;
+
+	errno = 0;
+	value = strtof(text, &end);
+	if (end == text || *end || errno || !(value > 0 && value <= high))
+		return complain(complaint, "--%s takes a number above 0 and up to %g, not \"%s\"",
+				option, (double)high, text);
+	*out = value;
+	return 0;
+}
+
+/* RANK:STEP, and :SECONDS when seconds_out is not NULL. */
+static int parse_moment(const char *option, const char *text, int64_t *rank_out,
+			uint64_t *step_out, double *seconds_out, struct complaint *complaint)
+{
+	unsigned long rank;
+	unsigned long long step;
+	double seconds = 0;
+	int read = 0, fields;
+
+	if (seconds_out)
+		fields = sscanf(text, "%9lu:%18llu:%lf%n", &rank, &step, &seconds, &read) == 3;
+	else
+		fields = sscanf(text, "%9lu:%18llu%n", &rank, &step, &read) == 2;
+	if (!fields || text[read] || strchr(text, '-') || strchr(text, '+') || step < 1 ||
+	    !(seconds >= 0 && seconds <= 86400))
+		return complain(complaint, "--%s takes %s (ranks from 0, steps from 1), not \"%s\"",
+				option, seconds_out ? "RANK:STEP:SECONDS" : "RANK:STEP", text);
+	*rank_out = (int64_t)rank;
+	*step_out = step;
+	if (seconds_out)
+		*seconds_out = seconds;
+	return 0;
+}
+
+static int parse_progress(const char *text, enum progress_kind *out, struct complaint *complaint)
+{
+	if (!strcmp(text, "auto"))
+		*out = PROGRESS_AUTO;
+	else if (!strcmp(text, "always"))
+		*out = PROGRESS_ALWAYS;
+	else if (!strcmp(text, "never"))
+		*out = PROGRESS_NEVER;
+	else
+		return complain(complaint, "--progress takes auto, always or never, not \"%s\"", text);
+	return 0;
+}
+
+/* One option and its argument; -1 with the complaint filled in. */
+static int take_option(int key, const char *name, const char *text, struct options *o,
+		       enum options_action *action, struct complaint *complaint)
+{
+	uint64_t count = 0;
+	int rc = 0;
+
+	switch (key) {
+	case OPTION_DATA: o->data = text; break;
+	case OPTION_TEST: o->test = text; break;
+	case OPTION_MODEL: o->model = text; break;
+	case OPTION_RECIPE: o->recipe = text; break;
+	case OPTION_DENSE: o->recipe = DENSE_RECIPE; break;
+	case OPTION_METRICS: o->metrics = text; break;
+	case OPTION_CHECKPOINT: o->checkpoint = text; break;
+	case OPTION_DIGEST: o->digest = 1; break;
+	case OPTION_RESUME: o->resume = 1; break;
+	case OPTION_QUIET: o->quiet = 1; break;
+	case OPTION_HELP: *action = OPTIONS_HELP; break;
+	case OPTION_VERSION: *action = OPTIONS_VERSION; break;
+	case OPTION_EPOCHS: rc = parse_count(name, text, 1, 1000000, &o->epochs, complaint); break;
+	case OPTION_LIMIT: rc = parse_count(name, text, 1, UINT32_MAX, &o->limit, complaint); break;
+	case OPTION_BATCH: rc = parse_count(name, text, 1, 1 << 20, &o->batch, complaint); break;
+	case OPTION_EVERY: rc = parse_count(name, text, 1, INT64_MAX, &o->every, complaint); break;
+	case OPTION_SEED: rc = parse_count(name, text, 0, INT64_MAX, &o->seed, complaint); break;
+	case OPTION_LR: rc = parse_rate(name, text, 1e6f, &o->lr, complaint); break;
+	case OPTION_LR_DECAY: rc = parse_rate(name, text, 10, &o->lr_decay, complaint); break;
+	case OPTION_PROGRESS: rc = parse_progress(text, &o->progress, complaint); break;
+	case OPTION_SERVERS:
+		rc = parse_count(name, text, 0, 1 << 20, &count, complaint);
+		o->servers = (int)count;
+		break;
+	case OPTION_SHARDS:
+		rc = parse_count(name, text, 1, 1 << 20, &count, complaint);
+		o->shards = (uint32_t)count;
+		break;
+	case OPTION_SLEEP:
+		rc = parse_moment(name, text, &o->sleep_rank, &o->sleep_step, &o->sleep_seconds,
+				  complaint);
+		break;
+	case OPTION_NAN:
+		rc = parse_moment(name, text, &o->nan_rank, &o->nan_step, NULL, complaint);
+		break;
+	}
+	return rc;
+}
+
+static int check_together(const struct options *o, struct complaint *complaint)
+{
+	if (!o->checkpoint && (o->every || o->resume))
+		return complain(complaint, "--%s needs --checkpoint DIR", o->every ? "every" : "resume");
+	return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
+		  struct complaint *complaint)
+{
+	const char *from_environment = getenv("SLUICE_RECIPE");
+	int key, index = 0;
+
+	*action = OPTIONS_TRAIN;
+	*options = (struct options){
+		.data = DEFAULT_DATA,
+		.model = "mlp:256,128",
+		.recipe = from_environment && *from_environment ? NULL : SPARSE_RECIPE,
+		.epochs = 5,
+		.batch = 64,
+		.seed = 1,
+		.lr = 0.05f,
+		.lr_decay = 1,
+		.sleep_rank = -1,
+		.nan_rank = -1,
+	};
+	opterr = 0; /* every rank parses; the complaint is printed once for all of them */
+	optind = 1;
+	while ((key = getopt_long(argc, argv, ":", option_table, &index)) != -1) {
+		if (key == ':')
+			return complain(complaint, "option %s needs an argument; see sluice-train --help",
+					argv[optind - 1]);
+		if (key == '?')
+			return complain(complaint, "unknown, ambiguous or malformed option %s; "
+					"see sluice-train --help", argv[optind - 1]);
+		if (take_option(key, option_table[index].name, optarg, options, action, complaint))
+			return -1;
+		if (*action != OPTIONS_TRAIN)
+			return 0;
+	}
+	if (optind < argc)
+		return complain(complaint, "\"%s\" is not an option; data is named by --data PATH",
+				argv[optind]);
+	return check_together(options, complaint);
+}

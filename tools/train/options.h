@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The command line of sluice-train: every option is parsed strictly and checked here, so that the
+ * rest of the program never meets a value out of range. */
+#ifndef TRAIN_OPTIONS_H
+#define TRAIN_OPTIONS_H
+#include "tools/train/complaint.h"
+
+#include <stdint.h>
+
+#define DEFAULT_DATA "/usr/share/datasets/fashion-mnist"
+
+enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
+
+struct options {
+	const char *data;           /* folder of IDX files, or a LIBSVM text file */
+	const char *test;           /* NULL: t10k-* beside the IDX files; no test set for LIBSVM */
+	const char *model;
+	const char *recipe;         /* NULL: the library takes SLUICE_RECIPE */
+	const char *metrics;        /* NULL: none */
+	const char *checkpoint;     /* NULL: none */
+	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
+	int servers;
+	uint32_t shards;
+	float lr, lr_decay;
+	int digest, resume, quiet;
+	enum progress_kind progress;
+	int64_t sleep_rank, nan_rank;               /* -1: nobody */
+	uint64_t sleep_step, nan_step;              /* steps count from 1 */
+	double sleep_seconds;
+};
+
+enum options_action { OPTIONS_TRAIN, OPTIONS_HELP, OPTIONS_VERSION };
+
+/* Fills *options and *action from the command line; *options is complete (defaults) even on
+ * failure. Returns 0, or -1 with the complaint filled in. Strings point into argv. */
+int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
+		  struct complaint *complaint);
+
+void options_print_help(void);
+#endif

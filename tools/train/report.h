@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What rank 0 tells the user while training: a live line on a terminal or a plain line now and then
+ * elsewhere, one line per epoch, and the machine-readable last line on stdout. */
+#ifndef TRAIN_REPORT_H
+#define TRAIN_REPORT_H
+#include "sluice.h"
+#include "tools/train/metrics.h"
+#include "tools/train/options.h"
+
+struct report {
+	const struct options *options;
+	int speaks;                 /* rank 0, and not --quiet */
+	int live;                   /* redraw one line */
+	int drawn;                  /* a live line stands on the terminal */
+	uint64_t steps, steps_per_epoch;
+	double images_per_step;     /* of all workers */
+	double began;               /* clock when training began */
+	uint64_t first_step;        /* steps done before: by the run that was resumed */
+	double shown;               /* clock when the line was shown last */
+	double epoch_began, loss_sum; /* of this epoch */
+	uint64_t loss_steps;
+	double accuracy;            /* last one measured; negative before */
+};
+
+/* Seconds of a clock that never jumps. */
+double report_clock(void);
+
+/* steps: of the whole job; first_step: how many of them are done. */
+void report_begin(struct report *report, const struct options *options, int rank, uint64_t first_step,
+		  uint64_t steps, uint64_t steps_per_epoch, double images_per_step);
+
+/* After each step; loss: mean over this rank's batch. Looks at the model's counters when it shows. */
+void report_step(struct report *report, sluice_model *model, uint64_t step, double loss);
+
+/* After each epoch's measurement; total: bytes since open, of all workers. */
+void report_epoch(struct report *report, const struct network *network, uint64_t epoch,
+		  const struct score *test, const struct traffic *total);
+
+/* A line of its own on stderr, from rank 0. */
+void report_say(struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The last line, on stdout, from rank 0. -1 when it could not be written. */
+int report_final(struct report *report, int rank, uint64_t step, const struct score *test,
+		 const struct traffic *total, uint64_t digest);
+int report_interrupted(struct report *report, int rank, uint64_t step, const char *checkpoint);
+#endif
