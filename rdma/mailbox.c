@@ -2,8 +2,8 @@
  * Rings of words between processes and the sleeping flag; see mailbox.h.
  *
  * No wake-up is lost: the sender stores the tail and then loads the flag, the receiver stores the
- * flag and then loads the tails, all four sequentially consistent; in the one order of these four, at
- * least one side sees the other's store. */
+ * flag and then loads the tails, all four sequentially consistent; in the one order of these four,
+ * at least one side sees the other's store. */
 #include "rdma/mailbox.h"
 #include <stdalign.h>
 

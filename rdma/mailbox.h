@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where PUT_NOTIFYs of the shm transport arrive: memory of the receiver that peers may write, with a
- * flag "the receiver sleeps" and one single-producer single-consumer ring of 32-bit words per sender.
- * Only layout and memory ordering are here; mapping the memory and waking the process is shm.c.
+ * Where PUT_NOTIFYs of the shm transport arrive: memory of the receiver that peers may write, with
+ * a flag "the receiver sleeps" and one single-producer single-consumer ring of 32-bit words per
+ * sender. Only layout and memory ordering are here; shm.c maps the memory, shm_move.c uses it.
  *
  * Neither side believes the other: positions live in private memory, what is read from the shared
  * words only tells how far the other side claims to be, and every index is masked. */
@@ -33,7 +33,7 @@ struct mailbox_reader { struct mailbox_ring *ring; uint32_t mask, head, tail_see
 void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity);
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
 
-/* 1 if there is room for a word, 0 if the ring is full, -1 if the receiver's position is impossible. */
+/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. */
 int mailbox_room(struct mailbox_writer *w);
 /* Needs room. All that this thread wrote before is visible to whoever takes the word. */
 void mailbox_write(struct mailbox_writer *w, uint32_t word);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Reaching a region on the same machine: its descriptor as bytes, and a mapping of its memory file
- * that is made only if the file carries the very same bytes in front. Used by region.c (which writes
- * them there) and by the transports self and shm. */
+ * that is made only if the file carries the very same bytes in front. Used by region.c (which
+ * writes them there) and by the transports self and shm. */
 #ifndef RDMA_MAPPING_H
 #define RDMA_MAPPING_H
 #include "rdma/region.h"

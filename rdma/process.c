@@ -17,9 +17,9 @@
 #define SYS_pidfd_open 434 /* the same number on every architecture */
 #endif
 
-/* Field 22 of /proc/PID/stat. The name in field 2 may hold blanks and parentheses: count from the
- * last closing one, behind which field 3 begins. */
-static int read_start_time(pid_t pid, uint64_t *start_out)
+/* Fields 3 (state) and 22 (start time) of /proc/PID/stat. The name in field 2 may hold blanks and
+ * parentheses: count from the last closing one. Returns 0 or a negative errno. */
+static int read_stat(pid_t pid, char *state_out, uint64_t *start_out)
 {
 	char path[48], text[1024], *field, *end;
 	ssize_t n;
@@ -35,6 +35,9 @@ static int read_start_time(pid_t pid, uint64_t *start_out)
 		return n < 0 ? -errno : -ESRCH;
 	text[n] = '\0';
 	field = strrchr(text, ')');
+	if (field == NULL || field[1] != ' ')
+		return -EPROTO;
+	*state_out = field[2];
 	for (i = 2; field != NULL && i < 22; i++)
 		field = strchr(field + 1, ' ');
 	if (field == NULL)
@@ -47,9 +50,10 @@ int process_identify(struct process *out)
 {
 	struct process me = {.pid = getpid(), .uid = (uint32_t)geteuid()};
 	struct stat st;
+	char state;
 	int rc;
 
-	rc = read_start_time(me.pid, &me.start_time);
+	rc = read_stat(me.pid, &state, &me.start_time);
 	if (rc < 0)
 		return fail(SLUICE_ENOSUPP, "cannot read /proc/%d/stat: %s; ranks of one machine find each "
 			    "other through /proc, mount it", (int)me.pid, errno_text(-rc));
@@ -67,11 +71,6 @@ static int fail_ended(int rank, pid_t pid)
 static int fail_to_watch(int rank, pid_t pid, int err)
 {
 	switch (err) {
-	case ENOSYS:
-	case EPERM: /* how older sandboxes refuse an unknown system call */
-		return fail(SLUICE_ENOSUPP, "cannot watch rank %d's process (pid %d): pidfd_open: %s; the "
-			    "shm transport needs Linux 5.3 or newer and no sandbox that forbids the call",
-			    rank, (int)pid, errno_text(err));
 	case EMFILE:
 	case ENFILE:
 	case ENOMEM:
@@ -86,6 +85,7 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 {
 	struct process me;
 	uint64_t start;
+	char state;
 	int pidfd, rc;
 
 	rc = process_identify(&me);
@@ -97,12 +97,13 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 			    "machine; start the ranks of a node in one container, or share its pid "
 			    "namespace", rank, (int)process->pid);
 	pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-	if (pidfd < 0)
+	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* EPERM: older sandboxes' ENOSYS */
 		return fail_to_watch(rank, process->pid, errno);
 	/* After pidfd_open: if the start time agrees now, the pidfd is of that process. */
-	rc = read_start_time(process->pid, &start);
+	rc = read_stat(process->pid, &state, &start);
 	if (rc < 0 || start != process->start_time) {
-		close(pidfd);
+		if (pidfd >= 0)
+			close(pidfd);
 		if (rc < 0 && rc != -ENOENT && rc != -ESRCH)
 			return fail(SLUICE_EDEVICE, "cannot read /proc/%d/stat of rank %d: %s",
 				    (int)process->pid, rank, errno_text(-rc));
@@ -112,6 +113,17 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 	}
 	*pidfd_out = pidfd;
 	return SLUICE_OK;
+}
+
+int process_ended(const struct process *process)
+{
+	uint64_t start;
+	char state;
+	int rc = read_stat(process->pid, &state, &start);
+
+	if (rc < 0)
+		return rc == -ENOENT || rc == -ESRCH;
+	return start != process->start_time || state == 'Z' || state == 'X';
 }
 
 int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, int *fd_out)

@@ -17,9 +17,13 @@ struct process {
 int process_identify(struct process *out);
 
 /* A pidfd of the process, readable once it ended; checked to be this very process and not a later
- * one of the same number. rank is for messages. Errors: SLUICE_EPEER (ended), SLUICE_ENOSUPP
- * (kernel too old, other pid namespace), SLUICE_ENOMEM (descriptors). */
+ * one of the same number. -1 where there is no pidfd_open(2) (Linux before 5.3, a sandbox, valgrind
+ * before 3.20): then ask process_ended() from time to time. rank is for messages. Errors:
+ * SLUICE_EPEER (ended), SLUICE_ENOSUPP (other pid namespace), SLUICE_ENOMEM (descriptors). */
 int process_watch(const struct process *process, int rank, int *pidfd_out);
+
+/* 1 once the process has ended, reaped or not. */
+int process_ended(const struct process *process);
 
 /* Opens file number fd of the process anew, with open(2) flags (close-on-exec and non-blocking are
  * added). what names it in messages. Errors: as above and SLUICE_EDEVICE (not permitted). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions: memory of this process that peers may reach, made of one sealed memory file each. No file
- * name exists anywhere, so nothing can outlive the processes that hold it. The runtime opens regions,
- * the transports describe them; how a peer comes to map one is in mapping.c. */
+ * Regions: memory of this process that peers may reach, made of one sealed memory file each. No
+ * file name exists anywhere, so nothing can outlive the processes that hold it. The runtime opens
+ * regions, the transports describe them; how a peer comes to map one is in mapping.c. */
 #include "rdma/region.h"
 #include "base/error.h"
 #include "rdma/mapping.h"

@@ -3,7 +3,8 @@
  * not inherited by forked children (MADV_DONTFORK), gone when the last process that maps it ends.
  *
  * A region is opened for reading or for writing by peers, never both by accident: model memory is
- * only ever in REGION_READ regions, which the kernel refuses to map writable (F_SEAL_FUTURE_WRITE). */
+ * only ever in REGION_READ regions, which the kernel refuses to map writable
+ * (F_SEAL_FUTURE_WRITE). */
 #ifndef RDMA_REGION_H
 #define RDMA_REGION_H
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sequence numbers and credits of a slot ring; see ring.h. Values that came from a peer are compared
- * with what this side knows before they change anything. */
+ * Sequence numbers and credits of a slot ring; see ring.h. Values that came from a peer are
+ * compared with what this side knows before they change anything. */
 #include "rdma/ring.h"
 #include "base/error.h"
 #include "sluice.h"

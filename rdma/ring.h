@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The slot ring: fixed-size slots in the reader's region, written by one peer, one message per slot.
+ * The slot ring: fixed-size slots in the reader's region, written by one peer, a message per slot.
  * This is its arithmetic alone; bytes travel by a transport, and worker.c and shard.c hold one of
  * these structures per pair.
  *
  * Messages carry sequence numbers 1, 2, 3, ... (64 bits: they never wrap); number seq lives in slot
- * seq mod depth. The reader takes them in order and tells how far it is (consumed_seq, in a notice);
- * that is the writer's credit: a slot, and the staging buffer behind it, is free once consumed_seq
- * has passed the message in it. So at most depth messages are ever unread.
+ * seq mod depth. The reader takes them in order and tells how far it is (consumed_seq, in a
+ * notice); that is the writer's credit: a slot, and the staging buffer behind it, is free once
+ * consumed_seq has passed the message in it. So at most depth messages are ever unread.
  *
  *      consumed_seq             next_seq
  *   ... 4   5 | 6   7   8   9 | 10 ...          depth 8: 10 to 13 may be written

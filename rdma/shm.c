@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport between processes of one machine. A peer's regions and its mailbox are memory files
- * opened through /proc/PID/fd and mapped here; a transfer is a copy, a notification is a word in the
- * peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps. One epoll instance holds
- * the own pipe and a pidfd per peer, so that a message, wake() and a peer's death all end a sleep.
- * This half opens, connects and closes; shm_move.c does the rest. */
+ * opened through /proc/PID/fd and mapped here; a transfer is a copy, a notification is a word in
+ * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps. One epoll instance
+ * holds the own pipe and a pidfd per peer, so that a message, wake() and a peer's death all end a
+ * sleep. This half opens, connects and closes; shm_move.c does the rest. */
 #include "rdma/shm.h"
 #include "base/log.h"
 #include "rdma/mapping.h"
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 enum { MIN_DONES = 64, MAX_DONES = 65536 };
@@ -54,6 +55,7 @@ static void shm_close(struct transport **t)
 	free(shm->by_rank);
 	event_queue_close(&shm->dones);
 	close_fd(shm->epoll);
+	close_fd(shm->ticker);
 	close_fd(shm->pipe_read);
 	close_fd(shm->pipe_write);
 	region_close(&shm->mailbox);
@@ -117,7 +119,7 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 	shm->size = config->size;
 	shm->control = config->control;
 	shm->capacity = mailbox_capacity(config->queue_depth);
-	shm->pipe_read = shm->pipe_write = shm->epoll = -1;
+	shm->pipe_read = shm->pipe_write = shm->epoll = shm->ticker = -1;
 	shm->peers = calloc((size_t)shm->size, sizeof(struct shm_peer *));
 	shm->by_rank = calloc((size_t)shm->size, sizeof(struct shm_peer *));
 	if (shm->peers == NULL || shm->by_rank == NULL) {
@@ -186,13 +188,13 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 	struct stat st;
 	int rc;
 
-	rc = process_open_file(peer->pid, peer->endpoint.peer, number, O_RDWR, "wake-up pipe",
+	rc = process_open_file(peer->process.pid, peer->endpoint.peer, number, O_RDWR, "wake-up pipe",
 			       &peer->wake_fd);
 	if (rc < 0)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return fail(SLUICE_EPEER, "file %d of rank %d (pid %d) is not the wake-up pipe its card "
-			    "promised", number, peer->endpoint.peer, (int)peer->pid);
+			    "promised", number, peer->endpoint.peer, (int)peer->process.pid);
 	return SLUICE_OK;
 }
 
@@ -200,7 +202,8 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 {
 	int fd, rc;
 
-	rc = process_open_file(peer->pid, peer->endpoint.peer, mailbox->fd, O_RDWR, "mailbox", &fd);
+	rc = process_open_file(peer->process.pid, peer->endpoint.peer, mailbox->fd, O_RDWR, "mailbox",
+			       &fd);
 	if (rc < 0)
 		return rc;
 	rc = mapping_open(fd, peer->endpoint.peer, mailbox, &peer->mailbox);
@@ -208,6 +211,27 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 	if (rc == SLUICE_OK)
 		peer->mailbox_bytes = mailbox->bytes;
 	return rc;
+}
+
+/* For peers that have no pidfd. Its ticks come while a caller sleeps: shm_arm() starts it. */
+static int open_ticker(struct shm *shm)
+{
+	struct epoll_event tick = {.events = EPOLLIN, .data.u32 = SHM_WAKE_TAG};
+
+	if (shm->ticker >= 0)
+		return SLUICE_OK;
+	shm->ticker = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (shm->ticker < 0 || epoll_ctl(shm->epoll, EPOLL_CTL_ADD, shm->ticker, &tick) < 0) {
+		int err = errno;
+
+		close_fd(shm->ticker);
+		shm->ticker = -1;
+		return fail(err == EMFILE || err == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+			    "shm: timer: %s", errno_text(err));
+	}
+	log_line(LOG_WARN, "rdma", "shm: no pidfd_open (Linux 5.3) here: that a rank ended is noticed "
+		 "up to %d ms late", SHM_TICK_MS);
+	return SLUICE_OK;
 }
 
 static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct process *process)
@@ -218,11 +242,13 @@ static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct proce
 	rc = process_watch(process, peer->endpoint.peer, &peer->pidfd);
 	if (rc < 0)
 		return rc;
-	if (epoll_ctl(shm->epoll, EPOLL_CTL_ADD, peer->pidfd, &death) < 0)
+	if (peer->pidfd < 0)
+		rc = open_ticker(shm);
+	else if (epoll_ctl(shm->epoll, EPOLL_CTL_ADD, peer->pidfd, &death) < 0)
 		return fail(SLUICE_EDEVICE, "shm: epoll_ctl for the process of rank %d: %s",
 			    peer->endpoint.peer, errno_text(errno));
 	peer->state = PEER_ALIVE;
-	return SLUICE_OK;
+	return rc;
 }
 
 static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size_t len,
@@ -245,7 +271,7 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	if (peer == NULL)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*peer));
 	peer->endpoint = (struct endpoint){.transport = t, .peer = rank};
-	peer->pid = card.process.pid;
+	peer->process = card.process;
 	memcpy(peer->control, card.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
 	peer->state = PEER_GONE; /* not in the epoll set yet */
@@ -265,7 +291,7 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 			    shm->capacity);
 	shm->by_rank[rank] = peer;
 	shm->peers[shm->n_peers++] = peer;
-	log_line(LOG_DEBUG, "rdma", "shm: connected to rank %d, pid %d", rank, (int)peer->pid);
+	log_line(LOG_DEBUG, "rdma", "shm: connected to rank %d, pid %d", rank, (int)peer->process.pid);
 	*out = &peer->endpoint;
 	return SLUICE_OK;
 
@@ -296,9 +322,9 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_D
 	rc = descriptor_decode(descriptor, e->peer, &d);
 	if (rc < 0)
 		return rc;
-	if (d.pid != peer->pid)
+	if (d.pid != peer->process.pid)
 		return fail(SLUICE_EWIRE, "rank %d is pid %d, but described a region of pid %d", e->peer,
-			    (int)peer->pid, (int)d.pid);
+			    (int)peer->process.pid, (int)d.pid);
 	remote = calloc(1, sizeof(*remote));
 	if (remote == NULL)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*remote));

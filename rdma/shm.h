@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the two halves of the shm transport share: shm.c opens, meets peers and closes; shm_move.c is
- * the hot path, transfers and events. */
+ * What the two halves of the shm transport share: shm.c opens, meets peers and closes; shm_move.c
+ * is the hot path, transfers and events. */
 #ifndef RDMA_SHM_H
 #define RDMA_SHM_H
 #include "base/error.h"
@@ -13,6 +13,8 @@
 
 enum { SHM_WAKE_TAG = INT32_MAX }; /* in epoll's data where pidfds have the peer's rank */
 
+enum { SHM_TICK_MS = 100 };
+
 enum peer_state {
 	PEER_ALIVE,
 	PEER_ENDED,  /* its process ended; what it sent before is still handed out */
@@ -23,11 +25,11 @@ enum peer_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum peer_state state;
-	int pidfd;                  /* in the epoll set while PEER_ALIVE */
+	int pidfd;                  /* in the epoll set while PEER_ALIVE; -1 where there are none */
 	int wake_fd;                /* the peer's pipe */
 	void *mailbox;              /* the peer's, mapped */
 	uint64_t mailbox_bytes;
-	pid_t pid;
+	struct process process;
 	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; judged when opened */
 	struct mailbox_writer out;  /* our ring in its mailbox */
 	struct mailbox_reader in;   /* its ring in ours */
@@ -42,6 +44,8 @@ struct shm {
 	const struct region *control; /* the job's, told to every peer in the card */
 	int pipe_read, pipe_write;
 	int epoll;
+	int ticker;                 /* timer that wakes a sleeper to look after peers without pidfd;
+				     * -1 while there are none */
 	int armed;
 	uint64_t next_check_ns;     /* for ended peers; 0 at once */
 	struct event_queue dones;
@@ -73,7 +77,7 @@ static inline struct shm_remote *shm_remote_of(struct remote *r)
 static inline int shm_fail_gone(const struct shm_peer *peer)
 {
 	return fail_quietly(SLUICE_EPEER, "rank %d (pid %d) is gone", peer->endpoint.peer,
-			    (int)peer->pid);
+			    (int)peer->process.pid);
 }
 
 /* shm_move.c; see struct transport_ops. */

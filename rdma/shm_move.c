@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
@@ -32,7 +33,7 @@ static int notify(struct shm_peer *peer, const struct transfer *x, char *there)
 		break;
 	default:
 		return fail(SLUICE_EWIRE, "the mailbox of rank %d (pid %d) holds an impossible position",
-			    peer->endpoint.peer, (int)peer->pid);
+			    peer->endpoint.peer, (int)peer->process.pid);
 	}
 	if (x->bytes > 0)
 		memcpy(there, x->local, x->bytes);
@@ -86,7 +87,8 @@ int shm_post(struct endpoint *e, const struct transfer *x)
 static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
 {
 	/* A pidfd stays readable for ever: left in the set, nobody could sleep again. */
-	epoll_ctl(shm->epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
+	if (peer->pidfd >= 0)
+		epoll_ctl(shm->epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
 	peer->state = state;
 }
 
@@ -102,6 +104,14 @@ static void check_deaths(struct shm *shm)
 			if (ready[i].data.u32 != SHM_WAKE_TAG)
 				unwatch(shm, shm->by_rank[ready[i].data.u32], PEER_ENDED);
 	} while (n == 16);
+	if (shm->ticker < 0)
+		return;
+	for (i = 0; i < shm->n_peers; i++) {
+		struct shm_peer *peer = shm->peers[i];
+
+		if (peer->pidfd < 0 && peer->state == PEER_ALIVE && process_ended(&peer->process))
+			unwatch(shm, peer, PEER_ENDED);
+	}
 }
 
 /* What one peer sent, and after the last of it that it is gone. That a process ended is known
@@ -161,6 +171,16 @@ int shm_poll(struct transport *t, struct event *events, int n)
 	return taken;
 }
 
+/* Ticks, or with 0 no more of them; a tick that came is forgotten. */
+static void tick_every(const struct shm *shm, int milliseconds)
+{
+	struct timespec interval = {.tv_nsec = milliseconds * 1000000L};
+	struct itimerspec spec = {.it_interval = interval, .it_value = interval};
+
+	if (shm->ticker >= 0)
+		timerfd_settime(shm->ticker, 0, &spec, NULL);
+}
+
 static int anything_waiting(struct shm *shm)
 {
 	int i;
@@ -184,8 +204,10 @@ int shm_arm(struct transport *t)
 
 	mailbox_sleep(shm->mailbox->base);
 	shm->armed = 1;
-	if (!anything_waiting(shm))
+	if (!anything_waiting(shm)) {
+		tick_every(shm, SHM_TICK_MS);
 		return 0;
+	}
 	mailbox_awake(shm->mailbox->base);
 	shm->armed = 0;
 	return 1;
@@ -199,6 +221,7 @@ void shm_disarm(struct transport *t)
 
 	mailbox_awake(shm->mailbox->base);
 	shm->armed = 0;
+	tick_every(shm, 0);
 	shm->next_check_ns = 0; /* it may have been a death that woke us */
 	/* Bounded: a pipe holds 64 KiB, and a peer gone mad may write on and on. */
 	for (rounds = 0; rounds < 128; rounds++)

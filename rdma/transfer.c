@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Bounds and permissions of one transfer; see transfer.h. On the hot path: no call but in failure. */
+ * Bounds and permissions of one transfer; see transfer.h. On the hot path: no calls. */
 #include "rdma/transfer.h"
 #include "base/error.h"
 #include "sluice.h"

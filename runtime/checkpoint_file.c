@@ -119,9 +119,9 @@ static int put_section(struct writer *w, const struct checkpoint_section *s)
 	uint64_t bad = s->values ? first_nonfinite(s->values, s->count) : s->count;
 	if (bad != s->count)
 		return fail(SLUICE_ENUMERIC,
-			    "%s hold NaN or infinity at index %llu: the run has diverged, so no checkpoint is "
+			    "NaN or infinity at index %llu of %s: the run has diverged, so no checkpoint is "
 			    "written and the previous one stays; restore it with a lower learning rate or clip=",
-			    section_text(s->kind, s->id), (unsigned long long)bad);
+			    (unsigned long long)bad, section_text(s->kind, s->id));
 	int rc = put_section_head(w, s->kind, s->id, payload_bytes(s));
 	if (!rc && s->values)
 		rc = put_values(w, s->values, s->count);
@@ -378,8 +378,8 @@ static int get_section(struct checkpoint_file *f, const struct checkpoint_sectio
 
 static int walk(struct checkpoint_file *f, int store)
 {
-	uint64_t schema;
-	uint32_t sections;
+	uint64_t schema = 0;
+	uint32_t sections = 0;
 	f->at = 0;
 	f->crc = 0;
 	int rc = get_header(f, &schema, &sections);

@@ -3,8 +3,11 @@ library_sources += \
 	runtime/sluice.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/checkpoint_file.c runtime/checkpoint_file.h \
+	runtime/checkpoint_folder.c runtime/checkpoint_folder.h \
+	runtime/checkpoint_rounds.c runtime/checkpoint_rounds.h \
 	runtime/collective.c \
 	runtime/delta_log.c runtime/delta_log.h \
+	runtime/durable.c runtime/durable.h \
 	runtime/job.c runtime/job.h \
 	runtime/layout.c runtime/layout.h \
 	runtime/model.c runtime/model.h \

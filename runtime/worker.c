@@ -25,17 +25,28 @@ static uint32_t keep_heaviest(sluice_model *model, const struct shard_layout *at
 	return (uint32_t)kept;
 }
 
-/* What was sent leaves the residual, as the receiver decodes it; and momentum forgets it. */
+/* What was sent leaves the residual, as the receiver decodes it. */
 static void settle(sluice_model *model, uint64_t begin, const uint32_t *index, const float *decoded,
 		   uint32_t n)
 {
-	struct worker *w = &model->worker;
+	float *residual = model->worker.residual + begin;
 	if (model->recipe.memory == MEMORY_RESIDUAL)
 		for (uint32_t i = 0; i < n; i++)
-			w->residual[begin + (index ? index[i] : i)] -= decoded[i];
-	if (w->velocity && model->recipe.mask && index)
-		for (uint32_t i = 0; i < n; i++)
-			w->velocity[begin + index[i]] = 0.0f;
+			residual[index ? index[i] : i] -= decoded[i];
+}
+
+/* Momentum factor masking: what was selected starts anew. Tensors that are sent whole every step are
+ * never late, so they keep their momentum. */
+static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
+{
+	const struct span *span = model->layout.spans;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t j = begin + index[i];
+		while (span->end <= j)
+			span++;
+		if (!span->exempt)
+			model->worker.velocity[j] = 0.0f;
+	}
 }
 
 /* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
@@ -68,6 +79,8 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	lane->bytes = message_encode(&m, index, value, w->value, slot, at->slot_bytes);
 	lane->posted = 0;
 	settle(model, at->begin, index, w->value, n);
+	if (w->velocity && model->recipe.mask && index)
+		mask_momentum(model, at->begin, index, n);
 	model->stats.pushed_elements += n;
 }
 

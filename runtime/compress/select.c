@@ -35,7 +35,8 @@ struct selector {
 	enum { LISTED_NONE, LISTED_BIN, LISTED_ALL } what;
 };
 
-/* Selected are keys above floor, and the first `ties` of those equal to it. */
+/* Selected are keys above floor, and the first `ties` of those equal to it (ALL_TIES: all). */
+#define ALL_TIES SIZE_MAX
 struct cut {
 	uint32_t floor;
 	size_t ties;
@@ -83,17 +84,18 @@ void selector_close(struct selector **s)
 
 typedef int32_t lanes __attribute__((vector_size(16)));
 
-/* Whether one of x[0..BLOCK) has a key of at least floor (keys are positive as signed numbers). */
+/* Whether one of x[0..BLOCK) has a key of at least floor, which is > 0 (as signed numbers, keys order
+ * the same). */
 static inline int block_reaches(const float *x, int32_t floor)
 {
 	const lanes mask = {KEY_MASK, KEY_MASK, KEY_MASK, KEY_MASK};
-	const lanes least = {floor, floor, floor, floor};
+	const lanes below = {floor - 1, floor - 1, floor - 1, floor - 1};
 	lanes v[BLOCK / 4], reached;
 	uint64_t half[2];
 
 	memcpy(v, x, sizeof(v));
-	reached = ((v[0] & mask) >= least) | ((v[1] & mask) >= least) |
-		  ((v[2] & mask) >= least) | ((v[3] & mask) >= least);
+	reached = ((v[0] & mask) > below) | ((v[1] & mask) > below) |
+		  ((v[2] & mask) > below) | ((v[3] & mask) > below);
 	memcpy(half, &reached, sizeof(half));
 	return (half[0] | half[1]) != 0;
 }
@@ -120,23 +122,24 @@ static size_t list_range(const float *x, size_t begin, size_t end, uint32_t floo
 	return n;
 }
 
-/* Copies to index[] those of at[0..n) that the cut selects, and uses up its ties. */
-static size_t keep(const float *x, const uint32_t *at, size_t n, struct cut *cut, uint32_t *index)
+/* Moves to index[] those of at[0..n) that the cut selects, and uses up its ties. Filters in place
+ * first: index[] has no room for the one that storing always would store too much. */
+static size_t keep(const float *x, uint32_t *at, size_t n, struct cut *cut, uint32_t *index)
 {
-	size_t kept = 0;
+	const uint32_t floor = cut->floor;
+	size_t kept = 0, ties = cut->ties;
 
 	for (size_t i = 0; i < n; i++) {
 		uint32_t key = key_of(x[at[i]]);
+		size_t tie = (key == floor) & (ties > 0);
 
-		if (key < cut->floor)
-			continue;
-		if (key == cut->floor) {
-			if (!cut->ties)
-				continue;
-			cut->ties--;
-		}
-		index[kept++] = at[i];
+		at[kept] = at[i];
+		kept += tie | (key > floor);
+		ties -= tie;
 	}
+	if (cut->ties != ALL_TIES)
+		cut->ties = ties;
+	memcpy(index, at, kept * sizeof(*index));
 	return kept;
 }
 
@@ -151,10 +154,15 @@ static size_t emit(const float *x, size_t begin, size_t end, struct cut *cut, ui
 
 		if (!cut->ties && cut->floor < KEY_MASK) { /* no longer stop at the ties */
 			cut->floor++;
-			cut->ties = SIZE_MAX;
+			cut->ties = ALL_TIES;
 		}
 		n = list_range(x, i, stop, cut->floor, KEY_MASK, found);
-		emitted += keep(x, found, n, cut, index + emitted);
+		if (cut->ties == ALL_TIES) {
+			memcpy(index + emitted, found, n * sizeof(*index));
+			emitted += n;
+		} else {
+			emitted += keep(x, found, n, cut, index + emitted);
+		}
 	}
 	return emitted;
 }
@@ -180,13 +188,14 @@ static void count_first(uint32_t *counts, const float *x, size_t begin, size_t e
 		counts[((key_of(x[i]) - 1) >> FIRST_SHIFT) * COPIES]++;
 }
 
-/* Counts a coordinate if its rank lies in the bin `prefix` of the histogram before. */
+/* Counts a coordinate by the next bits if its rank lies in the bin `prefix` of the histogram before,
+ * else in a bin that nobody reads: which of the two cannot be foretold, so there is no branch. */
 static inline void count_next(uint32_t *counts, float x, size_t i, uint32_t prefix, unsigned shift)
 {
-	uint32_t rank = key_of(x) - 1;
+	uint32_t rank = key_of(x) - 1, bin = rank >> shift & (NEXT_BINS - 1);
 
-	if (rank >> (shift + NEXT_BITS) == prefix)
-		counts[(rank >> shift & (NEXT_BINS - 1)) * COPIES + i % COPIES]++;
+	bin = rank >> (shift + NEXT_BITS) == prefix ? bin : NEXT_BINS;
+	counts[bin * COPIES + i % COPIES]++;
 }
 
 static void count_all(struct selector *s, const float *x, const struct span *spans, size_t n_spans,
@@ -256,12 +265,12 @@ static void list_candidates(struct selector *s, const float *x, const struct spa
 static struct cut find_cut(struct selector *s, const float *x, const struct span *spans,
 			   size_t n_spans, size_t k)
 {
-	const struct cut all_nonzeros = {.floor = 1, .ties = SIZE_MAX};
+	const struct cut all_nonzeros = {.floor = 1, .ties = ALL_TIES};
 	uint32_t prefix = 0, bins = FIRST_BINS, bin;
 	size_t need = k, in_bin, above;
 
 	for (unsigned shift = FIRST_SHIFT;; shift -= NEXT_BITS, bins = NEXT_BINS) {
-		struct cut cut = {.ties = SIZE_MAX};
+		struct cut cut = {.ties = ALL_TIES};
 
 		count_all(s, x, spans, n_spans, prefix, shift);
 		if (!boundary_bin(s->counts, bins, need, &bin, &in_bin, &above))
@@ -283,7 +292,7 @@ static struct cut find_cut(struct selector *s, const float *x, const struct span
 size_t select_topk(struct selector *s, const float *x, const struct span *spans, size_t n_spans,
 		   size_t k, uint32_t *index)
 {
-	struct cut cut = {.floor = 1, .ties = SIZE_MAX}, exempt = cut;
+	struct cut cut = {.floor = 1, .ties = ALL_TIES}, exempt = cut;
 	size_t total = 0, next = 0, n = 0;
 
 	for (size_t j = 0; j < n_spans; j++) {
@@ -312,7 +321,7 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 
 size_t select_nonzero(const float *x, size_t n, uint32_t *index)
 {
-	struct cut cut = {.floor = 1, .ties = SIZE_MAX};
+	struct cut cut = {.floor = 1, .ties = ALL_TIES};
 
 	return emit(x, 0, n, &cut, index);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Help for tests of rdma/: checks that work in a forked child too, a pair of real processes that are
- * connected by the shm transport, waits with a deadline, and counts of what a process holds. */
+ * Help for tests of rdma/: checks that work in a forked child too, a pair of real processes that
+ * are connected by the shm transport, waits with a deadline, counts of what a process holds. */
 #ifndef TESTS_RDMA_PAIR_H
 #define TESTS_RDMA_PAIR_H
 #include "rdma/transport.h"
@@ -38,7 +38,7 @@ struct remote *swap_regions(const struct side *side, const struct region *mine);
 
 /* The next event, within DEADLINE_MS; sleeps on the transport's fd in between. */
 struct event next_event(struct transport *t);
-/* Posts, polling away EAGAIN is the caller's: this wants 0. */
+/* Posts and wants 0: full queues are the caller's matter. */
 void post_now(struct endpoint *e, struct transfer transfer);
 
 /* 1 if fd is readable within timeout_ms. */

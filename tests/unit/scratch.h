@@ -1,79 +1,93 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A folder for one test program's files, made and removed by its group setup and teardown. */
+ * A temporary directory for tests that write files, and small helpers to look at and spoil them. */
 #ifndef TESTS_SCRATCH_H
 #define TESTS_SCRATCH_H
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-static char scratch_folder[512];
+enum { SCRATCH_PATH = 512, SCRATCH_FILE = 1 << 16 };
 
-static int scratch_make(void **state)
+static inline int scratch_remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
-	const char *parent = getenv("TMPDIR");
-
-	(void)state;
-	snprintf(scratch_folder, sizeof(scratch_folder), "%s/sluice-test-XXXXXX", parent ? parent : "/tmp");
-	return mkdtemp(scratch_folder) ? 0 : -1;
+	(void)st;
+	(void)kind;
+	(void)at;
+	return remove(path);
 }
 
-/* Valid until the next call but three. */
-static const char *scratch_path(const char *name)
+static inline void scratch_remove(const char *dir)
 {
-	static char path[4][1024];
-	static unsigned next;
-
-	next = (next + 1) % 4;
-	snprintf(path[next], sizeof(path[next]), "%s/%s", scratch_folder, name);
-	return path[next];
+	nftw(dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Files the tests write carry names from this list only. */
-static int scratch_remove(void **state)
+/* 0, or -1: path then says nothing. The path is absolute and free of links. */
+static inline int scratch_make(char path[SCRATCH_PATH])
 {
-	static const char *const names[] = {
-		"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
-		"t10k-labels-idx1-ubyte", "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
-		"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz", "train.txt", "test.txt",
-	};
+	const char *base = getenv("TMPDIR");
+	char name[SCRATCH_PATH], *real;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		unlink(scratch_path(names[i]));
+	if (!base || !*base) /* memory, if we can: these tests synchronise often */
+		base = access("/dev/shm", W_OK | X_OK) ? "/tmp" : "/dev/shm";
+	snprintf(name, sizeof name, "%s/sluice-test-XXXXXX", base);
+	if (!mkdtemp(name) || !(real = realpath(name, NULL)))
+		return -1;
+	snprintf(path, SCRATCH_PATH, "%s", real);
+	free(real);
 	return 0;
 }
 
-static int scratch_end(void **state)
+/* Bytes of a small file, -1 if it cannot be read. */
+static inline long scratch_read(const char *path, uint8_t out[SCRATCH_FILE])
 {
-	scratch_remove(state);
-	return rmdir(scratch_folder);
+	FILE *f = fopen(path, "rb");
+
+	if (!f)
+		return -1;
+	size_t n = fread(out, 1, SCRATCH_FILE, f);
+	fclose(f);
+	return (long)n;
 }
 
-static int scratch_write(const char *name, const void *bytes, size_t n)
+static inline int scratch_write(const char *path, const void *bytes, size_t n)
 {
-	FILE *file = fopen(scratch_path(name), "wb");
-	int rc = !file || fwrite(bytes, 1, n, file) != n;
+	FILE *f = fopen(path, "wb");
 
-	if (file)
-		rc |= fclose(file);
-	return rc;
+	if (!f)
+		return -1;
+	size_t written = fwrite(bytes, 1, n, f);
+	return fclose(f) || written != n ? -1 : 0;
 }
 
-static int scratch_write_gzip(const char *name, const void *bytes, size_t n)
-{
-	gzFile file = gzopen(scratch_path(name), "wb");
-	int rc = !file || gzwrite(file, bytes, (unsigned)n) != (int)n;
+/* What lies below a directory, for counting. */
+struct scratch_count {
+	int files, folders, partial; /* partial: names that end in .tmp */
+};
 
-	if (file)
-		rc |= gzclose(file) != Z_OK;
-	return rc;
+static struct scratch_count scratch_counted;
+
+static inline int scratch_count_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+	size_t n = strlen(path);
+
+	(void)st;
+	if (at->level == 0)
+		return 0;
+	scratch_counted.files += kind == FTW_F;
+	scratch_counted.folders += kind == FTW_D;
+	scratch_counted.partial += n > 4 && !strcmp(path + n - 4, ".tmp");
+	return 0;
 }
 
-/* Cuts the file to its first keep bytes. */
-static inline int scratch_cut(const char *name, long keep)
+static inline struct scratch_count scratch_count(const char *dir)
 {
-	return truncate(scratch_path(name), keep);
+	scratch_counted = (struct scratch_count){ 0 };
+	nftw(dir, scratch_count_one, 16, FTW_PHYS);
+	return scratch_counted;
 }
 #endif

@@ -164,7 +164,7 @@ static void region__forked_child__has_no_mapping_and_no_fd_after_exec(void **sta
 	region_close(&region);
 }
 
-static int open_under_limit(int resource, rlim_t limit, const char *expected)
+static int open_under_limit(__rlimit_resource_t resource, rlim_t limit, const char *expected)
 {
 	struct rlimit old, low;
 	struct region *region = NULL;

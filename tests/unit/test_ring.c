@@ -43,7 +43,7 @@ static void offset__any_sequence__is_its_slot(void **state)
 	assert_int_equal(ring_offset(4, 100, 7), 300);
 	assert_int_equal(ring_offset(1, 100, 7), 0);
 	/* 64 bits all the way */
-	assert_true(ring_offset(3, (size_t)1 << 40, UINT64_MAX) == UINT64_MAX % 3 << 40);
+	assert_true(ring_offset(4, (size_t)1 << 40, UINT64_MAX) == (uint64_t)3 << 40);
 }
 
 static void writer__all_slots_unread__is_full_until_acknowledged(void **state)

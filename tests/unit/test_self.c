@@ -4,9 +4,11 @@
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -278,6 +280,28 @@ static void remote_open__region_closed_since__is_EPEER(void **state)
 	region_close(&young);
 }
 
+/* All as described, but its owner could truncate it under our mapping: no region of ours. */
+static void remote_open__file_without_seals__is_EPEER(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct own *own = *state;
+	struct region fake = {.bytes = 100, .access = REGION_WRITE, .nonce = 5};
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct remote *remote = NULL;
+
+	fake.fd = memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_true(fake.fd >= 0);
+	assert_int_equal(ftruncate(fake.fd, (off_t)(2 * page)), 0);
+	assert_int_equal(ops->describe(own->e, &fake, descriptor), 0);
+	assert_int_equal(pwrite(fake.fd, descriptor, sizeof(descriptor), 0), sizeof(descriptor));
+	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), SLUICE_EPEER);
+	assert_null(remote);
+	assert_int_equal(fcntl(fake.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	assert_int_equal(ops->remote_open(own->e, descriptor, &remote), 0); /* it was that alone */
+	ops->remote_close(&remote);
+	close(fake.fd);
+}
+
 static void describe__local_region__is_EINVAL(void **state)
 {
 	struct own *own = *state;
@@ -382,6 +406,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(remote_open__forged_descriptor__is_refused,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(remote_open__region_closed_since__is_EPEER,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(remote_open__file_without_seals__is_EPEER,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(describe__local_region__is_EINVAL, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(control__own_rank__is_its_control_region, set_up,

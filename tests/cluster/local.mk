@@ -1,0 +1,18 @@
+# Tests under a real Slurm; not part of check, because they need its daemons and minutes.
+EXTRA_DIST += tests/cluster/run tests/cluster/lib.sh \
+	tests/cluster/test_accounting.sh \
+	tests/cluster/test_accuracy.sh \
+	tests/cluster/test_bad_input.sh \
+	tests/cluster/test_idle.sh \
+	tests/cluster/test_kill.sh \
+	tests/cluster/test_no_pmix.sh \
+	tests/cluster/test_resume.sh \
+	tests/cluster/test_slow.sh \
+	tests/cluster/test_stop.sh \
+	tests/cluster/test_train_digest.sh \
+	tests/cluster/test_union.sh \
+	tests/cluster/test_versions.sh
+
+.PHONY: check-slurm
+check-slurm: all
+	$(top_srcdir)/tests/cluster/run -b $(abs_builddir)

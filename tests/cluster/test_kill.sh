@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# kill -9 of any one rank at any moment: all others end within 5 s after the kill, each naming the
+# lost rank and its node.
+# limit: 300 s
+. "$TOP/tests/cluster/lib.sh"
+
+rounds=${KILL_ROUNDS:-20} slowest=0
+for ((round = 1; round <= rounds; round++)); do
+	job_start kill 4 $small --epochs 100000 --recipe "$sparse" --metrics metrics
+	wait_lines metrics 1 30 || { show kill; fail "round $round: no step was done within 30 s"; }
+	sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
+	mapfile -t list < <(ranks)
+	[ ${#list[@]} = 4 ] || { show kill; fail "round $round: ${#list[@]} of 4 ranks are running"; }
+	victim=$((RANDOM % 4)) others=()
+	for line in "${list[@]}"; do
+		read -r rank pid node <<<"$line"
+		if [ "$rank" = $victim ]; then victim_pid=$pid victim_node=$node; else others+=("$pid"); fi
+	done
+	kill -9 "$victim_pid"
+	start=$(now_ms)
+	took=$(wait_gone "$start" 5000 "${others[@]}") ||
+		{ show kill; fail "round $round: rank $victim was killed, and after $took ms others still run"; }
+	wait "$job_pid" && fail "round $round: srun ended with status 0"
+	for ((rank = 0; rank < 4; rank++)); do
+		[ $rank = $victim ] || says kill.err.$rank "rank $victim .*$victim_node.*lost" ||
+			fail "round $round: rank $rank does not name rank $victim on $victim_node as lost"
+	done
+	echo "round $round: rank $victim on $victim_node killed, the others ended after $took ms"
+	[ "$took" -le $slowest ] || slowest=$took
+	rm -f kill.* metrics
+done
+echo "| $rounds of $rounds kills: all others ended and named the lost rank, at the latest after $slowest ms"

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# srun without PMIx: the exact remedy, at once.
+# limit: 30 s
+. "$TOP/tests/cluster/lib.sh"
+
+for type in none pmi2; do
+	srun_options=(--mpi=$type)
+	began=$(now_ms)
+	job $type 2 $small && fail "srun --mpi=$type ended with status 0"
+	took=$(($(now_ms) - began))
+	for rank in 0 1; do
+		says $type.err.$rank 'srun was started without --mpi=pmix.*run `srun --mpi=pmix \.\.\.`' ||
+			fail "no remedy from rank $rank"
+	done
+	[ $took -lt 5000 ] || fail "it took $took ms"
+done
+echo "| $(head -n 1 none.err.0)"
+
+# one task needs no launcher
+srun_options=(--mpi=none -N1)
+job_ok one 1 $small

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Synchronous training gives the same bits: on all ranks at every step (--digest), in two runs, and
+# with the shards on servers of their own.
+# limit: 180 s
+. "$TOP/tests/cluster/lib.sh"
+
+for run in a b; do
+	job_ok $run 4 $small --recipe "$sparse" --shards 4 --digest
+done
+job_ok servers 8 $small --recipe "$sparse" --shards 4 --servers 4 --digest
+a=$(final a digest) b=$(final b digest) servers=$(final servers digest)
+echo "| digests: $a, again $b, with servers=4 $servers"
+[ -n "$a" ] || fail "no digest in the last line: $(tail -n 1 a.out)"
+[ "$a" = "$b" ] || fail "two equal runs end with different parameters"
+[ "$a" = "$servers" ] || fail "dedicated servers change the result"
+
+job_ok other 4 $small --recipe "$sparse" --shards 4 --seed 2
+[ "$(final other digest)" != "$a" ] || fail "another seed ends with the same parameters"

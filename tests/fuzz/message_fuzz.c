@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Fuzz target for the receiver of messages. Input: one byte of options, then the slot as a peer left
+ * it. What is accepted is encoded again and must come back bit by bit. Runs under libFuzzer (run.sh)
+ * and, with replay.c, over the corpus in make check. */
+#include "base/bytes.h"
+#include "compress/message.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Options: guessing checksums is not the fuzzer's job. */
+enum { FIX_HEADER_CRC = 1, FIX_PAYLOAD_CRC = 2, FIX_START = 4 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "message_fuzz: %s\n", what);
+	abort();
+}
+
+/* Exactly as many bytes as asked for, so that a sanitizer sees one too many. */
+static void *get_memory(size_t bytes)
+{
+	void *memory = malloc(bytes);
+
+	require(memory || !bytes, "no memory");
+	return memory;
+}
+
+static void fix(uint8_t *slot, size_t size, unsigned options)
+{
+	if (size < MESSAGE_HEADER_BYTES)
+		return;
+	if (options & FIX_START) {
+		memcpy(slot, "SLC1", 4);
+		put_le16(slot + 4, SLUICE_WIRE_VERSION);
+	}
+	if (options & FIX_PAYLOAD_CRC) {
+		uint32_t n = get_le32(slot + 76);
+
+		if (n > size - MESSAGE_HEADER_BYTES) {
+			n = (uint32_t)(size - MESSAGE_HEADER_BYTES);
+			put_le32(slot + 76, n);
+		}
+		put_le32(slot + 80, crc32c(0, slot + MESSAGE_HEADER_BYTES, n));
+	}
+	if (options & FIX_HEADER_CRC)
+		put_le32(slot + 92, crc32c(0, slot, 92));
+}
+
+/* Copies, checks and decodes; *index and *value are the caller's to free. Returns 1 if accepted. */
+static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index, float **value)
+{
+	struct message_expect want = {MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
+				      MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, size / 2};
+	uint8_t *copy = get_memory(size);
+	const char *why = NULL;
+	int accepted = 0;
+
+	*index = NULL;
+	*value = NULL;
+	if (!message_copy(slot, size, copy, size, m, &why)) {
+		want.kind = m->kind;
+		if (!message_check(m, &want, &why)) {
+			*index = get_memory(m->coding == CODING_DENSE ? 0 : 4 * (size_t)m->count);
+			*value = get_memory(4 * (size_t)m->count);
+			accepted = !message_decode(m, copy, *index, *value, &why);
+		}
+	}
+	require(accepted || (why && *why), "refused without a reason");
+	free(copy);
+	return accepted;
+}
+
+static void expect_ascending(const struct message *m, const uint32_t *index)
+{
+	for (uint32_t i = 0; i < m->count; i++)
+		require(index[i] < m->span && (!i || index[i] > index[i - 1]), "bad index accepted");
+}
+
+static void expect_same_bits(const float *a, const float *b, size_t n, const char *what)
+{
+	require(!n || !memcmp(a, b, 4 * n), what);
+}
+
+static void expect_round_trip(const struct message *first, const uint32_t *index, const float *value)
+{
+	struct message m = *first, got;
+	const uint32_t *sent = m.coding == CODING_DENSE ? NULL : index;
+	size_t bound = message_bound(m.span, m.count, m.value_type), length;
+	float *decoded = get_memory(4 * (size_t)m.count), *got_value;
+	uint8_t *out = get_memory(bound);
+	uint32_t *got_index, n = m.count;
+
+	length = message_encode(&m, sent, value, decoded, out, bound);
+	require(length <= bound && length == MESSAGE_HEADER_BYTES + m.payload_bytes, "length");
+	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
+	require(receive(out, length, &got, &got_index, &got_value), "own message refused");
+	if (m.scale == first->scale)
+		expect_same_bits(decoded, value, n, "values changed");
+	if (got.coding != CODING_DENSE) {
+		require(got.count == n && !memcmp(got_index, index, 4 * (size_t)n), "indices changed");
+		expect_same_bits(got_value, decoded, n, "decoded values differ from announced ones");
+	} else if (!sent) {
+		expect_same_bits(got_value, decoded, n, "dense values differ from announced ones");
+	} else {
+		for (uint32_t i = 0, place = 0; i < got.span; i++) {
+			int here = place < n && index[place] == i;
+
+			require(float_bits(got_value[i]) == (here ? float_bits(decoded[place]) : 0),
+				"values among zeros changed");
+			place += (uint32_t)here;
+		}
+	}
+	free(decoded);
+	free(out);
+	free(got_index);
+	free(got_value);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct message m;
+	uint32_t *index;
+	uint8_t *slot;
+	float *value;
+
+	if (!size)
+		return 0;
+	slot = get_memory(size - 1);
+	if (size > 1)
+		memcpy(slot, data + 1, size - 1);
+	fix(slot, size - 1, data[0]);
+	if (receive(slot, size - 1, &m, &index, &value)) {
+		if (m.coding != CODING_DENSE)
+			expect_ascending(&m, index);
+		expect_round_trip(&m, index, value);
+	}
+	free(slot);
+	free(index);
+	free(value);
+	return 0;
+}

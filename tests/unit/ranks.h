@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A job of several ranks without a launcher: forked processes that meet through a page of shared
+ * memory. ranks.c defines the bootstrap's functions (slurm/bootstrap.h), so the linker takes these
+ * and everything above them is what a real job runs. Ranks 0 and 1 live on "n1", 2 and 3 on "n2", ...
+ * Inside a rank only CHECK() may be used, not cmocka's assertions. */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+#include "sluice.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+enum { RANKS_MAX = 8 };
+
+/* In a rank: prints where, what failed, the last error and the last log lines, and exits with 1. */
+void check_at(int holds, const char *text, const char *file, int line);
+#define CHECK(condition) check_at((condition) != 0, #condition, __FILE__, __LINE__)
+/* For calls that return 0 or SLUICE_E*. */
+#define CHECK_OK(call) check_at((call) == 0, #call, __FILE__, __LINE__)
+
+/* What a rank does; its return value becomes its exit status. */
+typedef int (*rank_function)(int rank, void *argument);
+/* What the test does meanwhile, in the parent. */
+typedef void (*rank_supervisor)(const pid_t *pids, void *argument);
+
+/* Forks `size` ranks and waits for all of them, who must return 0. Fails the test naming the ranks that did
+ * not, and (after a minute) those that hang. */
+void run_ranks(int size, rank_function function, void *argument);
+/* The same, but gives every rank's wait status instead of judging it, runs supervise (may be NULL)
+ * after the fork, and allows deadline_ms from then on. Hanging ranks fail the test all the same. */
+void run_ranks_status(int size, rank_function function, void *argument, rank_supervisor supervise,
+		      int deadline_ms, int *status);
+
+/* Zeroed memory that the parent and all ranks share; freed when the process ends. */
+void *shared_memory(size_t bytes);
+
+/* Joins the job of run_ranks() with short timeouts: attr may be NULL. Ends the rank on failure. */
+sluice_job *rank_join(const sluice_job_attr *attr);
+/* The same digest of bytes[0..n) on every worker, else the rank ends. Returns it. */
+uint64_t check_same(sluice_job *job, const void *bytes, size_t n);
+
+/* From here on log lines of this process go into a buffer instead of stderr. */
+void log_capture(void);
+/* 1 if one captured line held all the given texts (NULL matches). */
+int log_saw(const char *a, const char *b, const char *c, const char *d);
+/* 1 if sluice_last_error() holds both texts (NULL matches). */
+int error_says(const char *a, const char *b);
+
+/* Under valgrind or a sanitizer everything takes longer: 1 or more, for deadlines. */
+int slowness(void);
+void sleep_ms(int ms);
+
+/* A number of [-1, 1) from a counter, the same everywhere. */
+float noise(uint64_t seed, uint64_t step, uint64_t rank, uint64_t i);
+#endif

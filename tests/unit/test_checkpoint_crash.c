@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Two ranks' checkpoint, in the order of checkpoint.c, under faults. open, write, fsync, rename, close,
+ * mkdir, unlink, unlinkat and rmdir are wrapped by the linker and counted; at the n-th one the process
+ * dies as in a power failure (what was not synchronised is lost), or the call fails, for n = 1, 2, ...
+ * until a checkpoint gets through untouched. Afterwards the directory must restore, bit by bit, to the
+ * old state or to the new one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "checkpoint_folder.h"
+#include "scratch.h"
+#include "sluice.h"
+#include <errno.h>
+#include <sys/wait.h>
+
+enum { RANKS = 2, COUNT = 50, CALLS_MAX = 500, CRASHED = 99 };
+
+/* ---- the faulty system -------------------------------------------------------------------- */
+
+enum fault { FAULT_NONE, FAULT_CRASH, FAULT_ERROR, FAULT_SHORT };
+
+static struct {
+	enum fault fault;
+	int at, error;           /* which call, with which errno */
+	int calls;
+	int too_early;           /* LATEST was replaced, or an old file removed, before what replaces it was
+				    on disk */
+	int hit_write;
+	/* Files written and not synchronised: a second descriptor each, for the crash. */
+	struct { int fd, again, dirty; } files[16];
+	/* Folders with names that are not synchronised. */
+	char folders[16][SCRATCH_PATH];
+	int n_folders;
+} system_state;
+
+int __real_open(const char *path, int flags, ...);
+ssize_t __real_write(int fd, const void *bytes, size_t n);
+int __real_fsync(int fd);
+int __real_close(int fd);
+int __real_rename(const char *from, const char *to);
+int __real_mkdir(const char *path, mode_t mode);
+int __real_unlink(const char *path);
+int __real_unlinkat(int fd, const char *path, int flags);
+int __real_rmdir(const char *path);
+int __wrap_open(const char *path, int flags, ...);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+int __wrap_fsync(int fd);
+int __wrap_close(int fd);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_mkdir(const char *path, mode_t mode);
+int __wrap_unlink(const char *path);
+int __wrap_unlinkat(int fd, const char *path, int flags);
+int __wrap_rmdir(const char *path);
+
+/* A power failure: the length of what was not synchronised never reached the disk. */
+static void crash(void)
+{
+	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
+		if (system_state.files[i].dirty && ftruncate(system_state.files[i].again, 0))
+			_exit(1);
+	_exit(CRASHED);
+}
+
+/* 1 if this call has to fail; errno is set. */
+static int strikes(void)
+{
+	if (system_state.fault == FAULT_NONE || ++system_state.calls != system_state.at)
+		return 0;
+	if (system_state.fault == FAULT_CRASH)
+		crash();
+	errno = system_state.error;
+	return system_state.fault == FAULT_ERROR;
+}
+
+static void name_changed(const char *path)
+{
+	char *name = system_state.folders[system_state.n_folders];
+	const char *slash = strrchr(path, '/');
+
+	if (system_state.fault == FAULT_NONE || system_state.n_folders == 15)
+		return;
+	snprintf(name, SCRATCH_PATH, "%.*s", (int)(slash - path), path);
+	system_state.n_folders++;
+}
+
+static void synchronised(int fd)
+{
+	char link[64], path[SCRATCH_PATH];
+
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	path[n > 0 ? n : 0] = '\0';
+	for (int i = 0; i < system_state.n_folders;) {
+		if (strcmp(system_state.folders[i], path)) {
+			i++;
+			continue;
+		}
+		memcpy(system_state.folders[i], system_state.folders[--system_state.n_folders], SCRATCH_PATH);
+	}
+	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
+		if (system_state.files[i].fd == fd)
+			system_state.files[i].dirty = 0;
+}
+
+static int anything_unsynchronised(void)
+{
+	int any = system_state.n_folders;
+
+	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
+		any += system_state.files[i].dirty;
+	return any;
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, flags);
+	unsigned mode = flags & O_CREAT ? va_arg(arguments, unsigned) : 0;
+	va_end(arguments);
+	if (strikes())
+		return -1;
+	return __real_open(path, flags, mode);
+}
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t n)
+{
+	int before = system_state.calls, fails = strikes();
+
+	if (system_state.fault == FAULT_NONE)
+		return __real_write(fd, bytes, n);
+	if (system_state.fault == FAULT_SHORT) { /* one byte at a time, interrupted before each */
+		if (before % 2 == 0) {
+			errno = EINTR;
+			return -1;
+		}
+		return __real_write(fd, bytes, 1);
+	}
+	if (fails) { /* what fitted was written by the call before this one */
+		system_state.hit_write = 1;
+		return -1;
+	}
+	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++) {
+		if (system_state.files[i].dirty)
+			continue;
+		if (system_state.files[i].again > 0)
+			__real_close(system_state.files[i].again);
+		system_state.files[i].fd = fd;
+		system_state.files[i].again = dup(fd);
+		system_state.files[i].dirty = 1;
+		break;
+	}
+	return __real_write(fd, bytes, n);
+}
+
+int __wrap_fsync(int fd)
+{
+	if (strikes())
+		return -1;
+	synchronised(fd);
+	return __real_fsync(fd);
+}
+
+int __wrap_close(int fd)
+{
+	int fails = strikes();
+
+	__real_close(fd); /* Linux closes even then */
+	return fails ? -1 : 0;
+}
+
+int __wrap_rename(const char *from, const char *to)
+{
+	if (strikes())
+		return -1;
+	if (system_state.fault != FAULT_NONE && strstr(to, "/LATEST"))
+		system_state.too_early |= anything_unsynchronised();
+	name_changed(to);
+	return __real_rename(from, to);
+}
+
+int __wrap_mkdir(const char *path, mode_t mode)
+{
+	if (strikes())
+		return -1;
+	int rc = __real_mkdir(path, mode);
+	if (!rc)
+		name_changed(path);
+	return rc;
+}
+
+int __wrap_unlink(const char *path)
+{
+	return strikes() ? -1 : __real_unlink(path);
+}
+
+int __wrap_unlinkat(int fd, const char *path, int flags)
+{
+	if (strikes())
+		return -1;
+	if (system_state.fault != FAULT_NONE) /* an old file goes: the new LATEST must be safe */
+		system_state.too_early |= anything_unsynchronised();
+	return __real_unlinkat(fd, path, flags);
+}
+
+int __wrap_rmdir(const char *path)
+{
+	return strikes() ? -1 : __real_rmdir(path);
+}
+
+static void arm(enum fault fault, int at, int error)
+{
+	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
+		if (system_state.files[i].again > 0)
+			__real_close(system_state.files[i].again);
+	memset(&system_state, 0, sizeof system_state);
+	system_state.fault = fault;
+	system_state.at = at;
+	system_state.error = error;
+}
+
+static void disarm(void)
+{
+	system_state.fault = FAULT_NONE;
+}
+
+/* ---- two ranks ---------------------------------------------------------------------------- */
+
+struct state {
+	float residual[RANKS][COUNT], parameters[RANKS][COUNT];
+	uint64_t version;
+};
+
+static struct state state_of_step(uint64_t step)
+{
+	struct state s = { .version = step };
+
+	for (int r = 0; r < RANKS; r++)
+		for (int i = 0; i < COUNT; i++) {
+			s.residual[r][i] = (float)step * 0.1f + (float)(r * COUNT + i);
+			s.parameters[r][i] = -s.residual[r][i] / 3.0f;
+		}
+	return s;
+}
+
+static void describe(struct state *s, const struct checkpoint_place *place, uint32_t rank,
+		     struct checkpoint_identity *who, struct checkpoint_section sections[3])
+{
+	*who = (struct checkpoint_identity){ .rank = rank, .size = RANKS, .workers = RANKS,
+					     .shards = RANKS, .count = COUNT, .step = place->step,
+					     .schema = 42, .generation = place->generation,
+					     .recipe = "up=all" };
+	sections[0] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual[rank],
+						   NULL };
+	sections[1] = (struct checkpoint_section){ SECTION_SHARD, rank, 1, NULL, &s->version };
+	sections[2] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, rank, COUNT,
+						   s->parameters[rank], NULL };
+}
+
+/* What all ranks do in sluice_checkpoint(), one after the other. */
+static int take(const char *dir, uint64_t step)
+{
+	struct state s = state_of_step(step);
+	struct checkpoint_sum sums[RANKS];
+	struct checkpoint_place place = { .step = step };
+	struct checkpoint_identity who;
+	struct checkpoint_section sections[3];
+	char path[DURABLE_PATH_BYTES];
+	int rc = checkpoint_dir(dir, 1, place.dir);
+
+	if (!rc)
+		rc = checkpoint_begin(&place);
+	if (rc)
+		return rc;
+	for (uint32_t r = 0; r < RANKS && !rc; r++) {
+		describe(&s, &place, r, &who, sections);
+		checkpoint_path(&place, r, path);
+		rc = checkpoint_file_write(path, &who, sections, 3, &sums[r]);
+	}
+	if (!rc) {
+		struct checkpoint_manifest m = { place.step, place.generation, RANKS, sums };
+		rc = checkpoint_manifest_write(place.dir, &m);
+	}
+	if (rc)
+		checkpoint_drop(&place);
+	else
+		checkpoint_clean(&place);
+	return rc;
+}
+
+/* What all ranks do in sluice_restore(). The step that came back whole, -1 if there is no checkpoint,
+ * -2 for anything else. */
+static long restart(const char *dir)
+{
+	struct checkpoint_manifest m;
+	struct checkpoint_place place = { 0 };
+	struct checkpoint_identity who;
+	struct checkpoint_section sections[3];
+	struct state s = { 0 };
+	char path[DURABLE_PATH_BYTES];
+
+	if (checkpoint_dir(dir, 0, place.dir))
+		return access(dir, F_OK) ? -1 : -2;
+	if (checkpoint_manifest_read(dir, &m))
+		return strstr(sluice_last_error(), "no checkpoint") ? -1 : -2;
+	place.step = m.step;
+	place.generation = m.generation;
+	struct state expected = state_of_step(m.step);
+	int rc = m.ranks == RANKS ? 0 : -1;
+	for (uint32_t r = 0; r < RANKS && !rc; r++) {
+		struct checkpoint_file *file = NULL;
+		describe(&s, &place, r, &who, sections);
+		checkpoint_path(&place, r, path);
+		rc = checkpoint_file_open(path, &who, sections, 3, &m.sums[r], &file);
+		if (!rc)
+			rc = checkpoint_file_load(file);
+		checkpoint_file_close(&file);
+	}
+	free(m.sums);
+	return rc || memcmp(&s, &expected, sizeof s) ? -2 : (long)place.step;
+}
+
+/* A complete directory: LATEST, one folder, a file per rank. */
+static void assert_tidy(const char *dir)
+{
+	struct scratch_count c = scratch_count(dir);
+
+	assert_int_equal(c.folders, 1);
+	assert_int_equal(c.files, 1 + RANKS);
+	assert_int_equal(c.partial, 0);
+}
+
+/* ---- tests -------------------------------------------------------------------------------- */
+
+static void without_faults__old_then_new_and_nothing_else(void **state)
+{
+	char dir[SCRATCH_PATH];
+
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	assert_int_equal(restart(dir), -1);
+	for (uint64_t step = 5; step < 8; step++) {
+		assert_int_equal(take(dir, step), 0);
+		assert_int_equal(restart(dir), step);
+		assert_tidy(dir);
+	}
+	scratch_remove(dir);
+}
+
+/* Sweeps until a child gets through. Returns how many calls a checkpoint makes; seen[0], seen[1] count
+ * the restarts with the old and with the new state. */
+static int sweep_crashes(int with_old, int seen[2])
+{
+	for (int n = 1; n < CALLS_MAX; n++) {
+		char top[SCRATCH_PATH], dir[SCRATCH_PATH + 16];
+		int status;
+
+		assert_int_equal(scratch_make(top), 0);
+		snprintf(dir, sizeof dir, "%s/runs/a", top);
+		if (with_old)
+			assert_int_equal(take(dir, 5), 0);
+		pid_t child = fork();
+		assert_true(child >= 0);
+		if (!child) {
+			arm(FAULT_CRASH, n, 0);
+			_exit(take(dir, 6) || system_state.too_early ? 1 : 0);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_true(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == CRASHED);
+		long step = restart(dir);
+		if (step != 6 && step != (with_old ? 5 : -1))
+			fail_msg("after a crash at call %d the directory restores as %ld: %s", n, step,
+				 sluice_last_error());
+		seen[step == 6]++;
+		/* The next checkpoint sweeps up what the crash left. */
+		assert_int_equal(take(dir, 7), 0);
+		assert_int_equal(restart(dir), 7);
+		assert_tidy(dir);
+		scratch_remove(top);
+		if (WEXITSTATUS(status) == 0) {
+			assert_int_equal(step, 6);
+			return n - 1;
+		}
+	}
+	fail_msg("no checkpoint got through");
+	return 0;
+}
+
+static void crash_at_every_call__old_or_new_never_mixed(void **state)
+{
+	int seen[2] = { 0, 0 };
+
+	(void)state;
+	int calls = sweep_crashes(1, seen);
+	print_message("%d calls: %d restarts with the old state, %d with the new\n", calls, seen[0], seen[1]);
+	assert_true(calls > 20 && seen[0] > 10 && seen[1] > 3);
+}
+
+static void crash_at_every_call_of_the_first_checkpoint__none_or_new(void **state)
+{
+	int seen[2] = { 0, 0 };
+
+	(void)state;
+	int calls = sweep_crashes(0, seen);
+	assert_true(calls > 20 && seen[0] > 10 && seen[1] > 0);
+}
+
+static void everything_is_on_disk_before_LATEST_names_it(void **state)
+{
+	char dir[SCRATCH_PATH];
+
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	assert_int_equal(take(dir, 4), 0);
+	arm(FAULT_ERROR, 0, 0); /* counts, never strikes */
+	assert_int_equal(take(dir, 5), 0);
+	assert_int_equal(system_state.too_early, 0);
+	assert_int_equal(anything_unsynchronised(), 0); /* and LATEST itself at the end */
+	disarm();
+	scratch_remove(dir);
+}
+
+/* One call fails. The caller is told, goes on, and has the old checkpoint (or, if only the last
+ * synchronisation failed, the new one); no partial file is left. */
+static void sweep_errors(int error, const char *name)
+{
+	int refused = 0, writes = 0;
+
+	for (int n = 1; n < CALLS_MAX; n++) {
+		char dir[SCRATCH_PATH];
+
+		assert_int_equal(scratch_make(dir), 0);
+		assert_int_equal(take(dir, 5), 0);
+		arm(FAULT_ERROR, n, error);
+		int rc = take(dir, 6), struck = system_state.calls >= n;
+		disarm();
+		long step = restart(dir);
+		if (rc) {
+			assert_int_equal(rc, SLUICE_EIO);
+			assert_true(struck && (step == 5 || step == 6));
+			assert_int_equal(scratch_count(dir).partial, 0);
+			if (step == 5) /* restart() made no message: this is the checkpoint's */
+				assert_tidy(dir);
+			if (!strstr(sluice_last_error(), name) || !strstr(sluice_last_error(), dir))
+				fail_msg("\"%s\" lacks %s or the path", sluice_last_error(), name);
+			refused++;
+			writes += system_state.hit_write;
+			if (system_state.hit_write)
+				assert_int_equal(step, 5);
+		} else {
+			assert_int_equal(step, 6);
+		}
+		assert_int_equal(take(dir, 7), 0);
+		assert_int_equal(restart(dir), 7);
+		assert_tidy(dir);
+		scratch_remove(dir);
+		if (!struck) {
+			assert_int_equal(rc, 0);
+			print_message("%s: %d of %d calls fail the checkpoint, %d of them writes\n", name,
+				      refused, n - 1, writes);
+			assert_true(refused > 10 && writes == RANKS + 1);
+			return;
+		}
+	}
+	fail_msg("no checkpoint got through");
+}
+
+static void disk_full_at_every_call__old_stays_and_nothing_partial(void **state)
+{
+	(void)state;
+	sweep_errors(ENOSPC, "ENOSPC");
+}
+
+static void io_error_at_every_call__old_stays_and_nothing_partial(void **state)
+{
+	(void)state;
+	sweep_errors(EIO, "EIO");
+}
+
+static void short_and_interrupted_writes__same_file(void **state)
+{
+	char dir[SCRATCH_PATH];
+
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	arm(FAULT_SHORT, 0, 0);
+	assert_int_equal(take(dir, 5), 0);
+	disarm();
+	assert_int_equal(restart(dir), 5);
+	scratch_remove(dir);
+}
+
+static void folders_that_cannot_be_synchronised__accepted(void **state)
+{
+	char dir[SCRATCH_PATH];
+	int accepted = 0;
+
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	for (int n = 1; n < 12; n++) {
+		arm(FAULT_ERROR, n, EINVAL);
+		accepted += !take(dir, 5);
+		disarm();
+	}
+	assert_true(accepted > 0);
+	scratch_remove(dir);
+}
+
+static void quiet(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_faults__old_then_new_and_nothing_else),
+		cmocka_unit_test(crash_at_every_call__old_or_new_never_mixed),
+		cmocka_unit_test(crash_at_every_call_of_the_first_checkpoint__none_or_new),
+		cmocka_unit_test(everything_is_on_disk_before_LATEST_names_it),
+		cmocka_unit_test(disk_full_at_every_call__old_stays_and_nothing_partial),
+		cmocka_unit_test(io_error_at_every_call__old_stays_and_nothing_partial),
+		cmocka_unit_test(short_and_interrupted_writes__same_file),
+		cmocka_unit_test(folders_that_cannot_be_synchronised__accepted),
+	};
+
+	sluice_set_log(quiet, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they must,
+ * and the memory that is announced is the memory that is taken. */
+#include "layout.h"
+#include "compress/message.h"
+#include "model.h"
+#include "ranks.h"
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char *const recipes[] = {
+	"up=all down=all",
+	"up=topk(0.01) down=topk(0.05)",
+	"up=topk(0.01),f16 down=all,bf16",
+	"up=all,bf16 down=topk(0.5),f16 update=momentum(0.9)",
+	"up=topk(0.1) down=topk(0.1) memory=none signal=momentum(0.9) warmup=10",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes };
+
+static int make(const sluice_model_attr *attr, const char *text, int size, int workers,
+		struct recipe *recipe, struct layout *out)
+{
+	struct schedule schedule;
+	assert_int_equal(recipe_parse(text, recipe), 0);
+	assert_int_equal(schedule_compile(recipe, attr->steps_per_epoch, &schedule), 0);
+	return layout_make(attr, recipe, &schedule, size, workers, out);
+}
+
+struct piece { uint64_t begin, end; };
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Sorted, the pieces fill 0..total without a gap or an overlap. */
+static void check_tiles(struct piece *pieces, size_t n, uint64_t total)
+{
+	uint64_t at = 0;
+	qsort(pieces, n, sizeof *pieces, by_begin);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(pieces[i].begin, at);
+		assert_true(pieces[i].end > at);
+		at = pieces[i].end;
+	}
+	assert_int_equal(at, total);
+}
+
+static void check_shards(const struct layout *l, int servers)
+{
+	uint64_t at = 0;
+	uint32_t least = UINT32_MAX, most = 0;
+	int owner = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i];
+		assert_int_equal(s->begin, at);
+		at += s->span;
+		least = s->span < least ? s->span : least;
+		most = s->span > most ? s->span : most;
+		assert_true(s->owner >= owner && s->owner < l->size);
+		owner = s->owner;
+		if (servers)
+			assert_true(s->owner >= l->workers);
+		assert_true(s->up_capacity >= 1 && s->up_capacity <= s->span);
+		assert_true(s->down_capacity >= 1 && s->down_capacity <= s->span);
+		assert_true(s->exempt <= s->up_capacity && s->exempt <= s->down_capacity);
+		assert_true(s->slot_bytes % 8 == 0 && s->delta_bytes % 8 == 0);
+		assert_true(s->log_bytes % 8 == 0 && s->log_bytes >= 3 * s->delta_bytes);
+	}
+	assert_int_equal(at, l->count);
+	assert_true(most - least <= 1);
+}
+
+/* What peer may write at rank: the slots of rank's shards and the notices of peer's. */
+static void check_window(const struct layout *l, int rank, int peer)
+{
+	struct piece *pieces = calloc(l->n_shards * (SLOT_DEPTH + 1), sizeof *pieces);
+	size_t n = 0, total = layout_window_bytes(l, rank, peer);
+	assert_non_null(pieces);
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i];
+		for (uint64_t slot = 0; slot < SLOT_DEPTH && s->owner == rank; slot++) {
+			uint64_t begin = s->slots_offset + slot * s->slot_bytes;
+			pieces[n++] = (struct piece){ begin, begin + s->slot_bytes };
+		}
+		if (s->owner == peer) {
+			uint64_t begin = layout_notice_offset(l, rank, s);
+			pieces[n++] = (struct piece){ begin, begin + NOTICE_BYTES };
+		}
+	}
+	check_tiles(pieces, n, total);
+	free(pieces);
+}
+
+static void check_log(const struct layout *l, int rank)
+{
+	struct piece *pieces = calloc(l->n_shards * 3, sizeof *pieces);
+	size_t n = 0;
+	assert_non_null(pieces);
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i];
+		if (s->owner != rank)
+			continue;
+		pieces[n++] = (struct piece){ s->log_offset, s->log_offset + s->log_bytes };
+		for (int v = 0; v < 2; v++)
+			pieces[n++] = (struct piece){ s->snapshot_offset[v],
+						      s->snapshot_offset[v] + s->snapshot_bytes };
+	}
+	check_tiles(pieces, n, layout_log_bytes(l, rank));
+	free(pieces);
+}
+
+static void make__any_shape__tiles_vector_windows_and_logs(void **state)
+{
+	static const uint64_t counts[] = { 1, 2, 7, 64, 1000, 65536, 65537, 1000003 };
+	static const uint32_t shards[] = { 0, 1, 2, 3, 5, 16, 64 };
+	(void)state;
+	for (size_t c = 0; c < 8; c++)
+		for (int workers = 1; workers <= 5; workers++)
+			for (int servers = 0; servers <= 2; servers++)
+				for (size_t s = 0; s < 7; s++) {
+					sluice_model_attr attr = { .size = sizeof attr, .count = counts[c],
+								   .shards = shards[s] };
+					struct recipe recipe;
+					struct layout l;
+					if (shards[s] > counts[c])
+						continue;
+					assert_int_equal(make(&attr, recipes[(c + s) % RECIPES],
+							      workers + servers, workers, &recipe, &l), 0);
+					if (shards[s])
+						assert_int_equal(l.n_shards, shards[s]);
+					check_shards(&l, servers);
+					for (int rank = 0; rank < workers + servers; rank++) {
+						check_log(&l, rank);
+						for (int peer = 0; peer < workers + servers; peer++)
+							check_window(&l, rank, peer);
+					}
+					layout_free(&l);
+				}
+}
+
+static void make__default_shards__are_one_per_65536_up_to_the_workers(void **state)
+{
+	static const struct { uint64_t count; int workers; uint32_t shards; } cases[] = {
+		{ 1, 4, 1 }, { 65536, 4, 1 }, { 65537, 4, 2 }, { 1000000, 4, 4 }, { 1000000, 32, 16 },
+		{ 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		sluice_model_attr attr = { .size = sizeof attr, .count = cases[i].count };
+		struct recipe recipe;
+		struct layout l;
+		assert_int_equal(make(&attr, recipes[0], cases[i].workers, cases[i].workers, &recipe, &l), 0);
+		assert_int_equal(l.n_shards, cases[i].shards);
+		layout_free(&l);
+	}
+}
+
+static void make__more_owners_than_shards__spreads_them(void **state)
+{
+	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .shards = 2 };
+	struct recipe recipe;
+	struct layout l;
+	(void)state;
+	assert_int_equal(make(&attr, recipes[0], 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].owner, 0);
+	assert_int_equal(l.shards[1].owner, 2);
+	assert_int_equal(layout_log_bytes(&l, 1), 0);
+	assert_int_equal(layout_window_bytes(&l, 1, 3), 0);
+	layout_free(&l);
+}
+
+static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
+{
+	const sluice_tensor too_long[] = { { "a", 5 }, { "b", 6 } }, too_short[] = { { "a", 5 }, { "b", 4 } };
+	const sluice_tensor nameless[] = { { NULL, 10 } }, overflowing[] = { { "a", 5 }, { "b", UINT64_MAX } };
+	const struct { sluice_model_attr attr; const char *says; } cases[] = {
+		{ { .count = 10, .shards = 11 }, "shards=11" },
+		{ { .count = 1ull << 31, .shards = 4 }, "shards=4" },
+		{ { .count = UINT32_MAX, .shards = 1 << 24 }, "shards=16777216" },
+		{ { .count = 10, .tensors = too_long, .n_tensors = 2 }, "tensor 1 (b)" },
+		{ { .count = 10, .tensors = too_short, .n_tensors = 2 }, "9 elements together" },
+		{ { .count = 10, .tensors = nameless, .n_tensors = 1 }, "tensor 0" },
+		{ { .count = 10, .tensors = overflowing, .n_tensors = 2 }, "tensor 1 (b)" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct recipe recipe;
+		struct layout l;
+		assert_int_equal(make(&cases[i].attr, recipes[1], 2, 2, &recipe, &l), SLUICE_EINVAL);
+		assert_non_null(strstr(sluice_last_error(), cases[i].says));
+	}
+}
+
+static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void **state)
+{
+	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 }, { "w2", 480 },
+					  { "b.bias", 6 }, { "c.bias", 4 } };
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .tensors = tensors,
+				   .n_tensors = 6, .shards = 3 };
+	struct recipe recipe;
+	struct layout l;
+	struct span spans[8];
+	(void)state;
+	assert_int_equal(make(&attr, "up=topk(0.01) down=topk(0.01)", 3, 3, &recipe, &l), 0);
+	assert_int_equal(l.n_spans, 4); /* the last two biases are one */
+	assert_int_equal(l.exempt, 20);
+	assert_true(l.spans[1].begin == 500 && l.spans[1].end == 510 && l.spans[1].exempt);
+	assert_true(l.spans[3].begin == 990 && l.spans[3].end == 1000 && l.spans[3].exempt);
+	uint64_t exempt = 0;
+	for (uint32_t s = 0; s < 3; s++) {
+		size_t n = layout_shard_spans(&l, &l.shards[s], spans);
+		uint64_t at = 0;
+		for (size_t i = 0; i < n; i++) {
+			assert_int_equal(spans[i].begin, at);
+			at = spans[i].end;
+			for (uint64_t j = spans[i].begin; j < spans[i].end; j++) {
+				uint64_t whole = l.shards[s].begin + j;
+				int want = (whole >= 500 && whole < 510) || whole >= 990;
+				assert_int_equal(spans[i].exempt, want);
+			}
+			exempt += spans[i].exempt ? spans[i].end - spans[i].begin : 0;
+		}
+		assert_int_equal(at, l.shards[s].span);
+		/* one per hundred of what is not exempt, and all that is */
+		assert_int_equal(l.shards[s].down_capacity,
+				 (l.shards[s].span - l.shards[s].exempt + 99) / 100 + l.shards[s].exempt);
+	}
+	assert_int_equal(exempt, 20);
+	layout_free(&l);
+}
+
+static void make__residual_or_none__slots_hold_four_means_or_everything(void **state)
+{
+	sluice_model_attr attr = { .size = sizeof attr, .count = 8000, .shards = 8 };
+	struct recipe recipe;
+	struct layout l;
+	(void)state;
+	assert_int_equal(make(&attr, "up=topk(0.01)", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].up_capacity, 4 * 10);
+	layout_free(&l);
+	assert_int_equal(make(&attr, "up=topk(0.01) memory=none", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].up_capacity, 80);
+	layout_free(&l);
+	assert_int_equal(make(&attr, "up=topk(0.01) warmup=5", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].up_capacity, 1000); /* 4 * 250 is the whole shard */
+	layout_free(&l);
+}
+
+static void make__capacities__bound_what_messages_need(void **state)
+{
+	sluice_model_attr attr = { .size = sizeof attr, .count = 3001, .shards = 7 };
+	(void)state;
+	for (size_t i = 0; i < RECIPES; i++) {
+		struct recipe recipe;
+		struct layout l;
+		assert_int_equal(make(&attr, recipes[i], 3, 3, &recipe, &l), 0);
+		for (uint32_t s = 0; s < 7; s++) {
+			const struct shard_layout *at = &l.shards[s];
+			for (uint32_t n = 0; n <= at->span; n++) {
+				if (n <= at->up_capacity)
+					assert_true(message_bound(at->span, n, recipe.up.values) <=
+						    at->slot_bytes);
+				if (n <= at->down_capacity)
+					assert_true(message_bound(at->span, n, recipe.down.values) <=
+						    at->delta_bytes);
+			}
+		}
+		layout_free(&l);
+	}
+}
+
+/* ---- the memory a model takes, counted at the allocator -------------------------------------- */
+
+static uint64_t counted; /* bytes of heap and regions that are held now */
+static int counting;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void __real_free(void *p);
+int __real_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+void __real_region_close(struct region **region);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void __wrap_free(void *p);
+int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+void __wrap_region_close(struct region **region);
+
+void *__wrap_malloc(size_t bytes)
+{
+	void *p = __real_malloc(bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	void *p = __real_calloc(n, bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void __wrap_free(void *p)
+{
+	counted -= counting && p ? malloc_usable_size(p) : 0;
+	__real_free(p);
+}
+
+int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out)
+{
+	counted += counting ? bytes : 0;
+	return __real_region_open(bytes, access, name, out);
+}
+
+void __wrap_region_close(struct region **region)
+{
+	counted -= counting && *region ? (*region)->bytes : 0;
+	__real_region_close(region);
+}
+
+static int measure(int rank, void *argument)
+{
+	enum { COUNT = 300000, SMALL = 16384 };
+	static float params[COUNT];
+	sluice_job *job = rank_join(argument);
+	(void)rank;
+	for (size_t i = 0; i < RECIPES; i++)
+		for (uint32_t shards = 1; shards <= 5; shards += 2) {
+			sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = shards,
+						   .recipe = recipes[i] };
+			sluice_model *model = NULL;
+			counted = 0;
+			counting = 1;
+			CHECK_OK(sluice_model_open(job, &attr, params, &model));
+			counting = 0;
+			uint64_t announced = layout_memory(&model->layout, &model->recipe, sluice_rank(job));
+			/* Names, handles and other small things are not announced. */
+			CHECK(announced <= counted);
+			CHECK(counted - announced < SMALL);
+			if (sluice_is_worker(job))
+				sluice_model_close(&model);
+			else
+				CHECK_OK(sluice_serve(model));
+			sluice_model_close(&model);
+		}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void memory__of_workers_owners_and_servers__is_what_open_allocates(void **state)
+{
+	sluice_job_attr colocated = { .size = sizeof colocated };
+	sluice_job_attr dedicated = { .size = sizeof dedicated, .servers = 1 };
+	(void)state;
+	run_ranks(1, measure, &colocated);
+	run_ranks(2, measure, &colocated);
+	run_ranks(3, measure, &dedicated);
+}
+
+static int open_beyond_limit(int rank, void *argument)
+{
+	float params[1000] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	/* One shard, at rank 0: only there the limit is too low. */
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all" };
+	(void)argument;
+	log_capture();
+	attr.memory_bytes = 20000;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_ENOMEM - (rank ? 0 : 0) ||
+	      rank != 0);
+	CHECK(!model && error_says("rank 0 (node n1)", "SLUICE_MEMORY"));
+	attr.memory_bytes = 0; /* the job goes on */
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__above_the_memory_limit_of_one_rank__is_refused_on_all(void **state)
+{
+	(void)state;
+	run_ranks(2, open_beyond_limit, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(make__any_shape__tiles_vector_windows_and_logs),
+		cmocka_unit_test(make__default_shards__are_one_per_65536_up_to_the_workers),
+		cmocka_unit_test(make__more_owners_than_shards__spreads_them),
+		cmocka_unit_test(make__impossible_shards_or_tensors__fails_EINVAL),
+		cmocka_unit_test(make__exempt_tensors__are_spans_counted_outside_of_the_density),
+		cmocka_unit_test(make__residual_or_none__slots_hold_four_means_or_everything),
+		cmocka_unit_test(make__capacities__bound_what_messages_need),
+		cmocka_unit_test(memory__of_workers_owners_and_servers__is_what_open_allocates),
+		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
+	};
+	return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
+}

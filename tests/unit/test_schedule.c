@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a recipe means over time: phases, warm-up, and how many coordinates a density asks for. */
+#include "schedule.h"
+#include "base/log.h"
+#include "sluice.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void swallow(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+static int silence(void **state)
+{
+	(void)state;
+	log_set_sink(swallow, NULL);
+	return 0;
+}
+
+static struct schedule compile(const char *text, struct recipe *recipe, uint64_t steps_per_epoch)
+{
+	struct schedule s;
+	memset(&s, 0xa5, sizeof s);
+	assert_int_equal(recipe_parse(text, recipe), 0);
+	assert_int_equal(schedule_compile(recipe, steps_per_epoch, &s), 0);
+	return s;
+}
+
+static void compile__any_recipe__is_one_phase_up_then_one_down(void **state)
+{
+	static const struct {
+		const char *text;
+		enum phase_support support[2];
+		enum phase_payload payload[2];
+	} cases[] = {
+		{ "up=all down=all", { SUPPORT_ALL, SUPPORT_ALL }, { PAYLOAD_VALUES, PAYLOAD_VALUES } },
+		{ "up=topk(0.1) down=all", { SUPPORT_OWN, SUPPORT_ALL }, { PAYLOAD_PAIRS, PAYLOAD_VALUES } },
+		{ "up=all down=topk(0.1)", { SUPPORT_ALL, SUPPORT_OWN }, { PAYLOAD_VALUES, PAYLOAD_PAIRS } },
+		{ "up=topk(1%) down=topk(5%)", { SUPPORT_OWN, SUPPORT_OWN }, { PAYLOAD_PAIRS, PAYLOAD_PAIRS } },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct recipe recipe;
+		struct schedule s = compile(cases[i].text, &recipe, 0);
+		assert_int_equal(s.n_phases, 2);
+		assert_int_equal(s.phases[0].direction, PHASE_UP);
+		assert_int_equal(s.phases[1].direction, PHASE_DOWN);
+		for (int p = 0; p < 2; p++) {
+			assert_int_equal(s.phases[p].support, cases[i].support[p]);
+			assert_int_equal(s.phases[p].payload, cases[i].payload[p]);
+			assert_int_equal(s.phases[p].close, CLOSE_ALL_LIVING);
+		}
+	}
+}
+
+static void compile__warmup_in_epochs_without_their_length__fails_EINVAL(void **state)
+{
+	struct recipe recipe;
+	struct schedule s;
+	(void)state;
+	assert_int_equal(recipe_parse("up=topk(0.01) warmup=2epochs", &recipe), 0);
+	assert_int_equal(schedule_compile(&recipe, 0, &s), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "steps_per_epoch"));
+	assert_int_equal(schedule_compile(&recipe, 50, &s), 0);
+	assert_int_equal(s.warmup_steps, 100);
+}
+
+static void compile__fractional_epochs__become_whole_steps(void **state)
+{
+	struct recipe recipe;
+	(void)state;
+	assert_int_equal(compile("up=topk(0.01) warmup=0.5epoch", &recipe, 101).warmup_steps, 50);
+	assert_int_equal(compile("up=topk(0.01) warmup=7", &recipe, 101).warmup_steps, 7);
+	assert_int_equal(compile("up=topk(0.01)", &recipe, 101).warmup_steps, 0);
+}
+
+static void density__without_warmup__is_the_recipes_at_every_step(void **state)
+{
+	struct recipe recipe;
+	struct schedule s = compile("up=topk(0.01) down=all", &recipe, 0);
+	(void)state;
+	for (uint64_t step = 1; step < 100; step++) {
+		assert_true(schedule_density(&s, &recipe.up, step) == 0.01);
+		assert_true(schedule_density(&s, &recipe.down, step) == 1.0);
+	}
+	assert_true(schedule_largest_density(&s, &recipe.up) == 0.01);
+}
+
+static void density__during_warmup__falls_geometrically_from_a_quarter(void **state)
+{
+	struct recipe recipe;
+	struct schedule s = compile("up=topk(0.01) down=topk(0.05) warmup=100", &recipe, 0);
+	(void)state;
+	assert_true(schedule_density(&s, &recipe.up, 1) == 0.25);
+	assert_true(schedule_largest_density(&s, &recipe.up) == 0.25);
+	double ratio = schedule_density(&s, &recipe.up, 2) / 0.25;
+	assert_true(fabs(pow(ratio, 100) - 0.01 / 0.25) < 1e-9);
+	for (uint64_t step = 2; step <= 100; step++) {
+		double now = schedule_density(&s, &recipe.up, step);
+		double before = schedule_density(&s, &recipe.up, step - 1);
+		assert_true(fabs(now / before - ratio) < 1e-12);
+		assert_true(now > 0.01);
+		assert_true(schedule_density(&s, &recipe.down, step) > 0.05);
+	}
+	assert_true(schedule_density(&s, &recipe.up, 101) == 0.01);
+	assert_true(schedule_density(&s, &recipe.down, UINT64_MAX) == 0.05);
+}
+
+static void density__warmup_of_a_dense_direction__changes_nothing(void **state)
+{
+	struct recipe recipe;
+	struct schedule s = compile("up=topk(0.5) down=all warmup=10", &recipe, 0);
+	(void)state;
+	for (uint64_t step = 1; step < 20; step++) {
+		assert_true(schedule_density(&s, &recipe.up, step) == 0.5);
+		assert_true(schedule_density(&s, &recipe.down, step) == 1.0);
+	}
+}
+
+static void count__density_times_n__rounds_up_and_stays_in_1_to_n(void **state)
+{
+	(void)state;
+	assert_int_equal(schedule_count(0.01, 0), 0);
+	assert_int_equal(schedule_count(0.01, 1), 1);
+	assert_int_equal(schedule_count(0.01, 100), 1);
+	assert_int_equal(schedule_count(0.01, 101), 2);
+	assert_int_equal(schedule_count(0.01, 25450), 255);
+	assert_int_equal(schedule_count(0.05, 200), 10); /* 0.05 * 200 is a little above 10 */
+	assert_int_equal(schedule_count(0.1, 10), 1);
+	assert_int_equal(schedule_count(1e-9, 1000), 1);
+	assert_int_equal(schedule_count(1.0, 1000), 1000);
+	assert_int_equal(schedule_count(1.0, UINT32_MAX), UINT32_MAX);
+	for (uint64_t n = 1; n < 3000; n++) {
+		uint64_t k = schedule_count(0.3, n);
+		assert_true(k >= 1 && k <= n);
+		assert_true((double)k >= 0.3 * (double)n - 1e-6 && (double)k < 0.3 * (double)n + 1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(compile__any_recipe__is_one_phase_up_then_one_down),
+		cmocka_unit_test(compile__warmup_in_epochs_without_their_length__fails_EINVAL),
+		cmocka_unit_test(compile__fractional_epochs__become_whole_steps),
+		cmocka_unit_test(density__without_warmup__is_the_recipes_at_every_step),
+		cmocka_unit_test(density__during_warmup__falls_geometrically_from_a_quarter),
+		cmocka_unit_test(density__warmup_of_a_dense_direction__changes_nothing),
+		cmocka_unit_test(count__density_times_n__rounds_up_and_stays_in_1_to_n),
+	};
+	return cmocka_run_group_tests_name("schedule", tests, silence, NULL);
+}
