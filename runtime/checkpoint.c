@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_checkpoint() and sluice_restore(): what a rank saves, and the order in which all do it. A failed
- * file fails the call on every rank, not the job. Rounds, folders and files are checkpoint_rounds.c's,
- * checkpoint_folder.c's and checkpoint_file.c's. */
+ * sluice_checkpoint() and sluice_restore(): what a rank saves, and the order in which all do it. A
+ * failed file fails the call on every rank, not the job. Rounds, folders and files are
+ * checkpoint_rounds.c's, checkpoint_folder.c's and checkpoint_file.c's. */
 #include "checkpoint.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -14,7 +14,7 @@
 
 struct contents {
 	struct checkpoint_section *sections;
-	uint64_t *numbers;       /* the learning rate's bits, then the shards' versions */
+	uint64_t *numbers; /* the learning rate's bits, then the shards' versions */
 	uint32_t n;
 };
 
@@ -40,7 +40,8 @@ static void contents_free(struct contents *c)
 static int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = &model->worker;
-	*c = (struct contents){ .sections = calloc(3 + 4 * (size_t)model->n_own, sizeof *c->sections),
+	*c = (struct contents){ .sections =
+					calloc(3 + 4 * (size_t)model->n_own, sizeof *c->sections),
 				.numbers = calloc(1 + (size_t)model->n_own, sizeof *c->numbers) };
 	if (!c->sections || !c->numbers) {
 		contents_free(c);
@@ -69,12 +70,15 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 {
 	const sluice_model *model = m->model;
 	const sluice_job *job = model->job;
-	return (struct checkpoint_identity){
-		.rank = (uint32_t)job->rank, .size = (uint32_t)job->size,
-		.workers = (uint32_t)job->workers, .shards = model->layout.n_shards,
-		.count = model->layout.count, .step = m->place.step, .schema = model->schema,
-		.generation = m->place.generation, .recipe = model->recipe_text
-	};
+	return (struct checkpoint_identity){ .rank = (uint32_t)job->rank,
+					     .size = (uint32_t)job->size,
+					     .workers = (uint32_t)job->workers,
+					     .shards = model->layout.n_shards,
+					     .count = model->layout.count,
+					     .step = m->place.step,
+					     .schema = model->schema,
+					     .generation = m->place.generation,
+					     .recipe = model->recipe_text };
 }
 
 /* After the workers agreed that they are between two steps, every shard has published that step. */
@@ -82,7 +86,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 {
 	for (uint32_t i = 0; i < m->model->n_own; i++)
 		if (c->numbers[1 + i] != m->place.step)
-			return fail(SLUICE_EWIRE, "shard %u is at version %llu, the checkpoint at step %llu",
+			return fail(SLUICE_EWIRE,
+				    "shard %u is at version %llu, the checkpoint at step %llu",
 				    m->model->shards[i].id, (unsigned long long)c->numbers[1 + i],
 				    (unsigned long long)m->place.step);
 	return 0;
@@ -90,8 +95,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint --------------------------------------------------------------------------- */
 
-/* The shards rest until this call returns on every worker: their vectors are read without the token, so
- * that heartbeats go on while the disk works. */
+/* The shards rest until this call returns on every worker: their vectors are read without the
+ * token, so that heartbeats go on while the disk works. */
 static int write_own_file(struct meeting *m)
 {
 	char path[DURABLE_PATH_BYTES];
@@ -117,7 +122,8 @@ static int write_own_file(struct meeting *m)
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
-	struct checkpoint_manifest manifest = { .step = m->place.step, .generation = m->place.generation,
+	struct checkpoint_manifest manifest = { .step = m->place.step,
+						.generation = m->place.generation,
 						.ranks = size,
 						.sums = calloc(size, sizeof *manifest.sums) };
 	if (!manifest.sums)
@@ -152,7 +158,8 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	m->mine.step = model->step;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	if (sluice_is_worker(model->job) && model->worker.in_step)
-		m->mine.status = fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
+		m->mine.status =
+			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
 	if (rank == 0 && !m->mine.status)
 		m->mine.status = begin(m, dir, &begun);
 	int rc = meeting_agree(m, NULL, "sluice_checkpoint");
@@ -207,12 +214,14 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	m->mine.generation = manifest.generation;
 	if (manifest.ranks != (uint32_t)job->size)
 		return fail(SLUICE_EINVAL,
-			    "the checkpoint in %s was made by %u ranks, this job has %d: start as many (srun -n%u)",
+			    "the checkpoint in %s was made by %u ranks, this job has %d: start as "
+			    "many (srun -n%u)",
 			    dir, manifest.ranks, job->size, manifest.ranks);
 	return 0;
 }
 
-static int open_own_file(struct meeting *m, struct contents *contents, struct checkpoint_file **file)
+static int open_own_file(struct meeting *m, struct contents *contents,
+			 struct checkpoint_file **file)
 {
 	char path[DURABLE_PATH_BYTES];
 	struct checkpoint_identity identity = identity_of(m);
@@ -223,12 +232,13 @@ static int open_own_file(struct meeting *m, struct contents *contents, struct ch
 		rc = check_versions(contents, m);
 	float lr = bits_float((uint32_t)contents->numbers[0]);
 	if (!rc && sluice_is_worker(m->model->job) && !(isfinite(lr) && lr > 0))
-		rc = fail(SLUICE_EWIRE, "the checkpoint file %s holds the learning rate %g", path, (double)lr);
+		rc = fail(SLUICE_EWIRE, "the checkpoint file %s holds the learning rate %g", path,
+			  (double)lr);
 	return rc;
 }
 
-/* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled without
- * it, so that heartbeats go on while the disk works. */
+/* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled
+ * without it, so that heartbeats go on while the disk works. */
 static int load(struct meeting *m, const struct contents *contents, struct checkpoint_file *file)
 {
 	sluice_model *model = m->model;
@@ -275,7 +285,8 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 	struct contents contents = { 0 };
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	if (sluice_is_worker(model->job) && (model->worker.in_step || model->step))
-		m->mine.status = fail(SLUICE_EINVAL, "sluice_restore: this model has made steps already; restore "
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_restore: this model has made steps already; restore "
 				      "right after sluice_model_open");
 	else if (sluice_is_worker(model->job) && !params)
 		m->mine.status = fail(SLUICE_EINVAL, "sluice_restore: params is NULL on a worker");
@@ -321,7 +332,8 @@ static int check_call(const sluice_model *model, const char *function)
 		return fail(SLUICE_EINVAL, "%s: the model is NULL", function);
 	int rc = job_check(model->job, function);
 	if (!rc && !sluice_is_worker(model->job))
-		rc = fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it takes part inside sluice_serve",
+		rc = fail(SLUICE_EINVAL,
+			  "%s: %s is a dedicated server: it takes part inside sluice_serve",
 			  function, rank_text(model->job, model->job->rank));
 	return rc;
 }

@@ -5,8 +5,8 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* Called by sluice_serve() when collective_pending() is op: COLLECTIVE_CHECKPOINT or COLLECTIVE_RESTORE.
- * Returns 0 also when the checkpoint or restore failed: that is logged, the workers know it and say what
- * happens next. Errors: only those of the job (EPEER, ETIMEDOUT, ...). */
+/* Called by sluice_serve() when collective_pending() is op: COLLECTIVE_CHECKPOINT or
+ * COLLECTIVE_RESTORE. Returns 0 also when the checkpoint or restore failed: that is logged, the
+ * workers know it and say what happens next. Errors: those of the job (EPEER, ETIMEDOUT). */
 int checkpoint_serve(sluice_model *model, uint32_t op);
 #endif

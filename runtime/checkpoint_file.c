@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the format of checkpoint_file.h through one fixed buffer, so that a checkpoint
- * needs no second copy of the model. The reader walks the file twice: once to judge, once to store. */
+ * Writing and reading the format of checkpoint_file.h through one fixed buffer, so that a
+ * checkpoint needs no second copy of the model. The reader walks the file twice: once to judge,
+ * once to store. */
 #include "checkpoint_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -48,7 +49,7 @@ struct writer {
 	struct durable file;
 	uint8_t *buffer;
 	size_t used;
-	uint32_t crc;            /* of all content so far */
+	uint32_t crc; /* of all content so far */
 };
 
 static int flush(struct writer *w)
@@ -119,8 +120,10 @@ static int put_section(struct writer *w, const struct checkpoint_section *s)
 	uint64_t bad = s->values ? first_nonfinite(s->values, s->count) : s->count;
 	if (bad != s->count)
 		return fail(SLUICE_ENUMERIC,
-			    "NaN or infinity at index %llu of %s: the run has diverged, so no checkpoint is "
-			    "written and the previous one stays; restore it with a lower learning rate or clip=",
+			    "NaN or infinity at index %llu of %s: the run has diverged, so no "
+			    "checkpoint is "
+			    "written and the previous one stays; restore it with a lower learning "
+			    "rate or clip=",
 			    (unsigned long long)bad, section_text(s->kind, s->id));
 	int rc = put_section_head(w, s->kind, s->id, payload_bytes(s));
 	if (!rc && s->values)
@@ -133,7 +136,8 @@ static int put_section(struct writer *w, const struct checkpoint_section *s)
 	return rc ? rc : put_crc(w);
 }
 
-static uint64_t file_bytes(const char *recipe, const struct checkpoint_section *sections, uint32_t n)
+static uint64_t file_bytes(const char *recipe, const struct checkpoint_section *sections,
+			   uint32_t n)
 {
 	uint64_t bytes = CHECKPOINT_HEADER_BYTES + CHECKPOINT_SECTION_BYTES + strlen(recipe);
 	for (uint32_t i = 0; i < n; i++)
@@ -197,20 +201,21 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 struct checkpoint_file {
 	char path[DURABLE_PATH_BYTES];
 	struct checkpoint_identity identity;
-	char recipe[RECIPE_TEXT_BYTES];  /* identity.recipe */
+	char recipe[RECIPE_TEXT_BYTES]; /* identity.recipe */
 	const struct checkpoint_section *sections;
 	uint32_t n_sections;
 	struct checkpoint_sum sum;
 	int fd;
 	uint64_t at;
-	uint32_t crc;            /* of all content so far */
+	uint32_t crc; /* of all content so far */
 	uint8_t buffer[BUFFER_BYTES];
 };
 
 static int damaged(const struct checkpoint_file *f, const char *part, const char *why)
 {
-	return fail(SLUICE_EWIRE, "the checkpoint file %s is damaged: %s: %s; restore from another copy",
-		    f->path, part, why);
+	return fail(SLUICE_EWIRE,
+		    "the checkpoint file %s is damaged: %s: %s; restore from another copy", f->path,
+		    part, why);
 }
 
 /* The next n bytes, which are content of that part. */
@@ -242,10 +247,12 @@ static int get_crc(struct checkpoint_file *f, const char *part)
 	return rc;
 }
 
-static int other_shape(const struct checkpoint_file *f, const char *what, uint64_t made, uint64_t here)
+static int other_shape(const struct checkpoint_file *f, const char *what, uint64_t made,
+		       uint64_t here)
 {
 	return fail(SLUICE_EINVAL,
-		    "the checkpoint file %s was made for %llu %s, this job has %llu: restore with the same "
+		    "the checkpoint file %s was made for %llu %s, this job has %llu: restore with "
+		    "the same "
 		    "numbers of ranks, workers (servers=), shards and parameters",
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
@@ -257,7 +264,8 @@ static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 	if (get_le32(h + 8) != want->rank)
 		return damaged(f, "the header", "it belongs to another rank");
 	if (get_le64(h + 32) != want->step || get_le32(h + 48) != want->generation)
-		return damaged(f, "the header", "it belongs to another checkpoint than LATEST names");
+		return damaged(f, "the header",
+			       "it belongs to another checkpoint than LATEST names");
 	if (get_le64(h + 56) != f->sum.bytes || get_le32(h + 64))
 		return damaged(f, "the header", "its length or a reserved field is wrong");
 	return 0;
@@ -274,9 +282,10 @@ static int get_header(struct checkpoint_file *f, uint64_t *schema_out, uint32_t 
 		return damaged(f, "the header", "it is no checkpoint file of Sluice");
 	if (get_le32(h + 4) != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
-			    "the checkpoint file %s has format version %u, this Sluice (%s) reads version %d: use "
-			    "the release that wrote it", f->path, get_le32(h + 4), sluice_version(),
-			    CHECKPOINT_VERSION);
+			    "the checkpoint file %s has format version %u, this Sluice (%s) reads "
+			    "version %d: use "
+			    "the release that wrote it",
+			    f->path, get_le32(h + 4), sluice_version(), CHECKPOINT_VERSION);
 	if ((rc = get_crc(f, "the header")))
 		return rc;
 	if (get_le32(h + 12) != want->size)
@@ -326,13 +335,17 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 		return damaged(f, part, "it contains a NUL byte");
 	if (strcmp(text, f->recipe))
 		return fail(SLUICE_EINVAL,
-			    "the checkpoint file %s was made with the recipe \"%.240s\", this model has \"%.240s\": "
-			    "open the model with the checkpoint's recipe", f->path, text, f->recipe);
+			    "the checkpoint file %s was made with the recipe \"%.240s\", this "
+			    "model has \"%.240s\": "
+			    "open the model with the checkpoint's recipe",
+			    f->path, text, f->recipe);
 	if (schema != f->identity.schema)
-		return fail(SLUICE_EINVAL,
-			    "the checkpoint file %s was made for a model with other tensors or another "
-			    "steps_per_epoch (schema %016llx, here %016llx): open the same model", f->path,
-			    (unsigned long long)schema, (unsigned long long)f->identity.schema);
+		return fail(
+			SLUICE_EINVAL,
+			"the checkpoint file %s was made for a model with other tensors or another "
+			"steps_per_epoch (schema %016llx, here %016llx): open the same model",
+			f->path, (unsigned long long)schema,
+			(unsigned long long)f->identity.schema);
 	return 0;
 }
 
@@ -407,8 +420,10 @@ static int open_regular(struct checkpoint_file *f)
 	if (!S_ISREG(st.st_mode))
 		return damaged(f, "the whole", "it is no regular file");
 	if ((uint64_t)st.st_size != f->sum.bytes)
-		return damaged(f, "the whole", (uint64_t)st.st_size < f->sum.bytes
-			       ? "it is shorter than LATEST says" : "it is longer than LATEST says");
+		return damaged(f, "the whole",
+			       (uint64_t)st.st_size < f->sum.bytes ?
+				       "it is shorter than LATEST says" :
+				       "it is longer than LATEST says");
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's file of a checkpoint: pure file work, no job. checkpoint.c says what goes in. Little-endian:
+ * One rank's file of a checkpoint: pure file work, no job. checkpoint.c says what goes in.
+ * Little-endian:
  *
  *   header  offset size field                 section  offset size field
  *                0    4 magic "SLCK"                        0    4 kind
@@ -17,10 +18,10 @@
  *               64    4 reserved, 0
  *               68    4 CRC32C
  *
- * The first section is the recipe's text. Each CRC32C field holds the CRC of everything before it in the
- * file except the CRC fields themselves; so the last one stands for the whole content, and nothing can
- * be moved or exchanged within a file. (A plain CRC over content that contains its own CRC would be the
- * same for all contents.) */
+ * The first section is the recipe's text. Each CRC32C field holds the CRC of everything before it
+ * in the file except the CRC fields themselves; so the last one stands for the whole content, and
+ * nothing can be moved or exchanged within a file. (A plain CRC over content that contains its own
+ * CRC would be the same for all contents.) */
 #ifndef RUNTIME_CHECKPOINT_FILE_H
 #define RUNTIME_CHECKPOINT_FILE_H
 #include <stdint.h>
@@ -32,11 +33,11 @@ enum {
 };
 
 enum section_kind {
-	SECTION_RECIPE = 1,     /* text; written and compared by checkpoint_file.c itself */
-	SECTION_WORKER,         /* numbers: bits of the learning rate */
+	SECTION_RECIPE = 1, /* text; written and compared by checkpoint_file.c itself */
+	SECTION_WORKER,     /* numbers: bits of the learning rate */
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,
-	SECTION_SHARD,          /* numbers: version */
+	SECTION_SHARD, /* numbers: version */
 	SECTION_SHARD_PARAMETERS,
 	SECTION_SHARD_RESIDUAL,
 	SECTION_SHARD_VELOCITY
@@ -46,8 +47,8 @@ enum section_kind {
 struct checkpoint_section {
 	enum section_kind kind;
 	uint32_t id;
-	uint64_t count;         /* of values or numbers */
-	float *values;          /* finite; or NULL and */
+	uint64_t count; /* of values or numbers */
+	float *values;  /* finite; or NULL and */
 	uint64_t *numbers;
 };
 
@@ -62,26 +63,28 @@ struct checkpoint_identity {
 /* What LATEST remembers of a file. */
 struct checkpoint_sum {
 	uint64_t bytes;
-	uint32_t crc;           /* its last CRC field */
+	uint32_t crc; /* its last CRC field */
 };
 
-/* Writes the file durably. SLUICE_EIO, SLUICE_ENOMEM; SLUICE_ENUMERIC if a value is not finite (the run
- * has diverged: what could not be restored must not replace what can). Nothing is left on failure. */
+/* Writes the file durably. SLUICE_EIO, SLUICE_ENOMEM; SLUICE_ENUMERIC if a value is not finite (the
+ * run has diverged: what could not be restored must not replace what can). Nothing is left on
+ * failure. */
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out);
 
 struct checkpoint_file;
 
-/* Opens and reads the whole file, and compares everything with what is expected: exactly these sections in
- * this order. values[] stay untouched; numbers[] are filled in, the caller judges them. SLUICE_EIO (cannot
- * be read), SLUICE_EWIRE (damaged, or not the file LATEST names; file and section are named), SLUICE_EINVAL
- * (made for another job shape, model or recipe; both are named), SLUICE_ENOMEM. */
+/* Opens and reads the whole file, and compares everything with what is expected: exactly these
+ * sections in this order. values[] stay untouched; numbers[] are filled in, the caller judges them.
+ * SLUICE_EIO (cannot be read), SLUICE_EWIRE (damaged, or not the file LATEST names; file and
+ * section are named), SLUICE_EINVAL (made for another job shape, model or recipe; both are named),
+ * SLUICE_ENOMEM. */
 int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
 			 const struct checkpoint_section *sections, uint32_t n_sections,
 			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out);
-/* Fills values[] of all sections. Every check is made again: on failure (the file changed meanwhile, or
- * the disk failed) values[] are unspecified. */
+/* Fills values[] of all sections. Every check is made again: on failure (the file changed
+ * meanwhile, or the disk failed) values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
 void checkpoint_file_close(struct checkpoint_file **file);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Generations and LATEST. The manifest's text is canonical: it is valid only if printing what was parsed
- * gives the same bytes again, so nothing in it can be ignored. */
+ * Generations and LATEST. The manifest's text is canonical: it is valid only if printing what was
+ * parsed gives the same bytes again, so nothing in it can be ignored. */
 #include "checkpoint_folder.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-	NAME_BYTES = 48,          /* "step-" 20 digits "-" 8 digits */
+	NAME_BYTES = 48, /* "step-" 20 digits "-" 8 digits */
 	LINE_BYTES_MAX = 96,
 	RANKS_MAX = 1 << 16
 };
@@ -57,12 +57,13 @@ static void folder_path(const struct checkpoint_place *place, char path[DURABLE_
 	snprintf(path, DURABLE_PATH_BYTES, "%.*s/%s", CHECKPOINT_DIR_BYTES, place->dir, name);
 }
 
-void checkpoint_path(const struct checkpoint_place *place, uint32_t rank, char path[DURABLE_PATH_BYTES])
+void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
+		     char path[DURABLE_PATH_BYTES])
 {
 	char name[NAME_BYTES];
 	generation_name(place->step, place->generation, name);
-	snprintf(path, DURABLE_PATH_BYTES, "%.*s/%s/rank-%05" PRIu32, CHECKPOINT_DIR_BYTES, place->dir,
-		 name, rank);
+	snprintf(path, DURABLE_PATH_BYTES, "%.*s/%s/rank-%05" PRIu32, CHECKPOINT_DIR_BYTES,
+		 place->dir, name, rank);
 }
 
 /* ---- folders ------------------------------------------------------------------------------ */
@@ -111,13 +112,18 @@ int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES
 		rc = make ? make_folders(dir) : 0;
 		found = rc ? NULL : realpath(dir, NULL);
 		if (!rc && !found)
-			rc = durable_failed("realpath", dir);
+			rc = !make && errno == ENOENT ?
+				     fail(SLUICE_EIO,
+					  "no checkpoint in %s: there is no such directory", dir) :
+				     durable_failed("realpath", dir);
 		n = found ? strlen(found) : 0;
 	}
 	if (!rc && n >= CHECKPOINT_DIR_BYTES)
 		rc = fail(SLUICE_EINVAL,
-			  "the path of the checkpoint directory %.64s... is %zu bytes long, at most %d: choose a "
-			  "shorter one", dir, n, CHECKPOINT_DIR_BYTES - 1);
+			  "the path of the checkpoint directory %.64s... is %zu bytes long, at "
+			  "most %d: choose a "
+			  "shorter one",
+			  dir, n, CHECKPOINT_DIR_BYTES - 1);
 	if (!rc)
 		memcpy(absolute, found, n + 1);
 	free(found);
@@ -150,8 +156,10 @@ int checkpoint_begin(struct checkpoint_place *place)
 static int latest_path(const char *dir, char path[DURABLE_PATH_BYTES])
 {
 	int n = snprintf(path, DURABLE_PATH_BYTES, "%s/LATEST", dir);
-	return n > 0 && n < DURABLE_PATH_BYTES ? 0
-		: fail(SLUICE_EINVAL, "the path of the checkpoint directory %.64s... is too long", dir);
+	return n > 0 && n < DURABLE_PATH_BYTES ?
+		       0 :
+		       fail(SLUICE_EINVAL,
+			    "the path of the checkpoint directory %.64s... is too long", dir);
 }
 
 /* The whole text, malloc'ed; NULL without memory. */
@@ -162,12 +170,13 @@ static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_o
 	if (!text)
 		return NULL;
 	generation_name(m->step, m->generation, name);
-	n = (size_t)snprintf(text, cap, "sluice checkpoint %d\nfolder %s\nstep %" PRIu64 "\nranks %" PRIu32
-			     "\n", CHECKPOINT_VERSION, name, m->step, m->ranks);
+	n = (size_t)snprintf(
+		text, cap, "sluice checkpoint %d\nfolder %s\nstep %" PRIu64 "\nranks %" PRIu32 "\n",
+		CHECKPOINT_VERSION, name, m->step, m->ranks);
 	for (uint32_t r = 0; r < m->ranks; r++)
 		n += (size_t)snprintf(text + n, cap - n,
-				      "rank %" PRIu32 " bytes %" PRIu64 " crc32c %08" PRIx32 "\n", r,
-				      m->sums[r].bytes, m->sums[r].crc);
+				      "rank %" PRIu32 " bytes %" PRIu64 " crc32c %08" PRIx32 "\n",
+				      r, m->sums[r].bytes, m->sums[r].crc);
 	n += (size_t)snprintf(text + n, cap - n, "crc32c %08" PRIx32 "\n", crc32c(0, text, n));
 	*bytes_out = n;
 	return text;
@@ -195,7 +204,8 @@ int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest 
 
 static int damaged(const char *path, const char *why)
 {
-	return fail(SLUICE_EWIRE, "%s is damaged: %s; restore the directory from another copy", path, why);
+	return fail(SLUICE_EWIRE, "%s is damaged: %s; restore the directory from another copy",
+		    path, why);
 }
 
 /* Reads a small file into malloc'ed, NUL-terminated text. */
@@ -250,10 +260,14 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 	uint64_t step = 0;
 	if (sscanf(text, "sluice checkpoint %9d", &version) == 1 && version != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
-			    "%s has format version %d, this Sluice (%s) reads version %d: use the release that "
-			    "wrote it", path, version, sluice_version(), CHECKPOINT_VERSION);
-	if (sscanf(text, "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
-		   "\nranks %9" SCNu32 "\n", &version, &step, &m->generation, &m->step, &m->ranks) != 5)
+			    "%s has format version %d, this Sluice (%s) reads version %d: use the "
+			    "release that "
+			    "wrote it",
+			    path, version, sluice_version(), CHECKPOINT_VERSION);
+	if (sscanf(text,
+		   "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
+		   "\nranks %9" SCNu32 "\n",
+		   &version, &step, &m->generation, &m->step, &m->ranks) != 5)
 		return damaged(path, "its first lines are not those of a checkpoint");
 	if (!m->ranks || m->ranks > RANKS_MAX || m->ranks > bytes)
 		return damaged(path, "its number of ranks is impossible");
@@ -300,8 +314,9 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 static void warn(const char *what, const char *path)
 {
-	log_line(LOG_WARN, "runtime", "cannot %s %s, which no checkpoint needs: %s; remove it by hand", what,
-		 path, errno_text(errno));
+	log_line(LOG_WARN, "runtime",
+		 "cannot %s %s, which no checkpoint needs: %s; remove it by hand", what, path,
+		 errno_text(errno));
 }
 
 /* A folder with anything else in it than rank files stays, with a warning. */
@@ -314,15 +329,16 @@ static void remove_generation(const char *folder)
 		return;
 	}
 	for (struct dirent *e; (e = readdir(entries));)
-		if (is_rank_file(e->d_name) && unlinkat(dirfd(entries), e->d_name, 0) && errno != ENOENT)
+		if (is_rank_file(e->d_name) && unlinkat(dirfd(entries), e->d_name, 0) &&
+		    errno != ENOENT)
 			warn("empty", folder);
 	closedir(entries);
 	if (rmdir(folder) && errno != ENOENT)
 		warn("remove", folder);
 }
 
-/* 0 only if LATEST certainly does not name this generation: also a rename that failed may have happened
- * on a server. Quiet: the failure that led here is the one to report. */
+/* 0 only if LATEST certainly does not name this generation: also a rename that failed may have
+ * happened on a server. Quiet: the failure that led here is the one to report. */
 static int may_be_latest(const struct checkpoint_place *place)
 {
 	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], line[NAME_BYTES + 16], head[256];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One mail to each peer and one from each per round, and the judgement of what was heard: the same on
- * every rank, because all judge the same rows. */
+ * One mail to each peer and one from each per round, and the judgement of what was heard: the same
+ * on every rank, because all judge the same rows. */
 #include "checkpoint_rounds.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -100,7 +100,8 @@ int meeting_verdict(const struct meeting *m)
 			continue;
 		if (m->mine.status)
 			return w.status;
-		return fail_quietly(w.status, "%s: %.*s", rank_text(job, r), ERROR_TEXT_BYTES, w.text);
+		return fail_quietly(w.status, "%s: %.*s", rank_text(job, r), ERROR_TEXT_BYTES,
+				    w.text);
 	}
 	return 0;
 }
@@ -113,18 +114,20 @@ static int compare_terms(struct meeting *m, const char *function)
 		struct word w;
 		meeting_heard(m, r, &w);
 		if (w.model != m->from0.model)
-			return fail(SLUICE_EINVAL, "%s: %s calls it for model %u, %s for model %u", function,
-				    rank_text(job, 0), m->from0.model, rank_text(job, r), w.model);
+			return fail(SLUICE_EINVAL, "%s: %s calls it for model %u, %s for model %u",
+				    function, rank_text(job, 0), m->from0.model, rank_text(job, r),
+				    w.model);
 		if (r >= job->workers)
 			continue;
 		if (w.digest != m->from0.digest)
-			return fail(SLUICE_EINVAL, "%s: %s and %s were given different directories", function,
-				    rank_text(job, 0), rank_text(job, r));
+			return fail(SLUICE_EINVAL, "%s: %s and %s were given different directories",
+				    function, rank_text(job, 0), rank_text(job, r));
 		if (m->op == COLLECTIVE_CHECKPOINT && w.step != m->from0.step)
-			return fail(SLUICE_EINVAL, "%s: %s is at step %llu, %s at step %llu: call it after the "
-				    "same step on all workers", function, rank_text(job, 0),
-				    (unsigned long long)m->from0.step, rank_text(job, r),
-				    (unsigned long long)w.step);
+			return fail(SLUICE_EINVAL,
+				    "%s: %s is at step %llu, %s at step %llu: call it after the "
+				    "same step on all workers",
+				    function, rank_text(job, 0), (unsigned long long)m->from0.step,
+				    rank_text(job, r), (unsigned long long)w.step);
 	}
 	return 0;
 }
@@ -139,6 +142,7 @@ int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const ch
 		return rc;
 	m->place.step = m->from0.step;
 	m->place.generation = m->from0.generation;
-	snprintf(m->place.dir, sizeof m->place.dir, "%.*s", CHECKPOINT_DIR_BYTES - 1, m->from0.text);
+	snprintf(m->place.dir, sizeof m->place.dir, "%.*s", CHECKPOINT_DIR_BYTES - 1,
+		 m->from0.text);
 	return 0;
 }

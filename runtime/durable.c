@@ -13,28 +13,24 @@ static const char *remedy(int err)
 {
 	switch (err) {
 	case ENOSPC:
-	case EDQUOT:
-		return "free space there or choose another directory";
+	case EDQUOT: return "free space there or choose another directory";
 	case EACCES:
 	case EPERM:
-	case EROFS:
-		return "choose a directory that this user may read and write";
+	case EROFS: return "choose a directory that this user may read and write";
 	case ENOENT:
 	case ENOTDIR:
-	case ESTALE:
-		return "it must lie in one directory that all ranks see";
+	case ESTALE: return "it must lie in one directory that all ranks see";
 	case EMFILE:
-	case ENFILE:
-		return "raise the limit of open files (ulimit -n)";
-	default:
-		return "look at the file system and the kernel log of this node";
+	case ENFILE: return "raise the limit of open files (ulimit -n)";
+	default: return "look at the file system and the kernel log of this node";
 	}
 }
 
 int durable_failed(const char *call, const char *path)
 {
 	int err = errno;
-	return fail(SLUICE_EIO, "%s of %s failed: %s; %s", call, path, errno_text(err), remedy(err));
+	return fail(SLUICE_EIO, "%s of %s failed: %s; %s", call, path, errno_text(err),
+		    remedy(err));
 }
 
 int durable_open(struct durable *file, const char *path)
@@ -46,7 +42,8 @@ int durable_open(struct durable *file, const char *path)
 		return durable_failed("open", path);
 	}
 	memcpy(file->path, path, strlen(path) + 1);
-	file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+	file->fd =
+		open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 	return file->fd < 0 ? durable_failed("open", file->temporary) : 0;
 }
 
@@ -127,8 +124,8 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise folders say so by these two; their names are as safe as
-	 * they can be. */
+	/* File systems that cannot synchronise folders say so by these two; their names are as safe
+	 * as they can be. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);
 	return 0;

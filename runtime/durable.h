@@ -14,13 +14,13 @@ struct durable {
 	int fd;                             /* -1: nothing is open, nothing is left behind */
 };
 
-/* Each returns 0 or SLUICE_EIO with path, call, reason and remedy named; a failure abandons the file:
- * the temporary one is closed and removed, what lay at path before is untouched. (Only when the last
- * sync of the commit fails, path is new already, and complete.) */
+/* Each returns 0 or SLUICE_EIO with path, call, reason and remedy named; a failure abandons the
+ * file: the temporary one is closed and removed, what lay at path before is untouched. (Only when
+ * the last sync of the commit fails, path is new already, and complete.) */
 int durable_open(struct durable *file, const char *path);
 int durable_write(struct durable *file, const void *bytes, size_t n);
 int durable_commit(struct durable *file);
-/* Closes and removes the temporary file, keeps the thread's last error; a second call does nothing. */
+/* Removes the temporary file, keeps the thread's last error; a second call does nothing. */
 void durable_abandon(struct durable *file);
 
 /* Makes names that were created, renamed or removed in the folder permanent. */

@@ -274,8 +274,8 @@ void sluice_finalize(sluice_job **job_pointer)
 	progress_take(job);
 	if (open && !job->failure.code)
 		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a model still open");
-	progress_release(job);
 	job->finalizing = !job->failure.code;
+	progress_release(job);
 	if (job->finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL)) {
 		progress_take(job);
 		peers_announce(job, LINE_BYE, job->rank, "");

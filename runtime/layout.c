@@ -191,23 +191,60 @@ size_t layout_log_bytes(const struct layout *l, int rank)
 	return bytes;
 }
 
-uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
+/* What the two halves share out among their shards: room for the largest one at a time. */
+struct largest {
+	size_t span, slot_bytes, up_capacity;
+};
+
+static struct largest largest_shard(const struct layout *l, int owner_or_any)
 {
-	uint64_t bytes = layout_log_bytes(l, rank);
-	for (int peer = 0; peer < l->size; peer++)
-		bytes += layout_window_bytes(l, rank, peer);
+	struct largest most = { 0, 0, 0 };
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
-		uint64_t vectors = 2; /* copy, sum */
-		vectors += recipe->memory == MEMORY_RESIDUAL;
-		vectors += recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
-		if (s->owner == rank)
-			bytes += 4 * vectors * s->span;
-		if (rank < l->workers)
-			bytes += SLOT_DEPTH * s->slot_bytes + s->delta_bytes;
+		if (owner_or_any >= 0 && s->owner != owner_or_any)
+			continue;
+		most.span = s->span > most.span ? s->span : most.span;
+		most.slot_bytes = s->slot_bytes > most.slot_bytes ? s->slot_bytes : most.slot_bytes;
+		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
 	}
-	if (rank < l->workers) /* accumulator, velocity, selection */
-		bytes += l->count * (4u + (recipe->signal == SIGNAL_MOMENTUM ? 4u : 0u) +
-				     (recipe->up.select == SELECT_TOPK ? 4u : 0u));
+	return most;
+}
+
+/* worker_setup.c: accumulator, velocity, selection, one shard's indices and values, staging. */
+static uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
+{
+	int sparse = recipe->up.select == SELECT_TOPK;
+	struct largest any = largest_shard(l, -1);
+	uint64_t bytes = l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
+	if (recipe->signal == SIGNAL_MOMENTUM)
+		bytes += l->count * sizeof(float);
+	if (sparse)
+		bytes += (l->count + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
 	return bytes;
+}
+
+/* shard_setup.c: copy, sum, residual, velocity of each own shard, and scratch for one message. */
+static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t vectors = 2, bytes;
+	struct largest own = largest_shard(l, rank);
+	if (!own.span)
+		return 0;
+	vectors += recipe->memory == MEMORY_RESIDUAL;
+	vectors += recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes += vectors * l->shards[i].span * sizeof(float);
+	return bytes;
+}
+
+uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t bytes = layout_log_bytes(l, rank) + owner_memory(l, recipe, rank);
+	for (int peer = 0; peer < l->size; peer++)
+		bytes += layout_window_bytes(l, rank, peer);
+	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
 }

@@ -48,7 +48,8 @@ size_t layout_slots_bytes(const struct layout *l, int rank);
 size_t layout_window_bytes(const struct layout *l, int rank, int peer);
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
 size_t layout_log_bytes(const struct layout *l, int rank);
-/* Everything rank will allocate for the model, in bytes; params and grad are the caller's own. */
+/* Everything rank keeps allocated for the model, in bytes, but for names and other small things; params
+ * and grad are the caller's own. Keep it together with worker_setup.c and shard_setup.c. */
 uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out);

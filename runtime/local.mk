@@ -10,7 +10,7 @@ library_sources += \
 	runtime/durable.c runtime/durable.h \
 	runtime/job.c runtime/job.h \
 	runtime/layout.c runtime/layout.h \
-	runtime/model.c runtime/model.h \
+	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
 	runtime/progress.c \
 	runtime/recipe.c runtime/recipe.h \

@@ -147,6 +147,10 @@ int shard_publish_snapshot(sluice_model *model, struct shard *shard);
 int model_spread(sluice_model *model, float *params);
 /* Reads every shard's snapshot of `version` into params. Collective call order is the caller's. */
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
+/* ---- model_open.c ---- */
+/* Frees everything of a model that no event can reach any more. */
+void model_free(sluice_model *model);
+
 /* ---- model.c ---- */
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);

@@ -48,7 +48,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 	struct message_expect want = { .kind = MESSAGE_PUSH, .rank = (uint64_t)worker,
 				       .epoch = model->job->membership_epoch, .model = model->id,
 				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
-				       .span = at->span, .count_max = at->up_capacity };
+				       .span = at->span, .count_max = at->span };
 	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
 	if (message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why) ||
 	    message_check(&m, &want, &why) ||
@@ -126,6 +126,13 @@ static void publish(sluice_model *model, struct shard *shard)
 	if (shard->residual)
 		for (uint32_t i = 0; i < n; i++)
 			shard->residual[index ? index[i] : i] -= model->value[i];
+	if (index && m.coding == CODING_DENSE) {
+		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not -0. */
+		const char *why;
+		message_decode(&m, entry, NULL, model->value, &why);
+		index = NULL;
+		n = at->span;
+	}
 	delta_add(shard->copy, index, model->value, n);
 	memset(shard->sum, 0, at->span * sizeof *shard->sum);
 	shard->last_bytes = (uint32_t)bytes;

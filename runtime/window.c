@@ -57,7 +57,7 @@ static int exchange(sluice_region *region)
 	for (int p = 0; p < job->size && !rc; p++) {
 		struct endpoint *e = job->peers[p].endpoint;
 		rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW, &region->remotes[p]);
-		if (!rc && region->remotes[p]->bytes < region->window->bytes)
+		if (!rc && region->remotes[p]->bytes != region->window->bytes)
 			rc = fail(SLUICE_EPEER, "sluice_region_open: %s opened %llu bytes, this rank %zu",
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);

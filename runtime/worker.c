@@ -204,7 +204,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	struct message_expect want = { .kind = MESSAGE_DELTA, .rank = (uint64_t)at->owner,
 				       .epoch = job->membership_epoch, .model = model->id, .shard = shard,
 				       .seq = w->step, .step = w->step, .phase = w->phase,
-				       .span = at->span, .count_max = at->down_capacity };
+				       .span = at->span, .count_max = at->span };
 	lane->read = READ_IDLE;
 	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
 					      at->delta_bytes, &m, &why)) {

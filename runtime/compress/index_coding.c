@@ -268,7 +268,8 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 	switch (coding) {
 	case CODING_DENSE:
 		if (bytes || count != span)
-			return refuse(why, "a dense payload does not hold exactly one value per element");
+			return refuse(
+				why, "a dense payload does not hold exactly one value per element");
 		return 0;
 	case CODING_RAW:
 		return raw_decode(in, bytes, count, span, index, why);

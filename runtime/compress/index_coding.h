@@ -9,7 +9,8 @@
 
 /* Bytes (padded to 4) that the coding needs for index[0..count), ascending and < span. Only delta
  * looks at index. */
-uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span);
+uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
+		     uint32_t span);
 
 /* Writes exactly index_bytes() bytes. */
 void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,

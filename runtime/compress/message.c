@@ -89,7 +89,8 @@ size_t message_bound(uint32_t span, uint32_t count, enum value_type type)
 	if (count < span) {
 		sparse = values_section(count, type) + index_bytes(CODING_RAW, NULL, count, span);
 		best = sparse < best ? sparse : best;
-		sparse = values_section(count, type) + index_bytes(CODING_BITMAP, NULL, count, span);
+		sparse =
+			values_section(count, type) + index_bytes(CODING_BITMAP, NULL, count, span);
 		best = sparse < best ? sparse : best;
 	}
 	return (size_t)(MESSAGE_HEADER_BYTES + ((best + 7) & ~(uint64_t)7));
@@ -222,7 +223,8 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES || copy_cap < MESSAGE_HEADER_BYTES)
-		return refuse(why, "a slot of %zu bytes or a buffer of %zu is too small for a header",
+		return refuse(why,
+			      "a slot of %zu bytes or a buffer of %zu is too small for a header",
 			      slot_bytes, copy_cap);
 	copy_once(h, from, sizeof(h));
 	if (get_le32(h) != MAGIC)
@@ -238,10 +240,12 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 		return rc;
 	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES ||
 	    got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
-		return refuse(why, "a payload of %u bytes exceeds the slot of %zu or the buffer of %zu",
+		return refuse(why,
+			      "a payload of %u bytes exceeds the slot of %zu or the buffer of %zu",
 			      got.payload_bytes, slot_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
-	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left; at += n, left -= n) {
+	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left;
+	     at += n, left -= n) {
 		n = left < COPY_STEP ? left : COPY_STEP;
 		copy_once(copy + at, from + at, n);
 		crc = crc32c(crc, copy + at, n); /* while it is in the cache */

@@ -51,7 +51,7 @@ struct message {
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;              /* push: ring sequence; delta and snapshot: version */
 	uint64_t step;             /* push: the worker's step; delta: same as version */
-	uint64_t have_version;     /* push: version the worker holds; delta: version it applies to */
+	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor, staleness;
 	float scale, lr;
 	uint32_t payload_bytes;    /* set by message_encode */

@@ -270,7 +270,8 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 			memmove(decoded, v, 4 * n);
 		break;
 	case VALUE_F16:
-		f16_encode_rest(scale, v, f16_encode_fast(scale, v, n, out, decoded), n, out, decoded);
+		f16_encode_rest(scale, v, f16_encode_fast(scale, v, n, out, decoded), n, out,
+				decoded);
 		break;
 	case VALUE_BF16:
 		for (size_t i = 0; i < n; i++) {

@@ -47,19 +47,35 @@ static uint32_t key_of(float x)
 	return float_bits(x) & KEY_MASK;
 }
 
+static size_t room_for(size_t n)
+{
+	/* Twice the usual densities; beyond, a third pass costs less than the memory. */
+	return n / 8 + CHUNK;
+}
+
+static size_t counts_bytes(void)
+{
+	return (ZERO_BIN + 1) * COPIES * sizeof(uint32_t);
+}
+
+size_t selector_bytes(size_t n)
+{
+	return sizeof(struct selector) + counts_bytes() + (room_for(n) + 1) * sizeof(uint32_t);
+}
+
 int selector_open(size_t n, struct selector **out)
 {
 	struct selector *s;
 
 	if (n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "cannot select from %zu coordinates: the largest number is %u",
-			    n, UINT32_MAX);
+		return fail(SLUICE_EINVAL,
+			    "cannot select from %zu coordinates: the largest number is %u", n,
+			    UINT32_MAX);
 	s = calloc(1, sizeof(*s));
 	if (s) {
 		s->n = n;
-		/* Twice the usual densities; beyond, a third pass costs less than the memory. */
-		s->room = n / 8 + CHUNK;
-		s->counts = malloc((ZERO_BIN + 1) * COPIES * sizeof(*s->counts));
+		s->room = room_for(n);
+		s->counts = malloc(counts_bytes());
 		s->listed = malloc((s->room + 1) * sizeof(*s->listed));
 	}
 	if (!s || !s->counts || !s->listed) {
@@ -245,7 +261,8 @@ static int boundary_bin(const uint32_t *counts, uint32_t bins, size_t need, uint
 /* Lists what is left to judge, if it fits: best everything that may be selected (so that the vector
  * need not be read again), else the boundary bin alone. */
 static void list_candidates(struct selector *s, const float *x, const struct span *spans,
-			    size_t n_spans, struct cut cut, uint32_t ceiling, size_t in_bin, size_t above)
+			    size_t n_spans, struct cut cut, uint32_t ceiling, size_t in_bin,
+			    size_t above)
 {
 	if (s->what != LISTED_NONE || in_bin > s->room)
 		return;
@@ -257,8 +274,8 @@ static void list_candidates(struct selector *s, const float *x, const struct spa
 	s->n_listed = 0;
 	for (size_t j = 0; j < n_spans; j++)
 		if (!spans[j].exempt)
-			s->n_listed += list_range(x, spans[j].begin, spans[j].end, cut.floor, ceiling,
-						  s->listed + s->n_listed);
+			s->n_listed += list_range(x, spans[j].begin, spans[j].end, cut.floor,
+						  ceiling, s->listed + s->n_listed);
 }
 
 /* The cut that selects the k largest of the non-exempt spans. */

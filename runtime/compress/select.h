@@ -17,6 +17,7 @@ struct span {
 struct selector;
 int selector_open(size_t n, struct selector **out); /* 0, SLUICE_EINVAL (n >= 2^32), SLUICE_ENOMEM */
 void selector_close(struct selector **s);
+size_t selector_bytes(size_t n); /* of memory that selector_open(n) takes */
 
 /* Writes to index[] (ascending, room for k + sum of exempt spans) the k coordinates of the
  * non-exempt spans that are largest in magnitude and all non-zeros of the exempt ones; zeros (either

@@ -17,11 +17,14 @@ SLUICE_API int sluice_topk(const float *x, size_t n, size_t k, uint32_t *index, 
 	if ((n && !x) || (n && k && !index) || !selected)
 		return fail(SLUICE_EINVAL, "sluice_topk: x, index and selected must not be NULL");
 	if (n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_topk: n is %zu, the largest is %u", n, UINT32_MAX);
-	for (size_t i = first_nonfinite(x, n); i < n; i += 1 + first_nonfinite(x + i + 1, n - i - 1))
+		return fail(SLUICE_EINVAL, "sluice_topk: n is %zu, the largest is %u", n,
+			    UINT32_MAX);
+	for (size_t i = first_nonfinite(x, n); i < n;
+	     i += 1 + first_nonfinite(x + i + 1, n - i - 1))
 		if (isnan(x[i]))
 			return fail(SLUICE_EINVAL,
-				    "sluice_topk: x[%zu] is NaN, which has no magnitude; nothing was selected",
+				    "sluice_topk: x[%zu] is NaN, which has no magnitude; nothing "
+				    "was selected",
 				    i);
 	rc = selector_open(n, &selector);
 	if (rc)

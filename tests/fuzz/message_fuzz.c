@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Options: guessing checksums is not the fuzzer's job. */
-enum { FIX_HEADER_CRC = 1, FIX_PAYLOAD_CRC = 2, FIX_START = 4 };
+/* Options. Guessing checksums is not the fuzzer's job, so they are put right unless it asks not to. */
+enum { LEAVE_HEADER_CRC = 1, LEAVE_PAYLOAD_CRC = 2, LEAVE_START = 4 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,11 +33,11 @@ static void fix(uint8_t *slot, size_t size, unsigned options)
 {
 	if (size < MESSAGE_HEADER_BYTES)
 		return;
-	if (options & FIX_START) {
+	if (!(options & LEAVE_START)) {
 		memcpy(slot, "SLC1", 4);
 		put_le16(slot + 4, SLUICE_WIRE_VERSION);
 	}
-	if (options & FIX_PAYLOAD_CRC) {
+	if (!(options & LEAVE_PAYLOAD_CRC)) {
 		uint32_t n = get_le32(slot + 76);
 
 		if (n > size - MESSAGE_HEADER_BYTES) {
@@ -46,15 +46,17 @@ static void fix(uint8_t *slot, size_t size, unsigned options)
 		}
 		put_le32(slot + 80, crc32c(0, slot + MESSAGE_HEADER_BYTES, n));
 	}
-	if (options & FIX_HEADER_CRC)
+	if (!(options & LEAVE_HEADER_CRC))
 		put_le32(slot + 92, crc32c(0, slot, 92));
 }
 
 /* Copies, checks and decodes; *index and *value are the caller's to free. Returns 1 if accepted. */
-static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index, float **value)
+static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index,
+		   float **value)
 {
-	struct message_expect want = {MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-				      MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, size / 2};
+	struct message_expect want = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
+				       MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
+				       MESSAGE_ANY,  size / 2 };
 	uint8_t *copy = get_memory(size);
 	const char *why = NULL;
 	int accepted = 0;
@@ -77,7 +79,8 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 static void expect_ascending(const struct message *m, const uint32_t *index)
 {
 	for (uint32_t i = 0; i < m->count; i++)
-		require(index[i] < m->span && (!i || index[i] > index[i - 1]), "bad index accepted");
+		require(index[i] < m->span && (!i || index[i] > index[i - 1]),
+			"bad index accepted");
 }
 
 static void expect_same_bits(const float *a, const float *b, size_t n, const char *what)
@@ -85,7 +88,8 @@ static void expect_same_bits(const float *a, const float *b, size_t n, const cha
 	require(!n || !memcmp(a, b, 4 * n), what);
 }
 
-static void expect_round_trip(const struct message *first, const uint32_t *index, const float *value)
+static void expect_round_trip(const struct message *first, const uint32_t *index,
+			      const float *value)
 {
 	struct message m = *first, got;
 	const uint32_t *sent = m.coding == CODING_DENSE ? NULL : index;
@@ -101,8 +105,10 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	if (m.scale == first->scale)
 		expect_same_bits(decoded, value, n, "values changed");
 	if (got.coding != CODING_DENSE) {
-		require(got.count == n && !memcmp(got_index, index, 4 * (size_t)n), "indices changed");
-		expect_same_bits(got_value, decoded, n, "decoded values differ from announced ones");
+		require(got.count == n && !memcmp(got_index, index, 4 * (size_t)n),
+			"indices changed");
+		expect_same_bits(got_value, decoded, n,
+				 "decoded values differ from announced ones");
 	} else if (!sent) {
 		expect_same_bits(got_value, decoded, n, "dense values differ from announced ones");
 	} else {

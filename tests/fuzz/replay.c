@@ -32,7 +32,8 @@ static int replay_file(const char *path)
 	bad = ferror(file) || !feof(file);
 	fclose(file);
 	if (bad)
-		fprintf(stderr, "%s: cannot be read, or larger than %d bytes\n", path, INPUT_BYTES - 1);
+		fprintf(stderr, "%s: cannot be read, or larger than %d bytes\n", path,
+			INPUT_BYTES - 1);
 	else
 		LLVMFuzzerTestOneInput(input, n);
 	replayed++;

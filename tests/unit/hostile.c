@@ -78,6 +78,14 @@ static void raw_with(struct slot *s, enum value_type type, const uint32_t *index
 	slot_seal(s);
 }
 
+/* So many of the span that the encoder would send it densely. */
+static void good_raw_nearly_all(struct slot *s)
+{
+	raw_with(s, VALUE_F16, (const uint32_t[]){0, 1, 3}, 3);
+	put_le32(s->bytes + 48, 4);
+	header_seal(s);
+}
+
 static void good_raw(struct slot *s)
 {
 	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, 199}, 3);
@@ -299,7 +307,8 @@ static void raw_duplicate(struct slot *s)
 	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, 7}, 3);
 }
 
-static void delta_with(struct slot *s, uint32_t count, uint8_t width, const uint8_t *packed, uint32_t n)
+static void delta_with(struct slot *s, uint32_t count, uint8_t width, const uint8_t *packed,
+		       uint32_t n)
 {
 	start(s, CODING_DELTA, VALUE_F32, SPAN, count);
 	add32(s, width);
@@ -315,9 +324,12 @@ static void delta_out_of_range(struct slot *s)
 {
 	delta_with(s, 3, 8, (const uint8_t[]){0xff, 0, 0}, 3);
 }
+static void delta_index_is_span(struct slot *s) { delta_with(s, 1, 8, (const uint8_t[]){SPAN}, 1); }
 static void delta_wraps(struct slot *s)
 {
-	delta_with(s, 3, 32, (const uint8_t[]){0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0}, 12);
+	delta_with(s, 3, 32,
+		   (const uint8_t[]){ 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0 },
+		   12);
 }
 static void delta_width_33(struct slot *s)
 {
@@ -428,94 +440,105 @@ static void padding_after_values(struct slot *s)
 /* ---- the table ---- */
 
 const struct hostile hostile_messages[] = {
-	{"good-raw", good_raw, ACCEPTED, "", SPAN},
-	{"good-raw-f16", good_raw_f16, ACCEPTED, "", SPAN},
-	{"good-raw-bf16", good_raw_bf16, ACCEPTED, "", SPAN},
-	{"good-delta", good_delta, ACCEPTED, "", SPAN},
-	{"good-bitmap", good_bitmap, ACCEPTED, "", SPAN},
-	{"good-empty", good_empty, ACCEPTED, "", SPAN},
-	{"good-dense", good_dense, ACCEPTED, "", COUNT_MAX},
+	{ "good-raw", good_raw, ACCEPTED, "", SPAN },
+	{ "good-raw-f16", good_raw_f16, ACCEPTED, "", SPAN },
+	{ "good-raw-bf16", good_raw_bf16, ACCEPTED, "", SPAN },
+	{ "good-raw-nearly-all", good_raw_nearly_all, ACCEPTED, "", 4 },
+	{ "good-delta", good_delta, ACCEPTED, "", SPAN },
+	{ "good-bitmap", good_bitmap, ACCEPTED, "", SPAN },
+	{ "good-empty", good_empty, ACCEPTED, "", SPAN },
+	{ "good-dense", good_dense, ACCEPTED, "", COUNT_MAX },
 
-	{"nothing-written", nothing_written, COPY, "magic", SPAN},
-	{"wrong-magic", wrong_magic, COPY, "magic", SPAN},
-	{"wrong-version", wrong_version, COPY, "wire version", SPAN},
-	{"bad-header-crc", bad_header_crc, COPY, "header's checksum", SPAN},
-	{"header-bit-flipped", header_bit_flipped, COPY, "header's checksum", SPAN},
-	{"bad-payload-crc", bad_payload_crc, COPY, "payload's checksum", SPAN},
-	{"payload-bit-flipped", payload_bit_flipped, COPY, "payload's checksum", SPAN},
-	{"unknown-kind", unknown_kind, COPY, "unknown message kind 4", SPAN},
-	{"kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN},
-	{"unknown-coding", unknown_coding, COPY, "unknown index coding 4", SPAN},
-	{"unknown-value-type", unknown_value_type, COPY, "unknown value type 3", SPAN},
-	{"reserved-not-zero", reserved_not_zero, COPY, "reserved", SPAN},
-	{"part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN},
-	{"part-beyond-parts", part_beyond_parts, COPY, "part 1 of 1 parts", SPAN},
-	{"scale-nan", scale_nan, COPY, "scale", SPAN},
-	{"scale-zero", scale_zero, COPY, "scale 0", SPAN},
-	{"scale-negative", scale_negative, COPY, "scale -2", SPAN},
-	{"scale-infinite", scale_infinite, COPY, "scale inf", SPAN},
-	{"scale-denormal", scale_denormal, COPY, "scale", SPAN},
-	{"scale-no-power-of-two", scale_no_power_of_two, COPY, "scale 3", SPAN},
-	{"scale-of-f32", scale_of_f32, COPY, "scale 2", SPAN},
-	{"scale-that-overflows", scale_that_overflows, DECODE, "NaN or infinite", SPAN},
-	{"lr-nan", lr_nan, COPY, "learning rate", SPAN},
-	{"lr-negative", lr_negative, COPY, "learning rate -1", SPAN},
+	{ "nothing-written", nothing_written, COPY, "magic", SPAN },
+	{ "wrong-magic", wrong_magic, COPY, "magic", SPAN },
+	{ "wrong-version", wrong_version, COPY, "wire version", SPAN },
+	{ "bad-header-crc", bad_header_crc, COPY, "header's checksum", SPAN },
+	{ "header-bit-flipped", header_bit_flipped, COPY, "header's checksum", SPAN },
+	{ "bad-payload-crc", bad_payload_crc, COPY, "payload's checksum", SPAN },
+	{ "payload-bit-flipped", payload_bit_flipped, COPY, "payload's checksum", SPAN },
+	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 4", SPAN },
+	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
+	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 4", SPAN },
+	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 3", SPAN },
+	{ "reserved-not-zero", reserved_not_zero, COPY, "reserved", SPAN },
+	{ "part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN },
+	{ "part-beyond-parts", part_beyond_parts, COPY, "part 1 of 1 parts", SPAN },
+	{ "scale-nan", scale_nan, COPY, "scale", SPAN },
+	{ "scale-zero", scale_zero, COPY, "scale 0", SPAN },
+	{ "scale-negative", scale_negative, COPY, "scale -2", SPAN },
+	{ "scale-infinite", scale_infinite, COPY, "scale inf", SPAN },
+	{ "scale-denormal", scale_denormal, COPY, "scale", SPAN },
+	{ "scale-no-power-of-two", scale_no_power_of_two, COPY, "scale 3", SPAN },
+	{ "scale-of-f32", scale_of_f32, COPY, "scale 2", SPAN },
+	{ "scale-that-overflows", scale_that_overflows, DECODE, "NaN or infinite", SPAN },
+	{ "lr-nan", lr_nan, COPY, "learning rate", SPAN },
+	{ "lr-negative", lr_negative, COPY, "learning rate -1", SPAN },
 
-	{"payload-beyond-slot", payload_beyond_slot, COPY, "exceeds the slot", SPAN},
-	{"payload-of-4-gigabytes", payload_of_4_gigabytes, COPY, "exceeds the slot", SPAN},
-	{"payload-too-short", payload_too_short, DECODE, "does not fit the number of raw", SPAN},
-	{"payload-empty", payload_empty, DECODE, "cannot hold 3 values", SPAN},
-	{"payload-trailing", payload_trailing, DECODE, "does not fit the number of raw", SPAN},
-	{"payload-odd-length", payload_odd_length, DECODE, "does not fit the number of raw", SPAN},
-	{"dense-trailing", dense_trailing, DECODE, "one value per element", COUNT_MAX},
-	{"dense-too-short", dense_too_short, DECODE, "cannot hold 20 values", COUNT_MAX},
-	{"delta-trailing", delta_trailing, DECODE, "does not fit its delta widths", SPAN},
-	{"bitmap-trailing", bitmap_trailing, DECODE, "does not fit the bitmap", SPAN},
-	{"delta-without-widths", delta_without_widths, DECODE, "too short for its delta widths", SPAN},
-	{"count-over-span", count_over_span, COPY, "201 coordinates for a shard of 200", SPAN},
-	{"count-over-slot", count_over_slot, CHECK, "21 coordinates where at most 20", SPAN},
-	{"count-huge", count_huge, CHECK, "span 4294967295 where 200", SPAN},
-	{"count-one-more", count_one_more, DECODE, "does not fit the number of raw", SPAN},
-	{"count-one-less", count_one_less, DECODE, "does not fit the number of raw", SPAN},
-	{"dense-count-differs", dense_count_differs, COPY, "dense message with 20 values", SPAN},
-	{"dense-span-over-slot", dense_span_over_slot, CHECK, "200 coordinates where at most 20", SPAN},
-	{"delta-count-one-more", delta_count_one_more, DECODE, "does not fit its delta widths", SPAN},
+	{ "payload-beyond-slot", payload_beyond_slot, COPY, "exceeds the slot", SPAN },
+	{ "payload-of-4-gigabytes", payload_of_4_gigabytes, COPY, "exceeds the slot", SPAN },
+	{ "payload-too-short", payload_too_short, DECODE, "does not fit the number of raw", SPAN },
+	{ "payload-empty", payload_empty, DECODE, "cannot hold 3 values", SPAN },
+	{ "payload-trailing", payload_trailing, DECODE, "does not fit the number of raw", SPAN },
+	{ "payload-odd-length", payload_odd_length, DECODE, "does not fit the number of raw",
+	  SPAN },
+	{ "dense-trailing", dense_trailing, DECODE, "one value per element", COUNT_MAX },
+	{ "dense-too-short", dense_too_short, DECODE, "cannot hold 20 values", COUNT_MAX },
+	{ "delta-trailing", delta_trailing, DECODE, "does not fit its delta widths", SPAN },
+	{ "bitmap-trailing", bitmap_trailing, DECODE, "does not fit the bitmap", SPAN },
+	{ "delta-without-widths", delta_without_widths, DECODE, "too short for its delta widths",
+	  SPAN },
+	{ "count-over-span", count_over_span, COPY, "201 coordinates for a shard of 200", SPAN },
+	{ "count-over-slot", count_over_slot, CHECK, "21 coordinates where at most 20", SPAN },
+	{ "count-huge", count_huge, CHECK, "span 4294967295 where 200", SPAN },
+	{ "count-one-more", count_one_more, DECODE, "does not fit the number of raw", SPAN },
+	{ "count-one-less", count_one_less, DECODE, "does not fit the number of raw", SPAN },
+	{ "dense-count-differs", dense_count_differs, COPY, "dense message with 20 values", SPAN },
+	{ "dense-span-over-slot", dense_span_over_slot, CHECK, "200 coordinates where at most 20",
+	  SPAN },
+	{ "delta-count-one-more", delta_count_one_more, DECODE, "does not fit its delta widths",
+	  SPAN },
 
-	{"wrong-kind", wrong_kind, CHECK, "kind 2 where 1", SPAN},
-	{"wrong-phase", wrong_phase, CHECK, "phase 2 where 1", SPAN},
-	{"wrong-rank", wrong_rank, CHECK, "rank 4 where 3", SPAN},
-	{"wrong-epoch", wrong_epoch, CHECK, "epoch 3 where 2", SPAN},
-	{"wrong-shard", wrong_shard, CHECK, "shard 6 where 5", SPAN},
-	{"wrong-seq", wrong_seq, CHECK, "seq 41 where 40", SPAN},
-	{"wrong-step", wrong_step, CHECK, "step 42 where 41", SPAN},
-	{"wrong-step-high-half", wrong_step_high_half, CHECK, "step 72057594037927977 where 41", SPAN},
-	{"wrong-span", wrong_span, CHECK, "span 201 where 200", SPAN},
-	{"wrong-model", wrong_model, CHECK, "model 7 where 6", SPAN},
+	{ "wrong-kind", wrong_kind, CHECK, "kind 2 where 1", SPAN },
+	{ "wrong-phase", wrong_phase, CHECK, "phase 2 where 1", SPAN },
+	{ "wrong-rank", wrong_rank, CHECK, "rank 4 where 3", SPAN },
+	{ "wrong-epoch", wrong_epoch, CHECK, "epoch 3 where 2", SPAN },
+	{ "wrong-shard", wrong_shard, CHECK, "shard 6 where 5", SPAN },
+	{ "wrong-seq", wrong_seq, CHECK, "seq 41 where 40", SPAN },
+	{ "wrong-step", wrong_step, CHECK, "step 42 where 41", SPAN },
+	{ "wrong-step-high-half", wrong_step_high_half, CHECK, "step 72057594037927977 where 41",
+	  SPAN },
+	{ "wrong-span", wrong_span, CHECK, "span 201 where 200", SPAN },
+	{ "wrong-model", wrong_model, CHECK, "model 7 where 6", SPAN },
 
-	{"raw-out-of-range", raw_out_of_range, DECODE, "raw index lies beyond", SPAN},
-	{"raw-huge", raw_huge, DECODE, "raw index lies beyond", SPAN},
-	{"raw-unsorted", raw_unsorted, DECODE, "not strictly increasing", SPAN},
-	{"raw-huge-first", raw_huge_first, DECODE, "not strictly increasing", SPAN},
-	{"raw-duplicate", raw_duplicate, DECODE, "not strictly increasing", SPAN},
-	{"delta-out-of-range", delta_out_of_range, DECODE, "delta index lies beyond", SPAN},
-	{"delta-wraps", delta_wraps, DECODE, "delta index lies beyond", SPAN},
-	{"delta-width-33", delta_width_33, DECODE, "exceeds 32 bits", SPAN},
-	{"delta-width-255", delta_width_255, DECODE, "exceeds 32 bits", SPAN},
-	{"delta-wider-than-needed", delta_wider_than_needed, DECODE, "not packed canonically", SPAN},
-	{"delta-zeros-with-width", delta_zeros_with_width, DECODE, "not packed canonically", SPAN},
-	{"delta-spare-bits", delta_spare_bits, DECODE, "not packed canonically", SPAN},
-	{"delta-padding-after-widths", delta_padding_after_widths, DECODE, "after the delta widths", SPAN},
-	{"delta-padding-after-gaps", delta_padding_after_gaps, DECODE, "after the delta gaps", SPAN},
-	{"bitmap-beyond-span", bitmap_beyond_span, DECODE, "bits beyond the shard", SPAN},
-	{"bitmap-padding-byte", bitmap_padding_byte, DECODE, "bits beyond the shard", SPAN},
-	{"bitmap-more-bits", bitmap_more_bits, DECODE, "more bits than", SPAN},
-	{"bitmap-all-bits", bitmap_all_bits, DECODE, "more bits than", SPAN},
-	{"bitmap-fewer-bits", bitmap_fewer_bits, DECODE, "fewer bits than", SPAN},
-	{"value-nan", value_nan, DECODE, "NaN or infinite", SPAN},
-	{"value-infinite", value_infinite, DECODE, "NaN or infinite", SPAN},
-	{"value-nan-f16", value_nan_f16, DECODE, "NaN or infinite", SPAN},
-	{"value-nan-bf16", value_nan_bf16, DECODE, "NaN or infinite", SPAN},
-	{"value-nan-dense", value_nan_dense, DECODE, "NaN or infinite", COUNT_MAX},
-	{"padding-after-values", padding_after_values, DECODE, "padding after the values", SPAN},
+	{ "raw-out-of-range", raw_out_of_range, DECODE, "raw index lies beyond", SPAN },
+	{ "raw-huge", raw_huge, DECODE, "raw index lies beyond", SPAN },
+	{ "raw-unsorted", raw_unsorted, DECODE, "not strictly increasing", SPAN },
+	{ "raw-huge-first", raw_huge_first, DECODE, "not strictly increasing", SPAN },
+	{ "raw-duplicate", raw_duplicate, DECODE, "not strictly increasing", SPAN },
+	{ "delta-out-of-range", delta_out_of_range, DECODE, "delta index lies beyond", SPAN },
+	{ "delta-index-is-span", delta_index_is_span, DECODE, "delta index lies beyond", SPAN },
+	{ "delta-wraps", delta_wraps, DECODE, "delta index lies beyond", SPAN },
+	{ "delta-width-33", delta_width_33, DECODE, "exceeds 32 bits", SPAN },
+	{ "delta-width-255", delta_width_255, DECODE, "exceeds 32 bits", SPAN },
+	{ "delta-wider-than-needed", delta_wider_than_needed, DECODE, "not packed canonically",
+	  SPAN },
+	{ "delta-zeros-with-width", delta_zeros_with_width, DECODE, "not packed canonically",
+	  SPAN },
+	{ "delta-spare-bits", delta_spare_bits, DECODE, "not packed canonically", SPAN },
+	{ "delta-padding-after-widths", delta_padding_after_widths, DECODE,
+	  "after the delta widths", SPAN },
+	{ "delta-padding-after-gaps", delta_padding_after_gaps, DECODE, "after the delta gaps",
+	  SPAN },
+	{ "bitmap-beyond-span", bitmap_beyond_span, DECODE, "bits beyond the shard", SPAN },
+	{ "bitmap-padding-byte", bitmap_padding_byte, DECODE, "bits beyond the shard", SPAN },
+	{ "bitmap-more-bits", bitmap_more_bits, DECODE, "more bits than", SPAN },
+	{ "bitmap-all-bits", bitmap_all_bits, DECODE, "more bits than", SPAN },
+	{ "bitmap-fewer-bits", bitmap_fewer_bits, DECODE, "fewer bits than", SPAN },
+	{ "value-nan", value_nan, DECODE, "NaN or infinite", SPAN },
+	{ "value-infinite", value_infinite, DECODE, "NaN or infinite", SPAN },
+	{ "value-nan-f16", value_nan_f16, DECODE, "NaN or infinite", SPAN },
+	{ "value-nan-bf16", value_nan_bf16, DECODE, "NaN or infinite", SPAN },
+	{ "value-nan-dense", value_nan_dense, DECODE, "NaN or infinite", COUNT_MAX },
+	{ "padding-after-values", padding_after_values, DECODE, "padding after the values", SPAN },
 };
 const size_t hostile_count = sizeof(hostile_messages) / sizeof(hostile_messages[0]);

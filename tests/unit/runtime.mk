@@ -1,2 +1,39 @@
-# Unit tests of runtime/.
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests of runtime/. Those with several ranks fork them (ranks.c) and need no launcher.
+ranks = tests/unit/ranks.c tests/unit/ranks.h
+
+check_PROGRAMS += \
+	tests/unit/test_schedule \
+	tests/unit/test_layout \
+	tests/unit/test_delta_log \
+	tests/unit/test_update \
+	tests/unit/test_step \
+	tests/unit/test_conservation \
+	tests/unit/test_stats \
+	tests/unit/test_collective \
+	tests/unit/test_region_api \
+	tests/unit/test_failure \
+	tests/unit/test_slow_rank \
+	tests/unit/test_hostile_rank \
+	tests/unit/example
+tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
+tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
+# Counts what an open allocates.
+tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
+	-Wl,--wrap=region_open -Wl,--wrap=region_close
+tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
+tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
+tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
+tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
+tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
+tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)
+tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
+tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
+tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
+tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
+
+# The program of README and sluice(7): public header and library only, and nothing of the tests.
+tests_unit_example_SOURCES = tests/unit/example.c
+tests_unit_example_LDADD = libsluice.la
+
 include $(top_srcdir)/tests/unit/checkpoint.mk

@@ -82,7 +82,8 @@ static int complaints(void)
 {
 	struct complaint mine;
 
-	snprintf(mine.text, sizeof(mine.text), "%s", job.rank < job.workers ? job.text[job.rank] : "");
+	snprintf(mine.text, sizeof(mine.text), "%s",
+		 job.rank < job.workers ? job.text[job.rank] : "");
 	return agree_on_complaints(&job, &mine);
 }
 
@@ -131,6 +132,17 @@ static void complaints__of_a_server_is_printed_by_itself(void **state)
 	assert_string_equal(output(), "sluice-train: rank 5: no data\n");
 }
 
+static void complaints__of_a_server_that_workers_share_is_not_repeated(void **state)
+{
+	struct complaint mine = {"no data"};
+
+	(void)state;
+	job.rank = 5;
+	job.text[2] = "no data";
+	assert_int_equal(agree_on_complaints(&job, &mine), -1);
+	assert_string_equal(output(), "");
+}
+
 static void complaints__failed_gathering_fails(void **state)
 {
 	(void)state;
@@ -151,8 +163,9 @@ static void digest__minority_is_named_even_when_it_holds_rank_0(void **state)
 	(void)state;
 	job.digest[0] = 9;
 	assert_int_equal(agree_on_digest(&job, 9, 12), -1);
-	assert_string_equal(output(), "sluice-train: replicas differ after step 12: rank 0 without the digest "
-				      "0000000000000007 that 3 of 4 workers have\n");
+	assert_string_equal(
+		output(), "sluice-train: replicas differ after step 12: rank 0 without the digest "
+			  "0000000000000007 that 3 of 4 workers have\n");
 }
 
 static void digest__long_lists_of_ranks_are_cut(void **state)
@@ -179,6 +192,7 @@ int main(void)
 		CASE(complaints__different_ones_name_their_ranks),
 		CASE(complaints__other_ranks_fail_in_silence),
 		CASE(complaints__of_a_server_is_printed_by_itself),
+		CASE(complaints__of_a_server_that_workers_share_is_not_repeated),
 		CASE(complaints__failed_gathering_fails),
 		CASE(digest__equal_everywhere_is_agreement),
 		CASE(digest__minority_is_named_even_when_it_holds_rank_0),

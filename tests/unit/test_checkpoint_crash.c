@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two ranks' checkpoint, in the order of checkpoint.c, under faults. open, write, fsync, rename, close,
- * mkdir, unlink, unlinkat and rmdir are wrapped by the linker and counted; at the n-th one the process
- * dies as in a power failure (what was not synchronised is lost), or the call fails, for n = 1, 2, ...
- * until a checkpoint gets through untouched. Afterwards the directory must restore, bit by bit, to the
- * old state or to the new one. */
+ * Two ranks' checkpoint, in the order of checkpoint.c, under faults. open, write, fsync, rename,
+ * close, mkdir, unlink, unlinkat and rmdir are wrapped by the linker and counted; at the n-th one
+ * the process dies as in a power failure (what was not synchronised is lost), or the call fails,
+ * for n = 1, 2, ... until a checkpoint gets through untouched. Afterwards the directory must
+ * restore, bit by bit, to the old state or to the new one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,13 +24,15 @@ enum fault { FAULT_NONE, FAULT_CRASH, FAULT_ERROR, FAULT_SHORT };
 
 static struct {
 	enum fault fault;
-	int at, error;           /* which call, with which errno */
+	int at, error; /* which call, with which errno */
 	int calls;
-	int too_early;           /* LATEST was replaced, or an old file removed, before what replaces it was
+	int too_early; /* LATEST was replaced, or an old file removed, before what replaces it was
 				    on disk */
-	int hit_write;
+	int hit_write, hit_close; /* the call that failed was one of a file being written */
 	/* Files written and not synchronised: a second descriptor each, for the crash. */
-	struct { int fd, again, dirty; } files[16];
+	struct {
+		int fd, again, dirty;
+	} files[16];
 	/* Folders with names that are not synchronised. */
 	char folders[16][SCRATCH_PATH];
 	int n_folders;
@@ -98,7 +100,8 @@ static void synchronised(int fd)
 			i++;
 			continue;
 		}
-		memcpy(system_state.folders[i], system_state.folders[--system_state.n_folders], SCRATCH_PATH);
+		memcpy(system_state.folders[i], system_state.folders[--system_state.n_folders],
+		       SCRATCH_PATH);
 	}
 	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
 		if (system_state.files[i].fd == fd)
@@ -168,6 +171,8 @@ int __wrap_close(int fd)
 {
 	int fails = strikes();
 
+	if (fails && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
+		system_state.hit_close = 1;
 	__real_close(fd); /* Linux closes even then */
 	return fails ? -1 : 0;
 }
@@ -249,12 +254,17 @@ static struct state state_of_step(uint64_t step)
 static void describe(struct state *s, const struct checkpoint_place *place, uint32_t rank,
 		     struct checkpoint_identity *who, struct checkpoint_section sections[3])
 {
-	*who = (struct checkpoint_identity){ .rank = rank, .size = RANKS, .workers = RANKS,
-					     .shards = RANKS, .count = COUNT, .step = place->step,
-					     .schema = 42, .generation = place->generation,
+	*who = (struct checkpoint_identity){ .rank = rank,
+					     .size = RANKS,
+					     .workers = RANKS,
+					     .shards = RANKS,
+					     .count = COUNT,
+					     .step = place->step,
+					     .schema = 42,
+					     .generation = place->generation,
 					     .recipe = "up=all" };
-	sections[0] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual[rank],
-						   NULL };
+	sections[0] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT,
+						   s->residual[rank], NULL };
 	sections[1] = (struct checkpoint_section){ SECTION_SHARD, rank, 1, NULL, &s->version };
 	sections[2] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, rank, COUNT,
 						   s->parameters[rank], NULL };
@@ -291,8 +301,8 @@ static int take(const char *dir, uint64_t step)
 	return rc;
 }
 
-/* What all ranks do in sluice_restore(). The step that came back whole, -1 if there is no checkpoint,
- * -2 for anything else. */
+/* What all ranks do in sluice_restore(). The step that came back whole, -1 if there is no
+ * checkpoint, -2 for anything else. */
 static long restart(const char *dir)
 {
 	struct checkpoint_manifest m;
@@ -323,6 +333,25 @@ static long restart(const char *dir)
 	return rc || memcmp(&s, &expected, sizeof s) ? -2 : (long)place.step;
 }
 
+static char current[SCRATCH_PATH]; /* the only directory in use */
+
+static int remove_current(void **state)
+{
+	(void)state;
+	disarm();
+	if (*current)
+		scratch_remove(current);
+	*current = '\0';
+	return 0;
+}
+
+static void fresh(char dir[SCRATCH_PATH])
+{
+	remove_current(NULL);
+	assert_int_equal(scratch_make(dir), 0);
+	memcpy(current, dir, sizeof current);
+}
+
 /* A complete directory: LATEST, one folder, a file per rank. */
 static void assert_tidy(const char *dir)
 {
@@ -340,25 +369,24 @@ static void without_faults__old_then_new_and_nothing_else(void **state)
 	char dir[SCRATCH_PATH];
 
 	(void)state;
-	assert_int_equal(scratch_make(dir), 0);
+	fresh(dir);
 	assert_int_equal(restart(dir), -1);
 	for (uint64_t step = 5; step < 8; step++) {
 		assert_int_equal(take(dir, step), 0);
 		assert_int_equal(restart(dir), step);
 		assert_tidy(dir);
 	}
-	scratch_remove(dir);
 }
 
-/* Sweeps until a child gets through. Returns how many calls a checkpoint makes; seen[0], seen[1] count
- * the restarts with the old and with the new state. */
+/* Sweeps until a child gets through. Returns how many calls a checkpoint makes; seen[0], seen[1]
+ * count the restarts with the old and with the new state. */
 static int sweep_crashes(int with_old, int seen[2])
 {
 	for (int n = 1; n < CALLS_MAX; n++) {
 		char top[SCRATCH_PATH], dir[SCRATCH_PATH + 16];
 		int status;
 
-		assert_int_equal(scratch_make(top), 0);
+		fresh(top);
 		snprintf(dir, sizeof dir, "%s/runs/a", top);
 		if (with_old)
 			assert_int_equal(take(dir, 5), 0);
@@ -373,15 +401,14 @@ static int sweep_crashes(int with_old, int seen[2])
 		assert_true(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == CRASHED);
 		long step = restart(dir);
 		if (step != 6 && step != (with_old ? 5 : -1))
-			fail_msg("after a crash at call %d the directory restores as %ld: %s", n, step,
-				 sluice_last_error());
+			fail_msg("after a crash at call %d the directory restores as %ld: %s", n,
+				 step, sluice_last_error());
 		seen[step == 6]++;
 		/* The next checkpoint sweeps up what the crash left. */
 		assert_int_equal(take(dir, 7), 0);
 		assert_int_equal(restart(dir), 7);
 		assert_tidy(dir);
-		scratch_remove(top);
-		if (WEXITSTATUS(status) == 0) {
+			if (WEXITSTATUS(status) == 0) {
 			assert_int_equal(step, 6);
 			return n - 1;
 		}
@@ -396,7 +423,8 @@ static void crash_at_every_call__old_or_new_never_mixed(void **state)
 
 	(void)state;
 	int calls = sweep_crashes(1, seen);
-	print_message("%d calls: %d restarts with the old state, %d with the new\n", calls, seen[0], seen[1]);
+	print_message("%d calls: %d restarts with the old state, %d with the new\n", calls, seen[0],
+		      seen[1]);
 	assert_true(calls > 20 && seen[0] > 10 && seen[1] > 3);
 }
 
@@ -414,31 +442,31 @@ static void everything_is_on_disk_before_LATEST_names_it(void **state)
 	char dir[SCRATCH_PATH];
 
 	(void)state;
-	assert_int_equal(scratch_make(dir), 0);
+	fresh(dir);
 	assert_int_equal(take(dir, 4), 0);
 	arm(FAULT_ERROR, 0, 0); /* counts, never strikes */
 	assert_int_equal(take(dir, 5), 0);
 	assert_int_equal(system_state.too_early, 0);
 	assert_int_equal(anything_unsynchronised(), 0); /* and LATEST itself at the end */
 	disarm();
-	scratch_remove(dir);
 }
 
 /* One call fails. The caller is told, goes on, and has the old checkpoint (or, if only the last
  * synchronisation failed, the new one); no partial file is left. */
 static void sweep_errors(int error, const char *name)
 {
-	int refused = 0, writes = 0;
+	int refused = 0, writes = 0, closes = 0;
 
 	for (int n = 1; n < CALLS_MAX; n++) {
 		char dir[SCRATCH_PATH];
 
-		assert_int_equal(scratch_make(dir), 0);
+		fresh(dir);
 		assert_int_equal(take(dir, 5), 0);
 		arm(FAULT_ERROR, n, error);
 		int rc = take(dir, 6), struck = system_state.calls >= n;
 		disarm();
 		long step = restart(dir);
+		closes += system_state.hit_close;
 		if (rc) {
 			assert_int_equal(rc, SLUICE_EIO);
 			assert_true(struck && (step == 5 || step == 6));
@@ -453,16 +481,16 @@ static void sweep_errors(int error, const char *name)
 				assert_int_equal(step, 5);
 		} else {
 			assert_int_equal(step, 6);
+			assert_int_equal(system_state.hit_close, 0);
 		}
 		assert_int_equal(take(dir, 7), 0);
 		assert_int_equal(restart(dir), 7);
 		assert_tidy(dir);
-		scratch_remove(dir);
 		if (!struck) {
 			assert_int_equal(rc, 0);
-			print_message("%s: %d of %d calls fail the checkpoint, %d of them writes\n", name,
-				      refused, n - 1, writes);
-			assert_true(refused > 10 && writes == RANKS + 1);
+			print_message("%s: %d of %d calls fail the checkpoint, %d of them writes\n",
+				      name, refused, n - 1, writes);
+			assert_true(refused > 10 && writes == RANKS + 1 && closes == RANKS + 1);
 			return;
 		}
 	}
@@ -486,12 +514,11 @@ static void short_and_interrupted_writes__same_file(void **state)
 	char dir[SCRATCH_PATH];
 
 	(void)state;
-	assert_int_equal(scratch_make(dir), 0);
+	fresh(dir);
 	arm(FAULT_SHORT, 0, 0);
 	assert_int_equal(take(dir, 5), 0);
 	disarm();
 	assert_int_equal(restart(dir), 5);
-	scratch_remove(dir);
 }
 
 static void folders_that_cannot_be_synchronised__accepted(void **state)
@@ -500,14 +527,13 @@ static void folders_that_cannot_be_synchronised__accepted(void **state)
 	int accepted = 0;
 
 	(void)state;
-	assert_int_equal(scratch_make(dir), 0);
+	fresh(dir);
 	for (int n = 1; n < 12; n++) {
 		arm(FAULT_ERROR, n, EINVAL);
 		accepted += !take(dir, 5);
 		disarm();
 	}
 	assert_true(accepted > 0);
-	scratch_remove(dir);
 }
 
 static void quiet(int level, const char *line, void *context)
@@ -517,17 +543,19 @@ static void quiet(int level, const char *line, void *context)
 	(void)context;
 }
 
+#define CASE(name) cmocka_unit_test_teardown(name, remove_current)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_faults__old_then_new_and_nothing_else),
-		cmocka_unit_test(crash_at_every_call__old_or_new_never_mixed),
-		cmocka_unit_test(crash_at_every_call_of_the_first_checkpoint__none_or_new),
-		cmocka_unit_test(everything_is_on_disk_before_LATEST_names_it),
-		cmocka_unit_test(disk_full_at_every_call__old_stays_and_nothing_partial),
-		cmocka_unit_test(io_error_at_every_call__old_stays_and_nothing_partial),
-		cmocka_unit_test(short_and_interrupted_writes__same_file),
-		cmocka_unit_test(folders_that_cannot_be_synchronised__accepted),
+		CASE(without_faults__old_then_new_and_nothing_else),
+		CASE(crash_at_every_call__old_or_new_never_mixed),
+		CASE(crash_at_every_call_of_the_first_checkpoint__none_or_new),
+		CASE(everything_is_on_disk_before_LATEST_names_it),
+		CASE(disk_full_at_every_call__old_stays_and_nothing_partial),
+		CASE(io_error_at_every_call__old_stays_and_nothing_partial),
+		CASE(short_and_interrupted_writes__same_file),
+		CASE(folders_that_cannot_be_synchronised__accepted),
 	};
 
 	sluice_set_log(quiet, NULL);

@@ -32,19 +32,29 @@ struct fixture {
 
 static struct checkpoint_identity identity(void)
 {
-	return (struct checkpoint_identity){ .rank = 1, .size = 4, .workers = 3, .shards = 5, .count = COUNT,
-					     .step = 1234, .schema = 0x1122334455667788u,
-					     .generation = 0xcafe0123u, .recipe = recipe };
+	return (struct checkpoint_identity){ .rank = 1,
+					     .size = 4,
+					     .workers = 3,
+					     .shards = 5,
+					     .count = COUNT,
+					     .step = 1234,
+					     .schema = 0x1122334455667788u,
+					     .generation = 0xcafe0123u,
+					     .recipe = recipe };
 }
 
 static void sections_of(struct state *s, struct checkpoint_section out[SECTIONS])
 {
 	out[0] = (struct checkpoint_section){ SECTION_WORKER, 0, 1, NULL, &s->lr };
-	out[1] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual, NULL };
-	out[2] = (struct checkpoint_section){ SECTION_WORKER_VELOCITY, 0, COUNT, s->velocity, NULL };
+	out[1] =
+		(struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual, NULL };
+	out[2] =
+		(struct checkpoint_section){ SECTION_WORKER_VELOCITY, 0, COUNT, s->velocity, NULL };
 	out[3] = (struct checkpoint_section){ SECTION_SHARD, 3, 1, NULL, &s->version };
-	out[4] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, 3, SPAN, s->parameters, NULL };
-	out[5] = (struct checkpoint_section){ SECTION_SHARD_RESIDUAL, 3, SPAN, s->shard_residual, NULL };
+	out[4] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, 3, SPAN, s->parameters,
+					      NULL };
+	out[5] = (struct checkpoint_section){ SECTION_SHARD_RESIDUAL, 3, SPAN, s->shard_residual,
+					      NULL };
 }
 
 static void fill(struct state *s, float from)
@@ -98,7 +108,8 @@ static void assert_nothing_stored(const struct fixture *f)
 {
 	assert_memory_equal(f->loaded.residual, f->untouched.residual, sizeof f->loaded.residual);
 	assert_memory_equal(f->loaded.velocity, f->untouched.velocity, sizeof f->loaded.velocity);
-	assert_memory_equal(f->loaded.parameters, f->untouched.parameters, sizeof f->loaded.parameters);
+	assert_memory_equal(f->loaded.parameters, f->untouched.parameters,
+			    sizeof f->loaded.parameters);
 	assert_memory_equal(f->loaded.shard_residual, f->untouched.shard_residual,
 			    sizeof f->loaded.shard_residual);
 }
@@ -160,7 +171,8 @@ static void round_trip__sections_larger_than_the_buffer(void **state)
 		saved[i] = (float)i * 1.25f;
 	struct checkpoint_section out[2] = { { SECTION_WORKER, 0, 1, NULL, &lr },
 					     { SECTION_WORKER_RESIDUAL, 0, MANY, saved, NULL } };
-	struct checkpoint_section in[2] = { out[0], { SECTION_WORKER_RESIDUAL, 0, MANY, loaded, NULL } };
+	struct checkpoint_section in[2] = { out[0],
+					    { SECTION_WORKER_RESIDUAL, 0, MANY, loaded, NULL } };
 	struct checkpoint_file *file = NULL;
 	assert_int_equal(checkpoint_file_write(f->path, &who, out, 2, &f->sum), 0);
 	assert_int_equal(checkpoint_file_open(f->path, &who, in, 2, &f->sum, &file), 0);
@@ -310,7 +322,8 @@ static void changed_between_open_and_load__refused(void **state)
 	struct checkpoint_file *file = NULL;
 
 	sections_of(&f->loaded, sections);
-	assert_int_equal(checkpoint_file_open(f->path, &who, sections, SECTIONS, &f->sum, &file), 0);
+	assert_int_equal(checkpoint_file_open(f->path, &who, sections, SECTIONS, &f->sum, &file),
+			 0);
 	assert_nothing_stored(f);
 	f->bytes[f->n / 2] ^= 1;
 	assert_int_equal(scratch_write(f->path, f->bytes, f->n), 0);
@@ -340,7 +353,9 @@ static void no_regular_file__refused_without_waiting(void **state)
 /* Writes all CRC fields anew, for the lengths the sections had when they were written. */
 static void reseal(struct fixture *f)
 {
-	size_t lengths[2 * (SECTIONS + 1) + 1] = { CHECKPOINT_HEADER_BYTES - 4, 16, sizeof recipe - 1 }, n = 3;
+	size_t lengths[2 * (SECTIONS + 1) + 1] = { CHECKPOINT_HEADER_BYTES - 4, 16,
+						   sizeof recipe - 1 },
+					    n = 3;
 	struct checkpoint_section sections[SECTIONS];
 	uint32_t crc = 0;
 	size_t at = 0;
@@ -362,9 +377,9 @@ static void reseal(struct fixture *f)
 }
 
 enum { /* offsets in the fixture's file */
-	RECIPE_AT = CHECKPOINT_HEADER_BYTES,
-	WORKER_AT = RECIPE_AT + CHECKPOINT_SECTION_BYTES + sizeof recipe - 1,
-	RESIDUAL_AT = WORKER_AT + CHECKPOINT_SECTION_BYTES + 8
+       RECIPE_AT = CHECKPOINT_HEADER_BYTES,
+       WORKER_AT = RECIPE_AT + CHECKPOINT_SECTION_BYTES + sizeof recipe - 1,
+       RESIDUAL_AT = WORKER_AT + CHECKPOINT_SECTION_BYTES + 8
 };
 
 static void resealed_unchanged__accepted(void **state)
@@ -407,6 +422,17 @@ static void resealed_reserved_field_and_length__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "the header");
 }
 
+static void resealed_bytes_after_the_last_section__refused(void **state)
+{
+	struct fixture *f = *state;
+
+	put_le64(f->bytes + 56, f->n + 8);
+	reseal(f);
+	f->sum.bytes += 8;
+	assert_int_equal(scratch_write(f->path, f->bytes, f->n + 8), 0);
+	assert_refused(f, SLUICE_EWIRE, "bytes follow the last section");
+}
+
 static void resealed_number_of_sections__refused(void **state)
 {
 	struct fixture *f = *state;
@@ -439,8 +465,15 @@ static void resealed_section_kind_id_and_duplicates__refused(void **state)
 
 static void resealed_section_length__refused(void **state)
 {
-	static const uint64_t lengths[] = { 0, 4, COUNT * 4 - 4, COUNT * 4 + 4, COUNT * 4 + 1, UINT32_MAX,
-					    1ull << 32 | COUNT * 4, INT64_MAX, UINT64_MAX };
+	static const uint64_t lengths[] = { 0,
+					    4,
+					    COUNT * 4 - 4,
+					    COUNT * 4 + 4,
+					    COUNT * 4 + 1,
+					    UINT32_MAX,
+					    1ull << 32 | COUNT * 4,
+					    INT64_MAX,
+					    UINT64_MAX };
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -473,7 +506,8 @@ static void resealed_recipe_with_NUL__refused(void **state)
 
 static void resealed_values_not_finite__refused(void **state)
 {
-	static const uint32_t bits[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff };
+	static const uint32_t bits[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001,
+					 0xffffffff };
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
@@ -578,6 +612,7 @@ int main(void)
 		CASE(resealed_magic__refused),
 		CASE(resealed_version__refused_naming_both),
 		CASE(resealed_reserved_field_and_length__refused),
+		CASE(resealed_bytes_after_the_last_section__refused),
 		CASE(resealed_number_of_sections__refused),
 		CASE(resealed_section_kind_id_and_duplicates__refused),
 		CASE(resealed_section_length__refused),

@@ -137,16 +137,19 @@ static void manifest__every_flipped_byte_is_refused(void **state)
 static void manifest__valid_crc_but_odd_text_is_refused(void **state)
 {
 	struct fixture *f = *state;
-	const char *good = "sluice checkpoint 1\nfolder step-000000000005-00000001\nstep 5\nranks 1\n"
-			   "rank 0 bytes 9 crc32c 00000002\n";
+	const char *good =
+		"sluice checkpoint 1\nfolder step-000000000005-00000001\nstep 5\nranks 1\n"
+		"rank 0 bytes 9 crc32c 00000002\n";
 
 	assert_int_equal(read_text(f, good), 0);
 	const char *bad[] = {
 		"",
 		"\n\n\n\n\n",
 		"sluice checkpoint 1\n",
-		"sluice checkpoint 1\nfolder step-5-1\nstep 5\nranks 1\nrank 0 bytes 9 crc32c 00000002\n",
-		"sluice checkpoint 1\nfolder ../../etc\nstep 5\nranks 1\nrank 0 bytes 9 crc32c 00000002\n",
+		"sluice checkpoint 1\nfolder step-5-1\nstep 5\nranks 1\nrank 0 bytes 9 crc32c "
+		"00000002\n",
+		"sluice checkpoint 1\nfolder ../../etc\nstep 5\nranks 1\nrank 0 bytes 9 crc32c "
+		"00000002\n",
 		"sluice checkpoint 1\nfolder step-000000000006-00000001\nstep 5\nranks 1\n"
 		"rank 0 bytes 9 crc32c 00000002\n",
 		"sluice checkpoint 1\nfolder step-000000000005-00000001\nstep 5\nranks 0\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_checkpoint() and sluice_restore() with every rank a thread. The collective, the token and what a
- * restore calls in the two halves of a model are replaced by the linker (--wrap) with small fakes that
- * behave; the rounds, folders and files are the real ones. */
+ * sluice_checkpoint() and sluice_restore() with every rank a thread. The collective, the token and
+ * what a restore calls in the two halves of a model are replaced by the linker (--wrap) with small
+ * fakes that behave; the rounds, folders and files are the real ones. */
 #include "base/bytes.h"
 #include "checkpoint.h"
 #include "checkpoint_folder.h"
@@ -27,12 +27,12 @@ struct rank_state {
 	struct shard_layout layout[SHARDS];
 	float residual[COUNT], velocity[COUNT], params[COUNT];
 	float copy[SHARDS][COUNT], shard_residual[SHARDS][COUNT];
-	int restore;              /* what the thread calls: sluice_restore, else sluice_checkpoint */
+	int restore; /* what the thread calls: sluice_restore, else sluice_checkpoint */
 	const char *dir;
 	int code;
 	char error[ERROR_TEXT_BYTES];
 	uint64_t step_out;
-	int fsync_error;          /* this rank's disk */
+	int fsync_error; /* this rank's disk */
 	int rounds;
 };
 
@@ -43,9 +43,9 @@ static struct {
 	const uint8_t *mine[RANKS_MAX];
 	uint32_t op[RANKS_MAX];
 	size_t bytes[RANKS_MAX];
-	float published[COUNT];   /* snapshots */
+	float published[COUNT]; /* snapshots */
 	uint64_t published_version[SHARDS];
-	int lost_in_round;        /* a peer is lost in this round; 0: never */
+	int lost_in_round; /* a peer is lost in this round; 0: never */
 	char dir[SCRATCH_PATH];
 } world;
 
@@ -84,8 +84,8 @@ int __wrap_collective_run(sluice_job *job, enum collective op, const void *mine,
 		if (world.op[r] != op || world.bytes[r] != bytes || bytes > MAIL_BYTES)
 			rc = fail_quietly(SLUICE_EINVAL, "collectives differ");
 		else
-			memcpy((uint8_t *)all + (size_t)r * bytes, world.mine[r] + stride * (size_t)job->rank,
-			       bytes);
+			memcpy((uint8_t *)all + (size_t)r * bytes,
+			       world.mine[r] + stride * (size_t)job->rank, bytes);
 	}
 	pthread_barrier_wait(&world.barrier);
 	return rc;
@@ -159,7 +159,8 @@ int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *pa
 	(void)model;
 	for (int s = 0; s < SHARDS; s++)
 		if (world.published_version[s] != version)
-			return fail_quietly(SLUICE_EWIRE, "the snapshot of shard %d is not there", s);
+			return fail_quietly(SLUICE_EWIRE, "the snapshot of shard %d is not there",
+					    s);
 	memcpy(params, world.published, sizeof world.published);
 	return 0;
 }
@@ -212,17 +213,22 @@ static void open_rank(int rank, uint64_t step)
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
 	snprintf(model->recipe_text, sizeof model->recipe_text, "up=topk(0.01)");
-	model->layout = (struct layout){ .count = COUNT, .size = world.size, .workers = world.workers,
-					 .n_shards = SHARDS, .shards = r->layout };
+	model->layout = (struct layout){ .count = COUNT,
+					 .size = world.size,
+					 .workers = world.workers,
+					 .n_shards = SHARDS,
+					 .shards = r->layout };
 	model->shards = r->shards;
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		r->layout[s].begin = COUNT * s / SHARDS;
 		r->layout[s].span = (uint32_t)(COUNT * (s + 1) / SHARDS - r->layout[s].begin);
 		r->layout[s].owner = first + (int)s * owners / SHARDS;
 		if (r->layout[s].owner == rank)
-			r->shards[model->n_own++] = (struct shard){ .at = &r->layout[s], .id = s,
-								    .copy = r->copy[s],
-								    .residual = r->shard_residual[s] };
+			r->shards[model->n_own++] =
+				(struct shard){ .at = &r->layout[s],
+						.id = s,
+						.copy = r->copy[s],
+						.residual = r->shard_residual[s] };
 	}
 	if (rank < world.workers) {
 		model->worker.residual = r->residual;
@@ -244,8 +250,8 @@ static void *rank_thread(void *argument)
 	struct rank_state *r = self = argument;
 
 	if (r->job.rank >= world.workers)
-		r->code = checkpoint_serve(&r->model, r->restore ? COLLECTIVE_RESTORE
-								: COLLECTIVE_CHECKPOINT);
+		r->code = checkpoint_serve(&r->model,
+					   r->restore ? COLLECTIVE_RESTORE : COLLECTIVE_CHECKPOINT);
 	else if (r->restore)
 		r->code = sluice_restore(&r->model, r->dir, r->params, &r->step_out);
 	else
@@ -264,7 +270,8 @@ static void run_job(int restore)
 	for (int r = 0; r < world.size; r++) {
 		world.ranks[r].restore = restore;
 		world.ranks[r].rounds = 0;
-		assert_int_equal(pthread_create(&threads[r], NULL, rank_thread, &world.ranks[r]), 0);
+		assert_int_equal(pthread_create(&threads[r], NULL, rank_thread, &world.ranks[r]),
+				 0);
 	}
 	for (int r = 0; r < world.size; r++)
 		pthread_join(threads[r], NULL);
@@ -281,7 +288,8 @@ static void assert_all(int code, const char *text)
 			continue;
 		}
 		if (world.ranks[r].code != code || (code && !strstr(world.ranks[r].error, text)))
-			fail_msg("rank %d returned %d: %s", r, world.ranks[r].code, world.ranks[r].error);
+			fail_msg("rank %d returned %d: %s", r, world.ranks[r].code,
+				 world.ranks[r].error);
 	}
 }
 
@@ -307,7 +315,8 @@ static void assert_state(uint64_t step)
 		}
 		for (uint32_t i = 0; i < r->model.n_own; i++) {
 			struct shard *s = &r->shards[i];
-			assert_memory_equal(s->copy, want->copy[s->id], s->at->span * sizeof(float));
+			assert_memory_equal(s->copy, want->copy[s->id],
+					    s->at->span * sizeof(float));
 			assert_memory_equal(s->residual, want->shard_residual[s->id],
 					    s->at->span * sizeof(float));
 			assert_int_equal(s->version, step);
@@ -326,8 +335,9 @@ static void restore_gives(uint64_t step)
 		assert_int_equal(world.ranks[r].step_out, step);
 		for (int s = 0; s < SHARDS; s++)
 			for (uint32_t i = 0; i < world.ranks[0].layout[s].span; i++)
-				assert_true(world.ranks[r].params[world.ranks[0].layout[s].begin + i] ==
-					    value_of(3, s, (int)i, step));
+				assert_true(
+					world.ranks[r].params[world.ranks[0].layout[s].begin + i] ==
+					value_of(3, s, (int)i, step));
 	}
 }
 
@@ -420,7 +430,7 @@ static void one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays(void **sta
 {
 	(void)state;
 	for (int bad = 0; bad < RANKS_MAX; bad++) {
-		char who[32];
+		char who[64];
 		world.workers = 2; /* rank 2 serves */
 		checkpoint_at(12);
 		open_job(RANKS_MAX, 2, 13);

@@ -91,9 +91,11 @@ static void hostile__each_is_refused_where_and_why_it_should(void **state)
 		want.span = hostile_messages[i].span;
 		hostile_messages[i].make(s);
 		refused_by = receive(s, &want, &why);
-		if (refused_by != hostile_messages[i].refused_by || !strstr(why, hostile_messages[i].why))
-			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'", hostile_messages[i].name,
-				 (int)refused_by, (int)hostile_messages[i].refused_by, why, hostile_messages[i].why);
+		if (refused_by != hostile_messages[i].refused_by ||
+		    !strstr(why, hostile_messages[i].why))
+			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'",
+				 hostile_messages[i].name, (int)refused_by,
+				 (int)hostile_messages[i].refused_by, why, hostile_messages[i].why);
 	}
 	free(s);
 }
@@ -137,8 +139,9 @@ static void payload_byte__any_value_stays_within_bounds(void **state)
 
 static void check__any_field_left_open_is_not_compared(void **state)
 {
-	const struct message_expect any = {MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-					   MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY};
+	const struct message_expect any = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
+					    MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
+					    MESSAGE_ANY,  MESSAGE_ANY };
 	const struct message m = {.kind = MESSAGE_PUSH, .rank = 1, .epoch = UINT32_MAX, .seq = 4,
 				  .step = UINT64_MAX - 1, .span = 9, .count = 9};
 	const char *why = "";
@@ -162,15 +165,19 @@ static void copy__slot_or_buffer_too_small_is_refused(void **state)
 
 		assert_non_null(exact);
 		memcpy(exact, s.bytes, n);
-		assert_int_equal(message_copy(exact, n, copy, sizeof(copy), &m, &why), SLUICE_EWIRE);
-		assert_int_equal(message_copy(s.bytes, SLOT_BYTES, exact, n, &m, &why), SLUICE_EWIRE);
+		assert_int_equal(message_copy(exact, n, copy, sizeof(copy), &m, &why),
+				 SLUICE_EWIRE);
+		assert_int_equal(message_copy(s.bytes, SLOT_BYTES, exact, n, &m, &why),
+				 SLUICE_EWIRE);
 		free(exact);
 	}
-	assert_int_equal(message_copy(s.bytes, SLOT_BYTES, copy, 96 + s.payload_bytes, &m, &why), 0);
-	assert_int_equal(message_copy(s.bytes, 96 + s.payload_bytes, copy, sizeof(copy), &m, NULL), 0);
+	assert_int_equal(message_copy(s.bytes, SLOT_BYTES, copy, 96 + s.payload_bytes, &m, &why),
+			 0);
+	assert_int_equal(message_copy(s.bytes, 96 + s.payload_bytes, copy, sizeof(copy), &m, NULL),
+			 0);
 }
 
-/* One file: a byte of options for the fuzz target (leave the checksums alone), then the message. */
+/* One file: a byte of options for the fuzz target (0: none), then the message. */
 static int write_seed(const char *folder, const char *name, const uint8_t *bytes, size_t n)
 {
 	char path[4096];
@@ -200,7 +207,8 @@ static int write_encoded(const char *folder, const char *name, uint32_t span, ui
 		index[i] = (uint32_t)((uint64_t)i * span / count);
 		value[i] = (float)i - 7.3f;
 	}
-	return write_seed(folder, name, out, message_encode(&m, index, value, value, out, sizeof(out)));
+	return write_seed(folder, name, out,
+			  message_encode(&m, index, value, value, out, sizeof(out)));
 }
 
 /* The messages that get past the checks of the header (the others teach the fuzzer nothing), and
@@ -216,7 +224,8 @@ static int write_corpus(const char *folder)
 		if (h->refused_by != ACCEPTED && h->refused_by != DECODE)
 			continue;
 		h->make(&s);
-		failed |= write_seed(folder, h->name, s.bytes, MESSAGE_HEADER_BYTES + (size_t)s.payload_bytes);
+		failed |= write_seed(folder, h->name, s.bytes,
+				     MESSAGE_HEADER_BYTES + (size_t)s.payload_bytes);
 	}
 	return failed | write_encoded(folder, "delta-3-blocks-f16", 100000, 300, VALUE_F16) |
 	       write_encoded(folder, "delta-8-blocks-bf16", UINT32_MAX, 1024, VALUE_BF16) |

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * IDX folders, good and bad: each bad one is answered with a sentence that names file and fault. */
-#include "tests/unit/scratch.h"
+#include "tests/unit/train_files.h"
 #include "tools/train/data.h"
 
 #include <setjmp.h>
@@ -26,7 +26,8 @@ static size_t put_header(uint8_t *to, uint32_t magic, const uint32_t *size, unsi
 }
 
 /* Images as their header says, with rows rows of pixels behind it; the same for labels (row mod 4). */
-static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint32_t side, size_t rows)
+static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint32_t side,
+			  size_t rows)
 {
 	size_t at = put_header(to, magic, (uint32_t[]){announced, side, side}, 3);
 
@@ -54,22 +55,22 @@ static int setup(void **state)
 
 	(void)state;
 	complaint.text[0] = '\0';
-	return scratch_write("train-images-idx3-ubyte", images, image_bytes) ||
-	       scratch_write("train-labels-idx1-ubyte", labels, label_bytes) ||
-	       scratch_write("t10k-images-idx3-ubyte", images, image_bytes) ||
-	       scratch_write("t10k-labels-idx1-ubyte", labels, label_bytes);
+	return files_write("train-images-idx3-ubyte", images, image_bytes) ||
+	       files_write("train-labels-idx1-ubyte", labels, label_bytes) ||
+	       files_write("t10k-images-idx3-ubyte", images, image_bytes) ||
+	       files_write("t10k-labels-idx1-ubyte", labels, label_bytes);
 }
 
 static int teardown(void **state)
 {
 	data_free(&train);
 	data_free(&test);
-	return scratch_remove(state);
+	return files_remove(state);
 }
 
 static int load(uint64_t limit)
 {
-	struct data_source source = {.data = scratch_folder, .limit = limit};
+	struct data_source source = {.data = files_folder, .limit = limit};
 
 	return data_load(&source, TASK_CLASSES, &train, &test, &complaint);
 }
@@ -83,8 +84,6 @@ static void expect_refusal(const char *first, const char *second)
 
 static void load__plain_folder_gives_rows_pixels_and_classes(void **state)
 {
-	float x[2 * PIXELS];
-
 	(void)state;
 	assert_int_equal(load(0), 0);
 	assert_int_equal(train.rows, ROWS);
@@ -92,18 +91,59 @@ static void load__plain_folder_gives_rows_pixels_and_classes(void **state)
 	assert_int_equal(train.features, PIXELS);
 	assert_int_equal(train.classes, 4);
 	assert_true(train.label[6] == 2);
+	assert_memory_equal(train.pixels, images + 16, ROWS * PIXELS);
+}
+
+static void fill__pixels_are_standardised_by_the_training_set(void **state)
+{
+	float x[2 * PIXELS], first, last;
+	uint32_t row;
+	double sum = 0, squares = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ROWS * PIXELS; i++)
+		images[16 + i] = i == 3 ? 255 : 17;
+	files_write("t10k-images-idx3-ubyte", images, 16 + ROWS * PIXELS);
+	assert_int_equal(load(0), 0);
+	for (row = 0; row < ROWS; row++) {
+		data_fill(&train, &row, 1, x);
+		for (size_t i = 0; i < PIXELS; i++) {
+			sum += (double)x[i];
+			squares += (double)x[i] * (double)x[i];
+		}
+	}
+	assert_float_equal((float)(sum / (ROWS * PIXELS)), 0, 1e-5f);
+	assert_float_equal((float)(squares / (ROWS * PIXELS)), 1, 1e-5f);
+	/* Rows in the order asked for; test pixels by the training set's table. */
 	data_fill(&train, (uint32_t[]){1, 0}, 2, x);
-	assert_float_equal(x[0], (float)(uint8_t)(PIXELS * 7) / 255, 1e-6f);
-	assert_float_equal(x[PIXELS + 2], 14.0f / 255, 1e-6f);
+	first = train.brightness[PIXELS * 7];
+	last = train.brightness[14];
+	assert_true(x[0] == first && x[PIXELS + 2] == last && first > last);
+	data_fill(&test, (uint32_t[]){0}, 1, x);
+	assert_true(x[3] == train.brightness[255] && x[4] == train.brightness[17]);
+}
+
+static void fill__uniform_pixels_become_zero(void **state)
+{
+	float x[PIXELS];
+
+	(void)state;
+	memset(images + 16, 200, ROWS * PIXELS);
+	files_write("train-images-idx3-ubyte", images, 16 + ROWS * PIXELS);
+	assert_int_equal(load(0), 0);
+	data_fill(&train, (uint32_t[]){2}, 1, x);
+	for (size_t i = 0; i < PIXELS; i++)
+		assert_true(x[i] == 0);
 }
 
 static void load__gzip_files_give_the_same(void **state)
 {
 	(void)state;
-	unlink(scratch_path("train-images-idx3-ubyte"));
-	unlink(scratch_path("t10k-labels-idx1-ubyte"));
-	assert_int_equal(scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS), 0);
-	assert_int_equal(scratch_write_gzip("t10k-labels-idx1-ubyte.gz", labels, 8 + ROWS), 0);
+	unlink(files_path("train-images-idx3-ubyte"));
+	unlink(files_path("t10k-labels-idx1-ubyte"));
+	assert_int_equal(files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS),
+			 0);
+	assert_int_equal(files_write_gzip("t10k-labels-idx1-ubyte.gz", labels, 8 + ROWS), 0);
 	assert_int_equal(load(0), 0);
 	assert_int_equal(train.rows, ROWS);
 	assert_memory_equal(train.pixels, images + 16, ROWS * PIXELS);
@@ -125,21 +165,22 @@ static void load__limit_takes_first_rows_and_keeps_all_classes(void **state)
 static void load__image_magic_wrong_fails(void **state)
 {
 	(void)state;
-	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x804, ROWS, SIDE, ROWS));
+	files_write("train-images-idx3-ubyte", images,
+		    make_images(images, 0x804, ROWS, SIDE, ROWS));
 	expect_refusal("train-images-idx3-ubyte", "magic number 0x00000804");
 }
 
 static void load__label_magic_wrong_fails(void **state)
 {
 	(void)state;
-	scratch_write("t10k-labels-idx1-ubyte", labels, make_labels(labels, 0x803, ROWS, ROWS));
+	files_write("t10k-labels-idx1-ubyte", labels, make_labels(labels, 0x803, ROWS, ROWS));
 	expect_refusal("t10k-labels-idx1-ubyte", "magic number 0x00000803");
 }
 
 static void load__counts_of_images_and_labels_disagree_fails(void **state)
 {
 	(void)state;
-	scratch_write("train-images-idx3-ubyte", images,
+	files_write("train-images-idx3-ubyte", images,
 		      make_images(images, 0x803, ROWS - 1, SIDE, ROWS - 1));
 	expect_refusal("sizes disagree", "39 images");
 }
@@ -147,46 +188,48 @@ static void load__counts_of_images_and_labels_disagree_fails(void **state)
 static void load__images_shorter_than_header_fails(void **state)
 {
 	(void)state;
-	scratch_cut("train-images-idx3-ubyte", 16 + ROWS * PIXELS - 3);
+	files_cut("train-images-idx3-ubyte", 16 + ROWS * PIXELS - 3);
 	expect_refusal("train-images-idx3-ubyte is too short", "3 bytes");
 }
 
 static void load__images_longer_than_header_fails(void **state)
 {
 	(void)state;
-	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, SIDE, ROWS + 1));
+	files_write("train-images-idx3-ubyte", images,
+		    make_images(images, 0x803, ROWS, SIDE, ROWS + 1));
 	expect_refusal("train-images-idx3-ubyte", "longer");
 }
 
 static void load__labels_longer_than_header_fails(void **state)
 {
 	(void)state;
-	scratch_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, ROWS, ROWS + 1));
+	files_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, ROWS, ROWS + 1));
 	expect_refusal("train-labels-idx1-ubyte", "longer");
 }
 
 static void load__header_cut_short_fails(void **state)
 {
 	(void)state;
-	scratch_cut("train-images-idx3-ubyte", 7);
+	files_cut("train-images-idx3-ubyte", 7);
 	expect_refusal("train-images-idx3-ubyte", "too short");
 }
 
 static void load__empty_file_fails(void **state)
 {
 	(void)state;
-	scratch_cut("train-labels-idx1-ubyte", 0);
+	files_cut("train-labels-idx1-ubyte", 0);
 	expect_refusal("train-labels-idx1-ubyte", "too short");
 }
 
 static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state)
 {
 	(void)state;
-	scratch_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, 0xffffffff, ROWS));
+	files_write("train-labels-idx1-ubyte", labels,
+		    make_labels(labels, 0x801, 0xffffffff, ROWS));
 	expect_refusal("train-labels-idx1-ubyte", "4294967295 rows");
 	make_labels(labels, 0x801, ROWS, ROWS);
-	scratch_write("train-labels-idx1-ubyte", labels, 8 + ROWS);
-	scratch_write("train-images-idx3-ubyte", images, put_header(images, 0x803,
+	files_write("train-labels-idx1-ubyte", labels, 8 + ROWS);
+	files_write("train-images-idx3-ubyte", images, put_header(images, 0x803,
 		      (uint32_t[]){ROWS, 65535, 65535}, 3) + 100);
 	expect_refusal("train-images-idx3-ubyte", "more than a file of its size");
 }
@@ -194,41 +237,41 @@ static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state
 static void load__zero_size_fails(void **state)
 {
 	(void)state;
-	scratch_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, 0, 0));
+	files_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, 0, 0));
 	expect_refusal("train-images-idx3-ubyte", "size of 0");
 }
 
 static void load__gzip_truncated_fails(void **state)
 {
 	(void)state;
-	unlink(scratch_path("train-images-idx3-ubyte"));
-	scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
-	scratch_cut("train-images-idx3-ubyte.gz", 120);
+	unlink(files_path("train-images-idx3-ubyte"));
+	files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
+	files_cut("train-images-idx3-ubyte.gz", 120);
 	expect_refusal("train-images-idx3-ubyte.gz", "truncated");
 }
 
 static void load__gzip_without_its_checksum_fails(void **state)
 {
 	(void)state;
-	unlink(scratch_path("train-labels-idx1-ubyte"));
-	scratch_write_gzip("train-labels-idx1-ubyte.gz", labels, 8 + ROWS);
+	unlink(files_path("train-labels-idx1-ubyte"));
+	files_write_gzip("train-labels-idx1-ubyte.gz", labels, 8 + ROWS);
 
-	FILE *file = fopen(scratch_path("train-labels-idx1-ubyte.gz"), "rb");
+	FILE *file = fopen(files_path("train-labels-idx1-ubyte.gz"), "rb");
 	assert_non_null(file);
 	fseek(file, 0, SEEK_END);
 	long bytes = ftell(file);
 	fclose(file);
-	scratch_cut("train-labels-idx1-ubyte.gz", bytes - 4);
+	files_cut("train-labels-idx1-ubyte.gz", bytes - 4);
 	expect_refusal("train-labels-idx1-ubyte.gz", "truncated");
 }
 
 static void load__gzip_damaged_fails(void **state)
 {
 	(void)state;
-	unlink(scratch_path("train-images-idx3-ubyte"));
-	scratch_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
+	unlink(files_path("train-images-idx3-ubyte"));
+	files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
 
-	FILE *file = fopen(scratch_path("train-images-idx3-ubyte.gz"), "r+b");
+	FILE *file = fopen(files_path("train-images-idx3-ubyte.gz"), "r+b");
 	assert_non_null(file);
 	fseek(file, 40, SEEK_SET);
 	fwrite("\xff\xff\xff\xff\xff\xff\xff\xff", 1, 8, file);
@@ -239,13 +282,13 @@ static void load__gzip_damaged_fails(void **state)
 static void load__file_missing_fails(void **state)
 {
 	(void)state;
-	unlink(scratch_path("t10k-labels-idx1-ubyte"));
+	unlink(files_path("t10k-labels-idx1-ubyte"));
 	expect_refusal("t10k-labels-idx1-ubyte.gz", "not a folder of IDX files");
 }
 
 static void load__folder_missing_fails_and_names_the_package(void **state)
 {
-	struct data_source source = {.data = scratch_path("nowhere")};
+	struct data_source source = {.data = files_path("nowhere")};
 
 	(void)state;
 	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), -1);
@@ -257,23 +300,24 @@ static void load__test_label_beyond_classes_fails(void **state)
 {
 	(void)state;
 	labels[8 + 17] = 9;
-	scratch_write("t10k-labels-idx1-ubyte", labels, 8 + ROWS);
+	files_write("t10k-labels-idx1-ubyte", labels, 8 + ROWS);
 	expect_refusal("row 17", "label 9 is out of range");
 }
 
 static void load__test_images_of_another_size_fail(void **state)
 {
 	(void)state;
-	scratch_write("t10k-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, SIDE + 1, ROWS));
+	files_write("t10k-images-idx3-ubyte", images,
+		    make_images(images, 0x803, ROWS, SIDE + 1, ROWS));
 	expect_refusal("sizes disagree", "36");
 }
 
 static void load__without_test_needs_no_test_files(void **state)
 {
-	struct data_source source = {.data = scratch_folder, .without_test = 1};
+	struct data_source source = {.data = files_folder, .without_test = 1};
 
 	(void)state;
-	unlink(scratch_path("t10k-labels-idx1-ubyte"));
+	unlink(files_path("t10k-labels-idx1-ubyte"));
 	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), 0);
 	assert_int_equal(test.rows, 0);
 }
@@ -284,6 +328,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(load__plain_folder_gives_rows_pixels_and_classes),
+		CASE(fill__pixels_are_standardised_by_the_training_set),
+		CASE(fill__uniform_pixels_become_zero),
 		CASE(load__gzip_files_give_the_same),
 		CASE(load__limit_takes_first_rows_and_keeps_all_classes),
 		CASE(load__image_magic_wrong_fails),
@@ -306,5 +352,5 @@ int main(void)
 		CASE(load__without_test_needs_no_test_files),
 	};
 
-	return cmocka_run_group_tests(tests, scratch_make, scratch_end);
+	return cmocka_run_group_tests(tests, files_begin, files_end);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * LIBSVM text, good and bad: a line that does not parse is named by its number. */
-#include "tests/unit/scratch.h"
+#include "tests/unit/train_files.h"
 #include "tools/train/data.h"
 
 #include <setjmp.h>
@@ -23,23 +23,24 @@ static int teardown(void **state)
 {
 	data_free(&train);
 	data_free(&test);
-	return scratch_remove(state);
+	return files_remove(state);
 }
 
 static int load(const char *text, enum task task)
 {
-	struct data_source source = {.data = scratch_path("train.txt")};
+	struct data_source source = {.data = files_path("train.txt")};
 
-	assert_int_equal(scratch_write("train.txt", text, strlen(text)), 0);
+	assert_int_equal(files_write("train.txt", text, strlen(text)), 0);
 	return data_load(&source, task, &train, &test, &complaint);
 }
 
 static int load_both(const char *text, const char *test_text, enum task task)
 {
-	struct data_source source = {.data = scratch_path("train.txt"), .test = scratch_path("test.txt")};
+	struct data_source source = { .data = files_path("train.txt"),
+				      .test = files_path("test.txt") };
 
-	assert_int_equal(scratch_write("train.txt", text, strlen(text)), 0);
-	assert_int_equal(scratch_write("test.txt", test_text, strlen(test_text)), 0);
+	assert_int_equal(files_write("train.txt", text, strlen(text)), 0);
+	assert_int_equal(files_write("test.txt", test_text, strlen(test_text)), 0);
 	return data_load(&source, task, &train, &test, &complaint);
 }
 
@@ -61,7 +62,9 @@ static void load__rows_comments_and_blank_lines(void **state)
 	float x[2 * 5];
 
 	(void)state;
-	assert_int_equal(load("+1 1:0.5 3:-2e-1\r\n\n# nothing\n-1\t5:1   # tail\n1 \n-1 2:3", TASK_SIGN), 0);
+	assert_int_equal(
+		load("+1 1:0.5 3:-2e-1\r\n\n# nothing\n-1\t5:1   # tail\n1 \n-1 2:3", TASK_SIGN),
+		0);
 	assert_int_equal(train.rows, 4);
 	assert_int_equal(train.features, 5);
 	assert_int_equal(test.rows, 0);
@@ -76,7 +79,7 @@ static void load__rows_comments_and_blank_lines(void **state)
 
 static void load__gzip_with_long_lines(void **state)
 {
-	struct data_source source = {.data = scratch_path("train.txt")};
+	struct data_source source = {.data = files_path("train.txt")};
 	size_t at = 0, bytes = 1 << 20;
 	char *text = malloc(bytes);
 
@@ -88,7 +91,7 @@ static void load__gzip_with_long_lines(void **state)
 			at += (size_t)snprintf(text + at, bytes - at, " %d:0.25", i);
 		text[at++] = '\n';
 	}
-	assert_int_equal(scratch_write_gzip("train.txt", text, at), 0);
+	assert_int_equal(files_write_gzip("train.txt", text, at), 0);
 	free(text);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), 0);
 	assert_int_equal(train.features, 20000);
@@ -97,14 +100,14 @@ static void load__gzip_with_long_lines(void **state)
 
 static void load__gzip_truncated_fails(void **state)
 {
-	struct data_source source = {.data = scratch_path("train.txt")};
+	struct data_source source = {.data = files_path("train.txt")};
 	char text[4000];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(text); i += 8)
 		memcpy(text + i, i % 16 ? "-1 1:.5\n" : "+1 2:.7\n", 8);
-	assert_int_equal(scratch_write_gzip("train.txt", text, sizeof(text)), 0);
-	scratch_cut("train.txt", 30);
+	assert_int_equal(files_write_gzip("train.txt", text, sizeof(text)), 0);
+	files_cut("train.txt", 30);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("truncated");
 }
@@ -113,7 +116,8 @@ static void load__bad_line_fails_with_its_number(void **state)
 {
 	(void)state;
 	expect_refusal("1 1:1\n\nx 1:2\n", "line 3 does not parse: no label at \"x\"");
-	expect_refusal("1 1:1\n-1 2\n", "line 2 does not parse: no index from 1 followed by a colon");
+	expect_refusal("1 1:1\n-1 2\n",
+		       "line 2 does not parse: no index from 1 followed by a colon");
 	expect_refusal("1 1:1\n-1 2:\n", "line 2 does not parse: no finite value");
 	expect_refusal("1 2: 3\n", "line 1 does not parse");
 	expect_refusal("1 2:3x 4:1\n", "line 1 does not parse: no finite value at \"2:3x\"");
@@ -138,14 +142,14 @@ static void load__no_rows_or_no_values_fails(void **state)
 
 static void load__nul_bytes_fail(void **state)
 {
-	struct data_source source = {.data = scratch_path("train.txt")};
+	struct data_source source = {.data = files_path("train.txt")};
 
 	(void)state;
-	scratch_write("train.txt", "1 1:1\n\0\n-1 1:2\n", 15);
+	files_write("train.txt", "1 1:1\n\0\n-1 1:2\n", 15);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("NUL");
 	data_free(&train);
-	scratch_write("train.txt", "1 1:1\n-1 \0001:2\n1 1:1\n", 20);
+	files_write("train.txt", "1 1:1\n-1 \0001:2\n1 1:1\n", 20);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("NUL");
 }
@@ -163,7 +167,8 @@ static void signs__zero_one_and_minus_plus_are_taken_mixtures_not(void **state)
 static void classes__whole_numbers_are_numbered_in_order(void **state)
 {
 	(void)state;
-	assert_int_equal(load_both("7 1:1\n-3 2:2\n12 1:1\n7 1:2\n", "12 1:1\n7 2:2\n", TASK_CLASSES), 0);
+	assert_int_equal(
+		load_both("7 1:1\n-3 2:2\n12 1:1\n7 1:2\n", "12 1:1\n7 2:2\n", TASK_CLASSES), 0);
 	assert_int_equal(train.classes, 3);
 	assert_true(train.label[0] == 1 && train.label[1] == 0 && train.label[2] == 2);
 	assert_true(test.label[0] == 2 && test.label[1] == 1);
@@ -204,20 +209,20 @@ static void test_set__columns_unknown_to_training_are_dropped_and_counted(void *
 
 static void limit__later_bad_lines_are_not_read(void **state)
 {
-	struct data_source source = {.data = scratch_path("train.txt"), .limit = 2};
+	struct data_source source = {.data = files_path("train.txt"), .limit = 2};
 
 	(void)state;
-	scratch_write("train.txt", "1 1:1\n-1 2:2\nbad\n", 17);
+	files_write("train.txt", "1 1:1\n-1 2:2\nbad\n", 17);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), 0);
 	assert_int_equal(train.rows, 2);
 }
 
 static void test_set__folder_beside_a_file_fails(void **state)
 {
-	struct data_source source = {.data = scratch_path("train.txt"), .test = scratch_folder};
+	struct data_source source = {.data = files_path("train.txt"), .test = files_folder};
 
 	(void)state;
-	scratch_write("train.txt", "1 1:1\n-1 2:2\n", 13);
+	files_write("train.txt", "1 1:1\n-1 2:2\n", 13);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("must both be");
 }
@@ -243,5 +248,5 @@ int main(void)
 		CASE(test_set__folder_beside_a_file_fails),
 	};
 
-	return cmocka_run_group_tests(tests, scratch_make, scratch_end);
+	return cmocka_run_group_tests(tests, files_begin, files_end);
 }

@@ -32,10 +32,24 @@ static void *get_memory(size_t bytes)
 
 static struct message example(uint32_t span, uint32_t count, enum value_type type)
 {
-	return (struct message){.kind = MESSAGE_PUSH, .value_type = type, .raised = 0x81, .phase = 2,
-				.part = 1, .parts = 3, .rank = 7, .epoch = 4, .model = 9, .shard = 11,
-				.seq = (uint64_t)5 << 40, .step = (uint64_t)6 << 40, .have_version = 12,
-				.span = span, .count = count, .divisor = 0, .staleness = 1, .lr = 0.05f};
+	return (struct message){ .kind = MESSAGE_PUSH,
+				 .value_type = type,
+				 .raised = 0x81,
+				 .phase = 2,
+				 .part = 1,
+				 .parts = 3,
+				 .rank = 7,
+				 .epoch = 4,
+				 .model = 9,
+				 .shard = 11,
+				 .seq = (uint64_t)5 << 40,
+				 .step = (uint64_t)6 << 40,
+				 .have_version = 12,
+				 .span = span,
+				 .count = count,
+				 .divisor = 0,
+				 .staleness = 1,
+				 .lr = 0.05f };
 }
 
 /* ---- the definition, slowly ---- */
@@ -49,7 +63,8 @@ static unsigned slow_width(const uint32_t *index, uint32_t count, uint32_t block
 {
 	unsigned width = 0;
 
-	for (uint64_t i = (uint64_t)block * 128; i < count && i < (uint64_t)block * 128 + 128; i++) {
+	for (uint64_t i = (uint64_t)block * 128; i < count && i < (uint64_t)block * 128 + 128;
+	     i++) {
 		uint64_t gap = i ? index[i] - index[i - 1] - 1 : index[0];
 
 		while (gap >> width)
@@ -58,7 +73,8 @@ static unsigned slow_width(const uint32_t *index, uint32_t count, uint32_t block
 	return width;
 }
 
-static uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
+static uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
+			   uint32_t span)
 {
 	uint32_t blocks = (count + 127) / 128;
 	uint64_t bytes = up_to_4(blocks);
@@ -105,7 +121,8 @@ static void expect_layout(enum index_coding coding, const uint8_t *in, const uin
 		unsigned width = slow_width(index, count, b);
 
 		assert_int_equal(in[b], width);
-		for (uint64_t i = (uint64_t)b * 128; i < count && i < (uint64_t)b * 128 + 128; i++) {
+		for (uint64_t i = (uint64_t)b * 128; i < count && i < (uint64_t)b * 128 + 128;
+		     i++) {
 			uint64_t gap = 0;
 
 			for (unsigned bit = 0; bit < width; bit++)
@@ -146,8 +163,8 @@ static void expect_same_fields(const struct message *a, const struct message *b)
 }
 
 /* Encodes, checks size, choice and layout, reads back. index == NULL: dense. */
-static void expect_round_trip(const uint32_t *index, const float *value, uint32_t count, uint32_t span,
-			      enum value_type type)
+static void expect_round_trip(const uint32_t *index, const float *value, uint32_t count,
+			      uint32_t span, enum value_type type)
 {
 	struct message m = example(span, count, type), got;
 	size_t bound = message_bound(span, index ? count : span, type), length;
@@ -161,8 +178,10 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	assert_true(bound % 8 == 0 && length % 4 == 0 && length <= bound);
 	assert_int_equal(length, MESSAGE_HEADER_BYTES + m.payload_bytes);
 	for (size_t i = 0; i < COUNT_OF(codings); i++) {
-		uint64_t bytes = codings[i] == CODING_DENSE ? up_to_4((uint64_t)span * value_bytes(type)) :
-				 !index ? UINT64_MAX : values + slow_bytes(codings[i], index, count, span);
+		uint64_t bytes = codings[i] == CODING_DENSE ?
+					 up_to_4((uint64_t)span * value_bytes(type)) :
+				 !index ? UINT64_MAX :
+					  values + slow_bytes(codings[i], index, count, span);
 
 		best = bytes < best ? bytes : best;
 		if (m.coding == codings[i])
@@ -190,7 +209,8 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 		for (uint32_t i = 0, place = 0; i < span; i++) {
 			int sent = place < count && index[place] == i;
 
-			assert_int_equal(float_bits(got_value[i]), sent ? float_bits(decoded[place]) : 0);
+			assert_int_equal(float_bits(got_value[i]),
+					 sent ? float_bits(decoded[place]) : 0);
 			place += (uint32_t)sent;
 		}
 	} else {
@@ -222,7 +242,8 @@ static uint32_t random_support(struct random *r, uint32_t span, double density, 
 static void round_trip__all_densities_spans_and_types(void **state)
 {
 	const uint32_t spans[] = {0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000, 20000};
-	const double densities[] = {0, 1e-3, 1e-2, 0.05, 0.1, 0.18, 0.25, 0.5, 0.9, 0.96, 0.98, 0.999, 1};
+	const double densities[] = { 0,   1e-3, 1e-2, 0.05, 0.1,   0.18, 0.25,
+				     0.5, 0.9,  0.96, 0.98, 0.999, 1 };
 	uint32_t index[20000];
 	float value[20000];
 	struct random r = {1};
@@ -271,7 +292,9 @@ static void round_trip__gaps_of_every_width(void **state)
 
 			index[0] = (uint32_t)at;
 			for (uint32_t i = 1; i < count; i++) {
-				at = at + 1 + (width && i % 64 == 1 ? (uint64_t)1 << (width - 1) : i % 2 && width > 1);
+				at = at + 1 +
+				     (width && i % 64 == 1 ? (uint64_t)1 << (width - 1) :
+							     i % 2 && width > 1);
 				if (at >= UINT32_MAX)
 					break;
 				index[i] = (uint32_t)at;
@@ -331,12 +354,14 @@ static void every_coding__reads_back_what_it_wrote(void **state)
 				uint64_t bytes = index_bytes(codings[c], index, count, spans[s]);
 				uint8_t *coded = get_memory(bytes);
 
-				assert_int_equal(bytes, slow_bytes(codings[c], index, count, spans[s]));
+				assert_int_equal(bytes,
+						 slow_bytes(codings[c], index, count, spans[s]));
 				index_encode(codings[c], index, count, spans[s], coded);
 				expect_layout(codings[c], coded, index, count, spans[s]);
 				got[count] = 0xabcdef01;
-				assert_int_equal(index_decode(codings[c], coded, bytes, count, spans[s],
-							      got, &why), 0);
+				assert_int_equal(index_decode(codings[c], coded, bytes, count,
+							      spans[s], got, &why),
+						 0);
 				if (count)
 					assert_memory_equal(got, index, 4 * (size_t)count);
 				assert_int_equal(got[count], 0xabcdef01);
@@ -356,8 +381,31 @@ static void canonical__all_values_with_or_without_index_give_equal_bytes(void **
 		float decoded[5];
 		size_t length = message_encode(&a, index, value, decoded, with, sizeof(with));
 
-		assert_int_equal(message_encode(&b, NULL, value, decoded, without, sizeof(without)), length);
+		assert_int_equal(message_encode(&b, NULL, value, decoded, without, sizeof(without)),
+				 length);
 		assert_memory_equal(with, without, length);
+	}
+}
+
+static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense(void **state)
+{
+	const struct { uint32_t span, count, index[3]; enum index_coding best; } equal[] = {
+		{1000, 0, {0}, CODING_RAW},         /* nothing, raw or delta */
+		{32, 1, {31}, CODING_RAW},          /* 4 bytes raw or bitmap */
+		{64, 2, {30, 61}, CODING_RAW},      /* 8 bytes raw, bitmap or delta */
+		{64, 3, {5, 6, 7}, CODING_BITMAP},  /* 8 bytes bitmap or delta */
+		{4, 3, {0, 1, 3}, CODING_BITMAP},   /* 16 bytes with values, as dense */
+	};
+	const float value[3] = {1, 2, 3};
+	uint8_t out[256];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(equal); i++) {
+		struct message m = example(equal[i].span, equal[i].count, VALUE_F32);
+		float decoded[3];
+
+		message_encode(&m, equal[i].index, value, decoded, out, sizeof(out));
+		assert_int_equal(m.coding, equal[i].best);
 	}
 }
 
@@ -384,7 +432,9 @@ static void decoded__may_alias_value(void **state)
 /* Bits per coordinate on uniformly random supports of 2e6, as computed for the design. */
 static void size__delta_costs_what_the_design_says(void **state)
 {
-	const struct { double density, bits; } expected[] = {{1e-3, 13.3}, {1e-2, 9.63}, {5e-2, 7.22}};
+	const struct {
+		double density, bits;
+	} expected[] = { { 1e-3, 13.3 }, { 1e-2, 9.63 }, { 5e-2, 7.22 } };
 	const uint32_t span = 2000000;
 	uint32_t *index = get_memory(4 * (size_t)span);
 	struct random r = {4};
@@ -453,7 +503,8 @@ static void header__fields_are_at_their_offsets(void **state)
 static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void **state)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8, TRIES = 3000 };
-	uint8_t *slot = mmap(NULL, BOUND, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint8_t *slot =
+		mmap(NULL, BOUND, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint8_t *first = get_memory(BOUND), *second = get_memory(BOUND), *copy = get_memory(BOUND);
 	float *value = get_memory(4 * SPAN), *decoded = get_memory(4 * SPAN);
 	struct message m = example(SPAN, SPAN, VALUE_F32);
@@ -506,6 +557,8 @@ int main(void)
 		cmocka_unit_test(bound__grows_with_count_and_holds_a_header),
 		cmocka_unit_test(every_coding__reads_back_what_it_wrote),
 		cmocka_unit_test(canonical__all_values_with_or_without_index_give_equal_bytes),
+		cmocka_unit_test(
+			choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense),
 		cmocka_unit_test(decoded__may_alias_value),
 		cmocka_unit_test(size__delta_costs_what_the_design_says),
 		cmocka_unit_test(copy__slot_changing_meanwhile_gives_one_whole_message_or_none),

@@ -71,7 +71,8 @@ static double mean_loss(struct fixture *f, float *scratch)
 {
 	struct score score;
 
-	network_gradient(&f->network, f->workspace, f->params, &f->set, f->rows, ROWS, scratch, &score);
+	network_gradient(&f->network, f->workspace, f->params, &f->set, f->rows, ROWS, scratch,
+			 &score);
 	assert_true(score.rows == ROWS);
 	return score.loss / ROWS;
 }
@@ -147,7 +148,8 @@ static void gradient__over_several_blocks_is_the_mean_over_rows(void **state)
 	sum = calloc(f.network.count, sizeof(*sum));
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
 	for (size_t row = 0; row < ROWS; row++) {
-		network_gradient(&f.network, f.workspace, f.params, &f.set, &f.rows[row], 1, single, &one);
+		network_gradient(&f.network, f.workspace, f.params, &f.set, &f.rows[row], 1, single,
+				 &one);
 		score.loss -= one.loss;
 		score.correct -= one.correct;
 		for (size_t i = 0; i < f.network.count; i++)
@@ -213,7 +215,8 @@ static void descent__softmax_learns_its_rows(void **state)
 	make_fixture(&f, "mlp:16", FEATURES);
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &first);
 	for (int step = 0; step < 2000; step++) {
-		network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &last);
+		network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad,
+				 &last);
 		for (size_t i = 0; i < f.network.count; i++)
 			f.params[i] -= 0.3f * f.grad[i];
 	}
@@ -246,8 +249,11 @@ static void shape__tensors_are_named_and_add_up(void **state)
 
 static void parse__bad_models_are_refused(void **state)
 {
-	static const char *const bad[] = {"", "soft", "mlp", "mlp:", "mlp:0", "mlp:3,", "mlp:,3", "mlp:3 ,4",
-		"mlp:-3", "mlp:3x", "mlp:99999999", "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+	static const char *const bad[] = {
+		"",       "soft",   "mlp",          "mlp:",
+		"mlp:0",  "mlp:3,", "mlp:,3",       "mlp:3 ,4",
+		"mlp:-3", "mlp:3x", "mlp:99999999", "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"
+	};
 	struct network network;
 	struct complaint complaint;
 
@@ -257,7 +263,8 @@ static void parse__bad_models_are_refused(void **state)
 		if (network_parse(&network, bad[i], &complaint) != -1 || !complaint.text[0])
 			fail_msg("\"%s\" was taken", bad[i]);
 	}
-	assert_int_equal(network_parse(&network, "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", &complaint), 0);
+	assert_int_equal(network_parse(&network, "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", &complaint),
+			 0);
 }
 
 static void shape__too_many_parameters_are_refused(void **state)

@@ -22,8 +22,9 @@ static double code_value(uint16_t code, int exponent_bits)
 	int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
 	int exponent = (code & 0x7fff) >> fraction_bits;
 	int fraction = code & ((1 << fraction_bits) - 1);
-	double magnitude = exponent ? ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits)
-				    : ldexp(fraction, 1 - bias - fraction_bits);
+	double magnitude =
+		exponent ? ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits) :
+			   ldexp(fraction, 1 - bias - fraction_bits);
 
 	return code & 0x8000 ? -magnitude : magnitude;
 }
@@ -32,7 +33,8 @@ static double code_value(uint16_t code, int exponent_bits)
 static uint16_t nearest_code(double v, int exponent_bits)
 {
 	uint16_t sign = signbit(v) ? 0x8000 : 0;
-	uint16_t low = 0, high = (uint16_t)((((1 << exponent_bits) - 1) << (15 - exponent_bits)) - 1);
+	uint16_t low = 0,
+		 high = (uint16_t)((((1 << exponent_bits) - 1) << (15 - exponent_bits)) - 1);
 	double below, above, magnitude = fabs(v);
 
 	if (magnitude >= code_value(high, exponent_bits))
@@ -92,7 +94,8 @@ static void decode__every_code_gives_its_value_and_encodes_back(void **state)
 static void expect_nearest(enum value_type type, float v)
 {
 	if (isfinite(v))
-		assert_int_equal(encode_one(type, v), nearest_code((double)v, exponent_bits_of(type)));
+		assert_int_equal(encode_one(type, v),
+				 nearest_code((double)v, exponent_bits_of(type)));
 }
 
 static void encode__around_every_code_and_midpoint_rounds_to_nearest_even(void **state)
@@ -126,7 +129,8 @@ static void encode__random_bit_patterns_round_to_nearest_even(void **state)
 		expect_nearest(VALUE_F16, bits_float(bits));
 		expect_nearest(VALUE_BF16, bits_float(bits));
 		/* f16's range is a small part of f32's: aim at it */
-		expect_nearest(VALUE_F16, ldexpf((float)(int32_t)bits, (int)(random_bits(&r) % 45) - 59));
+		expect_nearest(VALUE_F16,
+			       ldexpf((float)(int32_t)bits, (int)(random_bits(&r) % 45) - 59));
 	}
 }
 
@@ -163,7 +167,8 @@ static void expect_portable_bits(const float *v, size_t n, float scale)
 		while (isinf(f16_decode(code) * (1 / scale))) /* saturates where f32 ends, too */
 			code--;
 		assert_int_equal(get_le16(codes + 2 * i), code);
-		assert_int_equal(float_bits(decoded[i]), float_bits(f16_decode(code) * (1 / scale)));
+		assert_int_equal(float_bits(decoded[i]),
+				 float_bits(f16_decode(code) * (1 / scale)));
 	}
 	assert_int_equal(values_decode(VALUE_F16, scale, codes, n, again), 0);
 	assert_memory_equal(again, decoded, 4 * n);
@@ -231,7 +236,8 @@ static void arrays__decoded_is_what_decode_gives_for_every_type(void **state)
 			float spread = (float)(random_bits(&r) % 80), scale;
 
 			for (size_t i = 0; i < COUNT_OF(v); i++)
-				v[i] = ldexpf(random_normal(&r), (int)(random_unit(&r) * (double)spread) - 40);
+				v[i] = ldexpf(random_normal(&r),
+					      (int)(random_unit(&r) * (double)spread) - 40);
 			scale = value_scale(type, v, COUNT_OF(v));
 			values_encode(type, scale, v, COUNT_OF(v), codes, decoded);
 			assert_int_equal(values_decode(type, scale, codes, COUNT_OF(v), again), 0);
@@ -257,8 +263,10 @@ static void residual__sent_plus_kept_is_the_value_bit_by_bit(void **state)
 			int shift = (int)(random_bits(&r) % 160) - 80;
 
 			for (size_t i = 0; i < COUNT_OF(v); i++)
-				v[i] = ldexpf(random_normal(&r), shift - (int)(random_bits(&r) % 24));
-			values_encode(type, value_scale(type, v, COUNT_OF(v)), v, COUNT_OF(v), codes, q);
+				v[i] = ldexpf(random_normal(&r),
+					      shift - (int)(random_bits(&r) % 24));
+			values_encode(type, value_scale(type, v, COUNT_OF(v)), v, COUNT_OF(v),
+				      codes, q);
 			for (size_t i = 0; i < COUNT_OF(v); i++) {
 				float kept = v[i] - q[i];
 
@@ -284,7 +292,8 @@ static void scale__brings_the_largest_into_range_as_a_power_of_two(void **state)
 		assert_true(frexpf(scale, &exponent) == 0.5f);
 		assert_true(isnormal(scale) && isnormal(1 / scale));
 		assert_true(value_scale_valid(VALUE_F16, scale));
-		assert_true(fabsf(v[i % 3]) * scale >= 0x1p14f && fabsf(v[i % 3]) * scale < 0x1p15f);
+		assert_true(fabsf(v[i % 3]) * scale >= 0x1p14f &&
+			    fabsf(v[i % 3]) * scale < 0x1p15f);
 		assert_true(value_scale(VALUE_BF16, v, 3) == 1);
 		assert_true(value_scale(VALUE_F32, v, 3) == 1);
 	}
@@ -318,7 +327,8 @@ static void scale__denormals_and_extremes_survive_the_round_trip(void **state)
 
 static void scale_valid__refuses_all_but_powers_of_two(void **state)
 {
-	const float bad[] = {0, -0.0f, -1, 1.5f, NAN, INFINITY, -INFINITY, 0x1p-149f, 0x1p-127f, 0x1p127f};
+	const float bad[] = { 0,        -0.0f,     -1,        1.5f,      NAN,
+			      INFINITY, -INFINITY, 0x1p-149f, 0x1p-127f, 0x1p127f };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(bad); i++)

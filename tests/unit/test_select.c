@@ -63,7 +63,8 @@ static size_t oracle(const float *x, const struct span *spans, size_t n_spans, s
 }
 
 /* Runs the selection with exactly the promised room (a byte more would be seen by ASan or valgrind). */
-static void expect_oracle(const float *x, size_t n, const struct span *spans, size_t n_spans, size_t k)
+static void expect_oracle(const float *x, size_t n, const struct span *spans, size_t n_spans,
+			  size_t k)
 {
 	struct selector *s = NULL;
 	size_t room = k, total = 0, n_expected, n_got;
@@ -95,8 +96,9 @@ static void expect_oracle(const float *x, size_t n, const struct span *spans, si
 static void expect_oracle_for_every_k(const float *x, size_t n)
 {
 	const struct span whole = {.begin = 0, .end = n};
-	const size_t ks[] = {0, 1, 2, n / 1000, n / 100, n / 20, n / 8, n / 4, n / 2, n ? n - 1 : 0, n,
-			     n + 1, n + 1000};
+	const size_t ks[] = { 0,      1,     2,       n / 1000, n / 100,
+			      n / 20, n / 8, n / 4,   n / 2,    n ? n - 1 : 0,
+			      n,      n + 1, n + 1000 };
 
 	for (size_t i = 0; i < COUNT_OF(ks); i++)
 		expect_oracle(x, n, &whole, 1, ks[i]);
@@ -130,10 +132,14 @@ static float some_infinite(struct random *r)
 {
 	return random_bits(r) % 10 ? random_normal(r) : random_bits(r) & 1 ? INFINITY : -INFINITY;
 }
-static float heavy_tail(struct random *r) { return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r); }
+static float heavy_tail(struct random *r)
+{
+	return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r);
+}
 
-static value_fn *const kinds[] = {any_gaussian, few_levels, all_equal, all_zero, mostly_zero, denormal,
-				  denormal_or_zero, close_keys, any_but_nan, some_infinite, heavy_tail};
+static value_fn *const kinds[] = { any_gaussian, few_levels,    all_equal,        all_zero,
+				   mostly_zero,  denormal,      denormal_or_zero, close_keys,
+				   any_but_nan,  some_infinite, heavy_tail };
 
 static float *vector_of(value_fn *value, size_t n, uint64_t seed)
 {
@@ -243,7 +249,8 @@ static void select__exempt_spans_sends_their_nonzeros_outside_k(void **state)
 		uint64_t at = 0;
 
 		while (n_spans < COUNT_OF(spans) && at <= n) { /* with holes and empty spans */
-			uint64_t begin = at + (random_bits(&r) % 4 ? 0 : random_bits(&r) % (n - at + 1));
+			uint64_t begin =
+				at + (random_bits(&r) % 4 ? 0 : random_bits(&r) % (n - at + 1));
 			uint64_t end = begin + random_bits(&r) % (n - begin + 1);
 
 			spans[n_spans++] = (struct span){begin, end, random_bits(&r) % 3 == 0};

@@ -43,7 +43,8 @@ static void parse__nothing_gives_defaults(void **state)
 	assert_string_equal(options.data, DEFAULT_DATA);
 	assert_string_equal(options.model, "mlp:256,128");
 	assert_non_null(strstr(options.recipe, "up=topk(0.01) down=topk(0.05)"));
-	assert_true(options.epochs == 5 && options.batch == 64 && options.seed == 1 && !options.limit);
+	assert_true(options.epochs == 5 && options.batch == 64 && options.seed == 1 &&
+		    !options.limit);
 	assert_true(options.lr == 0.05f && options.lr_decay == 1);
 	assert_true(options.sleep_rank == -1 && options.nan_rank == -1);
 }
@@ -86,7 +87,8 @@ static void parse__moments(void **state)
 {
 	(void)state;
 	assert_int_equal(parse("--sleep=3:10:2.5", "--nan=0:1", NULL), 0);
-	assert_true(options.sleep_rank == 3 && options.sleep_step == 10 && options.sleep_seconds == 2.5);
+	assert_true(options.sleep_rank == 3 && options.sleep_step == 10 &&
+		    options.sleep_seconds == 2.5);
 	assert_true(options.nan_rank == 0 && options.nan_step == 1);
 	refuse("--sleep", "3:10", "RANK:STEP:SECONDS");
 	refuse("--sleep", "3:10:nan", "RANK:STEP:SECONDS");

@@ -5,9 +5,9 @@ check_PROGRAMS += \
 	tests/unit/test_models \
 	tests/unit/test_train_options \
 	tests/unit/test_agree
-tests_unit_test_idx_SOURCES = tests/unit/test_idx.c tests/unit/scratch.h
+tests_unit_test_idx_SOURCES = tests/unit/test_idx.c tests/unit/train_files.h
 tests_unit_test_idx_LDADD = libtrain.la $(CMOCKA_LIBS)
-tests_unit_test_libsvm_SOURCES = tests/unit/test_libsvm.c tests/unit/scratch.h
+tests_unit_test_libsvm_SOURCES = tests/unit/test_libsvm.c tests/unit/train_files.h
 tests_unit_test_libsvm_LDADD = libtrain.la $(CMOCKA_LIBS)
 tests_unit_test_models_SOURCES = tests/unit/test_models.c
 tests_unit_test_models_LDADD = libtrain.la $(CMOCKA_LIBS) -lm

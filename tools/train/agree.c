@@ -18,7 +18,8 @@ static int name_ranks(const char *all, size_t bytes, int workers, const void *on
 	int named = 0, first = -1;
 
 	for (int rank = 0; rank <= workers; rank++) {
-		int taken = rank < workers && !memcmp(all + (size_t)rank * bytes, one, bytes) == !unequal;
+		int taken = rank < workers &&
+			    !memcmp(all + (size_t)rank * bytes, one, bytes) == !unequal;
 
 		if (taken && first < 0)
 			first = rank;
@@ -28,9 +29,11 @@ static int name_ranks(const char *all, size_t bytes, int workers, const void *on
 		if (at + 32 > sizeof(list)) {
 			strcpy(list + at, ",..."); /* at does not move any more */
 		} else {
-			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%d", at ? "," : "", first);
+			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%d", at ? "," : "",
+					       first);
 			if (rank - first > 1)
-				at += (size_t)snprintf(list + at, sizeof(list) - at, "-%d", rank - 1);
+				at += (size_t)snprintf(list + at, sizeof(list) - at, "-%d",
+						       rank - 1);
 		}
 		first = -1;
 	}
@@ -44,7 +47,8 @@ static char *gather(sluice_job *job, const void *mine, size_t bytes)
 	char *all = calloc((size_t)sluice_workers(job), bytes);
 
 	if (!all)
-		fprintf(stderr, "sluice-train: rank %d: out of memory for gathering\n", sluice_rank(job));
+		fprintf(stderr, "sluice-train: rank %d: out of memory for gathering\n",
+			sluice_rank(job));
 	else if (sluice_gather(job, mine, bytes, all) == 0)
 		return all;
 	free(all);
@@ -64,6 +68,7 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 {
 	char mine[COMPLAINT_BYTES] = "", ranks[RANKS_TEXT_BYTES + 8];
 	int workers = sluice_workers(job), result = 0;
+	int said = 0; /* by a worker, in the same words */
 	char *all;
 
 	snprintf(mine, sizeof(mine), "%s", complaint->text);
@@ -76,6 +81,7 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 		if (!*text)
 			continue;
 		result = -1;
+		said |= !strcmp(text, mine);
 		if (sluice_rank(job) != 0 || !is_first(all, sizeof(mine), rank))
 			continue;
 		if (name_ranks(all, sizeof(mine), workers, text, 0, ranks) == workers)
@@ -84,8 +90,9 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 			fprintf(stderr, "sluice-train: %s: %s\n", ranks, text);
 	}
 	if (!sluice_is_worker(job) && *mine) {
-		/* Its row is not among the workers'. */
-		fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(job), mine);
+		/* Rank 0 does not see what a dedicated server complains about. */
+		if (!said)
+			fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(job), mine);
 		result = -1;
 	}
 	free(all);
@@ -116,9 +123,11 @@ int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step)
 
 		memcpy(&expected, all + (size_t)best * sizeof(digest), sizeof(expected));
 		name_ranks(all, sizeof(digest), workers, &expected, 1, ranks);
-		fprintf(stderr, "sluice-train: replicas differ after step %llu: %s without the digest "
-			"%016llx that %d of %d workers have\n", (unsigned long long)step, ranks,
-			(unsigned long long)expected, most, workers);
+		fprintf(stderr,
+			"sluice-train: replicas differ after step %llu: %s without the digest "
+			"%016llx that %d of %d workers have\n",
+			(unsigned long long)step, ranks, (unsigned long long)expected, most,
+			workers);
 	}
 	free(all);
 	return most < workers ? -1 : 0;

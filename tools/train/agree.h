@@ -7,7 +7,8 @@
 #include "tools/train/complaint.h"
 
 /* 0 when no worker complains. Otherwise -1 on every rank, after rank 0 printed each different
- * complaint once with the ranks that have it. Dedicated servers call it too, before sluice_serve(). */
+ * complaint once with the ranks that have it. Dedicated servers call it too, before sluice_serve(), and
+ * print what no worker complains about. */
 int agree_on_complaints(sluice_job *job, const struct complaint *complaint);
 
 /* Compares digests of the parameters after a step; workers only. 0 when all are equal; otherwise -1 on

@@ -5,6 +5,7 @@
 #include "tools/train/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,10 @@ static int number_classes(const struct dataset *train, struct dataset *set,
 	char where[256];
 
 	if (!first || train->classes < 2)
-		return complain(complaint, "%s has %s, but this model needs labels that are whole numbers "
-				"of at least two classes; use --model linreg for other targets", train->path,
+		return complain(complaint,
+				"%s has %s, but this model needs labels that are whole numbers "
+				"of at least two classes; use --model linreg for other targets",
+				train->path,
 				first ? "only one class" : "labels that are not whole numbers");
 	for (size_t row = 0; row < set->rows; row++) {
 		size_t low = 0, high = train->classes;
@@ -43,8 +46,10 @@ static int number_classes(const struct dataset *train, struct dataset *set,
 				high = middle;
 		}
 		if (first[low] != set->label[row])
-			return complain(complaint, "%s: label %g is out of range: the training set has %zu "
-					"classes labelled %g to %g", place(set, row, where, sizeof(where)),
+			return complain(complaint,
+					"%s: label %g is out of range: the training set has %zu "
+					"classes labelled %g to %g",
+					place(set, row, where, sizeof(where)),
 					(double)set->label[row], train->classes, (double)first[0],
 					(double)first[train->classes - 1]);
 		set->label[row] = (float)low;
@@ -64,8 +69,10 @@ static int number_signs(struct dataset *set, struct complaint *complaint)
 		minus |= label == -1;
 		zero |= label == 0;
 		if ((label != -1 && label != 0 && label != 1) || (minus && zero))
-			return complain(complaint, "%s: label %g is out of range: logreg takes labels that "
-					"are all -1 or +1, or all 0 or 1; for more classes use --model softmax",
+			return complain(complaint,
+					"%s: label %g is out of range: logreg takes labels that "
+					"are all -1 or +1, or all 0 or 1; for more classes use "
+					"--model softmax",
 					place(set, row, where, sizeof(where)), (double)label);
 		set->label[row] = label == 1;
 	}
@@ -90,15 +97,41 @@ static int prepare_labels(enum task task, struct dataset *train, struct dataset 
 	return 0;
 }
 
+/* Both sets get the table of the training set. Without standardising (pixels from 0 to 1, say) training
+ * ends less accurate, and a sparse recipe falls further behind the dense one. Integer sums: the same
+ * table on every rank. */
+static void standardise(struct dataset *train, struct dataset *test)
+{
+	uint64_t times[256] = {0}, sum = 0, squares = 0;
+	size_t pixels = train->rows * train->features;
+	double mean, deviation;
+
+	for (size_t i = 0; i < pixels; i++)
+		times[train->pixels[i]]++;
+	for (size_t i = 0; i < 256; i++) {
+		sum += times[i] * i;
+		squares += times[i] * i * i;
+	}
+	mean = (double)sum / (double)pixels;
+	deviation = sqrt((double)squares / (double)pixels - mean * mean);
+	for (size_t i = 0; i < 256; i++)
+		train->brightness[i] = deviation > 0 ? (float)(((double)i - mean) / deviation) : 0;
+	memcpy(test->brightness, train->brightness, sizeof(test->brightness));
+}
+
 static int missing(const char *path, struct complaint *complaint)
 {
 	int saved = errno;
 
 	if (saved == ENOENT && !strcmp(path, DEFAULT_DATA))
-		return complain(complaint, "the folder %s does not exist; install the Debian package "
-				"dataset-fashion-mnist, or name your data with --data PATH", path);
-	return complain(complaint, "cannot read data from %s: %s; --data takes a folder of IDX files (such "
-			"as " DEFAULT_DATA " of the Debian package dataset-fashion-mnist) or a LIBSVM file",
+		return complain(complaint,
+				"the folder %s does not exist; install the Debian package "
+				"dataset-fashion-mnist, or name your data with --data PATH",
+				path);
+	return complain(complaint,
+			"cannot read data from %s: %s; --data takes a folder of IDX files (such "
+			"as " DEFAULT_DATA
+			" of the Debian package dataset-fashion-mnist) or a LIBSVM file",
 			path, strerror(saved));
 }
 
@@ -112,18 +145,24 @@ static int load_test(const struct data_source *source, int data_is_folder,
 	if (!path || source->without_test)
 		return 0;
 	if (stat(path, &status))
-		return complain(complaint, "cannot read the test set %s: %s", path, strerror(errno));
+		return complain(complaint, "cannot read the test set %s: %s", path,
+				strerror(errno));
 	test_is_folder = S_ISDIR(status.st_mode);
 	if (test_is_folder != data_is_folder)
-		return complain(complaint, "--data %.150s and --test %.150s must both be folders of IDX files "
-				"or both be LIBSVM files", source->data, path);
+		return complain(complaint,
+				"--data %.150s and --test %.150s must both be folders of IDX files "
+				"or both be LIBSVM files",
+				source->data, path);
 	if (!test_is_folder)
 		return libsvm_load(path, 0, train->features, test, complaint);
 	if (idx_load(path, "t10k", 0, test, complaint))
 		return -1;
 	if (test->features != train->features)
-		return complain(complaint, "sizes disagree: training images have %zu pixels, test images in %s "
-				"%zu", train->features, path, test->features);
+		return complain(
+			complaint,
+			"sizes disagree: training images have %zu pixels, test images in %s "
+			"%zu",
+			train->features, path, test->features);
 	return 0;
 }
 
@@ -144,6 +183,8 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 		return rc;
 	if (load_test(source, folder, train, test, complaint))
 		return -1;
+	if (train->pixels)
+		standardise(train, test);
 	return prepare_labels(task, train, test, complaint);
 }
 
@@ -168,7 +209,7 @@ void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float 
 			const uint8_t *pixel = set->pixels + row * set->features;
 
 			for (size_t j = 0; j < set->features; j++)
-				x[j] = (float)pixel[j] * (1.0f / 255.0f);
+				x[j] = set->brightness[pixel[j]];
 		} else {
 			memset(x, 0, set->features * sizeof(*x));
 			for (size_t j = set->row_start[row]; j < set->row_start[row + 1]; j++)

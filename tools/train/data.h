@@ -18,12 +18,13 @@ struct dataset {
 	char path[4096];        /* file the labels came from, for messages */
 	size_t rows, features;
 	uint8_t *pixels;        /* IDX: rows x features; else NULL and the sparse rows below */
+	float brightness[256];  /* what each pixel value becomes */
 	size_t *row_start;      /* rows + 1 positions in column and value */
 	uint32_t *column;
 	float *value;
 	uint32_t *line;         /* LIBSVM: line number of each row; NULL for IDX */
 	float *label;
-	float *class_value;     /* label as written of each class, ascending; NULL if not whole numbers */
+	float *class_value; /* label as written of each class, ascending; NULL if not whole numbers */
 	size_t classes;
 	uint64_t dropped;       /* LIBSVM test values whose column training never saw */
 };
@@ -41,7 +42,8 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 	      struct dataset *test, struct complaint *complaint);
 void data_free(struct dataset *set);
 
-/* x: n x features, row-major: the named rows, pixels scaled to 0..1, absent columns 0. */
+/* x: n x features, row-major: the named rows. Pixels are standardised: mean 0 and deviation 1 over all
+ * pixels of the training set. Absent columns are 0. */
 void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float *x);
 
 /* The loaders. They leave labels as written and fill class_value. The caller zeroed *set. */

@@ -32,8 +32,8 @@ static int open_either(struct input *input, const char *folder, const char *name
 	snprintf(path, sizeof(path), "%s/%s.gz", folder, name);
 	if (access(path, F_OK) == 0)
 		return input_open(input, path, complaint);
-	return complain(complaint, "%.250s holds neither %s nor %s.gz: not a folder of IDX files", folder,
-			name, name);
+	return complain(complaint, "%.250s holds neither %s nor %s.gz: not a folder of IDX files",
+			folder, name, name);
 }
 
 /* Reads magic and sizes; row_bytes is the product of all sizes but the first. */
@@ -51,19 +51,22 @@ static int read_header(struct input *input, uint32_t magic, struct idx_header *h
 		word[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 |
 			  (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
 	if (word[0] != magic)
-		return complain(complaint, "%s has magic number 0x%08x where IDX %s have 0x%08x", input->path,
-				word[0], magic == MAGIC_IMAGES ? "images" : "labels", magic);
+		return complain(complaint, "%s has magic number 0x%08x where IDX %s have 0x%08x",
+				input->path, word[0], magic == MAGIC_IMAGES ? "images" : "labels",
+				magic);
 	for (unsigned i = 0; i < dimensions; i++) {
 		header->size[i] = word[i + 1];
 		if (!word[i + 1] || (i && word[i + 1] > UINT16_MAX))
-			return complain(complaint, "%s announces a size of %u in dimension %u", input->path,
-					word[i + 1], i + 1);
+			return complain(complaint, "%s announces a size of %u in dimension %u",
+					input->path, word[i + 1], i + 1);
 		if (i)
 			row_bytes *= word[i + 1];
 	}
 	if (row_bytes * word[1] > input->stored_bytes * BEST_COMPRESSION)
-		return complain(complaint, "%s announces %u rows of %llu bytes, more than a file of its size "
-				"can hold", input->path, word[1], (unsigned long long)row_bytes);
+		return complain(complaint,
+				"%s announces %u rows of %llu bytes, more than a file of its size "
+				"can hold",
+				input->path, word[1], (unsigned long long)row_bytes);
 	header->row_bytes = (size_t)row_bytes;
 	return 0;
 }
@@ -73,7 +76,8 @@ static int refuse_more(struct input *input, struct complaint *complaint)
 	int more = input_has_more(input, complaint);
 
 	if (more > 0)
-		return complain(complaint, "%s is longer than the sizes in its header say", input->path);
+		return complain(complaint, "%s is longer than the sizes in its header say",
+				input->path);
 	return more;
 }
 
@@ -121,7 +125,8 @@ static int read_images(struct input *input, size_t announced, struct dataset *se
 	if (read_header(input, MAGIC_IMAGES, &header, complaint))
 		return -1;
 	if (header.size[0] != announced)
-		return complain(complaint, "sizes disagree: %.200s has %u images, %.200s has %zu labels",
+		return complain(complaint,
+				"sizes disagree: %.200s has %u images, %.200s has %zu labels",
 				input->path, header.size[0], set->path, announced);
 	set->features = header.row_bytes;
 	set->pixels = malloc(set->rows * set->features);

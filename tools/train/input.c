@@ -47,13 +47,14 @@ static int complain_about_stream(struct input *input, struct complaint *complain
 	case Z_STREAM_END:
 		return 0;
 	case Z_BUF_ERROR:
-		return complain(complaint, "%s is truncated: the gzip data ends too early; fetch it again",
+		return complain(complaint,
+				"%s is truncated: the gzip data ends too early; fetch it again",
 				input->path);
 	case Z_ERRNO:
 		return complain(complaint, "cannot read %s: %s", input->path, strerror(saved));
 	default:
-		return complain(complaint, "%s is damaged gzip data (%s); fetch it again", input->path,
-				text);
+		return complain(complaint, "%s is damaged gzip data (%s); fetch it again",
+				input->path, text);
 	}
 }
 
@@ -83,7 +84,8 @@ int input_read(struct input *input, void *to, size_t bytes, struct complaint *co
 	if (got < 0)
 		return -1;
 	if ((size_t)got < bytes)
-		return complain(complaint, "%s is too short: %zu bytes more were announced by its header",
+		return complain(complaint,
+				"%s is too short: %zu bytes more were announced by its header",
 				input->path, bytes - (size_t)got);
 	return 0;
 }
@@ -118,7 +120,8 @@ int input_line(struct input *input, char **line_out, struct complaint *complaint
 	if (!input->line && grow_line(input, complaint))
 		return -1;
 	for (;;) {
-		if (!gzgets(input->file, input->line + length, (int)(input->line_capacity - length))) {
+		if (!gzgets(input->file, input->line + length,
+			    (int)(input->line_capacity - length))) {
 			if (complain_about_stream(input, complaint))
 				return -1;
 			break;
@@ -134,7 +137,8 @@ int input_line(struct input *input, char **line_out, struct complaint *complaint
 			if (complain_about_stream(input, complaint))
 				return -1;
 			if (!length || !gzeof(input->file))
-				return complain(complaint, "%s holds NUL bytes: not LIBSVM text", input->path);
+				return complain(complaint, "%s holds NUL bytes: not LIBSVM text",
+						input->path);
 			break;
 		}
 		if (grow_line(input, complaint))

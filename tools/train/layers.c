@@ -24,7 +24,9 @@ static float *new_floats(size_t rows, size_t width)
 {
 	void *memory = NULL;
 
-	return posix_memalign(&memory, ALIGNMENT_BYTES, rows * width * sizeof(float)) ? NULL : memory;
+	if (posix_memalign(&memory, ALIGNMENT_BYTES, rows * width * sizeof(float)))
+		return NULL;
+	return memory;
 }
 
 struct workspace *workspace_new(const struct network *network, size_t batch)
@@ -79,7 +81,8 @@ void workspace_delete(struct workspace **workspace)
 }
 
 /* activation[0] holds n rows of inputs; fills the others. */
-static void forward(const struct network *network, struct workspace *w, const float *params, size_t n)
+static void forward(const struct network *network, struct workspace *w, const float *params,
+		    size_t n)
 {
 	for (size_t i = 0; i < network->layers; i++) {
 		const struct layer *layer = &network->layer[i];
@@ -97,8 +100,8 @@ static void forward(const struct network *network, struct workspace *w, const fl
 }
 
 /* The outputs hold d loss / d outputs; adds the block's share to grad. */
-static void backward(const struct network *network, struct workspace *w, const float *params, size_t n,
-		     float *grad)
+static void backward(const struct network *network, struct workspace *w, const float *params,
+		     size_t n, float *grad)
 {
 	float *slope = w->activation[network->layers];
 
@@ -106,9 +109,9 @@ static void backward(const struct network *network, struct workspace *w, const f
 		const struct layer *layer = &network->layer[i];
 		float *below = w->slope[i % 2];
 
-		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->out, (int)layer->in,
-			    (int)n, 1, slope, (int)layer->out, w->activation[i], (int)layer->in, 1,
-			    grad + layer->weight, (int)layer->in);
+		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->out,
+			    (int)layer->in, (int)n, 1, slope, (int)layer->out, w->activation[i],
+			    (int)layer->in, 1, grad + layer->weight, (int)layer->in);
 		for (size_t row = 0; row < n; row++)
 			for (size_t j = 0; j < layer->out; j++)
 				grad[layer->bias + j] += slope[row * layer->out + j];

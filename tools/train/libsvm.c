@@ -63,9 +63,11 @@ static int refuse_line(const struct dataset *set, const struct growth *growth, c
 {
 	int length = (int)strcspn(at, " \t\r");
 
-	return complain(complaint, "%.200s, line %llu does not parse: %s at \"%.*s\"; expected LABEL "
-			"INDEX:VALUE ... with ascending indices", set->path,
-			(unsigned long long)growth->line, why, length < 40 ? length : 40, at);
+	return complain(complaint,
+			"%.200s, line %llu does not parse: %s at \"%.*s\"; expected LABEL "
+			"INDEX:VALUE ... with ascending indices",
+			set->path, (unsigned long long)growth->line, why, length < 40 ? length : 40,
+			at);
 }
 
 static int is_blank(char c)
@@ -96,7 +98,8 @@ static int parse_pair(char **text, uint32_t previous, struct dataset *set, struc
 	errno = 0;
 	index = strtoul(at, &end, 10);
 	if (*end != ':' || errno || index < 1 || index > UINT32_MAX)
-		return refuse_line(set, growth, at, "no index from 1 followed by a colon", complaint);
+		return refuse_line(set, growth, at, "no index from 1 followed by a colon",
+				   complaint);
 	if (index <= previous)
 		return refuse_line(set, growth, at, "indices do not ascend", complaint);
 	end = parse_number(end + 1, &value);

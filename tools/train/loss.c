@@ -52,8 +52,8 @@ static void squared(float *z, const float *label, size_t n, float scale, struct 
 	}
 }
 
-void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width, float scale,
-		struct score *score)
+void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width,
+		float scale, struct score *score)
 {
 	switch (kind) {
 	case LOSS_CROSS_ENTROPY: cross_entropy(z, label, n, width, scale, score); break;

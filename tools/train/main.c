@@ -10,7 +10,6 @@
 #include "tools/train/order.h"
 #include "tools/train/report.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { EXIT_BAD_USAGE = 2, ALIGNMENT_BYTES = 64 };
 
@@ -80,7 +80,8 @@ static void *new_vector(size_t count, size_t element_bytes)
 static int check_demonstrations(const struct options *o, int workers, struct complaint *complaint)
 {
 	if (o->sleep_rank >= workers || o->nan_rank >= workers)
-		return complain(complaint, "--%s names rank %lld, but the workers are ranks 0 to %d",
+		return complain(complaint,
+				"--%s names rank %lld, but the workers are ranks 0 to %d",
 				o->sleep_rank >= workers ? "sleep" : "nan",
 				(long long)(o->sleep_rank >= workers ? o->sleep_rank : o->nan_rank),
 				workers - 1);
@@ -102,8 +103,11 @@ static int prepare(struct training *t, struct complaint *complaint)
 	t->steps_per_epoch = t->train.rows / rows_per_step;
 	t->steps = t->steps_per_epoch * o->epochs;
 	if (!t->steps)
-		return complain(complaint, "%zu training rows are too few for one step, which takes %llu (workers "
-				"times --batch)", t->train.rows, (unsigned long long)rows_per_step);
+		return complain(
+			complaint,
+			"%zu training rows are too few for one step, which takes %llu (workers "
+			"times --batch)",
+			t->train.rows, (unsigned long long)rows_per_step);
 	if (!sluice_is_worker(t->job)) {
 		data_free(&t->train); /* a server needed the model's shape only */
 		return 0;
@@ -136,25 +140,21 @@ static int open_model(struct training *t)
 	return sluice_model_open(t->job, &attr, t->params, &t->model);
 }
 
-static int has_entries(const char *folder)
+/* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it wrote its
+ * very first one leaves none. */
+static int has_checkpoint(const char *folder)
 {
-	DIR *dir = opendir(folder);
-	struct dirent *entry;
-	int entries = 0;
+	char path[4096];
 
-	if (!dir)
-		return 0;
-	while ((entry = readdir(dir)))
-		entries += entry->d_name[0] != '.';
-	closedir(dir);
-	return entries > 0;
+	return snprintf(path, sizeof(path), "%s/LATEST", folder) < (int)sizeof(path) &&
+	       access(path, F_OK) == 0;
 }
 
 /* --resume: goes on from the checkpoint if rank 0 sees one, so that a job that Slurm starts again and
  * again has one command line. */
 static int resume(struct training *t)
 {
-	double found = sluice_rank(t->job) == 0 && has_entries(t->options.checkpoint);
+	double found = sluice_rank(t->job) == 0 && has_checkpoint(t->options.checkpoint);
 	uint64_t step;
 	int rc = sluice_sum(t->job, &found, 1);
 
@@ -162,14 +162,16 @@ static int resume(struct training *t)
 		return rc;
 	if (found == 0) {
 		if (sluice_rank(t->job) == 0 && !t->options.quiet)
-			fprintf(stderr, "sluice-train: no checkpoint in %s yet: starting at step 0\n",
+			fprintf(stderr,
+				"sluice-train: no checkpoint in %s yet: starting at step 0\n",
 				t->options.checkpoint);
 		return 0;
 	}
 	rc = sluice_restore(t->model, t->options.checkpoint, t->params, &step);
 	if (!rc && sluice_rank(t->job) == 0 && !t->options.quiet)
 		fprintf(stderr, "sluice-train: going on from step %llu of %llu, saved in %s\n",
-			(unsigned long long)step, (unsigned long long)t->steps, t->options.checkpoint);
+			(unsigned long long)step, (unsigned long long)t->steps,
+			t->options.checkpoint);
 	t->saved = sluice_step(t->model);
 	return rc;
 }
@@ -238,7 +240,8 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	int rc = 0;
 
 	if (t->options.digest)
-		rc = agree_on_digest(t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
+		rc = agree_on_digest(
+			t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
 	if (!rc && epoch_ends)
 		rc = measure(t);
 	if (!rc && t->options.metrics) {
@@ -280,8 +283,8 @@ static int train(struct training *t)
 				return rc;
 		}
 		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
-		network_gradient(&t->network, t->workspace, t->params, &t->train, rows, batch, t->grad,
-				 &score);
+		network_gradient(&t->network, t->workspace, t->params, &t->train, rows, batch,
+				 t->grad, &score);
 		disturb(t, step + 1);
 		if (stop_asked)
 			sluice_raise(t->model, FLAG_STOP);
@@ -309,21 +312,26 @@ static int work(struct training *t)
 
 	if (strstr(sluice_recipe(t->model), "update=none")) {
 		if (sluice_rank(t->job) == 0)
-			fputs("sluice-train: update=none leaves the step to the job, and sluice-train has no "
-			      "optimizer of its own: use update=sgd, momentum(M) or nesterov(M)\n", stderr);
+			fputs("sluice-train: update=none leaves the step to the job, and sluice-train "
+			      "has no optimizer of its own: use update=sgd, momentum(M) or "
+			      "nesterov(M)\n", stderr);
 		return -1;
 	}
 	if (o->resume && (rc = resume(t)))
 		return rc;
 	report_begin(&t->report, o, sluice_rank(t->job), sluice_step(t->model), t->steps,
 		     t->steps_per_epoch, (double)workers * (double)o->batch);
-	report_say(&t->report, "%s with %zu parameters, %zu rows of %s, %d worker%s x %llu rows, %llu steps "
-		   "per epoch; recipe %s", o->model, t->network.count, t->train.rows, o->data, workers,
+	report_say(&t->report,
+		   "%s with %zu parameters, %zu rows of %s, %d worker%s x %llu rows, %llu steps "
+		   "per epoch; recipe %s",
+		   o->model, t->network.count, t->train.rows, o->data, workers,
 		   workers == 1 ? "" : "s", (unsigned long long)o->batch,
 		   (unsigned long long)t->steps_per_epoch, sluice_recipe(t->model));
 	if (t->test.dropped)
-		report_say(&t->report, "%llu values of the test set are dropped: their columns are not in the "
-			   "training set", (unsigned long long)t->test.dropped);
+		report_say(&t->report,
+			   "%llu values of the test set are dropped: their columns are not in the "
+			   "training set",
+			   (unsigned long long)t->test.dropped);
 	if ((rc = train(t)))
 		return rc;
 	if (t->stopped && sluice_step(t->model) < t->steps)
@@ -344,15 +352,18 @@ static int conclude(struct training *t)
 	if (!t->stopped) {
 		rc = report_final(&t->report, rank, step, &t->score, &t->total, t->digest);
 	} else if (t->options.checkpoint) {
-		report_say(&t->report, "checkpoint written at step %llu; run with --resume to go on",
+		report_say(&t->report,
+			   "checkpoint written at step %llu; run with --resume to go on",
 			   (unsigned long long)step);
 		rc = report_interrupted(&t->report, rank, step, t->options.checkpoint);
 	} else {
 		rc = -1;
 		if (rank == 0)
-			fprintf(stderr, "%ssluice-train: stopped by a signal after step %llu; nothing was saved, "
-				"because --checkpoint was not given\n", t->report.drawn ? "\n" : "",
-				(unsigned long long)step);
+			fprintf(stderr,
+				"%ssluice-train: stopped by a signal after step %llu; nothing was "
+				"saved, "
+				"because --checkpoint was not given\n",
+				t->report.drawn ? "\n" : "", (unsigned long long)step);
 	}
 	return metrics_close(&t->metrics) ? -1 : rc;
 }

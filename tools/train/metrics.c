@@ -89,8 +89,8 @@ static void check_written(struct metrics *m, int failed)
 	if (!failed || m->failed)
 		return;
 	m->failed = 1;
-	fprintf(stderr, "sluice-train: rank 0: cannot write metrics to %s: %s; they end here\n", m->path,
-		strerror(errno));
+	fprintf(stderr, "sluice-train: rank 0: cannot write metrics to %s: %s; they end here\n",
+		m->path, strerror(errno));
 }
 
 int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,

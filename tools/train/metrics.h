@@ -28,12 +28,15 @@ struct metrics {
 /* One line's worth, besides what the model's counters tell. */
 struct metrics_step {
 	uint64_t step, epoch;
-	double lr, loss, images, seconds; /* loss: this worker's mean; seconds since training began */
+	double lr, images;
+	double loss;              /* this worker's mean */
+	double seconds;           /* since training began */
 	const struct score *test; /* NULL unless accuracy was measured after this step */
 };
 
 /* Opens the file before anything is trained (append: after what is there). */
-int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint);
+int metrics_open(struct metrics *metrics, const char *path, int append,
+		 struct complaint *complaint);
 
 /* Collective over the workers. Fails only as sluice_sum() and sluice_stats() do. */
 int metrics_write(struct metrics *metrics, sluice_job *job, sluice_model *model,

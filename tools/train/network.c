@@ -21,8 +21,11 @@ static int parse_hidden(struct network *network, const char *list, const char *t
 		unsigned long width = strtoul(at, &end, 10);
 
 		if (*at < '1' || *at > '9' || width > WIDEST_LAYER || (*end && *end != ','))
-			return complain(complaint, "--model %s: hidden layers are widths from 1 to %d, separated "
-					"by commas, as in mlp:256,128", text, WIDEST_LAYER);
+			return complain(
+				complaint,
+				"--model %s: hidden layers are widths from 1 to %d, separated "
+				"by commas, as in mlp:256,128",
+				text, WIDEST_LAYER);
 		if (network->layers == MOST_LAYERS)
 			return complain(complaint, "--model %s: at most %d hidden layers", text,
 					MOST_LAYERS - 1);
@@ -32,8 +35,10 @@ static int parse_hidden(struct network *network, const char *list, const char *t
 		at = end + 1;
 	}
 	network->layers++; /* the last layer is not hidden */
-	return network->layers <= MOST_LAYERS
-		? 0 : complain(complaint, "--model %s: at most %d hidden layers", text, MOST_LAYERS - 1);
+	return network->layers <= MOST_LAYERS ?
+		       0 :
+		       complain(complaint, "--model %s: at most %d hidden layers", text,
+				MOST_LAYERS - 1);
 }
 
 int network_parse(struct network *network, const char *text, struct complaint *complaint)
@@ -58,8 +63,9 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 		return 0;
 	}
 	if (strncmp(text, "mlp:", 4))
-		return complain(complaint, "--model takes softmax, logreg, linreg or mlp:H1,H2,..., not \"%s\"",
-				text);
+		return complain(
+			complaint,
+			"--model takes softmax, logreg, linreg or mlp:H1,H2,..., not \"%s\"", text);
 	network->task = TASK_CLASSES;
 	network->loss = LOSS_CROSS_ENTROPY;
 	return parse_hidden(network, text + 4, text, complaint);
@@ -93,14 +99,18 @@ int network_shape(struct network *network, size_t features, size_t classes,
 		int last = i + 1 == network->layers;
 
 		layer->in = in;
-		layer->out = !last ? network->hidden[i] : network->task == TASK_CLASSES ? classes : 1;
+		layer->out = !last                         ? network->hidden[i] :
+			     network->task == TASK_CLASSES ? classes :
+							     1;
 		layer->weight = network->count;
 		layer->bias = layer->weight + layer->in * layer->out;
 		network->count = layer->bias + layer->out;
 		/* in and out are below 2^32 and 2^21, so the product cannot wrap; BLAS counts in int. */
 		if (network->count > UINT32_MAX || layer->in > INT32_MAX)
-			return complain(complaint, "the model has %zu features and more than 2^32 - 1 "
-					"parameters: too large", features);
+			return complain(complaint,
+					"the model has %zu features and more than 2^32 - 1 "
+					"parameters: too large",
+					features);
 		in = layer->out;
 	}
 	name_tensors(network);

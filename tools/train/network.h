@@ -51,15 +51,16 @@ struct workspace *workspace_new(const struct network *network, size_t batch);
 void workspace_delete(struct workspace **workspace); /* accepts NULL */
 
 /* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. */
-void network_gradient(const struct network *network, struct workspace *workspace, const float *params,
-		      const struct dataset *set, const uint32_t *rows, size_t n, float *grad,
-		      struct score *score);
+void network_gradient(const struct network *network, struct workspace *workspace,
+		      const float *params, const struct dataset *set, const uint32_t *rows,
+		      size_t n, float *grad, struct score *score);
 
 /* Adds rows first .. last-1 to *score. */
-void network_evaluate(const struct network *network, struct workspace *workspace, const float *params,
-		      const struct dataset *set, size_t first, size_t last, struct score *score);
+void network_evaluate(const struct network *network, struct workspace *workspace,
+		      const float *params, const struct dataset *set, size_t first, size_t last,
+		      struct score *score);
 
 /* z: n x width outputs of the last layer. Adds to *score; z becomes scale * d loss / d z. */
-void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width, float scale,
-		struct score *score);
+void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width,
+		float scale, struct score *score);
 #endif

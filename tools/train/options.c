@@ -10,15 +10,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARSE_RECIPE \
-	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch update=sgd"
+#define SPARSE_RECIPE                                                                              \
+	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch "        \
+	"update=sgd"
 #define DENSE_RECIPE "up=all down=all update=momentum(0.9)"
 
 enum option_key {
-	OPTION_DATA = 256, OPTION_TEST, OPTION_MODEL, OPTION_RECIPE, OPTION_DENSE, OPTION_EPOCHS,
-	OPTION_LIMIT, OPTION_BATCH, OPTION_LR, OPTION_LR_DECAY, OPTION_SEED, OPTION_METRICS,
-	OPTION_DIGEST, OPTION_SERVERS, OPTION_SHARDS, OPTION_CHECKPOINT, OPTION_EVERY, OPTION_RESUME,
-	OPTION_SLEEP, OPTION_NAN, OPTION_PROGRESS, OPTION_QUIET, OPTION_HELP, OPTION_VERSION
+	OPTION_DATA = 256,
+	OPTION_TEST,
+	OPTION_MODEL,
+	OPTION_RECIPE,
+	OPTION_DENSE,
+	OPTION_EPOCHS,
+	OPTION_LIMIT,
+	OPTION_BATCH,
+	OPTION_LR,
+	OPTION_LR_DECAY,
+	OPTION_SEED,
+	OPTION_METRICS,
+	OPTION_DIGEST,
+	OPTION_SERVERS,
+	OPTION_SHARDS,
+	OPTION_CHECKPOINT,
+	OPTION_EVERY,
+	OPTION_RESUME,
+	OPTION_SLEEP,
+	OPTION_NAN,
+	OPTION_PROGRESS,
+	OPTION_QUIET,
+	OPTION_HELP,
+	OPTION_VERSION
 };
 
 static const struct option option_table[] = {
@@ -107,8 +128,9 @@ static int parse_count(const char *option, const char *text, uint64_t low, uint6
 	value = strtoull(text, &end, 10);
 	/* strtoull() takes blanks and signs; we want digits alone. */
 	if (text[0] < '0' || text[0] > '9' || *end || errno || value < low || value > high)
-		return complain(complaint, "--%s takes a whole number from %llu to %llu, not \"%s\"",
-				option, (unsigned long long)low, (unsigned long long)high, text);
+		return complain(complaint,
+				"--%s takes a whole number from %llu to %llu, not \"%s\"", option,
+				(unsigned long long)low, (unsigned long long)high, text);
 	*out = value;
 	return 0;
 }
@@ -162,7 +184,8 @@ static int parse_progress(const char *text, enum progress_kind *out, struct comp
 	else if (!strcmp(text, "never"))
 		*out = PROGRESS_NEVER;
 	else
-		return complain(complaint, "--progress takes auto, always or never, not \"%s\"", text);
+		return complain(complaint, "--progress takes auto, always or never, not \"%s\"",
+				text);
 	return 0;
 }
 
@@ -216,7 +239,8 @@ static int take_option(int key, const char *name, const char *text, struct optio
 static int check_together(const struct options *o, struct complaint *complaint)
 {
 	if (!o->checkpoint && (o->every || o->resume))
-		return complain(complaint, "--%s needs --checkpoint DIR", o->every ? "every" : "resume");
+		return complain(complaint, "--%s needs --checkpoint DIR",
+				o->every ? "every" : "resume");
 	return 0;
 }
 
@@ -243,7 +267,8 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 	optind = 1;
 	while ((key = getopt_long(argc, argv, ":", option_table, &index)) != -1) {
 		if (key == ':')
-			return complain(complaint, "option %s needs an argument; see sluice-train --help",
+			return complain(complaint,
+					"option %s needs an argument; see sluice-train --help",
 					argv[optind - 1]);
 		if (key == '?')
 			return complain(complaint, "unknown, ambiguous or malformed option %s; "

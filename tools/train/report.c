@@ -68,8 +68,9 @@ void report_say(struct report *report, const char *format, ...)
 	fputc('\n', stderr);
 }
 
-void report_begin(struct report *report, const struct options *options, int rank, uint64_t first_step,
-		  uint64_t steps, uint64_t steps_per_epoch, double images_per_step)
+void report_begin(struct report *report, const struct options *options, int rank,
+		  uint64_t first_step, uint64_t steps, uint64_t steps_per_epoch,
+		  double images_per_step)
 {
 	*report = (struct report){
 		.options = options,
@@ -87,8 +88,8 @@ void report_begin(struct report *report, const struct options *options, int rank
 }
 
 /* Everything of the progress line, in the order in which a narrow terminal may cut it. */
-static void compose(const struct report *report, const struct traffic *own, uint64_t step, double now,
-		    char line[LINE_BYTES])
+static void compose(const struct report *report, const struct traffic *own, uint64_t step,
+		    double now, char line[LINE_BYTES])
 {
 	uint64_t epoch = (step - 1) / report->steps_per_epoch;
 	uint64_t in_epoch = step - epoch * report->steps_per_epoch;
@@ -96,7 +97,8 @@ static void compose(const struct report *report, const struct traffic *own, uint
 	double per_step = (now - report->began) / (double)(step - report->first_step);
 	double left = per_step * (double)(report->steps - step);
 	double epoch_seconds = now - report->epoch_began;
-	char bar[BAR_CELLS + 1], up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT], accuracy[32] = "";
+	char bar[BAR_CELLS + 1], up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT],
+		accuracy[32] = "";
 
 	memset(bar, '=', cells);
 	memset(bar + cells, ' ', BAR_CELLS - cells);
@@ -104,12 +106,16 @@ static void compose(const struct report *report, const struct traffic *own, uint
 	if (report->accuracy >= 0)
 		snprintf(accuracy, sizeof(accuracy), " accuracy %.4f", report->accuracy);
 	snprintf(line, LINE_BYTES,
-		 "epoch %llu/%llu [%s] %lld:%02lld left, loss %.4f%s, up %s down %s (dense %s), %.0f images/s",
+		 "epoch %llu/%llu [%s] %lld:%02lld left, loss %.4f%s, up %s down %s (dense %s), "
+		 "%.0f images/s",
 		 (unsigned long long)epoch + 1, (unsigned long long)report->options->epochs, bar,
-		 (long long)left / 60, (long long)left % 60, report->loss_sum / (double)report->loss_steps,
-		 accuracy, bytes_text(own->pushed, up), bytes_text(own->pulled, down),
-		 bytes_text(own->dense, dense), epoch_seconds > 0
-			 ? (double)report->loss_steps * report->images_per_step / epoch_seconds : 0);
+		 (long long)left / 60, (long long)left % 60,
+		 report->loss_sum / (double)report->loss_steps, accuracy,
+		 bytes_text(own->pushed, up), bytes_text(own->pulled, down),
+		 bytes_text(own->dense, dense),
+		 epoch_seconds > 0 ?
+			 (double)report->loss_steps * report->images_per_step / epoch_seconds :
+			 0);
 }
 
 void report_step(struct report *report, sluice_model *model, uint64_t step, double loss)
@@ -145,14 +151,17 @@ void report_epoch(struct report *report, const struct network *network, uint64_t
 	report->accuracy = test->correct / test->rows;
 	if (network->loss == LOSS_SQUARED)
 		snprintf(rmse, sizeof(rmse), ", rmse %.4f", sqrt(loss));
-	report_say(report, "epoch %llu/%llu: loss %.4f, test loss %.4f%s, accuracy %.4f; so far up %s down %s "
-		   "(dense %s); %.0f images/s", (unsigned long long)epoch,
-		   (unsigned long long)report->options->epochs,
-		   report->loss_sum / (double)report->loss_steps, loss, rmse, report->accuracy,
-		   bytes_text(total->pushed, up), bytes_text(total->pulled, down),
-		   bytes_text(total->dense, dense), now > report->epoch_began
-			   ? (double)report->loss_steps * report->images_per_step /
-			     (now - report->epoch_began) : 0);
+	report_say(
+		report,
+		"epoch %llu/%llu: loss %.4f, test loss %.4f%s, accuracy %.4f; so far up %s down %s "
+		"(dense %s); %.0f images/s",
+		(unsigned long long)epoch, (unsigned long long)report->options->epochs,
+		report->loss_sum / (double)report->loss_steps, loss, rmse, report->accuracy,
+		bytes_text(total->pushed, up), bytes_text(total->pulled, down),
+		bytes_text(total->dense, dense),
+		now > report->epoch_began ? (double)report->loss_steps * report->images_per_step /
+						    (now - report->epoch_began) :
+					    0);
 	report->loss_sum = 0;
 	report->loss_steps = 0;
 	report->epoch_began = now;
@@ -172,10 +181,12 @@ int report_final(struct report *report, int rank, uint64_t step, const struct sc
 	clear_live_line(report);
 	if (rank != 0)
 		return 0;
-	printf("final accuracy=%.4f loss=%.4f steps=%llu seconds=%.2f pushed=%.0f pulled=%.0f dense=%.0f "
-	       "digest=%016llx\n", test->correct / test->rows, test->loss / test->rows,
-	       (unsigned long long)step, report_clock() - report->began, total->pushed, total->pulled,
-	       total->dense, (unsigned long long)digest);
+	printf("final accuracy=%.4f loss=%.4f steps=%llu seconds=%.2f pushed=%.0f pulled=%.0f "
+	       "dense=%.0f "
+	       "digest=%016llx\n",
+	       test->correct / test->rows, test->loss / test->rows, (unsigned long long)step,
+	       report_clock() - report->began, total->pushed, total->pulled, total->dense,
+	       (unsigned long long)digest);
 	return flush_last_line();
 }
 

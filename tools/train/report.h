@@ -26,8 +26,9 @@ struct report {
 double report_clock(void);
 
 /* steps: of the whole job; first_step: how many of them are done. */
-void report_begin(struct report *report, const struct options *options, int rank, uint64_t first_step,
-		  uint64_t steps, uint64_t steps_per_epoch, double images_per_step);
+void report_begin(struct report *report, const struct options *options, int rank,
+		  uint64_t first_step, uint64_t steps, uint64_t steps_per_epoch,
+		  double images_per_step);
 
 /* After each step; loss: mean over this rank's batch. Looks at the model's counters when it shows. */
 void report_step(struct report *report, sluice_model *model, uint64_t step, double loss);
@@ -37,7 +38,8 @@ void report_epoch(struct report *report, const struct network *network, uint64_t
 		  const struct score *test, const struct traffic *total);
 
 /* A line of its own on stderr, from rank 0. */
-void report_say(struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void report_say(struct report *report, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* The last line, on stdout, from rank 0. -1 when it could not be written. */
 int report_final(struct report *report, int rank, uint64_t step, const struct score *test,

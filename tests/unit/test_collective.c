@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Barrier, sum and gather: rank order to the bit, all sizes, servers that mirror them, and ranks that call
+ * different ones. */
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <cmocka.h>
+
+static int meet(int rank, void *argument)
+{
+	atomic_int *arrived = argument;
+	sluice_job *job = rank_join(NULL);
+	int size = sluice_size(job);
+	for (int round = 1; round <= 20; round++) {
+		if (rank == round % size)
+			sleep_ms(5);
+		atomic_fetch_add(arrived, 1);
+		CHECK_OK(sluice_barrier(job));
+		CHECK(atomic_load(arrived) >= size * round);
+		CHECK_OK(sluice_barrier(job));
+		CHECK(atomic_load(arrived) == size * round || round < 20);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void barrier__one_rank_late__nobody_passes_before_it(void **state)
+{
+	(void)state;
+	for (int size = 1; size <= 4; size++)
+		run_ranks(size, meet, shared_memory(sizeof(atomic_int)));
+}
+
+static int sum_in_order(int rank, void *argument)
+{
+	static const double terms[] = { 1e16, 1, -1e16, 1 };
+	double values[1000];
+	sluice_job *job = rank_join(NULL);
+	int size = sluice_size(job);
+	(void)argument;
+	/* ((1e16 + 1) - 1e16) + 1 is 1; in another order it is 0 or 2. */
+	values[0] = terms[rank];
+	CHECK_OK(sluice_sum(job, values, 1));
+	CHECK(size < 4 || values[0] == 1);
+	CHECK(size != 3 || values[0] == 0);
+	for (size_t n = 0; n <= 1000; n = n * 3 + 1) {
+		for (size_t i = 0; i < 1000; i++)
+			values[i] = 1.0 / (double)(3 + i + (size_t)rank);
+		CHECK_OK(sluice_sum(job, values, n));
+		for (size_t i = 0; i < 1000; i++) {
+			double want = i < n ? 0 : 1.0 / (double)(3 + i + (size_t)rank);
+			for (size_t r = 0; r < (size_t)size && i < n; r++)
+				want += 1.0 / (double)(3 + i + r);
+			CHECK(values[i] == want);
+		}
+		check_same(job, values, n * sizeof *values);
+	}
+	log_capture();
+	CHECK(sluice_sum(job, NULL, 3) == SLUICE_EINVAL);
+	CHECK_OK(sluice_sum(job, NULL, 0));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void sum__0_to_1000_values__are_added_in_rank_order(void **state)
+{
+	(void)state;
+	for (int size = 1; size <= 4; size++)
+		run_ranks(size, sum_in_order, NULL);
+}
+
+static int gather_rows(int rank, void *argument)
+{
+	unsigned char mine[SLUICE_GATHER_MAX], all[4 * SLUICE_GATHER_MAX + 1];
+	static const size_t sizes[] = { 0, 1, 3, 8, 100, SLUICE_GATHER_MAX };
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (size_t s = 0; s < 6; s++) {
+		size_t bytes = sizes[s], total = bytes * (size_t)sluice_size(job);
+		memset(mine, 'a' + rank, sizeof mine);
+		memset(all, '?', sizeof all);
+		CHECK_OK(sluice_gather(job, mine, bytes, all));
+		for (size_t i = 0; i < total; i++)
+			CHECK(all[i] == 'a' + (int)(i / bytes));
+		CHECK(all[total] == '?');
+	}
+	log_capture();
+	CHECK(sluice_gather(job, mine, SLUICE_GATHER_MAX + 1, all) == SLUICE_EINVAL);
+	CHECK(sluice_gather(job, NULL, 1, all) == SLUICE_EINVAL);
+	CHECK(sluice_gather(job, mine, 1, NULL) == SLUICE_EINVAL);
+	CHECK(sluice_gather(NULL, mine, 1, all) == SLUICE_EINVAL);
+	CHECK(sluice_barrier(NULL) == SLUICE_EINVAL);
+	CHECK_OK(sluice_barrier(job)); /* wrong arguments are not the end of the job */
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void gather__0_to_512_bytes__row_r_is_rank_rs(void **state)
+{
+	(void)state;
+	for (int size = 1; size <= 4; size++)
+		run_ranks(size, gather_rows, NULL);
+}
+
+static int mixed(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (unsigned round = 0; round < 600; round++) {
+		double value = rank + round;
+		uint32_t mine = (uint32_t)rank * 1000 + round, all[4];
+		CHECK_OK(sluice_gather(job, &mine, sizeof mine, all));
+		for (unsigned r = 0; r < 4; r++)
+			CHECK(all[r] == r * 1000 + round);
+		CHECK_OK(sluice_sum(job, &value, 1));
+		CHECK(value == 6 + 4.0 * round);
+		if (round % 3 == 0)
+			CHECK_OK(sluice_barrier(job));
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void collectives__hundreds_in_a_row__mails_are_never_mixed_up(void **state)
+{
+	(void)state;
+	run_ranks(4, mixed, NULL);
+}
+
+/* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names both. */
+static int call_different_ones(int rank, void *argument)
+{
+	double values[3] = { 1, 2, 3 };
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	log_capture();
+	int rc = rank ? sluice_sum(job, values, 3) : sluice_barrier(job);
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("sluice_barrier", "sluice_sum"));
+	CHECK(error_says(rank ? "rank 0 (node n1)" : "rank 1 (node n1)", "collectives differ"));
+	CHECK(values[0] == 1 && values[2] == 3);
+	CHECK(sluice_barrier(job) == rc); /* the job has failed for good */
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void collectives__different_ones__fail_on_both_naming_both(void **state)
+{
+	(void)state;
+	run_ranks(2, call_different_ones, NULL);
+}
+
+static int give_different_lengths(int rank, void *argument)
+{
+	char mine[24] = "abc", all[3 * 24];
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	log_capture();
+	int rc = sluice_gather(job, mine, rank == 2 ? 24 : 8, all);
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("8 bytes", "24 bytes") && error_says("sluice_gather", NULL));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void gather__of_different_lengths__fails_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, give_different_lengths, NULL);
+}
+
+static int with_servers(int rank, void *argument)
+{
+	float params[100] = { 0 }, grad[100] = { 0 };
+	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
+	sluice_job *job = rank_join(&where);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .shards = 2 };
+	(void)argument;
+	CHECK(sluice_workers(job) == 2 && sluice_is_worker(job) == (rank < 2));
+	CHECK_OK(sluice_model_open(job, &attr, rank < 2 ? params : NULL, &model));
+	if (rank >= 2) {
+		log_capture();
+		CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("sluice_serve", NULL));
+		CHECK_OK(sluice_serve(model));
+	} else {
+		log_capture();
+		CHECK(sluice_serve(model) == SLUICE_EINVAL && error_says("is a worker", NULL));
+		for (int round = 0; round < 50; round++) {
+			double values[300];
+			uint64_t mine[64] = { (uint64_t)rank + 1 }, all[128];
+			for (int i = 0; i < 300; i++)
+				values[i] = i + rank;
+			CHECK_OK(sluice_barrier(job));
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_sum(job, values, 300)); /* also between push and pull */
+			CHECK_OK(sluice_pull(model, params));
+			CHECK_OK(sluice_gather(job, mine, sizeof mine, all));
+			CHECK(values[0] == 1 && values[299] == 2 * 299 + 1);
+			CHECK(all[0] == 1 && all[64] == 2);
+		}
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void collectives__with_dedicated_servers__count_workers_only(void **state)
+{
+	(void)state;
+	run_ranks(4, with_servers, NULL);
+}
+
+static int too_many_servers(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 2, .wait_timeout_ms = 10000 };
+	sluice_job *job = NULL;
+	(void)rank;
+	(void)argument;
+	log_capture();
+	CHECK(sluice_init(&attr, &job) == SLUICE_EINVAL && !job);
+	CHECK(error_says("servers=2", "2 ranks"));
+	attr.servers = 1 - rank; /* they differ */
+	CHECK(sluice_init(&attr, &job) == SLUICE_EPEER && !job);
+	CHECK(error_says("rank 0 (node n1)", "rank 1 (node n1)") && error_says("servers=1", "servers=0"));
+	attr.servers = 0;
+	CHECK_OK(sluice_init(&attr, &job)); /* and a process may join after all */
+	sluice_finalize(&job);
+	CHECK(!job);
+	sluice_finalize(&job);
+	sluice_finalize(NULL);
+	return 0;
+}
+
+static void init__servers_impossible_or_different__is_refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(2, too_many_servers, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(barrier__one_rank_late__nobody_passes_before_it),
+		cmocka_unit_test(sum__0_to_1000_values__are_added_in_rank_order),
+		cmocka_unit_test(gather__0_to_512_bytes__row_r_is_rank_rs),
+		cmocka_unit_test(collectives__hundreds_in_a_row__mails_are_never_mixed_up),
+		cmocka_unit_test(collectives__different_ones__fail_on_both_naming_both),
+		cmocka_unit_test(gather__of_different_lengths__fails_on_all),
+		cmocka_unit_test(collectives__with_dedicated_servers__count_workers_only),
+		cmocka_unit_test(init__servers_impossible_or_different__is_refused_by_name),
+	};
+	return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
+}

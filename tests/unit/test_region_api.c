@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Public regions between ranks: put, get, notify, wait; all sizes; what is refused. */
+#include "ranks.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { MIB = 1 << 20, WINDOW = 3 * MIB + 100, RANKS = 3 };
+
+static const size_t sizes[] = { 1, 7, 64, 65, 4096, MIB - 1, MIB, MIB + 1, 3 * MIB };
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static void fill(uint8_t *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)((i * 2654435761u >> 7) + seed);
+}
+
+static int is_filled(const uint8_t *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i] != (uint8_t)((i * 2654435761u >> 7) + seed))
+			return 0;
+	return 1;
+}
+
+static int ring_of_puts(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	int next = (rank + 1) % RANKS, previous = (rank + RANKS - 1) % RANKS;
+	uint8_t *buffer = malloc(3 * MIB);
+	(void)argument;
+	CHECK(buffer != NULL);
+	CHECK_OK(sluice_region_open(job, WINDOW, &region));
+	uint8_t *own = sluice_region_base(region);
+	for (size_t i = 0; i < WINDOW; i++)
+		CHECK(!own[i]);
+	for (unsigned s = 0; s < SIZES; s++) {
+		size_t n = sizes[s], offset = s * 7;
+		fill(buffer, n, s * 10 + (unsigned)rank);
+		CHECK_OK(sluice_region_put(region, next, offset, buffer, n, 1));
+		memset(buffer, 0, n); /* reusable at once */
+		CHECK_OK(sluice_region_wait(region, previous, s + 1));
+		CHECK(is_filled(own + offset, n, s * 10 + (unsigned)previous));
+		CHECK(!own[offset + n] || s > 0);
+		/* What the next one holds is what this rank put there. */
+		CHECK_OK(sluice_region_get(region, next, offset, buffer, n));
+		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
+		CHECK_OK(sluice_barrier(job));
+	}
+	/* Zero bytes: nothing moves, a notify does; also at the very end of the window. */
+	memset(buffer, 0xee, 8);
+	CHECK_OK(sluice_region_put(region, next, 0, NULL, 0, 0));
+	CHECK_OK(sluice_region_put(region, next, WINDOW, buffer, 0, 1));
+	CHECK_OK(sluice_region_get(region, next, WINDOW, buffer, 0));
+	CHECK_OK(sluice_region_wait(region, previous, SIZES + 1));
+	CHECK(buffer[0] == 0xee);
+	/* To oneself it is the same. */
+	fill(buffer, 1000, 99);
+	CHECK_OK(sluice_region_put(region, rank, WINDOW - 1000, buffer, 1000, 1));
+	CHECK_OK(sluice_region_wait(region, rank, 1));
+	CHECK(is_filled(own + WINDOW - 1000, 1000, 99));
+	sluice_region_close(&region);
+	CHECK(!region);
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	free(buffer);
+	return 0;
+}
+
+static void put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify(void **state)
+{
+	(void)state;
+	run_ranks(RANKS, ring_of_puts, NULL);
+}
+
+static int many_regions(int rank, void *argument)
+{
+	enum { REGIONS = 64 }; /* JOB_REGIONS */
+	sluice_job *job = rank_join(NULL);
+	sluice_region *regions[REGIONS], *one_more = NULL;
+	(void)argument;
+	log_capture();
+	for (int i = 0; i < REGIONS; i++)
+		CHECK_OK(sluice_region_open(job, 8, &regions[i]));
+	CHECK(sluice_region_open(job, 8, &one_more) == SLUICE_EINVAL && !one_more);
+	for (uint64_t i = 0; i < REGIONS; i++) {
+		uint64_t value = i * 100 + (uint64_t)rank, got = 0;
+		CHECK_OK(sluice_region_put(regions[i], 1 - rank, 0, &value, 8, 0));
+		CHECK_OK(sluice_region_put(regions[i], 1 - rank, 0, NULL, 0, 1));
+		CHECK_OK(sluice_region_put(regions[i], 1 - rank, 0, NULL, 0, 1));
+		CHECK_OK(sluice_region_wait(regions[i], 1 - rank, 2));
+		memcpy(&got, sluice_region_base(regions[i]), 8);
+		CHECK(got == i * 100 + 1 - (uint64_t)rank);
+	}
+	for (int i = 0; i < REGIONS; i++)
+		sluice_region_close(&regions[i]);
+	CHECK_OK(sluice_region_open(job, 8, &one_more));
+	sluice_region_close(&one_more);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused(void **state)
+{
+	(void)state;
+	run_ranks(2, many_regions, NULL);
+}
+
+static int outside(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	char bytes[64] = "";
+	static const struct { int rank; size_t offset, bytes; } bad[] = {
+		{ 0, 100, 1 }, { 1, 101, 0 }, { 0, 60, 41 }, { 1, SIZE_MAX, 1 }, { 0, 1, SIZE_MAX },
+		{ 1, SIZE_MAX, SIZE_MAX }, { -1, 0, 1 }, { 2, 0, 1 },
+	};
+	(void)argument;
+	log_capture();
+	CHECK(sluice_region_open(job, 0, &region) == SLUICE_EINVAL);
+	CHECK(sluice_region_open(job, 8, NULL) == SLUICE_EINVAL);
+	CHECK(sluice_region_open(NULL, 8, &region) == SLUICE_EINVAL);
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		CHECK(sluice_region_put(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes, 1) ==
+		      SLUICE_EINVAL);
+		CHECK(sluice_region_get(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes) ==
+		      SLUICE_EINVAL);
+	}
+	CHECK(error_says("rank 2 of 2", NULL));
+	CHECK(sluice_region_put(region, 0, 0, NULL, 1, 0) == SLUICE_EINVAL);
+	CHECK(sluice_region_get(NULL, 0, 0, bytes, 1) == SLUICE_EINVAL);
+	CHECK(sluice_region_wait(region, 2, 0) == SLUICE_EINVAL);
+	CHECK(sluice_region_wait(NULL, 0, 0) == SLUICE_EINVAL);
+	CHECK_OK(sluice_region_wait(region, 1 - rank, 0)); /* no refused put has notified */
+	CHECK_OK(sluice_barrier(job));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on(void **state)
+{
+	(void)state;
+	run_ranks(2, outside, NULL);
+}
+
+static int unequal(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	(void)argument;
+	log_capture();
+	CHECK(sluice_region_open(job, rank ? 200 : 100, &region) == SLUICE_EPEER && !region);
+	CHECK(error_says("200", "100"));
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__of_unequal_sizes__fails_EPEER_on_both(void **state)
+{
+	(void)state;
+	run_ranks(2, unequal, NULL);
+}
+
+static int lose_one(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 1)
+		raise(SIGKILL);
+	CHECK(sluice_region_wait(region, 1, 1) == SLUICE_EPEER && error_says("rank 1 (node n1)", "lost"));
+	CHECK(sluice_region_put(region, 0, 0, "x", 1, 0) == SLUICE_EPEER);
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
+{
+	int status[3];
+	(void)state;
+	run_ranks_status(3, lose_one, NULL, NULL, 10000, status);
+	assert_true(WIFEXITED(status[0]) && !WEXITSTATUS(status[0]));
+	assert_true(WIFSIGNALED(status[1]));
+	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
+}
+
+static int time_out(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 200 };
+	sluice_job *job = rank_join(&attr);
+	sluice_region *region = NULL;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	int rc = sluice_region_wait(region, 1 - rank, 1);
+	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "notify 1 of rank 1 (node n1)"));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void wait__for_a_notify_that_never_comes__times_out_naming_the_rank(void **state)
+{
+	(void)state;
+	run_ranks(2, time_out, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify),
+		cmocka_unit_test(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
+		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
+		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),
+		cmocka_unit_test(wait__for_a_rank_that_dies__fails_EPEER_naming_it),
+		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
+	};
+	return cmocka_run_group_tests_name("regions between ranks", tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shm transport when the process at the other end is killed, leaves, or was never there: its
+ * last words come first, it is reported once, sleepers wake, and nobody dies along with it. */
+#include "base/clock.h"
+#include "rdma/transport.h"
+#include "rdma_pair.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const struct transport_ops *const ops = &shm_transport;
+
+static struct region *new_region(size_t bytes, unsigned access)
+{
+	struct region *region = NULL;
+
+	CHECK(region_open(bytes, access, "test", &region) == 0);
+	return region;
+}
+
+static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
+				const struct region *local, size_t bytes)
+{
+	return (struct transfer){.kind = kind, .remote = remote, .offset = offset,
+				 .local_region = local, .local = local->base, .bytes = bytes};
+}
+
+static struct event next_imm(struct side *side, uint32_t imm)
+{
+	struct event event = next_event(side->t);
+
+	CHECK(event.kind == EVENT_IMM);
+	CHECK(event.peer == 1 - side->rank);
+	CHECK(event.imm == imm);
+	return event;
+}
+
+enum { LAST_WORDS = 6 };
+
+static void wait_for_killer(struct side *side)
+{
+	meet(side);
+	for (;;)
+		pause();
+}
+
+static int speaks_then_is_killed(struct side *side)
+{
+	struct region *inbox = new_region(4096, REGION_WRITE), *local = new_region(4096, 0);
+	struct remote *to = swap_regions(side, inbox);
+	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096);
+	uint32_t i;
+
+	fill(local->base, 4096, 5);
+	for (i = 0; i < LAST_WORDS; i++) {
+		x.imm = i;
+		post_now(side->e, x);
+	}
+	wait_for_killer(side);
+	return 1;
+}
+
+static void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+}
+
+static int gone_within(struct side *side, int milliseconds)
+{
+	uint64_t until = now_ns() + (uint64_t)milliseconds * 1000000;
+	struct event event;
+	int n = 0;
+
+	while (now_ns() < until)
+		n += ops->poll(side->t, &event, 1);
+	return n;
+}
+
+static void peer__killed__last_words_come_first_then_gone_once(void **state)
+{
+	struct region *inbox, *local;
+	struct remote *to;
+	struct transfer x;
+	struct event event;
+	struct side side;
+	uint32_t i;
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	child = pair_start(&side, 8, speaks_then_is_killed);
+	inbox = new_region(4096, REGION_WRITE);
+	local = new_region(4096, 0);
+	to = swap_regions(&side, inbox);
+	meet(&side);
+	end_child(child);
+	for (i = 0; i < LAST_WORDS; i++)
+		next_imm(&side, i);
+	CHECK(filled(inbox->base, 4096, 5));
+	event = next_event(side.t);
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(event.peer == 1);
+	CHECK(strcmp(event.text, "its process ended") == 0);
+	CHECK(gone_within(&side, 30) == 0);
+	/* No busy sleeping on the dead, and no use of them. */
+	CHECK(ops->arm(side.t) == 0);
+	CHECK(!readable(ops->fd(side.t), 0));
+	ops->disarm(side.t);
+	x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
+	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
+	CHECK(((volatile uint8_t *)local->base)[0] == 0);
+	ops->remote_close(&to);
+	region_close(&inbox);
+	region_close(&local);
+	side_close(&side);
+	CHECK(mappings_of("memfd:sluice-") == 0);
+}
+
+static int is_killed_later(struct side *side)
+{
+	meet(side);
+	usleep(50000);
+	raise(SIGKILL);
+	return 1;
+}
+
+static void peer__killed_while_we_sleep__wakes(void **state)
+{
+	struct event event;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	child = pair_start(&side, 8, is_killed_later);
+	meet(&side);
+	do { /* without a pidfd the sleep may end before the peer does */
+		CHECK(ops->arm(side.t) == 0);
+		CHECK(readable(ops->fd(side.t), DEADLINE_MS));
+		ops->disarm(side.t);
+	} while (ops->poll(side.t, &event, 1) == 0); /* one poll: disarm asks for a look */
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(ops->poll(side.t, &event, 1) == 0);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+	side_close(&side);
+}
+
+static void peer__killed_while_we_poll__is_noticed(void **state)
+{
+	struct event event;
+	struct side side;
+	pid_t child;
+	uint64_t deadline;
+
+	(void)state;
+	child = pair_start(&side, 8, is_killed_later);
+	meet(&side);
+	deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
+	while (ops->poll(side.t, &event, 1) == 0)
+		CHECK(now_ns() < deadline);
+	CHECK(event.kind == EVENT_GONE);
+	CHECK(WTERMSIG(child_status(child)) == SIGKILL);
+	side_close(&side);
+}
+
+enum { NO_SECCOMP = 77 };
+
+/* As on an older kernel: pidfd_open(2) answers ENOSYS. */
+static void forbid_pidfd_open(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 434, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = 4, .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+		_exit(NO_SECCOMP);
+	CHECK(syscall(434, getpid(), 0) == -1 && errno == ENOSYS);
+}
+
+static void peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling(void **state)
+{
+	pid_t sandboxed = fork();
+	int status;
+
+	if (sandboxed == 0) {
+		quiet_log();
+		forbid_pidfd_open();
+		peer__killed_while_we_sleep__wakes(state);
+		peer__killed_while_we_poll__is_noticed(state);
+		CHECK(quiet_log() == 2); /* and the user was told, once for each transport */
+		_exit(0);
+	}
+	status = child_status(sandboxed);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SECCOMP) {
+		print_message("skipped: this kernel installs no seccomp filter\n");
+		skip();
+	}
+	CHECK(status == 0);
+}
+
+static int sleeps_then_is_killed(struct side *side)
+{
+	struct region *inbox = new_region(4096, REGION_WRITE);
+	struct remote *to = swap_regions(side, inbox);
+
+	CHECK(to != NULL);
+	CHECK(ops->arm(side->t) == 0);
+	wait_for_killer(side);
+	return 1;
+}
+
+static void notify__receiver_died_asleep__gives_no_SIGPIPE(void **state)
+{
+	struct region *local;
+	struct remote *to;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+	child = pair_start(&side, 8, sleeps_then_is_killed);
+	local = new_region(4096, REGION_WRITE);
+	to = swap_regions(&side, local);
+	meet(&side);
+	end_child(child);
+	/* Its death was not polled yet, its flag still says that it sleeps: this writes to its pipe. */
+	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
+	CHECK(next_event(side.t).kind == EVENT_GONE);
+	ops->remote_close(&to);
+	region_close(&local);
+	side_close(&side);
+}
+
+static int leaves(struct side *side)
+{
+	static struct region *mine; /* static: it is meant to stay open */
+	struct remote *theirs;
+
+	mine = new_region(4096, REGION_READ);
+	theirs = swap_regions(side, mine);
+	fill(mine->base, 4096, 3);
+	ops->remote_close(&theirs);
+	meet(side);
+	meet(side);
+	return 0; /* with the region open: exit must do */
+}
+
+static void peer__ended__its_memory_stays_until_closed(void **state)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = {0};
+	struct region *mine;
+	struct remote *theirs, *late = NULL;
+	struct transfer x;
+	struct event event;
+	struct side side;
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	child = pair_start(&side, 8, leaves);
+	mine = new_region(4096, REGION_WRITE);
+	theirs = swap_regions(&side, mine);
+	meet(&side);
+	meet(&side);
+	CHECK(child_status(child) == 0);
+	x = transfer(TRANSFER_GET, theirs, 0, mine, 4096);
+	CHECK(ops->post(side.e, &x) == 0);
+	CHECK(filled(mine->base, 4096, 3));
+	CHECK(ops->poll(side.t, &event, 1) == 1 && event.kind == EVENT_DONE);
+	CHECK(next_event(side.t).kind == EVENT_GONE);
+	CHECK(ops->post(side.e, &x) == SLUICE_EPEER);
+	CHECK(ops->remote_open(side.e, descriptor, &late) == SLUICE_EPEER);
+	ops->remote_close(&theirs);
+	region_close(&mine);
+	side_close(&side);
+	CHECK(mappings_of("memfd:sluice-") == 0);
+}
+
+struct dead_card { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t len; };
+
+static void connect__process_ended_since__is_EPEER(void **state)
+{
+	struct transport_config config = {.rank = 0, .size = 2, .queue_depth = 1};
+	struct transport *t = NULL;
+	struct endpoint *e = NULL;
+	struct dead_card card = {.len = 0};
+	int ends[2], files = open_files();
+	pid_t child;
+
+	(void)state;
+	quiet_log();
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	child = fork();
+	if (child == 0) {
+		config.rank = 1;
+		if (ops->open(&config, &t) < 0 || ops->card(t, card.bytes, &card.len) < 0 ||
+		    write(ends[1], &card, sizeof(card)) != (ssize_t)sizeof(card))
+			_exit(1);
+		_exit(0);
+	}
+	CHECK(child_status(child) == 0);
+	CHECK(read(ends[0], &card, sizeof(card)) == (ssize_t)sizeof(card));
+	close(ends[0]);
+	close(ends[1]);
+	CHECK(ops->open(&config, &t) == 0);
+	CHECK(ops->connect(t, 1, card.bytes, card.len, &e) == SLUICE_EPEER);
+	CHECK(strstr(sluice_last_error(), "ended") != NULL);
+	ops->close(&t);
+	CHECK(open_files() == files);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(peer__killed__last_words_come_first_then_gone_once),
+		cmocka_unit_test(peer__killed_while_we_sleep__wakes),
+		cmocka_unit_test(peer__killed_while_we_poll__is_noticed),
+		cmocka_unit_test(peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling),
+		cmocka_unit_test(notify__receiver_died_asleep__gives_no_SIGPIPE),
+		cmocka_unit_test(peer__ended__its_memory_stays_until_closed),
+		cmocka_unit_test(connect__process_ended_since__is_EPEER),
+	};
+
+	return cmocka_run_group_tests_name("shm and death", tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The counters of a model against the messages themselves: exact, and a rank's own shard is not traffic. */
+#include "model.h"
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { COUNT = 4000, STEPS = 12 };
+
+struct shape {
+	const char *recipe;
+	uint32_t shards;
+	int servers;
+};
+
+struct tally {
+	uint64_t pushed, pulled, dense, control, pushed_elements, pulled_elements;
+};
+
+static uint32_t elements_of(const uint8_t *bytes, size_t n)
+{
+	static uint8_t copy[1 << 16];
+	struct message m;
+	const char *why;
+	CHECK_OK(message_copy(bytes, n, copy, sizeof copy, &m, &why));
+	return m.count;
+}
+
+static void count_push(const sluice_model *model, struct tally *t)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct up_lane *lane = &model->worker.up[s];
+		t->pushed_elements += elements_of(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+						  lane->ring.next_seq - 1), lane->bytes);
+		if (at->owner == model->job->rank)
+			continue;
+		t->pushed += lane->bytes;
+		t->dense += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	}
+}
+
+static void count_pull(const sluice_model *model, struct tally *t)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct down_lane *lane = &model->worker.down[s];
+		t->pulled_elements += elements_of(lane->buffer, lane->last_bytes);
+		if (at->owner == model->job->rank)
+			continue;
+		t->pulled += lane->last_bytes;
+		t->dense += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	}
+	t->control += 32ull * model->n_own * ((unsigned)sluice_workers(model->job) - 1);
+}
+
+static double norm_of(const float *x, size_t n)
+{
+	double sum = 0;
+	for (size_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sqrt(sum);
+}
+
+static int count_everything(int rank, void *argument)
+{
+	const struct shape *shape = argument;
+	static float params[COUNT], grad[COUNT];
+	sluice_job_attr where = { .size = sizeof where, .servers = shape->servers };
+	sluice_job *job = rank_join(&where);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape->recipe,
+				   .shards = shape->shards };
+	sluice_model_stats stats = { .size = sizeof stats };
+	struct tally t = { 0 };
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.steps == 0 && stats.pushed_bytes == 0 && stats.pulled_bytes == 0 && stats.wait_ns == 0);
+	if (!sluice_is_worker(job)) {
+		uint64_t to_workers = (uint64_t)sluice_workers(job) * model->n_own;
+		CHECK_OK(sluice_serve(model));
+		CHECK_OK(sluice_stats(model, &stats));
+		CHECK(stats.control_bytes == 32 * STEPS * to_workers);
+		CHECK(stats.pushed_bytes == 0 && stats.pulled_bytes == 0 && stats.dense_bytes == 0);
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+		return 0;
+	}
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = noise(9, step, (uint64_t)rank, i) * (i < 40 ? 100 : 1);
+		CHECK_OK(sluice_push(model, grad));
+		count_push(model, &t);
+		CHECK_OK(sluice_pull(model, params));
+		count_pull(model, &t);
+		CHECK_OK(sluice_barrier(job)); /* all notices of this step are out */
+		CHECK_OK(sluice_stats(model, &stats));
+		CHECK(stats.steps == step);
+		CHECK(stats.pushed_bytes == t.pushed && stats.pulled_bytes == t.pulled);
+		CHECK(stats.dense_bytes == t.dense && stats.control_bytes == t.control);
+		CHECK(stats.pushed_elements == t.pushed_elements);
+		CHECK(stats.pulled_elements == t.pulled_elements);
+		CHECK(stats.density_up == schedule_density(&model->schedule, &model->recipe.up, step));
+		CHECK(stats.density_down == schedule_density(&model->schedule, &model->recipe.down, step));
+		double norm = model->recipe.memory == MEMORY_RESIDUAL
+			? norm_of(model->worker.residual, COUNT) : 0;
+		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
+	}
+	if (sluice_size(job) == 1)
+		CHECK(stats.pushed_bytes == 0 && stats.pulled_bytes == 0 && stats.dense_bytes == 0);
+	else
+		CHECK(stats.pushed_bytes + stats.pulled_bytes <= stats.dense_bytes);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void stats__every_shape__equal_the_lengths_of_the_messages(void **state)
+{
+	static struct shape shapes[] = {
+		{ "up=all down=all", 4, 0 },
+		{ "up=topk(0.01) down=all", 3, 0 },
+		{ "up=topk(0.01) down=topk(0.05) warmup=5", 1, 0 },
+		{ "up=topk(0.05),f16 down=topk(0.05),bf16", 7, 0 },
+		{ "up=topk(0.01) down=topk(0.05)", 4, 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+		for (int workers = 1; workers <= 3; workers++)
+			run_ranks(workers + shapes[i].servers, count_everything, &shapes[i]);
+}
+
+/* With up=all down=all, what moves is what `dense` says. */
+static int dense_is_dense(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 4 };
+	sluice_model_stats stats = { .size = sizeof stats };
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (int i = 0; i < COUNT; i++)
+		grad[i] = (float)(i + rank + 1);
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(sluice_pull(model, params));
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.dense_bytes == 2 * 2 * (96 + 4 * 1000)); /* two ranks: half of the shards are remote */
+	CHECK(stats.pushed_bytes + stats.pulled_bytes == stats.dense_bytes);
+	CHECK(stats.pushed_elements == COUNT && stats.pulled_elements == COUNT);
+	CHECK(stats.deferred_elements == 0 && stats.nonfinite_elements == 0);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void stats__dense_recipe__moves_what_dense_bytes_say(void **state)
+{
+	(void)state;
+	run_ranks(2, dense_is_dense, NULL);
+}
+
+static int ask_wrongly(int rank, void *argument)
+{
+	float params[8] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 8 };
+	sluice_model_stats stats;
+	(void)rank;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	memset(&stats, 0xa5, sizeof stats);
+	stats.size = 0;
+	CHECK(sluice_stats(model, &stats) == SLUICE_EINVAL);
+	CHECK(sluice_stats(NULL, &stats) == SLUICE_EINVAL);
+	CHECK(sluice_stats(model, NULL) == SLUICE_EINVAL);
+	/* A program built against a shorter struct: nothing beyond it is written. */
+	stats.size = offsetof(sluice_model_stats, pushed_bytes);
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.steps == 0 && stats.size == offsetof(sluice_model_stats, pushed_bytes));
+	CHECK(stats.pushed_bytes == 0xa5a5a5a5a5a5a5a5u);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void stats__size_unset_or_short__is_refused_or_respected(void **state)
+{
+	(void)state;
+	run_ranks(1, ask_wrongly, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stats__every_shape__equal_the_lengths_of_the_messages),
+		cmocka_unit_test(stats__dense_recipe__moves_what_dense_bytes_say),
+		cmocka_unit_test(stats__size_unset_or_short__is_refused_or_respected),
+	};
+	return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Whole steps through the library: all workers hold the same bits after every pull, whatever the recipe,
+ * the number of shards and whoever owns them; and dense recipes give plain SGD to the bit. */
+#include "base/bytes.h"
+#include "model.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char *const recipes[] = {
+	"up=all down=all",
+	"up=topk(0.01) down=all",
+	"up=topk(0.01) down=topk(0.05)",
+	"up=all down=topk(0.05)",
+	"up=topk(0.05),f16 down=topk(0.1),f16",
+	"up=all,bf16 down=all,f16",
+	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9)",
+	"up=topk(0.02) down=all signal=momentum(0.9),nomask memory=residual(outside) update=nesterov(0.5)",
+	"up=all down=all update=momentum(0.9) decay=0.01",
+	"up=topk(0.01) down=topk(0.05) update=nesterov(0.9) decay=0.001 clip=1",
+	"up=topk(0.01) down=topk(0.02) warmup=4 memory=residual(outside)",
+	"up=topk(0.01) down=topk(0.02) dense=*.bias,w2",
+	"up=topk(0.97) down=topk(0.98),f16 dense=none",
+	"up=topk(0.1) down=topk(0.1) memory=none",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes, COUNT = 1500, STEPS = 5 };
+
+static const uint32_t shard_counts[] = { 1, 2, 4, 7 };
+enum { SHARDINGS = sizeof shard_counts / sizeof *shard_counts };
+
+static const sluice_tensor tensors[] = {
+	{ "w1", 1000 }, { "b1.bias", 20 }, { "w2", 400 }, { "b2.bias", 80 },
+};
+
+static sluice_model_attr attributes(const char *recipe, uint32_t shards)
+{
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr), .count = COUNT, .tensors = tensors,
+				    .n_tensors = 4, .recipe = recipe, .shards = shards, .lr = 0.05f };
+}
+
+/* Heavy-tailed, a few exact zeros and ties. */
+static void fill_gradient(float *grad, size_t n, int rank, uint64_t step, const float *params)
+{
+	for (size_t i = 0; i < n; i++) {
+		float z = noise(1, step, (uint64_t)rank, i);
+		grad[i] = i % 11 == 0 ? 0 : i % 13 == 0 ? 0.25f : z * z * z + 0.1f * params[i];
+	}
+}
+
+struct runs {
+	int servers;
+	uint64_t digests[RECIPES][SHARDINGS];
+};
+
+/* The copies that this rank's shards publish from are the parameters the workers hold. */
+static void check_copies(sluice_model *model, const float *params)
+{
+	progress_take(model->job);
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		const struct shard *shard = &model->shards[i];
+		CHECK(!memcmp(shard->copy, params + shard->at->begin, shard->at->span * sizeof *params));
+	}
+	progress_release(model->job);
+}
+
+static int train_all(int rank, void *argument)
+{
+	struct runs *runs = argument;
+	sluice_job_attr attr = { .size = sizeof attr, .servers = runs->servers };
+	sluice_job *job = rank_join(&attr);
+	for (int i = 0; i < RECIPES * SHARDINGS; i++) {
+		float params[COUNT], grad[COUNT];
+		sluice_model_attr shape = attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]);
+		sluice_model *model = NULL;
+		uint64_t digest = 0;
+		for (int j = 0; j < COUNT; j++) /* only rank 0's count; -0 must survive */
+			params[j] = rank ? 77 : j % 17 ? noise(2, 0, 0, (uint64_t)j) : -0.0f;
+		CHECK_OK(sluice_model_open(job, &shape, sluice_is_worker(job) ? params : NULL, &model));
+		if (!sluice_is_worker(job)) {
+			CHECK_OK(sluice_serve(model));
+			sluice_model_close(&model);
+			continue;
+		}
+		check_same(job, params, sizeof params);
+		for (uint64_t step = 1; step <= STEPS; step++) {
+			fill_gradient(grad, COUNT, rank, step, params);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+			CHECK(sluice_step(model) == step);
+			digest = check_same(job, params, sizeof params);
+		}
+		check_copies(model, params);
+		if (!rank)
+			runs->digests[i / SHARDINGS][i % SHARDINGS] = digest;
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void same_digests_with_and_without_servers(int workers)
+{
+	struct runs *first = shared_memory(sizeof *first), *again = shared_memory(sizeof *again);
+	run_ranks(workers, train_all, first);
+	for (int servers = 0; servers <= 2; servers++) {
+		memset(again, 0, sizeof *again);
+		again->servers = servers;
+		run_ranks(workers + servers, train_all, again);
+		for (int r = 0; r < RECIPES; r++)
+			for (int s = 0; s < SHARDINGS; s++)
+				if (first->digests[r][s] != again->digests[r][s])
+					fail_msg("%d workers, %d servers, %u shards, \"%s\": another digest",
+						 workers, servers, shard_counts[s], recipes[r]);
+	}
+	/* Where the whole vector is published, shards do not show in the result. */
+	for (int s = 1; s < SHARDINGS; s++)
+		assert_true(first->digests[0][s] == first->digests[0][0]);
+	assert_true(first->digests[0][0] != first->digests[2][0]);
+}
+
+static void step__one_worker__same_bits_as_with_servers_and_again(void **state)
+{
+	(void)state;
+	same_digests_with_and_without_servers(1);
+}
+
+static void step__two_workers__same_bits_everywhere_and_with_servers(void **state)
+{
+	(void)state;
+	same_digests_with_and_without_servers(2);
+}
+
+static void step__four_workers__same_bits_everywhere_and_with_servers(void **state)
+{
+	(void)state;
+	same_digests_with_and_without_servers(4);
+}
+
+static int dense_oracle(int rank, void *argument)
+{
+	float params[COUNT], want[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=all down=all", 3);
+	int workers = sluice_workers(job);
+	(void)argument;
+	for (int i = 0; i < COUNT; i++)
+		want[i] = params[i] = noise(3, 0, 0, (uint64_t)i);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= 20; step++) {
+		float sum[COUNT] = { 0 }, lr = step > 10 ? 0.01f : 0.05f;
+		for (int w = 0; w < workers; w++) {
+			fill_gradient(grad, COUNT, w, step, want);
+			for (int i = 0; i < COUNT; i++)
+				sum[i] += grad[i];
+		}
+		fill_gradient(grad, COUNT, rank, step, params);
+		CHECK_OK(sluice_set_lr(model, lr));
+		CHECK_OK(sluice_push(model, grad));
+		memset(grad, 0, sizeof grad); /* the caller's again */
+		CHECK_OK(sluice_pull(model, params));
+		for (int i = 0; i < COUNT; i++) {
+			want[i] += -lr * (sum[i] * (1.0f / (float)workers));
+			CHECK(float_bits(want[i]) == float_bits(params[i]));
+		}
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__dense__is_plain_sgd_in_rank_order_to_the_bit(void **state)
+{
+	(void)state;
+	run_ranks(1, dense_oracle, NULL);
+	run_ranks(3, dense_oracle, NULL);
+	run_ranks(4, dense_oracle, NULL);
+}
+
+static int pull_means(int rank, void *argument)
+{
+	float params[COUNT], grad[COUNT], mean[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=all down=all update=none", 3);
+	int workers = sluice_workers(job);
+	(void)argument;
+	for (int i = 0; i < COUNT; i++)
+		params[i] = 1;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (int step = 1; step <= 5; step++) {
+		for (int i = 0; i < COUNT; i++)
+			grad[i] = (float)((i + step) * (rank + 1)); /* sums are exact */
+		CHECK_OK(sluice_push(model, grad));
+		if (step == 2) {
+			log_capture();
+			CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("update=none", NULL));
+			sluice_set_log(NULL, NULL);
+		}
+		CHECK_OK(sluice_pull_mean(model, mean));
+		for (int i = 0; i < COUNT; i++)
+			CHECK(mean[i] == (float)((i + step) * (workers + 1)) / 2);
+	}
+	sluice_model_close(&model);
+	/* Sparse: zero where nothing was published. */
+	attr = attributes("up=topk(0.001) down=all update=none dense=none memory=none", 1);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	memset(grad, 0, sizeof grad);
+	grad[rank] = 4;
+	grad[100 + rank] = grad[200 + rank] = 1; /* the second of them is one too many */
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(sluice_pull_mean(model, mean));
+	for (int i = 0; i < COUNT; i++)
+		CHECK(mean[i] == (i < workers ? 4.0f / (float)workers :
+				  i >= 100 && i < 100 + workers ? 1.0f / (float)workers : 0));
+	log_capture();
+	CHECK(sluice_pull_mean(model, mean) == SLUICE_EINVAL);
+	for (int i = 0; i < COUNT; i++)
+		CHECK(params[i] == 1);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull_mean__update_none__is_the_exact_mean(void **state)
+{
+	(void)state;
+	run_ranks(1, pull_means, NULL);
+	run_ranks(2, pull_means, NULL);
+	run_ranks(4, pull_means, NULL);
+}
+
+/* Shards of one to three coordinates: every coding, also dense for what was selected sparsely. */
+static int tiny_shards(int rank, void *argument)
+{
+	static const char *const texts[] = {
+		"up=topk(0.5) down=topk(0.5)", "up=topk(0.7),f16 down=topk(0.7),f16",
+		"up=topk(0.97),bf16 down=topk(0.34),f16", "up=topk(0.01) down=topk(0.01)",
+	};
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (uint64_t count = 1; count <= 40; count++) {
+		float params[40] = { 0 }, grad[40];
+		sluice_model *model = NULL;
+		sluice_model_attr attr = { .size = sizeof attr, .count = count, .recipe = texts[count % 4],
+					   .shards = (uint32_t)(count + 2) / (1 + count % 3) };
+		attr.shards = attr.shards > count ? (uint32_t)count : attr.shards;
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (uint64_t step = 1; step <= 6; step++) {
+			for (uint64_t i = 0; i < count; i++)
+				grad[i] = noise(4, step, (uint64_t)rank, i);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+			check_same(job, params, count * sizeof *params);
+		}
+		check_copies(model, params);
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__shards_of_a_few_coordinates__same_bits_everywhere(void **state)
+{
+	(void)state;
+	run_ranks(3, tiny_shards, NULL);
+}
+
+/* Two models side by side, of other shapes, stepping in turn; one reopened. */
+static int two_models(int rank, void *argument)
+{
+	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *first = NULL, *second = NULL;
+	sluice_model_attr large = attributes(recipes[2], 3);
+	sluice_model_attr small = { .size = sizeof small, .count = 333, .recipe = recipes[0], .shards = 2 };
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &large, a, &first));
+	for (int round = 0; round < 3; round++) {
+		CHECK_OK(sluice_model_open(job, &small, b, &second));
+		for (uint64_t step = 1; step <= 10; step++) {
+			fill_gradient(grad, COUNT, rank, step, a);
+			CHECK_OK(sluice_push(first, grad));
+			fill_gradient(grad, 333, rank, step, b);
+			CHECK_OK(sluice_push(second, grad));
+			CHECK_OK(sluice_pull(first, a));
+			CHECK_OK(sluice_pull(second, b));
+			check_same(job, a, sizeof a);
+			check_same(job, b, sizeof b);
+		}
+		CHECK(sluice_step(first) == 10u * ((unsigned)round + 1) && sluice_step(second) == 10);
+		sluice_model_close(&second);
+	}
+	sluice_model_close(&first);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__two_models_in_turn__do_not_disturb_each_other(void **state)
+{
+	(void)state;
+	run_ranks(3, two_models, NULL);
+}
+
+static int raise_flags(int rank, void *argument)
+{
+	float params[10] = { 0 }, grad[10] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 10, .shards = 2 };
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (unsigned step = 1; step <= 8; step++) {
+		unsigned want = (step % 2 ? 1u : 0u) | (step == 4 ? 0x80u : 0u);
+		if (rank == 1 && step % 2)
+			sluice_raise(model, 1);
+		if (rank == 2 && step == 4)
+			sluice_raise(model, 0x180); /* eight flags only */
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(sluice_raised(model) == want);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void raise__on_one_rank__is_seen_by_all_after_that_pull_only(void **state)
+{
+	(void)state;
+	run_ranks(3, raise_flags, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step__one_worker__same_bits_as_with_servers_and_again),
+		cmocka_unit_test(step__two_workers__same_bits_everywhere_and_with_servers),
+		cmocka_unit_test(step__four_workers__same_bits_everywhere_and_with_servers),
+		cmocka_unit_test(step__dense__is_plain_sgd_in_rank_order_to_the_bit),
+		cmocka_unit_test(pull_mean__update_none__is_the_exact_mean),
+		cmocka_unit_test(step__shards_of_a_few_coordinates__same_bits_everywhere),
+		cmocka_unit_test(step__two_models_in_turn__do_not_disturb_each_other),
+		cmocka_unit_test(raise__on_one_rank__is_seen_by_all_after_that_pull_only),
+	};
+	return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+}
