@@ -96,7 +96,8 @@ SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 
 /* The three collectives take part in rank order; every worker must call them in the same order;
  * dedicated servers take part inside sluice_serve(). Errors: EPEER, ETIMEDOUT, EINVAL (ranks called
- * different collectives, too long). Thread class: object. */
+ * different collectives, too long). Before sluice_serve() a server may call them as workers do; what it
+ * gives is then ignored. Thread class: object. */
 SLUICE_API int sluice_barrier(sluice_job *job);
 /* values[0..n): replaced by their sums over the workers, added in rank order, same bits everywhere. */
 SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
@@ -177,7 +178,7 @@ SLUICE_API uint64_t sluice_step(const sluice_model *model);
  * (fsync, rename). Errors: EIO, EINVAL (inside a step), EPEER, ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
 
-/* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, workers,
+/* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, ranks, workers,
  * shards and recipe; params[0..count) (workers) receive the parameters. Collective over the workers;
  * servers take part in sluice_serve(). step_out may be NULL. Errors: EIO (missing, unreadable),
  * EWIRE (damaged), EINVAL (made for another model, recipe or job shape), EPEER, ETIMEDOUT. */

@@ -181,10 +181,11 @@ static int refuse(const char **why, const char *format, ...)
 }
 
 /* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take the
- * copy's bytes from where they came from a second time. */
+ * copy's bytes from where they came from a second time. Bytes that are private already stay. */
 static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
 {
-	memcpy(to, from, n);
+	if (to != from)
+		memcpy(to, from, n);
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 

@@ -74,7 +74,8 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
  * checks magic, wire version, header CRC, and that header + payload fit in slot_bytes and copy_cap,
  * then copies the payload and checks its CRC. On success *m describes the private copy in copy[]
  * (header at 0, payload at MESSAGE_HEADER_BYTES). SLUICE_EWIRE on refusal, *why says what (static
- * text or a thread-local one); nothing but copy[] is written. */
+ * text or a thread-local one); nothing but copy[] is written. copy may be slot itself where the slot
+ * is private memory already (a READ's destination). */
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
 		 struct message *m, const char **why);
 

@@ -202,6 +202,9 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	assert_int_equal(message_copy(out, length, copy, length, &got, &why), 0);
 	expect_same_fields(&got, &m);
 	assert_memory_equal(copy, out, length);
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(message_copy(copy, length, copy, length, &got, &why), 0); /* in place */
+	expect_same_fields(&got, &m);
 	got_index = get_memory(4 * (size_t)got.count);
 	got_value = get_memory(4 * (size_t)got.count);
 	assert_int_equal(message_decode(&got, copy, got_index, got_value, &why), 0);

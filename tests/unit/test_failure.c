@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Ranks that die, leave, or differ: everybody learns who it was and where, at once, and nobody hangs. The
+ * kills are real. Slow and stopped ranks are in test_slow_rank.c. */
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { COUNT = 1200, FIVE_SECONDS = 5000, PLENTY = 1000000 };
+
+static const sluice_tensor tensors[] = { { "w1", 1000 }, { "b1.bias", 20 }, { "w2", 180 } };
+
+static sluice_model *open_model(sluice_job *job, const char *recipe, uint32_t shards, float *params)
+{
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .tensors = tensors, .n_tensors = 3,
+				   .recipe = recipe, .shards = shards, .lr = 0.5f };
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	return model;
+}
+
+static int ended_well(int status)
+{
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static void leave(sluice_job *job, sluice_model *model)
+{
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+}
+
+/* ---- kill -9 --------------------------------------------------------------------------------- */
+
+struct kill {
+	int victim, servers;
+	atomic_uint steps; /* of worker 0, so that the kill comes in the middle of training */
+};
+
+static int train_until_a_rank_is_lost(int rank, void *argument)
+{
+	struct kill *k = argument;
+	float params[COUNT] = { 0 }, grad[COUNT];
+	char who[16], where[16];
+	sluice_job_attr attr = { .size = sizeof attr, .servers = k->servers };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, NULL, 4, params);
+	int rc = 0;
+	log_capture();
+	snprintf(who, sizeof who, "rank %d", k->victim);
+	snprintf(where, sizeof where, "(node n%d)", k->victim / 2 + 1);
+	if (!sluice_is_worker(job))
+		rc = sluice_serve(model);
+	for (uint64_t step = 1; !rc && step < PLENTY; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = noise(1, step, (uint64_t)rank, i);
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+		if (!rank)
+			atomic_store(&k->steps, (unsigned)step);
+		else if (!k->victim) /* worker 0 may not live to count */
+			atomic_fetch_add(&k->steps, 1);
+	}
+	CHECK(rc == SLUICE_EPEER);
+	CHECK(error_says(who, where) && error_says("lost", NULL));
+	CHECK(sluice_push(model, grad) != 0 && sluice_barrier(job) != 0);
+	leave(job, model);
+	return 0;
+}
+
+static void kill_in_the_middle(const pid_t *pids, void *argument)
+{
+	struct kill *k = argument;
+	for (int waited = 0; waited < 30000 && atomic_load(&k->steps) < 20; waited++)
+		sleep_ms(1);
+	kill(pids[k->victim], SIGKILL);
+}
+
+static void kill_each(int size, int servers)
+{
+	for (int victim = 0; victim < size; victim++) {
+		int status[RANKS_MAX];
+		struct kill *k = shared_memory(sizeof *k);
+		k->victim = victim;
+		k->servers = servers;
+		run_ranks_status(size, train_until_a_rank_is_lost, k, kill_in_the_middle, FIVE_SECONDS, status);
+		for (int r = 0; r < size; r++)
+			if (r == victim ? !WIFSIGNALED(status[r]) : !ended_well(status[r]))
+				fail_msg("rank %d of %d after the end of rank %d: status 0x%x", r, size, victim,
+					 (unsigned)status[r]);
+	}
+}
+
+static void kill__each_of_four_ranks__others_end_within_5_s_naming_it(void **state)
+{
+	(void)state;
+	kill_each(4, 0);
+}
+
+static void kill__each_of_two_workers_and_two_servers__others_end_within_5_s_naming_it(void **state)
+{
+	(void)state;
+	kill_each(4, 2);
+}
+
+/* ---- leaving without a word, or with one ------------------------------------------------------- */
+
+struct way_out {
+	void (*go)(sluice_job *job, sluice_model *model);
+	const char *says;
+};
+
+static void just_exit(sluice_job *job, sluice_model *model)
+{
+	(void)job;
+	(void)model;
+	_exit(0);
+}
+
+static void finalize_with_the_model_open(sluice_job *job, sluice_model *model)
+{
+	(void)model;
+	sluice_finalize(&job);
+	_exit(0); /* the model is lost: no leak check */
+}
+
+static void close_and_finalize(sluice_job *job, sluice_model *model)
+{
+	leave(job, model);
+	exit(0);
+}
+
+static int one_leaves(int rank, void *argument)
+{
+	const struct way_out *way = argument;
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, NULL, 3, params);
+	int rc = 0;
+	log_capture();
+	for (int step = 1; !rc && step < PLENTY; step++) {
+		if (rank == 1 && step == 5)
+			way->go(job, model);
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	CHECK(rc == SLUICE_EPEER);
+	CHECK(error_says("rank 1", "(node n1)") && error_says(way->says, NULL));
+	leave(job, model);
+	return 0;
+}
+
+static void leave_by(void (*go)(sluice_job *, sluice_model *), const char *says)
+{
+	int status[3];
+	struct way_out way = { go, says };
+	run_ranks_status(3, one_leaves, &way, NULL, FIVE_SECONDS, status);
+	for (int r = 0; r < 3; r++)
+		if (!ended_well(status[r]))
+			fail_msg("rank %d: status 0x%x", r, (unsigned)status[r]);
+}
+
+static void exit__without_closing__is_a_loss_for_the_others(void **state)
+{
+	(void)state;
+	leave_by(just_exit, "its process ended");
+}
+
+static void finalize__with_a_model_open__is_told_to_the_others(void **state)
+{
+	(void)state;
+	leave_by(finalize_with_the_model_open, "sluice_finalize with a model still open");
+}
+
+static int one_closes_early(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = 1000, };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, NULL, 3, params);
+	(void)argument;
+	log_capture();
+	if (rank == 1)
+		close_and_finalize(job, model);
+	CHECK_OK(sluice_push(model, grad));
+	int rc = sluice_pull(model, params);
+	CHECK(rc == SLUICE_EPEER || rc == SLUICE_ETIMEDOUT);
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT", NULL));
+	leave(job, model);
+	return 0;
+}
+
+/* A close waits for everybody, bounded; meanwhile the others wait for its push, bounded. */
+static void close__while_the_others_train__ends_in_a_timeout_for_all(void **state)
+{
+	(void)state;
+	run_ranks(3, one_closes_early, NULL);
+}
+
+/* ---- gradients that are no numbers --------------------------------------------------------------- */
+
+static int push_not_finite(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	float bad = *(float *)argument;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, NULL, 2, params);
+	sluice_model_stats before = { .size = sizeof before }, after = { .size = sizeof after };
+	const char *what = isnan(bad) ? "is NaN at index 3 of tensor b1.bias"
+				      : "is infinite at index 3 of tensor b1.bias";
+	int rc = 0;
+	log_capture();
+	for (int step = 1; !rc && step < PLENTY; step++) {
+		CHECK_OK(sluice_stats(model, &before));
+		if (rank == 2 && step == 5)
+			grad[1003] = bad;
+		rc = sluice_push(model, grad);
+		if (rank == 2 && step == 5) {
+			CHECK(rc == SLUICE_ENUMERIC);
+			CHECK_OK(sluice_stats(model, &after)); /* nothing was pushed or accumulated */
+			CHECK(after.pushed_bytes == before.pushed_bytes);
+			CHECK(after.residual_norm == before.residual_norm);
+		}
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	CHECK(rc == (rank == 2 ? SLUICE_ENUMERIC : SLUICE_EPEER));
+	CHECK(error_says("rank 2 (node n2) at step 5", what));
+	leave(job, model);
+	return 0;
+}
+
+static void push__nan_or_infinity__aborts_naming_rank_tensor_and_index(void **state)
+{
+	float bad[] = { NAN, INFINITY, -INFINITY };
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		run_ranks(3, push_not_finite, &bad[i]);
+}
+
+struct policy {
+	const char *recipe;
+	int skip;
+};
+
+/* Rank 1's second gradient has two bad coordinates. SGD, lr 0.5, two ranks, integers: exact. */
+static int go_on_without(int rank, void *argument)
+{
+	const struct policy *policy = argument;
+	float params[COUNT] = { 0 }, grad[COUNT], want[COUNT] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, policy->recipe, 3, params);
+	sluice_model_stats stats = { .size = sizeof stats };
+	for (int step = 1; step <= 3; step++) {
+		for (int i = 0; i < COUNT; i++) {
+			int bad = step == 2 && (i == 7 || i == 1100);
+			float theirs = policy->skip && step == 2 ? 0 : bad ? 0 : (float)(2 * i + 4);
+			grad[i] = rank ? (bad ? (i == 7 ? NAN : INFINITY) : (float)(2 * i + 4)) : (float)i;
+			want[i] -= 0.5f * ((float)i + theirs) / 2;
+		}
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		for (int i = 0; i < COUNT; i++)
+			CHECK(params[i] == want[i]);
+	}
+	CHECK_OK(sluice_stats(model, &stats));
+	CHECK(stats.nonfinite_elements == (rank ? 2 : 0));
+	leave(job, model);
+	return 0;
+}
+
+static void push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient(void **state)
+{
+	static struct policy policies[] = {
+		{ "up=all down=all nonfinite=zero", 0 },
+		{ "up=all down=all nonfinite=skip", 1 },
+		{ "up=topk(1.0) down=all nonfinite=zero", 0 },
+		{ "up=topk(1.0) down=all nonfinite=skip", 1 },
+		{ "up=topk(1.0) down=topk(1.0) memory=none nonfinite=skip", 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+		run_ranks(2, go_on_without, &policies[i]);
+}
+
+/* ---- ranks that differ ---------------------------------------------------------------------------- */
+
+static int push_at_another_rate(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, NULL, 3, params);
+	int rc = 0;
+	(void)argument;
+	log_capture();
+	CHECK(sluice_set_lr(model, 0) == SLUICE_EINVAL && sluice_set_lr(model, -1) == SLUICE_EINVAL);
+	CHECK(sluice_set_lr(model, NAN) == SLUICE_EINVAL && sluice_set_lr(NULL, 1) == SLUICE_EINVAL);
+	for (int step = 1; !rc && step < PLENTY; step++) {
+		if (step == 4)
+			CHECK_OK(sluice_set_lr(model, rank == 2 ? 0.25f : 0.125f));
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER); /* found here, or told by who found it */
+	CHECK(error_says("learning rates differ at step 4", "rank 0 (node n1) pushed 0.125"));
+	CHECK(error_says("rank 2 (node n2) pushed 0.25", "sluice_set_lr"));
+	leave(job, model);
+	return 0;
+}
+
+static void push__unequal_learning_rates__are_refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(3, push_at_another_rate, NULL);
+}
+
+static int open_differently(int rank, void *argument)
+{
+	float params[COUNT] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	(void)argument;
+	log_capture();
+	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
+	CHECK(error_says("rank 0 (node n1) and rank 1 (node n1)", "different models"));
+	CHECK(error_says("topk(0.01)", "topk(0.02)"));
+	attr.recipe = NULL;
+	attr.count = rank == 2 ? 1000 : COUNT;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	CHECK(error_says("rank 2 (node n2)", "1000") && error_says("1200", NULL));
+	attr.count = COUNT;
+	attr.shards = rank == 2 ? 2 : 3;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	/* Wrong on one rank only: it knows why, the others who. */
+	attr.shards = 0;
+	CHECK(sluice_model_open(job, &attr, rank == 1 ? NULL : params, &model) ==
+	      (rank == 1 ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("params is NULL", NULL));
+	CHECK(rank == 1 || error_says("rank 1 (node n1) could not open", NULL));
+	attr.recipe = rank == 2 ? "up=topk(0.01) down=tokp(0.01)" : NULL;
+	CHECK(sluice_model_open(job, &attr, params, &model) == (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("topk", NULL));
+	attr.recipe = NULL; /* and the job goes on */
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	leave(job, model);
+	return 0;
+}
+
+static void open__attributes_that_differ__are_refused_by_name_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, open_differently, NULL);
+}
+
+static int call_out_of_order(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, NULL, 2, params);
+	(void)rank;
+	(void)argument;
+	log_capture();
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("nothing was pushed", NULL));
+	for (int step = 1; step <= 5; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("not pulled yet", NULL));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
+		check_same(job, params, sizeof params);
+	}
+	CHECK(sluice_push(model, NULL) == SLUICE_EINVAL && sluice_push(NULL, grad) == SLUICE_EINVAL);
+	CHECK(sluice_pull(NULL, params) == SLUICE_EINVAL);
+	leave(job, model);
+	return 0;
+}
+
+static void push__twice_without_pull__fails_EINVAL_and_the_job_goes_on(void **state)
+{
+	(void)state;
+	run_ranks(2, call_out_of_order, NULL);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------ */
+
+static int fork_in_the_middle(int rank, void *argument)
+{
+	static sluice_job *job; /* reachable in the children */
+	static sluice_model *model;
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	(void)argument;
+	job = rank_join(NULL);
+	model = open_model(job, NULL, 2, params);
+	for (int step = 1; step <= 30; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		if (step % 10 == rank) {
+			int status = 0;
+			pid_t child = fork();
+			CHECK(child >= 0);
+			if (!child && step > 20)
+				exit(0);
+			if (!child) {
+				log_capture();
+				CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
+				CHECK(error_says("forked child", NULL));
+				CHECK(sluice_barrier(job) == SLUICE_EINVAL);
+				sluice_model_close(&model);
+				sluice_finalize(&job);
+				CHECK(!model && !job);
+				_exit(0);
+			}
+			CHECK(waitpid(child, &status, 0) == child && ended_well(status));
+		}
+		CHECK_OK(sluice_pull(model, params));
+		check_same(job, params, sizeof params);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void fork__child_exits_or_finalizes__does_no_harm(void **state)
+{
+	(void)state;
+	run_ranks(3, fork_in_the_middle, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kill__each_of_four_ranks__others_end_within_5_s_naming_it),
+		cmocka_unit_test(kill__each_of_two_workers_and_two_servers__others_end_within_5_s_naming_it),
+		cmocka_unit_test(exit__without_closing__is_a_loss_for_the_others),
+		cmocka_unit_test(finalize__with_a_model_open__is_told_to_the_others),
+		cmocka_unit_test(close__while_the_others_train__ends_in_a_timeout_for_all),
+		cmocka_unit_test(push__nan_or_infinity__aborts_naming_rank_tensor_and_index),
+		cmocka_unit_test(push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient),
+		cmocka_unit_test(push__unequal_learning_rates__are_refused_by_name),
+		cmocka_unit_test(open__attributes_that_differ__are_refused_by_name_on_all),
+		cmocka_unit_test(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on),
+		cmocka_unit_test(fork__child_exits_or_finalizes__does_no_harm),
+	};
+	return cmocka_run_group_tests_name("failures", tests, NULL, NULL);
+}

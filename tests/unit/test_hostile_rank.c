@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A rank that writes nonsense where it may write: it is refused by name, and the others live to say so.
+ * Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of three shards. */
+#include "base/bytes.h"
+#include "model.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { COUNT = 600, VICTIM = 0, ATTACKER = 1, STEP = 4 };
+
+struct attack {
+	void (*launch)(sluice_model *model, const struct attack *attack);
+	const char *says;     /* at the victim; NULL: harmless, the job goes on */
+	uint32_t imm;
+	size_t offset;
+	int in_barrier;       /* the others are in sluice_barrier, not in a step */
+};
+
+static void put(struct remote *remote, uint64_t offset, const void *bytes, size_t n, uint32_t imm)
+{
+	static struct region *source;
+	struct endpoint *e = remote->endpoint;
+	if (!source)
+		CHECK_OK(region_open(1 << 16, 0, "attack", &source));
+	if (n)
+		memcpy(source->base, bytes, n);
+	struct transfer t = { .kind = imm ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT, .remote = remote,
+			      .offset = offset, .local_region = source, .local = source->base, .bytes = n,
+			      .imm = imm };
+	CHECK_OK(e->transport->ops->post(e, &t));
+}
+
+static void notify(sluice_model *model, uint32_t imm)
+{
+	put(model->job->peers[VICTIM].control, 0, NULL, 0, imm);
+}
+
+/* ---- pushes ---------------------------------------------------------------------------------- */
+
+/* A message that is right in every respect, but for what `spoil` does to it. */
+static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), size_t flip)
+{
+	uint32_t index[] = { 3, 50 };
+	float value[] = { 1, 2 };
+	uint8_t bytes[4096];
+	const struct shard_layout *at = &model->layout.shards[VICTIM];
+	const struct up_lane *lane = &model->worker.up[VICTIM];
+	struct message m = { .kind = MESSAGE_PUSH, .parts = 1, .rank = ATTACKER,
+			     .epoch = model->job->membership_epoch, .model = model->id, .shard = VICTIM,
+			     .seq = lane->ring.next_seq, .step = STEP, .have_version = STEP - 1,
+			     .span = at->span, .count = 2, .lr = model->lr };
+	if (spoil)
+		spoil(&m);
+	size_t n = message_encode(&m, index, value, value, bytes, sizeof bytes);
+	if (flip)
+		bytes[flip % n] ^= 0x10;
+	put(model->remote_windows[VICTIM], at->slots_offset + ring_offset(SLOT_DEPTH, at->slot_bytes,
+	    lane->ring.next_seq), bytes, n, imm_make(IMM_PUSH, model->id, VICTIM));
+}
+
+static void push_noise(sluice_model *model, const struct attack *attack)
+{
+	const struct shard_layout *at = &model->layout.shards[VICTIM];
+	uint8_t bytes[2 * 4096];
+	(void)attack;
+	CHECK(SLOT_DEPTH * at->slot_bytes <= sizeof bytes);
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (uint8_t)(255 * noise(1, 0, 0, i));
+	put(model->remote_windows[VICTIM], at->slots_offset, bytes, SLOT_DEPTH * at->slot_bytes,
+	    imm_make(IMM_PUSH, model->id, VICTIM));
+}
+
+static void push_a_flipped_bit(sluice_model *model, const struct attack *attack)
+{
+	push_spoilt(model, NULL, attack->offset);
+}
+
+static void as_rank_2(struct message *m) { m->rank = 2; }
+static void of_another_step(struct message *m) { m->step++; }
+static void out_of_sequence(struct message *m) { m->seq++; }
+static void of_another_version(struct message *m) { m->have_version--; }
+static void of_another_span(struct message *m) { m->span += 50; }
+static void as_a_delta(struct message *m) { m->kind = MESSAGE_DELTA; }
+
+static void push_as_rank_2(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, as_rank_2, 0);
+}
+
+static void push_another_step(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, of_another_step, 0);
+}
+
+static void push_out_of_sequence(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, out_of_sequence, 0);
+}
+
+static void push_another_version(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, of_another_version, 0);
+}
+
+static void push_another_span(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, of_another_span, 0);
+}
+
+static void push_a_delta(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, as_a_delta, 0);
+}
+
+static void push_again_and_again(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	for (int i = 0; i < 10; i++)
+		push_spoilt(model, NULL, 0);
+}
+
+/* ---- notices and deltas ------------------------------------------------------------------------ */
+
+static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, uint64_t consumed,
+		       uint32_t last_bytes, uint32_t damage)
+{
+	uint8_t line[NOTICE_BYTES];
+	put_le64(line, version);
+	put_le64(line + 8, log_end);
+	put_le64(line + 16, consumed);
+	put_le32(line + 24, last_bytes);
+	put_le32(line + 28, crc32c(0, line, 28) ^ damage);
+	put(model->remote_windows[VICTIM],
+	    layout_notice_offset(&model->layout, VICTIM, &model->layout.shards[ATTACKER]), line, sizeof line,
+	    imm_make(IMM_NOTICE, model->id, ATTACKER));
+}
+
+static void notice_that_does_not_check(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	put_notice(model, STEP, 512, STEP - 1, 128, 1);
+}
+
+static void notice_that_goes_back(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	put_notice(model, 0, 0, 0, 0, 0);
+}
+
+static void notice_beyond_the_log(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	put_notice(model, STEP, UINT64_MAX & ~7ull, STEP - 1, UINT32_MAX, 0);
+}
+
+static void notice_of_what_was_not_pushed(sluice_model *model, const struct attack *attack)
+{
+	const struct shard *own = &model->shards[0];
+	(void)attack;
+	put_notice(model, STEP, own->log.end, 1000, own->last_bytes, 0);
+}
+
+/* A notice as it should be, of an entry that is noise, or a delta of another step. */
+static void publish_noise(sluice_model *model, const struct attack *attack)
+{
+	struct shard *own = &model->shards[0];
+	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
+	(void)attack;
+	memset(entry, 0x5a, 128);
+	put_notice(model, STEP, delta_log_commit(&own->log, 128), STEP, 128, 0);
+}
+
+static void publish_another_step(sluice_model *model, const struct attack *attack)
+{
+	struct shard *own = &model->shards[0];
+	uint32_t index[] = { 3 };
+	float value[] = { 1 };
+	struct message m = { .kind = MESSAGE_DELTA, .parts = 1, .rank = ATTACKER, .phase = 1,
+			     .epoch = model->job->membership_epoch, .model = model->id, .shard = ATTACKER,
+			     .seq = STEP + 1, .step = STEP + 1, .have_version = STEP - 1,
+			     .span = own->at->span, .count = 1, .divisor = 3, .lr = model->lr };
+	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
+	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
+	(void)attack;
+	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP, (uint32_t)n, 0);
+}
+
+/* ---- the control region ------------------------------------------------------------------------- */
+
+static void notify_as_said(sluice_model *model, const struct attack *attack)
+{
+	notify(model, attack->imm);
+}
+
+static void mail_noise(sluice_model *model, const struct attack *attack)
+{
+	uint8_t mails[2 * (MAIL_HEADER_BYTES + MAIL_BYTES)];
+	(void)attack;
+	memset(mails, 0x33, sizeof mails);
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL, mails, sizeof mails,
+	    imm_make(IMM_MAIL, 0, 0));
+}
+
+/* Header and CRC are right, the length is not. */
+static void mail_that_is_too_long(sluice_model *model, const struct attack *attack)
+{
+	sluice_job *job = model->job;
+	uint8_t mail[MAIL_HEADER_BYTES] = { 0 };
+	uint64_t seq = job->collective_seq + 1;
+	(void)attack;
+	put_le64(mail, seq);
+	put_le32(mail + 8, COLLECTIVE_BARRIER);
+	put_le32(mail + 12, UINT32_MAX);
+	put_le32(mail + 16, crc32c(0, mail, 16));
+	put(job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL +
+	    (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail, sizeof mail, imm_make(IMM_MAIL, 0, 0));
+}
+
+static void status_noise(sluice_model *model, const struct attack *attack)
+{
+	uint8_t status[16 + STATUS_TEXT_BYTES];
+	(void)attack;
+	memset(status, 0x44, sizeof status);
+	put_le32(status, LINE_GAVE_UP);
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_STATUS, status, sizeof status,
+	    imm_make(IMM_STATUS, 0, 0));
+}
+
+/* ---- the job under attack ------------------------------------------------------------------------ */
+
+static int never(void *context)
+{
+	(void)context;
+	return 0;
+}
+
+static void describe_never(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap, "to be refused");
+}
+
+/* Waits, without touching what it wrote, for the answer. */
+static int await_refusal(sluice_job *job)
+{
+	progress_take(job);
+	int rc = progress_until(job, never, describe_never, NULL);
+	progress_release(job);
+	return rc;
+}
+
+static int under_attack(int rank, void *argument)
+{
+	const struct attack *attack = argument;
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = 3,
+				   .recipe = "up=topk(0.1) down=topk(0.2)" };
+	int rc = 0;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	log_capture();
+	for (uint64_t step = 1; step <= 10 && !rc; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = noise(2, step, (uint64_t)rank, i);
+		if (rank == ATTACKER && step == STEP) {
+			progress_take(job); /* its own shard keeps still meanwhile */
+			attack->launch(model, attack);
+			progress_release(job);
+			if (attack->says)
+				rc = await_refusal(job);
+		} else if (step == STEP && attack->in_barrier) {
+			rc = sluice_barrier(job);
+		}
+		if (!rc)
+			rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	if (attack->says) {
+		CHECK(rc == (rank == VICTIM ? SLUICE_EWIRE : SLUICE_EPEER));
+		CHECK(error_says("rank 1 (node n1)", attack->says));
+	} else {
+		CHECK_OK(rc);
+		check_same(job, params, sizeof params);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void all(struct attack *attacks, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		run_ranks(3, under_attack, &attacks[i]);
+}
+
+static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void **state)
+{
+	struct attack attacks[] = {
+		{ .launch = push_noise, .says = "push of step 4" },
+		{ .launch = push_a_flipped_bit, .says = "was refused", .offset = 5 },
+		{ .launch = push_a_flipped_bit, .says = "was refused", .offset = 33 },
+		{ .launch = push_a_flipped_bit, .says = "was refused", .offset = 95 },
+		{ .launch = push_a_flipped_bit, .says = "was refused", .offset = 97 },
+		{ .launch = push_as_rank_2, .says = "rank 2 where 1 is expected" },
+		{ .launch = push_another_step, .says = "step 5 where 4 is expected" },
+		{ .launch = push_out_of_sequence, .says = "seq" },
+		{ .launch = push_another_version, .says = "another version" },
+		{ .launch = push_another_span, .says = "span 250 where 200 is expected" },
+		{ .launch = push_a_delta, .says = "kind" },
+		{ .launch = push_again_and_again, .says = "more to shard 0 than its slots hold" },
+	};
+	(void)state;
+	all(attacks, sizeof attacks / sizeof *attacks);
+}
+
+static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **state)
+{
+	struct attack attacks[] = {
+		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 0, 1), .says = "shard 1, which is not here" },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 0, 0xffffff), .says = "not here" },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 2), .says = "it does not own" },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 0xffffff), .says = "it does not own" },
+		{ .launch = notify_as_said, .imm = 0x00000001, .says = "unknown kind 0x00000001" },
+		{ .launch = notify_as_said, .imm = 0x60000000, .says = "unknown kind 0x60000000" },
+		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },
+	};
+	(void)state;
+	all(attacks, sizeof attacks / sizeof *attacks);
+}
+
+static void notice__or_delta_that_cannot_be__is_refused_naming_the_rank(void **state)
+{
+	struct attack attacks[] = {
+		{ .launch = notice_that_does_not_check, .says = "notice of shard 1" },
+		{ .launch = notice_that_goes_back, .says = "notice of shard 1" },
+		{ .launch = notice_beyond_the_log, .says = "notice of shard 1" },
+		{ .launch = notice_of_what_was_not_pushed, .says = "notice of shard 1" },
+		{ .launch = publish_noise, .says = "version 4 of shard 1" },
+		{ .launch = publish_another_step, .says = "version 4 of shard 1" },
+	};
+	(void)state;
+	all(attacks, sizeof attacks / sizeof *attacks);
+}
+
+static void mail__that_does_not_check__is_refused_naming_the_rank(void **state)
+{
+	struct attack attacks[] = {
+		{ .launch = mail_noise, .says = "mail that does not check", .in_barrier = 1 },
+		{ .launch = mail_that_is_too_long, .says = "mail that does not check", .in_barrier = 1 },
+	};
+	(void)state;
+	all(attacks, sizeof attacks / sizeof *attacks);
+}
+
+static void notify__of_nothing_that_matters__does_no_harm(void **state)
+{
+	struct attack attacks[] = {
+		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 0, 5) },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 15, 0xffffff) },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 7, 0) }, /* no such model */
+		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 15, 0) },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_STATUS, 0, 0) }, /* alive */
+		{ .launch = status_noise },
+	};
+	(void)state;
+	all(attacks, sizeof attacks / sizeof *attacks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(push__that_is_not_what_it_should_be__is_refused_naming_the_rank),
+		cmocka_unit_test(notify__of_what_does_not_exist__is_refused_naming_the_rank),
+		cmocka_unit_test(notice__or_delta_that_cannot_be__is_refused_naming_the_rank),
+		cmocka_unit_test(mail__that_does_not_check__is_refused_naming_the_rank),
+		cmocka_unit_test(notify__of_nothing_that_matters__does_no_harm),
+	};
+	return cmocka_run_group_tests_name("hostile rank", tests, NULL, NULL);
+}

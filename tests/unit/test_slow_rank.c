@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Waiting: a stopped rank is lost and named, a slow one is named and waited for, a wait that is too long
+ * ends, and a waiting rank says on request for whom. */
+#include "ranks.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { COUNT = 400 };
+
+static sluice_model *open_model(sluice_job *job, uint32_t shards, float *params)
+{
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = shards };
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	return model;
+}
+
+static int step_once(sluice_model *model, const float *grad, float *params)
+{
+	int rc = sluice_push(model, grad);
+	return rc ? rc : sluice_pull(model, params);
+}
+
+/* ---- stopped ----------------------------------------------------------------------------------- */
+
+static int stop_one(int rank, void *argument)
+{
+	atomic_int *done = argument;
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = 500 * slowness() };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, 3, params);
+	int rc = 0;
+	log_capture();
+	for (int step = 1; !rc && step < 1000000; step++) {
+		if (rank == 1 && step == 5)
+			raise(SIGSTOP);
+		rc = step_once(model, grad, params);
+	}
+	CHECK(rc == SLUICE_EPEER && error_says("rank 1 (node n1) is lost", "no heartbeat"));
+	if (rank == 1) /* it went on, too late */
+		CHECK(error_says("dropped this rank", NULL));
+	atomic_fetch_add(done, 1);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void wake_it_when_the_others_gave_up(const pid_t *pids, void *argument)
+{
+	atomic_int *done = argument;
+	for (int waited = 0; waited < 60000 && atomic_load(done) < 2; waited++)
+		sleep_ms(1);
+	kill(pids[1], SIGCONT);
+}
+
+static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped(void **state)
+{
+	int status[3];
+	(void)state;
+	run_ranks_status(3, stop_one, shared_memory(sizeof(atomic_int)), wake_it_when_the_others_gave_up,
+			 10000, status);
+	for (int r = 0; r < 3; r++)
+		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
+}
+
+/* ---- slow -------------------------------------------------------------------------------------- */
+
+static int wait_for_a_slow_one(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = 500 * slowness(), .warn_after_ms = 300,
+				 .servers = *(int *)argument };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, (uint32_t)sluice_size(job), params);
+	log_capture();
+	if (!sluice_is_worker(job))
+		CHECK_OK(sluice_serve(model));
+	for (int step = 1; step <= 5 && sluice_is_worker(job); step++) {
+		if (rank == 2 && step == 3)
+			sleep_ms(1500 * (slowness() > 1 ? 2 : 1));
+		CHECK_OK(step_once(model, grad, params));
+		check_same(job, params, sizeof params);
+	}
+	/* Every owner of a shard has said who keeps it waiting, in which step. */
+	if (rank != 2 && !(attr.servers && sluice_is_worker(job))) {
+		char shard[32];
+		int own = attr.servers ? 0 : rank;
+		snprintf(shard, sizeof shard, "shard %d waits", own);
+		CHECK(log_saw(shard, "push of step 3", "from rank 2 (node n2)", NULL));
+	}
+	/* And every worker what it waits for. */
+	if (rank != 2 && sluice_is_worker(job))
+		CHECK(log_saw("waiting for", "step 3: the new version of shard", NULL, NULL));
+	CHECK(!log_saw("lost", NULL, NULL, NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on(void **state)
+{
+	int servers = 0;
+	(void)state;
+	run_ranks(4, wait_for_a_slow_one, &servers);
+}
+
+static void sleep__alive_but_slow_worker__server_logs_whom_it_waits_for(void **state)
+{
+	int servers = 1;
+	(void)state;
+	run_ranks(4, wait_for_a_slow_one, &servers);
+}
+
+/* ---- too slow ---------------------------------------------------------------------------------- */
+
+static int wait_too_long(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	/* Only rank 0 is impatient, and rank 2 never pushes. */
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 500 };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, 3, params);
+	(void)argument;
+	log_capture();
+	if (rank == 2) {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	} else {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK(sluice_pull(model, params) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
+	}
+	CHECK(error_says("rank 0 (node n1) waited", "SLUICE_WAIT_TIMEOUT"));
+	CHECK(error_says("rank 2 (node n2)", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed(void **state)
+{
+	(void)state;
+	run_ranks(3, wait_too_long, NULL);
+}
+
+static int wait_too_long_in_a_barrier(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 300 };
+	sluice_job *job = rank_join(&attr);
+	(void)argument;
+	log_capture();
+	if (rank == 1) {
+		for (int waited = 0; waited < 60000 && !log_saw("gave up", NULL, NULL, NULL); waited++)
+			sleep_ms(1);
+	}
+	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
+	CHECK(error_says("rank 0 (node n1) waited", "sluice_barrier: rank 1 (node n1) has not come"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void barrier__beyond_wait_timeout__names_who_has_not_come(void **state)
+{
+	(void)state;
+	run_ranks(3, wait_too_long_in_a_barrier, NULL);
+}
+
+/* ---- asked ------------------------------------------------------------------------------------- */
+
+static sluice_job *asked_job;
+
+static void on_signal(int number)
+{
+	(void)number;
+	sluice_explain(asked_job);
+}
+
+struct asking {
+	atomic_int waiting, asked;
+};
+
+static int explain_itself(int rank, void *argument)
+{
+	struct asking *shared = argument;
+	asked_job = rank_join(NULL);
+	log_capture();
+	signal(SIGUSR2, on_signal);
+	if (!rank)
+		atomic_store(&shared->waiting, 1);
+	/* Rank 0 waits in the barrier, rank 1 computes, both are asked. */
+	for (int waited = 0; rank && waited < 60000 && atomic_load(&shared->asked) < 1; waited++)
+		sleep_ms(1);
+	for (int waited = 0; rank && waited < 5000 && !log_saw("waits for nobody", NULL, NULL, NULL); waited++)
+		sleep_ms(1);
+	CHECK_OK(sluice_barrier(asked_job));
+	CHECK(rank || log_saw("waiting for", "sluice_barrier", "rank 1 (node n1) has not come", NULL));
+	CHECK(!rank || log_saw("waits for nobody", NULL, NULL, NULL));
+	signal(SIGUSR2, SIG_IGN);
+	sluice_finalize(&asked_job);
+	return 0;
+}
+
+static void ask(const pid_t *pids, void *argument)
+{
+	struct asking *shared = argument;
+	for (int waited = 0; waited < 60000 && !atomic_load(&shared->waiting); waited++)
+		sleep_ms(1);
+	sleep_ms(100 * slowness());
+	kill(pids[0], SIGUSR2);
+	kill(pids[1], SIGUSR2);
+	atomic_store(&shared->asked, 1);
+}
+
+static void explain__from_a_signal_handler__tells_what_a_rank_waits_for(void **state)
+{
+	int status[2];
+	(void)state;
+	run_ranks_status(2, explain_itself, shared_memory(sizeof(struct asking)), ask, 10000, status);
+	for (int r = 0; r < 2; r++)
+		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
+		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
+		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
+		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
+		cmocka_unit_test(barrier__beyond_wait_timeout__names_who_has_not_come),
+		cmocka_unit_test(explain__from_a_signal_handler__tells_what_a_rank_waits_for),
+	};
+	return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+}
