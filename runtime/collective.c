@@ -153,6 +153,27 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	return rc;
 }
 
+int collective_agree(sluice_job *job, int rc, const char *what)
+{
+	enum { TEXT = 252 };
+	uint8_t mine[4 + TEXT] = { 0 };
+	put_le32(mine, (uint32_t)rc);
+	if (rc)
+		snprintf((char *)mine + 4, TEXT, "%s", sluice_last_error());
+	uint8_t *rows = malloc((size_t)job->size * sizeof mine);
+	if (!rows)
+		return fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
+	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, sizeof mine, rows);
+	for (int r = 0; r < job->size && !all && !rc; r++) {
+		const uint8_t *row = rows + (size_t)r * sizeof mine;
+		if (get_le32(row))
+			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what, TEXT - 1,
+				   (const char *)row + 4);
+	}
+	free(rows);
+	return rc ? rc : all;
+}
+
 int sluice_barrier(sluice_job *job)
 {
 	int rc = job_check(job, "sluice_barrier");

@@ -117,6 +117,10 @@ enum collective {
  * A rank that gives fewer bytes (a server in a worker's sum) leaves its row zero. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
+/* Collective: 0 if every rank came with rc 0, so that nobody is left waiting for one that failed. Own rc
+ * if it is not 0, else SLUICE_EPEER naming the first rank that could not do `what` ("open the model"),
+ * and why. */
+int collective_agree(sluice_job *job, int rc, const char *what);
 /* The operation rank 0 has begun and this rank has not joined, 0 if none: what a server mirrors. */
 uint32_t collective_pending(const sluice_job *job);
 
@@ -146,6 +150,8 @@ void model_read_done(sluice_model *model, uint32_t shard, int status);
 void model_advance(sluice_model *model);
 /* One line per wait of the model's shards; returns the number of lines. */
 int model_explain(sluice_model *model, uint64_t now, int always);
+/* "; shard 2 here waits for the push of step 7 from rank 3 (node n2)", or "". */
+void model_describe_waits(const sluice_model *model, char *text, size_t cap);
 /* ---- window.c ---- */
 void window_notified(sluice_region *region, int peer);
 void window_read_done(sluice_region *region, int status);

@@ -185,25 +185,6 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	return 0;
 }
 
-/* Ranks agree whether all could do their part: nobody is left waiting for one that failed. */
-static int agree(sluice_job *job, int rc)
-{
-	uint8_t mine[4 + 252] = { 0 };
-	put_le32(mine, (uint32_t)rc);
-	if (rc)
-		snprintf((char *)mine + 4, sizeof mine - 4, "%s", sluice_last_error());
-	uint8_t *rows = malloc((size_t)job->size * sizeof mine);
-	if (!rows)
-		return fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
-	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, sizeof mine, rows);
-	for (int r = 0; r < job->size && !all; r++)
-		if (get_le32(rows + (size_t)r * sizeof mine) && r != job->rank && !rc)
-			all = fail(SLUICE_EPEER, "%s could not open the model: %.250s", rank_text(job, r),
-				   (const char *)rows + (size_t)r * sizeof mine + 4);
-	free(rows);
-	return rc ? rc : all;
-}
-
 void model_free(sluice_model *model)
 {
 	sluice_job *job = model->job;
@@ -248,7 +229,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 		: fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already", JOB_MODELS);
 	if (!rc)
 		rc = prepare(model, attr);
-	rc = agree(job, rc);
+	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
 	if (!rc) {
@@ -257,10 +238,10 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 			rc = shards_open(model);
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
-		rc = agree(job, rc);
+		rc = collective_agree(job, rc, "open the model");
 	}
 	if (!rc)
-		rc = exchange_regions(model);
+		rc = collective_agree(job, exchange_regions(model), "open the model");
 	if (!rc) {
 		progress_take(job);
 		job->models[model->id] = model;

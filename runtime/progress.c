@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -169,6 +170,10 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		if (now >= give_up_at) {
 			char text[512];
 			describe(context, text, sizeof text);
+			for (int m = 0; m < JOB_MODELS; m++)
+				if (job->models[m]) /* who keeps own shards waiting may be to blame */
+					model_describe_waits(job->models[m], text + strlen(text),
+							     sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank), (double)(now - wait.since_ns) / 1e9, text);

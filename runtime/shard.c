@@ -211,6 +211,35 @@ int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 
 /* ---- explain ------------------------------------------------------------------------------ */
 
+/* Names up to four workers whose push of this step has not come; returns how many there are. */
+static int missing_workers(const sluice_job *job, const struct shard *shard, char *who, size_t cap)
+{
+	int missing = 0;
+	*who = 0;
+	for (int w = shard->next_rank; w < job->workers; w++) {
+		if (shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
+			continue;
+		size_t used = strlen(who);
+		if (missing < 5)
+			snprintf(who + used, cap - used, "%s%s", used ? ", " : "",
+				 missing < 4 ? rank_text(job, w) : "and more");
+		missing++;
+	}
+	return missing;
+}
+
+void model_describe_waits(const sluice_model *model, char *text, size_t cap)
+{
+	char who[256];
+	*text = 0;
+	for (uint32_t i = 0; i < model->n_own && !*text; i++) {
+		const struct shard *shard = &model->shards[i];
+		if (shard->waiting_since_ns && missing_workers(model->job, shard, who, sizeof who))
+			snprintf(text, cap, "; shard %u here waits for the push of step %llu from %s",
+				 shard->id, (unsigned long long)shard->version + 1, who);
+	}
+}
+
 /* One line per shard that has waited since the first push of its step: for whom, since when. */
 int model_explain(sluice_model *model, uint64_t now, int always)
 {
@@ -222,21 +251,11 @@ int model_explain(sluice_model *model, uint64_t now, int always)
 		uint64_t since = shard->waiting_since_ns;
 		if (!since || (!always && now - since < warn_after))
 			continue;
-		char who[256] = "";
-		int missing = 0;
-		for (int w = shard->next_rank; w < job->workers; w++) {
-			if (shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
-				continue;
-			size_t used = strlen(who);
-			if (missing++ < 4)
-				snprintf(who + used, sizeof who - used, "%s%s", used ? ", " : "",
-					 rank_text(job, w));
-		}
-		if (!missing)
+		char who[256];
+		if (!missing_workers(job, shard, who, sizeof who))
 			continue;
-		log_line(LOG_WARN, "runtime", "shard %u waits %.1f s for the push of step %llu from %s%s",
-			 shard->id, (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who,
-			 missing > 4 ? " and more" : "");
+		log_line(LOG_WARN, "runtime", "shard %u waits %.1f s for the push of step %llu from %s",
+			 shard->id, (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who);
 		lines++;
 	}
 	return lines;

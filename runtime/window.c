@@ -92,13 +92,12 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
 	if (!rc)
 		rc = region_open(BOUNCE_BYTES, 0, "bounce", &region->bounce);
-	if (!rc)
-		rc = exchange(region);
+	rc = collective_agree(job, rc, "open the region");
 	if (!rc) {
 		progress_take(job);
-		job->regions[id] = region;
+		job->regions[id] = region; /* a peer that is done may notify at once */
 		progress_release(job);
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+		rc = collective_agree(job, exchange(region), "open the region");
 	}
 	if (rc) {
 		progress_take(job);

@@ -35,8 +35,8 @@ static void settle(sluice_model *model, uint64_t begin, const uint32_t *index, c
 			residual[index ? index[i] : i] -= decoded[i];
 }
 
-/* Momentum factor masking: what was selected starts anew. Tensors that are sent whole every step are
- * never late, so they keep their momentum. */
+/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
+ * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
 static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
 {
 	const struct span *span = model->layout.spans;
@@ -79,7 +79,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	lane->bytes = message_encode(&m, index, value, w->value, slot, at->slot_bytes);
 	lane->posted = 0;
 	settle(model, at->begin, index, w->value, n);
-	if (w->velocity && model->recipe.mask && index)
+	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
 		mask_momentum(model, at->begin, index, n);
 	model->stats.pushed_elements += n;
 }

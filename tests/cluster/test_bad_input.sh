@@ -4,7 +4,7 @@
 . "$TOP/tests/cluster/lib.sh"
 
 ulimit -c unlimited
-failures=0
+failures=
 
 # refused NAME RANKS PATTERN OPTION...: the job fails, some rank says PATTERN, nobody crashes.
 refused() {
@@ -24,7 +24,7 @@ refused() {
 		return
 	fi
 	show "$name"
-	failures=$((failures + 1))
+	failures+=" $name"
 }
 
 idx() { # idx FOLDER: a small, correct data folder to spoil
@@ -76,11 +76,11 @@ make -s -C "$BUILD" install prefix=/proc/sluice >install.log 2>&1
 status=$?
 if [ $status = 0 ] || ! grep -q '/proc/sluice' install.log; then
 	echo "install into /proc: status $status"; tail -n 5 install.log
-	failures=$((failures + 1))
+	failures+=" install"
 else
 	echo "| install: $(grep -m1 "cannot.*/proc/sluice\|/proc/sluice.*:" install.log)"
 fi
 
 cores=$(find "$SCRATCH" -name 'core*' -type f)
 [ -z "$cores" ] || fail "core files: $cores"
-[ $failures = 0 ] || fail "$failures inputs were not refused as they should"
+[ -z "$failures" ] || fail "not refused as they should be:$failures"

@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cmocka's; fail() here is base/error.h's */
 
 enum { DEADLINE_MS = 60000, LINES = 256, LINE_CHARACTERS = 512 };
 
@@ -51,7 +50,7 @@ int bootstrap_open(int timeout_ms, struct bootstrap **out)
 	(void)timeout_ms;
 	struct bootstrap *b = calloc(1, sizeof *b);
 	if (!b)
-		return fail(SLUICE_ENOMEM, "no memory");
+		return fail_quietly(SLUICE_ENOMEM, "no memory");
 	snprintf(b->node, sizeof b->node, "n%d", my_rank / 2 + 1);
 	*out = b;
 	return 0;
@@ -84,7 +83,7 @@ static int wait_for(atomic_int *counter, int value, int timeout_ms)
 {
 	for (int waited = 0; atomic_load(counter) < value; waited++) {
 		if (waited > timeout_ms)
-			return fail(SLUICE_ETIMEDOUT, "the other ranks of the test do not come");
+			return fail_quietly(SLUICE_ETIMEDOUT, "the other ranks of the test do not come");
 		sleep_ms(1);
 	}
 	return 0;
@@ -97,7 +96,7 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	struct card *cards = calloc((size_t)size, sizeof *cards);
 	struct card mine = { .wire_version = SLUICE_WIRE_VERSION, .version = PACKAGE_VERSION,
 			     .boot_id = "one kernel", .payload_bytes = (uint32_t)payload_bytes };
-	int rc = cards ? 0 : fail(SLUICE_ENOMEM, "no memory");
+	int rc = cards ? 0 : fail_quietly(SLUICE_ENOMEM, "no memory");
 	if (rc)
 		return rc;
 	memcpy(mine.node, b->node, sizeof mine.node);

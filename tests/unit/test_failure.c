@@ -47,7 +47,7 @@ static int train_until_a_rank_is_lost(int rank, void *argument)
 {
 	struct kill *k = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	char who[16], where[16];
+	char who[24], where[24];
 	sluice_job_attr attr = { .size = sizeof attr, .servers = k->servers };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, NULL, 4, params);

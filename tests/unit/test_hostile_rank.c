@@ -176,7 +176,7 @@ static void publish_noise(sluice_model *model, const struct attack *attack)
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
 	(void)attack;
 	memset(entry, 0x5a, 128);
-	put_notice(model, STEP, delta_log_commit(&own->log, 128), STEP, 128, 0);
+	put_notice(model, STEP, delta_log_commit(&own->log, 128), STEP - 1, 128, 0);
 }
 
 static void publish_another_step(sluice_model *model, const struct attack *attack)
@@ -191,7 +191,7 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
 	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
 	(void)attack;
-	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP, (uint32_t)n, 0);
+	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP - 1, (uint32_t)n, 0);
 }
 
 /* ---- the control region ------------------------------------------------------------------------- */
