@@ -79,7 +79,8 @@ void peers_gone(sluice_job *job, int peer, const char *why)
 		lost(job, peer, why);
 }
 
-/* Last words to every living peer; nobody answers. */
+/* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
+ * then learns why nobody waited. Nobody answers. */
 void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
@@ -90,7 +91,7 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 	memcpy(status + 16, text, length);
 	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
 	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job->peers[p].state == PEER_ALIVE && job->peers[p].control)
+		if (p != job->rank && job->peers[p].state != PEER_LEFT && job->peers[p].control)
 			put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
 			    imm_make(IMM_STATUS, 0, 0));
 }

@@ -212,7 +212,9 @@ static void *progress_thread(void *argument)
 		}
 		uint64_t until = job->next_tick_ns;
 		progress_release(job);
-		sleep_in_kernel(job, until);
+		/* The wake-up of progress_stop() may have been drained with the others. */
+		if (!atomic_load(&job->stop))
+			sleep_in_kernel(job, until);
 	}
 	return NULL;
 }

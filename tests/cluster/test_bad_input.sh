@@ -51,7 +51,7 @@ refused longer_than_its_header 2 'sizes/train-labels.*(long|size|199)' $tiny --d
 truncate -s 207 sizes/train-labels-idx1-ubyte
 refused fewer_labels_than_images 2 'sizes/.*(199|200)' $tiny --data sizes
 idx short; truncate -s 5000 short/train-images-idx3-ubyte
-refused shorter_than_its_header 2 'short/train-images.*(short|end|trunc|size)' $tiny --data sizes
+refused shorter_than_its_header 2 'short/train-images.*(short|end|trunc|size)' $tiny --data short
 printf '+1 1:0.5 3:1\n-1 2:1\n+1 1:abc\n' >lines.txt
 refused bad_line 2 'lines\.txt.*(line |:)3\b' --model logreg --batch 1 --epochs 1 --data lines.txt
 refused recipe_typo 2 'topk' $tiny --data good --recipe 'up=topq(0.01) down=all'

@@ -2,32 +2,12 @@
  * Fuzz target for the receiver of messages. Input: one byte of options, then the slot as a peer left
  * it. What is accepted is encoded again and must come back bit by bit. Runs under libFuzzer (run.sh)
  * and, with replay.c, over the corpus in make check. */
+#include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Options. Guessing checksums is not the fuzzer's job, so they are put right unless it asks not to. */
 enum { LEAVE_HEADER_CRC = 1, LEAVE_PAYLOAD_CRC = 2, LEAVE_START = 4 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "message_fuzz: %s\n", what);
-	abort();
-}
-
-/* Exactly as many bytes as asked for, so that a sanitizer sees one too many. */
-static void *get_memory(size_t bytes)
-{
-	void *memory = malloc(bytes);
-
-	require(memory || !bytes, "no memory");
-	return memory;
-}
 
 static void fix(uint8_t *slot, size_t size, unsigned options)
 {

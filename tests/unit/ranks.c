@@ -223,10 +223,10 @@ float noise(uint64_t seed, uint64_t step, uint64_t rank, uint64_t i)
 
 int slowness(void)
 {
-	const char *preloaded = getenv("LD_PRELOAD");
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	return 6;
 #else
+	const char *preloaded = getenv("LD_PRELOAD");
 	return preloaded && strstr(preloaded, "vgpreload") ? 10 : 1;
 #endif
 }

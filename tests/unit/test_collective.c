@@ -106,7 +106,7 @@ static int mixed(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	(void)argument;
-	for (unsigned round = 0; round < 600; round++) {
+	for (unsigned round = 0; round < 200; round++) {
 		double value = rank + round;
 		uint32_t mine = (uint32_t)rank * 1000 + round, all[4];
 		CHECK_OK(sluice_gather(job, &mine, sizeof mine, all));

@@ -204,7 +204,7 @@ static int write_encoded(const char *folder, const char *name, uint32_t span, ui
 	float value[1024];
 
 	for (uint32_t i = 0; i < count; i++) {
-		index[i] = (uint32_t)((uint64_t)i * span / count);
+		index[i] = (uint32_t)((uint64_t)i * span / count) + (span / count > 1 && i % 3 == 0);
 		value[i] = (float)i - 7.3f;
 	}
 	return write_seed(folder, name, out,

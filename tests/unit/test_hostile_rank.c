@@ -121,11 +121,12 @@ static void push_a_delta(sluice_model *model, const struct attack *attack)
 	push_spoilt(model, as_a_delta, 0);
 }
 
-static void push_again_and_again(sluice_model *model, const struct attack *attack)
+/* Says it pushed, and says it again. */
+static void notify_again_and_again(sluice_model *model, const struct attack *attack)
 {
 	(void)attack;
 	for (int i = 0; i < 10; i++)
-		push_spoilt(model, NULL, 0);
+		notify(model, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 
 /* ---- notices and deltas ------------------------------------------------------------------------ */
@@ -272,13 +273,16 @@ static int under_attack(int rank, void *argument)
 	for (uint64_t step = 1; step <= 10 && !rc; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = noise(2, step, (uint64_t)rank, i);
+		if (step == STEP) /* all have pulled the step before */
+			rc = sluice_barrier(job);
 		if (rank == ATTACKER && step == STEP) {
+			CHECK_OK(rc);
 			progress_take(job); /* its own shard keeps still meanwhile */
 			attack->launch(model, attack);
 			progress_release(job);
 			if (attack->says)
 				rc = await_refusal(job);
-		} else if (step == STEP && attack->in_barrier) {
+		} else if (!rc && step == STEP && attack->in_barrier) {
 			rc = sluice_barrier(job);
 		}
 		if (!rc)
@@ -318,7 +322,7 @@ static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void
 		{ .launch = push_another_version, .says = "another version" },
 		{ .launch = push_another_span, .says = "span 250 where 200 is expected" },
 		{ .launch = push_a_delta, .says = "kind" },
-		{ .launch = push_again_and_again, .says = "more to shard 0 than its slots hold" },
+		{ .launch = notify_again_and_again, .says = "shard 0" },
 	};
 	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Fuzz target for what ranks tell each other at the start: cards through the launcher, and in them
+ * the shm transport's card and region descriptors. Input: one byte that chooses the decoder, one of
+ * options, then the bytes as another process sent them. What is accepted is encoded again and must
+ * be the same. */
+#include "fuzz.h"
+#include "base/bytes.h"
+#include "compress/message.h"
+#include "rdma/mailbox.h"
+#include "rdma/shm_card.h"
+#include "slurm/card.h"
+
+/* Options. Checksums and lengths are put right unless the fuzzer asks not to. */
+enum { LEAVE_CRC = 1, LEAVE_LENGTHS = 2, LEAVE_INNER_CRC = 4 };
+enum { RANK = 3, RANKS = 8 };
+
+static void seal(uint8_t *bytes, size_t at)
+{
+	put_le32(bytes + at, crc32c(0, bytes, at));
+}
+
+/* ---- cards ----------------------------------------------------------------------------------- */
+
+static void fix_card(uint8_t *bytes, size_t n, unsigned options)
+{
+	if (n < CARD_HEADER_BYTES + 4)
+		return;
+	if (!(options & LEAVE_LENGTHS)) {
+		uint32_t header = get_le32(bytes + 4);
+
+		if (header < CARD_HEADER_BYTES || header > n - 4)
+			header = CARD_HEADER_BYTES;
+		memcpy(bytes, "SLCD", 4);
+		put_le32(bytes + 4, header);
+		put_le32(bytes + 8, (uint32_t)(n - 4 - header));
+	}
+	if (!(options & LEAVE_CRC))
+		seal(bytes, n - 4);
+}
+
+static void expect_text(const char *text, size_t bytes)
+{
+	size_t n = strnlen(text, bytes);
+
+	require(n < bytes, "a text without end was accepted");
+	for (size_t i = 0; i < bytes; i++)
+		require(i < n ? text[i] >= 0x20 && text[i] < 0x7f : !text[i],
+			"a text that cannot be printed was accepted");
+}
+
+/* What bootstrap.c does with cards next: compare them, and say in print how they differ. */
+static void compare(const struct card *card)
+{
+	static const struct card own = { .wire_version = SLUICE_WIRE_VERSION, .version = "1.2.3",
+					 .build = "fuzz", .node = "n0" };
+	const struct card cards[2] = { own, *card };
+	int rc;
+
+	begin();
+	rc = card_compare(cards, 2, 0);
+	if (rc)
+		expect_refusal(rc, SLUICE_EPEER, SLUICE_EPEER);
+	require(!rc == (card->wire_version == own.wire_version &&
+			!strcmp(card->version, own.version)), "versions were compared wrongly");
+}
+
+static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
+{
+	struct card card, again;
+	uint8_t out[CARD_MAX_BYTES];
+	const char *why = NULL;
+	size_t length;
+	int rc;
+
+	fix_card(bytes, n, options);
+	memset(&card, 0xa5, sizeof(card));
+	rc = card_decode(bytes, n, RANK, &card, &why);
+	if (rc) {
+		require(rc == SLUICE_EWIRE && why && *why, "refused without a reason");
+		return;
+	}
+	expect_text(card.version, sizeof(card.version));
+	expect_text(card.build, sizeof(card.build));
+	expect_text(card.node, sizeof(card.node));
+	require(card.payload_bytes <= CARD_PAYLOAD_BYTES, "too long a payload was accepted");
+	require(card.wire_version == SLUICE_WIRE_VERSION || !card.payload_bytes,
+		"a payload of another wire version was accepted");
+
+	length = card_encode(&card, RANK, out);
+	require(length == CARD_HEADER_BYTES + card.payload_bytes + 4, "length of the encoded card");
+	if (get_le32(bytes + 4) == CARD_HEADER_BYTES && card.wire_version == SLUICE_WIRE_VERSION)
+		require(length == n && !memcmp(out, bytes, n), "the encoded card differs");
+	require(!card_decode(out, length, RANK, &again, &why), "own card refused");
+	require(!memcmp(&card, &again, sizeof(card)), "the card changed");
+	compare(&card);
+}
+
+/* ---- regions --------------------------------------------------------------------------------- */
+
+static void fix_descriptor(uint8_t *bytes, int leave_crc)
+{
+	if (!leave_crc)
+		seal(bytes, REGION_DESCRIPTOR_BYTES - 4);
+}
+
+/* The descriptor as its owner writes it; only the owner's pid has to be put in. */
+static void expect_descriptor(const struct descriptor *d, const uint8_t *bytes)
+{
+	const struct region region = { .bytes = (size_t)d->bytes, .access = d->access, .fd = d->fd,
+				       .nonce = d->nonce };
+	uint8_t out[REGION_DESCRIPTOR_BYTES];
+
+	require(d->pid > 0 && d->fd >= 0 && d->bytes && d->access &&
+		!(d->access & ~(unsigned)(REGION_READ | REGION_WRITE)) &&
+		region_file_bytes((size_t)d->bytes) > d->bytes, "an impossible region was accepted");
+	descriptor_of(&region, out);
+	put_le32(out + 8, (uint32_t)d->pid);
+	seal(out, sizeof(out) - 4);
+	require(!memcmp(out, bytes, sizeof(out)), "the encoded descriptor differs");
+}
+
+static void fuzz_descriptor(uint8_t *bytes, size_t n, unsigned options)
+{
+	uint8_t *exact;
+	struct descriptor d;
+	int rc;
+
+	if (n < REGION_DESCRIPTOR_BYTES) /* an array parameter: its length is the caller's to know */
+		return;
+	exact = get_memory(REGION_DESCRIPTOR_BYTES);
+	memcpy(exact, bytes, REGION_DESCRIPTOR_BYTES);
+	fix_descriptor(exact, options & LEAVE_CRC);
+	begin();
+	rc = descriptor_decode(exact, RANK, &d);
+	if (rc)
+		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
+	else
+		expect_descriptor(&d, exact);
+	free(exact);
+}
+
+/* ---- cards of the shm transport -------------------------------------------------------------- */
+
+static void fix_shm_card(uint8_t *bytes, size_t n, unsigned options)
+{
+	if (n != SHM_CARD_BYTES)
+		return;
+	if (!(options & LEAVE_LENGTHS))
+		put_le64(bytes + 48 + 16, mailbox_bytes(RANKS, mailbox_capacity(get_le32(bytes + 20))));
+	fix_descriptor(bytes + 48, options & LEAVE_INNER_CRC);
+	if (!(options & LEAVE_CRC))
+		seal(bytes, n - 4);
+}
+
+static void expect_same_shm_card(const struct shm_card *a, const struct shm_card *b)
+{
+	require(a->rank == b->rank && a->size == b->size && a->capacity == b->capacity &&
+		a->wake_fd == b->wake_fd && a->process.pid == b->process.pid &&
+		a->process.uid == b->process.uid && a->process.start_time == b->process.start_time &&
+		a->process.pid_namespace == b->process.pid_namespace &&
+		!memcmp(a->mailbox, b->mailbox, sizeof(a->mailbox)) &&
+		!memcmp(a->control, b->control, sizeof(a->control)), "the shm card changed");
+}
+
+static void fuzz_shm_card(uint8_t *bytes, size_t n, unsigned options)
+{
+	struct descriptor mailbox, mailbox_again;
+	struct shm_card card, again;
+	uint8_t out[SHM_CARD_BYTES];
+	int rc;
+
+	fix_shm_card(bytes, n, options);
+	begin();
+	rc = shm_card_decode(bytes, n, RANK, RANKS, &card, &mailbox);
+	if (rc) {
+		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
+		return;
+	}
+	expect_descriptor(&mailbox, card.mailbox);
+	require(card.rank == RANK && card.size == RANKS && card.process.pid > 0 &&
+		card.process.pid == mailbox.pid && card.wake_fd >= 0, "an impossible card was accepted");
+	require(card.capacity && card.capacity <= MAILBOX_MAX_CAPACITY &&
+		mailbox.access == REGION_WRITE &&
+		mailbox.bytes == mailbox_bytes(RANKS, card.capacity), "a wrong mailbox was accepted");
+
+	shm_card_encode(&card, out);
+	require(!shm_card_decode(out, sizeof(out), RANK, RANKS, &again, &mailbox_again),
+		"own shm card refused");
+	expect_same_shm_card(&card, &again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t *bytes;
+	size_t n;
+
+	if (size < 2)
+		return 0;
+	n = size - 2;
+	bytes = get_memory(n);
+	if (n)
+		memcpy(bytes, data + 2, n);
+	switch (data[0] % 3) {
+	case 0: fuzz_card(bytes, n, data[1]); break;
+	case 1: fuzz_shm_card(bytes, n, data[1]); break;
+	default: fuzz_descriptor(bytes, n, data[1]); break;
+	}
+	free(bytes);
+	return 0;
+}

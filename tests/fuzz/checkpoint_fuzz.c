@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Fuzz target for checkpoints on disk: a rank's file, read for a small model, and LATEST. Input: one
+ * byte of options, one byte that says where a file changes while it is read, then the file. What is
+ * refused must have stored nothing; what is accepted is written again and must be the same bytes.
+ * The bytes lie in memory files; a private folder holds what is written again. */
+#include "fuzz.h"
+#include "base/bytes.h"
+#include "checkpoint_folder.h"
+#include "tests/unit/scratch.h"
+#include <sys/mman.h>
+
+/* Options. Checksums, the file's length in its header and what LATEST says of the file are put
+ * right unless the fuzzer asks not to. */
+enum {
+	LEAVE_CRC = 1,
+	LEAVE_LENGTH = 2,
+	LEAVE_SUM = 4,
+	SPOIL_BYTE = 8, /* between the judging and the storing read */
+	CUT_SHORT = 16, /* the same */
+	MANIFEST = 128
+};
+
+enum { COUNT = 5, SPAN = 3, SECTIONS = 6 };
+
+struct state {
+	float residual[COUNT], velocity[COUNT], parameters[SPAN], shard_residual[SPAN];
+	uint64_t worker, shard;
+};
+
+static const struct checkpoint_identity identity = { .rank = 1, .size = 4, .workers = 4,
+						     .shards = 4, .count = COUNT, .step = 1000,
+						     .schema = 0x0123456789abcdefu,
+						     .generation = 0x5be1f00d,
+						     .recipe = "up=topk(0.5)" };
+
+static void sections_of(struct state *s, struct checkpoint_section out[SECTIONS])
+{
+	out[0] = (struct checkpoint_section){ SECTION_WORKER, 0, 1, NULL, &s->worker };
+	out[1] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual, NULL };
+	out[2] = (struct checkpoint_section){ SECTION_WORKER_VELOCITY, 0, COUNT, s->velocity, NULL };
+	out[3] = (struct checkpoint_section){ SECTION_SHARD, 2, 1, NULL, &s->shard };
+	out[4] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, 2, SPAN, s->parameters, NULL };
+	out[5] = (struct checkpoint_section){ SECTION_SHARD_RESIDUAL, 2, SPAN, s->shard_residual,
+					      NULL };
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static struct {
+	char dir[SCRATCH_PATH];       /* LATEST, a link to manifest_fd, lies here */
+	char again[SCRATCH_PATH + 8]; /* what is accepted is written here */
+	char path[64];                /* of file_fd */
+	int file_fd, manifest_fd;
+} files;
+
+static void remove_files(void)
+{
+	scratch_remove(files.dir);
+}
+
+static int memory_file(char path[64])
+{
+	int fd = memfd_create("checkpoint_fuzz", MFD_CLOEXEC);
+
+	require(fd >= 0, "no memory file");
+	snprintf(path, 64, "/proc/self/fd/%d", fd);
+	return fd;
+}
+
+static void open_files(void)
+{
+	char target[64], link[SCRATCH_PATH + 8];
+
+	if (files.dir[0])
+		return;
+	require(!scratch_make(files.dir), "no temporary folder");
+	atexit(remove_files);
+	snprintf(files.again, sizeof(files.again), "%s/again", files.dir);
+	snprintf(link, sizeof(link), "%s/LATEST", files.dir);
+	files.file_fd = memory_file(files.path);
+	files.manifest_fd = memory_file(target);
+	require(!symlink(target, link) && !mkdir(files.again, 0700), "no link or folder");
+}
+
+static void fill(int fd, const void *bytes, size_t n)
+{
+	require(!ftruncate(fd, 0) && pwrite(fd, bytes, n, 0) == (ssize_t)n, "no memory in a file");
+}
+
+/* The file that the library wrote consists of these bytes. */
+static void expect_file(const char *name, const uint8_t *bytes, size_t n)
+{
+	static uint8_t found[SCRATCH_FILE];
+	char path[SCRATCH_PATH + 32];
+	long length;
+
+	snprintf(path, sizeof(path), "%s/%s", files.again, name);
+	length = scratch_read(path, found);
+	require(length >= 0 && (size_t)length == n && !memcmp(found, bytes, n),
+		"what was accepted is written differently");
+}
+
+/* ---- a rank's file --------------------------------------------------------------------------- */
+
+/* The CRC field at *at gets the CRC of all content before it; nothing happens beyond the end. */
+static void seal(uint8_t *bytes, size_t n, size_t *at, uint32_t crc)
+{
+	if (n - *at >= 4)
+		put_le32(bytes + *at, crc);
+	*at += n - *at < 4 ? n - *at : 4;
+}
+
+/* Bytes that count as content; returns the CRC of all content. */
+static uint32_t content(const uint8_t *bytes, size_t n, size_t *at, uint64_t length, uint32_t crc)
+{
+	if (length > n - *at)
+		length = n - *at;
+	crc = crc32c(crc, bytes + *at, (size_t)length);
+	*at += (size_t)length;
+	return crc;
+}
+
+/* Puts right all CRC fields where the lengths in the file say they are; returns the last one. */
+static uint32_t seal_all(uint8_t *bytes, size_t n)
+{
+	size_t at = 0;
+	uint32_t crc = content(bytes, n, &at, CHECKPOINT_HEADER_BYTES - 4, 0);
+
+	seal(bytes, n, &at, crc);
+	while (at < n) {
+		uint64_t payload = n - at >= 16 ? get_le64(bytes + at + 8) : 0;
+
+		crc = content(bytes, n, &at, 16, crc);
+		seal(bytes, n, &at, crc);
+		crc = content(bytes, n, &at, payload, crc);
+		seal(bytes, n, &at, crc);
+	}
+	return crc;
+}
+
+static struct checkpoint_sum fix(uint8_t *bytes, size_t n, unsigned options)
+{
+	struct checkpoint_sum sum = { 384, 0x12345678 };
+
+	if (!(options & LEAVE_LENGTH) && n >= CHECKPOINT_HEADER_BYTES)
+		put_le64(bytes + 56, n);
+	if (!(options & LEAVE_SUM)) {
+		sum.bytes = n;
+		sum.crc = n >= 4 ? get_le32(bytes + n - 4) : 0;
+	}
+	if (!(options & LEAVE_CRC)) {
+		uint32_t crc = seal_all(bytes, n);
+
+		if (!(options & LEAVE_SUM))
+			sum.crc = crc;
+	}
+	return sum;
+}
+
+/* values[] only: numbers[] are the caller's to judge. */
+static void expect_untouched(const struct state *s, const char *what)
+{
+	uint8_t untouched[offsetof(struct state, worker)];
+
+	memset(untouched, 0xa5, sizeof(untouched));
+	require(!memcmp(s, untouched, sizeof(untouched)), what);
+}
+
+static void change(size_t n, unsigned options, unsigned where, const uint8_t *bytes)
+{
+	size_t at = n * where / 256;
+
+	if (options & CUT_SHORT) {
+		require(!ftruncate(files.file_fd, (off_t)at), "ftruncate");
+	} else {
+		uint8_t spoilt = (uint8_t)(bytes[at] ^ 0x10);
+
+		require(pwrite(files.file_fd, &spoilt, 1, (off_t)at) == 1, "pwrite");
+	}
+}
+
+static void write_again(struct state *s, const struct checkpoint_sum *sum, const uint8_t *bytes)
+{
+	struct checkpoint_section sections[SECTIONS];
+	struct checkpoint_sum sum_again;
+	char path[SCRATCH_PATH + 32];
+
+	sections_of(s, sections);
+	snprintf(path, sizeof(path), "%s/rank", files.again);
+	require(!checkpoint_file_write(path, &identity, sections, SECTIONS, &sum_again),
+		"what was accepted cannot be written");
+	require(sum_again.bytes == sum->bytes && sum_again.crc == sum->crc, "the sum changed");
+	expect_file("rank", bytes, (size_t)sum->bytes);
+}
+
+static void fuzz_file(uint8_t *bytes, size_t n, unsigned options, unsigned where)
+{
+	struct checkpoint_section sections[SECTIONS];
+	struct checkpoint_file *file = NULL;
+	struct checkpoint_sum sum = fix(bytes, n, options);
+	struct state state;
+	int rc;
+
+	memset(&state, 0xa5, sizeof(state));
+	sections_of(&state, sections);
+	fill(files.file_fd, bytes, n);
+	begin();
+	rc = checkpoint_file_open(files.path, &identity, sections, SECTIONS, &sum, &file);
+	expect_untouched(&state, "values were stored before the whole file was judged");
+	if (rc) {
+		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EINVAL);
+		require(!file, "refused, but opened");
+		return;
+	}
+	if (options & (SPOIL_BYTE | CUT_SHORT)) {
+		change(n, options, where, bytes);
+		begin();
+		expect_refusal(checkpoint_file_load(file), SLUICE_EWIRE, SLUICE_EINVAL);
+	} else {
+		require(!checkpoint_file_load(file), "judged good, then refused");
+		write_again(&state, &sum, bytes);
+	}
+	checkpoint_file_close(&file);
+	require(!file, "closed, but not forgotten");
+}
+
+/* ---- LATEST ---------------------------------------------------------------------------------- */
+
+static void fuzz_manifest(uint8_t *text, size_t n, unsigned options)
+{
+	enum { LAST_LINE = 16 }; /* "crc32c 12345678\n" */
+	struct checkpoint_manifest manifest, untouched;
+	int rc;
+
+	if (!(options & LEAVE_CRC) && n >= LAST_LINE) {
+		char line[LAST_LINE + 1];
+
+		snprintf(line, sizeof(line), "crc32c %08x\n", crc32c(0, text, n - LAST_LINE));
+		memcpy(text + n - LAST_LINE, line, LAST_LINE);
+	}
+	fill(files.manifest_fd, text, n);
+	memset(&untouched, 0xa5, sizeof(untouched));
+	memcpy(&manifest, &untouched, sizeof(manifest));
+	begin();
+	rc = checkpoint_manifest_read(files.dir, &manifest);
+	if (rc) {
+		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
+		require(!memcmp(&manifest, &untouched, sizeof(manifest)), "refused, but stored");
+		return;
+	}
+	require(!checkpoint_manifest_write(files.again, &manifest),
+		"the manifest that was accepted cannot be written");
+	expect_file("LATEST", text, n);
+	free(manifest.sums);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t *bytes;
+
+	if (size < 2)
+		return 0;
+	open_files();
+	bytes = get_memory(size - 2);
+	if (size > 2)
+		memcpy(bytes, data + 2, size - 2);
+	if (data[0] & MANIFEST)
+		fuzz_manifest(bytes, size - 2, data[0]);
+	else
+		fuzz_file(bytes, size - 2, data[0], data[1]);
+	free(bytes);
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the fuzz targets share: a check that ends the process, exact memory, and a quiet library. */
+#ifndef TESTS_FUZZ_H
+#define TESTS_FUZZ_H
+#include "base/error.h"
+#include "sluice.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void require(int holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "fuzz: %s; last error: \"%s\"\n", what, sluice_last_error());
+	abort();
+}
+
+/* Exactly as many bytes as asked for, so that a sanitizer sees one too many. */
+static inline void *get_memory(size_t bytes)
+{
+	void *memory = malloc(bytes);
+
+	require(memory || !bytes, "no memory");
+	return memory;
+}
+
+static inline void drop_line(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+/* Before each call that may be refused: no log line, and no sentence of an earlier refusal. */
+static inline void begin(void)
+{
+	sluice_set_log(drop_line, NULL);
+	fail_quietly(SLUICE_OK, "%s", "");
+}
+
+/* After a refusal: one of the two codes the contract lists, and one line that says why. */
+static inline void expect_refusal(int rc, int code, int other_code)
+{
+	const char *why = sluice_last_error();
+
+	require(rc == code || rc == other_code, "refused with a code that the contract lacks");
+	require(*why, "refused without a reason");
+	for (; *why; why++)
+		require((unsigned char)*why >= 0x20 && *why != 0x7f,
+			"a control byte of the input is in the reason");
+}
+#endif

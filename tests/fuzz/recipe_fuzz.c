@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Fuzz target for the recipe language. Input: the text. What is accepted must hold possible values,
+ * and its printed text must be read as the very same recipe and print the same again. */
+#include "fuzz.h"
+#include "recipe.h"
+#include <math.h>
+
+static void expect_direction(const struct direction *d)
+{
+	require(d->select == SELECT_ALL ? d->density == 1 : d->density > 0 && d->density <= 1,
+		"an impossible density was accepted");
+	require(d->select <= SELECT_TOPK && d->values <= VALUE_BF16, "unknown selection or values");
+}
+
+static void expect_possible(const struct recipe *r)
+{
+	expect_direction(&r->up);
+	expect_direction(&r->down);
+	require(r->signal_momentum >= 0 && r->signal_momentum < 1 && r->update_momentum >= 0 &&
+		r->update_momentum < 1, "an impossible momentum was accepted");
+	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
+	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");
+	require(r->warmup >= 0 && isfinite(r->warmup), "an impossible warm-up was accepted");
+	require(strnlen(r->dense, sizeof(r->dense)) < sizeof(r->dense), "dense has no end");
+}
+
+static void expect_round_trip(const struct recipe *r)
+{
+	char *text = get_memory(RECIPE_TEXT_BYTES), *again = get_memory(RECIPE_TEXT_BYTES);
+	struct recipe read;
+
+	recipe_print(r, text);
+	require(strnlen(text, RECIPE_TEXT_BYTES) < RECIPE_TEXT_BYTES, "the printed text has no end");
+	require(!recipe_parse(text, &read), "the printed recipe was refused");
+	require(!memcmp(r, &read, sizeof(read)), "the printed recipe is another one");
+	recipe_print(&read, again);
+	require(!strcmp(text, again), "the recipe prints differently");
+	free(text);
+	free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	size_t n = size ? strnlen((const char *)data, size) : 0;
+	char *text = get_memory(n + 1);
+	struct recipe r;
+	int rc;
+
+	if (n)
+		memcpy(text, data, n);
+	text[n] = '\0';
+	begin();
+	rc = recipe_parse(text, &r);
+	if (rc) {
+		expect_refusal(rc, SLUICE_EINVAL, SLUICE_EINVAL);
+	} else {
+		expect_possible(&r);
+		expect_round_trip(&r);
+		recipe_sends_whole(&r, "block1.norm/bias[0]");
+	}
+	free(text);
+	return 0;
+}
