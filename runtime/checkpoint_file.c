@@ -315,6 +315,15 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	return rc;
 }
 
+/* A foreign text may reach a terminal through the error message. */
+static int holds_control_bytes(const char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			return 1;
+	return 0;
+}
+
 /* A different recipe is told by its text; any other difference of the model only by the digest. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
@@ -331,8 +340,8 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 		rc = get_crc(f, part);
 	if (rc)
 		return rc;
-	if (strlen(text) != bytes)
-		return damaged(f, part, "it contains a NUL byte");
+	if (holds_control_bytes(text, (size_t)bytes))
+		return damaged(f, part, "it holds a NUL byte or another control character");
 	if (strcmp(text, f->recipe))
 		return fail(SLUICE_EINVAL,
 			    "the checkpoint file %s was made with the recipe \"%.240s\", this "

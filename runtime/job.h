@@ -15,7 +15,7 @@
 enum { JOB_MODELS = 16, JOB_REGIONS = 64, JOB_TRANSPORTS = 4 };
 
 /* What travels in the 32 bits of a notify: kind, model or 0, and an index (shard, region). */
-enum imm_kind { IMM_MAIL = 1, IMM_STATUS, IMM_PUSH, IMM_NOTICE, IMM_REGION };
+enum imm_kind { IMM_MAIL = 1, IMM_STATUS, IMM_PUSH, IMM_NOTICE, IMM_REGION, IMM_REPORT };
 static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t index)
 {
 	return (uint32_t)kind << 28 | model << 24 | index;
@@ -36,7 +36,9 @@ enum {
 	LINE_STATUS = 64,         /* state u32, culprit u32, crc u32, length u32, text */
 	LINE_STATUS_TEXT = LINE_STATUS + 16,
 	STATUS_TEXT_BYTES = 432,
-	LINE_MAIL = 512,
+	LINE_REPORT = 512,        /* crc u32, length u32, text: whom a shard of the writer waits for */
+	REPORT_TEXT_BYTES = 376,
+	LINE_MAIL = 896,
 	LINE_BYTES = LINE_MAIL + 2 * (MAIL_HEADER_BYTES + MAIL_BYTES)
 };
 enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
@@ -80,7 +82,8 @@ struct sluice_job {
 	uint64_t heartbeat;
 
 	struct failure failure;
-	int finalizing;              /* a peer's bye is now in order */
+	int finalizing;              /* in sluice_finalize: a peer's bye is now in order */
+	int said_bye;                /* all were there: nobody can be lost any more */
 	uint32_t membership_epoch;   /* 1 from bootstrap on */
 	uint64_t collective_seq;     /* mails sent */
 	const struct wait *waiting;  /* what the caller in progress_until waits for, for explain */
@@ -106,6 +109,9 @@ void peers_tick(sluice_job *job, uint64_t now);  /* own heartbeat out, theirs ju
 void peers_gone(sluice_job *job, int peer, const char *why);     /* EVENT_GONE */
 void peers_status(sluice_job *job, int peer);                    /* IMM_STATUS */
 void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text);
+/* Tells the living peers, who wait for this rank's shard, whom the shard waits for. */
+void peers_report(sluice_job *job, const char *text);
+void peers_reported(sluice_job *job, int peer);                  /* IMM_REPORT */
 
 /* ---- collective.c ---- */
 enum collective {
@@ -150,6 +156,8 @@ void model_read_done(sluice_model *model, uint32_t shard, int status);
 void model_advance(sluice_model *model);
 /* One line per wait of the model's shards; returns the number of lines. */
 int model_explain(sluice_model *model, uint64_t now, int always);
+/* 1 if a shard of this rank waits for a push: then it knows itself whom for. */
+int model_shards_wait(const sluice_model *model);
 /* "; shard 2 here waits for the push of step 7 from rank 3 (node n2)", or "". */
 void model_describe_waits(const sluice_model *model, char *text, size_t cap);
 /* ---- window.c ---- */

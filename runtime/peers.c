@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include <stdio.h>
 
-enum { HEARTBEATS_PER_LOST_AFTER = 10 };
+/* A peer is judged after 18 of 20 beats, so that it is named within lost_after: hearing a beat and
+ * looking for the next may each come one beat late. */
+enum { BEATS = 20, BEATS_MISSED = 18 };
 
 static uint8_t *line_of(const sluice_job *job, int peer)
 {
@@ -27,7 +29,7 @@ static int put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset
 
 static void lost(sluice_job *job, int peer, const char *why)
 {
-	if (job->peers[peer].state != PEER_ALIVE)
+	if (job->peers[peer].state != PEER_ALIVE || job->said_bye)
 		return;
 	job->peers[peer].state = PEER_LOST;
 	job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
@@ -96,6 +98,37 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 			    imm_make(IMM_STATUS, 0, 0));
 }
 
+void peers_report(sluice_job *job, const char *text)
+{
+	uint8_t *report = (uint8_t *)job->outbox->base + LINE_REPORT;
+	size_t length = strnlen(text, REPORT_TEXT_BYTES - 1);
+	put_le32(report + 4, (uint32_t)length);
+	memcpy(report + 8, text, length);
+	put_le32(report, crc32c(0, report + 4, 4 + length));
+	for (int p = 0; p < job->size; p++)
+		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
+			put(job, p, TRANSFER_PUT_NOTIFY, LINE_REPORT, report, 8 + length,
+			    imm_make(IMM_REPORT, 0, 0));
+}
+
+void peers_reported(sluice_job *job, int peer)
+{
+	uint8_t copy[8 + REPORT_TEXT_BYTES];
+	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
+	uint32_t length = get_le32(copy + 4);
+	int own = 0;
+	for (int m = 0; m < JOB_MODELS; m++)
+		own |= job->models[m] && model_shards_wait(job->models[m]);
+	if (own || !job->waiting || length >= REPORT_TEXT_BYTES ||
+	    get_le32(copy) != crc32c(0, copy + 4, 4 + length))
+		return;
+	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)
+		if (*c < ' ' || *c > '~')
+			*c = ' ';
+	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,
+		 (const char *)copy + 8);
+}
+
 void peers_tick(sluice_job *job, uint64_t now)
 {
 	if (now < job->next_tick_ns)
@@ -104,7 +137,7 @@ void peers_tick(sluice_job *job, uint64_t now)
 	/* If this process itself was stopped, silence of the others proves nothing. */
 	int was_stopped = now - job->last_tick_ns > lost_after / 2;
 	job->last_tick_ns = now;
-	job->next_tick_ns = now + lost_after / HEARTBEATS_PER_LOST_AFTER;
+	job->next_tick_ns = now + lost_after / BEATS;
 	uint8_t *beat = (uint8_t *)job->outbox->base + LINE_HEARTBEAT;
 	put_le64(beat, ++job->heartbeat);
 	for (int p = 0; p < job->size; p++) {
@@ -116,7 +149,7 @@ void peers_tick(sluice_job *job, uint64_t now)
 		if (heartbeat != peer->heartbeat || was_stopped) {
 			peer->heartbeat = heartbeat;
 			peer->heard_ns = now;
-		} else if (now - peer->heard_ns > lost_after) {
+		} else if (now - peer->heard_ns > lost_after / BEATS * BEATS_MISSED) {
 			char why[160];
 			snprintf(why, sizeof why,
 				 "no heartbeat for %.1f s (stopped, hung, or its node does not answer; SLUICE_LOST_AFTER)",

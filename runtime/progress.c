@@ -33,6 +33,9 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		if (job->models[id])
 			model_notice_arrived(job->models[id], peer, index);
 		return;
+	case IMM_REPORT:
+		peers_reported(job, peer);
+		return;
 	case IMM_REGION:
 		if (index < JOB_REGIONS && job->regions[index])
 			window_notified(job->regions[index], peer);
@@ -144,10 +147,10 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		   void *context)
 {
 	struct wait wait = { done, describe, context, 0 };
-	progress_poll(job);
 	if (job->failure.code)
 		return job_failed(job);
-	if (done(context))
+	progress_poll(job);
+	if (done(context)) /* complete also if somebody was lost since: the next call says so */
 		return 0;
 	wait.since_ns = now_ns();
 	job->waiting = &wait;
@@ -158,12 +161,12 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	int rc;
 	for (;;) {
 		progress_poll(job);
-		if (job->failure.code) {
-			rc = job_failed(job);
-			break;
-		}
 		if (done(context)) {
 			rc = 0;
+			break;
+		}
+		if (job->failure.code) {
+			rc = job_failed(job);
 			break;
 		}
 		uint64_t now = now_ns();

@@ -134,9 +134,8 @@ static int check_text(const char *text)
 	size_t n = strnlen(text, RECIPE_TEXT_BYTES);
 
 	if (n == RECIPE_TEXT_BYTES)
-		return fail(SLUICE_EINVAL,
-			    "recipe: the text beginning with \"%.40s\" is longer than %d characters",
-			    text, RECIPE_TEXT_BYTES - 1);
+		return fail(SLUICE_EINVAL, "recipe: the text is longer than %d characters",
+			    RECIPE_TEXT_BYTES - 1);
 	for (size_t i = 0; i < n; i++) {
 		unsigned char c = (unsigned char)text[i];
 

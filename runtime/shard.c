@@ -254,9 +254,21 @@ int model_explain(sluice_model *model, uint64_t now, int always)
 		char who[256];
 		if (!missing_workers(job, shard, who, sizeof who))
 			continue;
-		log_line(LOG_WARN, "runtime", "shard %u waits %.1f s for the push of step %llu from %s",
+		char line[384];
+		snprintf(line, sizeof line, "shard %u waits %.1f s for the push of step %llu from %s",
 			 shard->id, (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who);
+		log_line(LOG_WARN, "runtime", "%s", line);
+		if (!always && !lines)
+			peers_report(job, line);
 		lines++;
 	}
 	return lines;
+}
+
+int model_shards_wait(const sluice_model *model)
+{
+	for (uint32_t i = 0; i < model->n_own; i++)
+		if (model->shards[i].waiting_since_ns)
+			return 1;
+	return 0;
 }

@@ -1,7 +1,18 @@
-check_PROGRAMS += tests/fuzz/message_replay
-tests_fuzz_message_replay_SOURCES = tests/fuzz/message_fuzz.c tests/fuzz/replay.c
+fuzz_targets = \
+	tests/fuzz/message_replay \
+	tests/fuzz/card_replay \
+	tests/fuzz/checkpoint_replay \
+	tests/fuzz/recipe_replay
+check_PROGRAMS += $(fuzz_targets)
 
-# message_replay alone skips: it is the script that gives it the corpus.
+fuzz_common = tests/fuzz/fuzz.h tests/fuzz/replay.c
+tests_fuzz_message_replay_SOURCES = tests/fuzz/message_fuzz.c $(fuzz_common)
+tests_fuzz_card_replay_SOURCES = tests/fuzz/card_fuzz.c $(fuzz_common)
+tests_fuzz_checkpoint_replay_SOURCES = \
+	tests/fuzz/checkpoint_fuzz.c tests/unit/scratch.h $(fuzz_common)
+tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)
+
+# A replay program alone skips: it is the script that gives each its corpus.
 TESTS += tests/fuzz/replay_corpus.sh
 dist_check_SCRIPTS += tests/fuzz/replay_corpus.sh
-EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/corpus/message
+EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/corpus

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for the receiver of messages. Input: one byte of options, then the slot as a peer left
- * it. What is accepted is encoded again and must come back bit by bit. Runs under libFuzzer (run.sh)
+ * Fuzz target for the receiver of messages. Input: one byte of options, then the slot as a peer
+ * left it. What is accepted is encoded again and must come back bit by bit. Runs under libFuzzer (run.sh)
  * and, with replay.c, over the corpus in make check. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"
 
-/* Options. Guessing checksums is not the fuzzer's job, so they are put right unless it asks not to. */
+/* Options. Checksums are put right unless the fuzzer asks not to: guessing them is not its job. */
 enum { LEAVE_HEADER_CRC = 1, LEAVE_PAYLOAD_CRC = 2, LEAVE_START = 4 };
 
 static void fix(uint8_t *slot, size_t size, unsigned options)

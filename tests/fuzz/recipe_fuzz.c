@@ -30,7 +30,8 @@ static void expect_round_trip(const struct recipe *r)
 	struct recipe read;
 
 	recipe_print(r, text);
-	require(strnlen(text, RECIPE_TEXT_BYTES) < RECIPE_TEXT_BYTES, "the printed text has no end");
+	require(strnlen(text, RECIPE_TEXT_BYTES) < RECIPE_TEXT_BYTES,
+		"the printed text has no end");
 	require(!recipe_parse(text, &read), "the printed recipe was refused");
 	require(!memcmp(r, &read, sizeof(read)), "the printed recipe is another one");
 	recipe_print(&read, again);

@@ -1,4 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Every input of the corpus through the fuzz target; runs in make check, with any compiler.
-exec tests/fuzz/message_replay "${srcdir:-.}/tests/fuzz/corpus/message"
+# Every input of each corpus through its fuzz target; runs in make check, with any compiler.
+status=0
+for target in message card checkpoint recipe; do
+	echo "$target:"
+	"tests/fuzz/${target}_replay" "${srcdir:-.}/tests/fuzz/corpus/$target" || status=1
+done
+exit "$status"

@@ -1,17 +1,46 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# run.sh SECONDS: fuzzes the receiver of messages for that long with libFuzzer under the address and
-# undefined-behaviour sanitizers, starting from the corpus (which is not changed). Exit status: 0 no
-# finding, 77 no clang or no fuzzer runtime, anything else a finding; its input is kept and named.
+# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe; all of them if
+# none is named) for that long with libFuzzer under the address and undefined-behaviour sanitizers,
+# starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
+# no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
+# names a folder that keeps the inputs found to be new, in a folder for each target.
 set -eu
+
+targets="message card checkpoint recipe"
+usage()
+{
+	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2
+	exit 2
+}
+
+# The library files that a target needs, beside base/.
+sources_of()
+{
+	case $1 in
+	message) echo runtime/compress/message.c runtime/compress/index_coding.c \
+		runtime/compress/quantize.c ;;
+	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
+	checkpoint) echo runtime/checkpoint_file.c runtime/checkpoint_folder.c runtime/durable.c \
+		runtime/compress/select.c ;;
+	recipe) echo runtime/recipe.c runtime/recipe_values.c runtime/recipe_words.c ;;
+	*) usage ;;
+	esac
+}
 
 seconds=${1:-60}
 case $seconds in
-*[!0-9]* | '') echo "usage: $0 SECONDS" >&2; exit 2 ;;
+*[!0-9]* | '') usage ;;
 esac
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- $targets
+for target; do
+	sources_of "$target" >/dev/null
+done
 top=$(cd "$(dirname "$0")/../.." && pwd)
+kept=${TMPDIR:-/tmp}
 clang=${CLANG:-clang}
-work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-fuzz.XXXXXX")
+work=$(mktemp -d "$kept/sluice-fuzz.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
@@ -21,29 +50,42 @@ if ! command -v "$clang" >/dev/null; then
 fi
 printf '%s\n' '#include <stddef.h>' '#include <stdint.h>' \
 	'int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n);' \
-	'int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n) { return d && n > 99; }' >"$work/probe.c"
+	'int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n) { return d && n > 99; }' \
+	>"$work/probe.c"
 if ! "$clang" -fsanitize=fuzzer,address,undefined "$work/probe.c" -o "$work/probe" 2>/dev/null; then
 	echo "skipped: $clang has no fuzzer runtime (Debian: libclang-rt-14-dev)" >&2
 	exit 77
 fi
 
-"$clang" -std=gnu11 -D_GNU_SOURCE -O1 -g -ffp-contract=off \
-	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	-I"$top" -I"$top/runtime" -o "$work/message_fuzz" \
-	"$top/tests/fuzz/message_fuzz.c" "$top/runtime/compress/message.c" \
-	"$top/runtime/compress/index_coding.c" "$top/runtime/compress/quantize.c" \
-	"$top/base/bytes.c"
+build()
+{
+	sources="tests/fuzz/$1_fuzz.c $(sources_of "$1")"
+	(cd "$top" && "$clang" -std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION='"fuzz"' -O1 -g \
+		-ffp-contract=off -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+		-I. -Iruntime -o "$work/$1_fuzz" $sources \
+		base/bytes.c base/error.c base/log.c base/nearest.c)
+}
 
-mkdir "$work/corpus"
+# What a target leaves behind when it dies lies in $work, as TMPDIR says.
+fuzz()
+{
+	new=${FUZZ_CORPUS:-$work/corpus}/$1
+	mkdir -p "$new" "$work/tmp"
+	TMPDIR=$work/tmp "$work/$1_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 \
+		-error_exitcode=1 -print_final_stats=1 -verbosity="${FUZZ_VERBOSITY:-1}" \
+		-artifact_prefix="$work/finding-$1-" "$new" "$top/tests/fuzz/corpus/$1"
+}
+
 status=0
-"$work/message_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 -print_final_stats=1 \
-	-verbosity="${FUZZ_VERBOSITY:-1}" -artifact_prefix="$work/finding-" \
-	"$work/corpus" "$top/tests/fuzz/corpus/message" || status=$?
+for target; do
+	echo "== $target: $seconds seconds" >&2
+	build "$target"
+	fuzz "$target" || status=$?
+done
 for finding in "$work"/finding-*; do
 	[ -e "$finding" ] || continue
-	kept=${TMPDIR:-/tmp}/message-$(basename "$finding")
-	cp "$finding" "$kept"
-	echo "finding: $kept" >&2
+	cp "$finding" "$kept/"
+	echo "finding: $kept/$(basename "$finding")" >&2
 	[ "$status" -ne 0 ] || status=1
 done
 exit "$status"

@@ -120,6 +120,50 @@ static void push__bf16_dense__rounding_stays_in_the_residual_to_the_bit(void **s
 {
 	(void)state;
 	split_with("up=topk(0.98),bf16 down=all,bf16");
+	split_with("up=all,bf16 down=all,bf16");
+}
+
+/* Momentum correction: velocity and residual of each coordinate, from what was seen to be sent. */
+static int keep_momentum(int rank, void *argument)
+{
+	enum { N = 300, BIAS = 20, WARMUP = 3 };
+	const int mask = *(int *)argument;
+	const sluice_tensor tensors[] = { { "w", N - BIAS }, { "bias", BIAS } };
+	float params[N] = { 0 }, grad[N], velocity[N] = { 0 }, residual[N] = { 0 }, sent[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = N, .tensors = tensors, .n_tensors = 2,
+				   .lr = 0.3f, .shards = 3, .recipe = mask
+		? "up=topk(0.1) down=all signal=momentum(0.7) warmup=3"
+		: "up=topk(0.1) down=all signal=momentum(0.7),nomask warmup=3" };
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= 30; step++) {
+		for (int i = 0; i < N; i++)
+			grad[i] = noise(10, step, (uint64_t)rank, (uint64_t)i);
+		CHECK_OK(sluice_push(model, grad));
+		last_sent(model, sent);
+		for (int i = 0; i < N; i++) {
+			velocity[i] = 0.7f * velocity[i] + 0.3f * grad[i];
+			residual[i] = residual[i] + velocity[i] - sent[i];
+			if (mask && step > WARMUP && sent[i] != 0 && i < N - BIAS)
+				velocity[i] = 0;
+			CHECK(float_bits(model->worker.velocity[i]) == float_bits(velocity[i]));
+			CHECK(float_bits(model->worker.residual[i]) == float_bits(residual[i]));
+			CHECK(i < N - BIAS || residual[i] == 0); /* sent whole */
+		}
+		CHECK_OK(sluice_pull(model, params));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__momentum_signal__is_corrected_and_masked_where_it_was_sent(void **state)
+{
+	int mask[] = { 0, 1 };
+	(void)state;
+	run_ranks(2, keep_momentum, &mask[0]);
+	run_ranks(2, keep_momentum, &mask[1]);
 }
 
 /* ---- over many steps ------------------------------------------------------------------------- */
@@ -322,6 +366,7 @@ int main(void)
 		cmocka_unit_test(push__f32__sent_plus_residual_is_the_accumulator_to_the_bit),
 		cmocka_unit_test(push__f16__rounding_stays_in_the_residual_to_the_bit),
 		cmocka_unit_test(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit),
+		cmocka_unit_test(push__momentum_signal__is_corrected_and_masked_where_it_was_sent),
 		cmocka_unit_test(train__500_noisy_steps_topk_both_ways__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),

@@ -226,6 +226,15 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 	    (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail, sizeof mail, imm_make(IMM_MAIL, 0, 0));
 }
 
+static void report_noise(sluice_model *model, const struct attack *attack)
+{
+	uint8_t report[REPORT_TEXT_BYTES];
+	(void)attack;
+	memset(report, 0xff, sizeof report);
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_REPORT, report, sizeof report,
+	    imm_make(IMM_REPORT, 0, 0));
+}
+
 static void status_noise(sluice_model *model, const struct attack *attack)
 {
 	uint8_t status[16 + STATUS_TEXT_BYTES];
@@ -336,7 +345,7 @@ static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **st
 		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 2), .says = "it does not own" },
 		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 0xffffff), .says = "it does not own" },
 		{ .launch = notify_as_said, .imm = 0x00000001, .says = "unknown kind 0x00000001" },
-		{ .launch = notify_as_said, .imm = 0x60000000, .says = "unknown kind 0x60000000" },
+		{ .launch = notify_as_said, .imm = 0x7fffffff, .says = "unknown kind 0x7fffffff" },
 		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },
 	};
 	(void)state;
@@ -376,6 +385,7 @@ static void notify__of_nothing_that_matters__does_no_harm(void **state)
 		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 15, 0) },
 		{ .launch = notify_as_said, .imm = imm_make(IMM_STATUS, 0, 0) }, /* alive */
 		{ .launch = status_noise },
+		{ .launch = report_noise },
 	};
 	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);

@@ -238,13 +238,14 @@ static int tiny_shards(int rank, void *argument)
 	static const char *const texts[] = {
 		"up=topk(0.5) down=topk(0.5)", "up=topk(0.7),f16 down=topk(0.7),f16",
 		"up=topk(0.97),bf16 down=topk(0.34),f16", "up=topk(0.01) down=topk(0.01)",
+		"up=topk(0.01),f16 down=topk(0.01),bf16 memory=none",
 	};
 	sluice_job *job = rank_join(NULL);
 	(void)argument;
 	for (uint64_t count = 1; count <= 40; count++) {
 		float params[40] = { 0 }, grad[40];
 		sluice_model *model = NULL;
-		sluice_model_attr attr = { .size = sizeof attr, .count = count, .recipe = texts[count % 4],
+		sluice_model_attr attr = { .size = sizeof attr, .count = count, .recipe = texts[count % 5],
 					   .shards = (uint32_t)((count + 2) / (1 + count % 3)) };
 		attr.shards = attr.shards > count ? 1 : attr.shards;
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
