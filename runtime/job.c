@@ -31,10 +31,9 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	va_end(arguments);
 	job->failure.code = code;
 	job->failure.culprit = culprit;
-	fail(code, "%s", job->failure.text);
 	if (!job->finalizing)
 		peers_announce(job, LINE_GAVE_UP, culprit, job->failure.text);
-	return code;
+	return fail(code, "%s", job->failure.text); /* last: it is what sluice_last_error() says */
 }
 
 int job_failed(sluice_job *job)

@@ -82,7 +82,8 @@ void peers_gone(sluice_job *job, int peer, const char *why)
 }
 
 /* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
- * then learns why nobody waited. Nobody answers. */
+ * then learns why nobody waited. A bye goes also to those that said theirs: while they tear down they
+ * may still see this process end. Nobody answers. */
 void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
@@ -93,7 +94,8 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 	memcpy(status + 16, text, length);
 	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
 	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job->peers[p].state != PEER_LEFT && job->peers[p].control)
+		if (p != job->rank && job->peers[p].control &&
+		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
 			put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
 			    imm_make(IMM_STATUS, 0, 0));
 }
