@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport table: how one-sided operations reach a peer. Instances: self (own rank), shm (same
- * machine). A transport knows regions and peers, not gradients. All calls of one transport come from
+ * machine), verbs (RDMA). A transport knows regions and peers, not gradients. All calls of one transport come from
  * one thread at a time (the holder of the job's progress token), except wake(). */
 #ifndef RDMA_TRANSPORT_H
 #define RDMA_TRANSPORT_H
@@ -45,6 +45,10 @@ struct transport_config {
 	uint32_t queue_depth;    /* most PUT_NOTIFYs a peer may have outstanding here */
 	const struct region *control; /* REGION_WRITE; every peer that connects gets it with the
 				       * connection (shm, self: its descriptor is part of the card) */
+	size_t control_line_bytes;    /* a peer may write its own line of control only, number `rank`, where
+				       * the transport can tell (verbs); 0: all of it */
+	const char *device;      /* verbs: "name[:port]"; NULL or "": the first usable one */
+	const char *gid_index;   /* verbs: "auto" or a number; NULL: auto */
 	int lost_after_ms;       /* the job's budget: retries, reconnects and timers derive from it */
 };
 
@@ -56,7 +60,8 @@ struct job_secret {
 	uint32_t wire_version;
 };
 
-/* Kept by every transport, read by statistics; messages of the own rank count for self. */
+/* Kept by every transport (transfer_count()), read by statistics; messages of the own rank count for
+ * self. puts and put_bytes include those with a notify; refused and full posts do not count. */
 struct transport_counters {
 	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
@@ -105,6 +110,10 @@ struct transport_ops {
 	int (*fd)(struct transport *t);
 	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
 	void (*wake)(struct transport *t);
+	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed and a
+	 * get's are filled (EVENT_DONE comes all the same), and local_region need not be an opened
+	 * region: base and bytes are enough. 0: only EVENT_DONE says so. */
+	int copies_at_post;
 };
 
 struct transport {
