@@ -15,10 +15,19 @@
 #define FIELD(member) offsetof(struct settings, member), sizeof(((struct settings *)0)->member)
 
 const struct env_entry env_table[] = {
-	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm", "self|shm",
+	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs", "self|shm|verbs",
 	  "Transports that may be used to reach other ranks. "
-	  "A rank that none of them reaches is an error, never a silent fallback.",
+	  "A rank that none of them reaches is an error, never a silent fallback. "
+	  "When it is set, each transport it names must work on this node.",
 	  FIELD(transport) },
+	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
+	  "RDMA device of the verbs transport. "
+	  "When it is not set, the first one with an active port and a usable address.",
+	  FIELD(device) },
+	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
+	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
+	  "auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
+	  FIELD(gid_index) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged. Levels are error, warn, info and debug, "
 	  "modules are all, runtime, rdma, slurm and compress.",
@@ -27,9 +36,11 @@ const struct env_entry env_table[] = {
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",
 	  FIELD(recipe) },
-	{ "SLUICE_ON_FAILURE", ENV_CHOICE, "abort", "abort",
+	{ "SLUICE_ON_FAILURE", ENV_CHOICE, "abort", "abort|continue",
 	  "What a rank does when another one is lost: "
-	  "abort ends the job with a message that names the lost rank and its node.",
+	  "abort ends the job with a message that names the lost rank and its node; "
+	  "continue goes on without a lost worker and needs dedicated servers (SLUICE_SERVERS), "
+	  "of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
 	  "The last so many ranks only own shards. 0 lets the workers own them.", FIELD(servers) },

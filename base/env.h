@@ -7,10 +7,12 @@
 #include <stdio.h>
 
 struct settings {
-	char transport[64];      /* SLUICE_TRANSPORT: comma list, default "self,shm"; self always in it */
+	char transport[64];      /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; self always in it */
+	char device[64];         /* SLUICE_DEVICE: "name[:port]", "" the first usable one */
+	char gid_index[16];      /* SLUICE_GID_INDEX: "auto" or a number */
 	char log[128];           /* SLUICE_LOG, default "warn" */
 	char recipe[512];        /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16];     /* SLUICE_ON_FAILURE: "abort" */
+	char on_failure[16];     /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;             /* SLUICE_SERVERS, 0 */
 	int lost_after_ms;       /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
 	int warn_after_ms;       /* SLUICE_WARN_AFTER, 10s */

@@ -37,7 +37,7 @@ if [ ! -f "$sluice7" ]; then
 	sluice7=$tmp/sluice.7
 	sed '/^@ENVIRONMENT@$/d' "$man/sluice.7.in" >"$sluice7"
 fi
-pages="$man/sluice-train.1 $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
+pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
 
 lint() {
 	for page in $pages; do
@@ -173,20 +173,22 @@ examples() {
 }
 
 options() {
-	program=$top_builddir/sluice-train
-	[ -x "$program" ] || program=$top_builddir/tools/train/sluice-train
-	if [ ! -x "$program" ]; then
-		skipped "options: sluice-train was not built"
-		return
-	fi
-	"$program" --help >"$tmp/help" || wrong "sluice-train --help fails"
-	grep -oE '(^ +|, )--[a-z][a-z-]*' "$tmp/help" | sed 's/.*--//' >"$tmp/helped"
-	sed -n 's/^\.It Fl Fl \([a-z-]*\).*/\1/p' "$man/sluice-train.1" >"$tmp/listed"
-	same "sluice-train --help" "$tmp/helped" "sluice-train(1)" "$tmp/listed"
-	sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESC/p' "$man/sluice-train.1" | grep -o 'Fl Fl [a-z-]*' |
-		sed 's/Fl Fl //' >"$tmp/synopsis_options"
-	sed '/^sleep$/d; /^nan$/d' "$tmp/listed" >"$tmp/usual"
-	same "SYNOPSIS of sluice-train(1)" "$tmp/synopsis_options" "its DESCRIPTION" "$tmp/usual"
+	for tool in sluice-train sluice-bench sluice-info; do
+		program=$top_builddir/$tool
+		if [ ! -x "$program" ]; then
+			skipped "options: $tool was not built"
+			continue
+		fi
+		"$program" --help >"$tmp/help" || wrong "$tool --help fails"
+		grep -oE '^ +--[a-z].*' "$tmp/help" | sed 's/  [^ -].*//' | grep -oE -- '--[a-z][a-z-]*' |
+			sed 's/^--//' >"$tmp/helped"
+		sed -n '/^\.It Fl Fl/p' "$man/$tool.1" | grep -o 'Fl Fl [a-z-]*' | sed 's/Fl Fl //' >"$tmp/listed"
+		same "$tool --help" "$tmp/helped" "$tool(1)" "$tmp/listed"
+		sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESC/p' "$man/$tool.1" | grep -o 'Fl Fl [a-z-]*' |
+			sed 's/Fl Fl //' >"$tmp/synopsis_options"
+		sed '/^sleep$/d; /^nan$/d' "$tmp/listed" >"$tmp/usual"
+		same "SYNOPSIS of $tool(1)" "$tmp/synopsis_options" "its DESCRIPTION" "$tmp/usual"
+	done
 }
 
 environment() {

@@ -11,7 +11,9 @@ dist_man_MANS += \
 	man/sluice_stats.3 \
 	man/sluice_strerror.3 \
 	man/sluice_topk.3 \
-	man/sluice_recipe.7
+	man/sluice_recipe.7 \
+	man/sluice-bench.1 \
+	man/sluice-info.1
 if BUILD_TRAIN
 dist_man_MANS += man/sluice-train.1
 endif

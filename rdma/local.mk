@@ -12,3 +12,17 @@ library_sources += \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c
+if HAVE_VERBS
+library_sources += \
+	rdma/auth.c rdma/auth.h \
+	rdma/connect.c rdma/connect_accept.c \
+	rdma/frame.c rdma/frame.h \
+	rdma/ladder.c rdma/ladder.h rdma/ladder_prove.c \
+	rdma/verbs.c rdma/verbs.h \
+	rdma/verbs_device.c rdma/verbs_device.h \
+	rdma/verbs_link.c \
+	rdma/verbs_open.c \
+	rdma/verbs_poll.c \
+	rdma/verbs_post.c \
+	rdma/verbs_register.c
+endif

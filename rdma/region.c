@@ -146,9 +146,11 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	if (!within_file_limit(file_bytes))
 		return fail_to_open(name, bytes, "getrlimit", EFBIG);
 
-	region = calloc(1, sizeof(*region));
+	/* The list's head lies behind it: transports reach it through a const region. */
+	region = calloc(1, sizeof(*region) + sizeof(*region->registrations));
 	if (region == NULL)
 		return fail_to_open(name, bytes, "calloc", ENOMEM);
+	region->registrations = (struct registration **)(void *)(region + 1);
 	region->bytes = bytes;
 	region->access = access;
 	region->base = MAP_FAILED;
@@ -197,6 +199,12 @@ void region_close(struct region **region)
 
 	if (r == NULL)
 		return;
+	while (*r->registrations != NULL) {
+		struct registration *first = *r->registrations;
+
+		*r->registrations = first->next;
+		first->end(first);
+	}
 	if (r->base != NULL)
 		munmap(r->base, r->bytes);
 	if (r->fd >= 0)

@@ -12,15 +12,25 @@
 
 enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do */
 
+/* What a transport has made of a region, for example keys of a network card; ends before the memory
+ * does. The transport that adds one keeps the list consistent under its own lock. */
+struct registration {
+	struct registration *next;
+	const void *owner;           /* the transport */
+	void (*end)(struct registration *r); /* region_close() calls it, already unlinked */
+};
+
 struct region {
 	void *base;
 	size_t bytes;
 	unsigned access;   /* REGION_* mask; 0: only local use (staging, read buffers) */
 	int fd;            /* sealed memfd, close-on-exec */
 	uint64_t nonce;    /* random; a mapping made from a descriptor must find it (see shm.c) */
+	struct registration **registrations; /* the head of their list */
 };
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+/* Ends the registrations, unmaps, frees. Nothing that is posted may still use the region. */
 void region_close(struct region **region);
 
 /* What a peer needs to reach a region: made for one endpoint, sent to that peer by any means. */

@@ -211,36 +211,28 @@ static void queue_event(struct self *self, struct event_queue *queue, const stru
 static int self_post(struct endpoint *e, const struct transfer *x)
 {
 	struct self *self = self_of(e->transport);
+	int rc, ends = x->kind == TRANSFER_GET || x->report;
 	char *there;
-	int rc;
 
 	rc = transfer_check(e, x);
 	if (rc < 0)
 		return rc;
+	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&self->imms)) ||
+	    (ends && event_queue_full(&self->dones)))
+		return SLUICE_EAGAIN;
 	there = (char *)((struct self_remote *)(void *)x->remote)->base + x->offset;
-	switch (x->kind) {
-	case TRANSFER_PUT_NOTIFY:
-		if (event_queue_full(&self->imms))
-			return SLUICE_EAGAIN;
-		if (x->bytes > 0)
-			memcpy(there, x->local, x->bytes);
+	if (x->bytes > 0 && x->kind == TRANSFER_GET)
+		memcpy(x->local, there, x->bytes);
+	else if (x->bytes > 0)
+		memcpy(there, x->local, x->bytes);
+	transfer_count(&self->transport, x);
+	if (x->kind == TRANSFER_PUT_NOTIFY)
 		queue_event(self, &self->imms, &(struct event){
 			.kind = EVENT_IMM, .peer = self->rank, .imm = x->imm});
-		return SLUICE_OK;
-	case TRANSFER_PUT:
-		if (x->bytes > 0)
-			memcpy(there, x->local, x->bytes);
-		return SLUICE_OK;
-	case TRANSFER_GET:
-		if (event_queue_full(&self->dones))
-			return SLUICE_EAGAIN;
-		if (x->bytes > 0)
-			memcpy(x->local, there, x->bytes);
+	if (ends)
 		queue_event(self, &self->dones, &(struct event){
 			.kind = EVENT_DONE, .peer = self->rank, .cookie = x->cookie});
-		return SLUICE_OK;
-	}
-	return SLUICE_EINVAL; /* transfer_check() refused any other kind */
+	return SLUICE_OK;
 }
 
 static int self_poll(struct transport *t, struct event *events, int n)
@@ -292,4 +284,5 @@ const struct transport_ops self_transport = {
 	.disarm = self_disarm,
 	.fd = self_fd,
 	.wake = self_wake,
+	.copies_at_post = 1,
 };

@@ -380,4 +380,5 @@ const struct transport_ops shm_transport = {
 	.disarm = shm_disarm,
 	.fd = shm_fd,
 	.wake = shm_wake,
+	.copies_at_post = 1,
 };

@@ -24,62 +24,63 @@ static void ring_bell(int pipe)
 	errno = saved;
 }
 
-static int notify(struct shm_peer *peer, const struct transfer *x, char *there)
+/* 1 if the peer's mailbox takes a word, else SLUICE_E*. */
+static int room_for_notify(struct shm_peer *peer)
 {
 	switch (mailbox_room(&peer->out)) {
 	case 0:
 		return SLUICE_EAGAIN;
 	case 1:
-		break;
+		return 1;
 	default:
 		return fail(SLUICE_EWIRE, "the mailbox of rank %d (pid %d) holds an impossible position",
 			    peer->endpoint.peer, (int)peer->process.pid);
 	}
-	if (x->bytes > 0)
-		memcpy(there, x->local, x->bytes);
-	mailbox_write(&peer->out, x->imm);
-	if (mailbox_claim_wake(peer->mailbox))
-		ring_bell(peer->wake_fd);
-	return SLUICE_OK;
 }
 
-static int get(struct shm *shm, const struct shm_peer *peer, const struct transfer *x,
-	       const char *there)
+static void notify(struct shm_peer *peer, uint32_t imm)
 {
-	if (event_queue_full(&shm->dones))
-		return SLUICE_EAGAIN;
-	if (x->bytes > 0)
-		memcpy(x->local, there, x->bytes);
+	mailbox_write(&peer->out, imm);
+	if (mailbox_claim_wake(peer->mailbox))
+		ring_bell(peer->wake_fd);
+}
+
+/* A get, or a put that is to be reported, has ended. */
+static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
+{
 	event_queue_put(&shm->dones, &(struct event){
-		.kind = EVENT_DONE, .peer = peer->endpoint.peer, .cookie = x->cookie});
+		.kind = EVENT_DONE, .peer = peer->endpoint.peer, .cookie = cookie});
 	if (shm->armed)
 		ring_bell(shm->pipe_write);
-	return SLUICE_OK;
 }
 
 int shm_post(struct endpoint *e, const struct transfer *x)
 {
+	struct shm *shm = shm_of(e->transport);
 	struct shm_peer *peer = peer_of(e);
+	int rc, ends = x->kind == TRANSFER_GET || x->report;
 	char *there;
-	int rc;
 
 	if (peer->state == PEER_GONE)
 		return shm_fail_gone(peer);
 	rc = transfer_check(e, x);
 	if (rc < 0)
 		return rc;
+	if (x->kind == TRANSFER_PUT_NOTIFY && (rc = room_for_notify(peer)) < 0)
+		return rc;
+	if (ends && event_queue_full(&shm->dones))
+		return SLUICE_EAGAIN;
 	there = (char *)shm_remote_of(x->remote)->base + x->offset;
-	switch (x->kind) {
-	case TRANSFER_PUT:
-		if (x->bytes > 0)
-			memcpy(there, x->local, x->bytes);
-		return SLUICE_OK;
-	case TRANSFER_PUT_NOTIFY:
-		return notify(peer, x, there);
-	case TRANSFER_GET:
-		return get(shm_of(e->transport), peer, x, there);
-	}
-	return SLUICE_EINVAL; /* transfer_check() refused any other kind */
+	if (x->bytes > 0 && x->kind == TRANSFER_GET)
+		memcpy(x->local, there, x->bytes);
+	else if (x->bytes > 0)
+		memcpy(there, x->local, x->bytes);
+	transfer_count(&shm->transport, x);
+	if (x->kind == TRANSFER_PUT_NOTIFY)
+		notify(peer, x->imm);
+	if (ends)
+		done(shm, peer, x->cookie);
+	return SLUICE_OK;
 }
 
 /* ---- events -------------------------------------------------------------------------------- */

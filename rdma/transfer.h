@@ -10,4 +10,19 @@ enum { TRANSFER_INLINE_BYTES = 64 };
 /* 0, or SLUICE_EINVAL: not this endpoint's remote, beyond its end, not permitted by its access, or
  * local bytes outside the local region. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
+
+/* For the final statistics: called once for each transfer that was accepted. */
+static inline void transfer_count(struct transport *t, const struct transfer *transfer)
+{
+	struct transport_counters *c = &t->counters;
+
+	if (transfer->kind == TRANSFER_GET) {
+		c->gets++;
+		c->get_bytes += transfer->bytes;
+		return;
+	}
+	c->puts++;
+	c->put_bytes += transfer->bytes;
+	c->notifies += transfer->kind == TRANSFER_PUT_NOTIFY;
+}
 #endif

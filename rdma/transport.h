@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport table: how one-sided operations reach a peer. Instances: self (own rank), shm (same
- * machine). A transport knows regions and peers, not gradients. All calls of one transport come from
+ * machine), verbs (RDMA). A transport knows regions and peers, not gradients. All calls of one transport come from
  * one thread at a time (the holder of the job's progress token), except wake(). */
 #ifndef RDMA_TRANSPORT_H
 #define RDMA_TRANSPORT_H
@@ -21,12 +21,14 @@ struct transfer {
 	void *local;                 /* put: source, get: destination */
 	size_t bytes;                /* put: may be 0 with NOTIFY */
 	uint32_t imm;                /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
-	uint64_t cookie;             /* GET: comes back in EVENT_DONE */
+	uint64_t cookie;             /* comes back in EVENT_DONE */
+	int report;                  /* put: EVENT_DONE too, when the local bytes may be changed again */
 };
 
 enum event_kind {
 	EVENT_IMM,   /* peer's PUT_NOTIFY: all bytes it and earlier puts of that peer wrote are visible */
-	EVENT_DONE,  /* own GET finished: local memory is filled; cookie; status 0 or SLUICE_E* */
+	EVENT_DONE,  /* own GET finished: local memory is filled (or a reported put is placed); cookie;
+		      * status 0 or SLUICE_E* */
 	EVENT_GONE   /* the peer's process ended or its connection broke; once per peer; text says why */
 };
 struct event {
@@ -43,6 +45,25 @@ struct transport_config {
 	uint32_t queue_depth;    /* most PUT_NOTIFYs a peer may have outstanding here */
 	const struct region *control; /* REGION_WRITE; every peer that connects gets it with the
 				       * connection (shm, self: its descriptor is part of the card) */
+	size_t control_line_bytes;    /* a peer may write its own line of control only, number `rank`, where
+				       * the transport can tell (verbs); 0: all of it */
+	const char *device;      /* verbs: "name[:port]"; NULL or "": the first usable one */
+	const char *gid_index;   /* verbs: "auto" or a number; NULL: auto */
+	int lost_after_ms;       /* the job's budget: retries, reconnects and timers derive from it */
+};
+
+/* What both ends of a connection prove to know before a queue pair exists or a key is sent. Known
+ * after the bootstrap; the key never leaves memory (not in argv, environment, logs, checkpoints). */
+struct job_secret {
+	uint8_t key[32];         /* rank 0 made it with getrandom(2) */
+	char job[64];            /* "slurm 123.0", part of what is proved */
+	uint32_t wire_version;
+};
+
+/* Kept by every transport (transfer_count()), read by statistics; messages of the own rank count for
+ * self. puts and put_bytes include those with a notify; refused and full posts do not count. */
+struct transport_counters {
+	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
 
 enum { TRANSPORT_CARD_BYTES = 256 };
@@ -58,9 +79,15 @@ struct transport_ops {
 	/* 1 if the peer with this card can be reached by this transport, 0 with *why (static) if not.
 	 * boot_id_same: both ranks run under one kernel. */
 	int (*reaches)(struct transport *t, int peer, int boot_id_same, const char **why);
-	/* Connects; the card came through the bootstrap and is hostile input. Owned by t. */
+	/* After the bootstrap, before the first connect; may be NULL (nothing to prove on one machine). */
+	int (*admit)(struct transport *t, const struct job_secret *secret);
+	/* Begins to connect and never waits for the peer; the card came through the bootstrap and is hostile
+	 * input. Both sides call it; the endpoint is owned by t. */
 	int (*connect)(struct transport *t, int peer, const uint8_t *card, size_t len,
 		       struct endpoint **out);
+	/* 1: connected, control() may be asked. 0: not yet (poll, then ask again). Else SLUICE_E*. NULL:
+	 * connect() finished it. */
+	int (*ready)(struct endpoint *e);
 	/* The control region of this endpoint's peer, learnt when connecting; remote_close() ends it. */
 	int (*control)(struct endpoint *e, struct remote **out);
 	/* Bytes that let this endpoint's peer reach the region. */
@@ -83,13 +110,23 @@ struct transport_ops {
 	int (*fd)(struct transport *t);
 	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
 	void (*wake)(struct transport *t);
+	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed and a
+	 * get's are filled (EVENT_DONE comes all the same), and local_region need not be an opened
+	 * region: base and bytes are enough. 0: only EVENT_DONE says so. */
+	int copies_at_post;
 };
 
-struct transport { const struct transport_ops *ops; };
+struct transport {
+	const struct transport_ops *ops;
+	struct transport_counters counters;
+};
 struct endpoint { struct transport *transport; int peer; };
 struct remote { struct endpoint *endpoint; uint64_t bytes; unsigned access; };
 
 extern const struct transport_ops self_transport, shm_transport;
+#ifdef HAVE_VERBS
+extern const struct transport_ops verbs_transport;
+#endif
 /* NULL-terminated, in order of preference. */
 extern const struct transport_ops *const transports[];
 #endif

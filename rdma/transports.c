@@ -5,5 +5,8 @@
 const struct transport_ops *const transports[] = {
 	&self_transport,
 	&shm_transport,
+#ifdef HAVE_VERBS
+	&verbs_transport,
+#endif
 	NULL,
 };

@@ -1,22 +1,43 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# SLUICE_CHECK_VERBS: --with-verbs=auto|yes|no. Finds libibverbs and librdmacm.
-# This release has no verbs transport: the check only says what a build with one would find.
+# SLUICE_CHECK_VERBS: --with-verbs=auto|yes|no. Finds libibverbs, librdmacm and, for the proof that a peer
+# belongs to the job, OpenSSL's libcrypto. Sets HAVE_VERBS (config.h), VERBS_CFLAGS, VERBS_LIBS, have_verbs
+# and verbs_summary.
 AC_DEFUN([SLUICE_CHECK_VERBS], [
 	AC_ARG_WITH([verbs],
 		[AS_HELP_STRING([--with-verbs=auto|yes|no], [RDMA transport over libibverbs and librdmacm (auto)])],
 		[], [with_verbs=auto])
 	have_verbs=no
+	verbs_missing="--with-verbs=no"
 	AS_CASE([$with_verbs],
-		[no], [verbs_summary="no (--with-verbs=no)"],
+		[no], [],
 		[auto|yes], [
-			PKG_CHECK_MODULES([VERBS], [libibverbs librdmacm], [
-				have_verbs=yes
-				verbs_summary="libraries found ($($PKG_CONFIG --modversion libibverbs)); the transport itself is not part of this release"
-			], [verbs_summary="no (libibverbs, librdmacm not found: install libibverbs-dev librdmacm-dev)"])
-			AS_IF([test "$with_verbs$have_verbs" = yesno],
-				[AC_MSG_ERROR([--with-verbs=yes, but libibverbs and librdmacm were not found: install libibverbs-dev librdmacm-dev])])
-			AS_IF([test "$with_verbs" = yes],
-				[AC_MSG_ERROR([--with-verbs=yes: this release has no verbs transport yet; use auto or no])])
+			PKG_CHECK_MODULES([VERBS], [libibverbs librdmacm libcrypto >= 1.1.1], [
+				sluice_save_CPPFLAGS="$CPPFLAGS"
+				sluice_save_LIBS="$LIBS"
+				CPPFLAGS="$CPPFLAGS $VERBS_CFLAGS"
+				LIBS="$VERBS_LIBS $LIBS"
+				AC_MSG_CHECKING([whether libibverbs and librdmacm are new enough])
+				AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <stddef.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>]], [[return ibv_query_gid_table(NULL, NULL, 0, 0) == 0 &&
+	rdma_set_option(NULL, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, NULL, 0) == 0 &&
+	ibv_reg_dmabuf_mr(NULL, 0, 0, 0, 0, 0) == NULL;]])],
+					[have_verbs=yes], [verbs_missing="rdma-core is older than version 34"])
+				AC_MSG_RESULT([$have_verbs])
+				CPPFLAGS="$sluice_save_CPPFLAGS"
+				LIBS="$sluice_save_LIBS"
+			], [verbs_missing="libibverbs, librdmacm or libcrypto not found: install libibverbs-dev librdmacm-dev libssl-dev"])
 		],
 		[AC_MSG_ERROR([--with-verbs takes auto, yes or no, not "$with_verbs"])])
+
+	AS_IF([test "$have_verbs" = yes], [
+		AC_DEFINE([HAVE_VERBS], [1], [Define to 1 to build the RDMA transport.])
+		verbs_summary="yes (libibverbs $($PKG_CONFIG --modversion libibverbs), libcrypto $($PKG_CONFIG --modversion libcrypto))"
+	], [
+		AS_IF([test "$with_verbs" = yes], [AC_MSG_ERROR([--with-verbs=yes, but $verbs_missing])])
+		VERBS_CFLAGS= VERBS_LIBS=
+		verbs_summary="no ($verbs_missing)"
+	])
+	AC_SUBST([VERBS_CFLAGS])
+	AC_SUBST([VERBS_LIBS])
 ])

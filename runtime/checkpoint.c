@@ -118,7 +118,7 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* Rank 0: the generation becomes the valid one. */
+/* The leader: the generation becomes the valid one. A rank that said nothing has no file in it. */
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
@@ -138,7 +138,7 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
-/* Rank 0, before the first round. */
+/* The leader, before the first round. */
 static int begin(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
@@ -154,15 +154,17 @@ static int begin(struct meeting *m, const char *dir, int *begun_out)
 static int save_in_rounds(struct meeting *m, const char *dir)
 {
 	sluice_model *model = m->model;
-	int rank = model->job->rank, begun = 0;
+	int rank = model->job->rank, begun = 0, rc, again, namer;
 	m->mine.step = model->step;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	if (sluice_is_worker(model->job) && model->worker.in_step)
 		m->mine.status =
 			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
-	if (rank == 0 && !m->mine.status)
-		m->mine.status = begin(m, dir, &begun);
-	int rc = meeting_agree(m, NULL, "sluice_checkpoint");
+	do {
+		if (rank == m->leader && !begun && !m->mine.status)
+			m->mine.status = begin(m, dir, &begun);
+		rc = meeting_agree(m, NULL, "sluice_checkpoint", &again);
+	} while (!rc && again);
 	if (!rc) {
 		m->mine.status = write_own_file(m);
 		rc = meeting_speak(m, NULL);
@@ -170,12 +172,15 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 			rc = meeting_verdict(m);
 	}
 	if (!rc) {
-		if (rank == 0)
-			m->mine.status = name_latest(m);
-		rc = meeting_speak(m, NULL);
-		if (!rc)
-			rc = meeting_verdict(m);
-		if (!rc && rank == 0)
+		do { /* once more if the leader was lost before it could say that it is done */
+			namer = m->leader;
+			if (rank == namer)
+				m->mine.status = name_latest(m);
+			rc = meeting_speak(m, NULL);
+			if (!rc)
+				rc = meeting_verdict(m);
+		} while (!rc && namer != m->leader);
+		if (!rc && rank == namer)
 			checkpoint_clean(&m->place);
 	}
 	/* Unless a peer is lost, nobody writes any more. */
@@ -199,7 +204,7 @@ static int save(sluice_model *model, const char *dir)
 
 /* ---- restore ------------------------------------------------------------------------------ */
 
-/* Rank 0, before the first round: *sums_out is a file's size and CRC for each rank. */
+/* Rank 0, which leads as long as none is lost, before the first round: *sums_out is a file's size and CRC for each rank. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
 	const sluice_job *job = m->model->job;
@@ -225,7 +230,14 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 {
 	char path[DURABLE_PATH_BYTES];
 	struct checkpoint_identity identity = identity_of(m);
-	struct checkpoint_sum sum = { m->from0.bytes, m->from0.crc };
+	struct checkpoint_sum sum = { m->terms.bytes, m->terms.crc };
+	*file = NULL;
+	if (!sum.bytes && sluice_is_worker(m->model->job)) {
+		log_line(LOG_WARN, "runtime",
+			 "the checkpoint in %s was made without this rank, which was lost then: it begins with "
+			 "an empty residual", m->place.dir);
+		return 0;
+	}
 	checkpoint_path(&m->place, identity.rank, path);
 	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
 	if (!rc)
@@ -237,6 +249,28 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	return rc;
 }
 
+/* A worker without a file takes the learning rate of one that has: they must train at one rate. */
+enum { HAS_RATE = 1 };
+
+static void say_rate(struct meeting *m, const struct checkpoint_file *file)
+{
+	m->mine.digest = file && sluice_is_worker(m->model->job)
+		? (uint64_t)HAS_RATE << 32 | float_bits(m->model->lr) : 0;
+}
+
+static void hear_rate(struct meeting *m)
+{
+	for (int r = 0; r < m->model->job->workers; r++) {
+		struct word w;
+		meeting_heard(m, r, &w);
+		float lr = bits_float((uint32_t)w.digest);
+		if (w.digest >> 32 == HAS_RATE && isfinite(lr) && lr > 0) {
+			m->model->lr = lr;
+			return;
+		}
+	}
+}
+
 /* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled
  * without it, so that heartbeats go on while the disk works. */
 static int load(struct meeting *m, const struct contents *contents, struct checkpoint_file *file)
@@ -246,13 +280,14 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	progress_take(job);
 	if (sluice_is_worker(job)) {
 		worker_restart(model, m->place.step);
-		model->lr = bits_float((uint32_t)contents->numbers[0]);
+		if (file)
+			model->lr = bits_float((uint32_t)contents->numbers[0]);
 	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
 		shard_restart(model, &model->shards[i], m->place.step);
 	progress_release(job);
-	int rc = checkpoint_file_load(file);
+	int rc = file ? checkpoint_file_load(file) : 0;
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
 		rc = shard_publish_snapshot(model, &model->shards[i]);
@@ -266,11 +301,14 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 			  struct checkpoint_file *file, float *params)
 {
 	m->mine.status = load(m, contents, file);
+	say_rate(m, file);
 	int rc = meeting_speak(m, NULL); /* all snapshots exist */
 	if (!rc)
 		rc = meeting_verdict(m);
 	if (rc)
 		return rc;
+	if (!file)
+		hear_rate(m);
 	if (sluice_is_worker(m->model->job))
 		m->mine.status = model_read_snapshots(m->model, m->place.step, params);
 	rc = meeting_speak(m, NULL); /* all have read them */
@@ -283,8 +321,15 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 	struct checkpoint_sum *sums = NULL;
 	struct checkpoint_file *file = NULL;
 	struct contents contents = { 0 };
+	int lost = 0, again;
+	while (lost < model->job->workers && round_has(model->job, lost))
+		lost++;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
-	if (sluice_is_worker(model->job) && (model->worker.in_step || model->step))
+	if (lost < model->job->workers)
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_restore needs all ranks, and %s is lost: start the job anew",
+				      rank_text(model->job, lost));
+	else if (sluice_is_worker(model->job) && (model->worker.in_step || model->step))
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore: this model has made steps already; restore "
 				      "right after sluice_model_open");
@@ -292,7 +337,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 		m->mine.status = fail(SLUICE_EINVAL, "sluice_restore: params is NULL on a worker");
 	else if (model->job->rank == 0)
 		m->mine.status = find_latest(m, dir, &sums);
-	int rc = meeting_agree(m, m->mine.status ? NULL : sums, "sluice_restore");
+	int rc = meeting_agree(m, m->mine.status ? NULL : sums, "sluice_restore", &again);
 	free(sums);
 	if (rc)
 		return rc;

@@ -34,12 +34,13 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
 }
 
-/* A rank that cannot even take part: the others must not wait for it. */
-static int leave(sluice_model *model, const char *why)
+/* A rank that cannot even take part, or will not: the others must not wait for this one. */
+static int leave(sluice_model *model, int culprit, const char *why)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
-	int rc = job_fail(job, SLUICE_ENOMEM, job->rank, "%s: %s", rank_text(job, job->rank), why);
+	int rc = job_fail(job, culprit == job->rank ? SLUICE_ENOMEM : SLUICE_EPEER, culprit, "%s %s",
+			  rank_text(job, culprit), why);
 	progress_release(job);
 	return rc;
 }
@@ -64,10 +65,14 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	}
 	if (!m || !m->said || !m->heard) {
 		meeting_close(&m);
-		return leave(model, "no memory for the rounds of a checkpoint");
+		return leave(model, model->job->rank, "has no memory for the rounds of a checkpoint");
 	}
 	m->model = model;
 	m->op = op;
+	m->leader = round_leader(model->job);
+	m->complete = 1;
+	for (int w = 0; w < model->job->workers; w++)
+		m->complete &= round_has(model->job, w);
 	*out = m;
 	return 0;
 }
@@ -86,7 +91,11 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 		write_row(&m->mine, m->said + (size_t)p * ROW_BYTES);
 	}
 	int rc = collective_run(m->model->job, m->op, m->said, ROW_BYTES, ROW_BYTES, m->heard);
+	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
+		if (m->complete && !round_has(job, w))
+			rc = leave(m->model, w, "was lost in the middle of a restore");
 	m->lost = rc != 0;
+	m->leader = rc ? 0 : round_leader(job);
 	return rc;
 }
 
@@ -110,39 +119,44 @@ int meeting_verdict(const struct meeting *m)
 static int compare_terms(struct meeting *m, const char *function)
 {
 	const sluice_job *job = m->model->job;
-	for (int r = 1; r < job->size; r++) {
+	for (int r = m->leader + 1; r < job->size; r++) {
 		struct word w;
+		if (!round_has(job, r))
+			continue;
 		meeting_heard(m, r, &w);
-		if (w.model != m->from0.model)
+		if (w.model != m->terms.model)
 			return fail(SLUICE_EINVAL, "%s: %s calls it for model %u, %s for model %u",
-				    function, rank_text(job, 0), m->from0.model, rank_text(job, r),
-				    w.model);
+				    function, rank_text(job, m->leader), m->terms.model,
+				    rank_text(job, r), w.model);
 		if (r >= job->workers)
 			continue;
-		if (w.digest != m->from0.digest)
+		if (w.digest != m->terms.digest)
 			return fail(SLUICE_EINVAL, "%s: %s and %s were given different directories",
-				    function, rank_text(job, 0), rank_text(job, r));
-		if (m->op == COLLECTIVE_CHECKPOINT && w.step != m->from0.step)
+				    function, rank_text(job, m->leader), rank_text(job, r));
+		if (m->op == COLLECTIVE_CHECKPOINT && w.step != m->terms.step)
 			return fail(SLUICE_EINVAL,
 				    "%s: %s is at step %llu, %s at step %llu: call it after the "
 				    "same step on all workers",
-				    function, rank_text(job, 0), (unsigned long long)m->from0.step,
+				    function, rank_text(job, m->leader),
+				    (unsigned long long)m->terms.step,
 				    rank_text(job, r), (unsigned long long)w.step);
 	}
 	return 0;
 }
 
-int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function)
+int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
+		  int *again_out)
 {
 	int rc = meeting_speak(m, sums);
 	if (rc)
 		return rc;
-	meeting_heard(m, 0, &m->from0);
+	meeting_heard(m, m->leader, &m->terms);
+	*again_out = !m->terms.text[0];
 	if ((rc = meeting_verdict(m)) || (rc = compare_terms(m, function)))
 		return rc;
-	m->place.step = m->from0.step;
-	m->place.generation = m->from0.generation;
+	m->place.step = m->terms.step;
+	m->place.generation = m->terms.generation;
 	snprintf(m->place.dir, sizeof m->place.dir, "%.*s", CHECKPOINT_DIR_BYTES - 1,
-		 m->from0.text);
+		 m->terms.text);
 	return 0;
 }

@@ -28,14 +28,16 @@ struct meeting {
 	enum collective op;
 	uint8_t *said, *heard; /* size rows each */
 	struct word mine;
-	struct word from0; /* rank 0's terms: place and step */
+	struct word terms; /* the leader's: place and step */
+	int leader;        /* round_leader() of the last round */
+	int complete;      /* no worker was lost before */
 	struct checkpoint_place place;
 	int lost; /* the last round failed with the job: others may still be at work */
 };
 
 int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
-/* What that rank said in the last round. */
+/* What that rank said in the last round; all zeros if it is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
 /* All say m->mine (after a failure with the thread's last error). sums: of each listener's file, or
  * NULL. Fails only with the job. */
@@ -43,6 +45,9 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums);
 /* 0 if all could do their part; else the code of the first that could not, on every rank alike. A
  * rank that failed itself keeps its own message. */
 int meeting_verdict(const struct meeting *m);
-/* The first round: every rank learns rank 0's step and place, or why there is none. */
-int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function);
+/* The first round: every rank learns the leader's step and place, or why there is none. The leader says its
+ * directory in m->mine.text; *again_out: a rank that said nothing of the kind has become the leader, so
+ * that the round is to be repeated, by all alike. */
+int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
+		  int *again_out);
 #endif

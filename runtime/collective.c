@@ -1,7 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and waits for
  * theirs. Two mails a pair are enough: nobody can begin round n+2 before all have finished round n.
- * Control path only; gradients and deltas never come here. */
+ * Control path only; gradients and deltas never come here.
+ *
+ * Where lost workers are dropped (members.c) a round has one step more, or a worker that died after it
+ * wrote to some ranks only would count on these and not on the others:
+ *
+ *   1. each rank writes its mail to each living peer;
+ *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A lost
+ *      worker's missing mail holds this up only until the epoch without it is adopted;
+ *   3. the announcer, when all living ranks have reported, closes the round with the workers that live
+ *      then, and announces both. What a rank reported under an older epoch is enough: it then holds more
+ *      mails than it needs;
+ *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are zero.
+ *
+ * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round is ever
+ * repeated: a worker counts if it lived when the round was closed, even if it dies before it hears of
+ * it. It does not matter which worker is lost, rank 0 or another, nor how many. */
 #include "job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -53,7 +68,7 @@ static int post_mails(struct round *r)
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			continue; /* waiting for its mail will name it */
+			continue; /* waiting for its mail will name it, or it will be dropped */
 		uint8_t *mail = outgoing(job, p, r->seq);
 		memset(mail, 0, MAIL_HEADER_BYTES);
 		put_le64(mail, r->seq);
@@ -80,7 +95,7 @@ static int post_mails(struct round *r)
 static int first_missing(const struct round *r)
 {
 	for (int p = 0; p < r->job->size; p++)
-		if (r->job->peers[p].mails < r->seq)
+		if (r->job->peers[p].mails < r->seq && job_living(r->job, p))
 			return p;
 	return -1;
 }
@@ -88,7 +103,13 @@ static int first_missing(const struct round *r)
 static int round_done(void *context)
 {
 	struct round *r = context;
-	return !post_mails(r) && first_missing(r) < 0;
+	if (post_mails(r) || first_missing(r) >= 0)
+		return 0;
+	if (!r->job->members.elastic)
+		return 1;
+	members_held(r->job, r->seq);
+	/* Who is last to hear of it must not miss it because this rank leaves. */
+	return r->job->members.closed_seq >= r->seq && !r->job->members.due;
 }
 
 static void round_describe(void *context, char *text, size_t cap)
@@ -96,7 +117,12 @@ static void round_describe(void *context, char *text, size_t cap)
 	struct round *r = context;
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
-		missing += r->job->peers[p].mails < r->seq;
+		missing += r->job->peers[p].mails < r->seq && job_living(r->job, p);
+	if (first < 0 && r->job->members.held_seq >= r->seq) {
+		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
+			 op_name(r->op), rank_text(r->job, r->job->workers));
+		return;
+	}
 	snprintf(text, cap, "%s: %s has not come%s", op_name(r->op),
 		 first < 0 ? "a full queue" : rank_text(r->job, first),
 		 missing > 1 ? ", nor have others" : "");
@@ -108,6 +134,11 @@ static int take_mails(struct round *r, uint8_t *all)
 	sluice_job *job = r->job;
 	uint8_t copy[MAIL_HEADER_BYTES + MAIL_BYTES];
 	for (int p = 0; p < job->size; p++) {
+		if (!round_has(job, p)) {
+			if (all)
+				memset(all + (size_t)p * r->bytes, 0, r->bytes);
+			continue;
+		}
 		memcpy(copy, mail_from(job, p, r->seq), sizeof copy);
 		uint32_t op = get_le32(copy + 8), bytes = get_le32(copy + 12);
 		if (get_le64(copy) != r->seq || bytes > MAIL_BYTES ||
@@ -131,7 +162,11 @@ static int take_mails(struct round *r, uint8_t *all)
 uint32_t collective_pending(const sluice_job *job)
 {
 	uint64_t seq = job->collective_seq + 1;
-	return job->peers[0].mails >= seq ? get_le32(mail_from(job, 0, seq) + 8) : 0;
+	int first = 0;
+	while (first < job->workers && !job_living(job, first))
+		first++;
+	return first < job->workers && job->peers[first].mails >= seq
+		? get_le32(mail_from(job, first, seq) + 8) : 0;
 }
 
 /* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may give). */

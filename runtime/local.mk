@@ -1,6 +1,7 @@
 # The job, its progress, and the two halves of a model.
 library_sources += \
 	runtime/sluice.h \
+	runtime/budget.c runtime/budget.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/checkpoint_file.c runtime/checkpoint_file.h \
 	runtime/checkpoint_folder.c runtime/checkpoint_folder.h \
@@ -9,7 +10,9 @@ library_sources += \
 	runtime/delta_log.c runtime/delta_log.h \
 	runtime/durable.c runtime/durable.h \
 	runtime/job.c runtime/job.h \
+	runtime/join.c \
 	runtime/layout.c runtime/layout.h \
+	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
 	runtime/progress.c \
@@ -19,6 +22,7 @@ library_sources += \
 	runtime/shard.c runtime/shard_setup.c \
 	runtime/signal.c \
 	runtime/spread.c \
+	runtime/traffic.c \
 	runtime/update.c runtime/update.h \
-	runtime/window.c \
+	runtime/window.c runtime/window.h runtime/window_move.c \
 	runtime/worker.c runtime/worker_setup.c

@@ -15,13 +15,13 @@ void model_push_arrived(sluice_model *model, int peer, uint32_t id)
 {
 	struct shard *shard = shard_find(model, id);
 	if (!shard || peer >= model->job->workers) {
-		job_fail(model->job, SLUICE_EWIRE, peer, "%s pushed to shard %u, which is not here",
+		job_blame(model->job, SLUICE_EWIRE, peer, "%s pushed to shard %u, which is not here",
 			 rank_text(model->job, peer), id);
 		return;
 	}
 	struct inbox *inbox = &shard->inboxes[peer];
 	if (inbox->arrived - inbox->ring.next_seq + 1 >= SLOT_DEPTH) {
-		job_fail(model->job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
+		job_blame(model->job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
 			 rank_text(model->job, peer), id);
 		return;
 	}
@@ -36,7 +36,7 @@ void model_notice_arrived(sluice_model *model, int peer, uint32_t id)
 	    sluice_is_worker(model->job))
 		worker_notice(model, id);
 	else
-		job_fail(model->job, SLUICE_EWIRE, peer, "%s sent a notice of shard %u, which it does not own",
+		job_blame(model->job, SLUICE_EWIRE, peer, "%s sent a notice of shard %u, which it does not own",
 			 rank_text(model->job, peer), id);
 }
 
@@ -51,6 +51,17 @@ void model_read_done(sluice_model *model, uint32_t id, int status)
 		model->worker.down[id].read = READ_ARRIVED;
 		model->worker.down[id].read_status = status;
 	}
+}
+
+void model_push_refused(sluice_model *model)
+{
+	model->stats.refused_messages++;
+}
+
+void model_worker_dropped(sluice_model *model, int worker)
+{
+	for (uint32_t i = 0; i < model->n_own; i++)
+		shard_drop(model, &model->shards[i], worker);
 }
 
 void model_advance(sluice_model *model)
@@ -152,6 +163,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);
 	now.size = size;
+	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
 	    model->worker.residual && model->recipe.memory == MEMORY_RESIDUAL) {
 		double sum = 0;

@@ -80,7 +80,9 @@ struct shard {
 	uint64_t version;
 	unsigned phase;
 	int next_rank;               /* reduce is complete below this worker */
-	float lr;                    /* of the step being gathered */
+	uint32_t counted;            /* messages reduced in this step: the divisor */
+	int lr_rank;                 /* worker of the first of them, and its rate */
+	float lr;
 	unsigned raised;
 	uint64_t waiting_since_ns;   /* first push of the step being gathered; 0: none yet */
 	uint32_t last_bytes;         /* of the newest log entry */
@@ -138,6 +140,8 @@ void shards_close(sluice_model *model);
 struct shard *shard_find(sluice_model *model, uint32_t id);
 /* Gathers and publishes whatever can be; returns 1 if something moved. Never waits. */
 int shard_advance(sluice_model *model, struct shard *shard);
+/* This worker is no member of the job any more. */
+void shard_drop(sluice_model *model, struct shard *shard, int worker);
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
 /* Writes the copy as a snapshot entry of the current version. */
 int shard_publish_snapshot(sluice_model *model, struct shard *shard);
@@ -152,6 +156,11 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
 void model_free(sluice_model *model);
 
 /* ---- model.c ---- */
+/* What the epoch of a message must be: MESSAGE_ANY where ranks may be in different ones. */
+static inline uint64_t model_epoch(const sluice_model *model)
+{
+	return model->job->members.elastic ? MESSAGE_ANY : model->job->membership_epoch;
+}
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
 

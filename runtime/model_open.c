@@ -70,14 +70,16 @@ static int compare_models(sluice_model *model)
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "no memory to compare models");
 	int rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW, rows);
-	for (int r = 1; r < job->size && !rc; r++) {
+	int first = rc ? 0 : round_leader(job);
+	const uint8_t *terms = rows + (size_t)first * ROW;
+	for (int r = first + 1; r < job->size && !rc; r++) {
 		const uint8_t *row = rows + (size_t)r * ROW;
-		if (memcmp(row, rows, 16))
+		if (round_has(job, r) && memcmp(row, terms, 16))
 			rc = fail(SLUICE_EPEER,
 				  "%s and %s opened different models: %llu parameters with \"%.*s\" against %llu "
 				  "with \"%.*s\" (shards, tensors, steps_per_epoch and the order of opens count too)",
-				  rank_text(job, 0), rank_text(job, r), (unsigned long long)get_le64(rows + 16),
-				  TEXT - 1, (const char *)rows + 24, (unsigned long long)get_le64(row + 16),
+				  rank_text(job, first), rank_text(job, r), (unsigned long long)get_le64(terms + 16),
+				  TEXT - 1, (const char *)terms + 24, (unsigned long long)get_le64(row + 16),
 				  TEXT - 1, (const char *)row + 24);
 	}
 	free(rows);
@@ -109,10 +111,12 @@ static int open_regions(sluice_model *model)
 static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor, uint64_t need,
 		       struct remote **out)
 {
-	if (!need)
+	if (!need || !round_has(model->job, peer))
 		return 0;
 	struct endpoint *e = model->job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
+	if (rc == SLUICE_EPEER && model->job->members.elastic && peer < model->job->workers)
+		return 0; /* it ended since; its event is on the way */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",
 			  rank_text(model->job, peer), (unsigned long long)(*out)->bytes,

@@ -7,10 +7,6 @@
 #include "base/log.h"
 #include <stdio.h>
 
-/* A peer is judged after 18 of 20 beats, so that it is named within lost_after: hearing a beat and
- * looking for the next may each come one beat late. */
-enum { BEATS = 20, BEATS_MISSED = 18 };
-
 static uint8_t *line_of(const sluice_job *job, int peer)
 {
 	return (uint8_t *)job->control->base + (size_t)peer * LINE_BYTES;
@@ -27,12 +23,13 @@ static int put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset
 	return e->transport->ops->post(e, &t);
 }
 
-static void lost(sluice_job *job, int peer, const char *why)
+void peers_lost(sluice_job *job, int peer, const char *why)
 {
 	if (job->peers[peer].state != PEER_ALIVE || job->said_bye)
 		return;
 	job->peers[peer].state = PEER_LOST;
-	job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
+	if (!members_lost(job, peer, why))
+		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
 }
 
 /* Reads the peer's last words, if it wrote any. 1: it left properly or gave up (handled here). */
@@ -54,12 +51,18 @@ static int read_status(sluice_job *job, int peer)
 		if (*c < ' ')
 			*c = ' ';
 	if (state == LINE_BYE && !job->finalizing)
-		lost(job, peer, "it left the job before this rank was done");
+		peers_lost(job, peer, "it left the job before this rank was done");
+	const char *text = (const char *)copy + 16;
+	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
+		char why[STATUS_TEXT_BYTES + 32]; /* whoever it blames: a worker's end is its own */
+		snprintf(why, sizeof why, "it gave up: %s", text);
+		peers_lost(job, peer, why);
+		return 1;
+	}
 	if (job->peers[peer].state == PEER_ALIVE)
 		job->peers[peer].state = PEER_LEFT;
 	if (state == LINE_BYE)
 		return 1;
-	const char *text = (const char *)copy + 16;
 	if ((int)culprit == peer)
 		job_fail(job, SLUICE_EPEER, peer, "%s gave up: %s", rank_text(job, peer), text);
 	else if ((int)culprit == job->rank)
@@ -78,7 +81,7 @@ void peers_status(sluice_job *job, int peer)
 void peers_gone(sluice_job *job, int peer, const char *why)
 {
 	if (!read_status(job, peer))
-		lost(job, peer, why);
+		peers_lost(job, peer, why);
 }
 
 /* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
@@ -135,28 +138,27 @@ void peers_tick(sluice_job *job, uint64_t now)
 {
 	if (now < job->next_tick_ns)
 		return;
-	uint64_t lost_after = (uint64_t)job->settings.lost_after_ms * 1000000;
 	/* If this process itself was stopped, silence of the others proves nothing. */
-	int was_stopped = now - job->last_tick_ns > lost_after / 2;
+	int was_stopped = now - job->last_tick_ns > job->budget.stopped_ns;
 	job->last_tick_ns = now;
-	job->next_tick_ns = now + lost_after / BEATS;
+	job->next_tick_ns = now + job->budget.heartbeat_ns;
 	uint8_t *beat = (uint8_t *)job->outbox->base + LINE_HEARTBEAT;
 	put_le64(beat, ++job->heartbeat);
 	for (int p = 0; p < job->size; p++) {
 		struct peer *peer = &job->peers[p];
-		if (p == job->rank || peer->state != PEER_ALIVE)
-			continue;
+		if (p == job->rank || peer->state != PEER_ALIVE || !peer->control)
+			continue; /* control: not connected yet */
 		put(job, p, TRANSFER_PUT, LINE_HEARTBEAT, beat, 8, 0);
 		uint64_t heartbeat = get_le64(line_of(job, p) + LINE_HEARTBEAT);
 		if (heartbeat != peer->heartbeat || was_stopped) {
 			peer->heartbeat = heartbeat;
 			peer->heard_ns = now;
-		} else if (now - peer->heard_ns > lost_after / BEATS * BEATS_MISSED) {
+		} else if (now - peer->heard_ns > job->budget.silent_ns) {
 			char why[160];
 			snprintf(why, sizeof why,
 				 "no heartbeat for %.1f s (stopped, hung, or its node does not answer; SLUICE_LOST_AFTER)",
 				 (double)(now - peer->heard_ns) / 1e9);
-			lost(job, p, why);
+			peers_lost(job, p, why);
 		}
 	}
 }

@@ -18,6 +18,11 @@ enum { EVENTS_PER_POLL = 64 };
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
 	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
+	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
+		if (imm >> 28 == IMM_PUSH && job->models[id])
+			model_push_refused(job->models[id]);
+		return;
+	}
 	switch ((enum imm_kind)(imm >> 28)) {
 	case IMM_MAIL:
 		job->peers[peer].mails++;
@@ -40,8 +45,13 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		if (index < JOB_REGIONS && job->regions[index])
 			window_notified(job->regions[index], peer);
 		return;
+	case IMM_MEMBERS:
+		if (!job->members.elastic)
+			break;
+		members_arrived(job, peer);
+		return;
 	}
-	job_fail(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
+	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
 		 rank_text(job, peer), imm);
 }
 
@@ -51,7 +61,7 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 	if (cookie >> 56 == COOKIE_MODEL && job->models[id])
 		model_read_done(job->models[id], index, status);
 	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
-		window_read_done(job->regions[id], status);
+		window_done(job->regions[id], index, status);
 }
 
 static void explain(sluice_job *job, int always)
@@ -92,6 +102,7 @@ void progress_poll(sluice_job *job)
 		} while (n == EVENTS_PER_POLL);
 	}
 	peers_tick(job, now_ns());
+	members_post(job);
 	for (int m = 0; m < JOB_MODELS; m++)
 		if (job->models[m])
 			model_advance(job->models[m]);
@@ -143,6 +154,16 @@ void progress_release(sluice_job *job)
 	pthread_mutex_unlock(&job->token);
 }
 
+void progress_lock(sluice_job *job)
+{
+	pthread_mutex_lock(&job->token);
+}
+
+void progress_unlock(sluice_job *job)
+{
+	pthread_mutex_unlock(&job->token);
+}
+
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context)
 {
@@ -155,9 +176,9 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	wait.since_ns = now_ns();
 	job->waiting = &wait;
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
-	uint64_t warn_every = (uint64_t)job->settings.warn_after_ms * 1000000;
+	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = wait.since_ns + warn_every;
-	uint64_t give_up_at = wait.since_ns + (uint64_t)job->settings.wait_timeout_ms * 1000000;
+	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
 	int rc;
 	for (;;) {
 		progress_poll(job);
@@ -202,7 +223,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 static void *progress_thread(void *argument)
 {
 	sluice_job *job = argument;
-	uint64_t warn_every = (uint64_t)job->settings.warn_after_ms * 1000000;
+	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = now_ns() + warn_every;
 	while (!atomic_load(&job->stop)) {
 		progress_take(job);

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half: gathers the workers' messages, reduces them in rank order as prefixes become complete,
  * updates, publishes a delta and tells the workers. Non-blocking: whoever polls runs shard_advance(), so
- * shards move while their rank's application computes. Knows workers only by their messages. */
+ * shards move while their rank's application computes. Knows workers only by their messages.
+ *
+ * A push counts exactly once, if at the moment it is taken its sender is a member of the epoch that this
+ * rank is in (members.c) and its sequence number, step and version are the very next. The epoch that it
+ * carries is the one its sender knew: older (sent before it learnt of a loss) or newer (it learnt first)
+ * than the shard's, and no reason to refuse it; a member was a member all along. A push of a lost worker,
+ * of whatever epoch, is refused and counted (refused_messages) unless it was added before the loss was
+ * adopted: then it stays in the sum. The step closes when every member's push is in, and its divisor is
+ * the number of pushes in the sum. */
 #include "model.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -14,7 +22,7 @@
 
 static int refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
 {
-	return job_fail(model->job, SLUICE_EWIRE, worker,
+	return job_blame(model->job, SLUICE_EWIRE, worker,
 			"the push of step %llu from %s to shard %u was refused: %s",
 			(unsigned long long)shard->version + 1, rank_text(model->job, worker), shard->id, why);
 }
@@ -22,22 +30,37 @@ static int refuse(sluice_model *model, const struct shard *shard, int worker, co
 /* All workers of a step must train at one rate. */
 static int same_rate(sluice_model *model, struct shard *shard, int worker, float lr)
 {
-	if (worker == 0)
+	if (!shard->counted) {
 		shard->lr = lr;
+		shard->lr_rank = worker;
+	}
 	if (float_bits(shard->lr) == float_bits(lr))
 		return 1;
 	job_fail(model->job, SLUICE_EINVAL, worker,
 		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call sluice_set_lr with "
 		 "the same value on all workers",
-		 (unsigned long long)shard->version + 1, rank_text(model->job, 0), (double)shard->lr,
+		 (unsigned long long)shard->version + 1, rank_text(model->job, shard->lr_rank), (double)shard->lr,
 		 rank_text(model->job, worker), (double)lr);
 	return 0;
 }
 
-/* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was there. */
+/* Epochs begin at 1, each drops a worker, and one is left. */
+static int epoch_exists(const sluice_job *job, uint32_t epoch)
+{
+	return epoch >= 1 && epoch <= (uint32_t)job->workers;
+}
+
+/* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was there or
+ * is not expected any more. */
 static int take_push(sluice_model *model, struct shard *shard)
 {
 	int worker = shard->next_rank;
+	if (!job_living(model->job, worker)) {
+		shard->next_rank++;
+		return 1;
+	}
+	if (model->job->peers[worker].state == PEER_LOST)
+		return 0; /* about to be dropped */
 	const struct shard_layout *at = shard->at;
 	struct inbox *inbox = &shard->inboxes[worker];
 	uint64_t seq = inbox->ring.next_seq, step = shard->version + 1;
@@ -46,7 +69,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 	struct message m;
 	const char *why = "";
 	struct message_expect want = { .kind = MESSAGE_PUSH, .rank = (uint64_t)worker,
-				       .epoch = model->job->membership_epoch, .model = model->id,
+				       .epoch = model_epoch(model), .model = model->id,
 				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
 				       .span = at->span, .count_max = at->span };
 	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
@@ -54,6 +77,10 @@ static int take_push(sluice_model *model, struct shard *shard)
 	    message_check(&m, &want, &why) ||
 	    message_decode(&m, model->copy, model->index, model->value, &why)) {
 		refuse(model, shard, worker, why);
+		return 0;
+	}
+	if (!epoch_exists(model->job, m.epoch)) {
+		refuse(model, shard, worker, "it carries an epoch that the job was never in");
 		return 0;
 	}
 	if (m.have_version != shard->version) {
@@ -65,8 +92,16 @@ static int take_push(sluice_model *model, struct shard *shard)
 	inbox->have_version = m.have_version;
 	shard->raised |= m.raised;
 	delta_add(shard->sum, m.coding == CODING_DENSE ? NULL : model->index, model->value, m.count);
+	shard->counted++;
 	shard->next_rank++;
 	return 1;
+}
+
+void shard_drop(sluice_model *model, struct shard *shard, int worker)
+{
+	struct inbox *inbox = &shard->inboxes[worker];
+	model->stats.refused_messages += inbox->arrived - ring_reader_consumed(&inbox->ring);
+	inbox->notice_due = 0;
 }
 
 /* ---- publish ------------------------------------------------------------------------------ */
@@ -99,7 +134,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	const struct shard_layout *at = shard->at;
 	float *candidate = shard->sum;
 	update_apply(&model->update, shard->sum, shard->velocity, shard->copy, at->span,
-		     (unsigned)model->job->workers, shard->lr);
+		     shard->counted, shard->lr);
 	if (shard->residual) {
 		for (uint32_t i = 0; i < at->span; i++)
 			shard->residual[i] += shard->sum[i];
@@ -119,7 +154,7 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .epoch = model->job->membership_epoch, .model = model->id,
 			     .shard = shard->id, .seq = shard->version + 1, .step = shard->version + 1,
 			     .have_version = shard->version, .span = at->span, .count = n,
-			     .divisor = (uint32_t)model->job->workers, .lr = shard->lr };
+			     .divisor = shard->counted, .lr = shard->lr };
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
 	delta_log_commit(&shard->log, bytes);
@@ -139,10 +174,11 @@ static void publish(sluice_model *model, struct shard *shard)
 	shard->version++;
 	shard->phase = 0;
 	shard->next_rank = 0;
+	shard->counted = 0;
 	shard->raised = 0;
 	shard->waiting_since_ns = 0;
 	for (int w = 0; w < model->job->workers; w++)
-		shard->inboxes[w].notice_due = 1;
+		shard->inboxes[w].notice_due = job_living(model->job, w);
 }
 
 /* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
@@ -153,7 +189,7 @@ static int send_notices(sluice_model *model, struct shard *shard)
 	int sent = 0;
 	for (int w = 0; w < job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
-		if (!inbox->notice_due)
+		if (!inbox->notice_due || job->peers[w].state == PEER_LOST || !model->remote_windows[w])
 			continue;
 		uint8_t line[NOTICE_BYTES];
 		put_le64(line, shard->version);
@@ -189,7 +225,7 @@ int shard_advance(sluice_model *model, struct shard *shard)
 		return 0;
 	while (shard->next_rank < model->job->workers && take_push(model, shard))
 		moved = 1;
-	if (shard->next_rank == model->job->workers) {
+	if (shard->next_rank == model->job->workers && shard->counted) {
 		publish(model, shard);
 		moved = 1;
 	}
@@ -217,7 +253,7 @@ static int missing_workers(const sluice_job *job, const struct shard *shard, cha
 	int missing = 0;
 	*who = 0;
 	for (int w = shard->next_rank; w < job->workers; w++) {
-		if (shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
+		if (!job_living(job, w) || shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
 			continue;
 		size_t used = strlen(who);
 		if (missing < 5)
@@ -244,7 +280,7 @@ void model_describe_waits(const sluice_model *model, char *text, size_t cap)
 int model_explain(sluice_model *model, uint64_t now, int always)
 {
 	sluice_job *job = model->job;
-	uint64_t warn_after = (uint64_t)job->settings.warn_after_ms * 1000000;
+	uint64_t warn_after = job->budget.warn_after_ns;
 	int lines = 0;
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];

@@ -21,6 +21,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->version = version;
 	shard->phase = 0;
 	shard->next_rank = 0;
+	shard->counted = 0;
 	shard->raised = 0;
 	shard->waiting_since_ns = 0;
 	shard->last_bytes = 0;

@@ -75,7 +75,13 @@ typedef struct sluice_job_attr {
 	int lost_after_ms;      /* no heartbeat for so long: the peer is lost; 0: SLUICE_LOST_AFTER */
 	int warn_after_ms;      /* alive but silent for so long: say whom we wait for; 0: SLUICE_WARN_AFTER */
 	int wait_timeout_ms;    /* longest wait; 0: SLUICE_WAIT_TIMEOUT */
+	int on_failure;         /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE, else abort */
 } sluice_job_attr;
+
+/* When another rank is lost. ABORT: every call fails with SLUICE_EPEER and names it. CONTINUE: the job
+ * goes on without a lost worker; needs dedicated servers (refused otherwise), of which none may be lost.
+ * Values are part of the ABI. */
+enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
 /* Joins the job: finds the peers (PMIx under srun --mpi=pmix; alone, a job of one), connects to each
  * and returns the handle. Collective over the job. attr may be NULL. Starts one progress thread,
@@ -90,6 +96,9 @@ SLUICE_API void sluice_finalize(sluice_job **job);
 SLUICE_API int sluice_rank(const sluice_job *job);      /* 0..size-1. Thread class: any */
 SLUICE_API int sluice_size(const sluice_job *job);      /* processes of the job. Thread class: any */
 SLUICE_API int sluice_workers(const sluice_job *job);   /* ranks 0..workers-1 are workers. any */
+/* Workers that are not lost, as far as this rank knows now; sluice_workers() unless the job goes on
+ * without lost ones (SLUICE_CONTINUE). Thread class: any. */
+SLUICE_API int sluice_living(const sluice_job *job);
 SLUICE_API int sluice_is_worker(const sluice_job *job); /* 1 or 0. Thread class: any */
 /* Node name of a rank ("" if out of range); owned by the job. Thread class: any. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
@@ -97,13 +106,31 @@ SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 /* The three collectives take part in rank order; every worker must call them in the same order;
  * dedicated servers take part inside sluice_serve(). Errors: EPEER, ETIMEDOUT, EINVAL (ranks called
  * different collectives, too long). Before sluice_serve() a server may call them as workers do; what it
- * gives is then ignored. Thread class: object. */
+ * gives is then ignored. A lost worker that the job goes on without counts on all ranks or on none.
+ * Thread class: object. */
 SLUICE_API int sluice_barrier(sluice_job *job);
-/* values[0..n): replaced by their sums over the workers, added in rank order, same bits everywhere. */
+/* values[0..n): replaced by their sums over the living workers, added in rank order, same bits everywhere. */
 SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
-/* all: workers * bytes; row r is what worker r gave in mine. bytes <= SLUICE_GATHER_MAX. */
+/* all: workers * bytes; row r is what worker r gave in mine, zeros if it is lost. bytes <=
+ * SLUICE_GATHER_MAX. */
 #define SLUICE_GATHER_MAX 512
 SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
+
+/* What one transport has moved since sluice_init(), for the sums at the end of a job. Everything that
+ * Sluice itself sends is in it (heartbeats, notices, collectives); refused transfers are not. */
+typedef struct sluice_transport_stats {
+	size_t size;            /* in the first element: sizeof(sluice_transport_stats), set by the caller */
+	const char *name;       /* "self" (the own rank), "shm", "verbs"; static */
+	uint64_t puts;          /* writes into memory of other ranks, those with a notify included */
+	uint64_t put_bytes;
+	uint64_t notifies;      /* of the puts */
+	uint64_t gets;          /* reads of memory of other ranks */
+	uint64_t get_bytes;
+} sluice_transport_stats;
+/* Fills stats[0 .. min(n, *n_out)) with one element per transport that this rank has open, in order of
+ * preference; *n_out: how many there are. n may be 0. Errors: EINVAL. Thread class: object. */
+SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n,
+				 size_t *n_out);
 
 /* Asks the progress of this job to log every wait of this rank: whom, for what, since when.
  * Async-signal-safe: meant for a SIGUSR2 handler. Thread class: any. */
@@ -204,6 +231,8 @@ typedef struct sluice_model_stats {
 	double residual_norm;     /* 2-norm of the worker's residual, computed by this call */
 	double density_up;        /* density of the last push as the schedule asked for it, 1 for all */
 	double density_down;
+	uint64_t lost_workers;    /* that the job goes on without, as far as this rank knows */
+	uint64_t refused_messages; /* pushes of lost workers that this rank's shards did not count */
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
@@ -224,11 +253,23 @@ SLUICE_API void *sluice_region_base(const sluice_region *region); /* own window.
 
 /* Copies bytes into / out of the window of rank at offset; returns when the local buffer is reusable
  * (put) or filled (get). notify != 0 adds one to the count that sluice_region_wait() of that rank
- * sees, after the data is in place. Errors: EINVAL (outside the window), EPEER, ETIMEDOUT. object. */
+ * sees, after the data is in place. data within the own window (sluice_region_base()) spares a copy.
+ * Errors: EINVAL (outside the window), EPEER, ETIMEDOUT. object. */
 SLUICE_API int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
 				 size_t bytes, int notify);
 SLUICE_API int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data,
 				 size_t bytes);
+/* The same between the own window, at local_offset, and the window of rank, at offset, but returns as
+ * soon as the transfer is under way, so that many can be at once. Until sluice_region_flush() returns,
+ * the local bytes of a put must not change and those of a get are undefined. Errors: as above; a
+ * transfer that fails later fails the flush. object. */
+SLUICE_API int sluice_region_post_put(sluice_region *region, int rank, size_t offset,
+				      size_t local_offset, size_t bytes, int notify);
+SLUICE_API int sluice_region_post_get(sluice_region *region, int rank, size_t offset,
+				      size_t local_offset, size_t bytes);
+/* Waits until the local bytes of all posted transfers of this region are reusable (put) or filled
+ * (get). Errors: EPEER, ETIMEDOUT, EDEVICE. object. */
+SLUICE_API int sluice_region_flush(sluice_region *region);
 /* Waits until rank has notified this rank at least count times since open. Errors: EPEER, ETIMEDOUT. */
 SLUICE_API int sluice_region_wait(sluice_region *region, int rank, uint64_t count);
 

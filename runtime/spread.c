@@ -18,7 +18,9 @@ static int read_done(void *context)
 {
 	struct blocking_read *r = context;
 	sluice_model *model = r->model;
-	if (!r->posted) {
+	if (model->job->peers[r->peer].state == PEER_LOST)
+		r->rc = SLUICE_EPEER;
+	if (!r->posted && !r->rc) {
 		struct endpoint *e = model->job->peers[r->peer].endpoint;
 		model->read_pending = 1;
 		r->rc = e->transport->ops->post(e, &r->transfer);
@@ -71,7 +73,7 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 		struct message m;
 		const char *why = "";
 		struct message_expect want = { .kind = MESSAGE_SNAPSHOT, .rank = (uint64_t)at->owner,
-					       .epoch = job->membership_epoch, .model = model->id, .shard = s,
+					       .epoch = model_epoch(model), .model = model->id, .shard = s,
 					       .seq = version, .step = version, .phase = 0, .span = at->span,
 					       .count_max = at->span };
 		rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
@@ -137,6 +139,12 @@ int model_spread(sluice_model *model, float *params)
 	}
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor, sizeof descriptor, theirs);
+	if (!rc && !round_has(job, 0)) {
+		progress_take(job);
+		rc = job_fail(job, SLUICE_EPEER, 0, "%s was lost before the others had its parameters",
+			      rank_text(job, 0));
+		progress_release(job);
+	}
 	if (!rc && model->n_own)
 		rc = read_from_rank0(model, theirs);
 	if (!rc) /* all snapshots exist */

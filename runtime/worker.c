@@ -202,7 +202,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	struct message m;
 	const char *why = "the READ failed";
 	struct message_expect want = { .kind = MESSAGE_DELTA, .rank = (uint64_t)at->owner,
-				       .epoch = job->membership_epoch, .model = model->id, .shard = shard,
+				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
 				       .seq = w->step, .step = w->step, .phase = w->phase,
 				       .span = at->span, .count_max = at->span };
 	lane->read = READ_IDLE;

@@ -3,7 +3,10 @@ EXTRA_DIST += tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_accounting.sh \
 	tests/cluster/test_accuracy.sh \
 	tests/cluster/test_bad_input.sh \
+	tests/cluster/test_continue.sh \
+	tests/cluster/test_bench.sh \
 	tests/cluster/test_idle.sh \
+	tests/cluster/test_info.sh \
 	tests/cluster/test_kill.sh \
 	tests/cluster/test_no_pmix.sh \
 	tests/cluster/test_resume.sh \

@@ -12,6 +12,9 @@ check_PROGRAMS += \
 	tests/unit/test_stats \
 	tests/unit/test_collective \
 	tests/unit/test_region_api \
+	tests/unit/test_continue \
+	tests/unit/test_region_delayed \
+	tests/unit/test_transports \
 	tests/unit/test_failure \
 	tests/unit/test_slow_rank \
 	tests/unit/test_hostile_rank \
@@ -28,7 +31,13 @@ tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)
 tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
+# Defines the table of transports.
+tests_unit_test_region_delayed_SOURCES = tests/unit/test_region_delayed.c $(ranks)
+tests_unit_test_transports_SOURCES = tests/unit/test_transports.c $(ranks)
 tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
+# Takes down what the shards count.
+tests_unit_test_continue_SOURCES = tests/unit/test_continue.c tests/unit/scratch.h $(ranks)
+tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=update_apply
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
 

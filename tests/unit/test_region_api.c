@@ -79,6 +79,61 @@ static void put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify(void **state
 	run_ranks(RANKS, ring_of_puts, NULL);
 }
 
+static int posted_both_ways(int rank, void *argument)
+{
+	enum { BLOCK = 5000, BLOCKS = 200, OUT = BLOCK * BLOCKS, WHOLE = 3 * OUT };
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	int peer = 1 - rank;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, WHOLE, &region));
+	uint8_t *own = sluice_region_base(region);
+	/* Own window: what the peer writes, what is written to it, what is read back from it. */
+	fill(own + OUT, OUT, (unsigned)rank);
+	CHECK_OK(sluice_region_flush(region)); /* of nothing */
+	for (size_t b = 0; b < BLOCKS; b++)
+		CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK, BLOCK,
+						b == BLOCKS - 1));
+	CHECK_OK(sluice_region_flush(region));
+	CHECK_OK(sluice_region_wait(region, peer, 1));
+	CHECK(is_filled(own, OUT, (unsigned)peer));
+	for (size_t b = 0; b < BLOCKS; b++)
+		CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK, BLOCK));
+	CHECK_OK(sluice_region_flush(region));
+	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)rank));
+	/* Blocking, from and to the own window, more than a piece at once. */
+	memset(own + 2 * OUT, 0, OUT);
+	CHECK_OK(sluice_region_get(region, peer, OUT, own + 2 * OUT, OUT));
+	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)peer));
+	CHECK_OK(sluice_barrier(job));
+	memset(own, 0, OUT);
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_region_put(region, peer, 0, own + OUT, OUT, 1));
+	CHECK_OK(sluice_region_wait(region, peer, 2));
+	CHECK(is_filled(own, OUT, (unsigned)peer));
+	/* Nothing, and what does not fit on either side. */
+	CHECK_OK(sluice_region_post_put(region, peer, 0, WHOLE, 0, 1));
+	CHECK_OK(sluice_region_wait(region, peer, 3));
+	CHECK_OK(sluice_region_post_get(region, peer, WHOLE, 0, 0));
+	CHECK(sluice_region_post_put(region, peer, WHOLE - 1, 0, 2, 0) == SLUICE_EINVAL);
+	CHECK(sluice_region_post_put(region, peer, 0, WHOLE - 1, 2, 0) == SLUICE_EINVAL);
+	CHECK(sluice_region_post_get(region, peer, 0, SIZE_MAX, 2) == SLUICE_EINVAL);
+	CHECK(sluice_region_post_get(region, 2, 0, 0, 2) == SLUICE_EINVAL);
+	CHECK(sluice_region_flush(NULL) == SLUICE_EINVAL);
+	CHECK_OK(sluice_region_flush(region));
+	CHECK_OK(sluice_barrier(job));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void posted_transfers__200_both_ways__are_in_place_after_the_flush(void **state)
+{
+	(void)state;
+	run_ranks(2, posted_both_ways, NULL);
+}
+
 static int many_regions(int rank, void *argument)
 {
 	enum { REGIONS = 64 }; /* JOB_REGIONS */
@@ -224,6 +279,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify),
+		cmocka_unit_test(posted_transfers__200_both_ways__are_in_place_after_the_flush),
 		cmocka_unit_test(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
 		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
 		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The command line of sluice-train: defaults, values at and beyond their ranges, combinations. */
+#include "sluice.h"
 #include "tools/train/options.h"
 
 #include <setjmp.h>
@@ -47,6 +48,7 @@ static void parse__nothing_gives_defaults(void **state)
 		    !options.limit);
 	assert_true(options.lr == 0.05f && options.lr_decay == 1);
 	assert_true(options.sleep_rank == -1 && options.nan_rank == -1);
+	assert_int_equal(options.on_failure, 0); /* left to the library */
 }
 
 static void parse__recipe_option_beats_environment_beats_default(void **state)
@@ -126,10 +128,22 @@ static void parse__help_and_version_win_over_what_follows(void **state)
 	assert_int_equal(action, OPTIONS_VERSION);
 }
 
+static void parse__on_failure__takes_its_two_words(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--on-failure", "continue", NULL), 0);
+	assert_int_equal(options.on_failure, SLUICE_CONTINUE);
+	assert_int_equal(parse("--on-failure=abort", NULL, NULL), 0);
+	assert_int_equal(options.on_failure, SLUICE_ABORT);
+	refuse("--on-failure", "continues", "abort or continue");
+	refuse("--on-failure", "", "abort or continue");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parse__nothing_gives_defaults),
+		cmocka_unit_test(parse__on_failure__takes_its_two_words),
 		cmocka_unit_test(parse__recipe_option_beats_environment_beats_default),
 		cmocka_unit_test(parse__numbers_are_strict),
 		cmocka_unit_test(parse__moments),

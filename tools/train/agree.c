@@ -99,36 +99,64 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 	return result;
 }
 
-int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step)
+int agree_on_leader(sluice_job *job, int *leader_out, int *living_out)
 {
-	char ranks[RANKS_TEXT_BYTES + 8];
-	int workers = sluice_workers(job), most = 0, best = 0;
-	char *all = gather(job, &digest, sizeof(digest));
+	const char here = 1;
+	int workers = sluice_workers(job), leader = -1, living = 0;
+	char *all = gather(job, &here, sizeof(here));
 
 	if (!all)
 		return -1;
-	for (int rank = 0; rank < workers; rank++) {
+	for (int rank = workers - 1; rank >= 0; rank--)
+		if (all[rank]) { /* the row of a lost one is zero */
+			leader = rank;
+			living++;
+		}
+	free(all);
+	*leader_out = leader;
+	*living_out = living;
+	return 0;
+}
+
+/* A row of agree_on_digest(); that of a lost worker is zero. */
+struct vote {
+	uint64_t digest, here;
+};
+
+int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step)
+{
+	char ranks[RANKS_TEXT_BYTES + 8];
+	struct vote mine = {digest, 1}, expected = {0, 0};
+	int workers = sluice_workers(job), most = 0, living = 0, leader = -1;
+	struct vote *all = (struct vote *)(void *)gather(job, &mine, sizeof(mine));
+
+	if (!all)
+		return -1;
+	for (int rank = workers - 1; rank >= 0; rank--) {
 		int same = 0;
 
+		if (!all[rank].here)
+			continue;
+		leader = rank;
+		living++;
 		for (int other = 0; other < workers; other++)
-			same += !memcmp(all + (size_t)rank * sizeof(digest),
-					all + (size_t)other * sizeof(digest), sizeof(digest));
-		if (same > most) {
+			same += all[other].here && all[other].digest == all[rank].digest;
+		if (same >= most) {
 			most = same;
-			best = rank;
+			expected = all[rank];
 		}
 	}
-	if (most < workers && sluice_rank(job) == 0) {
-		uint64_t expected;
-
-		memcpy(&expected, all + (size_t)best * sizeof(digest), sizeof(expected));
-		name_ranks(all, sizeof(digest), workers, &expected, 1, ranks);
+	if (most < living && sluice_rank(job) == leader) {
+		for (int rank = 0; rank < workers; rank++) /* not to be named */
+			if (!all[rank].here)
+				all[rank] = expected;
+		name_ranks((const char *)all, sizeof(mine), workers, &expected, 1, ranks);
 		fprintf(stderr,
 			"sluice-train: replicas differ after step %llu: %s without the digest "
 			"%016llx that %d of %d workers have\n",
-			(unsigned long long)step, ranks, (unsigned long long)expected, most,
-			workers);
+			(unsigned long long)step, ranks, (unsigned long long)expected.digest, most,
+			living);
 	}
 	free(all);
-	return most < workers ? -1 : 0;
+	return most < living ? -1 : 0;
 }

@@ -11,7 +11,11 @@
  * print what no worker complains about. */
 int agree_on_complaints(sluice_job *job, const struct complaint *complaint);
 
+/* The lowest worker that is not lost, on every rank alike: it speaks for all. *living_out: how many there
+ * are. Workers only; -1 if the library failed, which said why. */
+int agree_on_leader(sluice_job *job, int *leader_out, int *living_out);
+
 /* Compares digests of the parameters after a step; workers only. 0 when all are equal; otherwise -1 on
- * every rank, after rank 0 named the ranks that differ from the majority. */
+ * every rank, after the leader named the ranks that differ from the majority. Lost ones have none. */
 int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step);
 #endif

@@ -38,6 +38,7 @@ struct training {
 	int stopped;                     /* by a signal, at some rank */
 	struct score score;              /* last measurement, over all workers */
 	struct traffic total;            /* at the last measurement, over all workers */
+	struct carried carried;          /* the same */
 	uint64_t measured;               /* step of that */
 	uint64_t digest;
 	struct metrics metrics;
@@ -186,28 +187,46 @@ static int save(struct training *t)
 	return sluice_checkpoint(t->model, t->options.checkpoint);
 }
 
+/* Who speaks for all from now on. Collective. */
+static int find_leader(struct training *t)
+{
+	int leader, living, rc = agree_on_leader(t->job, &leader, &living);
+
+	if (!rc)
+		report_leader(&t->report, leader == sluice_rank(t->job),
+			      sluice_workers(t->job) - living);
+	return rc;
+}
+
 /* Accuracy and loss on the test rows (without any: on the training rows) and the bytes so far: each
- * worker takes its share of the rows, and one sum brings them together. */
+ * worker takes its share of the rows, and one sum brings them together. Shares of lost workers are
+ * skipped: all figures are over what the living ones looked at. */
 static int measure(struct training *t)
 {
 	const struct dataset *set = t->test.rows ? &t->test : &t->train;
 	size_t rank = (size_t)sluice_rank(t->job), workers = (size_t)sluice_workers(t->job);
 	struct score own = {0};
 	struct traffic moved;
+	struct carried carried;
 	int rc = traffic_own(t->model, &moved);
 
+	if (!rc)
+		rc = carried_own(t->job, &carried);
 	if (rc)
 		return rc;
 	network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
 			 set->rows * (rank + 1) / workers, &own);
-	double sums[] = {own.loss, own.correct, own.rows, moved.pushed, moved.pulled, moved.dense};
-	rc = sluice_sum(t->job, sums, 6);
+	double sums[6 + CARRIERS] = {own.loss,	   own.correct,	 own.rows,
+				     moved.pushed, moved.pulled, moved.dense};
+	memcpy(sums + 6, carried.bytes, sizeof(carried.bytes));
+	rc = sluice_sum(t->job, sums, 6 + CARRIERS);
 	if (rc)
 		return rc;
+	memcpy(t->carried.bytes, sums + 6, sizeof(carried.bytes));
 	t->score = (struct score){sums[0], sums[1], sums[2]};
 	t->total = (struct traffic){sums[3], sums[4], sums[5]};
 	t->measured = sluice_step(t->model);
-	return 0;
+	return find_leader(t);
 }
 
 /* --sleep and --nan */
@@ -346,19 +365,22 @@ static int work(struct training *t)
 /* The last line. 0, or -1 when the job did not end as it should. */
 static int conclude(struct training *t)
 {
-	int rank = sluice_rank(t->job), rc = 0;
 	uint64_t step = sluice_step(t->model);
+	int rc = find_leader(t);
 
+	if (rc)
+		return rc;
 	if (!t->stopped) {
-		rc = report_final(&t->report, rank, step, &t->score, &t->total, t->digest);
+		report_carried(&t->report, &t->carried);
+		rc = report_final(&t->report, step, &t->score, &t->total, t->digest);
 	} else if (t->options.checkpoint) {
 		report_say(&t->report,
 			   "checkpoint written at step %llu; run with --resume to go on",
 			   (unsigned long long)step);
-		rc = report_interrupted(&t->report, rank, step, t->options.checkpoint);
+		rc = report_interrupted(&t->report, step, t->options.checkpoint);
 	} else {
 		rc = -1;
-		if (rank == 0)
+		if (t->report.leads)
 			fprintf(stderr,
 				"%ssluice-train: stopped by a signal after step %llu; nothing was "
 				"saved, "
@@ -395,7 +417,8 @@ int main(int argc, char **argv)
 	}
 	catch_signals();
 
-	sluice_job_attr attr = {.size = sizeof(attr), .servers = t.options.servers};
+	sluice_job_attr attr = {.size = sizeof(attr), .servers = t.options.servers,
+				.on_failure = t.options.on_failure};
 	if (sluice_init(&attr, &t.job)) {
 		if (bad_usage)
 			fprintf(stderr, "sluice-train: %s\n", complaint.text);

@@ -22,6 +22,26 @@ int traffic_own(sluice_model *model, struct traffic *own)
 	return 0;
 }
 
+const char *const carrier_names[CARRIERS] = {"self", "shm", "verbs"};
+
+int carried_own(sluice_job *job, struct carried *own)
+{
+	enum { MOST = 8 };
+	sluice_transport_stats stats[MOST] = {{.size = sizeof(stats[0])}};
+	size_t n = 0;
+	int rc = sluice_transports(job, stats, MOST, &n);
+
+	if (rc)
+		return rc;
+	*own = (struct carried){{0}};
+	for (size_t t = 0; t < n && t < MOST; t++)
+		for (int i = 0; i < CARRIERS; i++)
+			if (!strcmp(stats[t].name, carrier_names[i]))
+				own->bytes[i] =
+					(double)stats[t].put_bytes + (double)stats[t].get_bytes;
+	return 0;
+}
+
 int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
 {
 	metrics->path = path;
@@ -51,7 +71,8 @@ static void put_time(FILE *file, const char *name, uint64_t now_ns, uint64_t las
 }
 
 static void put_line(struct metrics *m, const struct metrics_step *step, double loss,
-		     const struct traffic *total, const sluice_model_stats *own)
+		     const struct traffic *total, const struct carried *carried,
+		     const sluice_model_stats *own)
 {
 	FILE *file = m->file;
 	double took = step->seconds - m->last;
@@ -70,6 +91,12 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	put_bytes(file, "pushed_total", total->pushed);
 	put_bytes(file, "pulled_total", total->pulled);
 	put_bytes(file, "dense_total", total->dense);
+	for (int i = 0; i < CARRIERS; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "bytes_%s", carrier_names[i]);
+		put_bytes(file, name, carried->bytes[i] - m->carried.bytes[i]);
+	}
 	put_number(file, "seconds", step->seconds);
 	put_number(file, "images_per_second", took > 0 ? step->images / took : 0);
 	put_number(file, "density_up", own->density_up);
@@ -98,26 +125,33 @@ int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 {
 	sluice_model_stats own = {.size = sizeof(own)};
 	struct traffic total;
-	double sums[4];
+	struct carried carried;
+	double sums[5 + CARRIERS];
 	int rc = traffic_own(model, &total);
 
+	if (!rc)
+		rc = carried_own(job, &carried);
 	if (rc)
 		return rc;
 	sums[0] = total.pushed;
 	sums[1] = total.pulled;
 	sums[2] = total.dense;
 	sums[3] = step->loss;
-	rc = sluice_sum(job, sums, 4);
+	sums[4] = 1; /* how many take part: lost workers do not */
+	memcpy(sums + 5, carried.bytes, sizeof(carried.bytes));
+	rc = sluice_sum(job, sums, 5 + CARRIERS);
 	if (!rc && m->file)
 		rc = sluice_stats(model, &own);
 	if (rc || !m->file)
 		return rc;
 	total = (struct traffic){sums[0], sums[1], sums[2]};
+	memcpy(carried.bytes, sums + 5, sizeof(carried.bytes));
 	if (!m->failed) {
-		put_line(m, step, sums[3] / sluice_workers(job), &total, &own);
+		put_line(m, step, sums[3] / sums[4], &total, &carried, &own);
 		check_written(m, fflush(m->file) || ferror(m->file));
 	}
 	m->total = total;
+	m->carried = carried;
 	m->own = own;
 	m->last = step->seconds;
 	return 0;

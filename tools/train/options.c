@@ -2,6 +2,7 @@
  * The command line of sluice-train. One table drives getopt_long; main.c calls options_parse()
  * before anything else. */
 #include "tools/train/options.h"
+#include "sluice.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -30,6 +31,7 @@ enum option_key {
 	OPTION_METRICS,
 	OPTION_DIGEST,
 	OPTION_SERVERS,
+	OPTION_ON_FAILURE,
 	OPTION_SHARDS,
 	OPTION_CHECKPOINT,
 	OPTION_EVERY,
@@ -57,6 +59,7 @@ static const struct option option_table[] = {
 	{"metrics", required_argument, NULL, OPTION_METRICS},
 	{"digest", no_argument, NULL, OPTION_DIGEST},
 	{"servers", required_argument, NULL, OPTION_SERVERS},
+	{"on-failure", required_argument, NULL, OPTION_ON_FAILURE},
 	{"shards", required_argument, NULL, OPTION_SHARDS},
 	{"checkpoint", required_argument, NULL, OPTION_CHECKPOINT},
 	{"every", required_argument, NULL, OPTION_EVERY},
@@ -96,6 +99,8 @@ void options_print_help(void)
 "\n"
 "Job\n"
 "  --servers N         the last N ranks only own shards; default SLUICE_SERVERS, else 0\n"
+"  --on-failure WHAT   when a rank is lost: abort, or continue without a lost worker (needs\n"
+"                      --servers); default SLUICE_ON_FAILURE, else abort\n"
 "  --shards N          shards the model is cut into; default: the library chooses\n"
 "  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or SIGUSR1 comes\n"
 "  --every N           and every N steps\n"
@@ -189,6 +194,17 @@ static int parse_progress(const char *text, enum progress_kind *out, struct comp
 	return 0;
 }
 
+static int parse_on_failure(const char *text, int *out, struct complaint *complaint)
+{
+	if (!strcmp(text, "abort"))
+		*out = SLUICE_ABORT;
+	else if (!strcmp(text, "continue"))
+		*out = SLUICE_CONTINUE;
+	else
+		return complain(complaint, "--on-failure takes abort or continue, not \"%s\"", text);
+	return 0;
+}
+
 /* One option and its argument; -1 with the complaint filled in. */
 static int take_option(int key, const char *name, const char *text, struct options *o,
 		       enum options_action *action, struct complaint *complaint)
@@ -217,6 +233,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_LR: rc = parse_rate(name, text, 1e6f, &o->lr, complaint); break;
 	case OPTION_LR_DECAY: rc = parse_rate(name, text, 10, &o->lr_decay, complaint); break;
 	case OPTION_PROGRESS: rc = parse_progress(text, &o->progress, complaint); break;
+	case OPTION_ON_FAILURE: rc = parse_on_failure(text, &o->on_failure, complaint); break;
 	case OPTION_SERVERS:
 		rc = parse_count(name, text, 0, 1 << 20, &count, complaint);
 		o->servers = (int)count;

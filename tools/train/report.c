@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rank 0's reports. The live line shows rank 0's own bytes (no message is sent for its sake); the lines
+ * The leader's reports: rank 0's, while it is not lost. The live line shows its own bytes (no message is sent for its sake); the lines
  * per epoch and the last line are sums over all workers. */
 #include "tools/train/report.h"
 
@@ -74,6 +74,7 @@ void report_begin(struct report *report, const struct options *options, int rank
 {
 	*report = (struct report){
 		.options = options,
+		.leads = rank == 0,
 		.speaks = rank == 0 && !options->quiet,
 		.live = options->progress == PROGRESS_ALWAYS ||
 			(options->progress == PROGRESS_AUTO && isatty(STDERR_FILENO)),
@@ -85,6 +86,13 @@ void report_begin(struct report *report, const struct options *options, int rank
 		.accuracy = -1,
 	};
 	report->shown = report->epoch_began = report->began;
+}
+
+void report_leader(struct report *report, int leads, int lost)
+{
+	report->leads = leads;
+	report->lost = lost;
+	report->speaks = leads && !report->options->quiet;
 }
 
 /* Everything of the progress line, in the order in which a narrow terminal may cut it. */
@@ -167,33 +175,43 @@ void report_epoch(struct report *report, const struct network *network, uint64_t
 	report->epoch_began = now;
 }
 
+void report_carried(struct report *report, const struct carried *carried)
+{
+	char line[LINE_BYTES] = "";
+
+	for (int i = 0; i < CARRIERS; i++)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), " %s=%.0f",
+			 carrier_names[i], carried->bytes[i]);
+	report_say(report, "bytes by transport, put and got by all workers:%s", line);
+}
+
 static int flush_last_line(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return 0;
-	fputs("sluice-train: rank 0: cannot write the last line to stdout\n", stderr);
+	fputs("sluice-train: cannot write the last line to stdout\n", stderr);
 	return -1;
 }
 
-int report_final(struct report *report, int rank, uint64_t step, const struct score *test,
+int report_final(struct report *report, uint64_t step, const struct score *test,
 		 const struct traffic *total, uint64_t digest)
 {
 	clear_live_line(report);
-	if (rank != 0)
+	if (!report->leads)
 		return 0;
 	printf("final accuracy=%.4f loss=%.4f steps=%llu seconds=%.2f pushed=%.0f pulled=%.0f "
 	       "dense=%.0f "
-	       "digest=%016llx\n",
+	       "digest=%016llx lost=%d\n",
 	       test->correct / test->rows, test->loss / test->rows, (unsigned long long)step,
 	       report_clock() - report->began, total->pushed, total->pulled, total->dense,
-	       (unsigned long long)digest);
+	       (unsigned long long)digest, report->lost);
 	return flush_last_line();
 }
 
-int report_interrupted(struct report *report, int rank, uint64_t step, const char *checkpoint)
+int report_interrupted(struct report *report, uint64_t step, const char *checkpoint)
 {
 	clear_live_line(report);
-	if (rank != 0)
+	if (!report->leads)
 		return 0;
 	printf("interrupted step=%llu checkpoint=%s\n", (unsigned long long)step, checkpoint);
 	return flush_last_line();

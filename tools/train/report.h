@@ -9,7 +9,9 @@
 
 struct report {
 	const struct options *options;
-	int speaks;                 /* rank 0, and not --quiet */
+	int leads;                  /* rank 0; when it is lost, the lowest worker that is not */
+	int lost;                   /* workers */
+	int speaks;                 /* leads, and not --quiet */
 	int live;                   /* redraw one line */
 	int drawn;                  /* a live line stands on the terminal */
 	uint64_t steps, steps_per_epoch;
@@ -37,12 +39,18 @@ void report_step(struct report *report, sluice_model *model, uint64_t step, doub
 void report_epoch(struct report *report, const struct network *network, uint64_t epoch,
 		  const struct score *test, const struct traffic *total);
 
-/* A line of its own on stderr, from rank 0. */
+/* From now on leads says whether this rank speaks for all, and lost counts lost workers. */
+void report_leader(struct report *report, int leads, int lost);
+
+/* A line of its own on stderr, from the leader. */
 void report_say(struct report *report, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The last line, on stdout, from rank 0. -1 when it could not be written. */
-int report_final(struct report *report, int rank, uint64_t step, const struct score *test,
+/* Which transport moved how many bytes, all workers together. */
+void report_carried(struct report *report, const struct carried *carried);
+
+/* The last line, on stdout, from the leader. -1 when it could not be written. */
+int report_final(struct report *report, uint64_t step, const struct score *test,
 		 const struct traffic *total, uint64_t digest);
-int report_interrupted(struct report *report, int rank, uint64_t step, const char *checkpoint);
+int report_interrupted(struct report *report, uint64_t step, const char *checkpoint);
 #endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See frame.h. */
+#include "rdma/frame.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <string.h>
+
+enum { REGION_MAGIC = 0x4e475256, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "VRGN" */
+
+static size_t body_bytes(unsigned kind)
+{
+	switch (kind) {
+	case FRAME_HELLO:
+		return AUTH_NONCE_BYTES;
+	case FRAME_CHALLENGE:
+		return AUTH_NONCE_BYTES + AUTH_TAG_BYTES;
+	case FRAME_PROOF:
+		return 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8;
+	case FRAME_ACCEPT:
+		return AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES;
+	case FRAME_REFUSAL:
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+void greeting_encode(const struct slot_address *slot, const uint8_t control[REGION_DESCRIPTOR_BYTES],
+		     uint8_t out[GREETING_BYTES])
+{
+	put_le64(out, slot->address);
+	put_le32(out + 8, slot->rkey);
+	put_le32(out + 12, slot->credits);
+	memcpy(out + SLOT_ADDRESS_BYTES, control, REGION_DESCRIPTOR_BYTES);
+}
+
+void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
+		     uint8_t control_out[REGION_DESCRIPTOR_BYTES])
+{
+	slot_out->address = get_le64(bytes);
+	slot_out->rkey = get_le32(bytes + 8);
+	slot_out->credits = get_le32(bytes + 12);
+	memcpy(control_out, bytes + SLOT_ADDRESS_BYTES, REGION_DESCRIPTOR_BYTES);
+}
+
+size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES])
+{
+	put_le64(out, frame->received);
+	if (frame->kind != FRAME_ACCEPT)
+		return 8;
+	greeting_encode(&frame->slot, frame->control, out + 8);
+	return ACCEPT_SIGNED_BYTES;
+}
+
+size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
+{
+	size_t length = FRAME_HEADER_BYTES + body_bytes(frame->kind);
+	uint8_t *body = out + FRAME_HEADER_BYTES;
+
+	out[0] = 'S';
+	out[1] = 'L';
+	out[2] = (uint8_t)frame->kind;
+	out[3] = (uint8_t)length;
+	put_le32(out + 4, frame->rank);
+	switch (frame->kind) {
+	case FRAME_HELLO:
+		memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES);
+		break;
+	case FRAME_CHALLENGE:
+		memcpy(body, frame->nonce_server, AUTH_NONCE_BYTES);
+		memcpy(body + AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
+		break;
+	case FRAME_PROOF:
+		memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES);
+		memcpy(body + AUTH_NONCE_BYTES, frame->nonce_server, AUTH_NONCE_BYTES);
+		memcpy(body + 2 * AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
+		put_le64(body + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES, frame->received);
+		break;
+	case FRAME_ACCEPT:
+		memcpy(body, frame->tag, AUTH_TAG_BYTES);
+		frame_signed(frame, body + AUTH_TAG_BYTES);
+		break;
+	case FRAME_REFUSAL:
+		put_le32(body, frame->reason);
+		break;
+	}
+	return length;
+}
+
+int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char **why)
+{
+	const uint8_t *body = bytes + FRAME_HEADER_BYTES;
+	struct frame frame;
+
+	if (bytes == NULL || n < FRAME_HEADER_BYTES) {
+		*why = "it says nothing";
+		return -1;
+	}
+	if (bytes[0] != 'S' || bytes[1] != 'L') {
+		*why = "it does not speak as Sluice does";
+		return -1;
+	}
+	if (body_bytes(bytes[2]) == 0 || bytes[3] != FRAME_HEADER_BYTES + body_bytes(bytes[2])) {
+		*why = "its message has an unknown kind or length";
+		return -1;
+	}
+	if (n < bytes[3]) {
+		*why = "its message is cut short";
+		return -1;
+	}
+	memset(&frame, 0, sizeof(frame));
+	frame.kind = (enum frame_kind)bytes[2];
+	frame.rank = get_le32(bytes + 4);
+	switch (frame.kind) {
+	case FRAME_HELLO:
+		memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES);
+		break;
+	case FRAME_CHALLENGE:
+		memcpy(frame.nonce_server, body, AUTH_NONCE_BYTES);
+		memcpy(frame.tag, body + AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
+		break;
+	case FRAME_PROOF:
+		memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES);
+		memcpy(frame.nonce_server, body + AUTH_NONCE_BYTES, AUTH_NONCE_BYTES);
+		memcpy(frame.tag, body + 2 * AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
+		frame.received = get_le64(body + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES);
+		break;
+	case FRAME_ACCEPT:
+		memcpy(frame.tag, body, AUTH_TAG_BYTES);
+		frame.received = get_le64(body + AUTH_TAG_BYTES);
+		greeting_decode(body + AUTH_TAG_BYTES + 8, &frame.slot, frame.control);
+		break;
+	case FRAME_REFUSAL:
+		frame.reason = get_le32(body);
+		break;
+	}
+	*out = frame;
+	return 0;
+}
+
+void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
+{
+	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	put_le32(out, REGION_MAGIC);
+	put_le32(out + 4, region->access);
+	put_le64(out + 8, region->bytes);
+	put_le64(out + 16, region->address);
+	put_le32(out + 24, region->rkey);
+	put_le32(out + 28, region->owner);
+	put_le32(out + 32, region->user);
+	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
+}
+
+int wire_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
+		       struct wire_region *out)
+{
+	struct wire_region region = {
+		.access = get_le32(bytes + 4),
+		.bytes = get_le64(bytes + 8),
+		.address = get_le64(bytes + 16),
+		.rkey = get_le32(bytes + 24),
+		.owner = get_le32(bytes + 28),
+		.user = get_le32(bytes + 32),
+	};
+
+	if (get_le32(bytes) != REGION_MAGIC || get_le32(bytes + REGION_CRC_AT) !=
+					       crc32c(0, bytes, REGION_CRC_AT))
+		return fail(SLUICE_EWIRE, "rank %u described a region in bytes that do not check", owner);
+	if (region.access == 0 || region.access & ~(unsigned)(REGION_READ | REGION_WRITE) ||
+	    region.bytes == 0 || region.address + region.bytes < region.address)
+		return fail(SLUICE_EWIRE, "rank %u described a region that cannot be", owner);
+	if (region.owner != owner || region.user != user)
+		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u", owner, user,
+			    region.owner, region.user);
+	*out = region;
+	return SLUICE_OK;
+}

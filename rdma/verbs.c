@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport over libibverbs and librdmacm: the card, endpoints, descriptions of regions, closing.
+ * verbs.h tells which part is where. */
+#include "rdma/verbs.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60, CLOSE_MS = 1000 };
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* Last words are posted and the process ends next: they get a second to leave. */
+static void flush(struct verbs *v)
+{
+	uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
+	int waiting, i;
+
+	for (i = 0; i < v->n_peers; i++)
+		if (v->peers[i]->state == LINK_UP && !v->peers[i]->failing)
+			post_scratch(v->peers[i], IBV_WR_RDMA_WRITE,
+				     v->peers[i]->peer_slot.address + SLOT_CREDIT, NULL, 0, 1);
+	do {
+		waiting = 0;
+		poll_completions(v);
+		v->events.count = 0; /* nobody takes them any more */
+		for (i = 0; i < v->n_peers; i++)
+			waiting |= v->peers[i]->state == LINK_UP && !v->peers[i]->failing &&
+				   v->peers[i]->wr_done < v->peers[i]->wr_signalled;
+	} while (waiting && now_ns() < until);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+void verbs_close(struct transport **t)
+{
+	struct verbs *v;
+	int i;
+
+	if (t == NULL || *t == NULL)
+		return;
+	v = verbs_of(*t);
+	if (v->cq != NULL)
+		flush(v);
+	connect_close(v);
+	for (i = 0; i < v->n_peers; i++) {
+		struct verbs_endpoint *ep = v->peers[i];
+
+		link_drop(ep);
+		register_revoke(ep);
+		free(ep->log);
+		free(ep);
+	}
+	register_close(v);
+	if (v->srq != NULL)
+		ibv_destroy_srq(v->srq);
+	if (v->cq != NULL)
+		ibv_destroy_cq(v->cq);
+	if (v->receive_pd != NULL)
+		ibv_dealloc_pd(v->receive_pd);
+	if (v->completions != NULL)
+		ibv_destroy_comp_channel(v->completions);
+	if (v->listener != NULL)
+		rdma_destroy_id(v->listener);
+	if (v->channel != NULL)
+		rdma_destroy_event_channel(v->channel);
+	close_fd(v->epoll);
+	close_fd(v->timer);
+	close_fd(v->wake_fd);
+	region_close(&v->slots);
+	region_close(&v->copies);
+	event_queue_close(&v->events);
+	free(v->by_qpn);
+	free(v->peers);
+	free(v->by_rank);
+	pthread_mutex_destroy(&v->registering);
+	explicit_bzero(&v->secret, sizeof(v->secret));
+	free(v);
+	*t = NULL;
+}
+
+/* ---- meeting peers --------------------------------------------------------------------------- */
+
+/* magic, rank, family 4 or 6 u8, zero, port u16, address 16, device name 32 */
+static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+{
+	struct verbs *v = verbs_of(t);
+	const struct sockaddr *own = rdma_get_local_addr(v->listener);
+
+	memset(bytes, 0, CARD_BYTES);
+	put_le32(bytes, CARD_MAGIC);
+	put_le32(bytes + 4, (uint32_t)v->rank);
+	bytes[8] = own->sa_family == AF_INET ? 4 : 6;
+	put_le16(bytes + 10, ntohs(rdma_get_src_port(v->listener)));
+	if (own->sa_family == AF_INET)
+		memcpy(bytes + 12, &((const struct sockaddr_in *)(const void *)own)->sin_addr, 4);
+	else
+		memcpy(bytes + 12, &((const struct sockaddr_in6 *)(const void *)own)->sin6_addr, 16);
+	memcpy(bytes + 28, v->device.name, strnlen(v->device.name, 31));
+	*len_out = CARD_BYTES;
+	return SLUICE_OK;
+}
+
+static int decode_card(const uint8_t *bytes, size_t len, int rank, struct verbs_endpoint *ep)
+{
+	struct sockaddr_in *in = (void *)&ep->address;
+	struct sockaddr_in6 *in6 = (void *)&ep->address;
+
+	if (len != CARD_BYTES || get_le32(bytes) != CARD_MAGIC || get_le32(bytes + 4) != (uint32_t)rank ||
+	    (bytes[8] != 4 && bytes[8] != 6) || get_le16(bytes + 10) == 0)
+		return fail(SLUICE_EWIRE, "verbs: the address in the card of rank %d is not one (%zu bytes)", rank,
+			    len);
+	if (bytes[8] == 4) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(get_le16(bytes + 10));
+		memcpy(&in->sin_addr, bytes + 12, 4);
+	} else {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(get_le16(bytes + 10));
+		memcpy(&in6->sin6_addr, bytes + 12, 16);
+	}
+	for (size_t i = 0; i < sizeof(ep->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127; i++)
+		ep->device[i] = (char)bytes[28 + i];
+	return SLUICE_OK;
+}
+
+static int verbs_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
+{
+	(void)boot_id_same;
+	if (peer != verbs_of(t)->rank)
+		return 1;
+	*why = "verbs does not reach the own rank, self does";
+	return 0;
+}
+
+static int verbs_admit(struct transport *t, const struct job_secret *secret)
+{
+	struct verbs *v = verbs_of(t);
+
+	v->secret = *secret;
+	v->admitted = 1;
+	return SLUICE_OK;
+}
+
+/* What the peer may use from its first day: its slot and its line of the control region. */
+static int open_for_peer(struct verbs *v, struct verbs_endpoint *ep)
+{
+	size_t rank = (size_t)ep->endpoint.peer, from = 0, n;
+	struct wire_region control;
+	int rc;
+
+	ep->pd = ibv_alloc_pd(v->context);
+	if (ep->pd == NULL)
+		return verbs_failed("ibv_alloc_pd");
+	ep->slot = (uint8_t *)v->slots->base + rank * VERBS_PAGE;
+	ep->copies = (uint8_t *)v->copies->base + rank * v->copies_stride;
+	rc = register_host(ep->pd, ep->slot, SLOT_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+			   "a peer's slot", &ep->slot_mr);
+	if (rc == SLUICE_OK)
+		rc = register_host(ep->pd, ep->copies, v->copies_stride, 0, "small puts", &ep->copies_mr);
+	if (rc < 0 || v->control == NULL)
+		return rc;
+	n = v->control->bytes;
+	if (v->control_line_bytes != 0) {
+		from = rank * v->control_line_bytes;
+		n = v->control_line_bytes;
+	}
+	control = (struct wire_region){
+		.address = (uintptr_t)v->control->base, .bytes = v->control->bytes,
+		.owner = (uint32_t)v->rank, .user = (uint32_t)rank, .access = v->control->access};
+	rc = register_remote(ep, v->control, from, n, &control.rkey);
+	if (rc == SLUICE_OK)
+		wire_region_encode(&control, ep->own_control);
+	return rc;
+}
+
+static int verbs_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
+			 struct endpoint **out)
+{
+	struct verbs *v = verbs_of(t);
+	struct verbs_endpoint *ep;
+	int rc;
+
+	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] != NULL || !v->admitted)
+		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s", v->rank, rank,
+			    v->size, !v->admitted ? ": it does not know the job's key yet" : "");
+	ep = calloc(1, sizeof(*ep));
+	if (ep == NULL)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
+	ep->endpoint = (struct endpoint){.transport = t, .peer = rank};
+	ep->client = v->rank < rank;
+	ep->log = calloc(v->log_entries, sizeof(*ep->log));
+	rc = ep->log != NULL ? decode_card(card, len, rank, ep)
+			     : fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers", v->log_entries);
+	if (rc == SLUICE_OK)
+		rc = open_for_peer(v, ep);
+	if (rc < 0) {
+		register_revoke(ep);
+		free(ep->log);
+		free(ep);
+		return rc;
+	}
+	v->by_rank[rank] = ep;
+	v->peers[v->n_peers++] = ep;
+	v->ticking = 1; /* the next poll begins */
+	v->next_look_ns = 0;
+	*out = &ep->endpoint;
+	return SLUICE_OK;
+}
+
+static int gone(const struct verbs_endpoint *ep)
+{
+	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer, ep->gone_text);
+}
+
+static int verbs_ready(struct endpoint *e)
+{
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+
+	if (ep->state == LINK_GONE)
+		return gone(ep);
+	return ep->was_up;
+}
+
+static int verbs_describe(struct endpoint *e, const struct region *region,
+			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+	struct wire_region wire = {
+		.address = (uintptr_t)region->base, .bytes = region->bytes, .access = region->access,
+		.owner = (uint32_t)verbs_of_endpoint(ep)->rank, .user = (uint32_t)e->peer};
+	int rc;
+
+	if (ep->state == LINK_GONE)
+		return gone(ep);
+	if (region->access == 0)
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
+	rc = register_remote(ep, region, 0, region->bytes, &wire.rkey);
+	if (rc == SLUICE_OK)
+		wire_region_encode(&wire, descriptor);
+	return rc;
+}
+
+static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+			     struct remote **out)
+{
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+	struct verbs_remote *remote;
+	struct wire_region wire;
+	int rc;
+
+	if (ep->state == LINK_GONE)
+		return gone(ep);
+	rc = wire_region_decode(descriptor, (uint32_t)e->peer, (uint32_t)verbs_of_endpoint(ep)->rank, &wire);
+	if (rc < 0)
+		return rc;
+	remote = calloc(1, sizeof(*remote));
+	if (remote == NULL)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*remote));
+	remote->remote = (struct remote){.endpoint = e, .bytes = wire.bytes, .access = wire.access};
+	remote->address = wire.address;
+	remote->rkey = wire.rkey;
+	*out = &remote->remote;
+	return SLUICE_OK;
+}
+
+static int verbs_control(struct endpoint *e, struct remote **out)
+{
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+
+	if (!ep->was_up)
+		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
+	return verbs_remote_open(e, ep->control, out);
+}
+
+static void verbs_remote_close(struct remote **r)
+{
+	if (r == NULL || *r == NULL)
+		return;
+	free(verbs_remote_of(*r));
+	*r = NULL;
+}
+
+const struct transport_ops verbs_transport = {
+	.size = sizeof(struct transport_ops),
+	.name = "verbs",
+	.open = verbs_open,
+	.close = verbs_close,
+	.card = verbs_card,
+	.reaches = verbs_reaches,
+	.admit = verbs_admit,
+	.connect = verbs_connect,
+	.ready = verbs_ready,
+	.control = verbs_control,
+	.describe = verbs_describe,
+	.remote_open = verbs_remote_open,
+	.remote_close = verbs_remote_close,
+	.post = verbs_post,
+	.poll = verbs_poll,
+	.arm = verbs_arm,
+	.disarm = verbs_disarm,
+	.fd = verbs_fd,
+	.wake = verbs_wake,
+};

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the parts of the verbs transport share:
+ *   verbs.c          endpoints, descriptions of regions, closing
+ *   verbs_open.c     sizes, queues, memory
+ *   verbs_device.c   which device, port and address
+ *   verbs_link.c     the queue pair of one connection: made, replayed, taken down
+ *   verbs_post.c     the hot path out: the log of transfers and its work requests
+ *   verbs_poll.c     the hot path in: completions, events, sleeping and waking
+ *   verbs_register.c memory that the card may reach, per peer
+ *   connect.c        rdma_cm: who talks to whom, the client's half of the proof, reconnecting
+ *   connect_accept.c rdma_cm: the server's half
+ *   ladder.c         registering device memory
+ *
+ * Every peer has its own protection domain, so that a key made for one peer is of no use to another.
+ * All queue pairs share one completion queue and one shared receive queue; receives carry no memory,
+ * as all that arrives is an immediate.
+ *
+ * What is posted stays in the endpoint's log until it is known to be complete. When a connection
+ * breaks, both sides tell each other how many notifies they have received, and what the peer does not
+ * have is posted again, in order, on a new queue pair: each notify arrives exactly once. */
+#ifndef RDMA_VERBS_H
+#define RDMA_VERBS_H
+#include "base/error.h"
+#include "rdma/event_queue.h"
+#include "rdma/frame.h"
+#include "rdma/transfer.h"
+#include "rdma/transport.h"
+#include "rdma/verbs_device.h"
+#include "sluice.h"
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+
+enum {
+	VERBS_LOG_MAX = 512,     /* transfers (and work requests) that one peer may have under way */
+	VERBS_LOG_MIN = 16,
+	VERBS_CREDITS_MIN = 8,
+	VERBS_INLINE_WISH = 96,  /* the greeting fits */
+	VERBS_READS_MAX = 16,
+	VERBS_RETRIES = 6,       /* 7 means "for ever" to some devices */
+	VERBS_RECEIVE_BATCH = 64,
+	VERBS_PAGE = 4096
+};
+
+/* A slot is what a peer may write here: its greeting, and how many notifies it has taken. */
+enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_BYTES = 256 };
+_Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
+
+#define WR_RECEIVE UINT64_MAX  /* wr_id of receives; sends are numbered 1, 2, ... per queue pair */
+
+struct sent {
+	uint64_t remote_address, bytes, posted; /* posted: bytes whose work requests are out */
+	uint64_t last_wr;      /* number of its last work request, once all are out */
+	uint64_t notify;       /* its number among the notifies to this peer, 0: none */
+	uint64_t cookie;
+	const uint8_t *local;
+	uint32_t lkey, rkey, imm;
+	uint8_t kind, report;
+	uint8_t copied;        /* local is in the log's own memory */
+	uint8_t started;       /* a work request of it is out */
+	uint8_t settled;       /* the peer has it (known since a reconnect): not to be posted again */
+};
+
+enum link_state {
+	LINK_DOWN,      /* no queue pair; the client tries, the server waits */
+	LINK_PROVING,   /* client: request with the proof is out */
+	LINK_ACCEPTING, /* server: accepted, the greeting has not come */
+	LINK_UP,
+	LINK_GONE
+};
+
+struct verbs_endpoint {
+	struct endpoint endpoint;
+	enum link_state state;
+	int client;                   /* this rank is the lower one: it connects */
+	struct sockaddr_storage address; /* of the peer's listener */
+	char device[32];              /* of the peer, for messages */
+	struct ibv_pd *pd;
+	struct ibv_mr *slot_mr, *copies_mr;
+	uint8_t *slot;                /* written by the peer */
+	uint8_t *copies;              /* bytes of small puts: TRANSFER_INLINE_BYTES per log entry, then scratch */
+	uint8_t control[REGION_DESCRIPTOR_BYTES];       /* of the peer's control region */
+	uint8_t own_control[REGION_DESCRIPTOR_BYTES];
+	struct slot_address peer_slot;
+
+	/* log: entries [first, end), of which those before next_post are in the queue pair */
+	struct sent *log;
+	uint64_t first, next_post, end;
+	uint64_t wr_sent, wr_done, wr_signalled; /* of the present queue pair */
+	uint32_t reads, reads_max;
+	uint64_t notify_sent, notify_done;       /* numbers; done: popped from the log */
+	uint64_t credit_seen;                    /* notifies the peer says it has taken */
+	uint64_t received, credit_given;         /* notifies taken here; last told to the peer */
+
+	/* connection; see connect.c */
+	struct rdma_cm_id *hello;     /* asks for a challenge; a server probes whether the peer lives */
+	struct rdma_cm_id *id;        /* has the queue pair */
+	uint32_t qpn;
+	struct auth_context auth;
+	struct auth_context hello_auth;
+	uint64_t hello_deadline_ns, link_deadline_ns, retry_at_ns, give_up_ns; /* 0: not running */
+	uint64_t accepted_ms;         /* when the last proof was accepted: older challenges are void */
+	unsigned tries, refusals, breaks;
+	int was_up;
+	int cut;                      /* broken while the own port is down: nothing is sent before it is up */
+	int failing;                  /* a completion failed: take the link down after this poll */
+	int fatal;                    /* ... and do not make it again */
+	char why[200];                /* the last trouble */
+	char broke[200];              /* why the connection was lost, while it is being made again */
+	char gone_text[256];
+};
+
+struct verbs_remote {
+	struct remote remote;
+	uint64_t address;
+	uint32_t rkey;
+};
+
+struct verbs {
+	struct transport transport;
+	int rank, size;
+	uint32_t queue_depth;
+	int lost_after_ms;
+	const struct region *control;
+	size_t control_line_bytes;
+	struct verbs_device device;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *listener;
+	struct ibv_context *context;  /* the listener's; rdma_cm shares it among all ids of the device */
+	struct ibv_comp_channel *completions;
+	struct ibv_cq *cq;
+	struct ibv_pd *receive_pd;    /* of the shared receive queue */
+	struct ibv_srq *srq;
+	struct region *slots, *copies; /* of all peers, a page-aligned part each */
+	size_t copies_stride;
+
+	uint32_t log_entries, receives, credits, inline_bytes, reads, cq_entries;
+	uint64_t max_message;
+	uint8_t ack_timeout;          /* 4.096 us * 2^this */
+
+	int admitted;
+	struct job_secret secret;
+	uint8_t nonce_key[AUTH_KEY_BYTES];
+	uint64_t refused;             /* connections */
+
+	int epoll, timer, wake_fd;
+	int ticking;                  /* some endpoint is neither up nor gone */
+	uint64_t next_look_ns;        /* at rdma_cm and the clock */
+	struct event_queue events;
+	uint32_t receives_missing;
+	int credit_due;               /* some peer has used half of what it may send */
+	int trouble;                  /* some endpoint is failing */
+
+	int n_peers;
+	struct verbs_endpoint **peers, **by_rank;
+	uint32_t qpn_mask;            /* open addressing; at most a quarter full */
+	struct verbs_endpoint **by_qpn;
+
+	pthread_mutex_t registering;  /* registrations: region_close() may come from another thread */
+	struct verbs_registration *registrations;
+};
+
+static inline struct verbs *verbs_of(struct transport *t)
+{
+	return (struct verbs *)(void *)t; /* its first member, as below */
+}
+
+static inline struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
+{
+	return (struct verbs_endpoint *)(void *)e;
+}
+
+static inline struct verbs *verbs_of_endpoint(const struct verbs_endpoint *ep)
+{
+	return verbs_of(ep->endpoint.transport);
+}
+
+static inline struct verbs_remote *verbs_remote_of(struct remote *r)
+{
+	return (struct verbs_remote *)(void *)r;
+}
+
+static inline struct sent *sent_at(const struct verbs *v, const struct verbs_endpoint *ep, uint64_t n)
+{
+	return &ep->log[n & (v->log_entries - 1)]; /* a power of two */
+}
+
+/* ---- verbs_open.c, verbs.c ---- */
+int verbs_open(const struct transport_config *config, struct transport **out);
+void verbs_close(struct transport **t);
+/* Fails with the call and errno. */
+int verbs_failed(const char *call);
+
+/* ---- verbs_link.c ---- */
+/* Makes the queue pair of ep->id. */
+int link_make(struct verbs_endpoint *ep);
+/* After the proof: what the peer received of ours is settled, the rest will be posted again. -1: the
+ * peer's count cannot be. */
+int link_replay(struct verbs_endpoint *ep, uint64_t received);
+/* The link works both ways from here on. */
+void link_up(struct verbs_endpoint *ep);
+/* Takes down queue pair and id; hands out everything that arrived before. */
+void link_drop(struct verbs_endpoint *ep);
+/* The peer is lost for good: its keys end, EVENT_GONE. */
+void link_gone(struct verbs_endpoint *ep, const char *text);
+struct verbs_endpoint *link_of_qpn(const struct verbs *v, uint32_t qpn);
+
+/* ---- verbs_post.c ---- */
+int verbs_post(struct endpoint *e, const struct transfer *transfer);
+/* Turns log entries into work requests as far as there is room. */
+void post_log(struct verbs_endpoint *ep);
+/* All work requests up to this number are complete. */
+void post_completed(struct verbs_endpoint *ep, uint64_t wr);
+/* One small write outside the log; opcode IBV_WR_RDMA_WRITE or ..._WITH_IMM. bytes may be 0. -1: no room. */
+int post_scratch(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint64_t address,
+		 const void *bytes, size_t n, int signalled);
+
+/* ---- verbs_poll.c ---- */
+int verbs_poll(struct transport *t, struct event *events, int n);
+int verbs_arm(struct transport *t);
+void verbs_disarm(struct transport *t);
+int verbs_fd(struct transport *t);
+void verbs_wake(struct transport *t);
+/* Moves completions to the event queue; returns how many there were. */
+int poll_completions(struct verbs *v);
+int poll_post_receives(struct verbs *v, uint32_t n);
+
+/* ---- verbs_register.c ---- */
+/* The key for local use of a region in the peer's domain; registers it at its first use. */
+int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out);
+/* Registers a region for the peer to use; only bytes [from, from + n) of it. */
+int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
+		    uint32_t *rkey_out);
+/* No key of this peer works any more. */
+void register_revoke(struct verbs_endpoint *ep);
+/* Before the transport closes: all registrations end, regions forget them. */
+void register_close(struct verbs *v);
+/* ibv_reg_mr with the memory limit checked before and a sentence that says what to do. */
+int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
+		  struct ibv_mr **out);
+
+/* ---- connect.c ---- */
+int connect_listen(struct verbs *v);
+void connect_close(struct verbs *v);
+/* Reads all events of rdma_cm, then runs the timers. */
+void connect_events(struct verbs *v);
+void connect_tick(struct verbs *v, uint64_t now);
+/* The link failed: take it down and, while there is time, make it again. */
+void connect_broken(struct verbs_endpoint *ep, const char *why);
+/* Ends the present try, to begin anew soon. why may be ep->why. */
+void connect_try_later(struct verbs_endpoint *ep, const char *why);
+uint64_t connect_try_ns(const struct verbs_endpoint *ep);
+void connect_end_hello(struct verbs_endpoint *ep);
+struct slot_address connect_own_slot(const struct verbs_endpoint *ep);
+/* Takes over what the peer says of its slot and control region. -1: impossible. */
+int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
+		      const uint8_t control[REGION_DESCRIPTOR_BYTES]);
+
+/* ---- connect_accept.c ---- */
+/* An event of rdma_cm, copied, as an id cannot end before its event is acknowledged. */
+struct cm_event {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id, *listener;
+	uint8_t bytes[256];
+	size_t n;
+	uint8_t responder_resources, initiator_depth;
+};
+
+void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t now);
+void connect_greeted(struct verbs_endpoint *ep); /* the client's first immediate came */
+#endif

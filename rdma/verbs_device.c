@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See verbs_device.h. */
+#include "rdma/verbs_device.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "sluice.h"
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14 };
+
+const char *verbs_address_text(const struct sockaddr_storage *address, char text[80])
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+	unsigned port = 0;
+
+	if (address->ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)address;
+
+		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+		port = ntohs(in->sin_port);
+	} else if (address->ss_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (const void *)address;
+
+		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+		port = ntohs(in6->sin6_port);
+	}
+	snprintf(text, 80, "%s port %u", host, port);
+	return text;
+}
+
+/* ---- locked memory -------------------------------------------------------------------------- */
+
+/* A field of /proc/self/status: in kilobytes, or hexadecimal. 0 if it is not there. */
+static uint64_t status_field(const char *name, int base)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	size_t n = strlen(name);
+	uint64_t value = 0;
+	char line[256];
+
+	if (file == NULL)
+		return 0;
+	while (fgets(line, sizeof(line), file) != NULL)
+		if (strncmp(line, name, n) == 0 && line[n] == ':')
+			value = strtoull(line + n + 1, NULL, base);
+	fclose(file);
+	return value;
+}
+
+int verbs_memlock_check(size_t bytes, const char *what)
+{
+	struct rlimit limit;
+	uint64_t pinned;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return SLUICE_OK;
+	if (status_field("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
+		return SLUICE_OK; /* the kernel does not ask for the limit then */
+	pinned = status_field("VmPin", 10) * 1024;
+	if (bytes <= limit.rlim_cur && pinned <= limit.rlim_cur - bytes)
+		return SLUICE_OK;
+	return fail_quietly(SLUICE_ENOMEM,
+			    "locked memory: %s needs %zu bytes more (%" PRIu64 " are pinned), but the limit is "
+			    "%" PRIu64 " bytes (RLIMIT_MEMLOCK, from %s): %s", what, bytes, pinned,
+			    (uint64_t)limit.rlim_cur,
+			    getenv("SLURM_JOB_ID") != NULL
+				    ? "slurmd, or from the submitting shell by PropagateResourceLimits"
+				    : "this shell's ulimit -l",
+			    getenv("SLURM_JOB_ID") != NULL
+				    ? "set LimitMEMLOCK=infinity in slurmd.service and "
+				      "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+				    : "set \"* - memlock unlimited\" in /etc/security/limits.d and log in anew");
+}
+
+/* ---- what is there -------------------------------------------------------------------------- */
+
+static int holds_entry(const char *folder, const char *prefix)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	int found = 0;
+
+	if (dir == NULL)
+		return 0;
+	while (!found && (entry = readdir(dir)) != NULL)
+		found = entry->d_name[0] != '.' && strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+	closedir(dir);
+	return found;
+}
+
+static int explain_none(void)
+{
+	if (!holds_entry("/sys/class/infiniband", ""))
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "this node has no RDMA device (/sys/class/infiniband is empty): load the "
+				    "card's driver (mlx5_ib, irdma, ...), or for software RoCE: modprobe rdma_rxe; "
+				    "rdma link add rxe0 type rxe netdev eth0");
+	if (!holds_entry("/dev/infiniband", "uverbs"))
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "there is an RDMA device, but no /dev/infiniband/uverbs*: modprobe ib_uverbs; "
+				    "in a container, pass /dev/infiniband into it");
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "there is an RDMA device, but libibverbs finds no driver for it: install "
+			    "ibverbs-providers (rdma-core)");
+}
+
+static int check_cm_device(void)
+{
+	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0)
+		return SLUICE_OK;
+	if (errno == EACCES)
+		return fail_quietly(SLUICE_ENOSUPP, "/dev/infiniband/rdma_cm may not be opened: give its group, "
+				    "or all (mode 0666), the right to read and write it");
+	return fail_quietly(SLUICE_ENOSUPP, "there is no /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a "
+			    "container, pass /dev/infiniband into it");
+}
+
+struct ibv_context *verbs_device_open(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context = NULL;
+
+	for (int i = 0; list != NULL && list[i] != NULL && context == NULL; i++)
+		if (strcmp(ibv_get_device_name(list[i]), name) == 0)
+			context = ibv_open_device(list[i]);
+	if (list != NULL)
+		ibv_free_device_list(list);
+	return context;
+}
+
+/* ---- the address ---------------------------------------------------------------------------- */
+
+static int is_v4_mapped(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
+}
+
+static int is_link_local(const union ibv_gid *gid)
+{
+	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
+static void address_of_gid(const union ibv_gid *gid, struct sockaddr_storage *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (is_v4_mapped(gid)) {
+		struct sockaddr_in *in = (void *)out;
+
+		in->sin_family = AF_INET;
+		memcpy(&in->sin_addr, gid->raw + 12, 4);
+	} else {
+		struct sockaddr_in6 *in6 = (void *)out;
+
+		in6->sin6_family = AF_INET6;
+		memcpy(&in6->sin6_addr, gid->raw, 16);
+	}
+}
+
+/* Better is larger; 0 is unusable. rdma_cm connects by IP address, so link-local ones and RoCEv1,
+ * which no router passes, will not do. */
+static int gid_quality(const struct ibv_gid_entry *entry)
+{
+	if (entry->gid_type != IBV_GID_TYPE_ROCE_V2 || is_link_local(&entry->gid))
+		return 0;
+	return is_v4_mapped(&entry->gid) ? 2 : 1;
+}
+
+static int choose_gid(struct ibv_context *context, int wanted, struct verbs_device *out)
+{
+	struct ibv_gid_entry entries[GID_ENTRIES];
+	ssize_t n = ibv_query_gid_table(context, entries, GID_ENTRIES, 0);
+	int best = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		int quality = gid_quality(&entries[i]);
+
+		if (entries[i].port_num != out->port ||
+		    (wanted >= 0 && entries[i].gid_index != (uint32_t)wanted))
+			continue;
+		if (quality > best) {
+			best = quality;
+			out->gid = entries[i].gid;
+			out->gid_index = (int)entries[i].gid_index;
+		}
+	}
+	if (best == 0 && wanted >= 0)
+		return fail_quietly(SLUICE_ENOSUPP, "%s port %d: GID %d is no routable RoCEv2 address "
+				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them", out->name,
+				    out->port, wanted);
+	if (best == 0)
+		return fail_quietly(SLUICE_ENOSUPP, "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or "
+				    "global IPv6 address): give its network interface an address (ip addr add) "
+				    "and bring it up", out->name, out->port);
+	address_of_gid(&out->gid, &out->address);
+	return SLUICE_OK;
+}
+
+/* InfiniBand: which IP address leads to this device and port? Asked by binding each. */
+static int find_ipoib(struct verbs_device *out)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct ifaddrs *all = NULL, *at;
+	int found = 0;
+
+	if (channel == NULL)
+		return check_cm_device();
+	if (getifaddrs(&all) < 0)
+		all = NULL;
+	for (at = all; at != NULL && !found; at = at->ifa_next) {
+		struct rdma_cm_id *id;
+
+		if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET)
+			continue;
+		if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)
+			break;
+		if (rdma_bind_addr(id, at->ifa_addr) == 0 && id->verbs != NULL &&
+		    strcmp(ibv_get_device_name(id->verbs->device), out->name) == 0 &&
+		    id->port_num == out->port) {
+			memset(&out->address, 0, sizeof(out->address));
+			memcpy(&out->address, at->ifa_addr, sizeof(struct sockaddr_in));
+			found = 1;
+		}
+		rdma_destroy_id(id);
+	}
+	freeifaddrs(all);
+	rdma_destroy_event_channel(channel);
+	if (!found)
+		return fail_quietly(SLUICE_ENOSUPP, "%s port %d is InfiniBand and no IP address leads to it: "
+				    "load ib_ipoib and give its interface (ib0) an address", out->name,
+				    out->port);
+	out->gid_index = -1;
+	return SLUICE_OK;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+static int try_port(struct ibv_context *context, int gid_index, struct verbs_device *out)
+{
+	int err = ibv_query_port(context, out->port, &out->port_attr);
+
+	if (err != 0)
+		return fail_quietly(SLUICE_ENOSUPP, "%s has no port %d: %s", out->name, out->port,
+				    errno_text(err));
+	if (out->port_attr.state != IBV_PORT_ACTIVE)
+		return fail_quietly(SLUICE_ENOSUPP, "%s port %d is %s, not ACTIVE: check cable and switch, bring "
+				    "the network interface up (ip link set ... up), or start a subnet manager on "
+				    "InfiniBand", out->name, out->port,
+				    ibv_port_state_str(out->port_attr.state));
+	out->infiniband = out->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET;
+	if (out->infiniband)
+		return find_ipoib(out);
+	return choose_gid(context, gid_index, out);
+}
+
+static int try_device(struct ibv_device *device, unsigned port, int gid_index, struct verbs_device *out)
+{
+	struct ibv_context *context;
+	int err, rc = SLUICE_ENOSUPP;
+
+	snprintf(out->name, sizeof(out->name), "%s", ibv_get_device_name(device));
+	context = ibv_open_device(device);
+	if (context == NULL)
+		return fail_quietly(SLUICE_ENOSUPP, "%s cannot be opened: %s; check the rights of "
+				    "/dev/infiniband/uverbs*", out->name, errno_text(errno));
+	err = ibv_query_device(context, &out->attr);
+	if (err != 0) {
+		fail_quietly(SLUICE_ENOSUPP, "%s does not say what it can: %s", out->name, errno_text(err));
+		goto out_close;
+	}
+	for (unsigned p = 1; p <= out->attr.phys_port_cnt; p++) {
+		if (port != 0 && p != port)
+			continue;
+		out->port = (uint8_t)p;
+		rc = try_port(context, gid_index, out);
+		if (rc == SLUICE_OK)
+			break;
+	}
+	if (port > out->attr.phys_port_cnt)
+		fail_quietly(SLUICE_ENOSUPP, "%s has %d port%s, not %u (SLUICE_DEVICE)", out->name,
+			     out->attr.phys_port_cnt, out->attr.phys_port_cnt == 1 ? "" : "s", port);
+out_close:
+	ibv_close_device(context);
+	return rc;
+}
+
+/* "name[:port]"; port 0: any. */
+static int split_name(const char *text, char name[64], unsigned *port_out)
+{
+	const char *colon = strchr(text, ':');
+	size_t n = colon != NULL ? (size_t)(colon - text) : strlen(text);
+	char *end = NULL;
+	unsigned long port = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
+
+	if (n >= 64 || (colon != NULL && (*end != '\0' || port < 1 || port > 255)))
+		return fail_quietly(SLUICE_EINVAL, "SLUICE_DEVICE=\"%.80s\" is not name[:port]", text);
+	memcpy(name, text, n);
+	name[n] = '\0';
+	*port_out = (unsigned)port;
+	return SLUICE_OK;
+}
+
+static int parse_gid_index(const char *text, int *out)
+{
+	char *end = NULL;
+	long value;
+
+	*out = -1;
+	if (text == NULL || *text == '\0' || strcmp(text, "auto") == 0)
+		return SLUICE_OK;
+	value = strtol(text, &end, 10);
+	if (*end != '\0' || value < 0 || value > 255)
+		return fail_quietly(SLUICE_EINVAL, "SLUICE_GID_INDEX=\"%.40s\" is neither auto nor 0 .. 255", text);
+	*out = (int)value;
+	return SLUICE_OK;
+}
+
+int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out)
+{
+	struct ibv_device **list;
+	struct verbs_device chosen;
+	char name[64] = "", names[256] = "";
+	unsigned port = 0;
+	int i, gid, rc, n = 0;
+
+	rc = parse_gid_index(gid_index, &gid);
+	if (rc == SLUICE_OK && device != NULL)
+		rc = split_name(device, name, &port);
+	if (rc < 0)
+		return rc;
+	list = ibv_get_device_list(&n);
+	if (list == NULL || n == 0) {
+		if (list != NULL)
+			ibv_free_device_list(list);
+		return explain_none();
+	}
+	rc = check_cm_device();
+	if (rc < 0)
+		goto out_free;
+	rc = SLUICE_ENOSUPP;
+	for (i = 0; i < n; i++) {
+		const char *its = ibv_get_device_name(list[i]);
+		size_t used = strlen(names);
+
+		snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", its);
+		if (rc == SLUICE_OK || (name[0] != '\0' && strcmp(name, its) != 0))
+			continue;
+		memset(&chosen, 0, sizeof(chosen));
+		rc = try_device(list[i], port, gid, &chosen);
+	}
+	if (rc == SLUICE_OK) {
+		if (name[0] != '\0')
+			snprintf(chosen.reason, sizeof(chosen.reason), "SLUICE_DEVICE=%s", device);
+		else
+			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
+		*out = chosen;
+	} else if (name[0] != '\0' && strstr(names, name) == NULL) {
+		rc = fail_quietly(SLUICE_ENOSUPP, "there is no RDMA device %s (SLUICE_DEVICE); there are: %s",
+				  name, names);
+	}
+out_free:
+	ibv_free_device_list(list);
+	return rc;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Regions as the card sees them: per peer a key for the peer and a key for local use, each in that
+ * peer's protection domain. A region ends its registrations when it closes, which may be in another
+ * thread than the one that polls; hence the lock, which posting does not take. */
+#include "base/log.h"
+#include "rdma/verbs.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct verbs_registration {
+	struct registration registration;
+	struct verbs *verbs;
+	struct verbs_registration *next;     /* of the transport */
+	const struct region *region;
+	struct ibv_mr **remote, **local;     /* [rank] */
+};
+
+static struct verbs_registration *registration_of(struct registration *r)
+{
+	return (struct verbs_registration *)(void *)r;
+}
+
+int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
+		  struct ibv_mr **out)
+{
+	int rc = verbs_memlock_check(bytes, what);
+
+	if (rc < 0) {
+		char sentence[ERROR_TEXT_BYTES];
+
+		snprintf(sentence, sizeof(sentence), "%s", sluice_last_error());
+		return fail(rc, "%s", sentence);
+	}
+	*out = ibv_reg_mr(pd, base, bytes, access);
+	if (*out != NULL)
+		return SLUICE_OK;
+	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes, (unsigned)access,
+		    errno_text(errno), errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+}
+
+/* ---- finding and making ---------------------------------------------------------------------- */
+
+static struct verbs_registration *find(const struct verbs *v, const struct region *region)
+{
+	struct registration *r = *region->registrations;
+
+	while (r != NULL && r->owner != v)
+		r = r->next;
+	return r != NULL ? registration_of(r) : NULL;
+}
+
+static void dereg(struct ibv_mr **mr)
+{
+	int err = *mr != NULL ? ibv_dereg_mr(*mr) : 0;
+
+	if (err != 0)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dereg_mr: %s", errno_text(err));
+	*mr = NULL;
+}
+
+static void free_registration(struct verbs_registration *r)
+{
+	for (int p = 0; p < r->verbs->size; p++) {
+		dereg(&r->remote[p]);
+		dereg(&r->local[p]);
+	}
+	free(r);
+}
+
+/* region_close() */
+static void end(struct registration *registration)
+{
+	struct verbs_registration *r = registration_of(registration), **at;
+	struct verbs *v = r->verbs;
+
+	pthread_mutex_lock(&v->registering);
+	for (at = &v->registrations; *at != r; at = &(*at)->next)
+		;
+	*at = r->next;
+	free_registration(r);
+	pthread_mutex_unlock(&v->registering);
+}
+
+/* Lock held. */
+static struct verbs_registration *find_or_make(struct verbs *v, const struct region *region)
+{
+	struct verbs_registration *r = find(v, region);
+	size_t pointers = 2 * (size_t)v->size * sizeof(struct ibv_mr *);
+
+	if (r != NULL)
+		return r;
+	r = calloc(1, sizeof(*r) + pointers);
+	if (r == NULL)
+		return NULL;
+	r->remote = (struct ibv_mr **)(void *)(r + 1);
+	r->local = r->remote + v->size;
+	r->verbs = v;
+	r->region = region;
+	r->next = v->registrations;
+	v->registrations = r;
+	r->registration = (struct registration){
+		.next = *region->registrations, .owner = v, .end = end};
+	*region->registrations = &r->registration;
+	return r;
+}
+
+static int remote_access(const struct region *region)
+{
+	int access = 0;
+
+	if (region->access & REGION_READ)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (region->access & REGION_WRITE) /* which the interface wants together with local write */
+		access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	return access;
+}
+
+int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
+		    uint32_t *rkey_out)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+	int rank = ep->endpoint.peer, rc = SLUICE_OK;
+	struct verbs_registration *r;
+
+	pthread_mutex_lock(&v->registering);
+	r = find_or_make(v, region);
+	if (r == NULL)
+		rc = fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
+	else if (r->remote[rank] == NULL)
+		rc = register_host(ep->pd, (char *)region->base + from, n, remote_access(region),
+				   "a region for a peer", &r->remote[rank]);
+	if (rc == SLUICE_OK)
+		*rkey_out = r->remote[rank]->rkey;
+	pthread_mutex_unlock(&v->registering);
+	return rc;
+}
+
+static int covers(const struct ibv_mr *mr, const struct region *region)
+{
+	return mr != NULL && mr->addr == region->base && mr->length == region->bytes;
+}
+
+int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+	const int rank = ep->endpoint.peer;
+	struct verbs_registration *r = find(v, region);
+	int rc = SLUICE_OK;
+
+	/* The usual case, without a lock: only this thread changes this region's keys. */
+	if (r != NULL && r->local[rank] != NULL) {
+		*lkey_out = r->local[rank]->lkey;
+		return SLUICE_OK;
+	}
+	if (r != NULL && covers(r->remote[rank], region) && (!write || region->access & REGION_WRITE)) {
+		*lkey_out = r->remote[rank]->lkey;
+		return SLUICE_OK;
+	}
+	pthread_mutex_lock(&v->registering);
+	r = find_or_make(v, region);
+	if (r == NULL)
+		rc = fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
+	else
+		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
+				   "a local region", &r->local[rank]);
+	if (rc == SLUICE_OK)
+		*lkey_out = r->local[rank]->lkey;
+	pthread_mutex_unlock(&v->registering);
+	return rc;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void register_revoke(struct verbs_endpoint *ep)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+	int err;
+
+	pthread_mutex_lock(&v->registering);
+	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next) {
+		dereg(&r->remote[ep->endpoint.peer]);
+		dereg(&r->local[ep->endpoint.peer]);
+	}
+	pthread_mutex_unlock(&v->registering);
+	dereg(&ep->slot_mr);
+	dereg(&ep->copies_mr);
+	err = ep->pd != NULL ? ibv_dealloc_pd(ep->pd) : 0;
+	if (err != 0)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", ep->endpoint.peer,
+			 errno_text(err));
+	ep->pd = NULL;
+}
+
+void register_close(struct verbs *v)
+{
+	pthread_mutex_lock(&v->registering);
+	while (v->registrations != NULL) {
+		struct verbs_registration *r = v->registrations;
+		struct registration **at = r->region->registrations;
+
+		v->registrations = r->next;
+		while (*at != &r->registration)
+			at = &(*at)->next;
+		*at = r->registration.next;
+		free_registration(r);
+	}
+	pthread_mutex_unlock(&v->registering);
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# sluice-bench between two nodes of the cluster: every test gives figures and valid JSON, counts its bytes on
+# the transport it names, and refuses what it cannot measure with one sentence. No figure is judged.
+# limit: 120 s
+. "$TOP/tests/cluster/lib.sh"
+program=$BUILD/sluice-bench
+[ -x "$program" ] || skip "sluice-bench was not built"
+
+for test in put get notify; do
+	job_ok "$test" 2 "$test" --sizes 8,4K,1M --seconds 0.05 --limit
+	says "$test.out" "^$test: rank 0 \(n1\) with rank 1 \(n2\) over [a-z]+; Sluice " || fail "no heading"
+	[ "$(grep -cE '^ +(8|4096|1048576) +[0-9.]+ ' "$test.out")" = 3 ] || { show "$test"; fail "not three rows"; }
+	sed -n 's/^ *\(8\|1048576\) /| '"$test"' \1: /p' "$test.out"
+	job_ok "$test.json" 2 "$test" --sizes 8..64 --repeat 20 --json
+	if command -v python3 >/dev/null; then
+		python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["test"] == sys.argv[2] and o["nodes"] == ["n1", "n2"], o
+assert [r["bytes"] for r in o["rows"]] == [8, 16, 32, 64], o
+assert all(r["rounds"] == 20 and 0 < r["us_p50"] <= r["us_p99"] <= r["us_max"] for r in o["rows"]), o
+assert all(r["bytes_per_second"] > 0 for r in o["rows"]), o' "$test.json.out" "$test" || fail "JSON of $test"
+	fi
+done
+
+# The first pair, while two other ranks wait.
+job_ok pair 4 notify --with 1 --sizes 64 --repeat 50
+says pair.out '^notify: rank 0 \(n1\) with rank 1 \(n1\)' || fail "--with 1 was not heard"
+
+job_ok step 4 step --count 100K --steps 20 --limit
+says step.out '^push and pull on rank 0: p50 [0-9.]+ ms.*\(20 steps\)' || fail "no times"
+says step.out '^per worker and step: pushed [0-9]+ bytes' || fail "no bytes"
+# 20 steps push one message per shard and step: two shards of 100K, each put with notify, and the notices.
+says step.out '^rank 0 over self, per step: 2\.0 puts \([0-9]+ bytes, 2\.0 with notify\), 1\.0 gets' || fail "self"
+sed -n 's/^push and pull/| step of 100K, 4 workers: &/p' step.out
+srun_options=(--export=ALL,SLUICE_SERVERS=1)
+job_ok servers 3 step --count 10K --steps 5 --gradient zeros --json
+srun_options=()
+grep -q '"workers":2,"servers":1' servers.out || fail "the server is not counted"
+
+refused() { # NAME RANKS SENTENCE OPTION...: one line of stderr, no other status than 1 or 2
+	local name=$1 ranks=$2 sentence=$3 status=0
+	shift 3
+	job "$name" "$ranks" "$@" || status=$?
+	[ $status = 1 ] || [ $status = 2 ] || fail "$name: status $status"
+	cat "$name".err.* | grep -q "$sentence" || { show "$name"; fail "$name: not said: $sentence"; }
+}
+refused alone 2 'names no rank of this job' put --with 5
+refused typo 2 'there is no test "putt"' putt
+refused sizes 2 'cannot take "8,,9"' put --sizes 8,,9
+[ "$(cat typo.err.* | wc -l)" = 1 ] || fail "more than one rank complains"
+"$program" put >one.out 2>&1 && fail "a job of one measured something"
+says one.out 'needs two ranks: srun -n2 --mpi=pmix sluice-bench put' || fail "a job of one is not told why"

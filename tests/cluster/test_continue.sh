@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# kill -9 of a worker with --on-failure continue, at any moment: within 2 s every survivor says who was
+# lost, the job goes on to its end, and the replicas agree after every step. Rank 0 as well; twice the
+# worker is stopped instead, wakes up when the others went on, and ends alone.
+# limit: 400 s
+. "$TOP/tests/cluster/lib.sh"
+
+rounds=${CONTINUE_ROUNDS:-20} slowest=0 workers=4
+export SLUICE_LOST_AFTER=2s
+options="$small --limit 4000 --epochs 3 --servers 2 --on-failure continue --digest --recipe"
+
+# Milliseconds until the error output of every rank of RANK... says that VICTIM is lost; 1: too late.
+wait_named() { # START_MS LIMIT_MS VICTIM NODE RANK...
+	local start=$1 limit=$2 victim=$3 node=$4 rank
+	shift 4
+	for rank in "$@"; do
+		while ! grep -qE "rank $victim \(node $node\) is lost" "$SCRATCH/continue.err.$rank" 2>/dev/null; do
+			[ $(($(now_ms) - start)) -le "$limit" ] || { echo "rank $rank"; return 1; }
+			sleep 0.01
+		done
+	done
+	echo $(($(now_ms) - start))
+}
+
+for ((round = 1; round <= rounds; round++)); do
+	signal=KILL
+	[ $((round % 10)) = 5 ] && signal=STOP
+	victim=$(((round - 1) % workers)) watched=0
+	# Slow steps, so that there is something left to be done after the loss.
+	job_start continue $((workers + 2)) $options "$sparse" --progress always --sleep $(((victim + 1) % workers)):20:1
+	for ((tries = 0; tries < 1500; tries++)); do
+		mapfile -t list < <(ranks)
+		[ ${#list[@]} = $((workers + 2)) ] && grep -q 'epoch' "$SCRATCH/continue.err.0" 2>/dev/null && break
+		sleep 0.02
+	done
+	[ ${#list[@]} = $((workers + 2)) ] || { show continue; fail "round $round: ${#list[@]} ranks are running"; }
+	sleep "0.$((RANDOM % 8))$((RANDOM % 10))"
+	survivors=()
+	for line in "${list[@]}"; do
+		read -r rank pid node <<<"$line"
+		if [ "$rank" = $victim ]; then victim_pid=$pid victim_node=$node; else survivors+=("$rank"); fi
+	done
+	kill -$signal "$victim_pid" || { show continue; fail "round $round: rank $victim had ended already"; }
+	limit=2000
+	[ $signal = KILL ] || limit=4500
+	took=$(wait_named "$(now_ms)" $limit $victim "$victim_node" "${survivors[@]}") ||
+		{ show continue; fail "round $round: $took does not say within $limit ms that rank $victim is lost"; }
+	[ $signal = KILL ] || { sleep 0.3; kill -CONT "$victim_pid"; }
+	wait "$job_pid"
+	status=$?
+	[ $status != 0 ] && [ $status != 124 ] ||
+		{ show continue; fail "round $round: srun ended with status $status, one rank did not end well"; }
+	[ "$(final continue lost)" = 1 ] || { show continue; fail "round $round: no last line with lost=1"; }
+	[ "$(final continue steps)" = "$((4000 / (workers * 16) * 3))" ] ||
+		{ show continue; fail "round $round: $(final continue steps) steps"; }
+	for rank in "${survivors[@]}"; do
+		grep -qE 'error|differ|refused' "$SCRATCH/continue.err.$rank" &&
+			{ show continue; fail "round $round: rank $rank complains"; }
+	done
+	[ $signal = KILL ] || says "$SCRATCH/continue.err.$victim" 'dropped this rank' ||
+		fail "round $round: the stopped rank does not know that it was dropped"
+	echo "round $round: SIG$signal to rank $victim on $victim_node, named by all after $took ms, srun status $status," \
+		"$(tail -n 1 "$SCRATCH/continue.out")"
+	[ $signal = STOP ] || [ "$took" -le $slowest ] || slowest=$took
+	rm -f "$SCRATCH"/continue.*
+done
+
+job refused 2 $small --on-failure continue && fail "continue without servers was accepted"
+cat "$SCRATCH"/refused.err.* | grep -q 'needs dedicated servers' ||
+	{ show refused; fail "continue without servers is not refused with the reason"; }
+echo "| $rounds of $rounds losses: the job went on to its end; survivors named the lost worker at the latest after $slowest ms"

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The verdicts of sluice-info about nodes that are trees of files: one healthy node, and that node with
+ * one thing wrong at a time. */
+#include "tools/info/probes.h"
+#include "tests/unit/scratch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static char root[SCRATCH_PATH];
+static struct node node;
+static struct report report;
+
+/* Writes a file below the root, its folders too. text NULL: removes it. */
+static void put(const char *path, const char *text)
+{
+	char whole[2 * SCRATCH_PATH];
+
+	snprintf(whole, sizeof whole, "%s%s", root, path);
+	if (!text) {
+		scratch_remove(whole);
+		return;
+	}
+	for (char *slash = whole + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		mkdir(whole, 0755);
+		*slash = '/';
+	}
+	assert_int_equal(scratch_write(whole, text, strlen(text)), 0);
+}
+
+#define DEVICE "/sys/class/infiniband/mlx5_0"
+#define PORT DEVICE "/ports/1"
+
+static void healthy(void)
+{
+	put(DEVICE "/fw_ver", "22.36.1010\n");
+	put(DEVICE "/node_type", "1: CA\n");
+	put(DEVICE "/device/numa_node", "1\n");
+	put(PORT "/state", "4: ACTIVE\n");
+	put(PORT "/phys_state", "5: LinkUp\n");
+	put(PORT "/rate", "100 Gb/sec (4X EDR)\n");
+	put(PORT "/link_layer", "Ethernet\n");
+	put(PORT "/gids/0", "fe80:0000:0000:0000:0000:00ff:fe00:0001\n");
+	put(PORT "/gid_attrs/types/0", "IB/RoCE v1\n");
+	put(PORT "/gids/1", "fe80:0000:0000:0000:0000:00ff:fe00:0001\n");
+	put(PORT "/gid_attrs/types/1", "RoCE v2\n");
+	put(PORT "/gids/2", "0000:0000:0000:0000:0000:ffff:0a03:0001\n");
+	put(PORT "/gid_attrs/types/2", "IB/RoCE v1\n");
+	put(PORT "/gids/3", "0000:0000:0000:0000:0000:ffff:0a03:0001\n");
+	put(PORT "/gid_attrs/types/3", "RoCE v2\n");
+	put(PORT "/gid_attrs/ndevs/3", "eth2\n");
+	put(PORT "/gids/10", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	put("/dev/infiniband/uverbs0", "x");
+	put("/dev/infiniband/rdma_cm", "x");
+	put("/proc/self/limits", "Limit                     Soft Limit           Hard Limit           Units\n"
+				 "Max locked memory         unlimited            unlimited            bytes\n");
+	put("/proc/self/status", "CapEff:\t0000000000000000\n");
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	unsetenv("SLUICE_TRANSPORT");
+	unsetenv("SLUICE_GID_INDEX");
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_CONF");
+	if (scratch_make(root))
+		return -1;
+	/* Judged as a node that must have RDMA, whether this build has verbs or not. */
+	node = (struct node){ .root = root, .memlock_need = 64 << 20, .needs_verbs = 1 };
+	healthy();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	report_free(&report);
+	scratch_remove(root);
+	return 0;
+}
+
+static void look(void)
+{
+	report_free(&report);
+	probe_rdma(&node, &report);
+	probe_memlock(&node, &report);
+}
+
+static const struct finding *found(const char *name, enum verdict verdict)
+{
+	const struct finding *f = report_find(&report, name);
+
+	if (!f) {
+		report_print_text(&report, stderr);
+		fail_msg("there is no finding %s", name);
+	}
+	if (f->verdict != verdict)
+		fail_msg("%s has verdict %d, not %d: %s", name, f->verdict, verdict, f->text);
+	return f;
+}
+
+/* A failure says what it found and what to do. */
+static void fails(const char *name, const char *text, const char *remedy)
+{
+	const struct finding *f = found(name, VERDICT_FAIL);
+
+	if (!strstr(f->text, text))
+		fail_msg("%s does not say \"%s\": %s", name, text, f->text);
+	if (!strstr(f->remedy, remedy))
+		fail_msg("%s does not advise \"%s\": %s", name, remedy, f->remedy);
+	assert_int_equal(report_verdict(&report), VERDICT_FAIL);
+}
+
+static void healthy_node__is_ok_and_takes_the_first_routable_gid(void **state)
+{
+	const struct finding *f;
+
+	(void)state;
+	look();
+	f = found("rdma-gid mlx5_0:1", VERDICT_OK);
+	assert_non_null(strstr(f->text, "[3] 0000:0000:0000:0000:0000:ffff:0a03:0001"));
+	assert_non_null(strstr(f->text, "IPv4"));
+	found("rdma-files", VERDICT_OK);
+	found("memlock", VERDICT_OK);
+	assert_int_equal(report_verdict(&report), VERDICT_OK);
+}
+
+static void all_ports_down__fails_naming_cable_and_link(void **state)
+{
+	(void)state;
+	put(PORT "/state", "1: DOWN\n");
+	put(PORT "/phys_state", "3: Disabled\n");
+	look();
+	fails("rdma-ports", "all 1 ports are down", "ip link set");
+	found("rdma-port mlx5_0:1", VERDICT_INFO);
+}
+
+static void one_of_two_ports_down__is_ok(void **state)
+{
+	(void)state;
+	put(DEVICE "/ports/2/state", "1: DOWN\n");
+	put(DEVICE "/ports/2/link_layer", "Ethernet\n");
+	look();
+	assert_non_null(strstr(found("rdma-ports", VERDICT_OK)->text, "1 of 2 are up"));
+	assert_int_equal(report_verdict(&report), VERDICT_OK);
+}
+
+static void only_link_local_gids__fails_asking_for_an_address(void **state)
+{
+	(void)state;
+	put(PORT "/gids/3", NULL);
+	look();
+	fails("rdma-gid mlx5_0:1", "no usable GID among 3", "ip addr add");
+}
+
+static void no_gids_at_all__fails(void **state)
+{
+	(void)state;
+	put(PORT "/gids", NULL);
+	look();
+	fails("rdma-gid mlx5_0:1", "no usable GID among 0", "ip addr add");
+}
+
+static void ipv6_only__takes_the_global_one(void **state)
+{
+	(void)state;
+	put(PORT "/gids/3", "2001:0db8:0000:0000:0000:0000:0000:0001\n");
+	look();
+	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "IPv6"));
+}
+
+static void gid_index_of_the_user__is_taken_or_refused(void **state)
+{
+	(void)state;
+	setenv("SLUICE_GID_INDEX", "3", 1);
+	look();
+	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "SLUICE_GID_INDEX"));
+	setenv("SLUICE_GID_INDEX", "1", 1);
+	look();
+	fails("rdma-gid mlx5_0:1", "[1]", "SLUICE_GID_INDEX");
+}
+
+static void broken_gid_entries__are_passed_over(void **state)
+{
+	(void)state;
+	put(PORT "/gids/0", "not a gid\n");
+	put(PORT "/gids/1", "");
+	put(PORT "/gids/2", "0000:0000:0000:0000:0000:ffff:0a03:0001:0002\n");
+	look();
+	found("rdma-gid mlx5_0:1", VERDICT_OK);
+}
+
+static void no_device__fails_when_verbs_is_needed_and_only_then(void **state)
+{
+	(void)state;
+	put("/sys/class/infiniband", NULL);
+	look();
+	fails("rdma-devices", "none", "modprobe rdma_rxe");
+	node.needs_verbs = 0;
+	look();
+	assert_true(report_find(&report, "rdma-devices")->verdict < VERDICT_FAIL);
+}
+
+static void no_dev_infiniband__fails_naming_the_module(void **state)
+{
+	(void)state;
+	put("/dev/infiniband", NULL);
+	look();
+	fails("rdma-files", "/dev/infiniband/uverbs*", "modprobe ib_uverbs");
+	healthy();
+	put("/dev/infiniband/rdma_cm", NULL);
+	look();
+	fails("rdma-files", "/dev/infiniband/rdma_cm", "modprobe rdma_ucm");
+}
+
+static void limit(const char *soft, const char *hard)
+{
+	char text[256];
+
+	snprintf(text, sizeof text, "Max locked memory         %-20s %-20s bytes\n", soft, hard);
+	put("/proc/self/limits", text);
+}
+
+static void memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy(void **state)
+{
+	const struct finding *f;
+
+	(void)state;
+	limit("65536", "131072");
+	put("/etc/security/limits.d/90-site.conf", "# all users\n* - memlock 64 # KiB\n");
+	put("/etc/slurm/slurm.conf", "ClusterName=x\nPropagateResourceLimits=ALL\n");
+	look();
+	fails("memlock", "need 64 MiB, limit 64 KiB", "memlock unlimited");
+	assert_non_null(strstr(found("memlock", VERDICT_FAIL)->text, "hard limit 128 KiB"));
+	assert_non_null(strstr(found("memlock", VERDICT_FAIL)->text, "this login"));
+	f = found("memlock-origin", VERDICT_INFO);
+	assert_non_null(strstr(f->text, "/etc/security/limits.d/90-site.conf: * - memlock 64"));
+	assert_non_null(strstr(f[1].text, "PropagateResourceLimits=ALL"));
+	setenv("SLURM_JOB_ID", "7", 1);
+	look();
+	fails("memlock", "slurmd", "PropagateResourceLimitsExcept=MEMLOCK");
+}
+
+static void memlock__enough_exempt_or_without_rdma__is_ok(void **state)
+{
+	(void)state;
+	limit("67108864", "67108864");
+	look();
+	found("memlock", VERDICT_OK);
+	node.memlock_need++;
+	look();
+	found("memlock", VERDICT_FAIL);
+	put("/proc/self/status", "CapEff:\t0000000000004000\n");
+	look();
+	assert_non_null(strstr(found("memlock", VERDICT_OK)->text, "CAP_IPC_LOCK"));
+	put("/proc/self/status", "CapEff:\t0000000000000000\n");
+	put("/sys/class/infiniband", NULL);
+	look();
+	found("memlock", VERDICT_OK);
+}
+
+static void no_limits_file__is_a_warning(void **state)
+{
+	(void)state;
+	put("/proc/self/limits", NULL);
+	look();
+	found("memlock", VERDICT_WARN);
+	assert_int_equal(report_verdict(&report), VERDICT_WARN);
+}
+
+static void gpu_beside_rdma__acs_and_iommu_are_warned_about(void **state)
+{
+	char config[512] = { 0 };
+	char path[2 * SCRATCH_PATH];
+
+	(void)state;
+	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  550.54\n");
+	put("/proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
+	put("/sys/kernel/iommu_groups/0/type", "DMA-FQ\n");
+	put("/sys/bus/pci/devices/0000:00:01.0/class", "0x060400\n");
+	put("/sys/bus/pci/devices/0000:00:01.0/config", "");
+	/* AER at 0x100, which leads to ACS at 0x148, control 0x001d */
+	config[0x100] = 0x01, config[0x102] = (char)0x81, config[0x103] = 0x14;
+	config[0x148] = 0x0d, config[0x14a] = 0x01, config[0x14e] = 0x1d;
+	snprintf(path, sizeof path, "%s/sys/bus/pci/devices/0000:00:01.0/config", root);
+	assert_int_equal(scratch_write(path, config, sizeof config), 0);
+	probe_gpu(&node, &report);
+	assert_non_null(strstr(found("acs", VERDICT_WARN)->text, "1 of 1 PCI bridges"));
+	assert_non_null(strstr(found("iommu", VERDICT_WARN)->remedy, "iommu=pt"));
+	found("gpu-memory", VERDICT_WARN);
+	/* The same bus without a GPU: nobody minds. */
+	put("/proc/driver/nvidia/version", NULL);
+	report_free(&report);
+	probe_gpu(&node, &report);
+	assert_int_equal(report_verdict(&report), VERDICT_OK);
+	/* A list of capabilities that runs in a circle ends all the same. */
+	config[0x148] = 0x02, config[0x14a] = 0x01, config[0x14b] = 0x10;
+	assert_int_equal(scratch_write(path, config, sizeof config), 0);
+	probe_gpu(&node, &report);
+}
+
+static void unknown_and_wrong_variables__are_judged(void **state)
+{
+	(void)state;
+	setenv("SLUICE_TRANSPROT", "shm", 1);
+	probe_sluice(&node, &report);
+	assert_non_null(strstr(found("environment", VERDICT_WARN)->text, "SLUICE_TRANSPORT"));
+	unsetenv("SLUICE_TRANSPROT");
+	setenv("SLUICE_SPIN", "soon", 1);
+	report_free(&report);
+	probe_sluice(&node, &report);
+	assert_non_null(strstr(found("environment", VERDICT_FAIL)->text, "soon"));
+	unsetenv("SLUICE_SPIN");
+	report_free(&report);
+	probe_sluice(&node, &report);
+	found("environment", VERDICT_OK);
+	assert_non_null(strstr(found("SLUICE_SPIN", VERDICT_INFO)->text, "50us (default)"));
+}
+
+static void check_and_json__hostile_text__stay_one_line_and_valid(void **state)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *memory;
+
+	(void)state;
+	report_add(&report, VERDICT_FAIL, "S", "a", "do \"this\"", "line\nbreak \\ %s", "\x01\xff");
+	report_add(&report, VERDICT_INFO, "S", "b", NULL, "fact");
+	memory = open_memstream(&text, &bytes);
+	report_print_check(&report, VERDICT_OK, "print ", memory);
+	fclose(memory);
+	assert_string_equal(text, "print FAIL a: line break \\ \x01\xff; do \"this\"\n");
+	free(text);
+	memory = open_memstream(&text, &bytes);
+	report_print_json(&report, "1", memory);
+	fclose(memory);
+	assert_non_null(strstr(text, "\"finding\":\"line break \\\\ \\u0001\\u00ff\",\"remedy\":\"do \\\"this\\\"\""));
+	assert_non_null(strstr(text, "\"verdict\":\"FAIL\",\"findings\""));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		TEST(healthy_node__is_ok_and_takes_the_first_routable_gid),
+		TEST(all_ports_down__fails_naming_cable_and_link),
+		TEST(one_of_two_ports_down__is_ok),
+		TEST(only_link_local_gids__fails_asking_for_an_address),
+		TEST(no_gids_at_all__fails),
+		TEST(ipv6_only__takes_the_global_one),
+		TEST(gid_index_of_the_user__is_taken_or_refused),
+		TEST(broken_gid_entries__are_passed_over),
+		TEST(no_device__fails_when_verbs_is_needed_and_only_then),
+		TEST(no_dev_infiniband__fails_naming_the_module),
+		TEST(memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy),
+		TEST(memlock__enough_exempt_or_without_rdma__is_ok),
+		TEST(no_limits_file__is_a_warning),
+		TEST(gpu_beside_rdma__acs_and_iommu_are_warned_about),
+		TEST(unknown_and_wrong_variables__are_judged),
+		TEST(check_and_json__hostile_text__stay_one_line_and_valid),
+	};
+
+	return cmocka_run_group_tests_name("sluice-info", tests, NULL, NULL);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Public regions over a transport that, as a network does, reads local memory some time after post()
+ * returned: what is posted waits in a short queue and is copied at later polls. Memory that is reused
+ * too early shows as wrong bytes at the peer. */
+#include "ranks.h"
+#include "rdma/transport.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { QUEUE = 24, POLLS_OF_DELAY = 3, INLINE_BYTES = 64 };
+
+/* ---- shm, but later -------------------------------------------------------------------------- */
+
+struct waiting {
+	struct endpoint *endpoint;
+	struct transfer transfer;
+	uint8_t inlined[INLINE_BYTES];
+	int polls;
+};
+static struct waiting queue[QUEUE];
+static unsigned head, tail;
+static unsigned longest;
+static struct transport_ops delayed;
+
+static int delayed_open(const struct transport_config *config, struct transport **out)
+{
+	int rc = shm_transport.open(config, out);
+	if (!rc)
+		(*out)->ops = &delayed;
+	return rc;
+}
+
+static int delayed_post(struct endpoint *e, const struct transfer *x)
+{
+	if (tail - head == QUEUE)
+		return SLUICE_EAGAIN;
+	struct waiting *w = &queue[tail++ % QUEUE];
+	*w = (struct waiting){ .endpoint = e, .transfer = *x };
+	if (x->bytes && !x->local_region) {
+		memcpy(w->inlined, x->local, x->bytes);
+		w->transfer.local = w->inlined;
+	}
+	if (tail - head > longest)
+		longest = tail - head;
+	return 0;
+}
+
+static int delayed_poll(struct transport *t, struct event *events, int n)
+{
+	while (head != tail && queue[head % QUEUE].polls++ >= POLLS_OF_DELAY) {
+		struct waiting *w = &queue[head % QUEUE];
+		if (shm_transport.post(w->endpoint, &w->transfer) == SLUICE_EAGAIN)
+			break;
+		head++;
+	}
+	return shm_transport.poll(t, events, n);
+}
+
+static int delayed_arm(struct transport *t)
+{
+	return head != tail ? 1 : shm_transport.arm(t);
+}
+
+const struct transport_ops *const transports[] = { &self_transport, &delayed, NULL };
+
+static void use_delayed(void)
+{
+	delayed = shm_transport;
+	delayed.open = delayed_open;
+	delayed.post = delayed_post;
+	delayed.poll = delayed_poll;
+	delayed.arm = delayed_arm;
+	delayed.copies_at_post = 0;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void fill(uint8_t *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)((i * 2654435761u >> 9) + seed);
+}
+
+static int is_filled(const uint8_t *bytes, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i] != (uint8_t)((i * 2654435761u >> 9) + seed))
+			return 0;
+	return 1;
+}
+
+enum { MIB = 1 << 20, WINDOW = 3 * MIB + 100 };
+static const size_t sizes[] = { 1, 64, 65, 4096, 65536, 65537, MIB, 3 * MIB };
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static int bounce(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	uint8_t *buffer = malloc(3 * MIB);
+	int peer = 1 - rank;
+	(void)argument;
+	CHECK(buffer != NULL);
+	CHECK_OK(sluice_region_open(job, WINDOW, &region));
+	uint8_t *own = sluice_region_base(region);
+	for (unsigned s = 0; s < SIZES; s++) {
+		size_t n = sizes[s];
+		fill(buffer, n, s * 10 + (unsigned)rank);
+		CHECK_OK(sluice_region_put(region, peer, s, buffer, n, 1));
+		memset(buffer, 0, n); /* reusable at once */
+		CHECK_OK(sluice_region_wait(region, peer, s + 1));
+		CHECK(is_filled(own + s, n, s * 10 + (unsigned)peer));
+		CHECK_OK(sluice_region_get(region, peer, s, buffer, n));
+		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
+		CHECK_OK(sluice_barrier(job));
+	}
+	/* Many small ones, each with new bytes in the same buffer. */
+	for (unsigned i = 0; i < 300; i++) {
+		size_t n = 40 + i % 60; /* around the inline size */
+		fill(buffer, n, i);
+		CHECK_OK(sluice_region_put(region, peer, (size_t)i * 100, buffer, n, i == 299));
+	}
+	CHECK_OK(sluice_region_wait(region, peer, SIZES + 1));
+	for (unsigned i = 0; i < 300; i++)
+		CHECK(is_filled(own + (size_t)i * 100, 40 + i % 60, i));
+	CHECK(longest > 4); /* transfers did overlap */
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	free(buffer);
+	return 0;
+}
+
+static void put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return(void **state)
+{
+	(void)state;
+	run_ranks(2, bounce, NULL);
+}
+
+static int own_window(int rank, void *argument)
+{
+	enum { BLOCK = 1000, BLOCKS = 500, OUT = BLOCK * BLOCKS };
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	int peer = 1 - rank;
+	(void)argument;
+	CHECK_OK(sluice_region_open(job, 3 * OUT, &region));
+	uint8_t *own = sluice_region_base(region);
+	for (unsigned round = 0; round < 3; round++) {
+		fill(own + OUT, OUT, round * 2 + (unsigned)rank);
+		for (size_t b = 0; b < BLOCKS; b++)
+			CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK, BLOCK,
+							b == BLOCKS - 1));
+		CHECK_OK(sluice_region_flush(region));
+		memset(own + OUT, 0, OUT);
+		CHECK_OK(sluice_region_wait(region, peer, round + 1));
+		CHECK(is_filled(own, OUT, round * 2 + (unsigned)peer));
+		for (size_t b = 0; b < BLOCKS; b++)
+			CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK, BLOCK));
+		CHECK_OK(sluice_region_flush(region));
+		CHECK(is_filled(own + 2 * OUT, OUT, round * 2 + (unsigned)rank));
+		CHECK_OK(sluice_barrier(job));
+	}
+	/* The blocking calls do not return early either. */
+	fill(own + OUT, OUT, 77);
+	CHECK_OK(sluice_region_put(region, peer, 0, own + OUT, OUT, 1));
+	memset(own + OUT, 0, OUT);
+	CHECK_OK(sluice_region_wait(region, peer, 4));
+	CHECK(is_filled(own, OUT, 77));
+	CHECK_OK(sluice_region_get(region, peer, 0, own + 2 * OUT, OUT));
+	CHECK(is_filled(own + 2 * OUT, OUT, 77));
+	CHECK_OK(sluice_barrier(job));
+	CHECK(longest == QUEUE); /* the queue was full: EAGAIN was met */
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void own_window__500_blocks_in_flight__the_flush_waits_for_the_last(void **state)
+{
+	(void)state;
+	run_ranks(2, own_window, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return),
+		cmocka_unit_test(own_window__500_blocks_in_flight__the_flush_waits_for_the_last),
+	};
+	use_delayed();
+	return cmocka_run_group_tests_name("regions over a transport that copies late", tests, NULL, NULL);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A process that is not in the job tries to be taken for a rank of it (test_attack.sh). Speaks plain rdma_cm
+ * to a rank's listener; knows the frames of rdma/frame.h, as an attacker would, but not the job's key.
+ *
+ *   attack SOURCE TARGET PORT lengths           private data of no, odd, wrong and the largest length
+ *   attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another key
+ *   attack SOURCE TARGET PORT replay FILE       what an honest rank sent before (record_connect.c), again
+ *   attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and never ended
+ *
+ * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no result. */
+#include "base/bytes.h"
+#include "rdma/frame.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { REQUEST_MAX = 56, ANSWER_MS = 3000 };
+
+static struct sockaddr_in source, target;
+static struct rdma_event_channel *channel;
+static int accepted, answered;
+
+struct answer {
+	int event;            /* of rdma_cm; -1: none came */
+	uint8_t data[256];    /* private data of a reject */
+	size_t n;
+};
+
+static _Noreturn void give_up(const char *what)
+{
+	fprintf(stderr, "attack: %s: %s\n", what, strerror(errno));
+	exit(2);
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Counts what no stranger should see. */
+static void look_for_acceptance(enum rdma_cm_event_type event)
+{
+	if (event == RDMA_CM_EVENT_ESTABLISHED || event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
+		printf("ACCEPTED\n");
+		accepted++;
+	}
+}
+
+/* The next event of this connection within the time; the private data of a reject is kept. Late events of
+ * others pass by. */
+static struct answer next_answer(const struct rdma_cm_id *id, int timeout_ms)
+{
+	double end = seconds() + timeout_ms / 1000.0;
+	struct pollfd readable = { .fd = channel->fd, .events = POLLIN };
+	struct answer answer = { .event = -1 };
+	struct rdma_cm_event *event;
+
+	while (answer.event < 0 && seconds() < end) {
+		if (poll(&readable, 1, 1 + (int)(1000 * (end - seconds()))) != 1)
+			continue;
+		if (rdma_get_cm_event(channel, &event))
+			give_up("rdma_get_cm_event");
+		look_for_acceptance(event->event);
+		if (event->id == id)
+			answer.event = (int)event->event;
+		if (event->id == id && event->event == RDMA_CM_EVENT_REJECTED &&
+		    event->param.conn.private_data) {
+			answer.n = event->param.conn.private_data_len;
+			if (answer.n > sizeof(answer.data))
+				answer.n = sizeof(answer.data);
+			memcpy(answer.data, event->param.conn.private_data, answer.n);
+		}
+		rdma_ack_cm_event(event);
+	}
+	return answer;
+}
+
+static struct rdma_cm_id *prepare(void)
+{
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
+		give_up("rdma_create_id");
+	if (rdma_resolve_addr(id, (struct sockaddr *)&source, (struct sockaddr *)&target, ANSWER_MS) ||
+	    next_answer(id, 2 * ANSWER_MS).event != RDMA_CM_EVENT_ADDR_RESOLVED ||
+	    rdma_resolve_route(id, ANSWER_MS) ||
+	    next_answer(id, 2 * ANSWER_MS).event != RDMA_CM_EVENT_ROUTE_RESOLVED)
+		give_up("the target cannot be resolved");
+	return id;
+}
+
+static void request(struct rdma_cm_id *id, const void *bytes, size_t n)
+{
+	/* no queue pair: an invented number is enough for a request */
+	struct rdma_conn_param param = {
+		.private_data = bytes, .private_data_len = (uint8_t)n, .responder_resources = 1,
+		.initiator_depth = 1, .retry_count = 3, .rnr_retry_count = 3, .qp_num = 0x4711,
+	};
+
+	if (rdma_connect(id, &param))
+		give_up("rdma_connect");
+}
+
+/* One request and its answer. */
+static struct answer try(const char *what, const void *bytes, size_t n)
+{
+	struct rdma_cm_id *id = prepare();
+	struct answer answer;
+	struct frame frame;
+	const char *why = "not a frame";
+
+	request(id, bytes, n);
+	answer = next_answer(id, ANSWER_MS);
+	printf("%s (%zu bytes): %s", what, n,
+	       answer.event < 0 ? "no answer" : rdma_event_str((enum rdma_cm_event_type)answer.event));
+	if (answer.event == RDMA_CM_EVENT_REJECTED && frame_decode(answer.data, answer.n, &frame, &why) == 0)
+		printf(", frame of kind %d", (int)frame.kind);
+	printf("\n");
+	answered += answer.event == RDMA_CM_EVENT_REJECTED;
+	rdma_destroy_id(id);
+	return answer;
+}
+
+static void lengths(void)
+{
+	static const size_t sizes[] = { 0, 1, 3, 7, 8, 9, 19, 20, 21, 47, 48, 55, REQUEST_MAX };
+	uint8_t bytes[FRAME_MAX] = { 0 };
+	struct frame hello = { .kind = FRAME_HELLO, .rank = 0 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		memset(bytes, 0, sizeof(bytes));
+		try("zeros", bytes, sizes[i]);
+		auth_random(bytes, sizeof(bytes));
+		try("random", bytes, sizes[i]);
+	}
+	/* a true head, then each kind and a length that lies */
+	for (unsigned kind = 0; kind < 8; kind++) {
+		frame_encode(&hello, bytes);
+		bytes[2] = (uint8_t)kind;
+		bytes[3] = 255;
+		try("length 255", bytes, REQUEST_MAX);
+		bytes[3] = 0;
+		try("length 0", bytes, REQUEST_MAX);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		static const uint32_t ranks[] = { 0, 4, 0x7fffffff, 0xffffffff };
+
+		hello.rank = ranks[i];
+		try("hello of a rank that cannot be", bytes, frame_encode(&hello, bytes));
+	}
+}
+
+static void other_key(uint32_t rank)
+{
+	struct job_secret secret = { .job = "slurm 1.0", .wire_version = 1 };
+	uint8_t bytes[FRAME_MAX], extra[ACCEPT_SIGNED_BYTES];
+	struct auth_context context = { .client = rank, .server = rank + 1 };
+	struct frame hello = { .kind = FRAME_HELLO, .rank = rank }, challenge, proof;
+	struct answer answer;
+	const char *why;
+
+	auth_random(secret.key, sizeof(secret.key));
+	auth_random(hello.nonce_client, sizeof(hello.nonce_client));
+	answer = try("hello", bytes, frame_encode(&hello, bytes));
+	proof = hello;
+	proof.kind = FRAME_PROOF;
+	if (frame_decode(answer.data, answer.n, &challenge, &why) == 0 && challenge.kind == FRAME_CHALLENGE)
+		memcpy(proof.nonce_server, challenge.nonce_server, sizeof(proof.nonce_server));
+	memcpy(context.nonce_client, proof.nonce_client, sizeof(context.nonce_client));
+	memcpy(context.nonce_server, proof.nonce_server, sizeof(context.nonce_server));
+	auth_tag(&secret, AUTH_PROOF, &context, extra, frame_signed(&proof, extra), proof.tag);
+	try("proof with another key", bytes, frame_encode(&proof, bytes));
+	memset(proof.tag, 0, sizeof(proof.tag));
+	try("proof of zeros", bytes, frame_encode(&proof, bytes));
+	/* the server's own tag sent back */
+	if (challenge.kind == FRAME_CHALLENGE) {
+		memcpy(proof.tag, challenge.tag, sizeof(proof.tag));
+		try("proof that is the challenge's tag", bytes, frame_encode(&proof, bytes));
+	}
+}
+
+/* Lines "ADDRESS PORT HEX" of the file: those to the target. */
+static void replay(const char *path)
+{
+	char address[64], hex[2 * 256 + 1];
+	unsigned port;
+	int lines = 0;
+	FILE *in = fopen(path, "r");
+
+	if (!in)
+		give_up(path);
+	while (fscanf(in, "%63s %u %512s", address, &port, hex) == 3) {
+		uint8_t bytes[256];
+		size_t n = strlen(hex) / 2;
+
+		for (size_t i = 0; i < n; i++)
+			bytes[i] = (uint8_t)strtoul((char[]){ hex[2 * i], hex[2 * i + 1], 0 }, NULL, 16);
+		if (port != ntohs(target.sin_port) || inet_addr(address) != target.sin_addr.s_addr)
+			continue;
+		lines++;
+		try("replayed", bytes, n < REQUEST_MAX ? n : REQUEST_MAX);
+	}
+	fclose(in);
+	if (lines == 0) {
+		fprintf(stderr, "attack: %s holds nothing that was sent to the target\n", path);
+		exit(2);
+	}
+}
+
+/* N connections at different stages: asked and challenged, asked and gone before the answer. */
+static void flood(int n, double duration)
+{
+	double end = seconds() + duration;
+	struct rdma_cm_id **ids = calloc((size_t)n, sizeof(*ids));
+	long begun = 0, rejected = 0, silent = 0;
+
+	if (!ids)
+		give_up("memory");
+	for (int at = 0; seconds() < end; at = (at + 1) % n) {
+		uint8_t bytes[FRAME_MAX];
+		struct frame hello = { .kind = FRAME_HELLO, .rank = (uint32_t)at % 4 };
+		struct answer answer;
+
+		if (ids[at])
+			rdma_destroy_id(ids[at]);
+		auth_random(hello.nonce_client, sizeof(hello.nonce_client));
+		ids[at] = prepare();
+		request(ids[at], bytes, frame_encode(&hello, bytes));
+		begun++;
+		if (at % 2)
+			continue; /* the answer is looked at later, or never */
+		answer = next_answer(ids[at], 200);
+		rejected += answer.event == RDMA_CM_EVENT_REJECTED;
+		silent += answer.event < 0;
+		if (begun == n)
+			printf("%ld begun\n", begun), fflush(stdout);
+	}
+	printf("flood: %ld exchanges begun and not ended, %d of them held at a time; of the answers waited "
+	       "for %ld refused, %ld none\n", begun, n, rejected, silent);
+	answered += begun >= n;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 5)
+		return 2;
+	source = (struct sockaddr_in){ .sin_family = AF_INET };
+	target = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3])) };
+	if (inet_pton(AF_INET, argv[1], &source.sin_addr) != 1 ||
+	    inet_pton(AF_INET, argv[2], &target.sin_addr) != 1)
+		return 2;
+	channel = rdma_create_event_channel();
+	if (!channel)
+		give_up("rdma_create_event_channel");
+	if (!strcmp(argv[4], "lengths"))
+		lengths();
+	else if (!strcmp(argv[4], "key") && argc > 5)
+		other_key((uint32_t)strtoul(argv[5], NULL, 10));
+	else if (!strcmp(argv[4], "replay") && argc > 5)
+		replay(argv[5]);
+	else if (!strcmp(argv[4], "flood") && argc > 6)
+		flood(atoi(argv[5]), atof(argv[6]));
+	else
+		return 2;
+	printf("%d accepted, %d refused\n", accepted, answered);
+	fflush(stdout);
+	if (accepted)
+		return 1;
+	return answered ? 0 : 2;
+}

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the tests in virtual machines share. Each test sources this and runs in a scratch folder under
+# tests/vm/run, which sets TOP, BUILD, LOGS and SCRATCH and looks for what the test left behind. The machine has
+# two nodes n1, n2; nI has the device rxeI on vI (one virtual machine), or rxe0 on eth0 of machine vmI (two).
+# Lines that begin with "| " are shown also when the test passes.
+set -u
+: "${TOP:?start the tests with tests/vm/run}" "${BUILD:?}" "${LOGS:?}" "${SCRATCH:?}"
+cd "$SCRATCH" || exit 1
+
+# The programs themselves and not libtool's scripts around them, which take a second each in the machine.
+export LD_LIBRARY_PATH=$BUILD/.libs
+program() { # NAME: its path
+	if [ -x "$BUILD/${1%/*}/.libs/${1##*/}" ] && [ "$1" != "${1##*/}" ]; then
+		echo "$BUILD/${1%/*}/.libs/${1##*/}"
+	elif [ -x "$BUILD/.libs/$1" ]; then
+		echo "$BUILD/.libs/$1"
+	else
+		echo "$BUILD/$1"
+	fi
+}
+train=$(program sluice-train)
+sparse="up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual update=sgd"
+small=(--data "$LOGS/rows" --model mlp:64 --batch 16 --epochs 3 --seed 1)
+
+fail() { echo "FAIL: $*"; exit 1; }
+skip() { echo "SKIP: $*"; exit 77; }
+
+# job NAME RANKS COMMAND...: on both nodes (nodes=1 before it: on n1), to its end, over verbs unless
+# SLUICE_TRANSPORT says otherwise. Stdout goes to NAME.out, the stderr of rank R to
+# NAME.err.R, srun's own to NAME.srun; srun_options adds to srun. Gives the status.
+srun_options=()
+export SLUICE_TRANSPORT=verbs
+job() {
+	local name=$1 ranks=$2
+	shift 2
+	timeout "${job_limit:-60}" srun --mpi=pmix -N"${nodes:-2}" -n"$ranks" --ntasks-per-node=$((ranks / ${nodes:-2})) \
+		--kill-on-bad-exit=0 -D "$SCRATCH" \
+		-o "$SCRATCH/$name.out" -e "$SCRATCH/$name.err.%t" ${srun_options[@]+"${srun_options[@]}"} \
+		"$TOP/tests/vm/rank" "$@" 2>"$SCRATCH/$name.srun"
+}
+
+# The same in the background; its process id is in job_pid.
+job_start() {
+	rm -f "$SCRATCH"/pid.*
+	job "$@" &
+	job_pid=$!
+}
+
+show() { # what job NAME said
+	local file
+	for file in "$SCRATCH/$1".*; do
+		[ -s "$file" ] && tail -n 12 "$file" | sed "s|^|  ${file##*/}: |"
+	done
+	return 0
+}
+
+# Like job, but the test fails when the job does.
+job_ok() {
+	job "$@" || { local status=$?; show "$1"; fail "job $1 ended with status $status"; }
+}
+
+# final NAME FIELD: of the last line of stdout.
+final() {
+	tail -n 1 "$SCRATCH/$1.out" | sed -n "s/^final .*\\b$2=\\([^ ]*\\).*/\\1/p"
+}
+
+pid_of() { cut -d' ' -f1 "$SCRATCH/pid.$1"; }  # RANK
+node_of() { cut -d' ' -f2 "$SCRATCH/pid.$1"; } # RANK
+
+now_ms() { local t=${EPOCHREALTIME/./}; echo $((t / 1000)); }
+
+# Waits until FILE has LINES lines (a metrics file: steps done). 1: too late, or the job of job_start is over.
+wait_lines() { # FILE LINES SECONDS
+	local end=$((SECONDS + $3))
+	until [ -e "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; do
+		[ $SECONDS -lt $end ] && kill -0 "$job_pid" 2>/dev/null || return 1
+		sleep 0.05
+	done
+}
+
+# Waits until every rank RANK... has named rank VICTIM of job NAME as lost; prints the milliseconds since
+# START_MS. 1: too late.
+wait_named() { # NAME VICTIM START_MS LIMIT_MS RANK...
+	local name=$1 victim=$2 start=$3 limit=$4 rank
+	shift 4
+	for rank in "$@"; do
+		until grep -qE "rank $victim\b.*lost" "$SCRATCH/$name.err.$rank" 2>/dev/null; do
+			if [ $(($(now_ms) - start)) -gt "$limit" ]; then
+				echo $(($(now_ms) - start))
+				return 1
+			fi
+			sleep 0.02
+		done
+	done
+	echo $(($(now_ms) - start))
+}
+
+# Ends all jobs, however.
+end_jobs() {
+	scancel -s KILL -u root 2>/dev/null
+	wait "$job_pid" 2>/dev/null
+}
+
+# Waits until none of the processes PID... is left; prints the milliseconds since START_MS. 1: too late.
+wait_gone() { # START_MS LIMIT_MS PID...
+	local start=$1 limit=$2 pid
+	shift 2
+	for pid in "$@"; do
+		while kill -0 "$pid" 2>/dev/null; do
+			if [ $(($(now_ms) - start)) -gt "$limit" ]; then
+				echo $(($(now_ms) - start))
+				return 1
+			fi
+			sleep 0.02
+		done
+	done
+	echo $(($(now_ms) - start))
+}
+
+# One line of FILE must match the pattern.
+says() { # FILE PATTERN
+	grep -qiE -- "$2" "$1" || { echo "no line of ${1##*/} matches: $2"; sed 's/^/  /' "$1"; return 1; }
+}
+
+# counters DEVICE NAME...: sum of these hardware counters
+counters() {
+	local device=$1 name sum=0
+	shift
+	for name in "$@"; do
+		sum=$((sum + $(cat "/sys/class/infiniband/$device/ports/1/hw_counters/$name")))
+	done
+	echo $sum
+}
+
+# perf TOOL OPTION...: a perftest program from n1 to n2; what its client says
+perf() {
+	local tool=$1 server tries
+	shift
+	$tool -d rxe2 -x 1 "$@" >"$SCRATCH/perf.server" 2>&1 &
+	server=$!
+	for ((tries = 0; tries < 200; tries++)); do # until its port 18515 is listened on
+		! grep -qE ':4853 [0-9A-F]*:[0-9A-F]* 0A' /proc/net/tcp /proc/net/tcp6 || break
+		sleep 0.05
+	done
+	$tool -d rxe1 -x 1 "$@" 10.3.0.2 2>&1
+	local status=$?
+	[ $status = 0 ] || kill $server 2>/dev/null
+	wait $server
+	return $status
+}
+
+# bytes_over NAME TRANSPORT: what the workers of job NAME moved over a transport, as rank 0 said at the end
+bytes_over() { sed -n "s/.*bytes by transport.*\\b$2=\\([0-9]*\\).*/\\1/p" "$SCRATCH/$1.err.0"; }

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Processes that are not in the job try to connect to its ranks (attack.c): none is accepted, no rank ends, and
+# while 200 connections are held half-open the honest ranks connect within 5 s more than without.
+# limit: 240 s
+. "$TOP/tests/vm/lib.sh"
+
+attack=$(program tests/vm/attack)
+options=("${small[@]}" --shards 4 --recipe "$sparse" --digest --metrics metrics)
+
+# Milliseconds from the start of rank 3, which comes late, to the first step.
+RANK_HOOK='[ $SLURM_PROCID != 3 ] || { sleep 6; echo ${EPOCHREALTIME/./} >began; }'
+export RANK_HOOK
+first_step() {
+	wait_lines metrics 1 60 || { show "$1"; fail "$1: no step within 60 s"; }
+	echo $(($(now_ms) - $(cat began) / 1000))
+}
+listeners() { # RANK: ADDRESS PORT of what it listens on
+	rdma resource show cm_id 2>/dev/null | grep 'state LISTEN' | grep "pid $(pid_of "$1") " |
+		sed -n 's/.*src-addr \([0-9.]*\):\([0-9]*\) .*/\1 \2/p' | sort -u
+}
+# other ADDRESS: of the other device
+other() { [ "$1" = 10.3.0.1 ] && echo 10.3.0.2 || echo 10.3.0.1; }
+
+job_start quiet 4 "$train" "${options[@]}"
+usual=$(first_step quiet)
+wait "$job_pid" || { show quiet; fail "the undisturbed job failed"; }
+digest=$(final quiet digest)
+rm -f metrics began
+
+# rank 0 sleeps at step 2, so that there is time
+RANK_HOOK+="; export LD_PRELOAD=$(program tests/vm/record_connect.so) RECORD_CONNECT=$SCRATCH/sent"
+job_limit=150 job_start attacked 4 "$train" "${options[@]}" --sleep 0:2:60
+for tries in {1..100}; do
+	[ "$(rdma resource show cm_id 2>/dev/null | grep -c 'state LISTEN')" -lt 3 ] || break
+	sleep 0.1
+done
+floods=()
+for rank in 0 1 2; do
+	read -r address port < <(listeners $rank)
+	[ -n "${port-}" ] || { rdma resource show cm_id; show attacked; fail "rank $rank does not listen"; }
+	"$attack" "$(other "$address")" "$address" "$port" flood 67 15 >flood.$rank 2>&1 &
+	floods+=($!)
+done
+disturbed=$(first_step attacked)
+for flood in "${floods[@]}"; do
+	wait "$flood" || { cat flood.?; fail "flood: somebody was accepted, or there was no flood"; }
+done
+cat flood.?
+echo "| 201 connections held half-open, $(sed -n 's/^flood: \([0-9]*\) .*/\1/p' flood.? | paste -sd+ | sed 's/$/\n/' | bc 2>/dev/null || grep -ho '^flood: [0-9]*' flood.? | awk '{ n += $2 } END { print n }') begun: first step $disturbed ms after the last rank's start ($usual ms without)"
+[ $((disturbed - usual)) -le 5000 ] || fail "the honest ranks took $((disturbed - usual)) ms longer"
+
+tries=0
+for rank in 0 1 2 3; do
+	read -r address port < <(listeners $rank)
+	from=$(other "$address")
+	for how in lengths "key 0" "key 3" "key 77"; do
+		timeout 100 "$attack" "$from" "$address" "$port" $how >"try.$rank.$tries" 2>&1 ||
+			{ cat "try.$rank.$tries"; fail "$how against rank $rank"; }
+		tries=$((tries + 1))
+	done
+	for record in sent.*; do # all that was sent to this rank, once more
+		grep -q "^$address $port " "$record" || continue
+		timeout 60 "$attack" "$from" "$address" "$port" replay "$record" >"replay.$rank.$tries" 2>&1 ||
+			{ cat "replay.$rank.$tries"; fail "a replay was accepted by rank $rank"; }
+		tries=$((tries + 1))
+	done
+done
+ls replay.* >/dev/null 2>&1 || fail "nothing was replayed"
+echo "| wrong key, odd private data, replays of what honest ranks sent: $(cat try.* replay.* | grep -c bytes) tries, none accepted"
+wait "$job_pid" || { show attacked; fail "the attacked job failed"; }
+[ "$(final attacked digest)" = "$digest" ] || fail "the digest is $(final attacked digest), not $digest"

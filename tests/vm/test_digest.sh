@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The same job over verbs and over shared memory ends with the same bits, also with dense messages and with
+# servers of their own; all bytes between ranks went over verbs.
+# limit: 240 s
+. "$TOP/tests/vm/lib.sh"
+
+compare() { # NAME RANKS OPTION...
+	local name=$1 ranks=$2 shm verbs
+	shift 2
+	SLUICE_TRANSPORT=shm job_ok "$name-shm" "$ranks" "$train" "${small[@]}" --digest "$@"
+	SLUICE_TRANSPORT=verbs job_ok "$name-verbs" "$ranks" "$train" "${small[@]}" --digest "$@"
+	shm=$(final "$name-shm" digest) verbs=$(final "$name-verbs" digest)
+	echo "| $name: digest over shm $shm, over verbs $verbs; bytes over verbs $(bytes_over "$name-verbs" verbs), shm $(bytes_over "$name-verbs" shm)"
+	[ -n "$shm" ] || { show "$name-shm"; fail "$name: no digest"; }
+	[ "$shm" = "$verbs" ] || fail "$name: the digests differ"
+	[ "$(bytes_over "$name-verbs" verbs)" -gt 0 ] || fail "$name: no byte over verbs"
+	[ "$(bytes_over "$name-verbs" shm)" = 0 ] || [ -z "$(bytes_over "$name-verbs" shm)" ] ||
+		fail "$name: bytes over shm although only verbs is allowed"
+}
+
+compare sparse 4 --shards 4 --recipe "$sparse"
+compare dense 4 --shards 2 --dense
+compare servers 4 --shards 4 --servers 2 --recipe "$sparse"

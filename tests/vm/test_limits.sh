@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Too little locked memory, no /dev/infiniband, a port that is down, no usable address: each is refused before
+# anything is registered, with a sentence that says what to do, and sluice-info --check says the same.
+# limit: 180 s
+. "$TOP/tests/vm/lib.sh"
+
+info=$(program sluice-info)
+away=/dev/infiniband.away
+restore() {
+	[ ! -e $away ] || mv $away /dev/infiniband
+	ip link set v1 up
+	ip addr replace 10.3.0.1/24 dev v1
+	ip neigh replace 10.3.0.2 lladdr 02:00:00:00:00:02 dev v1 nud permanent
+}
+trap restore EXIT
+
+# refused NAME PATTERN...: a job and sluice-info --check on n1 must fail with words that match all patterns
+refused() {
+	local name=$1 began took pattern
+	shift
+	began=$(now_ms)
+	job "$name" 4 "$train" "${small[@]}" && { show "$name"; fail "$name: the job ran"; }
+	took=$(($(now_ms) - began))
+	srun -N1 -n1 -w n1 "$TOP/tests/vm/rank" "$info" --check >"$name.info" 2>&1 &&
+		{ cat "$name.info"; fail "$name: sluice-info --check finds nothing wrong"; }
+	for pattern in "$@"; do
+		cat "$name".err.* | grep -qiE -- "$pattern" || { show "$name"; fail "$name: no rank says $pattern"; }
+		grep -qiE -- "$pattern" "$name.info" || { cat "$name.info"; fail "$name: sluice-info does not say $pattern"; }
+	done
+	[ $took -lt 20000 ] || fail "$name: refused only after $took ms"
+	echo "| $name, after $took ms: $(cat "$name".err.* | grep -iE -- "$1" | head -n 1)"
+}
+
+if [ -x "$info" ]; then
+	srun -N1 -n1 -w n1 "$TOP/tests/vm/rank" "$info" --check >ok.info 2>&1 ||
+		{ cat ok.info; fail "sluice-info --check finds something wrong where all is well"; }
+else
+	fail "no sluice-info"
+fi
+
+# root may lock what it likes: without that right it is like everybody
+export RANK_HOOK='ulimit -l 64; set -- setpriv --bounding-set=-ipc_lock "$@"'
+refused memlock 'locked memory' '65536|64 KiB' 'memlock' 'LimitMEMLOCK|limits'
+unset RANK_HOOK
+
+mv /dev/infiniband $away
+refused no-device /dev/infiniband 'modprobe'
+mv $away /dev/infiniband
+
+ip link set v1 down
+refused port-down 'rxe1.*(down|not active)|(down|not active).*rxe1'
+restore
+
+ip addr flush dev v1
+refused no-gid 'GID|address'
+restore
+job_ok well 4 "$train" "${small[@]}"

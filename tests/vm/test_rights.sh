@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Illegal accesses (illegal.c) end in a remote access error at the offender; the victim's memory is unchanged, the
+# victim and the other worker go on.
+# limit: 180 s
+. "$TOP/tests/vm/lib.sh"
+
+export ILLEGAL_DEVICES="rxe1 rxe2"
+for what in nothing inbox delta past before dropped; do
+	timeout 60 "$(program tests/vm/illegal)" $what >"$what.log" 2>&1 || { cat "$what.log"; fail "$what"; }
+	grep -q "^$what: as wanted" "$what.log" || { cat "$what.log"; fail "$what did not run to its end"; }
+	case $what in
+	nothing) echo "| legal accesses only: all work" ;;
+	inbox) echo "| write into another worker's inbox: $(grep -h 'remote access errors,' "$what.log")" ;;
+	delta) echo "| write into the published delta: $(grep -h 'remote access errors,' "$what.log")" ;;
+	past) echo "| write one byte past the own inbox: $(grep -h 'remote access errors,' "$what.log")" ;;
+	before) echo "| write one byte before it: $(grep -h 'remote access errors,' "$what.log")" ;;
+	dropped) echo "| use the key of a dropped peer: $(grep -h 'remote access errors,' "$what.log")" ;;
+	esac
+done

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A rank whose Sluice speaks another wire version: all ranks stop within 5 s and name both versions.
+# limit: 60 s
+. "$TOP/tests/vm/lib.sh"
+
+[ -x "$LOGS/other/sluice-train" ] || { tail -n 20 "$LOGS/other.log"; fail "the other version does not build"; }
+# the program of rank 2
+export RANK_HOOK="[ \$SLURM_PROCID != 2 ] || { export LD_LIBRARY_PATH=$LOGS/other/.libs; shift; set -- $LOGS/other/.libs/sluice-train \"\$@\"; }"
+RANK_HOOK+='; echo ${EPOCHREALTIME/./} >began.$SLURM_PROCID'
+job version 4 "$train" "${small[@]}" && { show version; fail "ranks of different versions work together"; }
+took=$(($(now_ms) - $(sort -n began.* | tail -n 1) / 1000))
+[ $took -lt 5000 ] || { show version; fail "it took $took ms"; }
+for rank in 0 1 2 3; do
+	says version.err.$rank 'wire [0-9]+\b.*wire 99|wire 99.*wire [0-9]+\b' || fail "rank $rank does not name both versions"
+done
+echo "| $took ms after the last rank's start: $(grep -ho 'rank 0 on node .*' version.err.* | sort -u | head -n 1)"

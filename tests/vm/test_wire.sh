@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The machine itself, without Sluice: two devices with a wire between them. Where this fails, the other tests
+# mean nothing.
+# limit: 60 s
+. "$TOP/tests/vm/lib.sh"
+
+for i in 1 2; do
+	state=$(cat /sys/class/infiniband/rxe$i/ports/1/state 2>/dev/null) || fail "no device rxe$i"
+	[[ $state = *ACTIVE ]] || fail "rxe$i is $state"
+done
+before=$(counters rxe2 rcvd_pkts)
+perf ib_write_bw -n 100 -s 65536 >client.log || { cat client.log perf.server; fail "ib_write_bw"; }
+packets=$(($(counters rxe2 rcvd_pkts) - before))
+[ $packets -ge 1600 ] || fail "only $packets packets of 1600 crossed the wire"
+echo "| rxe1 to rxe2, 64 KiB writes: $(awk '$1 == 65536 { print $4 }' client.log) MB/s, $packets packets on the wire"

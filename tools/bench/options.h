@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The command line of sluice-bench; the same on every rank, so every rank reads it alone. */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
+
+enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP };
+enum gradient { GRADIENT_GAUSSIAN, GRADIENT_LAPLACE, GRADIENT_ZEROS };
+enum action { ACTION_RUN, ACTION_HELP, ACTION_VERSION };
+
+struct options {
+	enum action action;
+	enum test test;
+	size_t sizes[SIZES_MAX];
+	size_t n_sizes;
+	int with;            /* the other rank of the pair; -1: the last one */
+	uint64_t warmup;     /* rounds or steps before measuring */
+	uint64_t repeat;     /* measured rounds per size, or steps; 0: as many as fit into seconds */
+	double seconds;      /* per measurement */
+	int json, limit;
+	uint64_t count;      /* step: parameters */
+	const char *recipe;  /* step: NULL: SLUICE_RECIPE, else the library's */
+	enum gradient gradient;
+	uint64_t seed;
+};
+
+/* 0, or -1 with a sentence. */
+int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES]);
+/* "8,64,4K" and "8..1M" (doubling) into sizes[]; 0 or -1. Each 1 byte to 1 GiB. */
+int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out);
+void options_print_help(void);
+const char *test_name(enum test test);
+const char *gradient_name(enum gradient gradient);
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * All workers start each step together (a barrier outside the measured time), so that the time is
+ * Sluice's and not the waiting for a rank that makes its gradient slowly. */
+#include "tools/bench/step.h"
+#include "base/clock.h"
+#include "tools/bench/samples.h"
+#include "tools/json.h"
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each step takes its gradient from another place of one pool: new values without the time to make them. */
+enum { SHIFTS = 64, SHIFT = 16, LEAST_STEPS = 10, MOST_STEPS = 100000, TRANSPORTS_MAX = 8 };
+static const double two_pi = 6.283185307179586;
+
+/* ---- gradients ---------------------------------------------------------------------------- */
+
+/* A number of (0, 1) from a counter. */
+static double uniform(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	x ^= x >> 31;
+	return ((double)(x >> 11) + 0.5) / 9007199254740992.0;
+}
+
+void gradient_fill(enum gradient kind, uint64_t seed, float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		double u = uniform((seed << 40) + 2 * i), v = uniform((seed << 40) + 2 * i + 1);
+
+		switch (kind) {
+		case GRADIENT_GAUSSIAN:
+			x[i] = (float)(sqrt(-2 * log(u)) * cos(two_pi * v));
+			break;
+		case GRADIENT_LAPLACE:
+			x[i] = (float)(v < 0.5 ? log(u) : -log(u));
+			break;
+		case GRADIENT_ZEROS:
+			x[i] = 0;
+			break;
+		}
+	}
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+struct bench {
+	const struct options *options;
+	sluice_job *job;
+	sluice_model *model;
+	float *params, *pool;
+	struct samples ms;
+	double copy_ms;             /* of one gradient, in this process */
+	sluice_model_stats before, after;
+	sluice_transport_stats moved[TRANSPORTS_MAX]; /* in the measured steps */
+	size_t n_transports;
+};
+
+static int one_step(struct bench *b, uint64_t step, double *ms_out)
+{
+	const float *gradient = b->pool + step % SHIFTS * SHIFT;
+	int rc = sluice_barrier(b->job);
+	uint64_t began = now_ns();
+
+	if (!rc)
+		rc = sluice_push(b->model, gradient);
+	if (!rc)
+		rc = sluice_pull(b->model, b->params);
+	*ms_out = (double)(now_ns() - began) * 1e-6;
+	return rc;
+}
+
+static double copy_time(const struct bench *b)
+{
+	struct samples ms;
+	size_t bytes = (size_t)b->options->count * sizeof(float);
+	float *copy = malloc(bytes);
+	double p50;
+
+	if (!copy || samples_open(&ms, 9)) {
+		free(copy);
+		return NAN;
+	}
+	memcpy(copy, b->pool, bytes);
+	for (int i = 0; i < 9; i++) {
+		uint64_t began = now_ns();
+
+		memcpy(copy, b->pool, bytes);
+		__asm__ volatile("" : : "r"(copy) : "memory");
+		samples_add(&ms, (double)(now_ns() - began) * 1e-6);
+	}
+	p50 = samples_summary(&ms).p50;
+	samples_close(&ms);
+	free(copy);
+	return p50;
+}
+
+static int look(struct bench *b, sluice_model_stats *stats, sluice_transport_stats *moved)
+{
+	int rc;
+
+	memset(stats, 0, sizeof(*stats));
+	stats->size = offsetof(sluice_model_stats, residual_norm);
+	moved[0].size = sizeof(moved[0]);
+	rc = sluice_stats(b->model, stats);
+	return rc ? rc : sluice_transports(b->job, moved, TRANSPORTS_MAX, &b->n_transports);
+}
+
+/* after -= times * before, counter by counter */
+static void subtract(sluice_transport_stats *after, const sluice_transport_stats *before, uint64_t times)
+{
+	after->puts -= times * before->puts;
+	after->put_bytes -= times * before->put_bytes;
+	after->notifies -= times * before->notifies;
+	after->gets -= times * before->gets;
+	after->get_bytes -= times * before->get_bytes;
+}
+
+/* What one barrier moves: it is in the counters of the steps, but no part of a step. */
+static int barrier_alone(struct bench *b, sluice_transport_stats *barrier)
+{
+	sluice_transport_stats start[TRANSPORTS_MAX];
+	int rc = sluice_barrier(b->job);
+
+	if (!rc)
+		rc = look(b, &b->before, start);
+	if (!rc)
+		rc = sluice_barrier(b->job);
+	if (!rc)
+		rc = look(b, &b->before, barrier);
+	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX && !rc; t++)
+		subtract(&barrier[t], &start[t], 1);
+	return rc;
+}
+
+static int measure(struct bench *b)
+{
+	const struct options *o = b->options;
+	sluice_transport_stats start[TRANSPORTS_MAX], barrier[TRANSPORTS_MAX];
+	uint64_t step = 0;
+	double ms = 0, worst = 0, steps;
+	int rc = 0;
+
+	for (; step < o->warmup && !rc; step++) {
+		rc = one_step(b, step, &ms);
+		worst += ms;
+	}
+	/* Rank 0 says how many steps fit; the others give 0 to the sum. */
+	steps = o->repeat ? (double)o->repeat : !o->warmup ? LEAST_STEPS :
+		floor(o->seconds * 1e3 / (worst / (double)o->warmup));
+	if (!o->repeat)
+		steps = steps < LEAST_STEPS ? LEAST_STEPS : steps > MOST_STEPS ? MOST_STEPS : steps;
+	if (sluice_rank(b->job) != 0)
+		steps = 0;
+	if (!rc)
+		rc = sluice_sum(b->job, &steps, 1);
+	if (!rc && samples_open(&b->ms, (size_t)steps))
+		rc = SLUICE_ENOMEM;
+	if (!rc)
+		rc = barrier_alone(b, barrier);
+	if (!rc)
+		rc = look(b, &b->before, start);
+	for (uint64_t i = 0; i < (uint64_t)steps && !rc; i++, step++) {
+		rc = one_step(b, step, &ms);
+		samples_add(&b->ms, ms);
+	}
+	if (!rc)
+		rc = look(b, &b->after, b->moved);
+	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX && !rc; t++) {
+		subtract(&b->moved[t], &start[t], 1);
+		subtract(&b->moved[t], &barrier[t], (uint64_t)steps);
+	}
+	if (!rc && o->limit)
+		b->copy_ms = copy_time(b);
+	return rc;
+}
+
+/* ---- what is said ------------------------------------------------------------------------- */
+
+enum { COMPRESS, PUSH, WAIT, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
+
+/* Per worker and step. */
+static int sums(struct bench *b, double s[SUMS])
+{
+	const sluice_model_stats *x = &b->before, *y = &b->after;
+	double per = (double)sluice_workers(b->job) * (double)b->ms.n;
+	int rc;
+
+	s[COMPRESS] = (double)(y->compress_ns - x->compress_ns) * 1e-6;
+	s[PUSH] = (double)(y->push_ns - x->push_ns) * 1e-6;
+	s[WAIT] = (double)(y->wait_ns - x->wait_ns) * 1e-6;
+	s[PULL] = (double)(y->pull_ns - x->pull_ns) * 1e-6;
+	s[APPLY] = (double)(y->apply_ns - x->apply_ns) * 1e-6;
+	s[PUSHED] = (double)(y->pushed_bytes - x->pushed_bytes);
+	s[PULLED] = (double)(y->pulled_bytes - x->pulled_bytes);
+	s[DENSE] = (double)(y->dense_bytes - x->dense_bytes);
+	s[UP] = (double)(y->pushed_elements - x->pushed_elements) / (double)b->options->count;
+	s[DOWN] = (double)(y->pulled_elements - x->pulled_elements) / (double)b->options->count;
+	rc = sluice_sum(b->job, s, SUMS);
+	for (int i = 0; i < SUMS; i++)
+		s[i] /= per;
+	return rc;
+}
+
+static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
+{
+	static const char *const names[SUMS] = { "compress_ms", "push_ms", "wait_ms", "pull_ms", "apply_ms",
+		"pushed_bytes", "pulled_bytes", "dense_bytes", "density_up", "density_down" };
+
+	printf("{\"tool\":\"sluice-bench\",\"version\":");
+	json_text(stdout, sluice_version());
+	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%s\",\"recipe\":",
+	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
+	       (unsigned long long)b->options->count, gradient_name(b->options->gradient));
+	json_text(stdout, sluice_recipe(b->model));
+	printf(",\"steps\":%zu,\"ms_p50\":", ms.n);
+	json_number(stdout, ms.p50);
+	printf(",\"ms_p99\":");
+	json_number(stdout, ms.p99);
+	printf(",\"ms_max\":");
+	json_number(stdout, ms.max);
+	for (int i = 0; i < SUMS; i++) {
+		printf(",\"%s\":", names[i]);
+		json_number(stdout, s[i]);
+	}
+	if (b->options->limit) {
+		printf(",\"limit_copy_ms\":");
+		json_number(stdout, b->copy_ms);
+	}
+	printf(",\"transports\":[");
+	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
+		printf("%s{\"name\":\"%s\",\"puts\":%llu,\"put_bytes\":%llu,\"notifies\":%llu,\"gets\":%llu,"
+		       "\"get_bytes\":%llu}", t ? "," : "", b->moved[t].name,
+		       (unsigned long long)b->moved[t].puts, (unsigned long long)b->moved[t].put_bytes,
+		       (unsigned long long)b->moved[t].notifies, (unsigned long long)b->moved[t].gets,
+		       (unsigned long long)b->moved[t].get_bytes);
+	puts("]}");
+}
+
+static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
+{
+	printf("step: %d workers, %d servers, %llu parameters, %s gradients; Sluice %s\n",
+	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
+	       (unsigned long long)b->options->count, gradient_name(b->options->gradient),
+	       sluice_version());
+	printf("recipe: %s\n", sluice_recipe(b->model));
+	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50, ms.p99,
+	       ms.max, ms.n);
+	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
+	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
+	if (b->options->limit)
+		printf("limit: one copy of the gradient (%.1f MB) takes %.3f ms here; compress is %.1f of it\n",
+		       4e-6 * (double)b->options->count, b->copy_ms, s[COMPRESS] / b->copy_ms);
+	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, down %.4f\n",
+	       s[PUSHED], s[PULLED], s[DENSE], s[UP], s[DOWN]);
+	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
+		printf("rank 0 over %s, per step: %.1f puts (%.0f bytes, %.1f with notify), %.1f gets (%.0f bytes)\n",
+		       b->moved[t].name, (double)b->moved[t].puts / (double)ms.n,
+		       (double)b->moved[t].put_bytes / (double)ms.n,
+		       (double)b->moved[t].notifies / (double)ms.n, (double)b->moved[t].gets / (double)ms.n,
+		       (double)b->moved[t].get_bytes / (double)ms.n);
+}
+
+static int work(struct bench *b)
+{
+	double s[SUMS];
+	int rc = measure(b);
+
+	if (!rc)
+		rc = sums(b, s);
+	if (!rc && sluice_rank(b->job) == 0) {
+		if (b->options->json)
+			print_json(b, s, samples_summary(&b->ms));
+		else
+			print_text(b, s, samples_summary(&b->ms));
+	}
+	return rc;
+}
+
+int step_run(sluice_job *job, const struct options *o)
+{
+	struct bench b = { .options = o, .job = job };
+	size_t pool = (size_t)o->count + SHIFTS * SHIFT;
+	sluice_model_attr attr = { .size = sizeof attr, .count = o->count, .recipe = o->recipe, .lr = 0.01f };
+	int worker = sluice_is_worker(job), rc;
+	double failed = 0;
+
+	if (worker) {
+		b.params = calloc((size_t)o->count, sizeof(float));
+		b.pool = malloc(pool * sizeof(float));
+		failed = !b.params || !b.pool;
+		if (failed == 0)
+			gradient_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job), b.pool, pool);
+	}
+	rc = sluice_sum(job, &failed, 1);
+	if (!rc && failed != 0) {
+		if (sluice_rank(job) == 0)
+			fprintf(stderr, "sluice-bench: %.0f workers have no memory for %llu parameters\n", failed,
+				(unsigned long long)o->count);
+		rc = SLUICE_ENOMEM;
+	}
+	if (!rc)
+		rc = sluice_model_open(job, &attr, b.params, &b.model);
+	if (!rc)
+		rc = worker ? work(&b) : sluice_serve(b.model);
+	sluice_model_close(&b.model);
+	samples_close(&b.ms);
+	free(b.params);
+	free(b.pool);
+	return rc;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * GPUs beside RDMA: driver, the two ways to register GPU memory, and what on the PCI bus stands
+ * between card and GPU (IOMMU translation, ACS redirection). Facts on nodes that have no GPU. */
+#include "tools/info/probes.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char section[] = "GPU and PCI";
+enum { CONFIG_BYTES = 4096, FIRST_EXTENDED = 0x100, CAPABILITY_ACS = 0x0d, ACS_REDIRECT = 0x0c };
+
+/* The ACS control word of a bridge whose configuration space may be read whole (root only); -1: none,
+ * -2: may not be read. */
+static int acs_control(const struct node *node, const char *device)
+{
+	char path[LINE_BYTES], relative[128];
+	uint8_t config[CONFIG_BYTES];
+	size_t n, at = FIRST_EXTENDED;
+	FILE *file;
+
+	snprintf(relative, sizeof(relative), "/sys/bus/pci/devices/%s/config", device);
+	node_path(node, relative, path);
+	file = fopen(path, "re");
+	if (!file)
+		return -2;
+	n = fread(config, 1, sizeof(config), file);
+	fclose(file);
+	if (n <= FIRST_EXTENDED)
+		return n <= 64 ? -2 : -1;
+	for (int hops = 0; hops < 64 && at >= FIRST_EXTENDED && at + 8 <= n; hops++) {
+		unsigned id = config[at] | config[at + 1] << 8, next = config[at + 2] >> 4 | config[at + 3] << 4;
+
+		if (id == CAPABILITY_ACS)
+			return config[at + 6] | config[at + 7] << 8;
+		at = next;
+	}
+	return -1;
+}
+
+static void acs(const struct node *node, struct report *r, int matters)
+{
+	static struct names devices;
+	int bridges = 0, redirecting = 0, unreadable = 0;
+	char class[LINE_BYTES], example[64] = "";
+
+	node_list(node, &devices, "/sys/bus/pci/devices");
+	for (size_t i = 0; i < devices.n; i++) {
+		int control;
+
+		if (node_line(node, class, "/sys/bus/pci/devices/%s/class", devices.name[i]) ||
+		    strncmp(class, "0x0604", 6))
+			continue;
+		bridges++;
+		control = acs_control(node, devices.name[i]);
+		unreadable += control == -2;
+		if (control > 0 && control & ACS_REDIRECT) {
+			redirecting++;
+			snprintf(example, sizeof(example), "%.63s", devices.name[i]);
+		}
+	}
+	if (redirecting)
+		report_add(r, matters ? VERDICT_WARN : VERDICT_INFO, section, "acs",
+			   matters ? "switch ACS off in the BIOS, or for each bridge: setpci -s BRIDGE ECAP_ACS+6.w=0000" :
+			   NULL, "%d of %d PCI bridges send peer-to-peer traffic through the root complex (first %s)",
+			   redirecting, bridges, example);
+	else if (unreadable)
+		report_add(r, VERDICT_INFO, section, "acs", NULL, "unknown: only root may read it");
+	else
+		report_add(r, VERDICT_INFO, section, "acs", NULL, "no redirection on %d PCI bridges", bridges);
+}
+
+static void iommu(const struct node *node, struct report *r, int matters)
+{
+	static struct names groups;
+	char type[LINE_BYTES], translating[LINE_BYTES] = "";
+
+	node_list(node, &groups, "/sys/kernel/iommu_groups");
+	for (size_t i = 0; i < groups.n; i++)
+		if (!node_line(node, type, "/sys/kernel/iommu_groups/%s/type", groups.name[i]) &&
+		    strcmp(type, "identity"))
+			snprintf(translating, sizeof(translating), "%s", type);
+	if (!groups.n)
+		report_add(r, VERDICT_INFO, section, "iommu", NULL, "off");
+	else if (!*translating)
+		report_add(r, VERDICT_INFO, section, "iommu", NULL, "on, passing through");
+	else
+		report_add(r, matters ? VERDICT_WARN : VERDICT_INFO, section, "iommu",
+			   matters ? "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch it off" : NULL,
+			   "on, translating (%.60s): traffic between card and GPU is slower or fails", translating);
+}
+
+static void toolkit(const struct node *node, struct report *r)
+{
+	static const char *const ask[] = { "nvcc", "--version", NULL };
+	char text[1024];
+	const char *release;
+
+	if (node_ask(node, ask, text, sizeof(text))) {
+		report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%s",
+			   node_exists(node, "/usr/local/cuda/bin/nvcc") ? "/usr/local/cuda (nvcc is not in PATH)" :
+			   "no nvcc in PATH; needed only to build");
+		return;
+	}
+	release = strstr(text, "release ");
+	report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%.80s", release ? release : text);
+}
+
+void probe_gpu(const struct node *node, struct report *r)
+{
+	static struct names devices;
+	char line[LINE_BYTES];
+	int gpu, matters, peermem = node_exists(node, "/sys/module/nvidia_peermem") ||
+				    node_exists(node, "/sys/module/nv_peer_mem");
+	int major = 0, minor = 0;
+
+	gpu = !node_line(node, line, "/proc/driver/nvidia/version");
+	report_add(r, VERDICT_INFO, section, "cuda-driver", NULL, "%s", gpu ? line : "no NVIDIA driver on this node");
+	toolkit(node, r);
+	node_list(node, &devices, "/sys/class/infiniband");
+	matters = gpu && devices.n > 0;
+	if (node_line(node, line, "/proc/sys/kernel/osrelease") || sscanf(line, "%d.%d", &major, &minor) != 2)
+		major = 0;
+	report_add(r, VERDICT_INFO, section, "dma-buf", NULL, "kernel %.64s: %s", major ? line : "unknown",
+		   major > 5 || (major == 5 && minor >= 12) ? "can register GPU memory by dma-buf, if the driver exports it" :
+		   "too old for dma-buf (5.12)");
+	report_add(r, VERDICT_INFO, section, "peermem", NULL, "%s", peermem ? "nvidia_peermem is loaded" :
+		   "not loaded (the second choice after dma-buf: modprobe nvidia_peermem)");
+	if (matters && !peermem && !(major > 5 || (major == 5 && minor >= 12)))
+		report_add(r, VERDICT_WARN, section, "gpu-memory", "modprobe nvidia_peermem, or a kernel of 5.12 or later",
+			   "neither dma-buf nor peermem: GPU memory goes through host memory");
+	iommu(node, r, matters);
+	acs(node, r, matters);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The node that is looked at: files below a root ("" is this machine; tests give a tree of their own)
+ * and, on this machine only, programs that are asked. */
+#ifndef INFO_NODE_H
+#define INFO_NODE_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LINE_BYTES = 512, NAMES_MAX = 256 };
+
+struct node {
+	const char *root;
+	uint64_t memlock_need;  /* bytes */
+	int needs_verbs;        /* --need-verbs: RDMA that is missing is a failure */
+};
+
+/* The first line of a file below the root, without trailing blanks. 0, or -1: not there, empty, or
+ * unreadable. */
+int node_line(const struct node *node, char line[LINE_BYTES], const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The line of a file that begins with key, blanks and a colon skipped. 0 or -1. */
+int node_field(const struct node *node, const char *path, const char *key, char value[LINE_BYTES]);
+int node_exists(const struct node *node, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+int node_may_open(const struct node *node, const char *path); /* for reading and writing */
+/* The path with the root in front, for fopen(). */
+void node_path(const struct node *node, const char *path, char out[LINE_BYTES]);
+
+struct names {
+	char name[NAMES_MAX][64];
+	size_t n;
+};
+/* Entries of a folder, hidden ones not, in order (numbers by value). Empty if it is not there. */
+void node_list(const struct node *node, struct names *names, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. 0: it ran and
+ * ended with 0. -1 otherwise, and always for another root. */
+int node_ask(const struct node *node, const char *const *arguments, char *out, size_t capacity);
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Sluice itself: version, build, transports, the effective settings and what is wrong with them. */
+#include "base/env.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+#include "tools/info/probes.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char section[] = "Sluice";
+
+int transport_built(const char *name)
+{
+	for (int i = 0; transports[i]; i++)
+		if (!strcmp(transports[i]->name, name))
+			return 1;
+	return 0;
+}
+
+/* Is the word in the comma list? */
+static int listed(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
+			return 1;
+	return 0;
+}
+
+static int listed_as_transport(const char *name)
+{
+	for (size_t i = 0; i < env_table_size; i++)
+		if (!strcmp(env_table[i].name, "SLUICE_TRANSPORT")) {
+			const char *text = getenv("SLUICE_TRANSPORT");
+
+			return listed(text && *text ? text : env_table[i].fallback, name);
+		}
+	return 0;
+}
+
+int transport_allowed(const char *name)
+{
+	return transport_built(name) && (!strcmp(name, "self") || listed_as_transport(name));
+}
+
+int verbs_required(const struct node *node)
+{
+	const char *text = getenv("SLUICE_TRANSPORT");
+
+	return node->needs_verbs || (text && listed(text, "verbs"));
+}
+
+const char *bytes_text(uint64_t bytes)
+{
+	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+	static char texts[4][32];
+	static unsigned next;
+	char *text = texts[next++ % 4];
+	int unit = 0;
+
+	while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+		bytes /= 1024;
+		unit++;
+	}
+	snprintf(text, sizeof(texts[0]), "%llu %s", (unsigned long long)bytes, units[unit]);
+	return text;
+}
+
+static void take_log_line(int level, const char *line, void *context)
+{
+	report_add(context, level == 0 ? VERDICT_FAIL : VERDICT_WARN, section, "environment",
+		   "correct or unset it", "%s", line);
+}
+
+static void settings(struct report *r)
+{
+	struct settings effective;
+	char *text = NULL, *line, *rest;
+	size_t bytes, before = r->n;
+	FILE *memory;
+
+	sluice_set_log(take_log_line, r);
+	int rc = env_load(&effective);
+	sluice_set_log(NULL, NULL);
+	if (r->n == before)
+		report_add(r, VERDICT_OK, section, "environment", NULL,
+			   "every SLUICE_* variable is known and valid");
+	if (rc || !(memory = open_memstream(&text, &bytes)))
+		return;
+	env_dump(&effective, memory);
+	fclose(memory);
+	for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
+		if (*line) {
+			char *equals = strchr(line, '=');
+
+			if (equals)
+				*equals = '\0';
+			report_add(r, VERDICT_INFO, section, line, NULL, "%s%s",
+				   equals && equals[1] == ' ' ? "not set" : "", equals ? equals + 1 : "");
+		}
+	free(text);
+}
+
+void probe_sluice(const struct node *node, struct report *r)
+{
+	char built[128] = "", allowed[128] = "";
+
+	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",
+		   sluice_version(), __VERSION__);
+	for (int i = 0; transports[i]; i++) {
+		const char *name = transports[i]->name;
+
+		snprintf(built + strlen(built), sizeof(built) - strlen(built), " %s", name);
+		if (transport_allowed(name))
+			snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed), " %s", name);
+	}
+	if (verbs_required(node) && !transport_built("verbs"))
+		report_add(r, VERDICT_FAIL, section, "transports", "install libibverbs-dev and librdmacm-dev, "
+			   "then configure --with-verbs=yes and build again",
+			   "verbs is asked for, but this build has only:%s", built);
+	else
+		report_add(r, VERDICT_OK, section, "transports", NULL, "allowed, best first:%s (built:%s); "
+			   "no other one is ever used", allowed, built);
+	settings(r);
+}
