@@ -80,7 +80,6 @@ static void complete_one(struct verbs *v, const struct ibv_wc *wc)
 		failed(ep, wc);
 		return;
 	}
-	ep->breaks = 0;
 	if (wc->wr_id != WR_RECEIVE) {
 		post_completed(ep, wc->wr_id);
 		return;
@@ -89,6 +88,7 @@ static void complete_one(struct verbs *v, const struct ibv_wc *wc)
 		connect_greeted(ep);
 		return;
 	}
+	ep->breaks = 0;
 	ep->received++;
 	if (ep->received - ep->credit_given >= v->credits / 2)
 		v->credit_due = 1;

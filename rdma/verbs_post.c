@@ -130,6 +130,7 @@ void post_completed(struct verbs_endpoint *ep, uint64_t wr)
 			event_queue_put(&v->events, &(struct event){
 				.kind = EVENT_DONE, .peer = ep->endpoint.peer, .cookie = s->cookie});
 		ep->first++;
+		ep->breaks = 0; /* something got through */
 	}
 	if (ep->next_post < ep->end && ep->state == LINK_UP)
 		post_log(ep);

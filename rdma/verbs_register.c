@@ -84,17 +84,24 @@ static void end(struct registration *registration)
 	pthread_mutex_unlock(&v->registering);
 }
 
-/* Lock held. */
-static struct verbs_registration *find_or_make(struct verbs *v, const struct region *region)
+/* Lock held. 0 and the registration of a region that ep may still use, or SLUICE_E*. */
+static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
+			struct verbs_registration **out)
 {
-	struct verbs_registration *r = find(v, region);
+	struct verbs *v = verbs_of_endpoint(ep);
 	size_t pointers = 2 * (size_t)v->size * sizeof(struct ibv_mr *);
+	struct verbs_registration *r;
 
+	if (ep->pd == NULL)
+		return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer, ep->gone_text);
+	if (region->registrations == NULL)
+		return fail(SLUICE_EINVAL, "verbs: memory that is no opened region cannot be registered");
+	*out = r = find(v, region);
 	if (r != NULL)
-		return r;
+		return SLUICE_OK;
 	r = calloc(1, sizeof(*r) + pointers);
 	if (r == NULL)
-		return NULL;
+		return fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
 	r->remote = (struct ibv_mr **)(void *)(r + 1);
 	r->local = r->remote + v->size;
 	r->verbs = v;
@@ -104,7 +111,8 @@ static struct verbs_registration *find_or_make(struct verbs *v, const struct reg
 	r->registration = (struct registration){
 		.next = *region->registrations, .owner = v, .end = end};
 	*region->registrations = &r->registration;
-	return r;
+	*out = r;
+	return SLUICE_OK;
 }
 
 static int remote_access(const struct region *region)
@@ -122,14 +130,12 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 		    uint32_t *rkey_out)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	int rank = ep->endpoint.peer, rc = SLUICE_OK;
-	struct verbs_registration *r;
+	struct verbs_registration *r = NULL;
+	int rank = ep->endpoint.peer, rc;
 
 	pthread_mutex_lock(&v->registering);
-	r = find_or_make(v, region);
-	if (r == NULL)
-		rc = fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
-	else if (r->remote[rank] == NULL)
+	rc = find_or_make(ep, region, &r);
+	if (rc == SLUICE_OK && r->remote[rank] == NULL)
 		rc = register_host(ep->pd, (char *)region->base + from, n, remote_access(region),
 				   "a region for a peer", &r->remote[rank]);
 	if (rc == SLUICE_OK)
@@ -147,8 +153,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	const int rank = ep->endpoint.peer;
-	struct verbs_registration *r = find(v, region);
-	int rc = SLUICE_OK;
+	struct verbs_registration *r = region->registrations != NULL ? find(v, region) : NULL;
+	int rc;
 
 	/* The usual case, without a lock: only this thread changes this region's keys. */
 	if (r != NULL && r->local[rank] != NULL) {
@@ -160,10 +166,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 		return SLUICE_OK;
 	}
 	pthread_mutex_lock(&v->registering);
-	r = find_or_make(v, region);
-	if (r == NULL)
-		rc = fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
-	else
+	rc = find_or_make(ep, region, &r);
+	if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
 				   "a local region", &r->local[rank]);
 	if (rc == SLUICE_OK)
@@ -184,7 +188,6 @@ void register_revoke(struct verbs_endpoint *ep)
 		dereg(&r->remote[ep->endpoint.peer]);
 		dereg(&r->local[ep->endpoint.peer]);
 	}
-	pthread_mutex_unlock(&v->registering);
 	dereg(&ep->slot_mr);
 	dereg(&ep->copies_mr);
 	err = ep->pd != NULL ? ibv_dealloc_pd(ep->pd) : 0;
@@ -192,6 +195,7 @@ void register_revoke(struct verbs_endpoint *ep)
 		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", ep->endpoint.peer,
 			 errno_text(err));
 	ep->pd = NULL;
+	pthread_mutex_unlock(&v->registering);
 }
 
 void register_close(struct verbs *v)

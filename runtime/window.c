@@ -17,7 +17,8 @@ static void window_free(sluice_region *region)
 {
 	for (int p = 0; region->remotes && p < region->job->size; p++)
 		if (region->remotes[p])
-			region->job->peers[p].endpoint->transport->ops->remote_close(&region->remotes[p]);
+			region->job->peers[p].endpoint->transport->ops->remote_close(
+				&region->remotes[p]);
 	region_close(&region->window);
 	region_close(&region->bounce);
 	free(region->remotes);
@@ -38,20 +39,25 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 		if (!round_has(job, p))
 			continue;
 		if (get_le32(row + ROW_STATUS))
-			return fail(SLUICE_EPEER, "sluice_region_open: %s failed: %s", rank_text(job, p),
+			return fail(SLUICE_EPEER, "sluice_region_open: %s failed: %s",
+				    rank_text(job, p),
 				    sluice_strerror((int)get_le32(row + ROW_STATUS)));
 		if (get_le64(row + ROW_BYTES) != region->window->bytes)
-			return fail(SLUICE_EPEER, "sluice_region_open: %s opens %llu bytes, this rank %zu",
-				    rank_text(job, p), (unsigned long long)get_le64(row + ROW_BYTES),
+			return fail(SLUICE_EPEER,
+				    "sluice_region_open: %s opens %llu bytes, this rank %zu",
+				    rank_text(job, p),
+				    (unsigned long long)get_le64(row + ROW_BYTES),
 				    region->window->bytes);
 	}
 	for (int p = 0; p < job->size; p++) {
 		struct endpoint *e = job->peers[p].endpoint;
 		if (!round_has(job, p))
 			continue;
-		int rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW, &region->remotes[p]);
+		int rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW,
+							&region->remotes[p]);
 		if (!rc && region->remotes[p]->bytes != region->window->bytes)
-			rc = fail(SLUICE_EWIRE, "sluice_region_open: %s described %llu bytes instead of %zu",
+			rc = fail(SLUICE_EWIRE,
+				  "sluice_region_open: %s described %llu bytes instead of %zu",
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
 		if (rc == SLUICE_EPEER && job->members.elastic && p < job->workers)
@@ -96,7 +102,8 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 	while (id < JOB_REGIONS && job->regions[id])
 		id++;
 	if (id == JOB_REGIONS)
-		return fail(SLUICE_EINVAL, "sluice_region_open: %d regions are open already", JOB_REGIONS);
+		return fail(SLUICE_EINVAL, "sluice_region_open: %d regions are open already",
+			    JOB_REGIONS);
 	sluice_region *region = calloc(1, sizeof *region);
 	if (!region)
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
@@ -166,8 +173,9 @@ static int notified(void *context)
 static void describe_notify(void *context, char *text, size_t cap)
 {
 	struct notify_wait *w = context;
-	snprintf(text, cap, "notify %llu of %s in a region (%llu so far)", (unsigned long long)w->count,
-		 rank_text(w->region->job, w->rank), (unsigned long long)w->region->notified[w->rank]);
+	snprintf(text, cap, "notify %llu of %s in a region (%llu so far)",
+		 (unsigned long long)w->count, rank_text(w->region->job, w->rank),
+		 (unsigned long long)w->region->notified[w->rank]);
 }
 
 int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
@@ -179,9 +187,10 @@ int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
 	progress_take(region->job);
 	rc = progress_until(region->job, notified, describe_notify, &w);
 	if (!rc && region->notified[rank] < count)
-		rc = fail_quietly(SLUICE_EPEER, "sluice_region_wait: %s is gone after notify %llu of %llu",
-				  rank_text(region->job, rank), (unsigned long long)region->notified[rank],
-				  (unsigned long long)count);
+		rc = fail_quietly(
+			SLUICE_EPEER, "sluice_region_wait: %s is gone after notify %llu of %llu",
+			rank_text(region->job, rank), (unsigned long long)region->notified[rank],
+			(unsigned long long)count);
 	progress_release(region->job);
 	return rc;
 }

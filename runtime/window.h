@@ -19,8 +19,8 @@ struct sluice_region {
 	uint32_t in_flight;          /* their sum */
 	int slot_user[BOUNCE_SLOTS]; /* rank + 1; 0: free */
 	uint32_t next_slot;
-	int status;                  /* of the first transfer that failed, until it is returned */
-	int culprit;                 /* the rank of that */
+	int status;  /* of the first transfer that failed, until it is returned */
+	int culprit; /* the rank of that */
 };
 
 /* 0, or SLUICE_EINVAL: no such rank, or bytes at offset reach beyond the window. */

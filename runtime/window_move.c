@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum {
-	PIECE_BYTES = 1 << 20,  /* below the message limit of every device */
-	IN_FLIGHT = 64,         /* pieces; a transport reports at least so many at a time */
-	OWN_MEMORY = 0xff       /* in place of a slot: nobody waits for this piece alone */
+	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
+	IN_FLIGHT = 64,        /* pieces; a transport reports at least so many at a time */
+	OWN_MEMORY = 0xff      /* in place of a slot: nobody waits for this piece alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
@@ -55,14 +55,16 @@ static int take_failure(sluice_region *region)
 	int status = region->status;
 	region->status = 0;
 	return status ? fail_quietly(status, "a transfer with %s failed",
-				     rank_text(region->job, region->culprit)) : 0;
+				     rank_text(region->job, region->culprit)) :
+			0;
 }
 
-static int check_range(const sluice_region *region, size_t offset, size_t bytes, const char *function)
+static int check_range(const sluice_region *region, size_t offset, size_t bytes,
+		       const char *function)
 {
 	if (offset > region->window->bytes || bytes > region->window->bytes - offset)
-		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu", function,
-			    bytes, offset, region->window->bytes);
+		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
+			    function, bytes, offset, region->window->bytes);
 	return 0;
 }
 
@@ -85,7 +87,7 @@ struct piece {
 	sluice_region *region;
 	int rank;
 	struct transfer transfer;
-	uint32_t slot;            /* of the bounce buffer, or OWN_MEMORY */
+	uint32_t slot; /* of the bounce buffer, or OWN_MEMORY */
 	int rc;
 };
 
@@ -195,15 +197,22 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 	do {
 		size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 		int inlined = kind == TRANSFER_PUT && n <= TRANSFER_INLINE_BYTES;
-		struct piece p = { .region = region, .rank = rank, .slot = OWN_MEMORY, .transfer = {
-			.kind = notify && at + n == bytes ? TRANSFER_PUT_NOTIFY : kind,
-			.remote = region->remotes[rank], .offset = offset + at,
-			.local_region = inlined ? NULL : local_region,
-			.local = n ? local + at : NULL, .bytes = n,
-			.imm = imm_make(IMM_REGION, 0, region->id),
-			.cookie = cookie_make(COOKIE_REGION, region->id, index_make(rank, OWN_MEMORY)),
-			.report = kind == TRANSFER_PUT && !inlined && !copied,
-		} };
+		struct piece p = { .region = region,
+				   .rank = rank,
+				   .slot = OWN_MEMORY,
+				   .transfer = {
+					   .kind = notify && at + n == bytes ? TRANSFER_PUT_NOTIFY :
+									       kind,
+					   .remote = region->remotes[rank],
+					   .offset = offset + at,
+					   .local_region = inlined ? NULL : local_region,
+					   .local = n ? local + at : NULL,
+					   .bytes = n,
+					   .imm = imm_make(IMM_REGION, 0, region->id),
+					   .cookie = cookie_make(COOKIE_REGION, region->id,
+								 index_make(rank, OWN_MEMORY)),
+					   .report = kind == TRANSFER_PUT && !inlined && !copied,
+				   } };
 		if (kind == TRANSFER_GET && copied) {
 			/* Its EVENT_DONE is there already: taken before the progress thread wakes for it. */
 			progress_take(job);
@@ -293,14 +302,22 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 				 size_t offset, size_t bytes)
 {
 	uint32_t slot = region->next_slot++ % BOUNCE_SLOTS;
-	return (struct piece){ .region = region, .rank = rank, .slot = slot, .transfer = {
-		.kind = kind, .remote = region->remotes[rank], .offset = offset,
-		.local_region = region->bounce,
-		.local = (uint8_t *)region->bounce->base + (size_t)slot * SLOT_BYTES, .bytes = bytes,
-		.imm = imm_make(IMM_REGION, 0, region->id),
-		.cookie = cookie_make(COOKIE_REGION, region->id, index_make(rank, slot)),
-		.report = kind != TRANSFER_GET,
-	} };
+	return (struct piece){ .region = region,
+			       .rank = rank,
+			       .slot = slot,
+			       .transfer = {
+				       .kind = kind,
+				       .remote = region->remotes[rank],
+				       .offset = offset,
+				       .local_region = region->bounce,
+				       .local = (uint8_t *)region->bounce->base +
+						(size_t)slot * SLOT_BYTES,
+				       .bytes = bytes,
+				       .imm = imm_make(IMM_REGION, 0, region->id),
+				       .cookie = cookie_make(COOKIE_REGION, region->id,
+							     index_make(rank, slot)),
+				       .report = kind != TRANSFER_GET,
+			       } };
 }
 
 /* Returns when the last piece is copied and posted: data is the caller's again. */
@@ -311,8 +328,9 @@ static int bounce_put(sluice_region *region, int rank, size_t offset, const uint
 	progress_take(region->job);
 	for (size_t at = 0; !rc && at < bytes; at += SLOT_BYTES) {
 		size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
-		struct piece p = bounce_piece(region, notify && at + n == bytes ? TRANSFER_PUT_NOTIFY :
-					      TRANSFER_PUT, rank, offset + at, n);
+		struct piece p = bounce_piece(
+			region, notify && at + n == bytes ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
+			rank, offset + at, n);
 		rc = progress_until(region->job, slot_free, describe_piece, &p);
 		if (!rc) {
 			memcpy(p.transfer.local, data + at, n);
@@ -363,8 +381,8 @@ static int in_own_window(const sluice_region *region, const void *data, size_t b
 	       bytes <= region->window->bytes - (at - base);
 }
 
-int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data, size_t bytes,
-		      int notify)
+int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
+		      size_t bytes, int notify)
 {
 	int rc = window_check(region, rank, offset, bytes, "sluice_region_put");
 	if (!rc && !data && bytes)

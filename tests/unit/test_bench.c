@@ -31,8 +31,24 @@ static void sizes__lists_ranges_and_units__become_bytes(void **state)
 
 static void sizes__malformed__are_refused(void **state)
 {
-	static const char *const bad[] = { "", ",", "8,", "8,,9", "0", "-1", "8x", "8KK", "4..", "..4", "9..4", "2G",
-		"1..2..3", "1..1G,1..1G,1..1G", "99999999999999999999", " 8", "0x8", "1.5K" };
+	static const char *const bad[] = { "",
+					   ",",
+					   "8,",
+					   "8,,9",
+					   "0",
+					   "-1",
+					   "8x",
+					   "8KK",
+					   "4..",
+					   "..4",
+					   "9..4",
+					   "2G",
+					   "1..2..3",
+					   "1..1G,1..1G,1..1G",
+					   "99999999999999999999",
+					   " 8",
+					   "0x8",
+					   "1.5K" };
 	size_t sizes[SIZES_MAX], n = 77;
 
 	(void)state;
@@ -70,16 +86,18 @@ static void options__good__are_taken(void **state)
 	assert_int_equal(o.sizes[0], 8);
 	assert_int_equal(o.sizes[o.n_sizes - 1], 4 << 20);
 	assert_true(o.warmup > 0 && o.seconds > 0 && !o.repeat && !o.json && !o.limit);
-	assert_int_equal(PARSE(&o, complaint, "--sizes", "64", "get", "--with", "3", "--repeat=5", "--json",
-			       "--limit", "--warmup", "0", "--seconds", "0.5"), 0);
+	assert_int_equal(PARSE(&o, complaint, "--sizes", "64", "get", "--with", "3", "--repeat=5",
+			       "--json", "--limit", "--warmup", "0", "--seconds", "0.5"),
+			 0);
 	assert_int_equal(o.test, TEST_GET);
 	assert_int_equal(o.n_sizes, 1);
 	assert_int_equal(o.with, 3);
 	assert_int_equal(o.repeat, 5);
 	assert_int_equal(o.warmup, 0);
 	assert_true(o.json && o.limit && o.seconds == 0.5);
-	assert_int_equal(PARSE(&o, complaint, "step", "--count", "3M", "--gradient", "laplace", "--steps", "7",
-			       "--recipe", "up=all"), 0);
+	assert_int_equal(PARSE(&o, complaint, "step", "--count", "3M", "--gradient", "laplace",
+			       "--steps", "7", "--recipe", "up=all"),
+			 0);
 	assert_int_equal(o.test, TEST_STEP);
 	assert_int_equal(o.count, 3 << 20);
 	assert_int_equal(o.gradient, GRADIENT_LAPLACE);
@@ -129,7 +147,7 @@ static void percentiles__known_samples__are_by_nearest_rank(void **state)
 	assert_int_equal(samples_open(&s, 100), 0);
 	for (int i = 0; i < 100; i++)
 		samples_add(&s, (i * 37) % 100 + 1); /* 1 .. 100, shuffled */
-	samples_add(&s, 1e9); /* full: dropped */
+	samples_add(&s, 1e9);                        /* full: dropped */
 	m = samples_summary(&s);
 	assert_true(m.p50 == 50 && m.p99 == 99 && m.max == 100 && m.n == 100);
 	samples_close(&s);

@@ -31,7 +31,7 @@ static void put(const char *path, const char *text)
 }
 
 #define DEVICE "/sys/class/infiniband/mlx5_0"
-#define PORT DEVICE "/ports/1"
+#define PORT   DEVICE "/ports/1"
 
 static void healthy(void)
 {
@@ -54,8 +54,9 @@ static void healthy(void)
 	put(PORT "/gids/10", "0000:0000:0000:0000:0000:0000:0000:0000\n");
 	put("/dev/infiniband/uverbs0", "x");
 	put("/dev/infiniband/rdma_cm", "x");
-	put("/proc/self/limits", "Limit                     Soft Limit           Hard Limit           Units\n"
-				 "Max locked memory         unlimited            unlimited            bytes\n");
+	put("/proc/self/limits",
+	    "Limit                     Soft Limit           Hard Limit           Units\n"
+	    "Max locked memory         unlimited            unlimited            bytes\n");
 	put("/proc/self/status", "CapEff:\t0000000000000000\n");
 }
 
@@ -277,7 +278,8 @@ static void gpu_beside_rdma__acs_and_iommu_are_warned_about(void **state)
 	char path[2 * SCRATCH_PATH];
 
 	(void)state;
-	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module  550.54\n");
+	put("/proc/driver/nvidia/version",
+	    "NVRM version: NVIDIA UNIX Open Kernel Module  550.54\n");
 	put("/proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
 	put("/sys/kernel/iommu_groups/0/type", "DMA-FQ\n");
 	put("/sys/bus/pci/devices/0000:00:01.0/class", "0x060400\n");
@@ -337,7 +339,9 @@ static void check_and_json__hostile_text__stay_one_line_and_valid(void **state)
 	memory = open_memstream(&text, &bytes);
 	report_print_json(&report, "1", memory);
 	fclose(memory);
-	assert_non_null(strstr(text, "\"finding\":\"line break \\\\ \\u0001\\u00ff\",\"remedy\":\"do \\\"this\\\"\""));
+	assert_non_null(strstr(
+		text,
+		"\"finding\":\"line break \\\\ \\u0001\\u00ff\",\"remedy\":\"do \\\"this\\\"\""));
 	assert_non_null(strstr(text, "\"verdict\":\"FAIL\",\"findings\""));
 	free(text);
 }

@@ -150,14 +150,15 @@ static int own_window(int rank, void *argument)
 	for (unsigned round = 0; round < 3; round++) {
 		fill(own + OUT, OUT, round * 2 + (unsigned)rank);
 		for (size_t b = 0; b < BLOCKS; b++)
-			CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK, BLOCK,
-							b == BLOCKS - 1));
+			CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK,
+							BLOCK, b == BLOCKS - 1));
 		CHECK_OK(sluice_region_flush(region));
 		memset(own + OUT, 0, OUT);
 		CHECK_OK(sluice_region_wait(region, peer, round + 1));
 		CHECK(is_filled(own, OUT, round * 2 + (unsigned)peer));
 		for (size_t b = 0; b < BLOCKS; b++)
-			CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK, BLOCK));
+			CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK,
+							2 * OUT + b * BLOCK, BLOCK));
 		CHECK_OK(sluice_region_flush(region));
 		CHECK(is_filled(own + 2 * OUT, OUT, round * 2 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
@@ -186,9 +187,11 @@ static void own_window__500_blocks_in_flight__the_flush_waits_for_the_last(void 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return),
+		cmocka_unit_test(
+			put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return),
 		cmocka_unit_test(own_window__500_blocks_in_flight__the_flush_waits_for_the_last),
 	};
 	use_delayed();
-	return cmocka_run_group_tests_name("regions over a transport that copies late", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("regions over a transport that copies late", tests, NULL,
+					   NULL);
 }

@@ -40,9 +40,11 @@ static int count(int rank, void *argument)
 	/* Heartbeats are far apart (lost_after is a minute), so the numbers are exact. */
 	CHECK(shm2.put_bytes - shm.put_bytes == (rank ? 0 : 5000 + sizeof bytes));
 	CHECK(shm2.notifies - shm.notifies == (rank ? 0 : 1));
-	CHECK(shm2.gets - shm.gets == (rank ? 0 : 1) && shm2.get_bytes - shm.get_bytes == (rank ? 0 : 70000));
+	CHECK(shm2.gets - shm.gets == (rank ? 0 : 1) &&
+	      shm2.get_bytes - shm.get_bytes == (rank ? 0 : 70000));
 	CHECK(shm2.puts - shm.puts == (rank ? 0 : 8)); /* 3 MiB go in 3 pieces */
-	CHECK(self2.puts - self.puts == (rank ? 0 : 1) && self2.put_bytes - self.put_bytes == (rank ? 0 : 123));
+	CHECK(self2.puts - self.puts == (rank ? 0 : 1) &&
+	      self2.put_bytes - self.put_bytes == (rank ? 0 : 123));
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
 	sluice_finalize(&job);
@@ -82,7 +84,8 @@ static int arguments(int rank, void *argument)
 	CHECK(sluice_transports(NULL, &one, 1, &n) == SLUICE_EINVAL);
 	CHECK(sluice_transports(job, &one, 1, NULL) == SLUICE_EINVAL);
 	CHECK(sluice_transports(job, NULL, 1, &n) == SLUICE_EINVAL);
-	CHECK(sluice_transports(job, &zero, 1, &n) == SLUICE_EINVAL && error_says("size", "sizeof"));
+	CHECK(sluice_transports(job, &zero, 1, &n) == SLUICE_EINVAL &&
+	      error_says("size", "sizeof"));
 	CHECK(n == 77);
 	sluice_finalize(&job);
 	return 0;

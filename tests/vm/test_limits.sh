@@ -8,7 +8,7 @@ info=$(program sluice-info)
 away=/dev/infiniband.away
 restore() {
 	[ ! -e $away ] || mv $away /dev/infiniband
-	ip link set v1 up
+	ip link set p1 up
 	ip addr replace 10.3.0.1/24 dev v1
 	ip neigh replace 10.3.0.2 lladdr 02:00:00:00:00:02 dev v1 nud permanent
 }
@@ -47,7 +47,7 @@ mv /dev/infiniband $away
 refused no-device /dev/infiniband 'modprobe'
 mv $away /dev/infiniband
 
-ip link set v1 down
+ip link set p1 down
 refused port-down 'rxe1.*(down|not active)|(down|not active).*rxe1'
 restore
 

@@ -19,7 +19,7 @@ struct run {
 	struct pair pair;
 	struct raw raw;
 	struct samples latencies;
-	uint64_t stamp;  /* of the last round that was polled */
+	uint64_t stamp; /* of the last round that was polled */
 };
 
 /* ---- rounds ------------------------------------------------------------------------------- */
@@ -58,7 +58,8 @@ static int round_get(struct run *r, size_t bytes)
 	struct pair *p = &r->pair;
 
 	return p->role == ROLE_FIRST ?
-		sluice_region_get(p->region, p->other, p->half, p->in, bytes) : 0;
+		       sluice_region_get(p->region, p->other, p->half, p->in, bytes) :
+		       0;
 }
 
 static int play(struct run *r, size_t bytes, uint64_t rounds, struct samples *us)
@@ -70,7 +71,8 @@ static int play(struct run *r, size_t bytes, uint64_t rounds, struct samples *us
 		uint64_t began = now_ns();
 
 		rc = r->options->test == TEST_PUT ? round_put(r, bytes) :
-		     r->options->test == TEST_GET ? round_get(r, bytes) : round_notify(r, bytes);
+		     r->options->test == TEST_GET ? round_get(r, bytes) :
+						    round_notify(r, bytes);
 		if (us)
 			samples_add(us, (double)(now_ns() - began) / share);
 	}
@@ -94,8 +96,9 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 	} else if (p->role == ROLE_FIRST) {
 		for (uint64_t i = 0; i < count && !rc; i++)
 			rc = test == TEST_GET ?
-				sluice_region_post_get(p->region, p->other, p->half, 0, bytes) :
-				pair_put(p, bytes, test == TEST_NOTIFY || i == count - 1);
+				     sluice_region_post_get(p->region, p->other, p->half, 0,
+							    bytes) :
+				     pair_put(p, bytes, test == TEST_NOTIFY || i == count - 1);
 		if (!rc && test != TEST_GET)
 			rc = pair_wait(p);
 	}
@@ -110,7 +113,8 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 /* How many rounds of `each` seconds fill the time that was asked for. */
 static double fitting(const struct options *o, double each)
 {
-	double n = o->repeat ? (double)o->repeat : floor(o->seconds / fmax(each, 1e-9)); /* fmax: not NaN */
+	double n = o->repeat ? (double)o->repeat :
+			       floor(o->seconds / fmax(each, 1e-9)); /* fmax: not NaN */
 
 	if (o->repeat)
 		return n;
@@ -175,7 +179,8 @@ static int measure_bandwidth(struct run *r, size_t bytes, struct row *row, uint6
 }
 
 /* The same message sizes and numbers, by memcpy alone. */
-static int measure_limit(struct run *r, size_t bytes, uint64_t rounds, uint64_t count, struct row *row)
+static int measure_limit(struct run *r, size_t bytes, uint64_t rounds, uint64_t count,
+			 struct row *row)
 {
 	struct pair *p = &r->pair;
 	struct samples us, took;
@@ -224,10 +229,13 @@ int moves_run(sluice_job *job, const struct options *options)
 
 	if (size < 2 || second >= size || second == 0 || sluice_workers(job) != size) {
 		if (sluice_rank(job) == 0)
-			fprintf(stderr, size < 2 ? "sluice-bench: %s needs two ranks: srun -n2 --mpi=pmix "
-				"sluice-bench %s\n" : second >= size ?
-				"sluice-bench: %s: --with names no rank of this job (sluice-bench %s)\n" :
-				"sluice-bench: %s needs workers only: unset SLUICE_SERVERS (sluice-bench %s)\n",
+			fprintf(stderr,
+				size < 2 ? "sluice-bench: %s needs two ranks: srun -n2 --mpi=pmix "
+					   "sluice-bench %s\n" :
+				second >= size ? "sluice-bench: %s: --with names no rank of this "
+						 "job (sluice-bench %s)\n" :
+						 "sluice-bench: %s needs workers only: unset "
+						 "SLUICE_SERVERS (sluice-bench %s)\n",
 				test_name(options->test), test_name(options->test));
 		return -1;
 	}

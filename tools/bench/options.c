@@ -25,41 +25,48 @@ const char *gradient_name(enum gradient gradient)
 
 void options_print_help(void)
 {
-	fputs(
-"Usage: srun -n2 --mpi=pmix sluice-bench put|get|notify [OPTION]...\n"
-"       srun --mpi=pmix sluice-bench step [OPTION]...\n"
-"Measure what the regions of Sluice move between two ranks, or a whole push and pull.\n"
-"\n"
-"  put      latency: an 8-byte (or larger) put that the peer sees by polling its window, half a\n"
-"           round trip; bandwidth and message rate: puts posted one after another\n"
-"  get      latency of one get; bandwidth and message rate: gets posted one after another\n"
-"  notify   the same as put, but each carries a notify and the peer waits for it\n"
-"  step     push and pull of a synthetic model on all ranks, with its time split\n"
-"\n"
-"put, get, notify\n"
-"  --sizes LIST     bytes: 8,64,4K,1M or 8..4M (doubling); default 8,64,512,4K,32K,64K,256K,1M,4M\n"
-"  --with RANK      rank 0 measures with this rank; default: the last one\n"
-"\n"
-"step\n"
-"  --count N        parameters, K and M allowed; default 1M (2^20)\n"
-"  --recipe TEXT    see sluice_recipe(7); default SLUICE_RECIPE, else the library's\n"
-"  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
-"  --seed N         of the gradients; default 1\n"
-"\n"
-"All\n"
-"  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into --seconds\n"
-"  --seconds X      per measurement; default 0.3, for step 3\n"
-"  --warmup N       rounds or steps before measuring; default 20, for step 5\n"
-"  --limit          print beside each figure what the machine can do, measured in the same run:\n"
-"                   memcpy and a cache-line ping-pong between the same two processes; over verbs,\n"
-"                   the perftest command to compare with\n"
-"  --json           one JSON object\n"
-"  --help, --version\n",
-	stdout);
+	fputs("Usage: srun -n2 --mpi=pmix sluice-bench put|get|notify [OPTION]...\n"
+	      "       srun --mpi=pmix sluice-bench step [OPTION]...\n"
+	      "Measure what the regions of Sluice move between two ranks, or a whole push and "
+	      "pull.\n"
+	      "\n"
+	      "  put      latency: an 8-byte (or larger) put that the peer sees by polling its "
+	      "window, half a\n"
+	      "           round trip; bandwidth and message rate: puts posted one after another\n"
+	      "  get      latency of one get; bandwidth and message rate: gets posted one after "
+	      "another\n"
+	      "  notify   the same as put, but each carries a notify and the peer waits for it\n"
+	      "  step     push and pull of a synthetic model on all ranks, with its time split\n"
+	      "\n"
+	      "put, get, notify\n"
+	      "  --sizes LIST     bytes: 8,64,4K,1M or 8..4M (doubling); default "
+	      "8,64,512,4K,32K,64K,256K,1M,4M\n"
+	      "  --with RANK      rank 0 measures with this rank; default: the last one\n"
+	      "\n"
+	      "step\n"
+	      "  --count N        parameters, K and M allowed; default 1M (2^20)\n"
+	      "  --recipe TEXT    see sluice_recipe(7); default SLUICE_RECIPE, else the library's\n"
+	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
+	      "  --seed N         of the gradients; default 1\n"
+	      "\n"
+	      "All\n"
+	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
+	      "--seconds\n"
+	      "  --seconds X      per measurement; default 0.3, for step 3\n"
+	      "  --warmup N       rounds or steps before measuring; default 20, for step 5\n"
+	      "  --limit          print beside each figure what the machine can do, measured in "
+	      "the same run:\n"
+	      "                   memcpy and a cache-line ping-pong between the same two "
+	      "processes; over verbs,\n"
+	      "                   the perftest command to compare with\n"
+	      "  --json           one JSON object\n"
+	      "  --help, --version\n",
+	      stdout);
 }
 
 /* DIGITS[K|M|G], at most `most`. 0 or -1. */
-static int parse_count(const char *text, size_t length, uint64_t least, uint64_t most, uint64_t *out)
+static int parse_count(const char *text, size_t length, uint64_t least, uint64_t most,
+		       uint64_t *out)
 {
 	char copy[32], *end;
 	unsigned long long value;
@@ -70,8 +77,10 @@ static int parse_count(const char *text, size_t length, uint64_t least, uint64_t
 	copy[length] = '\0';
 	errno = 0;
 	value = strtoull(copy, &end, 10);
-	unsigned shift = *end == 'K' || *end == 'k' ? 10 : *end == 'M' || *end == 'm' ? 20 :
-			 *end == 'G' || *end == 'g' ? 30 : 0;
+	unsigned shift = *end == 'K' || *end == 'k' ? 10 :
+			 *end == 'M' || *end == 'm' ? 20 :
+			 *end == 'G' || *end == 'g' ? 30 :
+						      0;
 	if (errno || end[shift != 0] || value > most >> shift || value << shift < least)
 		return -1;
 	*out = value << shift;
@@ -92,8 +101,8 @@ int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out)
 		if (parse_count(at, dots ? (size_t)(dots - at) : length, 1, SIZE_LARGEST, &low))
 			return -1;
 		high = low;
-		if (dots && (parse_count(dots + 2, length - (size_t)(dots + 2 - at), low, SIZE_LARGEST,
-					 &high)))
+		if (dots && (parse_count(dots + 2, length - (size_t)(dots + 2 - at), low,
+					 SIZE_LARGEST, &high)))
 			return -1;
 		for (uint64_t size = low; size <= high; size *= 2) {
 			if (n == SIZES_MAX)
@@ -116,16 +125,21 @@ static int word_index(const char *word, const char *const *words, int n)
 	return -1;
 }
 
-static const struct option table[] = {
-	{ "sizes", required_argument, NULL, 'z' }, { "with", required_argument, NULL, 'w' },
-	{ "warmup", required_argument, NULL, 'u' }, { "repeat", required_argument, NULL, 'r' },
-	{ "steps", required_argument, NULL, 'r' }, { "seconds", required_argument, NULL, 's' },
-	{ "count", required_argument, NULL, 'c' }, { "recipe", required_argument, NULL, 'e' },
-	{ "gradient", required_argument, NULL, 'g' }, { "seed", required_argument, NULL, 'd' },
-	{ "limit", no_argument, NULL, 'l' }, { "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' },
-	{ NULL, 0, NULL, 0 }
-};
+static const struct option table[] = { { "sizes", required_argument, NULL, 'z' },
+				       { "with", required_argument, NULL, 'w' },
+				       { "warmup", required_argument, NULL, 'u' },
+				       { "repeat", required_argument, NULL, 'r' },
+				       { "steps", required_argument, NULL, 'r' },
+				       { "seconds", required_argument, NULL, 's' },
+				       { "count", required_argument, NULL, 'c' },
+				       { "recipe", required_argument, NULL, 'e' },
+				       { "gradient", required_argument, NULL, 'g' },
+				       { "seed", required_argument, NULL, 'd' },
+				       { "limit", no_argument, NULL, 'l' },
+				       { "json", no_argument, NULL, 'j' },
+				       { "help", no_argument, NULL, 'h' },
+				       { "version", no_argument, NULL, 'V' },
+				       { NULL, 0, NULL, 0 } };
 
 /* 0, or -1: the argument is not one that the option takes. */
 static int take(int key, const char *text, struct options *o)
@@ -135,21 +149,16 @@ static int take(int key, const char *text, struct options *o)
 	int kind;
 
 	switch (key) {
-	case 'z':
-		return sizes_parse(text, o->sizes, &o->n_sizes);
+	case 'z': return sizes_parse(text, o->sizes, &o->n_sizes);
 	case 'w':
 		if (parse_count(text, strlen(text), 1, 65535, &number))
 			return -1;
 		o->with = (int)number;
 		return 0;
-	case 'u':
-		return parse_count(text, strlen(text), 0, 1000000, &o->warmup);
-	case 'r':
-		return parse_count(text, strlen(text), 1, 10000000, &o->repeat);
-	case 'c':
-		return parse_count(text, strlen(text), 1, UINT32_MAX, &o->count);
-	case 'd':
-		return parse_count(text, strlen(text), 0, INT64_MAX, &o->seed);
+	case 'u': return parse_count(text, strlen(text), 0, 1000000, &o->warmup);
+	case 'r': return parse_count(text, strlen(text), 1, 10000000, &o->repeat);
+	case 'c': return parse_count(text, strlen(text), 1, UINT32_MAX, &o->count);
+	case 'd': return parse_count(text, strlen(text), 0, INT64_MAX, &o->seed);
 	case 's':
 		o->seconds = strtod(text, &end);
 		return end == text || *end || !(o->seconds > 0 && o->seconds <= 3600) ? -1 : 0;
@@ -157,9 +166,7 @@ static int take(int key, const char *text, struct options *o)
 		kind = word_index(text, gradients, 3);
 		o->gradient = (enum gradient)(kind < 0 ? 0 : kind);
 		return kind < 0 ? -1 : 0;
-	case 'e':
-		o->recipe = text;
-		return 0;
+	case 'e': o->recipe = text; return 0;
 	}
 	return 0;
 }
@@ -182,8 +189,10 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	sizes_parse("8,64,512,4K,32K,64K,256K,1M,4M", o.sizes, &o.n_sizes);
 	while ((key = getopt_long(argc, argv, ":", table, &index)) != -1) {
 		if (key == '?' || key == ':')
-			return complain(complaint, key == ':' ? "an argument is missing for" :
-					"unknown, ambiguous or malformed option", argv[optind - 1]);
+			return complain(complaint,
+					key == ':' ? "an argument is missing for" :
+						     "unknown, ambiguous or malformed option",
+					argv[optind - 1]);
 		o.action = key == 'h' ? ACTION_HELP : key == 'V' ? ACTION_VERSION : o.action;
 		o.json |= key == 'j';
 		o.limit |= key == 'l';
@@ -194,12 +203,14 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	}
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
-			return complain(complaint, "what to measure? put, get, notify or step", NULL);
+			return complain(complaint, "what to measure? put, get, notify or step",
+					NULL);
 		kind = word_index(argv[optind], tests, 4);
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);
 		if (optind + 1 < argc)
-			return complain(complaint, "one test at a time, not also", argv[optind + 1]);
+			return complain(complaint, "one test at a time, not also",
+					argv[optind + 1]);
 		o.test = (enum test)kind;
 	}
 	if (!given_warmup)

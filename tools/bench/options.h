@@ -16,13 +16,13 @@ struct options {
 	enum test test;
 	size_t sizes[SIZES_MAX];
 	size_t n_sizes;
-	int with;            /* the other rank of the pair; -1: the last one */
-	uint64_t warmup;     /* rounds or steps before measuring */
-	uint64_t repeat;     /* measured rounds per size, or steps; 0: as many as fit into seconds */
-	double seconds;      /* per measurement */
+	int with;        /* the other rank of the pair; -1: the last one */
+	uint64_t warmup; /* rounds or steps before measuring */
+	uint64_t repeat; /* measured rounds per size, or steps; 0: as many as fit into seconds */
+	double seconds;  /* per measurement */
 	int json, limit;
-	uint64_t count;      /* step: parameters */
-	const char *recipe;  /* step: NULL: SLUICE_RECIPE, else the library's */
+	uint64_t count;     /* step: parameters */
+	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum gradient gradient;
 	uint64_t seed;
 };

@@ -114,7 +114,8 @@ int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t
 		if (rc)
 			return rc;
 		if (now - began > give_up_ns) {
-			fprintf(stderr, "sluice-bench: rank %d has not written for 60 s\n", pair->other);
+			fprintf(stderr, "sluice-bench: rank %d has not written for 60 s\n",
+				pair->other);
 			return SLUICE_ETIMEDOUT;
 		}
 	}

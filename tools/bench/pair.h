@@ -12,11 +12,11 @@ struct pair {
 	sluice_job *job;
 	sluice_region *region;
 	enum pair_role role;
-	int first, second, other;  /* ranks; other: the one this rank talks to */
-	size_t half;               /* bytes: the window is what comes in, then what goes out */
+	int first, second, other; /* ranks; other: the one this rank talks to */
+	size_t half;              /* bytes: the window is what comes in, then what goes out */
 	uint8_t *in, *out;
-	uint64_t notified;         /* notifies of the other rank that were awaited so far */
-	char transport[16];        /* that serves the pair: "shm", "verbs" */
+	uint64_t notified;  /* notifies of the other rank that were awaited so far */
+	char transport[16]; /* that serves the pair: "shm", "verbs" */
 };
 
 /* Opens the window for messages of up to `most` bytes. Collective. 0 or SLUICE_E*. */

@@ -43,7 +43,8 @@ static int accept_invitation(const struct invitation *from, const struct invitat
 
 	if (from->fd < 0 || !mine->boot_id[0] || strcmp(from->boot_id, mine->boot_id))
 		return -1;
-	snprintf(path, sizeof(path), "/proc/%lld/fd/%lld", (long long)from->pid, (long long)from->fd);
+	snprintf(path, sizeof(path), "/proc/%lld/fd/%lld", (long long)from->pid,
+		 (long long)from->fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd >= 0 && (fstat(fd, &st) || st.st_ino != from->inode)) {
 		close(fd);

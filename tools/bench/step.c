@@ -33,15 +33,9 @@ void gradient_fill(enum gradient kind, uint64_t seed, float *x, size_t n)
 		double u = uniform((seed << 40) + 2 * i), v = uniform((seed << 40) + 2 * i + 1);
 
 		switch (kind) {
-		case GRADIENT_GAUSSIAN:
-			x[i] = (float)(sqrt(-2 * log(u)) * cos(two_pi * v));
-			break;
-		case GRADIENT_LAPLACE:
-			x[i] = (float)(v < 0.5 ? log(u) : -log(u));
-			break;
-		case GRADIENT_ZEROS:
-			x[i] = 0;
-			break;
+		case GRADIENT_GAUSSIAN: x[i] = (float)(sqrt(-2 * log(u)) * cos(two_pi * v)); break;
+		case GRADIENT_LAPLACE: x[i] = (float)(v < 0.5 ? log(u) : -log(u)); break;
+		case GRADIENT_ZEROS: x[i] = 0; break;
 		}
 	}
 }
@@ -54,7 +48,7 @@ struct bench {
 	sluice_model *model;
 	float *params, *pool;
 	struct samples ms;
-	double copy_ms;             /* of one gradient, in this process */
+	double copy_ms; /* of one gradient, in this process */
 	sluice_model_stats before, after;
 	sluice_transport_stats moved[TRANSPORTS_MAX]; /* in the measured steps */
 	size_t n_transports;
@@ -111,7 +105,8 @@ static int look(struct bench *b, sluice_model_stats *stats, sluice_transport_sta
 }
 
 /* after -= times * before, counter by counter */
-static void subtract(sluice_transport_stats *after, const sluice_transport_stats *before, uint64_t times)
+static void subtract(sluice_transport_stats *after, const sluice_transport_stats *before,
+		     uint64_t times)
 {
 	after->puts -= times * before->puts;
 	after->put_bytes -= times * before->put_bytes;
@@ -150,8 +145,9 @@ static int measure(struct bench *b)
 		worst += ms;
 	}
 	/* Rank 0 says how many steps fit; the others give 0 to the sum. */
-	steps = o->repeat ? (double)o->repeat : !o->warmup ? LEAST_STEPS :
-		floor(o->seconds * 1e3 / (worst / (double)o->warmup));
+	steps = o->repeat  ? (double)o->repeat :
+		!o->warmup ? LEAST_STEPS :
+			     floor(o->seconds * 1e3 / (worst / (double)o->warmup));
 	if (!o->repeat)
 		steps = steps < LEAST_STEPS ? LEAST_STEPS : steps > MOST_STEPS ? MOST_STEPS : steps;
 	if (sluice_rank(b->job) != 0)
@@ -208,12 +204,15 @@ static int sums(struct bench *b, double s[SUMS])
 
 static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 {
-	static const char *const names[SUMS] = { "compress_ms", "push_ms", "wait_ms", "pull_ms", "apply_ms",
-		"pushed_bytes", "pulled_bytes", "dense_bytes", "density_up", "density_down" };
+	static const char *const names[SUMS] = { "compress_ms",  "push_ms",     "wait_ms",
+						 "pull_ms",      "apply_ms",    "pushed_bytes",
+						 "pulled_bytes", "dense_bytes", "density_up",
+						 "density_down" };
 
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
 	json_text(stdout, sluice_version());
-	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%s\",\"recipe\":",
+	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%"
+	       "s\",\"recipe\":",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
 	       (unsigned long long)b->options->count, gradient_name(b->options->gradient));
 	json_text(stdout, sluice_recipe(b->model));
@@ -233,10 +232,13 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	}
 	printf(",\"transports\":[");
 	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
-		printf("%s{\"name\":\"%s\",\"puts\":%llu,\"put_bytes\":%llu,\"notifies\":%llu,\"gets\":%llu,"
-		       "\"get_bytes\":%llu}", t ? "," : "", b->moved[t].name,
-		       (unsigned long long)b->moved[t].puts, (unsigned long long)b->moved[t].put_bytes,
-		       (unsigned long long)b->moved[t].notifies, (unsigned long long)b->moved[t].gets,
+		printf("%s{\"name\":\"%s\",\"puts\":%llu,\"put_bytes\":%llu,\"notifies\":%llu,"
+		       "\"gets\":%llu,"
+		       "\"get_bytes\":%llu}",
+		       t ? "," : "", b->moved[t].name, (unsigned long long)b->moved[t].puts,
+		       (unsigned long long)b->moved[t].put_bytes,
+		       (unsigned long long)b->moved[t].notifies,
+		       (unsigned long long)b->moved[t].gets,
 		       (unsigned long long)b->moved[t].get_bytes);
 	puts("]}");
 }
@@ -248,20 +250,24 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	       (unsigned long long)b->options->count, gradient_name(b->options->gradient),
 	       sluice_version());
 	printf("recipe: %s\n", sluice_recipe(b->model));
-	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50, ms.p99,
-	       ms.max, ms.n);
+	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50,
+	       ms.p99, ms.max, ms.n);
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
 	if (b->options->limit)
-		printf("limit: one copy of the gradient (%.1f MB) takes %.3f ms here; compress is %.1f of it\n",
+		printf("limit: one copy of the gradient (%.1f MB) takes %.3f ms here; compress is "
+		       "%.1f of it\n",
 		       4e-6 * (double)b->options->count, b->copy_ms, s[COMPRESS] / b->copy_ms);
-	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, down %.4f\n",
+	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "
+	       "down %.4f\n",
 	       s[PUSHED], s[PULLED], s[DENSE], s[UP], s[DOWN]);
 	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
-		printf("rank 0 over %s, per step: %.1f puts (%.0f bytes, %.1f with notify), %.1f gets (%.0f bytes)\n",
+		printf("rank 0 over %s, per step: %.1f puts (%.0f bytes, %.1f with notify), %.1f "
+		       "gets (%.0f bytes)\n",
 		       b->moved[t].name, (double)b->moved[t].puts / (double)ms.n,
 		       (double)b->moved[t].put_bytes / (double)ms.n,
-		       (double)b->moved[t].notifies / (double)ms.n, (double)b->moved[t].gets / (double)ms.n,
+		       (double)b->moved[t].notifies / (double)ms.n,
+		       (double)b->moved[t].gets / (double)ms.n,
 		       (double)b->moved[t].get_bytes / (double)ms.n);
 }
 
@@ -285,7 +291,9 @@ int step_run(sluice_job *job, const struct options *o)
 {
 	struct bench b = { .options = o, .job = job };
 	size_t pool = (size_t)o->count + SHIFTS * SHIFT;
-	sluice_model_attr attr = { .size = sizeof attr, .count = o->count, .recipe = o->recipe, .lr = 0.01f };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = o->count, .recipe = o->recipe, .lr = 0.01f
+	};
 	int worker = sluice_is_worker(job), rc;
 	double failed = 0;
 
@@ -294,13 +302,15 @@ int step_run(sluice_job *job, const struct options *o)
 		b.pool = malloc(pool * sizeof(float));
 		failed = !b.params || !b.pool;
 		if (failed == 0)
-			gradient_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job), b.pool, pool);
+			gradient_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
+				      b.pool, pool);
 	}
 	rc = sluice_sum(job, &failed, 1);
 	if (!rc && failed != 0) {
 		if (sluice_rank(job) == 0)
-			fprintf(stderr, "sluice-bench: %.0f workers have no memory for %llu parameters\n", failed,
-				(unsigned long long)o->count);
+			fprintf(stderr,
+				"sluice-bench: %.0f workers have no memory for %llu parameters\n",
+				failed, (unsigned long long)o->count);
 		rc = SLUICE_ENOMEM;
 	}
 	if (!rc)

@@ -8,7 +8,8 @@
 static int rows; /* printed, for the commas of JSON */
 static int with_limits;
 
-void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth, size_t capacity)
+void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
+		       size_t capacity)
 {
 	static const char *const programs[][2] = {
 		[TEST_PUT] = { "ib_write_lat", "ib_write_bw" },
@@ -44,10 +45,12 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 	printf("%s: rank 0 (%s) with rank %d (%s) over %s; Sluice %s\n", test_name(o->test),
 	       sluice_node(job, 0), second, sluice_node(job, second), transport, sluice_version());
 	if (limits)
-		puts("limit: memcpy and cache-line ping-pong between the same two processes, same run; "
+		puts("limit: memcpy and cache-line ping-pong between the same two processes, same "
+		     "run; "
 		     "x: Sluice / limit");
 	else if (o->limit && !strcmp(transport, "verbs"))
-		puts("limit: compare with the perftest commands below (server: without, client: with the "
+		puts("limit: compare with the perftest commands below (server: without, client: "
+		     "with the "
 		     "server's name; sluice-info names DEVICE and GID)");
 	else if (o->limit)
 		puts("limit: not measured, the two ranks share no memory");
@@ -59,10 +62,17 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 static void put_json(const struct options *o, const char *transport, const struct row *r)
 {
 	char latency[96], bandwidth[96];
-	const struct { const char *name; double value; } fields[] = {
-		{ "us_p50", r->us.p50 }, { "us_p99", r->us.p99 }, { "us_max", r->us.max },
-		{ "bytes_per_second", r->bandwidth }, { "messages_per_second", r->rate },
-		{ "limit_us", r->limit_us }, { "limit_bytes_per_second", r->limit_bandwidth },
+	const struct {
+		const char *name;
+		double value;
+	} fields[] = {
+		{ "us_p50", r->us.p50 },
+		{ "us_p99", r->us.p99 },
+		{ "us_max", r->us.max },
+		{ "bytes_per_second", r->bandwidth },
+		{ "messages_per_second", r->rate },
+		{ "limit_us", r->limit_us },
+		{ "limit_bytes_per_second", r->limit_bandwidth },
 	};
 
 	printf("%s\n{\"bytes\":%zu,\"rounds\":%zu", rows ? "," : "", r->bytes, r->us.n);
@@ -91,8 +101,8 @@ void table_row(const struct options *o, const char *transport, const struct row 
 		rows++;
 		return;
 	}
-	printf("%10zu %10.2f %10.2f %10.2f %11.1f %12.0f", r->bytes, r->us.p50, r->us.p99, r->us.max,
-	       r->bandwidth / 1e6, r->rate);
+	printf("%10zu %10.2f %10.2f %10.2f %11.1f %12.0f", r->bytes, r->us.p50, r->us.p99,
+	       r->us.max, r->bandwidth / 1e6, r->rate);
 	if (with_limits)
 		printf("  %8.2f %5.2f %12.1f %5.2f", r->limit_us, r->us.p50 / r->limit_us,
 		       r->limit_bandwidth / 1e6, r->bandwidth / r->limit_bandwidth);

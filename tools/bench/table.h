@@ -8,8 +8,8 @@
 
 struct row {
 	size_t bytes;
-	struct summary us;         /* latency */
-	double bandwidth, rate;    /* bytes, messages per second */
+	struct summary us;                /* latency */
+	double bandwidth, rate;           /* bytes, messages per second */
 	double limit_us, limit_bandwidth; /* of the machine; NaN: not measured */
 };
 
@@ -18,5 +18,6 @@ void table_begin(const struct options *options, sluice_job *job, int second, con
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
 /* The perftest commands whose latency and bandwidth compare with this row ("" if there are none). */
-void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth, size_t capacity);
+void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
+		       size_t capacity);
 #endif

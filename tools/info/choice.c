@@ -16,8 +16,8 @@ int verbs_choice(char sentence[FINDING_BYTES])
 		return -1;
 	}
 	verbs_address_text(&device.address, address);
-	snprintf(sentence, FINDING_BYTES, "%s port %d, GID index %d, address %s: %s", device.name, device.port,
-		 device.gid_index, address, device.reason);
+	snprintf(sentence, FINDING_BYTES, "%s port %d, GID index %d, address %s: %s", device.name,
+		 device.port, device.gid_index, address, device.reason);
 	return 0;
 }
 #else

@@ -27,7 +27,8 @@ static int acs_control(const struct node *node, const char *device)
 	if (n <= FIRST_EXTENDED)
 		return n <= 64 ? -2 : -1;
 	for (int hops = 0; hops < 64 && at >= FIRST_EXTENDED && at + 8 <= n; hops++) {
-		unsigned id = config[at] | config[at + 1] << 8, next = config[at + 2] >> 4 | config[at + 3] << 4;
+		unsigned id = config[at] | config[at + 1] << 8,
+			 next = config[at + 2] >> 4 | config[at + 3] << 4;
 
 		if (id == CAPABILITY_ACS)
 			return config[at + 6] | config[at + 7] << 8;
@@ -59,13 +60,17 @@ static void acs(const struct node *node, struct report *r, int matters)
 	}
 	if (redirecting)
 		report_add(r, matters ? VERDICT_WARN : VERDICT_INFO, section, "acs",
-			   matters ? "switch ACS off in the BIOS, or for each bridge: setpci -s BRIDGE ECAP_ACS+6.w=0000" :
-			   NULL, "%d of %d PCI bridges send peer-to-peer traffic through the root complex (first %s)",
+			   matters ? "switch ACS off in the BIOS, or for each bridge: setpci -s "
+				     "BRIDGE ECAP_ACS+6.w=0000" :
+				     NULL,
+			   "%d of %d PCI bridges send peer-to-peer traffic through the root "
+			   "complex (first %s)",
 			   redirecting, bridges, example);
 	else if (unreadable)
 		report_add(r, VERDICT_INFO, section, "acs", NULL, "unknown: only root may read it");
 	else
-		report_add(r, VERDICT_INFO, section, "acs", NULL, "no redirection on %d PCI bridges", bridges);
+		report_add(r, VERDICT_INFO, section, "acs", NULL,
+			   "no redirection on %d PCI bridges", bridges);
 }
 
 static void iommu(const struct node *node, struct report *r, int matters)
@@ -83,9 +88,13 @@ static void iommu(const struct node *node, struct report *r, int matters)
 	else if (!*translating)
 		report_add(r, VERDICT_INFO, section, "iommu", NULL, "on, passing through");
 	else
-		report_add(r, matters ? VERDICT_WARN : VERDICT_INFO, section, "iommu",
-			   matters ? "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch it off" : NULL,
-			   "on, translating (%.60s): traffic between card and GPU is slower or fails", translating);
+		report_add(
+			r, matters ? VERDICT_WARN : VERDICT_INFO, section, "iommu",
+			matters ? "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or "
+				  "switch it off" :
+				  NULL,
+			"on, translating (%.60s): traffic between card and GPU is slower or fails",
+			translating);
 }
 
 static void toolkit(const struct node *node, struct report *r)
@@ -96,36 +105,46 @@ static void toolkit(const struct node *node, struct report *r)
 
 	if (node_ask(node, ask, text, sizeof(text))) {
 		report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%s",
-			   node_exists(node, "/usr/local/cuda/bin/nvcc") ? "/usr/local/cuda (nvcc is not in PATH)" :
-			   "no nvcc in PATH; needed only to build");
+			   node_exists(node, "/usr/local/cuda/bin/nvcc") ?
+				   "/usr/local/cuda (nvcc is not in PATH)" :
+				   "no nvcc in PATH; needed only to build");
 		return;
 	}
 	release = strstr(text, "release ");
-	report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%.80s", release ? release : text);
+	report_add(r, VERDICT_INFO, section, "cuda-toolkit", NULL, "%.80s",
+		   release ? release : text);
 }
 
 void probe_gpu(const struct node *node, struct report *r)
 {
 	static struct names devices;
 	char line[LINE_BYTES];
-	int gpu, matters, peermem = node_exists(node, "/sys/module/nvidia_peermem") ||
-				    node_exists(node, "/sys/module/nv_peer_mem");
+	int gpu, matters,
+		peermem = node_exists(node, "/sys/module/nvidia_peermem") ||
+			  node_exists(node, "/sys/module/nv_peer_mem");
 	int major = 0, minor = 0;
 
 	gpu = !node_line(node, line, "/proc/driver/nvidia/version");
-	report_add(r, VERDICT_INFO, section, "cuda-driver", NULL, "%s", gpu ? line : "no NVIDIA driver on this node");
+	report_add(r, VERDICT_INFO, section, "cuda-driver", NULL, "%s",
+		   gpu ? line : "no NVIDIA driver on this node");
 	toolkit(node, r);
 	node_list(node, &devices, "/sys/class/infiniband");
 	matters = gpu && devices.n > 0;
-	if (node_line(node, line, "/proc/sys/kernel/osrelease") || sscanf(line, "%d.%d", &major, &minor) != 2)
+	if (node_line(node, line, "/proc/sys/kernel/osrelease") ||
+	    sscanf(line, "%d.%d", &major, &minor) != 2)
 		major = 0;
-	report_add(r, VERDICT_INFO, section, "dma-buf", NULL, "kernel %.64s: %s", major ? line : "unknown",
-		   major > 5 || (major == 5 && minor >= 12) ? "can register GPU memory by dma-buf, if the driver exports it" :
-		   "too old for dma-buf (5.12)");
-	report_add(r, VERDICT_INFO, section, "peermem", NULL, "%s", peermem ? "nvidia_peermem is loaded" :
-		   "not loaded (the second choice after dma-buf: modprobe nvidia_peermem)");
+	report_add(r, VERDICT_INFO, section, "dma-buf", NULL, "kernel %.64s: %s",
+		   major ? line : "unknown",
+		   major > 5 || (major == 5 && minor >= 12) ?
+			   "can register GPU memory by dma-buf, if the driver exports it" :
+			   "too old for dma-buf (5.12)");
+	report_add(r, VERDICT_INFO, section, "peermem", NULL, "%s",
+		   peermem ?
+			   "nvidia_peermem is loaded" :
+			   "not loaded (the second choice after dma-buf: modprobe nvidia_peermem)");
 	if (matters && !peermem && !(major > 5 || (major == 5 && minor >= 12)))
-		report_add(r, VERDICT_WARN, section, "gpu-memory", "modprobe nvidia_peermem, or a kernel of 5.12 or later",
+		report_add(r, VERDICT_WARN, section, "gpu-memory",
+			   "modprobe nvidia_peermem, or a kernel of 5.12 or later",
 			   "neither dma-buf nor peermem: GPU memory goes through host memory");
 	iommu(node, r, matters);
 	acs(node, r, matters);

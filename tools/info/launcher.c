@@ -39,9 +39,11 @@ static void pmix(struct report *r)
 			   library_of("PMIx_Get_version"));
 		return;
 	}
-	report_add(r, VERDICT_WARN, section, "pmix", "install libpmix2", "libpmix is not found at run time");
+	report_add(r, VERDICT_WARN, section, "pmix", "install libpmix2",
+		   "libpmix is not found at run time");
 #else
-	report_add(r, VERDICT_WARN, section, "pmix", "install libpmix-dev, configure --with-pmix=yes and build again",
+	report_add(r, VERDICT_WARN, section, "pmix",
+		   "install libpmix-dev, configure --with-pmix=yes and build again",
 		   "this build has no PMIx: jobs of one process only");
 #endif
 }
@@ -58,22 +60,27 @@ static void slurm(const struct node *node, struct report *r)
 	char text[1024], plugins[1024];
 
 	if (node_ask(node, ask_version, text, sizeof(text))) {
-		report_add(r, VERDICT_INFO, section, "slurm", NULL, "no srun in PATH, or it does not answer");
+		report_add(r, VERDICT_INFO, section, "slurm", NULL,
+			   "no srun in PATH, or it does not answer");
 		return;
 	}
 	first_line(text);
 	report_add(r, VERDICT_INFO, section, "slurm", NULL, "%s", text);
 	if (node_ask(node, ask_plugins, plugins, sizeof(plugins)))
-		report_add(r, VERDICT_WARN, section, "slurm-pmix", "look at slurm.conf and SLURM_CONF",
+		report_add(r, VERDICT_WARN, section, "slurm-pmix",
+			   "look at slurm.conf and SLURM_CONF",
 			   "srun --mpi=list does not answer: %.200s", plugins);
 	else if (strstr(plugins, "pmix"))
-		report_add(r, VERDICT_OK, section, "slurm-pmix", NULL, "srun --mpi=pmix is there (%.200s)", plugins);
+		report_add(r, VERDICT_OK, section, "slurm-pmix", NULL,
+			   "srun --mpi=pmix is there (%.200s)", plugins);
 	else
 		report_add(r, VERDICT_FAIL, section, "slurm-pmix",
-			   "install Slurm's PMIx plugin (Debian: slurm-wlm-basic-plugins and libpmix2) on every node",
+			   "install Slurm's PMIx plugin (Debian: slurm-wlm-basic-plugins and "
+			   "libpmix2) on every node",
 			   "srun --mpi=list does not show pmix: %.200s", plugins);
 	if (getenv("SLURM_JOB_ID"))
-		report_add(r, VERDICT_INFO, section, "slurm-job", NULL, "job %s, step %s, mpi %s", getenv("SLURM_JOB_ID"),
+		report_add(r, VERDICT_INFO, section, "slurm-job", NULL, "job %s, step %s, mpi %s",
+			   getenv("SLURM_JOB_ID"),
 			   getenv("SLURM_STEP_ID") ? getenv("SLURM_STEP_ID") : "none",
 			   getenv("SLURM_MPI_TYPE") ? getenv("SLURM_MPI_TYPE") : "unknown");
 }

@@ -13,21 +13,22 @@ static const uint64_t default_need = 64 << 20;
 
 static void print_help(void)
 {
-	fputs(
-"Usage: sluice-info [--check | --json | --slurm-prolog] [OPTION]...\n"
-"Show what this node has and what Sluice will use of it, and why.\n"
-"\n"
-"  --check          one verdict per line: ok|warn|FAIL NAME: FINDING; REMEDY\n"
-"  --slurm-prolog   the same for a Slurm TaskProlog: only what is wrong, as \"print ...\" lines;\n"
-"                   warnings do not count for the status\n"
-"  --json           everything, as one JSON object\n"
-"  --need-verbs     RDMA that is missing or unusable is a failure, not a warning\n"
-"  --memlock SIZE   locked memory that a rank needs (K, M, G allowed; default 64M): what\n"
-"                   sluice_model_open() logs for the model\n"
-"  --help, --version\n"
-"\n"
-"Status: 0 all is well, 1 warnings, 2 failures, 3 wrong usage.\n",
-	stdout);
+	fputs("Usage: sluice-info [--check | --json | --slurm-prolog] [OPTION]...\n"
+	      "Show what this node has and what Sluice will use of it, and why.\n"
+	      "\n"
+	      "  --check          one verdict per line: ok|warn|FAIL NAME: FINDING; REMEDY\n"
+	      "  --slurm-prolog   the same for a Slurm TaskProlog: only what is wrong, as \"print "
+	      "...\" lines;\n"
+	      "                   warnings do not count for the status\n"
+	      "  --json           everything, as one JSON object\n"
+	      "  --need-verbs     RDMA that is missing or unusable is a failure, not a warning\n"
+	      "  --memlock SIZE   locked memory that a rank needs (K, M, G allowed; default 64M): "
+	      "what\n"
+	      "                   sluice_model_open() logs for the model\n"
+	      "  --help, --version\n"
+	      "\n"
+	      "Status: 0 all is well, 1 warnings, 2 failures, 3 wrong usage.\n",
+	      stdout);
 }
 
 /* 0 or -1. */
@@ -45,42 +46,41 @@ static int parse_bytes(const char *text, uint64_t *out)
 
 static int status_of(enum verdict verdict, int warnings_count)
 {
-	return verdict == VERDICT_FAIL ? EXIT_FAILURES :
-	       verdict == VERDICT_WARN && warnings_count ? EXIT_WARNINGS : EXIT_SUCCESS;
+	return verdict == VERDICT_FAIL                   ? EXIT_FAILURES :
+	       verdict == VERDICT_WARN && warnings_count ? EXIT_WARNINGS :
+							   EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option table[] = {
-		{ "check", no_argument, NULL, 'c' }, { "json", no_argument, NULL, 'j' },
-		{ "slurm-prolog", no_argument, NULL, 'p' }, { "need-verbs", no_argument, NULL, 'v' },
-		{ "memlock", required_argument, NULL, 'm' },
-		{ "sysfs", required_argument, NULL, 's' }, /* for tests: another root */
-		{ "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' },
-		{ NULL, 0, NULL, 0 }
-	};
+	static const struct option table[] = { { "check", no_argument, NULL, 'c' },
+					       { "json", no_argument, NULL, 'j' },
+					       { "slurm-prolog", no_argument, NULL, 'p' },
+					       { "need-verbs", no_argument, NULL, 'v' },
+					       { "memlock", required_argument, NULL, 'm' },
+					       { "sysfs", required_argument, NULL,
+						 's' }, /* for tests: another root */
+					       { "help", no_argument, NULL, 'h' },
+					       { "version", no_argument, NULL, 'V' },
+					       { NULL, 0, NULL, 0 } };
 	struct node node = { .root = "", .memlock_need = default_need };
 	struct report report = { 0 };
 	int key, mode = 0, modes = 0, status;
 
 	while ((key = getopt_long(argc, argv, "", table, NULL)) != -1)
 		switch (key) {
-		case 'h':
-			print_help();
-			return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
+		case 'h': print_help(); return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
 		case 'V':
 			printf("sluice-info (Sluice) %s\n", sluice_version());
 			return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
-		case 'v':
-			node.needs_verbs = 1;
-			break;
-		case 's':
-			node.root = optarg;
-			break;
+		case 'v': node.needs_verbs = 1; break;
+		case 's': node.root = optarg; break;
 		case 'm':
 			if (!parse_bytes(optarg, &node.memlock_need)) /* 64M */
 				break;
-			fprintf(stderr, "sluice-info: --memlock takes a size such as 64M, not \"%s\"\n", optarg);
+			fprintf(stderr,
+				"sluice-info: --memlock takes a size such as 64M, not \"%s\"\n",
+				optarg);
 			return EXIT_BAD_USAGE;
 		case 'c':
 		case 'j':
@@ -88,12 +88,12 @@ int main(int argc, char **argv)
 			modes += mode != key;
 			mode = key;
 			break;
-		default:
-			return EXIT_BAD_USAGE; /* getopt_long() has said why */
+		default: return EXIT_BAD_USAGE; /* getopt_long() has said why */
 		}
 	if (optind < argc || modes > 1) {
 		fprintf(stderr, "sluice-info: %s; see sluice-info --help\n",
-			modes > 1 ? "one of --check, --json and --slurm-prolog" : "it takes options only");
+			modes > 1 ? "one of --check, --json and --slurm-prolog" :
+				    "it takes options only");
 		return EXIT_BAD_USAGE;
 	}
 

@@ -43,7 +43,8 @@ static int show_lines(const struct node *node, struct report *r, const char *pat
 	while (fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "#\n")] = '\0';
 		if (strstr(line, "memlock")) {
-			report_add(r, VERDICT_INFO, section, "memlock-origin", NULL, "%.200s: %.200s", path, line);
+			report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
+				   "%.200s: %.200s", path, line);
 			n++;
 		}
 	}
@@ -65,19 +66,21 @@ static void show_origin(const struct node *node, struct report *r)
 	}
 	if (!n)
 		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
-			   "no line in /etc/security/limits.conf or limits.d: the default of the kernel or of systemd "
+			   "no line in /etc/security/limits.conf or limits.d: the default of the "
+			   "kernel or of systemd "
 			   "(DefaultLimitMEMLOCK)");
 	if (!conf || *node->root)
 		conf = "/etc/slurm/slurm.conf";
 	if (!node_field(node, conf, "PropagateResourceLimitsExcept", line))
-		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL, "%.200s: PropagateResourceLimitsExcept=%.100s",
-			   conf, line);
+		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
+			   "%.200s: PropagateResourceLimitsExcept=%.100s", conf, line);
 	else if (!node_field(node, conf, "PropagateResourceLimits", line))
-		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL, "%.200s: PropagateResourceLimits=%.100s", conf,
-			   line);
+		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
+			   "%.200s: PropagateResourceLimits=%.100s", conf, line);
 	else if (node_exists(node, "%s", conf) || getenv("SLURM_JOB_ID"))
 		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
-			   "Slurm hands the limits of the submitting shell to the job, unless slurm.conf says "
+			   "Slurm hands the limits of the submitting shell to the job, unless "
+			   "slurm.conf says "
 			   "PropagateResourceLimitsExcept=MEMLOCK");
 }
 
@@ -89,7 +92,8 @@ void probe_memlock(const struct node *node, struct report *r)
 	int used = node->needs_verbs || transport_allowed("verbs");
 
 	if (read_limit(node, &soft, &hard)) {
-		report_add(r, VERDICT_WARN, section, "memlock", "mount /proc", "/proc/self/limits cannot be read");
+		report_add(r, VERDICT_WARN, section, "memlock", "mount /proc",
+			   "/proc/self/limits cannot be read");
 		return;
 	}
 	node_list(node, &devices, "/sys/class/infiniband");
@@ -97,22 +101,29 @@ void probe_memlock(const struct node *node, struct report *r)
 		report_add(r, VERDICT_OK, section, "memlock", NULL, "unlimited (need %s)", need);
 	else if (is_exempt(node))
 		report_add(r, VERDICT_OK, section, "memlock", NULL,
-			   "limit %s, but this process may lock without limit (CAP_IPC_LOCK); look again as the user "
-			   "of the job, inside a job", bytes_text(soft));
+			   "limit %s, but this process may lock without limit (CAP_IPC_LOCK); look "
+			   "again as the user "
+			   "of the job, inside a job",
+			   bytes_text(soft));
 	else if (soft >= node->memlock_need)
-		report_add(r, VERDICT_OK, section, "memlock", NULL, "limit %s, need %s", bytes_text(soft), need);
-	else if (!used || devices.n == 0)
-		report_add(r, VERDICT_OK, section, "memlock", NULL, "limit %s; not needed without RDMA (with: %s)",
+		report_add(r, VERDICT_OK, section, "memlock", NULL, "limit %s, need %s",
 			   bytes_text(soft), need);
+	else if (!used || devices.n == 0)
+		report_add(r, VERDICT_OK, section, "memlock", NULL,
+			   "limit %s; not needed without RDMA (with: %s)", bytes_text(soft), need);
 	else
 		report_add(r, VERDICT_FAIL, section, "memlock",
 			   getenv("SLURM_JOB_ID") ?
-			   "set LimitMEMLOCK=infinity in slurmd.service and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
-			   "write \"* - memlock unlimited\" into a file of /etc/security/limits.d and log in anew; for jobs, "
-			   "LimitMEMLOCK=infinity in slurmd.service and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-			   "need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s", need, bytes_text(soft),
-			   hard == UINT64_MAX ? "unlimited" : bytes_text(hard),
-			   getenv("SLURM_JOB_ID") ? "slurmd or, by PropagateResourceLimits, the submitting shell" :
-			   "this login (memlock-origin)");
+				   "set LimitMEMLOCK=infinity in slurmd.service and "
+				   "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
+				   "write \"* - memlock unlimited\" into a file of "
+				   "/etc/security/limits.d and log in anew; for jobs, "
+				   "LimitMEMLOCK=infinity in slurmd.service and "
+				   "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+			   "need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s", need,
+			   bytes_text(soft), hard == UINT64_MAX ? "unlimited" : bytes_text(hard),
+			   getenv("SLURM_JOB_ID") ?
+				   "slurmd or, by PropagateResourceLimits, the submitting shell" :
+				   "this login (memlock-origin)");
 	show_origin(node, r);
 }

@@ -21,7 +21,8 @@ void node_path(const struct node *node, const char *path, char out[LINE_BYTES])
 	snprintf(out, LINE_BYTES, "%s%s", node->root, path);
 }
 
-static void path_of(const struct node *node, char out[LINE_BYTES], const char *format, va_list arguments)
+static void path_of(const struct node *node, char out[LINE_BYTES], const char *format,
+		    va_list arguments)
 {
 	size_t used = (size_t)snprintf(out, LINE_BYTES, "%s", node->root);
 
@@ -128,7 +129,8 @@ void node_list(const struct node *node, struct names *names, const char *format,
 		return;
 	while (names->n < NAMES_MAX && (entry = readdir(dir)) != NULL)
 		if (entry->d_name[0] != '.')
-			snprintf(names->name[names->n++], sizeof(names->name[0]), "%.63s", entry->d_name);
+			snprintf(names->name[names->n++], sizeof(names->name[0]), "%.63s",
+				 entry->d_name);
 	closedir(dir);
 	qsort(names->name, names->n, sizeof(names->name[0]), by_name);
 }
@@ -149,7 +151,7 @@ static int read_until(int fd, char *out, size_t capacity, uint64_t deadline)
 		if (poll(&ready, 1, (int)((deadline - now) / 1000000 + 1)) <= 0)
 			continue;
 		n = used + 1 < capacity ? read(fd, out + used, capacity - used - 1) :
-			read(fd, drain, sizeof(drain));
+					  read(fd, drain, sizeof(drain));
 		if (n <= 0)
 			return n == 0 ? 0 : -1;
 		if (used + 1 < capacity)
@@ -173,7 +175,8 @@ int node_ask(const struct node *node, const char *const *arguments, char *out, s
 		dup2(null, STDIN_FILENO);
 		dup2(ends[1], STDOUT_FILENO);
 		dup2(ends[1], STDERR_FILENO);
-		execvp(arguments[0], (char *const *)(uintptr_t)arguments); /* it does not write to them */
+		execvp(arguments[0],
+		       (char *const *)(uintptr_t)arguments); /* it does not write to them */
 		_exit(127);
 	}
 	close(ends[1]);

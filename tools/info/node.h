@@ -10,8 +10,8 @@ enum { LINE_BYTES = 512, NAMES_MAX = 256 };
 
 struct node {
 	const char *root;
-	uint64_t memlock_need;  /* bytes */
-	int needs_verbs;        /* --need-verbs: RDMA that is missing is a failure */
+	uint64_t memlock_need; /* bytes */
+	int needs_verbs;       /* --need-verbs: RDMA that is missing is a failure */
 };
 
 /* The first line of a file below the root, without trailing blanks. 0, or -1: not there, empty, or

@@ -5,12 +5,12 @@
 #include "tools/info/node.h"
 #include "tools/info/report.h"
 
-void probe_sluice(const struct node *node, struct report *r);   /* version, transports, settings */
-void probe_rdma(const struct node *node, struct report *r);     /* devices, ports, GIDs, the choice */
+void probe_sluice(const struct node *node, struct report *r); /* version, transports, settings */
+void probe_rdma(const struct node *node, struct report *r);   /* devices, ports, GIDs, the choice */
 void probe_memlock(const struct node *node, struct report *r);
 void probe_shm(const struct node *node, struct report *r);
 void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm */
-void probe_gpu(const struct node *node, struct report *r);      /* driver, peer memory, IOMMU, ACS */
+void probe_gpu(const struct node *node, struct report *r); /* driver, peer memory, IOMMU, ACS */
 
 /* 1 if this build has the transport and SLUICE_TRANSPORT allows it. */
 int transport_allowed(const char *name);

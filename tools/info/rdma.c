@@ -7,7 +7,13 @@
 
 static const char section[] = "RDMA";
 
-enum { GID_NONE, GID_V1, GID_LINK_LOCAL, GID_GLOBAL, GID_V4 }; /* better is larger; usable from GLOBAL on */
+enum {
+	GID_NONE,
+	GID_V1,
+	GID_LINK_LOCAL,
+	GID_GLOBAL,
+	GID_V4
+}; /* better is larger; usable from GLOBAL on */
 
 struct port {
 	const char *device, *number;
@@ -20,8 +26,9 @@ static int parse_gid(const char *text, uint8_t gid[16])
 	unsigned group[8];
 	int end = 0;
 
-	if (sscanf(text, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x%n", &group[0], &group[1], &group[2], &group[3],
-		   &group[4], &group[5], &group[6], &group[7], &end) != 8 || text[end])
+	if (sscanf(text, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x%n", &group[0], &group[1], &group[2],
+		   &group[3], &group[4], &group[5], &group[6], &group[7], &end) != 8 ||
+	    text[end])
 		return -1;
 	for (int i = 0; i < 8; i++) {
 		gid[2 * i] = (uint8_t)(group[i] >> 8);
@@ -43,11 +50,12 @@ static int quality_of(const uint8_t gid[16], const char *type)
 	return memcmp(gid, v4, sizeof(v4)) ? GID_GLOBAL : GID_V4;
 }
 
-static const char *const quality_text[] = {
-	[GID_NONE] = "empty", [GID_V1] = "not RoCE v2: no router passes it",
-	[GID_LINK_LOCAL] = "link-local: not an address to connect to", [GID_GLOBAL] = "RoCE v2, IPv6",
-	[GID_V4] = "RoCE v2, IPv4"
-};
+static const char *const quality_text[] = { [GID_NONE] = "empty",
+					    [GID_V1] = "not RoCE v2: no router passes it",
+					    [GID_LINK_LOCAL] =
+						    "link-local: not an address to connect to",
+					    [GID_GLOBAL] = "RoCE v2, IPv6",
+					    [GID_V4] = "RoCE v2, IPv4" };
 
 /* The GIDs of an Ethernet port, and the one that is taken. */
 static void judge_gids(const struct node *node, struct report *r, const struct port *p)
@@ -57,14 +65,16 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	int best = GID_NONE, seen = 0;
 	const char *wanted = getenv("SLUICE_GID_INDEX");
 
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%.60s/ports/%.20s", p->device, p->number);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%.60s/ports/%.20s", p->device,
+		 p->number);
 	node_list(node, &gids, "%s/gids", path);
 	for (size_t i = 0; i < gids.n; i++) {
 		char text[LINE_BYTES], type[LINE_BYTES] = "", interface[LINE_BYTES] = "?";
 		uint8_t gid[16];
 		int quality;
 
-		if (node_line(node, text, "%s/gids/%s", path, gids.name[i]) || parse_gid(text, gid) ||
+		if (node_line(node, text, "%s/gids/%s", path, gids.name[i]) ||
+		    parse_gid(text, gid) ||
 		    node_line(node, type, "%s/gid_attrs/types/%s", path, gids.name[i]))
 			continue; /* an empty entry: its type cannot be read */
 		quality = quality_of(gid, type);
@@ -72,9 +82,10 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 			continue;
 		seen++;
 		node_line(node, interface, "%s/gid_attrs/ndevs/%s", path, gids.name[i]);
-		snprintf(name, sizeof(name), "gid %.12s:%.4s[%.4s]", p->device, p->number, gids.name[i]);
-		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s on %.32s, %s", text, interface,
-			   quality_text[quality]);
+		snprintf(name, sizeof(name), "gid %.12s:%.4s[%.4s]", p->device, p->number,
+			 gids.name[i]);
+		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s on %.32s, %s", text,
+			   interface, quality_text[quality]);
 		if (wanted && *wanted && strcmp(wanted, "auto") && strcmp(wanted, gids.name[i]))
 			continue;
 		if (quality > best) {
@@ -85,22 +96,26 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 	}
 	snprintf(name, sizeof(name), "rdma-gid %.12s:%.4s", p->device, p->number);
 	if (best >= GID_GLOBAL) {
-		report_add(r, VERDICT_OK, section, name, NULL, "[%s] %.64s: %s, the %s", best_index, best_text,
-			   quality_text[best], wanted && *wanted && strcmp(wanted, "auto") ?
-			   "one of SLUICE_GID_INDEX" : best == GID_V4 ? "first of IPv4" :
-			   "first of global IPv6, as there is none of IPv4");
+		report_add(r, VERDICT_OK, section, name, NULL, "[%s] %.64s: %s, the %s", best_index,
+			   best_text, quality_text[best],
+			   wanted && *wanted && strcmp(wanted, "auto") ? "one of SLUICE_GID_INDEX" :
+			   best == GID_V4                              ? "first of IPv4" :
+					    "first of global IPv6, as there is none of IPv4");
 		return;
 	}
 	report_add(r, VERDICT_FAIL, section, name,
-		   "give the network interface of this port an IPv4 address (ip addr add) and bring it up; "
-		   "unset SLUICE_GID_INDEX", "no usable GID among %d%s%s%s", seen, best ? ": [" : "",
-		   best ? best_index : "", best ? "] is the best of them, but will not do" : "");
+		   "give the network interface of this port an IPv4 address (ip addr add) and "
+		   "bring it up; "
+		   "unset SLUICE_GID_INDEX",
+		   "no usable GID among %d%s%s%s", seen, best ? ": [" : "", best ? best_index : "",
+		   best ? "] is the best of them, but will not do" : "");
 }
 
 static void judge_port(const struct node *node, struct report *r, const char *device,
-		      const char *number, int *down)
+		       const char *number, int *down)
 {
-	char state[LINE_BYTES] = "?", physical[LINE_BYTES] = "?", rate[LINE_BYTES] = "?", layer[LINE_BYTES] = "?";
+	char state[LINE_BYTES] = "?", physical[LINE_BYTES] = "?", rate[LINE_BYTES] = "?",
+	     layer[LINE_BYTES] = "?";
 	char name[NAME_BYTES], path[160];
 	struct port p = { .device = device, .number = number };
 
@@ -115,8 +130,8 @@ static void judge_port(const struct node *node, struct report *r, const char *de
 	if (!p.active) {
 		(*down)++;
 		/* Judged as a whole by whether any other port is up. */
-		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s (%.64s), %.64s, %.32s", state, physical,
-			   rate, layer);
+		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s (%.64s), %.64s, %.32s",
+			   state, physical, rate, layer);
 		return;
 	}
 	report_add(r, VERDICT_OK, section, name, NULL, "%.64s, %.64s, %.32s", state, rate, layer);
@@ -134,8 +149,8 @@ static void show_device(const struct node *node, struct report *r, const char *d
 	if (node_line(node, numa, "/sys/class/infiniband/%s/device/numa_node", device))
 		snprintf(numa, sizeof(numa), "none (no PCI device: software RoCE)");
 	snprintf(name, sizeof(name), "device %.40s", device);
-	report_add(r, VERDICT_INFO, section, name, NULL, "%.64s, firmware %.64s, NUMA node %.64s", type,
-		   firmware, numa);
+	report_add(r, VERDICT_INFO, section, name, NULL, "%.64s, firmware %.64s, NUMA node %.64s",
+		   type, firmware, numa);
 }
 
 static void judge_files(const struct node *node, struct report *r)
@@ -157,19 +172,22 @@ static void judge_files(const struct node *node, struct report *r)
 			   "there is no /dev/infiniband/uverbs*");
 	else if (!openable)
 		report_add(r, VERDICT_FAIL, section, "rdma-files",
-			   "give the user's group, or all (mode 0666), the right to read and write them",
+			   "give the user's group, or all (mode 0666), the right to read and write "
+			   "them",
 			   "/dev/infiniband/uverbs* may not be opened by this user");
 	else if (!node_exists(node, "/dev/infiniband/rdma_cm"))
 		report_add(r, VERDICT_FAIL, section, "rdma-files",
 			   "modprobe rdma_ucm; in a container, pass /dev/infiniband into it",
 			   "there is no /dev/infiniband/rdma_cm");
 	else if (!node_may_open(node, "/dev/infiniband/rdma_cm"))
-		report_add(r, VERDICT_FAIL, section, "rdma-files",
-			   "give the user's group, or all (mode 0666), the right to read and write it",
-			   "/dev/infiniband/rdma_cm may not be opened by this user");
+		report_add(
+			r, VERDICT_FAIL, section, "rdma-files",
+			"give the user's group, or all (mode 0666), the right to read and write it",
+			"/dev/infiniband/rdma_cm may not be opened by this user");
 	else
 		report_add(r, VERDICT_OK, section, "rdma-files", NULL,
-			   "/dev/infiniband: %d of %d uverbs and rdma_cm can be opened", openable, uverbs);
+			   "/dev/infiniband: %d of %d uverbs and rdma_cm can be opened", openable,
+			   uverbs);
 }
 
 void probe_rdma(const struct node *node, struct report *r)
@@ -182,15 +200,17 @@ void probe_rdma(const struct node *node, struct report *r)
 	if (!transport_allowed("verbs") && !node->needs_verbs) {
 		report_add(r, VERDICT_INFO, section, "rdma", NULL, "not used: %s",
 			   transport_built("verbs") ? "SLUICE_TRANSPORT does not allow verbs" :
-			   "this build has no verbs transport");
+						      "this build has no verbs transport");
 		absent = VERDICT_INFO;
 	}
 	node_list(node, &devices, "/sys/class/infiniband");
 	if (devices.n == 0) {
-		report_add(r, absent, section, "rdma-devices",
-			   "load the driver of the card (mlx5_ib, irdma, bnxt_re, ...), or for software RoCE: modprobe "
-			   "rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
-			   "none (/sys/class/infiniband): only ranks on this machine can be reached");
+		report_add(
+			r, absent, section, "rdma-devices",
+			"load the driver of the card (mlx5_ib, irdma, bnxt_re, ...), or for "
+			"software RoCE: modprobe "
+			"rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
+			"none (/sys/class/infiniband): only ranks on this machine can be reached");
 		return;
 	}
 	report_add(r, VERDICT_OK, section, "rdma-devices", NULL, "%zu", devices.n);
@@ -205,18 +225,16 @@ void probe_rdma(const struct node *node, struct report *r)
 	}
 	if (down && down == n_ports)
 		report_add(r, VERDICT_FAIL, section, "rdma-ports",
-			   "check cable and switch; Ethernet: ip link set IFACE up; InfiniBand: start a subnet manager",
+			   "check cable and switch; Ethernet: ip link set IFACE up; InfiniBand: "
+			   "start a subnet manager",
 			   "all %d ports are down", n_ports);
 	else if (down)
-		report_add(r, VERDICT_OK, section, "rdma-ports", NULL, "%d of %d are up", n_ports - down, n_ports);
+		report_add(r, VERDICT_OK, section, "rdma-ports", NULL, "%d of %d are up",
+			   n_ports - down, n_ports);
 	if (*node->root)
 		return;
 	switch (verbs_choice(sentence)) {
-	case 0:
-		report_add(r, VERDICT_OK, section, "rdma-choice", NULL, "%s", sentence);
-		break;
-	case -1:
-		report_add(r, VERDICT_FAIL, section, "rdma-choice", NULL, "%s", sentence);
-		break;
+	case 0: report_add(r, VERDICT_OK, section, "rdma-choice", NULL, "%s", sentence); break;
+	case -1: report_add(r, VERDICT_FAIL, section, "rdma-choice", NULL, "%s", sentence); break;
 	}
 }

@@ -79,8 +79,8 @@ void report_print_text(const struct report *r, FILE *to)
 			fprintf(to, "%s%s\n", *section ? "\n" : "", f->section);
 			section = f->section;
 		}
-		fprintf(to, "  %-4s %-22s %s\n", f->verdict == VERDICT_INFO ? "" : words[f->verdict], f->name,
-			f->text);
+		fprintf(to, "  %-4s %-22s %s\n",
+			f->verdict == VERDICT_INFO ? "" : words[f->verdict], f->name, f->text);
 		if (*f->remedy)
 			fprintf(to, "  %-4s %-22s -> %s\n", "", "", f->remedy);
 	}
@@ -92,8 +92,8 @@ void report_print_check(const struct report *r, enum verdict least, const char *
 		const struct finding *f = &r->list[i];
 
 		if (f->verdict != VERDICT_INFO && f->verdict >= least)
-			fprintf(to, "%s%s %s: %s%s%s\n", prefix, words[f->verdict], f->name, f->text,
-				*f->remedy ? "; " : "", f->remedy);
+			fprintf(to, "%s%s %s: %s%s%s\n", prefix, words[f->verdict], f->name,
+				f->text, *f->remedy ? "; " : "", f->remedy);
 	}
 }
 

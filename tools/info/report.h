@@ -5,13 +5,18 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum verdict { VERDICT_INFO, VERDICT_OK, VERDICT_WARN, VERDICT_FAIL }; /* INFO: a fact, not judged */
+enum verdict {
+	VERDICT_INFO,
+	VERDICT_OK,
+	VERDICT_WARN,
+	VERDICT_FAIL
+}; /* INFO: a fact, not judged */
 
 enum { FINDING_BYTES = 480, REMEDY_BYTES = 480, NAME_BYTES = 48 };
 
 struct finding {
 	enum verdict verdict;
-	const char *section;      /* static */
+	const char *section; /* static */
 	char name[NAME_BYTES];
 	char text[FINDING_BYTES];
 	char remedy[REMEDY_BYTES]; /* "" if there is nothing to do */
@@ -20,7 +25,7 @@ struct finding {
 struct report {
 	struct finding *list;
 	size_t n, capacity;
-	int incomplete;           /* no memory for a finding */
+	int incomplete; /* no memory for a finding */
 };
 
 /* remedy may be NULL. Line breaks within a text become blanks. */

@@ -73,8 +73,8 @@ static void name_namespace(struct report *r, const char *kind)
 	if (n <= 0)
 		return;
 	target[n] = '\0';
-	report_add(r, VERDICT_INFO, section, "namespace", NULL, "%s (ranks of one machine must be in the same)",
-		   target);
+	report_add(r, VERDICT_INFO, section, "namespace", NULL,
+		   "%s (ranks of one machine must be in the same)", target);
 }
 
 void probe_shm(const struct node *node, struct report *r)
@@ -83,26 +83,33 @@ void probe_shm(const struct node *node, struct report *r)
 
 	(void)node;
 	if (fd < 0) {
-		report_add(r, VERDICT_FAIL, section, "shm-memory", "Linux 5.3 or later is needed; allow memfd_create "
-			   "in the container's seccomp profile", "memfd_create: %s", strerror(errno));
+		report_add(r, VERDICT_FAIL, section, "shm-memory",
+			   "Linux 5.3 or later is needed; allow memfd_create "
+			   "in the container's seccomp profile",
+			   "memfd_create: %s", strerror(errno));
 		return;
 	}
 	close(fd);
 	err = open_of_peer();
 	if (err)
 		report_add(r, VERDICT_FAIL, section, "shm-memory",
-			   "run all ranks as one user and in one PID namespace (--pid=host for Docker), with /proc mounted",
-			   "the memory of another process of this user cannot be opened through /proc: %s", strerror(err));
+			   "run all ranks as one user and in one PID namespace (--pid=host for "
+			   "Docker), with /proc mounted",
+			   "the memory of another process of this user cannot be opened through "
+			   "/proc: %s",
+			   strerror(err));
 	else
 		report_add(r, VERDICT_OK, section, "shm-memory", NULL,
 			   "memory files of other processes of this user can be opened");
 	fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (fd >= 0)
 		close(fd);
-	report_add(r, fd >= 0 ? VERDICT_OK : VERDICT_WARN, section, "shm-death",
-		   fd >= 0 ? NULL : "Linux 5.3 or later; allow pidfd_open in the container's seccomp profile",
-		   fd >= 0 ? "the end of another process is told by the kernel (pidfd)" :
-		   "no pidfd_open: that a rank ended is noticed by asking, a little late");
+	report_add(
+		r, fd >= 0 ? VERDICT_OK : VERDICT_WARN, section, "shm-death",
+		fd >= 0 ? NULL :
+			  "Linux 5.3 or later; allow pidfd_open in the container's seccomp profile",
+		fd >= 0 ? "the end of another process is told by the kernel (pidfd)" :
+			  "no pidfd_open: that a rank ended is noticed by asking, a little late");
 	name_namespace(r, "pid");
 	name_namespace(r, "user");
 }

@@ -97,7 +97,8 @@ static void settings(struct report *r)
 			if (equals)
 				*equals = '\0';
 			report_add(r, VERDICT_INFO, section, line, NULL, "%s%s",
-				   equals && equals[1] == ' ' ? "not set" : "", equals ? equals + 1 : "");
+				   equals && equals[1] == ' ' ? "not set" : "",
+				   equals ? equals + 1 : "");
 		}
 	free(text);
 }
@@ -113,14 +114,18 @@ void probe_sluice(const struct node *node, struct report *r)
 
 		snprintf(built + strlen(built), sizeof(built) - strlen(built), " %s", name);
 		if (transport_allowed(name))
-			snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed), " %s", name);
+			snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed),
+				 " %s", name);
 	}
 	if (verbs_required(node) && !transport_built("verbs"))
-		report_add(r, VERDICT_FAIL, section, "transports", "install libibverbs-dev and librdmacm-dev, "
+		report_add(r, VERDICT_FAIL, section, "transports",
+			   "install libibverbs-dev and librdmacm-dev, "
 			   "then configure --with-verbs=yes and build again",
 			   "verbs is asked for, but this build has only:%s", built);
 	else
-		report_add(r, VERDICT_OK, section, "transports", NULL, "allowed, best first:%s (built:%s); "
-			   "no other one is ever used", allowed, built);
+		report_add(r, VERDICT_OK, section, "transports", NULL,
+			   "allowed, best first:%s (built:%s); "
+			   "no other one is ever used",
+			   allowed, built);
 	settings(r);
 }
