@@ -187,7 +187,7 @@ int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
 	progress_take(region->job);
 	rc = progress_until(region->job, notified, describe_notify, &w);
 	if (!rc && region->notified[rank] < count)
-		rc = fail_quietly(
+		rc = region->job->failure.code ? job_failed(region->job) : fail_quietly(
 			SLUICE_EPEER, "sluice_region_wait: %s is gone after notify %llu of %llu",
 			rank_text(region->job, rank), (unsigned long long)region->notified[rank],
 			(unsigned long long)count);

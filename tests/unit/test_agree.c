@@ -33,8 +33,11 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 		char *row = (char *)all + (size_t)rank * bytes;
 
 		memset(row, 0, bytes);
-		if (bytes == sizeof(job->digest[0]))
-			memcpy(row, &job->digest[rank], bytes);
+		if (bytes == 2 * sizeof(job->digest[0])) { /* a vote: digest, here */
+			const uint64_t vote[2] = {job->digest[rank], 1};
+
+			memcpy(row, vote, sizeof(vote));
+		}
 		else
 			snprintf(row, bytes, "%s", job->text[rank]);
 	}

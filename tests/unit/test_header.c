@@ -58,8 +58,9 @@ static void structures__keep_their_layout(void **state)
 	(void)state;
 	if (sizeof(void *) != 8)
 		skip();
-	assert_int_equal(sizeof(sluice_job_attr), 24);
+	assert_int_equal(sizeof(sluice_job_attr), 32);
 	assert_int_equal(offsetof(sluice_job_attr, wait_timeout_ms), 20);
+	assert_int_equal(offsetof(sluice_job_attr, on_failure), 24);
 	assert_int_equal(sizeof(sluice_tensor), 16);
 	assert_int_equal(sizeof(sluice_model_attr), 64);
 	assert_int_equal(offsetof(sluice_model_attr, recipe), 32);
