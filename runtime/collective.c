@@ -97,9 +97,11 @@ static void round_describe(void *context, char *text, size_t cap)
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
 		missing += r->job->peers[p].mails < r->seq;
-	snprintf(text, cap, "%s: %s has not come%s", op_name(r->op),
-		 first < 0 ? "a full queue" : rank_text(r->job, first),
-		 missing > 1 ? ", nor have others" : "");
+	if (first < 0)
+		snprintf(text, cap, "%s: all have come, but not every queue has room", op_name(r->op));
+	else
+		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op), rank_text(r->job, first),
+			 missing > 1 ? ", nor have others" : "");
 }
 
 /* Takes the mails out of memory the peers can write: one copy, judged before use. */
