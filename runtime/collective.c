@@ -118,14 +118,14 @@ static void round_describe(void *context, char *text, size_t cap)
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
 		missing += r->job->peers[p].mails < r->seq && job_living(r->job, p);
-	if (first < 0 && r->job->members.held_seq >= r->seq) {
+	if (first < 0 && r->job->members.held_seq >= r->seq)
 		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
 			 op_name(r->op), rank_text(r->job, r->job->workers));
-		return;
-	}
-	snprintf(text, cap, "%s: %s has not come%s", op_name(r->op),
-		 first < 0 ? "a full queue" : rank_text(r->job, first),
-		 missing > 1 ? ", nor have others" : "");
+	else if (first < 0)
+		snprintf(text, cap, "%s: all have come, but not every queue has room", op_name(r->op));
+	else
+		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op), rank_text(r->job, first),
+			 missing > 1 ? ", nor have others" : "");
 }
 
 /* Takes the mails out of memory the peers can write: one copy, judged before use. */

@@ -187,7 +187,8 @@ SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
 SLUICE_API int sluice_serve(sluice_model *model);
 
 /* Learning rate of the following pushes; must be finite, > 0 and equal on all workers of a step
- * (unequal ones end in EINVAL naming rank and rates). Thread class: object. */
+ * (unequal ones end the job: EINVAL where it is found, EPEER elsewhere, naming rank and rates).
+ * Thread class: object. */
 SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
 
 /* Eight flags that travel with the next push. After the pull of that step sluice_raised() returns,
@@ -206,7 +207,8 @@ SLUICE_API uint64_t sluice_step(const sluice_model *model);
 SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
 
 /* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, ranks, workers,
- * shards and recipe; params[0..count) (workers) receive the parameters. Collective over the workers;
+ * shards and recipe; params[0..count) (workers) receive the parameters (update=none: they are the
+ * application's own and stay as they are). Collective over the workers;
  * servers take part in sluice_serve(). step_out may be NULL. Errors: EIO (missing, unreadable),
  * EWIRE (damaged), EINVAL (made for another model, recipe or job shape), EPEER, ETIMEDOUT. */
 SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out);

@@ -46,8 +46,12 @@ int main(void)
 
 	if (sluice_init(NULL, &job))
 		return 1; /* the reason is on stderr and in sluice_last_error() */
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.01f,
-				   .recipe = "up=topk(0.01) down=topk(0.05) memory=residual update=sgd" };
+	sluice_model_attr attr = {
+		.size = sizeof attr,
+		.count = COUNT,
+		.lr = 0.01f,
+		.recipe = "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
+	};
 	if (sluice_model_open(job, &attr, params, &model))
 		return 1;
 	for (uint64_t step = 0; step < STEPS; step++) {

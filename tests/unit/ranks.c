@@ -83,7 +83,8 @@ static int wait_for(atomic_int *counter, int value, int timeout_ms)
 {
 	for (int waited = 0; atomic_load(counter) < value; waited++) {
 		if (waited > timeout_ms)
-			return fail_quietly(SLUICE_ETIMEDOUT, "the other ranks of the test do not come");
+			return fail_quietly(SLUICE_ETIMEDOUT,
+					    "the other ranks of the test do not come");
 		sleep_ms(1);
 	}
 	return 0;
@@ -172,8 +173,8 @@ void check_at(int holds, const char *text, const char *file, int line)
 {
 	if (holds)
 		return;
-	fprintf(stderr, "rank %d: %s:%d: does not hold: %s\n  last error: %s\n", my_rank, file, line, text,
-		sluice_last_error());
+	fprintf(stderr, "rank %d: %s:%d: does not hold: %s\n  last error: %s\n", my_rank, file,
+		line, text, sluice_last_error());
 	pthread_mutex_lock(&log_mutex);
 	for (unsigned i = log_count > 8 ? log_count - 8 : 0; i < log_count; i++)
 		fprintf(stderr, "  log: %s\n", log_lines[i % LINES]);
@@ -302,6 +303,8 @@ void run_ranks(int size, rank_function function, void *argument)
 	run_ranks_status(size, function, argument, NULL, DEADLINE_MS, status);
 	for (int r = 0; r < size; r++)
 		if (!WIFEXITED(status[r]) || WEXITSTATUS(status[r]))
-			fail_msg("rank %d of %d: %s %d", r, size, WIFSIGNALED(status[r]) ? "signal" : "exit status",
-				 WIFSIGNALED(status[r]) ? WTERMSIG(status[r]) : WEXITSTATUS(status[r]));
+			fail_msg("rank %d of %d: %s %d", r, size,
+				 WIFSIGNALED(status[r]) ? "signal" : "exit status",
+				 WIFSIGNALED(status[r]) ? WTERMSIG(status[r]) :
+							  WEXITSTATUS(status[r]));
 }

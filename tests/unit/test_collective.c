@@ -181,7 +181,8 @@ static int with_servers(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, rank < 2 ? params : NULL, &model));
 	if (rank >= 2) {
 		log_capture();
-		CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("sluice_serve", NULL));
+		CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
+		      error_says("sluice_serve", NULL));
 		CHECK_OK(sluice_serve(model));
 	} else {
 		log_capture();
@@ -222,7 +223,8 @@ static int too_many_servers(int rank, void *argument)
 	CHECK(error_says("servers=2", "2 ranks"));
 	attr.servers = 1 - rank; /* they differ */
 	CHECK(sluice_init(&attr, &job) == SLUICE_EPEER && !job);
-	CHECK(error_says("rank 0 (node n1)", "rank 1 (node n1)") && error_says("servers=1", "servers=0"));
+	CHECK(error_says("rank 0 (node n1)", "rank 1 (node n1)") &&
+	      error_says("servers=1", "servers=0"));
 	attr.servers = 0;
 	CHECK_OK(sluice_init(&attr, &job)); /* and a process may join after all */
 	sluice_finalize(&job);

@@ -56,8 +56,9 @@ static int split_exactly(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	const float lr = 0.3f;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shared->recipe, .lr = lr,
-				   .shards = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = shared->recipe, .lr = lr, .shards = 1
+	};
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	struct shard *shard = rank ? NULL : &model->shards[0];
 	for (uint64_t step = 1; step <= STEPS; step++) {
@@ -82,9 +83,11 @@ static int split_exactly(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job)); /* both have said what they sent */
 		if (shard) {
 			memset(published, 0, sizeof published);
-			decode_into(model->worker.down[0].buffer, model->worker.down[0].last_bytes, 0, published);
+			decode_into(model->worker.down[0].buffer, model->worker.down[0].last_bytes,
+				    0, published);
 			for (int i = 0; i < COUNT; i++) {
-				float change = -((0.0f + shared->sent[0][i] + shared->sent[1][i]) * 0.5f);
+				float change =
+					-((0.0f + shared->sent[0][i] + shared->sent[1][i]) * 0.5f);
 				CHECK(float_bits(published[i] + shard->residual[i]) ==
 				      float_bits(epsilon[i] + change));
 			}
@@ -132,10 +135,16 @@ static int keep_momentum(int rank, void *argument)
 	float params[N] = { 0 }, grad[N], velocity[N] = { 0 }, residual[N] = { 0 }, sent[N];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .tensors = tensors, .n_tensors = 2,
-				   .lr = 0.3f, .shards = 3, .recipe = mask
-		? "up=topk(0.1) down=all signal=momentum(0.7) warmup=3"
-		: "up=topk(0.1) down=all signal=momentum(0.7),nomask warmup=3" };
+	sluice_model_attr attr = {
+		.size = sizeof attr,
+		.count = N,
+		.tensors = tensors,
+		.n_tensors = 2,
+		.lr = 0.3f,
+		.shards = 3,
+		.recipe = mask ? "up=topk(0.1) down=all signal=momentum(0.7) warmup=3" :
+				 "up=topk(0.1) down=all signal=momentum(0.7),nomask warmup=3"
+	};
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (uint64_t step = 1; step <= 30; step++) {
 		for (int i = 0; i < N; i++)
@@ -197,7 +206,10 @@ static int balance(int rank, void *argument)
 	float params[D], start[D], grad[D], lr = 0.05f;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = book->recipe, .lr = lr,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = D,
+				   .recipe = book->recipe,
+				   .lr = lr,
 				   .shards = book->shards };
 	for (int i = 0; i < D; i++)
 		start[i] = params[i] = 0.1f * noise(6, 0, 0, (uint64_t)i);
@@ -208,13 +220,15 @@ static int balance(int rank, void *argument)
 			CHECK_OK(sluice_set_lr(model, lr));
 		}
 		for (int i = 0; i < D; i++)
-			grad[i] = 0.1f * (params[i] - (float)rank) + noise(7, step, (uint64_t)rank, (uint64_t)i);
+			grad[i] = 0.1f * (params[i] - (float)rank) +
+				  noise(7, step, (uint64_t)rank, (uint64_t)i);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		enter(book, rank, model, grad, lr);
 		CHECK_OK(sluice_barrier(job));
 		for (int i = rank; i < D; i += W) {
-			double there = (double)params[i] + (double)book->epsilon[i], want = (double)start[i];
+			double there = (double)params[i] + (double)book->epsilon[i],
+			       want = (double)start[i];
 			double size = fabs(want);
 			for (int w = 0; w < W; w++) {
 				there -= (double)book->residual[w][i] / W;
@@ -264,7 +278,9 @@ static double mean_gap(sluice_job *job, const char *recipe, uint64_t seed)
 	float params[DIM], grad[DIM];
 	double gap = 0;
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = DIM, .recipe = recipe, .lr = 0.01f, .shards = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = DIM, .recipe = recipe, .lr = 0.01f, .shards = 1
+	};
 	for (int i = 0; i < DIM; i++) { /* 20 + N(0, 1), nearly */
 		float z = 0;
 		for (uint64_t j = 0; j < 12; j++)
@@ -308,7 +324,8 @@ static void train__three_disagreeing_workers__bidirectional_topk_gets_closer(voi
 	double *gaps = shared_memory(2 * sizeof *gaps);
 	(void)state;
 	run_ranks(3, counterexample, gaps);
-	print_message("mean gap over steps 800-1000: one way %.2f, both ways %.2f\n", gaps[0], gaps[1]);
+	print_message("mean gap over steps 800-1000: one way %.2f, both ways %.2f\n", gaps[0],
+		      gaps[1]);
 	assert_true(gaps[0] > 1 && gaps[1] > 1); /* neither stands at the optimum */
 	assert_true(gaps[1] <= 0.9 * gaps[0]);
 }
@@ -339,12 +356,15 @@ static int overflow(int rank, void *argument)
 		/* 999 coordinates are not zero; each step 40 of them leave. */
 		int left = 999 - CAPACITY * (step - 1);
 		int selected = left < SELECTED ? left : SELECTED;
-		CHECK(stats.deferred_elements == (uint64_t)(CAPACITY * (step - 1) + selected - CAPACITY));
+		CHECK(stats.deferred_elements ==
+		      (uint64_t)(CAPACITY * (step - 1) + selected - CAPACITY));
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + (step == 1 ? 0.5f * grad[i] : 0);
-			CHECK(float_bits(sent[i] + model->worker.residual[i]) == float_bits(accumulated));
+			CHECK(float_bits(sent[i] + model->worker.residual[i]) ==
+			      float_bits(accumulated));
 			if (step == 1) /* the heaviest go first */
-				CHECK((sent[i] != 0) == (i >= SHARD * 1000 + 960 && i < SHARD * 1000 + 1000));
+				CHECK((sent[i] != 0) ==
+				      (i >= SHARD * 1000 + 960 && i < SHARD * 1000 + 1000));
 		}
 		CHECK_OK(sluice_pull(model, params));
 		memset(grad, 0, sizeof grad);

@@ -50,8 +50,10 @@ static void append__100000_random_entries__newest_two_are_located_whole(void **s
 				assert_int_equal(at[b], 0);
 			memset(at, (int)(i & 0xff), bytes);
 			uint64_t before = log.end;
-			last[i % KEPT] = (struct entry){ delta_log_commit(&log, bytes), bytes, (uint8_t)i };
-			assert_true(last[i % KEPT].end == log.end && log.end > before && log.end % 8 == 0);
+			last[i % KEPT] =
+				(struct entry){ delta_log_commit(&log, bytes), bytes, (uint8_t)i };
+			assert_true(last[i % KEPT].end == log.end && log.end > before &&
+				    log.end % 8 == 0);
 			for (unsigned k = 0; k < KEPT && k <= i; k++) {
 				const struct entry *e = &last[(i - k) % KEPT];
 				const uint8_t *p = located(&log, e);
@@ -110,7 +112,8 @@ static void locate__any_numbers__never_reach_outside_the_ring(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 200000; i++) {
 		uint64_t end = next_random(&random) >> next_random(&random) % 64, offset = 0;
-		uint32_t bytes = (uint32_t)(next_random(&random) >> (32 + next_random(&random) % 32));
+		uint32_t bytes =
+			(uint32_t)(next_random(&random) >> (32 + next_random(&random) % 32));
 		size_t ring = 8 + next_random(&random) % 512 * 8;
 		if (delta_log_locate(end & ~7ull, bytes, ring, &offset))
 			continue;

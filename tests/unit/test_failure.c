@@ -19,8 +19,13 @@ static const sluice_tensor tensors[] = { { "w1", 1000 }, { "b1.bias", 20 }, { "w
 static sluice_model *open_model(sluice_job *job, const char *recipe, uint32_t shards, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .tensors = tensors, .n_tensors = 3,
-				   .recipe = recipe, .shards = shards, .lr = 0.5f };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .tensors = tensors,
+				   .n_tensors = 3,
+				   .recipe = recipe,
+				   .shards = shards,
+				   .lr = 0.5f };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	return model;
 }
@@ -90,11 +95,12 @@ static void kill_each(int size, int servers)
 		struct kill *k = shared_memory(sizeof *k);
 		k->victim = victim;
 		k->servers = servers;
-		run_ranks_status(size, train_until_a_rank_is_lost, k, kill_in_the_middle, FIVE_SECONDS, status);
+		run_ranks_status(size, train_until_a_rank_is_lost, k, kill_in_the_middle,
+				 FIVE_SECONDS, status);
 		for (int r = 0; r < size; r++)
 			if (r == victim ? !WIFSIGNALED(status[r]) : !ended_well(status[r]))
-				fail_msg("rank %d of %d after the end of rank %d: status 0x%x", r, size, victim,
-					 (unsigned)status[r]);
+				fail_msg("rank %d of %d after the end of rank %d: status 0x%x", r,
+					 size, victim, (unsigned)status[r]);
 	}
 }
 
@@ -265,7 +271,8 @@ static int go_on_without(int rank, void *argument)
 		for (int i = 0; i < COUNT; i++) {
 			int bad = step == 2 && (i == 7 || i == 1100);
 			float theirs = policy->skip && step == 2 ? 0 : bad ? 0 : (float)(2 * i + 4);
-			grad[i] = rank ? (bad ? (i == 7 ? NAN : INFINITY) : (float)(2 * i + 4)) : (float)i;
+			grad[i] = rank ? (bad ? (i == 7 ? NAN : INFINITY) : (float)(2 * i + 4)) :
+					 (float)i;
 			want[i] -= 0.5f * ((float)i + theirs) / 2;
 		}
 		CHECK_OK(sluice_push(model, grad));
@@ -303,8 +310,10 @@ static int push_at_another_rate(int rank, void *argument)
 	int rc = 0;
 	(void)argument;
 	log_capture();
-	CHECK(sluice_set_lr(model, 0) == SLUICE_EINVAL && sluice_set_lr(model, -1) == SLUICE_EINVAL);
-	CHECK(sluice_set_lr(model, NAN) == SLUICE_EINVAL && sluice_set_lr(NULL, 1) == SLUICE_EINVAL);
+	CHECK(sluice_set_lr(model, 0) == SLUICE_EINVAL &&
+	      sluice_set_lr(model, -1) == SLUICE_EINVAL);
+	CHECK(sluice_set_lr(model, NAN) == SLUICE_EINVAL &&
+	      sluice_set_lr(NULL, 1) == SLUICE_EINVAL);
 	for (int step = 1; !rc && step < PLENTY; step++) {
 		if (step == 4)
 			CHECK_OK(sluice_set_lr(model, rank == 2 ? 0.25f : 0.125f));
@@ -351,7 +360,8 @@ static int open_differently(int rank, void *argument)
 	CHECK(error_says("params is NULL", NULL));
 	CHECK(rank == 1 || error_says("rank 1 (node n1) could not open", NULL));
 	attr.recipe = rank == 2 ? "up=topk(0.01) down=tokp(0.01)" : NULL;
-	CHECK(sluice_model_open(job, &attr, params, &model) == (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
 	CHECK(error_says("topk", NULL));
 	attr.recipe = NULL; /* and the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -373,15 +383,18 @@ static int call_out_of_order(int rank, void *argument)
 	(void)rank;
 	(void)argument;
 	log_capture();
-	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("nothing was pushed", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
+	      error_says("nothing was pushed", NULL));
 	for (int step = 1; step <= 5; step++) {
 		CHECK_OK(sluice_push(model, grad));
-		CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("not pulled yet", NULL));
+		CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
+		      error_says("not pulled yet", NULL));
 		CHECK_OK(sluice_pull(model, params));
 		CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
 		check_same(job, params, sizeof params);
 	}
-	CHECK(sluice_push(model, NULL) == SLUICE_EINVAL && sluice_push(NULL, grad) == SLUICE_EINVAL);
+	CHECK(sluice_push(model, NULL) == SLUICE_EINVAL &&
+	      sluice_push(NULL, grad) == SLUICE_EINVAL);
 	CHECK(sluice_pull(NULL, params) == SLUICE_EINVAL);
 	leave(job, model);
 	return 0;

@@ -27,8 +27,12 @@ static void put(struct remote *remote, uint64_t offset, const void *bytes, size_
 		CHECK_OK(region_open(1 << 16, 0, "attack", &source));
 	if (n)
 		memcpy(source->base, bytes, n);
-	struct transfer t = { .kind = imm ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT, .remote = remote,
-			      .offset = offset, .local_region = source, .local = source->base, .bytes = n,
+	struct transfer t = { .kind = imm ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
+			      .remote = remote,
+			      .offset = offset,
+			      .local_region = source,
+			      .local = source->base,
+			      .bytes = n,
 			      .imm = imm };
 	CHECK_OK(e->transport->ops->post(e, &t));
 }
@@ -48,17 +52,26 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	uint8_t bytes[4096];
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
 	const struct up_lane *lane = &model->worker.up[VICTIM];
-	struct message m = { .kind = MESSAGE_PUSH, .parts = 1, .rank = ATTACKER,
-			     .epoch = model->job->membership_epoch, .model = model->id, .shard = VICTIM,
-			     .seq = lane->ring.next_seq, .step = STEP, .have_version = STEP - 1,
-			     .span = at->span, .count = 2, .lr = model->lr };
+	struct message m = { .kind = MESSAGE_PUSH,
+			     .parts = 1,
+			     .rank = ATTACKER,
+			     .epoch = model->job->membership_epoch,
+			     .model = model->id,
+			     .shard = VICTIM,
+			     .seq = lane->ring.next_seq,
+			     .step = STEP,
+			     .have_version = STEP - 1,
+			     .span = at->span,
+			     .count = 2,
+			     .lr = model->lr };
 	if (spoil)
 		spoil(&m);
 	size_t n = message_encode(&m, index, value, value, bytes, sizeof bytes);
 	if (flip)
 		bytes[flip % n] ^= 0x10;
-	put(model->remote_windows[VICTIM], at->slots_offset + ring_offset(SLOT_DEPTH, at->slot_bytes,
-	    lane->ring.next_seq), bytes, n, imm_make(IMM_PUSH, model->id, VICTIM));
+	put(model->remote_windows[VICTIM],
+	    at->slots_offset + ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq), bytes,
+	    n, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 
 static void push_noise(sluice_model *model, const struct attack *attack)
@@ -141,8 +154,8 @@ static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, 
 	put_le32(line + 24, last_bytes);
 	put_le32(line + 28, crc32c(0, line, 28) ^ damage);
 	put(model->remote_windows[VICTIM],
-	    layout_notice_offset(&model->layout, VICTIM, &model->layout.shards[ATTACKER]), line, sizeof line,
-	    imm_make(IMM_NOTICE, model->id, ATTACKER));
+	    layout_notice_offset(&model->layout, VICTIM, &model->layout.shards[ATTACKER]), line,
+	    sizeof line, imm_make(IMM_NOTICE, model->id, ATTACKER));
 }
 
 static void notice_that_does_not_check(sluice_model *model, const struct attack *attack)
@@ -185,10 +198,20 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 	struct shard *own = &model->shards[0];
 	uint32_t index[] = { 3 };
 	float value[] = { 1 };
-	struct message m = { .kind = MESSAGE_DELTA, .parts = 1, .rank = ATTACKER, .phase = 1,
-			     .epoch = model->job->membership_epoch, .model = model->id, .shard = ATTACKER,
-			     .seq = STEP + 1, .step = STEP + 1, .have_version = STEP - 1,
-			     .span = own->at->span, .count = 1, .divisor = 3, .lr = model->lr };
+	struct message m = { .kind = MESSAGE_DELTA,
+			     .parts = 1,
+			     .rank = ATTACKER,
+			     .phase = 1,
+			     .epoch = model->job->membership_epoch,
+			     .model = model->id,
+			     .shard = ATTACKER,
+			     .seq = STEP + 1,
+			     .step = STEP + 1,
+			     .have_version = STEP - 1,
+			     .span = own->at->span,
+			     .count = 1,
+			     .divisor = 3,
+			     .lr = model->lr };
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
 	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
 	(void)attack;
@@ -207,8 +230,8 @@ static void mail_noise(sluice_model *model, const struct attack *attack)
 	uint8_t mails[2 * (MAIL_HEADER_BYTES + MAIL_BYTES)];
 	(void)attack;
 	memset(mails, 0x33, sizeof mails);
-	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL, mails, sizeof mails,
-	    imm_make(IMM_MAIL, 0, 0));
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL, mails,
+	    sizeof mails, imm_make(IMM_MAIL, 0, 0));
 }
 
 /* Header and CRC are right, the length is not. */
@@ -222,8 +245,9 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 	put_le32(mail + 8, COLLECTIVE_BARRIER);
 	put_le32(mail + 12, UINT32_MAX);
 	put_le32(mail + 16, crc32c(0, mail, 16));
-	put(job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL +
-	    (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail, sizeof mail, imm_make(IMM_MAIL, 0, 0));
+	put(job->peers[VICTIM].control,
+	    ATTACKER * LINE_BYTES + LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail,
+	    sizeof mail, imm_make(IMM_MAIL, 0, 0));
 }
 
 static void report_noise(sluice_model *model, const struct attack *attack)
@@ -231,8 +255,8 @@ static void report_noise(sluice_model *model, const struct attack *attack)
 	uint8_t report[REPORT_TEXT_BYTES];
 	(void)attack;
 	memset(report, 0xff, sizeof report);
-	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_REPORT, report, sizeof report,
-	    imm_make(IMM_REPORT, 0, 0));
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_REPORT, report,
+	    sizeof report, imm_make(IMM_REPORT, 0, 0));
 }
 
 static void status_noise(sluice_model *model, const struct attack *attack)
@@ -241,8 +265,8 @@ static void status_noise(sluice_model *model, const struct attack *attack)
 	(void)attack;
 	memset(status, 0x44, sizeof status);
 	put_le32(status, LINE_GAVE_UP);
-	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_STATUS, status, sizeof status,
-	    imm_make(IMM_STATUS, 0, 0));
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_STATUS, status,
+	    sizeof status, imm_make(IMM_STATUS, 0, 0));
 }
 
 /* ---- the job under attack ------------------------------------------------------------------------ */
@@ -340,10 +364,18 @@ static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void
 static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **state)
 {
 	struct attack attacks[] = {
-		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 0, 1), .says = "shard 1, which is not here" },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 0, 0xffffff), .says = "not here" },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 2), .says = "it does not own" },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 0, 0xffffff), .says = "it does not own" },
+		{ .launch = notify_as_said,
+		  .imm = imm_make(IMM_PUSH, 0, 1),
+		  .says = "shard 1, which is not here" },
+		{ .launch = notify_as_said,
+		  .imm = imm_make(IMM_PUSH, 0, 0xffffff),
+		  .says = "not here" },
+		{ .launch = notify_as_said,
+		  .imm = imm_make(IMM_NOTICE, 0, 2),
+		  .says = "it does not own" },
+		{ .launch = notify_as_said,
+		  .imm = imm_make(IMM_NOTICE, 0, 0xffffff),
+		  .says = "it does not own" },
 		{ .launch = notify_as_said, .imm = 0x00000001, .says = "unknown kind 0x00000001" },
 		{ .launch = notify_as_said, .imm = 0x7fffffff, .says = "unknown kind 0x7fffffff" },
 		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },
@@ -370,7 +402,9 @@ static void mail__that_does_not_check__is_refused_naming_the_rank(void **state)
 {
 	struct attack attacks[] = {
 		{ .launch = mail_noise, .says = "mail that does not check", .in_barrier = 1 },
-		{ .launch = mail_that_is_too_long, .says = "mail that does not check", .in_barrier = 1 },
+		{ .launch = mail_that_is_too_long,
+		  .says = "mail that does not check",
+		  .in_barrier = 1 },
 	};
 	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);

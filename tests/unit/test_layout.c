@@ -123,14 +123,17 @@ static void make__any_shape__tiles_vector_windows_and_logs(void **state)
 		for (int workers = 1; workers <= 5; workers++)
 			for (int servers = 0; servers <= 2; servers++)
 				for (size_t s = 0; s < 7; s++) {
-					sluice_model_attr attr = { .size = sizeof attr, .count = counts[c],
+					sluice_model_attr attr = { .size = sizeof attr,
+								   .count = counts[c],
 								   .shards = shards[s] };
 					struct recipe recipe;
 					struct layout l;
 					if (shards[s] > counts[c])
 						continue;
 					assert_int_equal(make(&attr, recipes[(c + s) % RECIPES],
-							      workers + servers, workers, &recipe, &l), 0);
+							      workers + servers, workers, &recipe,
+							      &l),
+							 0);
 					if (shards[s])
 						assert_int_equal(l.n_shards, shards[s]);
 					check_shards(&l, servers);
@@ -145,8 +148,13 @@ static void make__any_shape__tiles_vector_windows_and_logs(void **state)
 
 static void make__default_shards__are_one_per_65536_up_to_the_workers(void **state)
 {
-	static const struct { uint64_t count; int workers; uint32_t shards; } cases[] = {
-		{ 1, 4, 1 }, { 65536, 4, 1 }, { 65537, 4, 2 }, { 1000000, 4, 4 }, { 1000000, 32, 16 },
+	static const struct {
+		uint64_t count;
+		int workers;
+		uint32_t shards;
+	} cases[] = {
+		{ 1, 4, 1 }, { 65536, 4, 1 }, { 65537, 4, 2 }, { 1000000, 4, 4 },
+		{ 1000000, 32, 16 },
 		{ 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
 	};
 	(void)state;
@@ -154,7 +162,9 @@ static void make__default_shards__are_one_per_65536_up_to_the_workers(void **sta
 		sluice_model_attr attr = { .size = sizeof attr, .count = cases[i].count };
 		struct recipe recipe;
 		struct layout l;
-		assert_int_equal(make(&attr, recipes[0], cases[i].workers, cases[i].workers, &recipe, &l), 0);
+		assert_int_equal(
+			make(&attr, recipes[0], cases[i].workers, cases[i].workers, &recipe, &l),
+			0);
 		assert_int_equal(l.n_shards, cases[i].shards);
 		layout_free(&l);
 	}
@@ -176,8 +186,10 @@ static void make__more_owners_than_shards__spreads_them(void **state)
 
 static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 {
-	const sluice_tensor too_long[] = { { "a", 5 }, { "b", 6 } }, too_short[] = { { "a", 5 }, { "b", 4 } };
-	const sluice_tensor nameless[] = { { NULL, 10 } }, overflowing[] = { { "a", 5 }, { "b", UINT64_MAX } };
+	const sluice_tensor too_long[] = { { "a", 5 }, { "b", 6 } },
+			    too_short[] = { { "a", 5 }, { "b", 4 } };
+	const sluice_tensor nameless[] = { { NULL, 10 } },
+			    overflowing[] = { { "a", 5 }, { "b", UINT64_MAX } };
 	const struct { sluice_model_attr attr; const char *says; } cases[] = {
 		{ { .count = 10, .shards = 11 }, "shards=11" },
 		{ { .count = 1ull << 31, .shards = 4 }, "shards=4" },
@@ -191,15 +203,16 @@ static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct recipe recipe;
 		struct layout l;
-		assert_int_equal(make(&cases[i].attr, recipes[1], 2, 2, &recipe, &l), SLUICE_EINVAL);
+		assert_int_equal(make(&cases[i].attr, recipes[1], 2, 2, &recipe, &l),
+				 SLUICE_EINVAL);
 		assert_non_null(strstr(sluice_last_error(), cases[i].says));
 	}
 }
 
 static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void **state)
 {
-	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 }, { "w2", 480 },
-					  { "b.bias", 6 }, { "c.bias", 4 } };
+	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 },
+					  { "w2", 480 }, { "b.bias", 6 },   { "c.bias", 4 } };
 	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .tensors = tensors,
 				   .n_tensors = 6, .shards = 3 };
 	struct recipe recipe;
@@ -228,7 +241,8 @@ static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void 
 		assert_int_equal(at, l.shards[s].span);
 		/* one per hundred of what is not exempt, and all that is */
 		assert_int_equal(l.shards[s].down_capacity,
-				 (l.shards[s].span - l.shards[s].exempt + 99) / 100 + l.shards[s].exempt);
+				 (l.shards[s].span - l.shards[s].exempt + 99) / 100 +
+					 l.shards[s].exempt);
 	}
 	assert_int_equal(exempt, 20);
 	layout_free(&l);
@@ -266,8 +280,9 @@ static void make__capacities__bound_what_messages_need(void **state)
 					assert_true(message_bound(at->span, n, recipe.up.values) <=
 						    at->slot_bytes);
 				if (n <= at->down_capacity)
-					assert_true(message_bound(at->span, n, recipe.down.values) <=
-						    at->delta_bytes);
+					assert_true(
+						message_bound(at->span, n, recipe.down.values) <=
+						at->delta_bytes);
 			}
 		}
 		layout_free(&l);
@@ -330,14 +345,17 @@ static int measure(int rank, void *argument)
 	(void)rank;
 	for (size_t i = 0; i < RECIPES; i++)
 		for (uint32_t shards = 1; shards <= 5; shards += 2) {
-			sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = shards,
+			sluice_model_attr attr = { .size = sizeof attr,
+						   .count = COUNT,
+						   .shards = shards,
 						   .recipe = recipes[i] };
 			sluice_model *model = NULL;
 			counted = 0;
 			counting = 1;
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			counting = 0;
-			uint64_t announced = layout_memory(&model->layout, &model->recipe, sluice_rank(job));
+			uint64_t announced =
+				layout_memory(&model->layout, &model->recipe, sluice_rank(job));
 			/* Names, handles and other small things are not announced. */
 			CHECK(announced <= counted);
 			CHECK(counted - announced < SMALL);
@@ -366,7 +384,9 @@ static int open_beyond_limit(int rank, void *argument)
 	float params[1000] = { 0 };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all" };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all"
+	};
 	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -374,7 +394,8 @@ static int open_beyond_limit(int rank, void *argument)
 	attr.memory_bytes = layout_memory(&model->layout, &model->recipe, 0) - 1;
 	CHECK(attr.memory_bytes > layout_memory(&model->layout, &model->recipe, 1));
 	sluice_model_close(&model);
-	CHECK(sluice_model_open(job, &attr, params, &model) == (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
 	CHECK(!model && error_says("rank 0 (node n1)", "SLUICE_MEMORY"));
 	attr.memory_bytes++; /* the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));

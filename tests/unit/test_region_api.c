@@ -183,8 +183,8 @@ static int outside(int rank, void *argument)
 	CHECK(sluice_region_open(NULL, 8, &region) == SLUICE_EINVAL);
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		CHECK(sluice_region_put(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes, 1) ==
-		      SLUICE_EINVAL);
+		CHECK(sluice_region_put(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes,
+					1) == SLUICE_EINVAL);
 		CHECK(sluice_region_get(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes) ==
 		      SLUICE_EINVAL);
 	}
@@ -236,7 +236,8 @@ static int lose_one(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	if (rank == 1)
 		raise(SIGKILL);
-	CHECK(sluice_region_wait(region, 1, 1) == SLUICE_EPEER && error_says("rank 1 (node n1)", "lost"));
+	CHECK(sluice_region_wait(region, 1, 1) == SLUICE_EPEER &&
+	      error_says("rank 1 (node n1)", "lost"));
 	CHECK(sluice_region_put(region, 0, 0, "x", 1, 0) == SLUICE_EPEER);
 	sluice_region_close(&region);
 	sluice_finalize(&job);

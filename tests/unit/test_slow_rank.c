@@ -64,8 +64,8 @@ static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_droppe
 {
 	int status[3];
 	(void)state;
-	run_ranks_status(3, stop_one, shared_memory(sizeof(atomic_int)), wake_it_when_the_others_gave_up,
-			 10000, status);
+	run_ranks_status(3, stop_one, shared_memory(sizeof(atomic_int)),
+			 wake_it_when_the_others_gave_up, 10000, status);
 	for (int r = 0; r < 3; r++)
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
 }
@@ -75,7 +75,9 @@ static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_droppe
 static int wait_for_a_slow_one(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = 500 * slowness(), .warn_after_ms = 300,
+	sluice_job_attr attr = { .size = sizeof attr,
+				 .lost_after_ms = 500 * slowness(),
+				 .warn_after_ms = 300,
 				 .servers = *(int *)argument };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, (uint32_t)sluice_size(job), params);
@@ -155,11 +157,13 @@ static int wait_too_long_in_a_barrier(int rank, void *argument)
 	(void)argument;
 	log_capture();
 	if (rank == 1) {
-		for (int waited = 0; waited < 60000 && !log_saw("gave up", NULL, NULL, NULL); waited++)
+		for (int waited = 0; waited < 60000 && !log_saw("gave up", NULL, NULL, NULL);
+		     waited++)
 			sleep_ms(1);
 	}
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
-	CHECK(error_says("rank 0 (node n1) waited", "sluice_barrier: rank 1 (node n1) has not come"));
+	CHECK(error_says("rank 0 (node n1) waited",
+			 "sluice_barrier: rank 1 (node n1) has not come"));
 	sluice_finalize(&job);
 	return 0;
 }
@@ -181,25 +185,38 @@ static void on_signal(int number)
 }
 
 struct asking {
-	atomic_int waiting, asked;
+	atomic_int joined, explained[2];
 };
 
+static void note_explanation(int level, const char *line, void *context)
+{
+	struct asking *shared = context;
+	(void)level;
+	if (strstr(line, "waiting for") &&
+	    strstr(line, "sluice_barrier: rank 1 (node n1) has not come"))
+		atomic_store(&shared->explained[0], 1);
+	if (strstr(line, "waits for nobody"))
+		atomic_store(&shared->explained[1], 1);
+}
+
+static int wait_for(atomic_int *value, int at_least)
+{
+	for (int waited = 0; waited < 60000 && atomic_load(value) < at_least; waited++)
+		sleep_ms(1);
+	return atomic_load(value) >= at_least;
+}
+
+/* Rank 0 waits in the barrier, rank 1 computes until both have been asked and have answered. */
 static int explain_itself(int rank, void *argument)
 {
 	struct asking *shared = argument;
 	asked_job = rank_join(NULL);
-	log_capture();
+	sluice_set_log(note_explanation, shared);
 	signal(SIGUSR2, on_signal);
-	if (!rank)
-		atomic_store(&shared->waiting, 1);
-	/* Rank 0 waits in the barrier, rank 1 computes, both are asked. */
-	for (int waited = 0; rank && waited < 60000 && atomic_load(&shared->asked) < 1; waited++)
-		sleep_ms(1);
-	for (int waited = 0; rank && waited < 5000 && !log_saw("waits for nobody", NULL, NULL, NULL); waited++)
-		sleep_ms(1);
+	atomic_fetch_add(&shared->joined, 1);
+	CHECK(!rank || wait_for(&shared->explained[1], 1));
+	CHECK(!rank || wait_for(&shared->explained[0], 1));
 	CHECK_OK(sluice_barrier(asked_job));
-	CHECK(rank || log_saw("waiting for", "sluice_barrier", "rank 1 (node n1) has not come", NULL));
-	CHECK(!rank || log_saw("waits for nobody", NULL, NULL, NULL));
 	signal(SIGUSR2, SIG_IGN);
 	sluice_finalize(&asked_job);
 	return 0;
@@ -208,19 +225,24 @@ static int explain_itself(int rank, void *argument)
 static void ask(const pid_t *pids, void *argument)
 {
 	struct asking *shared = argument;
-	for (int waited = 0; waited < 60000 && !atomic_load(&shared->waiting); waited++)
-		sleep_ms(1);
-	sleep_ms(100 * slowness());
-	kill(pids[0], SIGUSR2);
-	kill(pids[1], SIGUSR2);
-	atomic_store(&shared->asked, 1);
+	wait_for(&shared->joined, 2);
+	for (int i = 0; i < 2000; i++) {
+		if (atomic_load(&shared->explained[0]) && atomic_load(&shared->explained[1]))
+			return;
+		/* again and again: rank 0 may not be in its barrier yet */
+		for (int r = 0; r < 2; r++)
+			if (!atomic_load(&shared->explained[r]))
+				kill(pids[r], SIGUSR2);
+		sleep_ms(20);
+	}
 }
 
 static void explain__from_a_signal_handler__tells_what_a_rank_waits_for(void **state)
 {
 	int status[2];
 	(void)state;
-	run_ranks_status(2, explain_itself, shared_memory(sizeof(struct asking)), ask, 10000, status);
+	run_ranks_status(2, explain_itself, shared_memory(sizeof(struct asking)), ask, 10000,
+			 status);
 	for (int r = 0; r < 2; r++)
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
 }

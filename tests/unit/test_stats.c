@@ -34,8 +34,10 @@ static void count_push(const sluice_model *model, struct tally *t)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct up_lane *lane = &model->worker.up[s];
-		t->pushed_elements += elements_of(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
-						  lane->ring.next_seq - 1), lane->bytes);
+		t->pushed_elements +=
+			elements_of(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+								lane->ring.next_seq - 1),
+				    lane->bytes);
 		if (at->owner == model->job->rank)
 			continue;
 		t->pushed += lane->bytes;
@@ -78,7 +80,8 @@ static int count_everything(int rank, void *argument)
 	struct tally t = { 0 };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK_OK(sluice_stats(model, &stats));
-	CHECK(stats.steps == 0 && stats.pushed_bytes == 0 && stats.pulled_bytes == 0 && stats.wait_ns == 0);
+	CHECK(stats.steps == 0 && stats.pushed_bytes == 0 && stats.pulled_bytes == 0 &&
+	      stats.wait_ns == 0);
 	if (!sluice_is_worker(job)) {
 		uint64_t to_workers = (uint64_t)sluice_workers(job) * model->n_own;
 		CHECK_OK(sluice_serve(model));
@@ -103,8 +106,10 @@ static int count_everything(int rank, void *argument)
 		CHECK(stats.dense_bytes == t.dense && stats.control_bytes == t.control);
 		CHECK(stats.pushed_elements == t.pushed_elements);
 		CHECK(stats.pulled_elements == t.pulled_elements);
-		CHECK(stats.density_up == schedule_density(&model->schedule, &model->recipe.up, step));
-		CHECK(stats.density_down == schedule_density(&model->schedule, &model->recipe.down, step));
+		CHECK(stats.density_up ==
+		      schedule_density(&model->schedule, &model->recipe.up, step));
+		CHECK(stats.density_down ==
+		      schedule_density(&model->schedule, &model->recipe.down, step));
 		double norm = model->recipe.memory == MEMORY_RESIDUAL
 			? norm_of(model->worker.residual, COUNT) : 0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
@@ -139,7 +144,9 @@ static int dense_is_dense(int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 4 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 4
+	};
 	sluice_model_stats stats = { .size = sizeof stats };
 	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));

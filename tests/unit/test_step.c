@@ -17,7 +17,7 @@ static const char *const recipes[] = {
 	"up=topk(0.05),f16 down=topk(0.1),f16",
 	"up=all,bf16 down=all,f16",
 	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9)",
-	"up=topk(0.02) down=all signal=momentum(0.9),nomask memory=residual(outside) update=nesterov(0.5)",
+	"up=topk(0.02) signal=momentum(0.9),nomask memory=residual(outside) update=nesterov(0.5)",
 	"up=all down=all update=momentum(0.9) decay=0.01",
 	"up=topk(0.01) down=topk(0.05) update=nesterov(0.9) decay=0.001 clip=1",
 	"up=topk(0.01) down=topk(0.02) warmup=4 memory=residual(outside)",
@@ -36,8 +36,13 @@ static const sluice_tensor tensors[] = {
 
 static sluice_model_attr attributes(const char *recipe, uint32_t shards)
 {
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr), .count = COUNT, .tensors = tensors,
-				    .n_tensors = 4, .recipe = recipe, .shards = shards, .lr = 0.05f };
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
+				    .count = COUNT,
+				    .tensors = tensors,
+				    .n_tensors = 4,
+				    .recipe = recipe,
+				    .shards = shards,
+				    .lr = 0.05f };
 }
 
 /* Heavy-tailed, a few exact zeros and ties. */
@@ -60,7 +65,8 @@ static void check_copies(sluice_model *model, const float *params)
 	progress_take(model->job);
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
-		CHECK(!memcmp(shard->copy, params + shard->at->begin, shard->at->span * sizeof *params));
+		CHECK(!memcmp(shard->copy, params + shard->at->begin,
+			      shard->at->span * sizeof *params));
 	}
 	progress_release(model->job);
 }
@@ -72,12 +78,14 @@ static int train_all(int rank, void *argument)
 	sluice_job *job = rank_join(&attr);
 	for (int i = 0; i < RECIPES * SHARDINGS; i++) {
 		float params[COUNT], grad[COUNT];
-		sluice_model_attr shape = attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]);
+		sluice_model_attr shape =
+			attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]);
 		sluice_model *model = NULL;
 		uint64_t digest = 0;
 		for (int j = 0; j < COUNT; j++) /* only rank 0's count; -0 must survive */
 			params[j] = rank ? 77 : j % 17 ? noise(2, 0, 0, (uint64_t)j) : -0.0f;
-		CHECK_OK(sluice_model_open(job, &shape, sluice_is_worker(job) ? params : NULL, &model));
+		CHECK_OK(sluice_model_open(job, &shape, sluice_is_worker(job) ? params : NULL,
+					   &model));
 		if (!sluice_is_worker(job)) {
 			CHECK_OK(sluice_serve(model));
 			sluice_model_close(&model);
@@ -111,7 +119,8 @@ static void same_digests_with_and_without_servers(int workers)
 		for (int r = 0; r < RECIPES; r++)
 			for (int s = 0; s < SHARDINGS; s++)
 				if (first->digests[r][s] != again->digests[r][s])
-					fail_msg("%d workers, %d servers, %u shards, \"%s\": another digest",
+					fail_msg("%d workers, %d servers, %u shards, \"%s\": "
+						 "another digest",
 						 workers, servers, shard_counts[s], recipes[r]);
 	}
 	/* Where the whole vector is published, shards do not show in the result. */
@@ -196,7 +205,8 @@ static int pull_means(int rank, void *argument)
 		CHECK_OK(sluice_push(model, grad));
 		if (step == 2) {
 			log_capture();
-			CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("update=none", NULL));
+			CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
+			      error_says("update=none", NULL));
 			sluice_set_log(NULL, NULL);
 		}
 		CHECK_OK(sluice_pull_mean(model, mean));
@@ -245,7 +255,9 @@ static int tiny_shards(int rank, void *argument)
 	for (uint64_t count = 1; count <= 40; count++) {
 		float params[40] = { 0 }, grad[40];
 		sluice_model *model = NULL;
-		sluice_model_attr attr = { .size = sizeof attr, .count = count, .recipe = texts[count % 5],
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = count,
+					   .recipe = texts[count % 5],
 					   .shards = (uint32_t)((count + 2) / (1 + count % 3)) };
 		attr.shards = attr.shards > count ? 1 : attr.shards;
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -276,7 +288,9 @@ static int two_models(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *first = NULL, *second = NULL;
 	sluice_model_attr large = attributes(recipes[2], 3);
-	sluice_model_attr small = { .size = sizeof small, .count = 333, .recipe = recipes[0], .shards = 2 };
+	sluice_model_attr small = {
+		.size = sizeof small, .count = 333, .recipe = recipes[0], .shards = 2
+	};
 	(void)argument;
 	CHECK_OK(sluice_model_open(job, &large, a, &first));
 	for (int round = 0; round < 3; round++) {
@@ -291,7 +305,8 @@ static int two_models(int rank, void *argument)
 			check_same(job, a, sizeof a);
 			check_same(job, b, sizeof b);
 		}
-		CHECK(sluice_step(first) == 10u * ((unsigned)round + 1) && sluice_step(second) == 10);
+		CHECK(sluice_step(first) == 10u * ((unsigned)round + 1) &&
+		      sluice_step(second) == 10);
 		sluice_model_close(&second);
 	}
 	sluice_model_close(&first);

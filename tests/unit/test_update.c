@@ -54,22 +54,27 @@ static void compare_with_oracle(const struct update *u, unsigned divisor, float 
 		double before[N];
 		for (int i = 0; i < N; i++) {
 			params[i] = random_normal(&random);
-			sum[i] = random_normal(&random) * ldexpf(1, (int)(random_bits(&random) % 40) - 20);
+			sum[i] = random_normal(&random) *
+				 ldexpf(1, (int)(random_bits(&random) % 40) - 20);
 			before[i] = (double)sum[i];
 		}
-		update_apply(u, sum, u->kind >= UPDATE_MOMENTUM ? velocity : NULL, params, N, divisor, lr);
+		update_apply(u, sum, u->kind >= UPDATE_MOMENTUM ? velocity : NULL, params, N,
+			     divisor, lr);
 		for (int i = 0; i < N; i++) {
-			double size, want = oracle(u, before[i], &exact_velocity[i], &velocity_size[i],
-						   (double)params[i], divisor, (double)lr, &size);
+			double size,
+				want = oracle(u, before[i], &exact_velocity[i], &velocity_size[i],
+					      (double)params[i], divisor, (double)lr, &size);
 			/* a handful of roundings, each half an ulp of a partial result <= size */
-			assert_true(fabs((double)sum[i] - want) <= 8 * (double)FLT_EPSILON / 2 * size);
+			assert_true(fabs((double)sum[i] - want) <=
+				    8 * (double)FLT_EPSILON / 2 * size);
 		}
 	}
 }
 
 static void apply__each_rule_and_placement__is_the_double_precision_rule(void **state)
 {
-	static const enum update_kind kinds[] = { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV };
+	static const enum update_kind kinds[] = { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM,
+						  UPDATE_NESTEROV };
 	static const float decays[] = { 0, 0.01f };
 	static const unsigned divisors[] = { 1, 2, 3, 7, 64 };
 	(void)state;
@@ -77,9 +82,13 @@ static void apply__each_rule_and_placement__is_the_double_precision_rule(void **
 		for (size_t d = 0; d < 2; d++)
 			for (size_t w = 0; w < 5; w++)
 				for (int inside = 0; inside < 2; inside++)
-					compare_with_oracle(&(struct update){
-						.kind = kinds[k], .momentum = 0.9f, .decay = decays[d],
-						.placement = inside ? STEP_INSIDE : STEP_OUTSIDE },
+					compare_with_oracle(
+						&(struct update){ .kind = kinds[k],
+								  .momentum = 0.9f,
+								  .decay = decays[d],
+								  .placement =
+									  inside ? STEP_INSIDE :
+										   STEP_OUTSIDE },
 						divisors[w], 0.05f);
 }
 
@@ -125,7 +134,9 @@ static void apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_th
 
 static void apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does(void **state)
 {
-	const struct update u = { .kind = UPDATE_MOMENTUM, .momentum = 0.5f, .placement = STEP_OUTSIDE };
+	const struct update u = { .kind = UPDATE_MOMENTUM,
+				  .momentum = 0.5f,
+				  .placement = STEP_OUTSIDE };
 	float sum[2] = { 4, 0 }, velocity[2] = { 0, 0 };
 	(void)state;
 	update_apply(&u, sum, velocity, NULL, 2, 2, 1);
