@@ -307,14 +307,10 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 		rc = meeting_verdict(m);
 	if (rc)
 		return rc;
-<<<<<<< HEAD
 	if (!file)
 		hear_rate(m);
-	if (sluice_is_worker(m->model->job))
-=======
 	/* With update=none the shards publish means, and parameters are the application's. */
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
->>>>>>> 2faa9a13be61a7669e3edae0fb7237f9cf449ada
 		m->mine.status = model_read_snapshots(m->model, m->place.step, params);
 	rc = meeting_speak(m, NULL); /* all have read them */
 	return rc ? rc : meeting_verdict(m);
