@@ -26,7 +26,8 @@ for ((round = 0; round < rounds; round++)); do
 		wait_lines metrics $((lines + 10)) 30 || { show kill; fail "round $round: the job does not go on"; }
 		kill -TERM "$(pid_of 0)"
 		wait "$job_pid"
-		grep -q '^final ' kill.out || { show kill; fail "round $round: the job that went on has no result"; }
+		says kill.err.0 'stopped by a signal after step' ||
+			{ show kill; fail "round $round: the job that went on did not end well"; }
 		what="went on and ended well"
 	else
 		gone=$(wait_gone "$start" 6000 "${pids[@]}") || { show kill; fail "round $round: after $gone ms others still run"; }

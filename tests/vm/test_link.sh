@@ -33,9 +33,10 @@ for rank in 0 1 2 3; do
 		[ $(($(now_ms) - start)) -le 5500 ] || { show down; fail "rank $rank names nobody as lost after 5.5 s"; }
 		sleep 0.02
 	done
-	slowest=$(($(now_ms) - start))
+	took=$(($(stat -c %.3Y down.err.$rank | tr -d .) - start)) # when it was written, not when it was seen
+	[ $took -le $slowest ] || slowest=$took
 done
-named=$(grep -hoE 'rank [0-3] on node [a-z0-9]+' down.err.* | sort | uniq -c | sort -rn | head -n 1)
+named=$(grep -hoE 'rank [0-3] \(node n[12]\) is lost' down.err.* | sort | uniq -c | sort -rn | head -n 1)
 gone=$(wait_gone "$start" 10000 "${pids[@]}") || { show down; fail "after $gone ms ranks still run"; }
 wait "$job_pid" && fail "srun ended with status 0"
 echo "| link down for good: all ranks named a lost one after $slowest ms at the latest, ended after $gone ms; most often named:$named"
