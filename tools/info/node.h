@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LINE_BYTES = 512, NAMES_MAX = 256 };
+enum { LINE_BYTES = 512, NAMES_MAX = 2048 };
 
 struct node {
 	const char *root;
