@@ -6,6 +6,7 @@ library_sources += \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
 	base/log.c base/log.h \
+	base/memory.h \
 	base/nearest.c base/nearest.h
 
 # Prints the list of environment variables for sluice(7); see man/local.mk.
