@@ -173,8 +173,9 @@ examples() {
 }
 
 options() {
-	for tool in sluice-train sluice-bench sluice-info; do
+	for tool in sluice-train sluice-bench sluice-info sluice-plot; do
 		program=$top_builddir/$tool
+		[ $tool != sluice-plot ] || program=$top_srcdir/tools/plot/$tool
 		if [ ! -x "$program" ]; then
 			skipped "options: $tool was not built"
 			continue

@@ -13,7 +13,8 @@ dist_man_MANS += \
 	man/sluice_topk.3 \
 	man/sluice_recipe.7 \
 	man/sluice-bench.1 \
-	man/sluice-info.1
+	man/sluice-info.1 \
+	man/sluice-plot.1
 if BUILD_TRAIN
 dist_man_MANS += man/sluice-train.1
 endif

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Draws small metrics files and looks at what came out. Run by "make check".
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+command -v jq >/dev/null && command -v gnuplot >/dev/null || {
+	echo "skipped: jq or gnuplot is not installed (Debian packages: jq, gnuplot-nox)"
+	exit 77
+}
+work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-plot-check.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0
+wrong() { echo "wrong: $*"; failed=1; }
+
+run() { # FILE STEPS BYTES_A_STEP
+	local step
+	for ((step = 1; step <= $2; step++)); do
+		printf '{"step":%d,"epoch":1,"loss":%d.5,"seconds":%d,"pushed_total":%d,"pulled_total":%d' \
+			$step $((20 - step / 10)) $step $((step * $3)) $((step * $3 / 2))
+		[ $((step % 50)) != 0 ] || printf ',"accuracy":0.%d' $step
+		printf ',"density_up":0.01,"density_down":0.05,"residual_norm":null'
+		printf ',"compress":0.001,"push":0.002,"wait":0.003,"pull":0.004,"apply":0.005}\n'
+	done >"$1"
+}
+run one.jsonl 200 1000000
+run two.jsonl 100 2000
+run 'odd=name_{"}.jsonl' 3 1
+
+# plot STATUS PATTERN ARGUMENT...: the status, and what it says on standard error
+plot() {
+	local status=$1 pattern=$2 got
+	shift 2
+	"$here/sluice-plot" "$@" >said 2>&1
+	got=$?
+	[ $got = "$status" ] || { cat said; wrong "sluice-plot $*: status $got, expected $status"; }
+	if [ -z "$pattern" ]; then
+		[ ! -s said ] || { cat said; wrong "sluice-plot $*: should say nothing"; }
+	else
+		grep -q -- "$pattern" said || { cat said; wrong "sluice-plot $*: does not say \"$pattern\""; }
+	fi
+}
+
+plot 0 '' --output a.svg --title 'a "title" of 100% {x}_y' one.jsonl 'two.jsonl=top_k {1%} "q" \ ~'
+for text in 'a "title" of 100% {x}_y' one 'top_k {1%} "q" \ ~' 'training loss' 'not in these files' 300; do
+	sed 's/<[^>]*>//g; s/&quot;/"/g; s/&amp;/\&/g' a.svg | grep -qF -- "$text" || wrong "a.svg does not show: $text"
+done
+plot 0 '' 'odd=name_{"}.jsonl' one.jsonl=
+[ "$(head -c 4 sluice.png | tail -c 3)" = PNG ] || wrong "sluice.png is no PNG"
+
+head -c -20 one.jsonl >cut.jsonl
+plot 0 'cut.jsonl: its last line is not complete' --output b.png cut.jsonl
+[ -s b.png ] || wrong "a killed run is not drawn"
+
+echo kept >c.png
+{ head -n 3 one.jsonl; echo 'no json'; head -n 3 one.jsonl; } >bad.jsonl
+plot 1 'bad.jsonl is no metrics file' --output c.png one.jsonl bad.jsonl
+echo '{"loss":1}' >bad.jsonl
+plot 1 'bad.jsonl is no metrics file.*without a step' --output c.png bad.jsonl
+: >empty.jsonl
+plot 1 'empty.jsonl holds no step' --output c.png empty.jsonl
+plot 1 'absent.jsonl: no such file' --output c.png absent.jsonl
+[ "$(cat c.png)" = kept ] || wrong "a picture was touched by a failure"
+plot 1 'cannot write' --output nowhere/c.png one.jsonl
+plot 2 'must end in' --output c.gif one.jsonl
+plot 2 'pixels' --size 10x10 one.jsonl
+plot 2 'number of steps' --smooth 0 one.jsonl
+plot 2 'no metrics file'
+plot 2 'unrecognized' --colour one.jsonl
+[ $failed = 0 ] && echo "pictures are as the files say"
+exit $failed
