@@ -211,7 +211,7 @@ static void queue_event(struct self *self, struct event_queue *queue, const stru
 static int self_post(struct endpoint *e, const struct transfer *x)
 {
 	struct self *self = self_of(e->transport);
-	int rc, ends = x->kind == TRANSFER_GET || x->report;
+	int rc, ends = transfer_ends(x);
 	char *there;
 
 	rc = transfer_check(e, x);
@@ -261,6 +261,11 @@ static void self_disarm(struct transport *t)
 	self->armed = 0;
 }
 
+static void self_cancel(struct transport *t)
+{
+	self_of(t)->armed = 0;
+}
+
 static int self_fd(struct transport *t)
 {
 	return self_of(t)->wake_fd;
@@ -282,6 +287,7 @@ const struct transport_ops self_transport = {
 	.poll = self_poll,
 	.arm = self_arm,
 	.disarm = self_disarm,
+	.cancel = self_cancel,
 	.fd = self_fd,
 	.wake = self_wake,
 	.copies_at_post = 1,

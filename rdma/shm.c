@@ -378,6 +378,7 @@ const struct transport_ops shm_transport = {
 	.poll = shm_poll,
 	.arm = shm_arm,
 	.disarm = shm_disarm,
+	.cancel = shm_cancel,
 	.fd = shm_fd,
 	.wake = shm_wake,
 	.copies_at_post = 1,

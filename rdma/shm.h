@@ -48,6 +48,7 @@ struct shm {
 				     * -1 while there are none */
 	int armed;
 	uint64_t next_check_ns;     /* for ended peers; 0 at once */
+	unsigned polls;
 	struct event_queue dones;
 	int n_peers, first;         /* first: where the next poll starts, so that none starves */
 	struct shm_peer **peers;    /* [size], the first n_peers connected, in that order */
@@ -85,6 +86,7 @@ int shm_post(struct endpoint *e, const struct transfer *transfer);
 int shm_poll(struct transport *t, struct event *events, int n);
 int shm_arm(struct transport *t);
 void shm_disarm(struct transport *t);
+void shm_cancel(struct transport *t);
 int shm_fd(struct transport *t);
 void shm_wake(struct transport *t);
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
-enum { DEATH_CHECK_NS = 2000000 };
+enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 16 /* at the clock */ };
 
 /* ---- moving bytes -------------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ int shm_post(struct endpoint *e, const struct transfer *x)
 {
 	struct shm *shm = shm_of(e->transport);
 	struct shm_peer *peer = peer_of(e);
-	int rc, ends = x->kind == TRANSFER_GET || x->report;
+	int rc, ends = transfer_ends(x);
 	char *there;
 
 	if (peer->state == PEER_GONE)
@@ -154,7 +154,7 @@ int shm_poll(struct transport *t, struct event *events, int n)
 	int taken, i;
 
 	taken = event_queue_take(&shm->dones, events, n);
-	if (taken < n) {
+	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0)) {
 		uint64_t now = now_ns();
 
 		if (now >= shm->next_check_ns) {
@@ -228,6 +228,14 @@ void shm_disarm(struct transport *t)
 	for (rounds = 0; rounds < 128; rounds++)
 		if (read(shm->pipe_read, bytes, sizeof(bytes)) < (ssize_t)sizeof(bytes))
 			break;
+}
+
+void shm_cancel(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
 }
 
 int shm_fd(struct transport *t)

@@ -11,6 +11,12 @@ enum { TRANSFER_INLINE_BYTES = 64 };
  * local bytes outside the local region. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
 
+/* Whether an EVENT_DONE tells its end. */
+static inline int transfer_ends(const struct transfer *transfer)
+{
+	return transfer->kind == TRANSFER_GET ? !transfer->quiet : transfer->report;
+}
+
 /* For the final statistics: called once for each transfer that was accepted. */
 static inline void transfer_count(struct transport *t, const struct transfer *transfer)
 {

@@ -23,6 +23,7 @@ struct transfer {
 	uint32_t imm;                /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
 	uint64_t cookie;             /* comes back in EVENT_DONE */
 	int report;                  /* put: EVENT_DONE too, when the local bytes may be changed again */
+	int quiet;                   /* get, where the transport copies at post: no EVENT_DONE */
 };
 
 enum event_kind {
@@ -104,14 +105,17 @@ struct transport_ops {
 	/* Up to n events; never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
 	/* Before sleeping: arranges that fd becomes readable at the next event. Returns 1 if events are
-	 * already there (do not sleep), else 0. disarm() after waking drains fd. */
+	 * already there (do not sleep), else 0. disarm() after waking drains fd. cancel() ends arm() where
+	 * nobody slept, without a system call: if fd became readable meanwhile it stays so, and the next
+	 * sleeper wakes once for nothing. */
 	int (*arm)(struct transport *t);
 	void (*disarm)(struct transport *t);
+	void (*cancel)(struct transport *t);
 	int (*fd)(struct transport *t);
 	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
 	void (*wake)(struct transport *t);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed and a
-	 * get's are filled (EVENT_DONE comes all the same), and local_region need not be an opened
+	 * get's are filled (EVENT_DONE comes unless it is quiet), and local_region need not be an opened
 	 * region: base and bytes are enough. 0: only EVENT_DONE says so. */
 	int copies_at_post;
 };

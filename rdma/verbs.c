@@ -306,6 +306,7 @@ const struct transport_ops verbs_transport = {
 	.poll = verbs_poll,
 	.arm = verbs_arm,
 	.disarm = verbs_disarm,
+	.cancel = verbs_cancel,
 	.fd = verbs_fd,
 	.wake = verbs_wake,
 };

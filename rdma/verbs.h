@@ -219,6 +219,7 @@ int post_scratch(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint64_t 
 int verbs_poll(struct transport *t, struct event *events, int n);
 int verbs_arm(struct transport *t);
 void verbs_disarm(struct transport *t);
+void verbs_cancel(struct transport *t);
 int verbs_fd(struct transport *t);
 void verbs_wake(struct transport *t);
 /* Moves completions to the event queue; returns how many there were. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 const char *rank_text(const sluice_job *job, int rank)
@@ -49,11 +50,31 @@ int job_failed(sluice_job *job)
 	return fail_quietly(job->failure.code, "%s", job->failure.text);
 }
 
+/* A page that the kernel empties in forked children. NULL where it cannot (Linux before 4.14). */
+static int *open_page_of_this_process(void)
+{
+	int *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+		munmap(page, (size_t)sysconf(_SC_PAGESIZE));
+		return NULL;
+	}
+	*page = 1;
+	return page;
+}
+
+int job_in_child(const sluice_job *job)
+{
+	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+}
+
 int job_check(const sluice_job *job, const char *function)
 {
 	if (!job)
 		return fail(SLUICE_EINVAL, "%s: the job is NULL", function);
-	if (job->pid != getpid())
+	if (job_in_child(job))
 		return fail(SLUICE_EINVAL, "%s: called in a forked child; only process %d may use this job",
 			    function, (int)job->pid);
 	return 0;
@@ -72,6 +93,8 @@ static void free_job(sluice_job *job)
 	pthread_mutex_destroy(&job->token);
 	free(job->peers);
 	free(job->cards);
+	if (job->page_of_this_process)
+		munmap(job->page_of_this_process, (size_t)sysconf(_SC_PAGESIZE));
 	free(job);
 }
 
@@ -83,6 +106,7 @@ int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
 	if (!job)
 		return fail(SLUICE_ENOMEM, "sluice_init: no memory for the job");
 	job->pid = getpid();
+	job->page_of_this_process = open_page_of_this_process();
 	job->epoll_fd = -1;
 	job->membership_epoch = 1;
 	pthread_mutex_init(&job->token, NULL);
@@ -111,7 +135,7 @@ void sluice_finalize(sluice_job **job_pointer)
 	if (!job)
 		return;
 	*job_pointer = NULL;
-	if (job->pid != getpid()) {
+	if (job_in_child(job)) {
 		/* The parent's job goes on; here it only stays reachable for leak checkers. */
 		static sluice_job *volatile parents __attribute__((unused));
 		parents = job;

@@ -84,6 +84,7 @@ struct failure {
 
 struct sluice_job {
 	pid_t pid;                   /* of the process that called sluice_init */
+	int *page_of_this_process;   /* holds 0 in a forked child; asks no kernel */
 	int rank, size, servers, workers;
 	struct settings settings;
 	struct budget budget;        /* all timers, from settings */
@@ -132,6 +133,7 @@ const char *rank_text(const sluice_job *job, int rank);
  * a server, the same as job_fail(). Returns code. Token held. */
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+int job_in_child(const sluice_job *job); /* of the process that called sluice_init */
 /* SLUICE_EINVAL in a forked child, else 0. */
 int job_check(const sluice_job *job, const char *function);
 

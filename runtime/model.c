@@ -131,7 +131,7 @@ void sluice_model_close(sluice_model **model_pointer)
 		return;
 	*model_pointer = NULL;
 	sluice_job *job = model->job;
-	if (job->pid != getpid())
+	if (job_in_child(job))
 		return;
 	/* After a failure this returns at once: nobody is waited for. */
 	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);

@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { EVENTS_PER_POLL = 64 };
+enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -80,7 +80,8 @@ static void explain(sluice_job *job, int always)
 			model_explain(job->models[m], now, always);
 }
 
-void progress_poll(sluice_job *job)
+/* Without a look at the clock. */
+static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
 	for (int t = 0; t < job->n_transports; t++) {
@@ -101,13 +102,18 @@ void progress_poll(sluice_job *job)
 				}
 		} while (n == EVENTS_PER_POLL);
 	}
-	peers_tick(job, now_ns());
 	members_post(job);
 	for (int m = 0; m < JOB_MODELS; m++)
 		if (job->models[m])
 			model_advance(job->models[m]);
 	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
 		explain(job, 1);
+}
+
+void progress_poll(sluice_job *job)
+{
+	peers_tick(job, now_ns());
+	poll_events(job);
 }
 
 static int arm(sluice_job *job)
@@ -137,10 +143,19 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 void progress_take(sluice_job *job)
 {
 	pthread_mutex_lock(&job->token);
-	if (job->sleeping_armed) {
-		disarm(job);
-		job->sleeping_armed = 0;
-	}
+	if (!job->sleeping_armed)
+		return;
+	for (int t = 0; t < job->n_transports; t++)
+		job->transports[t]->ops->cancel(job->transports[t]);
+	job->sleeping_armed = 0;
+}
+
+/* By the progress thread, which slept: it drains what woke it. */
+static void take_after_sleep(sluice_job *job)
+{
+	pthread_mutex_lock(&job->token);
+	disarm(job);
+	job->sleeping_armed = 0;
 }
 
 /* Hands the transports back to the progress thread, armed, so that it wakes at the next event. */
@@ -170,9 +185,12 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	struct wait wait = { done, describe, context, 0 };
 	if (job->failure.code)
 		return job_failed(job);
-	progress_poll(job);
-	if (done(context)) /* complete also if somebody was lost since: the next call says so */
-		return 0;
+	/* The progress thread sees to the heartbeat of a caller that never has to wait. */
+	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
+		poll_events(job);
+		if (done(context)) /* complete also if somebody was lost since: the next call says so */
+			return 0;
+	}
 	wait.since_ns = now_ns();
 	job->waiting = &wait;
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
@@ -209,6 +227,11 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		}
 		if (now < spin_until) {
 			sched_yield(); /* a spinning peer on this core gets its turn */
+			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
+				poll_events(job);
+				if (done(context))
+					break;
+			}
 			continue;
 		}
 		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
@@ -226,7 +249,7 @@ static void *progress_thread(void *argument)
 	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = now_ns() + warn_every;
 	while (!atomic_load(&job->stop)) {
-		progress_take(job);
+		take_after_sleep(job);
 		progress_poll(job);
 		if (now_ns() >= warn_at) { /* shards wait also while the application computes */
 			for (int m = 0; m < JOB_MODELS; m++)

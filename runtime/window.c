@@ -142,7 +142,7 @@ void sluice_region_close(sluice_region **region_pointer)
 		return;
 	*region_pointer = NULL;
 	sluice_job *job = region->job;
-	if (job->pid != getpid())
+	if (job_in_child(job))
 		return;
 	sluice_region_flush(region);
 	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);

@@ -104,7 +104,7 @@ static int copies(const sluice_region *region, int rank)
 static int post(struct piece *p)
 {
 	struct endpoint *e = endpoint_of(p->region, p->rank);
-	int ends = p->transfer.kind == TRANSFER_GET || p->transfer.report;
+	int ends = transfer_ends(&p->transfer);
 	if (ends && p->region->in_flight >= IN_FLIGHT)
 		return p->rc = SLUICE_EAGAIN;
 	if (!p->transfer.remote || p->region->job->peers[p->rank].state == PEER_LOST)
@@ -191,7 +191,6 @@ static int post_quickly(struct piece *p)
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
-	sluice_job *job = region->job;
 	int copied = copies(region, rank), rc = 0;
 	size_t at = 0;
 	do {
@@ -212,18 +211,9 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 					   .cookie = cookie_make(COOKIE_REGION, region->id,
 								 index_make(rank, OWN_MEMORY)),
 					   .report = kind == TRANSFER_PUT && !inlined && !copied,
+					   .quiet = copied,
 				   } };
-		if (kind == TRANSFER_GET && copied) {
-			/* Its EVENT_DONE is there already: taken before the progress thread wakes for it. */
-			progress_take(job);
-			rc = post_at_once(&p);
-			if (rc == SLUICE_EAGAIN)
-				rc = post_waiting(&p);
-			progress_poll(job);
-			progress_release(job);
-		} else {
-			rc = post_quickly(&p);
-		}
+		rc = post_quickly(&p);
 		at += n;
 	} while (!rc && at < bytes);
 	return rc;

@@ -514,6 +514,52 @@ static void arm__imm_or_done_comes__wakes(void **state)
 	assert_true(readable(ops->fd(trio->t[1]), 0));
 }
 
+static void cancel__nobody_slept__the_next_word_writes_no_byte(void **state)
+{
+	struct trio *trio = *state;
+	struct event event;
+	int fd = ops->fd(trio->t[0]);
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	ops->cancel(trio->t[0]);
+	post_now(trio->to_0[1], notify(trio, 1, 1));
+	assert_false(readable(fd, 0));
+	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
+}
+
+static void cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains(void **state)
+{
+	struct trio *trio = *state;
+	struct event event;
+	int fd = ops->fd(trio->t[0]);
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	post_now(trio->to_0[1], notify(trio, 1, 1));
+	ops->cancel(trio->t[0]);
+	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_true(readable(fd, 0));
+	ops->disarm(trio->t[0]);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_false(readable(fd, 0));
+	ops->disarm(trio->t[0]);
+}
+
+static void get__quiet__is_filled_without_an_event(void **state)
+{
+	struct trio *trio = *state;
+	struct transfer x = get(trio, 1, 0, 8);
+	struct event event;
+
+	x.quiet = 1;
+	memset(x.local, 0, 8);
+	fill((uint8_t *)trio->log->base, 8, 77);
+	post_now(trio->to_0[1], x);
+	assert_true(filled(x.local, 8, 77));
+	assert_int_equal(ops->poll(trio->t[1], &event, 1), 0);
+	assert_int_equal(trio->t[1]->counters.gets, 1);
+}
+
 static void wake__armed_or_not_and_often__fd_readable_until_disarm(void **state)
 {
 	struct trio *trio = *state;
@@ -637,6 +683,9 @@ int main(void)
 		cmocka_unit_test(mailbox__positions_wrap__keeps_order),
 		FRESH(arm__imm_or_done_there__does_not_sleep),
 		FRESH(arm__imm_or_done_comes__wakes),
+		FRESH(cancel__nobody_slept__the_next_word_writes_no_byte),
+		FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains),
+		FRESH(get__quiet__is_filled_without_an_event),
 		FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm),
 		FRESH(wake__from_another_thread__ends_the_sleep),
 		cmocka_unit_test(close__after_use__leaves_no_file_and_no_mapping),
