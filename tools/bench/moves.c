@@ -27,15 +27,17 @@ struct run {
 static int round_put(struct run *r, size_t bytes)
 {
 	struct pair *p = &r->pair;
-	int first = p->role == ROLE_FIRST, rc = 0;
+	int rc = 0;
 
-	stamp_write(p->out, bytes, ++r->stamp);
-	if (first)
-		rc = pair_put(p, bytes, 0);
-	if (!rc)
+	/* The bytes of a put may be changed when the other rank has answered it, and not before. */
+	r->stamp++;
+	if (p->role == ROLE_SECOND)
 		rc = stamp_poll(p, p->in, bytes, r->stamp);
-	if (!rc && !first)
+	stamp_write(p->out, bytes, r->stamp);
+	if (!rc)
 		rc = pair_put(p, bytes, 0);
+	if (!rc && p->role == ROLE_FIRST)
+		rc = stamp_poll(p, p->in, bytes, r->stamp);
 	return rc;
 }
 

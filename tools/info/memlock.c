@@ -120,7 +120,8 @@ void probe_memlock(const struct node *node, struct report *r)
 				   "/etc/security/limits.d and log in anew; for jobs, "
 				   "LimitMEMLOCK=infinity in slurmd.service and "
 				   "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-			   "need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s", need,
+			   "locked memory: need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s",
+			   need,
 			   bytes_text(soft), hard == UINT64_MAX ? "unlimited" : bytes_text(hard),
 			   getenv("SLURM_JOB_ID") ?
 				   "slurmd or, by PropagateResourceLimits, the submitting shell" :
