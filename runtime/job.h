@@ -104,6 +104,8 @@ struct sluice_job {
 	atomic_int explain;          /* sluice_explain() was called */
 	int epoll_fd;
 	int sleeping_armed;          /* transports are armed for the sleeping progress thread */
+	int dozing;                  /* the progress thread looks by itself; it alone writes this */
+	atomic_uint calls;           /* how often the application took the token */
 	uint64_t next_tick_ns, last_tick_ns;
 	uint64_t heartbeat;
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Who polls: the caller that waits holds the progress token and polls itself; the progress thread polls
  * while the application computes. Waits spin briefly, then sleep in the kernel until a peer's notify,
- * a peer's death, or the next heartbeat. */
+ * a peer's death, or the next heartbeat.
+ *
+ * The progress thread is either asleep until the transports, armed, wake it; or, while the application
+ * calls often, it dozes: it looks every millisecond whether somebody calls still, and nothing is armed. So
+ * a call that follows another soon costs neither arming nor a thread that wakes for what the caller takes
+ * itself. */
 #include "job.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,9 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
+enum { DOZE_NS = 1000000, BUSY_DOZES = 4 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -140,9 +147,16 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
 }
 
+static void count_call(sluice_job *job)
+{
+	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
+	atomic_store_explicit(&job->calls, calls + 1, memory_order_relaxed); /* token held: one writer */
+}
+
 void progress_take(sluice_job *job)
 {
 	pthread_mutex_lock(&job->token);
+	count_call(job);
 	if (!job->sleeping_armed)
 		return;
 	for (int t = 0; t < job->n_transports; t++)
@@ -150,18 +164,11 @@ void progress_take(sluice_job *job)
 	job->sleeping_armed = 0;
 }
 
-/* By the progress thread, which slept: it drains what woke it. */
-static void take_after_sleep(sluice_job *job)
-{
-	pthread_mutex_lock(&job->token);
-	disarm(job);
-	job->sleeping_armed = 0;
-}
-
-/* Hands the transports back to the progress thread, armed, so that it wakes at the next event. */
+/* Hands the transports back to the progress thread: armed, so that it wakes at the next event, unless it
+ * dozes and will look by itself. */
 void progress_release(sluice_job *job)
 {
-	if (job->thread_started) {
+	if (job->thread_started && !job->dozing) {
 		job->sleeping_armed = 1;
 		if (arm(job))
 			job->transports[0]->ops->wake(job->transports[0]);
@@ -172,6 +179,7 @@ void progress_release(sluice_job *job)
 void progress_lock(sluice_job *job)
 {
 	pthread_mutex_lock(&job->token);
+	count_call(job);
 }
 
 void progress_unlock(sluice_job *job)
@@ -243,24 +251,56 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	return rc;
 }
 
+/* What the progress thread does with the token. Whether it may doze: somebody called since it last looked. */
+static int look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
+{
+	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
+	int called = calls != *calls_seen;
+	*calls_seen = calls;
+	if (!job->dozing)
+		disarm(job); /* it slept, and drains what woke it */
+	job->sleeping_armed = 0;
+	progress_poll(job);
+	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
+		for (int m = 0; m < JOB_MODELS; m++)
+			if (job->models[m])
+				model_explain(job->models[m], now_ns(), 0);
+		*warn_at = now_ns() + job->budget.warn_after_ns;
+	}
+	return called;
+}
+
+static void doze(void)
+{
+	struct timespec rest = { 0, DOZE_NS };
+	nanosleep(&rest, NULL);
+}
+
+/* Whoever holds the token for long waits for somebody, and polls: then there is no need to look again. */
+static void take_for_thread(sluice_job *job)
+{
+	for (int tries = 0; job->dozing && tries < BUSY_DOZES; tries++) {
+		if (!pthread_mutex_trylock(&job->token))
+			return;
+		doze();
+	}
+	pthread_mutex_lock(&job->token);
+}
+
 static void *progress_thread(void *argument)
 {
 	sluice_job *job = argument;
-	uint64_t warn_every = job->budget.warn_after_ns;
-	uint64_t warn_at = now_ns() + warn_every;
+	uint64_t warn_at = now_ns() + job->budget.warn_after_ns;
+	unsigned calls_seen = 0;
 	while (!atomic_load(&job->stop)) {
-		take_after_sleep(job);
-		progress_poll(job);
-		if (now_ns() >= warn_at) { /* shards wait also while the application computes */
-			for (int m = 0; m < JOB_MODELS; m++)
-				if (job->models[m])
-					model_explain(job->models[m], now_ns(), 0);
-			warn_at = now_ns() + warn_every;
-		}
+		take_for_thread(job);
+		int dozing = job->dozing = look_after(job, &calls_seen, &warn_at);
 		uint64_t until = job->next_tick_ns;
 		progress_release(job);
 		/* The wake-up of progress_stop() may have been drained with the others. */
-		if (!atomic_load(&job->stop))
+		if (dozing)
+			doze();
+		else if (!atomic_load(&job->stop))
 			sleep_in_kernel(job, until);
 	}
 	return NULL;
