@@ -345,6 +345,12 @@ static void device_removed(struct verbs *v)
 		rdma_destroy_id(listener);
 }
 
+/* A step of a connection that has its queue pair already, whatever rdma_cm may say. */
+static int out_of_turn(const struct verbs_endpoint *ep, int of_hello)
+{
+	return !of_hello && ep->id->qp != NULL;
+}
+
 static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event, uint64_t now)
 {
 	int of_hello = event->id == ep->hello;
@@ -353,19 +359,26 @@ static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event,
 		return;
 	switch (event->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (out_of_turn(ep, of_hello))
+			return;
 		if (rdma_resolve_route(event->id, (int)(connect_try_ns(ep) / 1000000)) != 0) {
 			snprintf(ep->why, sizeof(ep->why), "rdma_resolve_route: %s", errno_text(errno));
 			connect_try_later(ep, ep->why);
 		}
 		return;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (out_of_turn(ep, of_hello))
+			return;
 		if (of_hello)
 			send_hello(ep);
 		else
 			send_proof(ep);
 		return;
 	case RDMA_CM_EVENT_REJECTED:
-		rejected(ep, event, of_hello, now);
+		if (!of_hello && ep->state == LINK_UP)
+			connect_broken(ep, "it was rejected after it was made");
+		else
+			rejected(ep, event, of_hello, now);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (!of_hello && ep->state == LINK_PROVING)

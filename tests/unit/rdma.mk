@@ -13,3 +13,15 @@ tests_unit_test_shm_death_SOURCES = tests/unit/test_shm_death.c tests/unit/rdma_
 	tests/unit/rdma_pair.h
 tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/unit/rdma_pair.c \
 	tests/unit/rdma_pair.h
+
+# The verbs transport over a card and a connection manager made of memory: their symbols come first.
+fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_cm.c tests/unit/fake_fabric.h
+verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
+if HAVE_VERBS
+check_PROGRAMS += \
+	tests/unit/test_verbs
+tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
+tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+else
+EXTRA_DIST += tests/unit/test_verbs.c $(verbs_pair)
+endif

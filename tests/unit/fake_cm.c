@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The connection manager of fake_fabric.h: ids, listeners, and the events between them. */
+#include "fake_fabric.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { FIRST_PORT = 20000, REJECTED_BY_CONSUMER = 28, NO_SERVICE = 8, PADDED_REQUEST = 56,
+       PADDED_REJECT = 148, PADDED_ACCEPT = 196 };
+
+struct fake_event {
+	struct rdma_cm_event event;
+	struct fake_event *next;
+	uint8_t bytes[256];
+};
+
+struct fake_channel {
+	struct rdma_event_channel channel;
+	struct fake_event *first;
+};
+
+struct fake_id {
+	struct rdma_cm_id id;
+	struct fake_id *next, *partner;
+	uint16_t port, dest;
+	int listening, connected, unacked;
+	uint8_t reads; /* initiator depth that was asked for */
+};
+
+static struct fake_id *all_ids;
+static uint16_t last_port = FIRST_PORT;
+
+static struct fake_id *id_of(struct rdma_cm_id *id)
+{
+	return (struct fake_id *)(void *)id;
+}
+
+static struct fake_channel *channel_of(struct rdma_event_channel *channel)
+{
+	return (struct fake_channel *)(void *)channel;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_event_type type, int status,
+		 const void *bytes, size_t n, size_t padded)
+{
+	struct fake_channel *channel = channel_of(id->id.channel);
+	struct fake_event *event = malloc(sizeof(*event)), **at;
+
+	memset(event, 0, sizeof(*event));
+	event->event.id = &id->id;
+	event->event.listen_id = listener != NULL ? &listener->id : NULL;
+	event->event.event = type;
+	event->event.status = status;
+	event->event.param.conn.responder_resources = event->event.param.conn.initiator_depth = id->reads;
+	if (n > 0)
+		memcpy(event->bytes, bytes, n);
+	event->event.param.conn.private_data = padded > 0 ? event->bytes : NULL;
+	event->event.param.conn.private_data_len = (uint8_t)padded;
+	for (at = &channel->first; *at != NULL; at = &(*at)->next)
+		;
+	*at = event;
+	fake_pulse(channel->channel.fd);
+}
+
+int rdma_get_cm_event(struct rdma_event_channel *ibv_channel, struct rdma_cm_event **out)
+{
+	struct fake_channel *channel = channel_of(ibv_channel);
+	struct fake_event *event;
+
+	fake_lock();
+	event = channel->first;
+	if (event != NULL) {
+		channel->first = event->next;
+		if (channel->first == NULL)
+			fake_drain(ibv_channel->fd);
+		id_of(event->event.id)->unacked++;
+		fake_counts.unacked++;
+		*out = &event->event;
+	}
+	fake_unlock();
+	if (event == NULL)
+		errno = EAGAIN;
+	return event != NULL ? 0 : -1;
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event)
+{
+	fake_lock();
+	id_of(event->id)->unacked--;
+	fake_counts.unacked--;
+	fake_unlock();
+	free(event);
+	return 0;
+}
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+	struct fake_channel *channel;
+
+	if (fake_fails("rdma_create_event_channel", ENODEV))
+		return NULL;
+	channel = malloc(sizeof(*channel));
+	*channel = (struct fake_channel){.channel = {.fd = eventfd(0, EFD_CLOEXEC)}};
+	fake_counts.cm_channels++;
+	return &channel->channel;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel)
+{
+	for (struct fake_id *id = all_ids; id != NULL; id = id->next)
+		if (id->id.channel == channel)
+			fake_misuse("rdma_destroy_event_channel with an id left");
+	if (channel_of(channel)->first != NULL)
+		fake_misuse("rdma_destroy_event_channel with events left");
+	close(channel->fd);
+	free(channel);
+	fake_counts.cm_channels--;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
+{
+	struct fake_id *id = malloc(sizeof(*id));
+
+	memset(id, 0, sizeof(*id));
+	id->id.channel = channel;
+	id->id.context = context;
+	id->next = all_ids;
+	all_ids = id;
+	fake_counts.ids++;
+	return id;
+}
+
+int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
+		   enum rdma_port_space space)
+{
+	(void)space;
+	if (fake_fails("rdma_create_id", ENOMEM))
+		return -1;
+	fake_lock();
+	*out = &new_id(channel, context)->id;
+	fake_unlock();
+	return 0;
+}
+
+static void leave(struct fake_id *id)
+{
+	struct fake_id *partner = id->partner;
+
+	if (partner != NULL) {
+		if (id->connected && partner->connected)
+			tell(partner, NULL, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0, 0);
+		partner->partner = NULL;
+		partner->connected = 0;
+	}
+	id->partner = NULL;
+	id->connected = 0;
+}
+
+static void destroy(struct fake_id *id);
+
+/* The kernel forgets the events of an id that ends, and with a listener its waiting requests. */
+static void forget_events(struct fake_id *id)
+{
+	struct fake_event **at = &channel_of(id->id.channel)->first;
+
+	while (*at != NULL) {
+		struct fake_event *event = *at;
+		struct fake_id *child = NULL;
+
+		if (event->event.id != &id->id && event->event.listen_id != &id->id) {
+			at = &event->next;
+			continue;
+		}
+		if (event->event.id != &id->id)
+			child = id_of(event->event.id);
+		*at = event->next;
+		free(event);
+		if (child != NULL) {
+			destroy(child);
+			at = &channel_of(id->id.channel)->first;
+		}
+	}
+}
+
+static void destroy(struct fake_id *id)
+{
+	struct fake_id **at;
+
+	if (id->unacked > 0)
+		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real one waits for ever */
+	if (id->id.qp != NULL)
+		fake_misuse("rdma_destroy_id with its queue pair left");
+	leave(id);
+	forget_events(id);
+	for (at = &all_ids; *at != id; at = &(*at)->next)
+		;
+	*at = id->next;
+	fake_counts.ids--;
+	free(id);
+}
+
+int rdma_destroy_id(struct rdma_cm_id *id)
+{
+	fake_lock();
+	destroy(id_of(id));
+	fake_unlock();
+	return 0;
+}
+
+int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t n)
+{
+	(void)id;
+	(void)level;
+	(void)name;
+	(void)value;
+	(void)n;
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *address)
+{
+	if (fake_fails("rdma_bind_addr", EADDRNOTAVAIL))
+		return -1;
+	fake_lock();
+	memcpy(&id->route.addr.src_addr, address, sizeof(struct sockaddr_in));
+	id_of(id)->port = ++last_port;
+	id->verbs = fake_context();
+	id->port_num = 1;
+	fake_unlock();
+	return 0;
+}
+
+__be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return htons(id_of(id)->port);
+}
+
+int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+	(void)backlog;
+	if (fake_fails("rdma_listen", EADDRINUSE))
+		return -1;
+	id_of(id)->listening = 1;
+	return 0;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int timeout_ms)
+{
+	(void)timeout_ms;
+	if (fake_fails("rdma_resolve_addr", EHOSTUNREACH))
+		return -1;
+	fake_lock();
+	memcpy(&id->route.addr.src_addr, from, sizeof(struct sockaddr_in));
+	memcpy(&id->route.addr.dst_addr, to, sizeof(struct sockaddr_in));
+	id_of(id)->dest = ntohs(((struct sockaddr_in *)(void *)to)->sin_port);
+	id->verbs = fake_context();
+	id->port_num = 1;
+	tell(id_of(id), NULL, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0, 0);
+	fake_unlock();
+	return 0;
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+{
+	(void)timeout_ms;
+	if (fake_fails("rdma_resolve_route", EHOSTUNREACH))
+		return -1;
+	fake_lock();
+	tell(id_of(id), NULL, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0, 0);
+	fake_unlock();
+	return 0;
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
+{
+	struct fake_id *id = id_of(ibv_id), *listener, *child;
+
+	if (fake_fails("rdma_connect", ENOMEM))
+		return -1;
+	if (param->private_data_len > PADDED_REQUEST) {
+		errno = EINVAL;
+		return -1;
+	}
+	fake_lock();
+	fake_counts.connects++;
+	id->reads = param->initiator_depth;
+	for (listener = all_ids; listener != NULL; listener = listener->next)
+		if (listener->listening && listener->port == id->dest)
+			break;
+	if (fake.cm == FAKE_CM_SILENT || fake.port_down) {
+		;
+	} else if (listener == NULL) {
+		tell(id, NULL, RDMA_CM_EVENT_REJECTED, NO_SERVICE, NULL, 0, 0);
+	} else {
+		child = new_id(listener->id.channel, listener->id.context);
+		child->id.verbs = fake_context();
+		child->id.route.addr.src_addr = listener->id.route.addr.src_addr;
+		child->id.route.addr.dst_addr = id->id.route.addr.src_addr;
+		child->reads = id->reads;
+		child->partner = id;
+		id->partner = child;
+		tell(child, listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0, param->private_data,
+		     param->private_data_len, PADDED_REQUEST);
+	}
+	fake_unlock();
+	return 0;
+}
+
+int rdma_reject(struct rdma_cm_id *ibv_id, const void *bytes, uint8_t n)
+{
+	struct fake_id *id = id_of(ibv_id);
+
+	fake_lock();
+	if (id->partner != NULL)
+		tell(id->partner, NULL, RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER, bytes, n, PADDED_REJECT);
+	leave(id);
+	fake_unlock();
+	return 0;
+}
+
+int rdma_accept(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
+{
+	struct fake_id *id = id_of(ibv_id), *client;
+
+	if (fake_fails("rdma_accept", EIO))
+		return -1;
+	fake_lock();
+	client = id->partner;
+	if (client != NULL && client->id.qp == NULL) {
+		fake_misuse("rdma_accept of a client without a queue pair");
+	} else if (client != NULL) {
+		fake_qp_join(fake_qp_of(id->id.qp), fake_qp_of(client->id.qp));
+		fake_qp_of(id->id.qp)->max_reads = param->initiator_depth;
+		fake_qp_of(client->id.qp)->max_reads = param->responder_resources;
+		id->connected = client->connected = 1;
+		tell(client, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, param->private_data, param->private_data_len,
+		     PADDED_ACCEPT);
+		tell(id, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0, 0);
+	}
+	fake_unlock();
+	return 0;
+}
+
+int rdma_disconnect(struct rdma_cm_id *ibv_id)
+{
+	struct fake_id *id = id_of(ibv_id);
+	int was;
+
+	fake_lock();
+	was = id->connected;
+	if (id->id.qp != NULL)
+		fake_qp_error(fake_qp_of(id->id.qp));
+	leave(id);
+	fake_unlock();
+	if (!was)
+		errno = EINVAL;
+	return was ? 0 : -1;
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	if (id->qp != NULL) {
+		fake_misuse("rdma_create_qp of an id that has one");
+		errno = EINVAL;
+		return -1;
+	}
+	id->qp = ibv_create_qp(pd, attr);
+	if (id->qp == NULL)
+		return -1;
+	id->pd = pd;
+	id->qp->state = IBV_QPS_INIT;
+	return 0;
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	ibv_destroy_qp(id->qp);
+	id->qp = NULL;
+}
+
+/* ---- what the test does to connections ------------------------------------------------------- */
+
+void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n)
+{
+	fake_lock();
+	for (struct fake_id *id = all_ids; id != NULL; id = id->next)
+		if (!id->listening)
+			tell(id, NULL, type, status, bytes, n, n);
+	fake_unlock();
+}
+
+void fake_cm_cut(int told)
+{
+	fake_lock();
+	for (struct fake_id *id = all_ids; id != NULL; id = id->next) {
+		if (!id->connected)
+			continue;
+		id->connected = 0;
+		id->partner = NULL;
+		if (told)
+			tell(id, NULL, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0, 0);
+		if (!fake.silent)
+			fake_qp_error(fake_qp_of(id->id.qp));
+	}
+	fake_unlock();
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A network card and its connection manager inside one process, linked in place of libibverbs and
+ * librdmacm: memory is really copied between the queue pairs of the process (threads or one thread for
+ * several ranks), every access is checked as a card does, and the test chooses what goes wrong.
+ * fake_verbs.c is the card, fake_cm.c the connection manager. All calls of the fake take one lock. */
+#ifndef TESTS_FAKE_FABRIC_H
+#define TESTS_FAKE_FABRIC_H
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum fake_cm_mode {
+	FAKE_CM_ANSWERS,
+	FAKE_CM_SILENT,   /* a connect never ends */
+};
+
+/* What the device is and does; fake_reset() gives a device that has everything and keeps every rule. */
+struct fake_settings {
+	struct ibv_device_attr attr;
+	uint32_t max_inline, max_message;
+	int port_down;
+	int no_dmabuf, no_peermem;   /* registering device memory this way is refused */
+	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
+	int no_bind;                 /* windows are advertised, binding one fails */
+	int held;                    /* work requests wait for fake_release() */
+	int silent;                  /* work requests vanish: no completion until the queue pair ends */
+	enum fake_cm_mode cm;
+	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS: none). */
+	enum ibv_wc_status fail_status;
+	enum ibv_wr_opcode fail_opcode;
+	unsigned fail_call;          /* the number of the fallible call that fails, once; 0: none */
+};
+
+struct fake_counts {
+	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
+	int unacked;                 /* events, of all kinds */
+	int misuse;                  /* ended in the wrong order, destroyed with events or users left */
+	char first_misuse[128];
+	uint64_t writes, writes_with_imm, reads, binds, invalidations;
+	uint64_t bytes_written, bytes_read;
+	uint64_t overflows;          /* posts into a full send queue */
+	uint64_t cq_overruns, no_receive, access_errors;
+	uint32_t reads_at_once;      /* most READs one queue pair had under way beyond nothing */
+	uint32_t most_outstanding;   /* most work requests one send queue held */
+	uint64_t connects;
+	unsigned calls;              /* fallible ones */
+	char failed[64];             /* the name of the one that was made to fail */
+};
+
+extern struct fake_settings fake;
+extern struct fake_counts fake_counts;
+
+/* Everything as new; nothing may be open. */
+void fake_reset(void);
+/* 0 if no object is left, else a sentence. */
+const char *fake_leak(void);
+void fake_lock(void);
+void fake_unlock(void);
+/* 1: this call is the one to fail; errno is set. */
+int fake_fails(const char *call, int error);
+void fake_misuse(const char *text);
+
+/* Executes what is held: of all queue pairs, the newest first if backwards. */
+void fake_release(int backwards);
+/* [base, base + n) is device memory, mapped by dma-buf fd (or -1). n 0: none. */
+void fake_device_memory(void *base, size_t n);
+/* Posts an event of that type to the id of every connection (index in age, -1: all). */
+void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n);
+/* Breaks every connection: both queue pairs fail; told: both sides get DISCONNECTED. */
+void fake_cm_cut(int told);
+/* 1 if some registration lets a peer write into [base, base + n). */
+int fake_remote_writable(const void *base, size_t n);
+
+/* ---- between the two halves ---- */
+struct fake_qp {
+	struct ibv_qp qp;
+	struct fake_qp *next, *peer;
+	uint32_t dest, max_inline;
+	struct fake_wr *wrs;          /* ring of wr_capacity; [first, end) not executed yet */
+	uint32_t capacity;
+	uint64_t first, end, retired; /* numbers of work requests */
+	uint32_t reads, max_reads;
+};
+struct ibv_context *fake_context(void);
+struct fake_qp *fake_qp_of(struct ibv_qp *qp);
+void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
+void fake_qp_error(struct fake_qp *qp);
+int fake_pulse(int fd);
+void fake_drain(int fd);
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See verbs_pair.h. */
+#include "verbs_pair.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <string.h>
+#include <sched.h>
+#include <unistd.h>
+
+enum { WAIT_MS = 20000 };
+
+int __wrap_access(const char *path, int mode);
+int __real_access(const char *path, int mode);
+
+/* There is a connection manager: the fake one. */
+int __wrap_access(const char *path, int mode)
+{
+	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
+}
+
+int pair_open(struct verbs_pair *p, uint32_t queue_depth)
+{
+	struct job_secret secret = {.job = "a test", .wire_version = 1};
+	uint8_t cards[2][TRANSPORT_CARD_BYTES];
+	size_t n[2];
+	int rc = 0;
+
+	memset(p, 0, sizeof(*p));
+	memset(secret.key, 7, sizeof(secret.key));
+	for (int r = 0; r < 2 && rc == 0; r++) {
+		struct transport_config config = {
+			.rank = r, .size = 2, .queue_depth = queue_depth, .lost_after_ms = PAIR_LOST_MS,
+			.control_line_bytes = PAIR_LINE};
+
+		rc = region_open(2 * PAIR_LINE, REGION_WRITE, "control", &p->control[r]);
+		config.control = p->control[r];
+		if (rc == 0)
+			rc = verbs_transport.open(&config, &p->t[r]);
+		if (rc == 0)
+			rc = verbs_transport.admit(p->t[r], &secret);
+		if (rc == 0)
+			rc = verbs_transport.card(p->t[r], cards[r], &n[r]);
+	}
+	for (int r = 0; r < 2 && rc == 0; r++)
+		rc = verbs_transport.connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);
+	return rc == 0 ? pair_connect(p) : rc;
+}
+
+int pair_connect(struct verbs_pair *p)
+{
+	uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	do {
+		int a, b;
+
+		pair_poll(p);
+		a = verbs_transport.ready(p->e[0]);
+		b = verbs_transport.ready(p->e[1]);
+		if (a < 0 || b < 0)
+			return a < 0 ? a : b;
+		if (a && b)
+			return 0;
+		sched_yield();
+	} while (now_ns() < until);
+	return SLUICE_ETIMEDOUT;
+}
+
+void pair_close(struct verbs_pair *p)
+{
+	for (int r = 0; r < 2; r++)
+		verbs_transport.close(&p->t[r]);
+	for (int r = 0; r < 2; r++)
+		region_close(&p->control[r]);
+}
+
+void pair_poll_side(struct verbs_pair *p, int side)
+{
+	int room = PAIR_EVENTS - p->n_events[side];
+
+	p->n_events[side] += verbs_transport.poll(p->t[side], p->events[side] + p->n_events[side], room);
+}
+
+void pair_poll(struct verbs_pair *p)
+{
+	pair_poll_side(p, 0);
+	pair_poll_side(p, 1);
+}
+
+int pair_count(const struct verbs_pair *p, int side, enum event_kind kind)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n_events[side]; i++)
+		n += p->events[side][i].kind == kind;
+	return n;
+}
+
+int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n)
+{
+	uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	while (pair_count(p, side, kind) < n) {
+		if (now_ns() > until)
+			return -1;
+		pair_poll(p);
+		sched_yield();
+	}
+	return 0;
+}
+
+int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	int rc = verbs_transport.describe(p->e[side], region, descriptor);
+
+	return rc == 0 ? verbs_transport.remote_open(p->e[1 - side], descriptor, out) : rc;
+}

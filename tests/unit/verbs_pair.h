@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Two ranks of the verbs transport in one thread, over fake_fabric.h: opened, connected, polled in
+ * turn, closed. For the tests of rdma/verbs*.c. */
+#ifndef TESTS_VERBS_PAIR_H
+#define TESTS_VERBS_PAIR_H
+#include "fake_fabric.h"
+#include "rdma/transport.h"
+
+enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINE = 256 };
+
+struct verbs_pair {
+	struct region *control[2];
+	struct transport *t[2];
+	struct endpoint *e[2];
+	struct event events[2][PAIR_EVENTS];
+	int n_events[2];
+};
+
+/* 0, or the first SLUICE_E*; what is open stays open until pair_close(). */
+int pair_open(struct verbs_pair *p, uint32_t queue_depth);
+/* Both endpoints ready, or what one of them says, or SLUICE_ETIMEDOUT. */
+int pair_connect(struct verbs_pair *p);
+void pair_close(struct verbs_pair *p);
+/* Polls both sides once; -1 for a side: not that one. */
+void pair_poll(struct verbs_pair *p);
+void pair_poll_side(struct verbs_pair *p, int side);
+/* Polls until side has n events of this kind (in all so far). 0, or -1 after some seconds. */
+int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n);
+int pair_count(const struct verbs_pair *p, int side, enum event_kind kind);
+/* Region of side, opened at the other side. */
+int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out);
+#endif
