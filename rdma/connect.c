@@ -304,6 +304,10 @@ void connect_broken(struct verbs_endpoint *ep, const char *why)
 
 	if (ep->state == LINK_GONE)
 		return;
+	if (ep->revoked) {
+		link_gone(ep, "it was dropped from the job");
+		return;
+	}
 	if (!ep->was_up) {
 		connect_try_later(ep, why);
 		return;

@@ -40,7 +40,7 @@ static void answer_hello(struct verbs *v, struct rdma_cm_id *id, const struct fr
 	struct auth_context context = {.client = hello->rank, .server = (uint32_t)v->rank};
 	struct verbs_endpoint *ep = v->by_rank[hello->rank];
 
-	if (ep != NULL && ep->state == LINK_GONE) {
+	if (ep != NULL && (ep->state == LINK_GONE || ep->revoked)) {
 		refuse(v, id, REFUSAL_GONE, "a rank that was given up");
 		return;
 	}
@@ -116,7 +116,7 @@ static void answer_proof(struct verbs *v, struct rdma_cm_id *id, const struct cm
 		refuse(v, id, REFUSAL_PROOF, "its proof is wrong: it does not hold this job's key");
 	} else if (ep == NULL) {
 		refuse(v, id, REFUSAL_NOT_YET, "this rank does not expect it yet");
-	} else if (ep->state == LINK_GONE) {
+	} else if (ep->state == LINK_GONE || ep->revoked) {
 		refuse(v, id, REFUSAL_GONE, "a rank that was given up");
 	} else if (made_ms <= ep->accepted_ms) {
 		refuse(v, id, REFUSAL_PROOF, "a proof that was used before");

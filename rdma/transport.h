@@ -98,6 +98,11 @@ struct transport_ops {
 	int (*remote_open)(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
 			   struct remote **out);
 	void (*remote_close)(struct remote **remote);
+	/* The job goes on without this peer: no key that it was given works any more, whether or not its
+	 * process still runs, and none is given again. What is under way towards it goes on. NULL (shm,
+	 * self): memory that a process has mapped cannot be taken back from it; there the readers' checks
+	 * of private copies, and membership epochs, keep what it still writes from counting. */
+	void (*revoke)(struct endpoint *e);
 	/* Posts one transfer. SLUICE_EAGAIN when a queue is full (poll, then post again), SLUICE_EINVAL
 	 * out of bounds or not permitted, SLUICE_EPEER after EVENT_GONE. Never allocates, never blocks. A put's
 	 * local bytes must stay unchanged until the peer has acknowledged them by protocol. */

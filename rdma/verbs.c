@@ -288,6 +288,20 @@ static void verbs_remote_close(struct remote **r)
 	*r = NULL;
 }
 
+/* The connection stays for our last words to it: that it was dropped. */
+static void verbs_revoke(struct endpoint *e)
+{
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+
+	if (ep->revoked || ep->state == LINK_GONE)
+		return;
+	ep->revoked = 1;
+	if (ep->state == LINK_UP)
+		register_revoke_keys(ep);
+	else
+		link_gone(ep, "it was dropped from the job");
+}
+
 const struct transport_ops verbs_transport = {
 	.size = sizeof(struct transport_ops),
 	.name = "verbs",
@@ -302,6 +316,7 @@ const struct transport_ops verbs_transport = {
 	.describe = verbs_describe,
 	.remote_open = verbs_remote_open,
 	.remote_close = verbs_remote_close,
+	.revoke = verbs_revoke,
 	.post = verbs_post,
 	.poll = verbs_poll,
 	.arm = verbs_arm,

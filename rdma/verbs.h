@@ -102,6 +102,7 @@ struct verbs_endpoint {
 	uint64_t accepted_ms;         /* when the last proof was accepted: older challenges are void */
 	unsigned tries, refusals, breaks;
 	int was_up;
+	int revoked;                  /* dropped from the job: it has no key any more and gets none */
 	int cut;                      /* broken while the own port is down: nothing is sent before it is up */
 	int failing;                  /* a completion failed: take the link down after this poll */
 	int fatal;                    /* ... and do not make it again */
@@ -232,7 +233,9 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 /* Registers a region for the peer to use; only bytes [from, from + n) of it. */
 int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
 		    uint32_t *rkey_out);
-/* No key of this peer works any more. */
+/* No key that this peer was given works any more; those for our own use do. */
+void register_revoke_keys(struct verbs_endpoint *ep);
+/* Everything of this peer ends. */
 void register_revoke(struct verbs_endpoint *ep);
 /* Before the transport closes: all registrations end, regions forget them. */
 void register_close(struct verbs *v);

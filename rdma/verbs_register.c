@@ -133,6 +133,8 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 	struct verbs_registration *r = NULL;
 	int rank = ep->endpoint.peer, rc;
 
+	if (ep->revoked)
+		return fail_quietly(SLUICE_EPEER, "rank %d was dropped from the job: it gets no key", rank);
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
 	if (rc == SLUICE_OK && r->remote[rank] == NULL)
@@ -177,6 +179,19 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
+
+void register_revoke_keys(struct verbs_endpoint *ep)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+
+	pthread_mutex_lock(&v->registering);
+	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next)
+		dereg(&r->remote[ep->endpoint.peer]);
+	dereg(&ep->slot_mr);
+	pthread_mutex_unlock(&v->registering);
+	log_line(LOG_INFO, "rdma", "verbs: rank %d was dropped from the job; its keys are revoked",
+		 ep->endpoint.peer);
+}
 
 void register_revoke(struct verbs_endpoint *ep)
 {

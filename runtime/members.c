@@ -118,7 +118,11 @@ static void write_block(sluice_job *job)
 /* In this rank's books; the caller has cleared the bit. */
 static void dropped(sluice_job *job, int worker)
 {
+	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
+	/* Not when its connection ends: a worker that only hung may wake up and write. */
+	if (e && e->transport->ops->revoke)
+		e->transport->ops->revoke(e);
 	atomic_fetch_sub(&job->living, 1);
 	for (int i = 0; i < JOB_MODELS; i++)
 		if (job->models[i])

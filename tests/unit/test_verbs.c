@@ -356,6 +356,57 @@ static void model_memory__shared_for_reading__no_registration_lets_it_be_written
 	close_pair();
 }
 
+static void key__used_after_its_peer_was_dropped__remote_access_error(void **state)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct region *notice;
+	struct remote *to_notice;
+	struct two x;
+
+	(void)state;
+	open_pair();
+	x = share_two();
+	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
+	assert_int_equal(pair_share(&pair, 0, notice, &to_notice), 0);
+	fill(x.near->base, BYTES, 8);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 1000, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+
+	verbs_transport.revoke(pair.e[1]);
+	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 0);
+	assert_int_equal(fake_remote_writable(pair.control[1]->base, 2 * PAIR_LINE), 0);
+	assert_int_equal(verbs_transport.describe(pair.e[1], x.inbox, descriptor), SLUICE_EPEER);
+	/* the last words to it still arrive */
+	assert_int_equal(post(1, TRANSFER_PUT_NOTIFY, to_notice, x.near, 0, 200, 2), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_IMM, 1), 0);
+	assert_memory_equal(notice->base, x.near->base, 200);
+
+	memset(x.inbox->base, 0x55, BYTES);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 1000, 3), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][pair.n_events[0] - 1].text, "remote access error"));
+	assert_int_equal(fake_counts.access_errors, 1);
+	for (size_t i = 0; i < BYTES; i++)
+		assert_int_equal(((uint8_t *)x.inbox->base)[i], 0x55);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	verbs_transport.remote_close(&to_notice);
+	region_close(&notice);
+	close_two(&x);
+	close_pair();
+}
+
+static void dropped_peer__connects_again__refused(void **state)
+{
+	(void)state;
+	open_pair();
+	verbs_transport.revoke(pair.e[1]);
+	fake_cm_cut(1);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][0].text, "given this rank up"));
+	close_pair();
+}
+
 /* ---- broken connections ---------------------------------------------------------------------- */
 
 static void check_numbers(int side, int n)
@@ -520,6 +571,8 @@ int main(void)
 		cmocka_unit_test_setup(open__device_too_small__refused_by_name_and_nothing_left, setup),
 		cmocka_unit_test_setup(illegal_access__each_kind__ends_the_offender_and_moves_nothing, setup),
 		cmocka_unit_test_setup(model_memory__shared_for_reading__no_registration_lets_it_be_written, setup),
+		cmocka_unit_test_setup(key__used_after_its_peer_was_dropped__remote_access_error, setup),
+		cmocka_unit_test_setup(dropped_peer__connects_again__refused, setup),
 		cmocka_unit_test_setup(flap__disconnect_told__every_notify_arrives_once_and_in_order, setup),
 		cmocka_unit_test_setup(flap__completion_errors_only__every_notify_arrives_once_and_in_order, setup),
 		cmocka_unit_test_setup(
