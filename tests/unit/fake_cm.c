@@ -51,9 +51,8 @@ static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_even
 		 const void *bytes, size_t n, size_t padded)
 {
 	struct fake_channel *channel = channel_of(id->id.channel);
-	struct fake_event *event = malloc(sizeof(*event)), **at;
+	struct fake_event *event = fake_new(sizeof(*event)), **at;
 
-	memset(event, 0, sizeof(*event));
 	event->event.id = &id->id;
 	event->event.listen_id = listener != NULL ? &listener->id : NULL;
 	event->event.event = type;
@@ -106,7 +105,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 	if (fake_fails("rdma_create_event_channel", ENODEV))
 		return NULL;
-	channel = malloc(sizeof(*channel));
+	channel = fake_new(sizeof(*channel));
 	*channel = (struct fake_channel){.channel = {.fd = eventfd(0, EFD_CLOEXEC)}};
 	fake_counts.cm_channels++;
 	return &channel->channel;
@@ -128,9 +127,8 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
 {
-	struct fake_id *id = malloc(sizeof(*id));
+	struct fake_id *id = fake_new(sizeof(*id));
 
-	memset(id, 0, sizeof(*id));
 	id->id.channel = channel;
 	id->id.context = context;
 	id->next = all_ids;

@@ -86,6 +86,8 @@ struct ibv_context *fake_context(void);
 struct fake_qp *fake_qp_of(struct ibv_qp *qp);
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
 void fake_qp_error(struct fake_qp *qp);
+/* Zeroed, for free(); none of the calls that a test may replace to make the library fail. */
+void *fake_new(size_t n);
 int fake_pulse(int fd);
 void fake_drain(int fd);
 #endif

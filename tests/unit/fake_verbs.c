@@ -125,6 +125,15 @@ const char *fake_leak(void)
 	return text;
 }
 
+void *fake_new(size_t n)
+{
+	void *p = NULL;
+
+	if (posix_memalign(&p, 64, n) != 0)
+		abort();
+	return memset(p, 0, n);
+}
+
 int fake_pulse(int fd)
 {
 	const uint64_t one = 1;
@@ -163,7 +172,7 @@ struct ibv_device **ibv_get_device_list(int *n)
 
 	if (fake_fails("ibv_get_device_list", ENOMEM))
 		return NULL;
-	list = malloc(2 * sizeof(*list));
+	list = fake_new(2 * sizeof(*list));
 	list[0] = &device;
 	list[1] = NULL;
 	if (n != NULL)
@@ -253,7 +262,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 
 	if (fake_fails("ibv_alloc_pd", ENOMEM))
 		return NULL;
-	pd = malloc(sizeof(*pd));
+	pd = fake_new(sizeof(*pd));
 	fake_lock();
 	*pd = (struct ibv_pd){.context = c};
 	fake_counts.pds++;
@@ -296,7 +305,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 		errno = ENOMEM;
 		return NULL;
 	}
-	m = malloc(sizeof(*m));
+	m = fake_new(sizeof(*m));
 	fake_lock();
 	last_key++;
 	*m = (struct fake_mr){
@@ -392,7 +401,7 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 	if (fake_fails("ibv_alloc_mw", ENOMEM))
 		return NULL;
-	m = malloc(sizeof(*m));
+	m = fake_new(sizeof(*m));
 	fake_lock();
 	last_key++;
 	*m = (struct fake_mw){.mw = {.context = pd->context, .pd = pd, .rkey = last_key << 8, .type = type},
@@ -438,7 +447,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 
 	if (fake_fails("ibv_create_comp_channel", EMFILE))
 		return NULL;
-	channel = malloc(sizeof(*channel));
+	channel = fake_new(sizeof(*channel));
 	*channel = (struct ibv_comp_channel){.context = c, .fd = eventfd(0, EFD_CLOEXEC)};
 	fake_counts.channels++;
 	return channel;
@@ -468,11 +477,11 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 		errno = EINVAL;
 		return NULL;
 	}
-	cq = malloc(sizeof(*cq));
+	cq = fake_new(sizeof(*cq));
 	fake_lock();
 	*cq = (struct fake_cq){
 		.cq = {.context = c, .channel = channel, .cq_context = cq_context, .cqe = cqe},
-		.capacity = cqe, .entries = malloc((size_t)cqe * sizeof(*cq->entries)), .next = all_cqs};
+		.capacity = cqe, .entries = fake_new((size_t)cqe * sizeof(*cq->entries)), .next = all_cqs};
 	all_cqs = cq;
 	if (channel != NULL)
 		channel->refcnt++;
@@ -583,9 +592,9 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
-	srq = malloc(sizeof(*srq));
+	srq = fake_new(sizeof(*srq));
 	*srq = (struct fake_srq){.srq = {.context = pd->context, .pd = pd}, .capacity = attr->attr.max_wr,
-				 .wr_ids = malloc(attr->attr.max_wr * sizeof(*srq->wr_ids))};
+				 .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids))};
 	fake_counts.srqs++;
 	return &srq->srq;
 }
@@ -640,14 +649,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		errno = attr->cap.max_inline_data > fake.max_inline ? EINVAL : ENOMEM;
 		return NULL;
 	}
-	q = malloc(sizeof(*q));
+	q = fake_new(sizeof(*q));
 	fake_lock();
 	*q = (struct fake_qp){
 		.qp = {.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
 		       .srq = attr->srq, .qp_num = ++last_qpn, .state = IBV_QPS_RESET,
 		       .qp_type = attr->qp_type},
 		.next = all_qps, .capacity = attr->cap.max_send_wr, .max_inline = attr->cap.max_inline_data,
-		.wrs = malloc(attr->cap.max_send_wr * sizeof(*q->wrs))};
+		.wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs))};
 	all_qps = q;
 	fake_counts.qps++;
 	fake_unlock();
