@@ -5,9 +5,11 @@
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+static atomic_int last_rung = -1;
 static const char *const rung_names[] = {"host memory", "dma-buf", "peer memory", "staging"};
 
 static void dereg(struct ibv_mr **mr)
@@ -64,7 +66,7 @@ int ladder_register(struct ibv_pd *pd, const struct verbs_device *device, const 
 {
 	static const enum ladder_rung rungs[] = {LADDER_DMABUF, LADDER_PEERMEM};
 	struct ladder_memory result = {.rung = LADDER_HOST};
-	int rc = SLUICE_OK;
+	int rc = SLUICE_OK, level;
 
 	if (memory->place == MEMORY_HOST) {
 		rc = register_host(pd, memory->address, memory->bytes, access, "host memory", &result.mr);
@@ -89,7 +91,9 @@ int ladder_register(struct ibv_pd *pd, const struct verbs_device *device, const 
 		if (rc < 0)
 			return rc;
 	}
-	log_line(LOG_INFO, "rdma", "%zu bytes of device memory: %s on %s%s%s", memory->bytes,
+	/* Once: every peer's registration of every region mostly comes to the same. */
+	level = atomic_exchange(&last_rung, (int)result.rung) == (int)result.rung ? LOG_DEBUG : LOG_INFO;
+	log_line(level, "rdma", "%zu bytes of device memory: %s on %s%s%s", memory->bytes,
 		 rung_names[result.rung], device->name, result.reason[0] != '\0' ? ", because " : "",
 		 result.reason);
 	*out = result;

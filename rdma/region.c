@@ -193,6 +193,29 @@ failed:
 	return fail_to_open(name, bytes, call, err);
 }
 
+int region_open_device(const struct memory *memory, unsigned access, struct region **out)
+{
+	struct {
+		struct region region;
+		struct registration *registrations;
+		struct memory memory;
+	} *r;
+
+	if (memory->place != MEMORY_DEVICE || memory->bytes == 0 ||
+	    access & ~(unsigned)(REGION_READ | REGION_WRITE))
+		return fail(SLUICE_EINVAL, "%zu bytes of device memory with access 0x%x are not a region",
+			    memory->bytes, access);
+	r = calloc(1, sizeof(*r));
+	if (r == NULL)
+		return fail(SLUICE_ENOMEM, "no memory for %zu bytes", sizeof(*r));
+	r->memory = *memory;
+	r->region = (struct region){
+		.base = memory->address, .bytes = memory->bytes, .access = access, .fd = -1,
+		.device = &r->memory, .registrations = &r->registrations};
+	*out = &r->region;
+	return SLUICE_OK;
+}
+
 void region_close(struct region **region)
 {
 	struct region *r = region != NULL ? *region : NULL;
@@ -205,7 +228,7 @@ void region_close(struct region **region)
 		*r->registrations = first->next;
 		first->end(first);
 	}
-	if (r->base != NULL)
+	if (r->base != NULL && r->device == NULL)
 		munmap(r->base, r->bytes);
 	if (r->fd >= 0)
 		close(r->fd);

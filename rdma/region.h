@@ -7,6 +7,7 @@
  * (F_SEAL_FUTURE_WRITE). */
 #ifndef RDMA_REGION_H
 #define RDMA_REGION_H
+#include "base/memory.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,12 +25,15 @@ struct region {
 	void *base;
 	size_t bytes;
 	unsigned access;   /* REGION_* mask; 0: only local use (staging, read buffers) */
-	int fd;            /* sealed memfd, close-on-exec */
+	int fd;            /* sealed memfd, close-on-exec; -1: device memory */
+	const struct memory *device; /* NULL: host memory. Else base is an address of the device, not to be read here */
 	uint64_t nonce;    /* random; a mapping made from a descriptor must find it (see shm.c) */
 	struct registration **registrations; /* the head of their list */
 };
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+/* A region over device memory, which stays its allocator's and outlives the region. */
+int region_open_device(const struct memory *memory, unsigned access, struct region **out);
 /* Ends the registrations, unmaps, frees. Nothing that is posted may still use the region. */
 void region_close(struct region **region);
 

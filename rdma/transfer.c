@@ -52,5 +52,8 @@ int transfer_check(const struct endpoint *e, const struct transfer *x)
 	if (!local_within_region(x))
 		return fail(SLUICE_EINVAL, "%s rank %d: %zu local bytes are not inside the local region", name,
 			    e->peer, x->bytes);
+	if (x->local_region != NULL && x->local_region->device != NULL && e->transport->ops->copies_at_post)
+		return fail(SLUICE_ENOSUPP, "%s rank %d: %s copies by this processor and cannot reach device "
+			    "memory; use a region of host memory", name, e->peer, e->transport->ops->name);
 	return SLUICE_OK;
 }

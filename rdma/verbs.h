@@ -54,6 +54,8 @@ struct sent {
 	uint64_t notify;       /* its number among the notifies to this peer, 0: none */
 	uint64_t cookie;
 	const uint8_t *local;
+	int (*unstage)(void *to, const void *from, size_t n); /* a get that is staged: local to device */
+	void *device;
 	uint32_t lkey, rkey, imm;
 	uint8_t kind, report;
 	uint8_t copied;        /* local is in the log's own memory */
@@ -230,6 +232,9 @@ int poll_post_receives(struct verbs *v, uint32_t n);
 /* ---- verbs_register.c ---- */
 /* The key for local use of a region in the peer's domain; registers it at its first use. */
 int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out);
+/* Device memory that the card does not reach: where local lies in the host memory that stands for it, else
+ * NULL. After register_local(). */
+void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local);
 /* Registers a region for the peer to use; only bytes [from, from + n) of it. */
 int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
 		    uint32_t *rkey_out);

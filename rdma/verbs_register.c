@@ -3,6 +3,7 @@
  * peer's protection domain. A region ends its registrations when it closes, which may be in another
  * thread than the one that polls; hence the lock, which posting does not take. */
 #include "base/log.h"
+#include "rdma/ladder.h"
 #include "rdma/verbs.h"
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@ struct verbs_registration {
 	struct verbs_registration *next;     /* of the transport */
 	const struct region *region;
 	struct ibv_mr **remote, **local;     /* [rank] */
+	/* Of device memory only, and then the keys above are these': [rank] for the peer, then for us. */
+	struct ladder_memory *ladders;
 };
 
 static struct verbs_registration *registration_of(struct registration *r)
@@ -61,12 +64,31 @@ static void dereg(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
+static void end_remote(struct verbs_registration *r, int rank)
+{
+	if (r->ladders != NULL) {
+		ladder_end(&r->ladders[rank]);
+		r->remote[rank] = NULL;
+	}
+	dereg(&r->remote[rank]);
+}
+
+static void end_local(struct verbs_registration *r, int rank)
+{
+	if (r->ladders != NULL) {
+		ladder_end(&r->ladders[r->verbs->size + rank]);
+		r->local[rank] = NULL;
+	}
+	dereg(&r->local[rank]);
+}
+
 static void free_registration(struct verbs_registration *r)
 {
 	for (int p = 0; p < r->verbs->size; p++) {
-		dereg(&r->remote[p]);
-		dereg(&r->local[p]);
+		end_remote(r, p);
+		end_local(r, p);
 	}
+	free(r->ladders);
 	free(r);
 }
 
@@ -102,6 +124,13 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 	r = calloc(1, sizeof(*r) + pointers);
 	if (r == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
+	if (region->device != NULL) {
+		r->ladders = calloc(2 * (size_t)v->size, sizeof(*r->ladders));
+		if (r->ladders == NULL) {
+			free(r);
+			return fail(SLUICE_ENOMEM, "verbs: no memory to register device memory");
+		}
+	}
 	r->remote = (struct ibv_mr **)(void *)(r + 1);
 	r->local = r->remote + v->size;
 	r->verbs = v;
@@ -112,6 +141,55 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 		.next = *region->registrations, .owner = v, .end = end};
 	*region->registrations = &r->registration;
 	*out = r;
+	return SLUICE_OK;
+}
+
+static int conflict(unsigned a, unsigned b)
+{
+	return (a & REGION_WRITE) && (b & (REGION_READ | REGION_WRITE)) == REGION_READ;
+}
+
+/* Model memory is what peers may only read: nothing may make the same bytes writable for one. */
+static int check_overlap(const struct verbs *v, const struct region *region)
+{
+	const char *from = region->base, *to = from + region->bytes;
+
+	for (const struct verbs_registration *r = v->registrations; r != NULL; r = r->next) {
+		const char *base = r->region->base;
+
+		if (r->region != region && base < to && from < base + r->region->bytes &&
+		    (conflict(r->region->access, region->access) ||
+		     conflict(region->access, r->region->access)))
+			return fail(SLUICE_EINVAL, "verbs: a region that peers may write shares bytes with one "
+				    "that they may not");
+	}
+	return SLUICE_OK;
+}
+
+/* Device memory: by the rung that was proved. Keys for a peer need one that reaches the memory itself. */
+static int register_device(struct verbs_endpoint *ep, struct verbs_registration *r, size_t from, size_t n,
+			   int access, int for_peer, struct ibv_mr **out)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+	struct ladder_memory *ladder = &r->ladders[ep->endpoint.peer + (for_peer ? 0 : v->size)];
+	struct memory memory = *r->region->device;
+	int rc;
+
+	memory.address = (char *)memory.address + from;
+	memory.fd_offset += from;
+	memory.bytes = n;
+	rc = ladder_register(ep->pd, &v->device, &memory, access, ladder);
+	if (rc < 0)
+		return rc;
+	if (ladder->rung == LADDER_STAGING && (for_peer || memory.copy == NULL)) {
+		rc = fail(SLUICE_ENOSUPP, "device memory cannot be %s: %s does not reach it (%s), and %s",
+			  for_peer ? "offered to a peer" : "sent or filled", v->device.name, ladder->reason,
+			  for_peer ? "a peer's access cannot be staged: offer host memory"
+				   : "its allocator gives no way to copy it");
+		ladder_end(ladder);
+		return rc;
+	}
+	*out = ladder->mr;
 	return SLUICE_OK;
 }
 
@@ -138,6 +216,10 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
 	if (rc == SLUICE_OK && r->remote[rank] == NULL)
+		rc = check_overlap(v, region);
+	if (rc == SLUICE_OK && r->remote[rank] == NULL && region->device != NULL)
+		rc = register_device(ep, r, from, n, remote_access(region), 1, &r->remote[rank]);
+	else if (rc == SLUICE_OK && r->remote[rank] == NULL)
 		rc = register_host(ep->pd, (char *)region->base + from, n, remote_access(region),
 				   "a region for a peer", &r->remote[rank]);
 	if (rc == SLUICE_OK)
@@ -169,13 +251,28 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 	}
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
-	if (rc == SLUICE_OK)
+	if (rc == SLUICE_OK && region->device != NULL)
+		rc = register_device(ep, r, 0, region->bytes, IBV_ACCESS_LOCAL_WRITE, 0, &r->local[rank]);
+	else if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
 				   "a local region", &r->local[rank]);
 	if (rc == SLUICE_OK)
 		*lkey_out = r->local[rank]->lkey;
 	pthread_mutex_unlock(&v->registering);
 	return rc;
+}
+
+void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local)
+{
+	const struct verbs *v = verbs_of_endpoint(ep);
+	const struct verbs_registration *r = find(v, region);
+	const struct ladder_memory *ladder;
+
+	if (r == NULL || r->ladders == NULL)
+		return NULL;
+	ladder = &r->ladders[v->size + ep->endpoint.peer];
+	return ladder->staging != NULL
+		? (char *)ladder->staging->base + ((const char *)local - (const char *)region->base) : NULL;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -186,7 +283,7 @@ void register_revoke_keys(struct verbs_endpoint *ep)
 
 	pthread_mutex_lock(&v->registering);
 	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next)
-		dereg(&r->remote[ep->endpoint.peer]);
+		end_remote(r, ep->endpoint.peer);
 	dereg(&ep->slot_mr);
 	pthread_mutex_unlock(&v->registering);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d was dropped from the job; its keys are revoked",
@@ -200,8 +297,8 @@ void register_revoke(struct verbs_endpoint *ep)
 
 	pthread_mutex_lock(&v->registering);
 	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next) {
-		dereg(&r->remote[ep->endpoint.peer]);
-		dereg(&r->local[ep->endpoint.peer]);
+		end_remote(r, ep->endpoint.peer);
+		end_local(r, ep->endpoint.peer);
 	}
 	dereg(&ep->slot_mr);
 	dereg(&ep->copies_mr);

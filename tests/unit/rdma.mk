@@ -20,11 +20,14 @@ verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
 if HAVE_VERBS
 check_PROGRAMS += \
 	tests/unit/test_verbs \
+	tests/unit/test_verbs_ladder \
 	tests/unit/test_verbs_walk
 tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
+tests_unit_test_verbs_ladder_SOURCES = tests/unit/test_verbs_ladder.c $(verbs_pair)
+tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
-EXTRA_DIST += tests/unit/test_verbs.c tests/unit/test_verbs_walk.c $(verbs_pair)
+EXTRA_DIST += tests/unit/test_verbs.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
 endif
