@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A whole job over the fake card: three ranks, which are threads of this process, train a model through
+ * the public interface. Counted: what a steady-state step posts. */
+#include "base/error.h"
+#include "base/log.h"
+#include "fake_fabric.h"
+#include "sluice.h"
+#include "compress/message.h"
+#include "slurm/bootstrap.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { RANKS = 3, COUNT = 200000, WARM = 4, STEPS = 12, TIMEOUT_MS = 120000 };
+
+int __wrap_access(const char *path, int mode);
+int __real_access(const char *path, int mode);
+
+int __wrap_access(const char *path, int mode)
+{
+	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
+}
+
+/* ---- a bootstrap among threads --------------------------------------------------------------- */
+
+struct bootstrap {
+	int rank;
+};
+
+static _Thread_local int my_rank;
+static struct card cards[RANKS];
+static pthread_barrier_t meeting;
+
+int bootstrap_open(int timeout_ms, struct bootstrap **out)
+{
+	(void)timeout_ms;
+	*out = malloc(sizeof(**out));
+	(*out)->rank = my_rank;
+	return 0;
+}
+
+int bootstrap_rank(const struct bootstrap *b)
+{
+	return b->rank;
+}
+
+int bootstrap_size(const struct bootstrap *b)
+{
+	(void)b;
+	return RANKS;
+}
+
+const char *bootstrap_node(const struct bootstrap *b)
+{
+	static const char *const names[RANKS] = {"n1", "n2", "n3"};
+
+	return names[b->rank];
+}
+
+const char *bootstrap_origin(const struct bootstrap *b)
+{
+	(void)b;
+	return "a test";
+}
+
+int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n, struct card **cards_out)
+{
+	struct card *card = &cards[b->rank];
+
+	memset(card, 0, sizeof(*card));
+	card->wire_version = SLUICE_WIRE_VERSION;
+	snprintf(card->version, sizeof(card->version), "%s", PACKAGE_VERSION);
+	card->boot_id[0] = (uint8_t)(b->rank + 1); /* each on a node of its own */
+	snprintf(card->node, sizeof(card->node), "%s", bootstrap_node(b));
+	card->payload_bytes = (uint32_t)n;
+	memcpy(card->payload, payload, n);
+	pthread_barrier_wait(&meeting);
+	*cards_out = malloc(sizeof(cards));
+	memcpy(*cards_out, cards, sizeof(cards));
+	pthread_barrier_wait(&meeting);
+	return 0;
+}
+
+void bootstrap_close(struct bootstrap **b)
+{
+	free(*b);
+	*b = NULL;
+}
+
+/* ---- the ranks ------------------------------------------------------------------------------- */
+
+static struct fake_counts before, after;
+static uint64_t digests[RANKS];
+static char troubles[RANKS][512];
+
+static void swallow(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+static int step(sluice_model *model, float *params, float *grad, int number, int rank)
+{
+	int rc;
+
+	for (int i = 0; i < COUNT; i++)
+		grad[i] = (float)((i * 7 + number * 13 + rank * 5) % 101 - 50) / 64;
+	rc = sluice_push(model, grad);
+	return rc == 0 ? sluice_pull(model, params) : rc;
+}
+
+static void *run_rank(void *argument)
+{
+	sluice_job_attr where = {.size = sizeof(where), .wait_timeout_ms = TIMEOUT_MS,
+				 .lost_after_ms = TIMEOUT_MS};
+	sluice_model_attr attr = {.size = sizeof(attr), .count = COUNT, .shards = RANKS,
+				  .recipe = "up=topk(0.01) down=topk(0.01)"};
+	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
+	sluice_model *model = NULL;
+	sluice_job *job = NULL;
+	int rc;
+
+	my_rank = (int)(intptr_t)argument;
+	rc = sluice_init(&where, &job);
+	if (rc == 0)
+		rc = sluice_model_open(job, &attr, params, &model);
+	for (int i = 0; i < WARM && rc == 0; i++)
+		rc = step(model, params, grad, i, my_rank);
+	pthread_barrier_wait(&meeting);
+	if (my_rank == 0)
+		before = fake_counts;
+	pthread_barrier_wait(&meeting);
+	for (int i = WARM; i < WARM + STEPS && rc == 0; i++)
+		rc = step(model, params, grad, i, my_rank);
+	pthread_barrier_wait(&meeting);
+	if (my_rank == 0)
+		after = fake_counts;
+	pthread_barrier_wait(&meeting);
+	if (rc != 0)
+		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank, sluice_last_error());
+	digests[my_rank] = sluice_digest(params, COUNT * sizeof(*params));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	free(params);
+	free(grad);
+	return NULL;
+}
+
+static void steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair(void **state)
+{
+	const uint64_t pairs = RANKS * (RANKS - 1); /* remote (worker, shard) */
+	pthread_t threads[RANKS];
+	const char *leak;
+
+	(void)state;
+	setenv("SLUICE_TRANSPORT", "verbs", 1);
+	log_set_sink(swallow, NULL);
+	fake_reset();
+	pthread_barrier_init(&meeting, NULL, RANKS);
+	for (intptr_t r = 0; r < RANKS; r++)
+		assert_int_equal(pthread_create(&threads[r], NULL, run_rank, (void *)r), 0);
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(threads[r], NULL);
+	for (int r = 0; r < RANKS; r++)
+		assert_string_equal(troubles[r], "");
+	for (int r = 1; r < RANKS; r++)
+		assert_int_equal(digests[r], digests[0]);
+	/* pushes and notices carry an immediate; heartbeats and credits do not */
+	assert_int_equal(after.writes_with_imm - before.writes_with_imm, STEPS * pairs * 2);
+	assert_int_equal(after.reads - before.reads, STEPS * pairs);
+	assert_int_equal(fake_counts.overflows, 0);
+	assert_int_equal(fake_counts.no_receive, 0);
+	assert_int_equal(fake_counts.access_errors, 0);
+	leak = fake_leak();
+	if (leak != NULL)
+		fail_msg("%s", leak);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair),
+	};
+
+	return cmocka_run_group_tests_name("verbs job", tests, NULL, NULL);
+}
