@@ -25,17 +25,8 @@
 enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
-	REFUSALS_MAX = 5,       /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,         /* the same for "nobody listens" before it was ever connected */
-	BREAKS_MAX = 8,         /* in a row, without one transfer between */
-	PROBE_EVERY_MS = 500,
-	REJECT_NO_SERVICE = 8   /* status of a reject: the InfiniBand "invalid service id" */
+	BREAKS_MAX = 8          /* in a row, without one transfer between */
 };
-
-static uint64_t ms_to_ns(uint64_t ms)
-{
-	return ms * 1000000;
-}
 
 /* How long one try may take: longer each time, as a busy peer answers late. But when a connection is
  * made again, time is short, and a request that was lost is sent again by nobody for seconds. */
@@ -48,10 +39,10 @@ uint64_t connect_try_ns(const struct verbs_endpoint *ep)
 		ms <<= ep->tries < 4 ? ep->tries : 4;
 	if (ms < 200)
 		ms = 200;
-	return ms_to_ns((uint64_t)(ms < longest ? ms : longest));
+	return connect_ms_to_ns((uint64_t)(ms < longest ? ms : longest));
 }
 
-static int port_active(const struct verbs *v)
+int connect_port_active(const struct verbs *v)
 {
 	struct ibv_port_attr attr;
 
@@ -68,7 +59,7 @@ void connect_end_hello(struct verbs_endpoint *ep)
 
 void connect_try_later(struct verbs_endpoint *ep, const char *why)
 {
-	uint64_t wait_ms = ep->client ? 20u << (ep->tries < 4 ? ep->tries : 4) : PROBE_EVERY_MS;
+	uint64_t wait_ms = ep->client ? 20u << (ep->tries < 4 ? ep->tries : 4) : CONNECT_PROBE_EVERY_MS;
 
 	if (ep->state == LINK_GONE)
 		return;
@@ -78,221 +69,7 @@ void connect_try_later(struct verbs_endpoint *ep, const char *why)
 	connect_end_hello(ep);
 	link_drop(ep);
 	ep->tries++;
-	ep->retry_at_ns = now_ns() + ms_to_ns(wait_ms);
-}
-
-/* ---- the client's requests ------------------------------------------------------------------- */
-
-/* An id on its way to the peer's listener, from our own address: without it, the route may begin at
- * another device of this machine. */
-static int start_id(struct verbs_endpoint *ep, struct rdma_cm_id **id_out)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-	struct rdma_cm_id *id;
-	uint8_t timeout = v->ack_timeout;
-
-	if (rdma_create_id(v->channel, &id, ep, RDMA_PS_TCP) != 0) {
-		snprintf(ep->why, sizeof(ep->why), "rdma_create_id: %s", errno_text(errno));
-		return -1;
-	}
-	/* Before the route: it becomes part of it. Not all devices can; then theirs counts. */
-	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
-	if (rdma_resolve_addr(id, (struct sockaddr *)&v->device.address, (struct sockaddr *)&ep->address,
-			      (int)(connect_try_ns(ep) / 1000000)) != 0) {
-		snprintf(ep->why, sizeof(ep->why), "rdma_resolve_addr: %s", errno_text(errno));
-		rdma_destroy_id(id);
-		return -1;
-	}
-	*id_out = id;
-	return 0;
-}
-
-static void start_hello(struct verbs_endpoint *ep, uint64_t now)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-
-	if (!port_active(v))
-		return; /* asked again at the next tick */
-	ep->retry_at_ns = 0;
-	ep->hello_auth = (struct auth_context){
-		.client = (uint32_t)v->rank, .server = (uint32_t)ep->endpoint.peer};
-	if (auth_random(ep->hello_auth.nonce_client, AUTH_NONCE_BYTES) < 0 ||
-	    start_id(ep, &ep->hello) < 0) {
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	ep->hello_deadline_ns = now + connect_try_ns(ep);
-}
-
-static int request(struct rdma_cm_id *id, const struct verbs *v, const struct frame *frame, uint32_t qpn)
-{
-	uint8_t bytes[FRAME_MAX];
-	struct rdma_conn_param param = {
-		.private_data = bytes,
-		.private_data_len = (uint8_t)frame_encode(frame, bytes),
-		.responder_resources = (uint8_t)v->reads,
-		.initiator_depth = (uint8_t)v->reads,
-		.retry_count = VERBS_RETRIES,
-		.rnr_retry_count = VERBS_RETRIES,
-		.srq = 1,
-		.qp_num = qpn, /* counts only where id has no queue pair */
-	};
-
-	return rdma_connect(id, &param);
-}
-
-static void send_hello(struct verbs_endpoint *ep)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_HELLO, .rank = (uint32_t)v->rank};
-	uint32_t qpn = 1;
-
-	memcpy(frame.nonce_client, ep->hello_auth.nonce_client, AUTH_NONCE_BYTES);
-	/* There is no queue pair yet, but one number from everybody would look like one stale connection. */
-	auth_random(&qpn, sizeof(qpn));
-	if (request(ep->hello, v, &frame, (qpn & 0xffffff) | 1) != 0) {
-		snprintf(ep->why, sizeof(ep->why), "rdma_connect: %s", errno_text(errno));
-		connect_try_later(ep, ep->why);
-	}
-}
-
-static void send_proof(struct verbs_endpoint *ep)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_PROOF, .rank = (uint32_t)v->rank, .received = ep->received};
-	uint8_t covered[ACCEPT_SIGNED_BYTES];
-
-	_Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <= FRAME_REQUEST_MAX,
-		       "a proof does not fit into a request");
-	memcpy(frame.nonce_client, ep->auth.nonce_client, AUTH_NONCE_BYTES);
-	memcpy(frame.nonce_server, ep->auth.nonce_server, AUTH_NONCE_BYTES);
-	if (auth_tag(&v->secret, AUTH_PROOF, &ep->auth, covered, frame_signed(&frame, covered), frame.tag) < 0 ||
-	    link_make(ep) < 0) {
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	ep->state = LINK_PROVING;
-	if (request(ep->id, v, &frame, 0) != 0) {
-		snprintf(ep->why, sizeof(ep->why), "rdma_connect: %s", errno_text(errno));
-		connect_try_later(ep, ep->why);
-	}
-}
-
-/* ---- what a peer answers --------------------------------------------------------------------- */
-
-static void refused(struct verbs_endpoint *ep, const char *why)
-{
-	if (++ep->refusals >= REFUSALS_MAX)
-		link_gone(ep, why);
-	else
-		connect_try_later(ep, why);
-}
-
-static void nobody_listens(struct verbs_endpoint *ep)
-{
-	if (ep->was_up || ep->tries >= NOBODY_MAX)
-		link_gone(ep, "its process ended: nobody listens at its address");
-	else
-		connect_try_later(ep, "nobody listens at its address");
-}
-
-/* The answer to HELLO. */
-static void challenged(struct verbs_endpoint *ep, const struct frame *frame, uint64_t now)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-
-	memcpy(ep->hello_auth.nonce_server, frame->nonce_server, AUTH_NONCE_BYTES);
-	if (frame->rank != (uint32_t)ep->endpoint.peer ||
-	    !auth_check(&v->secret, AUTH_CHALLENGE, &ep->hello_auth, NULL, 0, frame->tag)) {
-		refused(ep, "it does not hold this job's key");
-		return;
-	}
-	ep->auth = ep->hello_auth;
-	connect_end_hello(ep);
-	if (!ep->client) { /* it lives: it will come */
-		ep->retry_at_ns = now + ms_to_ns(PROBE_EVERY_MS);
-		return;
-	}
-	if (start_id(ep, &ep->id) < 0) {
-		ep->id = NULL;
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	ep->link_deadline_ns = now + connect_try_ns(ep);
-}
-
-static void rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello, uint64_t now)
-{
-	const char *why = "";
-	struct frame frame;
-
-	if (frame_decode(event->bytes, event->n, &frame, &why) < 0) {
-		if (event->status == REJECT_NO_SERVICE || event->status == -ECONNREFUSED ||
-		    event->status == ECONNREFUSED) {
-			nobody_listens(ep);
-			return;
-		}
-		snprintf(ep->why, sizeof(ep->why), "it rejected the connection (status %d): %s", event->status,
-			 why);
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	if (frame.kind == FRAME_CHALLENGE && of_hello)
-		challenged(ep, &frame, now);
-	else if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_GONE)
-		link_gone(ep, "it has given this rank up");
-	else if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_PROOF)
-		refused(ep, "it refuses this rank's proof: it does not hold the same job key");
-	else
-		connect_try_later(ep, "it is not ready yet");
-}
-
-int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES])
-{
-	if (slot->credits == 0 || slot->address + SLOT_BYTES < slot->address)
-		return -1;
-	ep->peer_slot = *slot;
-	memcpy(ep->control, control, REGION_DESCRIPTOR_BYTES);
-	return 0;
-}
-
-struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
-{
-	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_mr->rkey,
-				     .credits = verbs_of_endpoint(ep)->credits};
-}
-
-/* The answer to PROOF. */
-static void accepted(struct verbs_endpoint *ep, const struct cm_event *event)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-	uint8_t covered[ACCEPT_SIGNED_BYTES], greeting[GREETING_BYTES];
-	struct slot_address slot = connect_own_slot(ep);
-	const char *why = "its answer is of another kind";
-	struct frame frame;
-
-	if (frame_decode(event->bytes, event->n, &frame, &why) < 0 || frame.kind != FRAME_ACCEPT) {
-		refused(ep, why);
-		return;
-	}
-	if (frame.rank != (uint32_t)ep->endpoint.peer ||
-	    !auth_check(&v->secret, AUTH_ACCEPT, &ep->auth, covered, frame_signed(&frame, covered),
-			frame.tag)) {
-		refused(ep, "it does not hold this job's key");
-		return;
-	}
-	if (connect_take_slot(ep, &frame.slot, frame.control) < 0 || link_replay(ep, frame.received) < 0) {
-		link_gone(ep, ep->why[0] != '\0' ? ep->why : "it offers an impossible slot");
-		return;
-	}
-	greeting_encode(&slot, ep->own_control, greeting);
-	if (post_scratch(ep, IBV_WR_RDMA_WRITE_WITH_IMM, ep->peer_slot.address + SLOT_GREETING, greeting,
-			 sizeof(greeting), 1) < 0) {
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	link_up(ep);
+	ep->retry_at_ns = now_ns() + connect_ms_to_ns(wait_ms);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -318,7 +95,7 @@ void connect_broken(struct verbs_endpoint *ep, const char *why)
 	ep->failing = 0;
 	/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot leave
 	 * ends the device's connection manager for good; so wait for the port, within the same time. */
-	ep->cut = !port_active(v);
+	ep->cut = !connect_port_active(v);
 	if (ep->cut) {
 		ep->state = LINK_DOWN;
 		snprintf(ep->broke, sizeof(ep->broke), "port %d of this rank's %s went down", v->device.port,
@@ -332,7 +109,7 @@ void connect_broken(struct verbs_endpoint *ep, const char *why)
 		return;
 	}
 	if (ep->give_up_ns == 0)
-		ep->give_up_ns = now + ms_to_ns((uint64_t)v->lost_after_ms / 2);
+		ep->give_up_ns = now + connect_ms_to_ns((uint64_t)v->lost_after_ms / 2);
 	ep->retry_at_ns = now;
 	v->ticking = 1;
 	v->next_look_ns = 0;
@@ -374,19 +151,19 @@ static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event,
 		if (out_of_turn(ep, of_hello))
 			return;
 		if (of_hello)
-			send_hello(ep);
+			connect_send_hello(ep);
 		else
-			send_proof(ep);
+			connect_send_proof(ep);
 		return;
 	case RDMA_CM_EVENT_REJECTED:
 		if (!of_hello && ep->state == LINK_UP)
 			connect_broken(ep, "it was rejected after it was made");
 		else
-			rejected(ep, event, of_hello, now);
+			connect_rejected(ep, event, of_hello, now);
 		return;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (!of_hello && ep->state == LINK_PROVING)
-			accepted(ep, event);
+			connect_accepted(ep, event);
 		return; /* the server waits for the greeting */
 	case RDMA_CM_EVENT_DISCONNECTED:
 		if (!of_hello)
@@ -466,7 +243,7 @@ static void tick_one(struct verbs_endpoint *ep, uint64_t now)
 			 verbs_of_endpoint(ep)->lost_after_ms / 2000.0, ep->why);
 		link_gone(ep, text);
 	} else if (ep->cut) {
-		if (!port_active(verbs_of_endpoint(ep)))
+		if (!connect_port_active(verbs_of_endpoint(ep)))
 			return;
 		ep->cut = 0;
 		link_drop(ep);
@@ -478,11 +255,11 @@ static void tick_one(struct verbs_endpoint *ep, uint64_t now)
 							  : "no answer to the proof");
 	} else if (ep->hello == NULL && ep->id == NULL && ep->retry_at_ns == 0) {
 		/* The first time: the client begins, the server looks after a client that does not come. */
-		ep->retry_at_ns = ep->client ? now : now + 2 * ms_to_ns(PROBE_EVERY_MS);
+		ep->retry_at_ns = ep->client ? now : now + 2 * connect_ms_to_ns(CONNECT_PROBE_EVERY_MS);
 	}
 	if (ep->state == LINK_DOWN && ep->hello == NULL && ep->id == NULL && ep->retry_at_ns != 0 &&
 	    now >= ep->retry_at_ns)
-		start_hello(ep, now);
+		connect_start_hello(ep, now);
 }
 
 void connect_tick(struct verbs *v, uint64_t now)

@@ -15,7 +15,7 @@ library_sources += \
 if HAVE_VERBS
 library_sources += \
 	rdma/auth.c rdma/auth.h \
-	rdma/connect.c rdma/connect_accept.c \
+	rdma/connect.c rdma/connect_accept.c rdma/connect_client.c \
 	rdma/frame.c rdma/frame.h \
 	rdma/ladder.c rdma/ladder.h rdma/ladder_prove.c \
 	rdma/verbs.c rdma/verbs.h \

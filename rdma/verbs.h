@@ -7,7 +7,8 @@
  *   verbs_post.c     the hot path out: the log of transfers and its work requests
  *   verbs_poll.c     the hot path in: completions, events, sleeping and waking
  *   verbs_register.c memory that the card may reach, per peer
- *   connect.c        rdma_cm: who talks to whom, the client's half of the proof, reconnecting
+ *   connect.c        rdma_cm: events, timers, who talks to whom, reconnecting
+ *   connect_client.c rdma_cm: the client's half of the proof
  *   connect_accept.c rdma_cm: the server's half
  *   ladder.c         registering device memory
  *
@@ -249,6 +250,22 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		  struct ibv_mr **out);
 
 /* ---- connect.c ---- */
+/* An event of rdma_cm, copied, as an id cannot end before its event is acknowledged. */
+struct cm_event {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id, *listener;
+	uint8_t bytes[256];
+	size_t n;
+	uint8_t responder_resources, initiator_depth;
+};
+
+enum { CONNECT_PROBE_EVERY_MS = 500 };
+static inline uint64_t connect_ms_to_ns(uint64_t ms)
+{
+	return ms * 1000000;
+}
+int connect_port_active(const struct verbs *v);
 int connect_listen(struct verbs *v);
 void connect_close(struct verbs *v);
 /* Reads all events of rdma_cm, then runs the timers. */
@@ -260,22 +277,21 @@ void connect_broken(struct verbs_endpoint *ep, const char *why);
 void connect_try_later(struct verbs_endpoint *ep, const char *why);
 uint64_t connect_try_ns(const struct verbs_endpoint *ep);
 void connect_end_hello(struct verbs_endpoint *ep);
+
+/* ---- connect_client.c ---- */
+void connect_start_hello(struct verbs_endpoint *ep, uint64_t now);
+/* When the route of the hello's, of the link's id is known. */
+void connect_send_hello(struct verbs_endpoint *ep);
+void connect_send_proof(struct verbs_endpoint *ep);
+/* The answers: to either, to a proof. */
+void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello, uint64_t now);
+void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event);
 struct slot_address connect_own_slot(const struct verbs_endpoint *ep);
 /* Takes over what the peer says of its slot and control region. -1: impossible. */
 int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
 		      const uint8_t control[REGION_DESCRIPTOR_BYTES]);
 
 /* ---- connect_accept.c ---- */
-/* An event of rdma_cm, copied, as an id cannot end before its event is acknowledged. */
-struct cm_event {
-	enum rdma_cm_event_type type;
-	int status;
-	struct rdma_cm_id *id, *listener;
-	uint8_t bytes[256];
-	size_t n;
-	uint8_t responder_resources, initiator_depth;
-};
-
 void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t now);
 void connect_greeted(struct verbs_endpoint *ep); /* the client's first immediate came */
 #endif
