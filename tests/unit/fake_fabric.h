@@ -2,7 +2,8 @@
  * A network card and its connection manager inside one process, linked in place of libibverbs and
  * librdmacm: memory is really copied between the queue pairs of the process (threads or one thread for
  * several ranks), every access is checked as a card does, and the test chooses what goes wrong.
- * fake_verbs.c is the card, fake_cm.c the connection manager. All calls of the fake take one lock. */
+ * fake_verbs.c is the card, fake_wires.c its
+ * queue pairs, fake_cm.c the connection manager. All calls of the fake take one lock. */
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H
 #include <infiniband/verbs.h>
@@ -72,7 +73,9 @@ void fake_cm_cut(int told);
 /* 1 if some registration lets a peer write into [base, base + n). */
 int fake_remote_writable(const void *base, size_t n);
 
-/* ---- between the two halves ---- */
+/* ---- between the parts ---- */
+enum { INLINE_BYTES = 256 };
+
 struct fake_qp {
 	struct ibv_qp qp;
 	struct fake_qp *next, *peer;
@@ -82,6 +85,57 @@ struct fake_qp {
 	uint64_t first, end, retired; /* numbers of work requests */
 	uint32_t reads, max_reads;
 };
+struct fake_wr {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	uint8_t bytes[INLINE_BYTES];
+};
+
+struct fake_mr {
+	struct ibv_mr mr;
+	struct fake_mr *next;
+	uint8_t *host;         /* where the bytes of mr.addr are in this process */
+	int access, dead, windows;
+	void *mapped;
+};
+
+struct fake_mw {
+	struct ibv_mw mw;
+	struct fake_mw *next;
+	struct fake_mr *mr;    /* NULL: bound to nothing */
+	struct fake_qp *qp;
+	uint64_t address, bytes;
+	unsigned access;
+};
+
+struct fake_cqe {
+	struct ibv_wc wc;
+	struct fake_qp *qp;    /* whose send queue it empties, NULL: none */
+	uint64_t retires;
+};
+
+struct fake_cq {
+	struct ibv_cq cq;
+	struct fake_cq *next;
+	struct fake_cqe *entries;
+	int capacity, first, count, armed, pending, unacked;
+};
+
+struct fake_srq {
+	struct ibv_srq srq;
+	uint64_t *wr_ids;
+	uint32_t capacity, first, count;
+};
+
+extern struct fake_mr *fake_mrs;
+extern struct fake_mw *fake_mws;
+extern struct fake_cq *fake_cqs;
+extern struct fake_qp *fake_qps;
+
+struct fake_cq *fake_cq_of(struct ibv_cq *cq);
+void fake_complete(struct fake_cq *cq, struct fake_cqe cqe);
+void fake_unbind(struct fake_mw *window);
+int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 struct ibv_context *fake_context(void);
 struct fake_qp *fake_qp_of(struct ibv_qp *qp);
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The card of fake_fabric.h: objects, keys, and the execution of work requests. */
+ * The card of fake_fabric.h: the device, domains, keys, windows, completion and receive queues. */
 #include "fake_fabric.h"
 #include <errno.h>
 #include <infiniband/verbs_api.h>
@@ -13,49 +13,7 @@
 #undef ibv_reg_mr
 #undef ibv_query_port
 
-enum { INLINE_BYTES = 256, PORT_LID = 7 };
-
-struct fake_wr {
-	struct ibv_send_wr wr;
-	struct ibv_sge sge;
-	uint8_t bytes[INLINE_BYTES];
-};
-
-struct fake_mr {
-	struct ibv_mr mr;
-	struct fake_mr *next;
-	uint8_t *host;         /* where the bytes of mr.addr are in this process */
-	int access, dead, windows;
-	void *mapped;
-};
-
-struct fake_mw {
-	struct ibv_mw mw;
-	struct fake_mw *next;
-	struct fake_mr *mr;    /* NULL: bound to nothing */
-	struct fake_qp *qp;
-	uint64_t address, bytes;
-	unsigned access;
-};
-
-struct fake_cqe {
-	struct ibv_wc wc;
-	struct fake_qp *qp;    /* whose send queue it empties, NULL: none */
-	uint64_t retires;
-};
-
-struct fake_cq {
-	struct ibv_cq cq;
-	struct fake_cq *next;
-	struct fake_cqe *entries;
-	int capacity, first, count, armed, pending, unacked;
-};
-
-struct fake_srq {
-	struct ibv_srq srq;
-	uint64_t *wr_ids;
-	uint32_t capacity, first, count;
-};
+enum { PORT_LID = 7 };
 
 struct fake_settings fake;
 struct fake_counts fake_counts;
@@ -63,11 +21,10 @@ struct fake_counts fake_counts;
 static pthread_mutex_t lock;
 static struct ibv_device device = {.name = "fake0", .node_type = IBV_NODE_CA};
 static struct verbs_context context;
-static struct fake_mr *all_mrs;
-static struct fake_mw *all_mws;
-static struct fake_qp *all_qps;
-static struct fake_cq *all_cqs;
-static uint32_t last_key, last_qpn;
+struct fake_mr *fake_mrs;
+struct fake_mw *fake_mws;
+struct fake_cq *fake_cqs;
+static uint32_t last_key;
 static uint8_t *device_memory;
 static size_t device_bytes;
 
@@ -275,11 +232,11 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	int used = 0;
 
 	fake_lock();
-	for (struct fake_mr *m = all_mrs; m != NULL; m = m->next)
+	for (struct fake_mr *m = fake_mrs; m != NULL; m = m->next)
 		used |= m->mr.pd == pd;
-	for (struct fake_mw *m = all_mws; m != NULL; m = m->next)
+	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		used |= m->mw.pd == pd;
-	for (struct fake_qp *q = all_qps; q != NULL; q = q->next)
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		used |= q->qp.pd == pd;
 	if (used) {
 		fake_misuse("ibv_dealloc_pd of a domain in use");
@@ -311,8 +268,8 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 	*m = (struct fake_mr){
 		.mr = {.context = pd->context, .pd = pd, .addr = address, .length = bytes,
 		       .lkey = last_key << 8 | 0x11, .rkey = last_key << 8 | 0x22},
-		.next = all_mrs, .host = host, .access = (int)access, .dead = dead, .mapped = mapped};
-	all_mrs = m;
+		.next = fake_mrs, .host = host, .access = (int)access, .dead = dead, .mapped = mapped};
+	fake_mrs = m;
 	fake_counts.mrs++;
 	fake_unlock();
 	return &m->mr;
@@ -368,7 +325,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		fake_unlock();
 		return EBUSY;
 	}
-	for (at = &all_mrs; *at != m; at = &(*at)->next)
+	for (at = &fake_mrs; *at != m; at = &(*at)->next)
 		;
 	*at = m->next;
 	fake_counts.mrs--;
@@ -385,10 +342,10 @@ int fake_remote_writable(const void *base, size_t n)
 	int found = 0;
 
 	fake_lock();
-	for (struct fake_mr *m = all_mrs; m != NULL; m = m->next)
+	for (struct fake_mr *m = fake_mrs; m != NULL; m = m->next)
 		found |= m->access & IBV_ACCESS_REMOTE_WRITE && m->host < from + n &&
 			 from < m->host + m->mr.length;
-	for (struct fake_mw *m = all_mws; m != NULL; m = m->next)
+	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		found |= m->mr != NULL && m->access & IBV_ACCESS_REMOTE_WRITE &&
 			 m->address < (uintptr_t)from + n && (uintptr_t)from < m->address + m->bytes;
 	fake_unlock();
@@ -405,14 +362,14 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	fake_lock();
 	last_key++;
 	*m = (struct fake_mw){.mw = {.context = pd->context, .pd = pd, .rkey = last_key << 8, .type = type},
-			      .next = all_mws};
-	all_mws = m;
+			      .next = fake_mws};
+	fake_mws = m;
 	fake_counts.mws++;
 	fake_unlock();
 	return &m->mw;
 }
 
-static void unbind(struct fake_mw *m)
+void fake_unbind(struct fake_mw *m)
 {
 	if (m->mr != NULL)
 		m->mr->windows--;
@@ -424,8 +381,8 @@ static int dealloc_mw(struct ibv_mw *mw)
 	struct fake_mw *m = (struct fake_mw *)(void *)mw, **at;
 
 	fake_lock();
-	unbind(m);
-	for (at = &all_mws; *at != m; at = &(*at)->next)
+	fake_unbind(m);
+	for (at = &fake_mws; *at != m; at = &(*at)->next)
 		;
 	*at = m->next;
 	fake_counts.mws--;
@@ -436,7 +393,7 @@ static int dealloc_mw(struct ibv_mw *mw)
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-static struct fake_cq *cq_of(struct ibv_cq *cq)
+struct fake_cq *fake_cq_of(struct ibv_cq *cq)
 {
 	return (struct fake_cq *)(void *)cq;
 }
@@ -481,8 +438,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 	fake_lock();
 	*cq = (struct fake_cq){
 		.cq = {.context = c, .channel = channel, .cq_context = cq_context, .cqe = cqe},
-		.capacity = cqe, .entries = fake_new((size_t)cqe * sizeof(*cq->entries)), .next = all_cqs};
-	all_cqs = cq;
+		.capacity = cqe, .entries = fake_new((size_t)cqe * sizeof(*cq->entries)), .next = fake_cqs};
+	fake_cqs = cq;
 	if (channel != NULL)
 		channel->refcnt++;
 	fake_counts.cqs++;
@@ -492,17 +449,17 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 
 int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 {
-	struct fake_cq *cq = cq_of(ibv_cq), **at;
+	struct fake_cq *cq = fake_cq_of(ibv_cq), **at;
 
 	fake_lock();
-	for (struct fake_qp *q = all_qps; q != NULL; q = q->next)
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		if (q->qp.send_cq == ibv_cq || q->qp.recv_cq == ibv_cq)
 			fake_misuse("ibv_destroy_cq of a queue in use");
 	if (cq->unacked > 0)
 		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real one waits for ever */
 	if (ibv_cq->channel != NULL)
 		ibv_cq->channel->refcnt--;
-	for (at = &all_cqs; *at != cq; at = &(*at)->next)
+	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
 		;
 	*at = cq->next;
 	fake_counts.cqs--;
@@ -512,7 +469,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 	return 0;
 }
 
-static void complete(struct fake_cq *cq, struct fake_cqe cqe)
+void fake_complete(struct fake_cq *cq, struct fake_cqe cqe)
 {
 	if (cq->count == cq->capacity) {
 		fake_counts.cq_overruns++;
@@ -528,7 +485,7 @@ static void complete(struct fake_cq *cq, struct fake_cqe cqe)
 
 static int poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 {
-	struct fake_cq *cq = cq_of(ibv_cq);
+	struct fake_cq *cq = fake_cq_of(ibv_cq);
 	int taken = 0;
 
 	fake_lock();
@@ -551,7 +508,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited)
 	if (fake_fails("ibv_req_notify_cq", EIO))
 		return EIO;
 	fake_lock();
-	cq_of(cq)->armed = 1;
+	fake_cq_of(cq)->armed = 1;
 	fake_unlock();
 	return 0;
 }
@@ -561,7 +518,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, v
 	int found = 0;
 
 	fake_lock();
-	for (struct fake_cq *cq = all_cqs; cq != NULL && !found; cq = cq->next) {
+	for (struct fake_cq *cq = fake_cqs; cq != NULL && !found; cq = cq->next) {
 		if (cq->cq.channel != channel || cq->pending == 0)
 			continue;
 		if (--cq->pending == 0)
@@ -581,7 +538,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, v
 void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 {
 	fake_lock();
-	cq_of(cq)->unacked -= (int)n;
+	fake_cq_of(cq)->unacked -= (int)n;
 	fake_counts.unacked -= (int)n;
 	fake_unlock();
 }
@@ -603,7 +560,7 @@ int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 {
 	struct fake_srq *srq = (struct fake_srq *)(void *)ibv_srq;
 
-	for (struct fake_qp *q = all_qps; q != NULL; q = q->next)
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		if (q->qp.srq == ibv_srq)
 			fake_misuse("ibv_destroy_srq of a queue in use");
 	fake_counts.srqs--;
@@ -631,366 +588,6 @@ static int post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct
 	return err;
 }
 
-/* ---- queue pairs ----------------------------------------------------------------------------- */
-
-struct fake_qp *fake_qp_of(struct ibv_qp *qp)
-{
-	return (struct fake_qp *)(void *)qp;
-}
-
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
-{
-	struct fake_qp *q;
-
-	if (fake_fails("ibv_create_qp", ENOMEM))
-		return NULL;
-	if (attr->cap.max_inline_data > fake.max_inline || fake_counts.qps >= fake.attr.max_qp ||
-	    attr->cap.max_send_wr > (uint32_t)fake.attr.max_qp_wr) {
-		errno = attr->cap.max_inline_data > fake.max_inline ? EINVAL : ENOMEM;
-		return NULL;
-	}
-	q = fake_new(sizeof(*q));
-	fake_lock();
-	*q = (struct fake_qp){
-		.qp = {.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
-		       .srq = attr->srq, .qp_num = ++last_qpn, .state = IBV_QPS_RESET,
-		       .qp_type = attr->qp_type},
-		.next = all_qps, .capacity = attr->cap.max_send_wr, .max_inline = attr->cap.max_inline_data,
-		.wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs))};
-	all_qps = q;
-	fake_counts.qps++;
-	fake_unlock();
-	return &q->qp;
-}
-
-int ibv_destroy_qp(struct ibv_qp *qp)
-{
-	struct fake_qp *q = fake_qp_of(qp), **at;
-
-	fake_lock();
-	for (struct fake_mw *m = all_mws; m != NULL; m = m->next)
-		if (m->mr != NULL && m->qp == q)
-			unbind(m);
-	/* A card takes the completions of a queue pair away with it. */
-	for (struct fake_cq *cq = all_cqs; cq != NULL; cq = cq->next) {
-		int kept = 0;
-
-		for (int i = 0; i < cq->count; i++) {
-			struct fake_cqe e = cq->entries[(cq->first + i) % cq->capacity];
-
-			if (e.wc.qp_num != qp->qp_num)
-				cq->entries[(cq->first + kept++) % cq->capacity] = e;
-		}
-		cq->count = kept;
-	}
-	if (q->peer != NULL && q->peer->peer == q)
-		q->peer->peer = NULL;
-	for (at = &all_qps; *at != q; at = &(*at)->next)
-		;
-	*at = q->next;
-	fake_counts.qps--;
-	fake_unlock();
-	free(q->wrs);
-	free(q);
-	return 0;
-}
-
-void fake_qp_join(struct fake_qp *a, struct fake_qp *b)
-{
-	a->peer = b;
-	b->peer = a;
-	a->qp.state = b->qp.state = IBV_QPS_RTS;
-}
-
-static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t number,
-		      enum ibv_wc_status status)
-{
-	if (status != IBV_WC_SUCCESS || wr->send_flags & IBV_SEND_SIGNALED)
-		complete(cq_of(q->qp.send_cq), (struct fake_cqe){
-			.wc = {.wr_id = wr->wr_id, .status = status, .qp_num = q->qp.qp_num},
-			.qp = q, .retires = number});
-}
-
-void fake_qp_error(struct fake_qp *q)
-{
-	q->qp.state = IBV_QPS_ERR;
-	for (; q->first < q->end; q->first++)
-		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
-}
-
-static struct fake_qp *qp_of_number(uint32_t number)
-{
-	struct fake_qp *q = all_qps;
-
-	while (q != NULL && q->qp.qp_num != number)
-		q = q->next;
-	return q;
-}
-
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
-{
-	struct fake_qp *q = fake_qp_of(qp);
-
-	if (attr->qp_state != IBV_QPS_ERR && fake_fails("ibv_modify_qp", EINVAL))
-		return EINVAL;
-	fake_lock();
-	if (mask & IBV_QP_DEST_QPN)
-		q->dest = attr->dest_qp_num;
-	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
-		q->max_reads = attr->max_rd_atomic;
-	if (attr->qp_state == IBV_QPS_RTS)
-		q->peer = qp_of_number(q->dest);
-	if (attr->qp_state == IBV_QPS_ERR)
-		fake_qp_error(q);
-	else
-		qp->state = attr->qp_state;
-	fake_unlock();
-	return 0;
-}
-
-int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
-{
-	(void)mask;
-	if (fake_fails("ibv_query_qp", EIO))
-		return EIO;
-	memset(attr, 0, sizeof(*attr));
-	memset(init, 0, sizeof(*init));
-	attr->qp_state = qp->state;
-	attr->max_rd_atomic = (uint8_t)fake_qp_of(qp)->max_reads;
-	return 0;
-}
-
-/* ---- executing work requests ----------------------------------------------------------------- */
-
-static struct fake_mr *mr_of_key(uint32_t key, int remote)
-{
-	struct fake_mr *m = all_mrs;
-
-	while (m != NULL && (remote ? m->mr.rkey : m->mr.lkey) != key)
-		m = m->next;
-	return m;
-}
-
-static int within(uint64_t address, uint64_t n, uint64_t base, uint64_t bytes)
-{
-	return address >= base && n <= bytes && address - base <= bytes - n;
-}
-
-static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write, int *dead)
-{
-	struct fake_mr *m = mr_of_key(sge->lkey, 0);
-
-	if (m == NULL || m->mr.pd != q->qp.pd ||
-	    !within(sge->addr, sge->length, (uintptr_t)m->mr.addr, m->mr.length) ||
-	    (write && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
-		return NULL;
-	*dead = m->dead;
-	return m->host + (sge->addr - (uintptr_t)m->mr.addr);
-}
-
-/* As the responder checks: the key's domain, or for a window its queue pair; then rights and bounds. */
-static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uint32_t n, uint32_t key,
-			     unsigned needs, int *dead)
-{
-	struct fake_mr *m = mr_of_key(key, 1);
-
-	for (struct fake_mw *w = all_mws; m == NULL && w != NULL; w = w->next)
-		if (w->mw.rkey == key && w->mr != NULL && w->qp == target && w->access & needs &&
-		    within(address, n, w->address, w->bytes)) {
-			*dead = w->mr->dead;
-			return w->mr->host + (address - (uintptr_t)w->mr->mr.addr);
-		}
-	if (m == NULL || m->mr.pd != target->qp.pd || !((unsigned)m->access & needs) ||
-	    !within(address, n, (uintptr_t)m->mr.addr, m->mr.length))
-		return NULL;
-	*dead = m->dead;
-	return m->host + (address - (uintptr_t)m->mr.addr);
-}
-
-static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_wr *wr)
-{
-	struct fake_mw *w = (struct fake_mw *)(void *)wr->bind_mw.mw;
-	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
-	struct fake_mr *m = (struct fake_mr *)(void *)info->mr;
-
-	if (fake.no_bind || w->mr != NULL || w->mw.pd != q->qp.pd || m->mr.pd != q->qp.pd ||
-	    !(m->access & IBV_ACCESS_MW_BIND) ||
-	    !within(info->addr, info->length, (uintptr_t)m->mr.addr, m->mr.length) ||
-	    (info->mw_access_flags & IBV_ACCESS_REMOTE_WRITE && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
-		return IBV_WC_MW_BIND_ERR;
-	w->mr = m;
-	m->windows++;
-	w->qp = q;
-	w->address = info->addr;
-	w->bytes = info->length;
-	w->access = info->mw_access_flags;
-	w->mw.rkey = wr->bind_mw.rkey;
-	fake_counts.binds++;
-	return IBV_WC_SUCCESS;
-}
-
-static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
-{
-	for (struct fake_mw *w = all_mws; w != NULL; w = w->next)
-		if (w->mw.rkey == key && w->qp == q && w->mr != NULL) {
-			unbind(w);
-			fake_counts.invalidations++;
-			return IBV_WC_SUCCESS;
-		}
-	return IBV_WC_LOC_QP_OP_ERR;
-}
-
-static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_send_wr *wr, uint32_t n)
-{
-	struct fake_srq *srq = (struct fake_srq *)(void *)target->qp.srq;
-
-	if (srq == NULL || srq->count == 0) {
-		fake_counts.no_receive++;
-		return IBV_WC_RNR_RETRY_EXC_ERR;
-	}
-	complete(cq_of(target->qp.recv_cq), (struct fake_cqe){
-		.wc = {.wr_id = srq->wr_ids[srq->first], .opcode = IBV_WC_RECV_RDMA_WITH_IMM, .byte_len = n,
-		       .imm_data = wr->imm_data, .wc_flags = IBV_WC_WITH_IMM, .qp_num = target->qp.qp_num}});
-	srq->first = (srq->first + 1) % srq->capacity;
-	srq->count--;
-	return IBV_WC_SUCCESS;
-}
-
-static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
-{
-	const struct ibv_send_wr *wr = &f->wr;
-	int read = wr->opcode == IBV_WR_RDMA_READ, local_dead = 0, remote_dead = 0;
-	uint32_t n = wr->num_sge > 0 ? f->sge.length : 0;
-	struct fake_qp *target = q->peer;
-	const uint8_t *from;
-	uint8_t *local = NULL, *remote = NULL;
-
-	if (target == NULL || target->qp.state == IBV_QPS_ERR || fake.port_down)
-		return IBV_WC_RETRY_EXC_ERR;
-	if (n > fake.max_message)
-		return IBV_WC_LOC_LEN_ERR;
-	if (n > 0 && !(wr->send_flags & IBV_SEND_INLINE)) {
-		local = local_bytes(q, &f->sge, read, &local_dead);
-		if (local == NULL)
-			return IBV_WC_LOC_PROT_ERR;
-	}
-	if (n > 0) {
-		remote = remote_bytes(target, wr->wr.rdma.remote_addr, n, wr->wr.rdma.rkey,
-				      read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &remote_dead);
-		if (remote == NULL) {
-			fake_counts.access_errors++;
-			fake_qp_error(target);
-			return IBV_WC_REM_ACCESS_ERR;
-		}
-	}
-	from = local != NULL ? local : f->bytes;
-	if (n > 0 && !local_dead && !remote_dead)
-		memcpy(read ? local : remote, read ? remote : from, n);
-	if (read) {
-		fake_counts.reads++;
-		fake_counts.bytes_read += n;
-		return IBV_WC_SUCCESS;
-	}
-	fake_counts.bytes_written += n;
-	if (wr->opcode == IBV_WR_RDMA_WRITE) {
-		fake_counts.writes++;
-		return IBV_WC_SUCCESS;
-	}
-	fake_counts.writes_with_imm++;
-	return take_receive(target, wr, n);
-}
-
-static void execute(struct fake_qp *q)
-{
-	while (q->first < q->end) {
-		const struct fake_wr *f = &q->wrs[q->first % q->capacity];
-		enum ibv_wc_status status;
-
-		if (fake.fail_status != IBV_WC_SUCCESS && f->wr.opcode == fake.fail_opcode) {
-			status = fake.fail_status;
-			fake.fail_status = IBV_WC_SUCCESS;
-		} else if (f->wr.opcode == IBV_WR_BIND_MW) {
-			status = bind_window(q, &f->wr);
-		} else if (f->wr.opcode == IBV_WR_LOCAL_INV) {
-			status = invalidate(q, f->wr.invalidate_rkey);
-		} else {
-			status = move(q, f);
-		}
-		q->reads -= f->wr.opcode == IBV_WR_RDMA_READ;
-		q->first++;
-		send_done(q, &f->wr, q->first, status);
-		if (status != IBV_WC_SUCCESS) {
-			fake_qp_error(q);
-			return;
-		}
-	}
-}
-
-static int enqueue(struct fake_qp *q, const struct ibv_send_wr *wr)
-{
-	struct fake_wr *f = &q->wrs[q->end % q->capacity];
-
-	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR)
-		return EINVAL;
-	if (q->end - q->retired >= q->capacity) {
-		fake_counts.overflows++;
-		return ENOMEM;
-	}
-	f->wr = *wr;
-	if (wr->num_sge > 0)
-		f->sge = wr->sg_list[0];
-	if (wr->num_sge > 0 && wr->send_flags & IBV_SEND_INLINE) {
-		if (f->sge.length > q->max_inline || wr->opcode == IBV_WR_RDMA_READ)
-			return EINVAL;
-		memcpy(f->bytes, (const void *)(uintptr_t)f->sge.addr, f->sge.length);
-	}
-	q->end++;
-	q->reads += wr->opcode == IBV_WR_RDMA_READ;
-	if (q->reads > fake_counts.reads_at_once)
-		fake_counts.reads_at_once = q->reads;
-	if (q->end - q->retired > fake_counts.most_outstanding)
-		fake_counts.most_outstanding = (uint32_t)(q->end - q->retired);
-	return 0;
-}
-
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-	struct fake_qp *q = fake_qp_of(qp);
-	int err = fake_fails("ibv_post_send", EIO) ? EIO : 0;
-
-	*bad = wr;
-	fake_lock();
-	for (; wr != NULL && err == 0; wr = wr->next) {
-		*bad = wr;
-		err = enqueue(q, wr);
-	}
-	if (qp->state == IBV_QPS_ERR)
-		fake_qp_error(q);
-	else if (!fake.held && !fake.silent)
-		execute(q);
-	fake_unlock();
-	return err;
-}
-
-static void release_from(struct fake_qp *q, int backwards)
-{
-	if (q == NULL)
-		return;
-	if (!backwards) /* the list has the newest first */
-		release_from(q->next, 0);
-	if (q->qp.state == IBV_QPS_RTS)
-		execute(q);
-	if (backwards)
-		release_from(q->next, 1);
-}
-
-void fake_release(int backwards)
-{
-	fake_lock();
-	release_from(all_qps, backwards);
-	fake_unlock();
-}
-
 /* ---- a new device ---------------------------------------------------------------------------- */
 
 struct ibv_context *fake_context(void)
@@ -1011,7 +608,7 @@ void fake_reset(void)
 	context.context.ops.poll_cq = poll_cq;
 	context.context.ops.req_notify_cq = req_notify_cq;
 	context.context.ops.post_srq_recv = post_srq_recv;
-	context.context.ops.post_send = post_send;
+	context.context.ops.post_send = fake_post_send;
 	memset(&fake_counts, 0, sizeof(fake_counts));
 	fake = (struct fake_settings){
 		.attr = {.max_qp = 1000, .max_pd = 1000, .max_mr = 10000, .max_mw = 10000, .max_cqe = 32767,

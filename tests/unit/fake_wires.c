@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The wires of fake_fabric.h: queue pairs, and the checking and execution of their work requests. */
+#include "fake_fabric.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_qp *fake_qps;
+static uint32_t last_qpn;
+
+/* ---- queue pairs ----------------------------------------------------------------------------- */
+
+struct fake_qp *fake_qp_of(struct ibv_qp *qp)
+{
+	return (struct fake_qp *)(void *)qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct fake_qp *q;
+
+	if (fake_fails("ibv_create_qp", ENOMEM))
+		return NULL;
+	if (attr->cap.max_inline_data > fake.max_inline || fake_counts.qps >= fake.attr.max_qp ||
+	    attr->cap.max_send_wr > (uint32_t)fake.attr.max_qp_wr) {
+		errno = attr->cap.max_inline_data > fake.max_inline ? EINVAL : ENOMEM;
+		return NULL;
+	}
+	q = fake_new(sizeof(*q));
+	fake_lock();
+	*q = (struct fake_qp){
+		.qp = {.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
+		       .srq = attr->srq, .qp_num = ++last_qpn, .state = IBV_QPS_RESET,
+		       .qp_type = attr->qp_type},
+		.next = fake_qps, .capacity = attr->cap.max_send_wr, .max_inline = attr->cap.max_inline_data,
+		.wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs))};
+	fake_qps = q;
+	fake_counts.qps++;
+	fake_unlock();
+	return &q->qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	struct fake_qp *q = fake_qp_of(qp), **at;
+
+	fake_lock();
+	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
+		if (m->mr != NULL && m->qp == q)
+			fake_unbind(m);
+	/* A card takes the completions of a queue pair away with it. */
+	for (struct fake_cq *cq = fake_cqs; cq != NULL; cq = cq->next) {
+		int kept = 0;
+
+		for (int i = 0; i < cq->count; i++) {
+			struct fake_cqe e = cq->entries[(cq->first + i) % cq->capacity];
+
+			if (e.wc.qp_num != qp->qp_num)
+				cq->entries[(cq->first + kept++) % cq->capacity] = e;
+		}
+		cq->count = kept;
+	}
+	if (q->peer != NULL && q->peer->peer == q)
+		q->peer->peer = NULL;
+	for (at = &fake_qps; *at != q; at = &(*at)->next)
+		;
+	*at = q->next;
+	fake_counts.qps--;
+	fake_unlock();
+	free(q->wrs);
+	free(q);
+	return 0;
+}
+
+void fake_qp_join(struct fake_qp *a, struct fake_qp *b)
+{
+	a->peer = b;
+	b->peer = a;
+	a->qp.state = b->qp.state = IBV_QPS_RTS;
+}
+
+static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t number,
+		      enum ibv_wc_status status)
+{
+	if (status != IBV_WC_SUCCESS || wr->send_flags & IBV_SEND_SIGNALED)
+		fake_complete(fake_cq_of(q->qp.send_cq), (struct fake_cqe){
+			.wc = {.wr_id = wr->wr_id, .status = status, .qp_num = q->qp.qp_num},
+			.qp = q, .retires = number});
+}
+
+void fake_qp_error(struct fake_qp *q)
+{
+	q->qp.state = IBV_QPS_ERR;
+	for (; q->first < q->end; q->first++)
+		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
+}
+
+static struct fake_qp *qp_of_number(uint32_t number)
+{
+	struct fake_qp *q = fake_qps;
+
+	while (q != NULL && q->qp.qp_num != number)
+		q = q->next;
+	return q;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct fake_qp *q = fake_qp_of(qp);
+
+	if (attr->qp_state != IBV_QPS_ERR && fake_fails("ibv_modify_qp", EINVAL))
+		return EINVAL;
+	fake_lock();
+	if (mask & IBV_QP_DEST_QPN)
+		q->dest = attr->dest_qp_num;
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		q->max_reads = attr->max_rd_atomic;
+	if (attr->qp_state == IBV_QPS_RTS)
+		q->peer = qp_of_number(q->dest);
+	if (attr->qp_state == IBV_QPS_ERR)
+		fake_qp_error(q);
+	else
+		qp->state = attr->qp_state;
+	fake_unlock();
+	return 0;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	(void)mask;
+	if (fake_fails("ibv_query_qp", EIO))
+		return EIO;
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+	attr->qp_state = qp->state;
+	attr->max_rd_atomic = (uint8_t)fake_qp_of(qp)->max_reads;
+	return 0;
+}
+
+/* ---- executing work requests ----------------------------------------------------------------- */
+
+static struct fake_mr *mr_of_key(uint32_t key, int remote)
+{
+	struct fake_mr *m = fake_mrs;
+
+	while (m != NULL && (remote ? m->mr.rkey : m->mr.lkey) != key)
+		m = m->next;
+	return m;
+}
+
+static int within(uint64_t address, uint64_t n, uint64_t base, uint64_t bytes)
+{
+	return address >= base && n <= bytes && address - base <= bytes - n;
+}
+
+static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write, int *dead)
+{
+	struct fake_mr *m = mr_of_key(sge->lkey, 0);
+
+	if (m == NULL || m->mr.pd != q->qp.pd ||
+	    !within(sge->addr, sge->length, (uintptr_t)m->mr.addr, m->mr.length) ||
+	    (write && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+		return NULL;
+	*dead = m->dead;
+	return m->host + (sge->addr - (uintptr_t)m->mr.addr);
+}
+
+/* As the responder checks: the key's domain, or for a window its queue pair; then rights and bounds. */
+static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uint32_t n, uint32_t key,
+			     unsigned needs, int *dead)
+{
+	struct fake_mr *m = mr_of_key(key, 1);
+
+	for (struct fake_mw *w = fake_mws; m == NULL && w != NULL; w = w->next)
+		if (w->mw.rkey == key && w->mr != NULL && w->qp == target && w->access & needs &&
+		    within(address, n, w->address, w->bytes)) {
+			*dead = w->mr->dead;
+			return w->mr->host + (address - (uintptr_t)w->mr->mr.addr);
+		}
+	if (m == NULL || m->mr.pd != target->qp.pd || !((unsigned)m->access & needs) ||
+	    !within(address, n, (uintptr_t)m->mr.addr, m->mr.length))
+		return NULL;
+	*dead = m->dead;
+	return m->host + (address - (uintptr_t)m->mr.addr);
+}
+
+static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_wr *wr)
+{
+	struct fake_mw *w = (struct fake_mw *)(void *)wr->bind_mw.mw;
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+	struct fake_mr *m = (struct fake_mr *)(void *)info->mr;
+
+	if (fake.no_bind || w->mr != NULL || w->mw.pd != q->qp.pd || m->mr.pd != q->qp.pd ||
+	    !(m->access & IBV_ACCESS_MW_BIND) ||
+	    !within(info->addr, info->length, (uintptr_t)m->mr.addr, m->mr.length) ||
+	    (info->mw_access_flags & IBV_ACCESS_REMOTE_WRITE && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+		return IBV_WC_MW_BIND_ERR;
+	w->mr = m;
+	m->windows++;
+	w->qp = q;
+	w->address = info->addr;
+	w->bytes = info->length;
+	w->access = info->mw_access_flags;
+	w->mw.rkey = wr->bind_mw.rkey;
+	fake_counts.binds++;
+	return IBV_WC_SUCCESS;
+}
+
+static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
+{
+	for (struct fake_mw *w = fake_mws; w != NULL; w = w->next)
+		if (w->mw.rkey == key && w->qp == q && w->mr != NULL) {
+			fake_unbind(w);
+			fake_counts.invalidations++;
+			return IBV_WC_SUCCESS;
+		}
+	return IBV_WC_LOC_QP_OP_ERR;
+}
+
+static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_send_wr *wr, uint32_t n)
+{
+	struct fake_srq *srq = (struct fake_srq *)(void *)target->qp.srq;
+
+	if (srq == NULL || srq->count == 0) {
+		fake_counts.no_receive++;
+		return IBV_WC_RNR_RETRY_EXC_ERR;
+	}
+	fake_complete(fake_cq_of(target->qp.recv_cq), (struct fake_cqe){
+		.wc = {.wr_id = srq->wr_ids[srq->first], .opcode = IBV_WC_RECV_RDMA_WITH_IMM, .byte_len = n,
+		       .imm_data = wr->imm_data, .wc_flags = IBV_WC_WITH_IMM, .qp_num = target->qp.qp_num}});
+	srq->first = (srq->first + 1) % srq->capacity;
+	srq->count--;
+	return IBV_WC_SUCCESS;
+}
+
+static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
+{
+	const struct ibv_send_wr *wr = &f->wr;
+	int read = wr->opcode == IBV_WR_RDMA_READ, local_dead = 0, remote_dead = 0;
+	uint32_t n = wr->num_sge > 0 ? f->sge.length : 0;
+	struct fake_qp *target = q->peer;
+	const uint8_t *from;
+	uint8_t *local = NULL, *remote = NULL;
+
+	if (target == NULL || target->qp.state == IBV_QPS_ERR || fake.port_down)
+		return IBV_WC_RETRY_EXC_ERR;
+	if (n > fake.max_message)
+		return IBV_WC_LOC_LEN_ERR;
+	if (n > 0 && !(wr->send_flags & IBV_SEND_INLINE)) {
+		local = local_bytes(q, &f->sge, read, &local_dead);
+		if (local == NULL)
+			return IBV_WC_LOC_PROT_ERR;
+	}
+	if (n > 0) {
+		remote = remote_bytes(target, wr->wr.rdma.remote_addr, n, wr->wr.rdma.rkey,
+				      read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &remote_dead);
+		if (remote == NULL) {
+			fake_counts.access_errors++;
+			fake_qp_error(target);
+			return IBV_WC_REM_ACCESS_ERR;
+		}
+	}
+	from = local != NULL ? local : f->bytes;
+	if (n > 0 && !local_dead && !remote_dead)
+		memcpy(read ? local : remote, read ? remote : from, n);
+	if (read) {
+		fake_counts.reads++;
+		fake_counts.bytes_read += n;
+		return IBV_WC_SUCCESS;
+	}
+	fake_counts.bytes_written += n;
+	if (wr->opcode == IBV_WR_RDMA_WRITE) {
+		fake_counts.writes++;
+		return IBV_WC_SUCCESS;
+	}
+	fake_counts.writes_with_imm++;
+	return take_receive(target, wr, n);
+}
+
+static void execute(struct fake_qp *q)
+{
+	while (q->first < q->end) {
+		const struct fake_wr *f = &q->wrs[q->first % q->capacity];
+		enum ibv_wc_status status;
+
+		if (fake.fail_status != IBV_WC_SUCCESS && f->wr.opcode == fake.fail_opcode) {
+			status = fake.fail_status;
+			fake.fail_status = IBV_WC_SUCCESS;
+		} else if (f->wr.opcode == IBV_WR_BIND_MW) {
+			status = bind_window(q, &f->wr);
+		} else if (f->wr.opcode == IBV_WR_LOCAL_INV) {
+			status = invalidate(q, f->wr.invalidate_rkey);
+		} else {
+			status = move(q, f);
+		}
+		q->reads -= f->wr.opcode == IBV_WR_RDMA_READ;
+		q->first++;
+		send_done(q, &f->wr, q->first, status);
+		if (status != IBV_WC_SUCCESS) {
+			fake_qp_error(q);
+			return;
+		}
+	}
+}
+
+static int enqueue(struct fake_qp *q, const struct ibv_send_wr *wr)
+{
+	struct fake_wr *f = &q->wrs[q->end % q->capacity];
+
+	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR)
+		return EINVAL;
+	if (q->end - q->retired >= q->capacity) {
+		fake_counts.overflows++;
+		return ENOMEM;
+	}
+	f->wr = *wr;
+	if (wr->num_sge > 0)
+		f->sge = wr->sg_list[0];
+	if (wr->num_sge > 0 && wr->send_flags & IBV_SEND_INLINE) {
+		if (f->sge.length > q->max_inline || wr->opcode == IBV_WR_RDMA_READ)
+			return EINVAL;
+		memcpy(f->bytes, (const void *)(uintptr_t)f->sge.addr, f->sge.length);
+	}
+	q->end++;
+	q->reads += wr->opcode == IBV_WR_RDMA_READ;
+	if (q->reads > fake_counts.reads_at_once)
+		fake_counts.reads_at_once = q->reads;
+	if (q->end - q->retired > fake_counts.most_outstanding)
+		fake_counts.most_outstanding = (uint32_t)(q->end - q->retired);
+	return 0;
+}
+
+int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct fake_qp *q = fake_qp_of(qp);
+	int err = fake_fails("ibv_post_send", EIO) ? EIO : 0;
+
+	*bad = wr;
+	fake_lock();
+	for (; wr != NULL && err == 0; wr = wr->next) {
+		*bad = wr;
+		err = enqueue(q, wr);
+	}
+	if (qp->state == IBV_QPS_ERR)
+		fake_qp_error(q);
+	else if (!fake.held && !fake.silent)
+		execute(q);
+	fake_unlock();
+	return err;
+}
+
+static void release_from(struct fake_qp *q, int backwards)
+{
+	if (q == NULL)
+		return;
+	if (!backwards) /* the list has the newest first */
+		release_from(q->next, 0);
+	if (q->qp.state == IBV_QPS_RTS)
+		execute(q);
+	if (backwards)
+		release_from(q->next, 1);
+}
+
+void fake_release(int backwards)
+{
+	fake_lock();
+	release_from(fake_qps, backwards);
+	fake_unlock();
+}
