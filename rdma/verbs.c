@@ -50,13 +50,14 @@ void verbs_close(struct transport **t)
 	if (v->cq != NULL)
 		flush(v);
 	connect_close(v);
+	/* Taking a link down looks at all peers: none may be freed before the last link is down. */
 	for (i = 0; i < v->n_peers; i++) {
-		struct verbs_endpoint *ep = v->peers[i];
-
-		link_drop(ep);
-		register_revoke(ep);
-		free(ep->log);
-		free(ep);
+		link_drop(v->peers[i]);
+		register_revoke(v->peers[i]);
+	}
+	for (i = 0; i < v->n_peers; i++) {
+		free(v->peers[i]->log);
+		free(v->peers[i]);
 	}
 	register_close(v);
 	if (v->srq != NULL)

@@ -5,7 +5,8 @@
  * evil in mind, would. Wanted: a remote access error there, rank 0's memory unchanged, rank 0 and the other
  * worker as alive as before.
  *
- *   illegal CASE        nothing, inbox, delta, past, before, dropped
+ *   illegal CASE        nothing, inbox, delta, past, before, dropped (another's key, its process killed),
+ *                       revoked (the own key, after rank 0 dropped this worker, which still runs)
  *
  * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. Status: 0 as wanted, 1 not. */
 #include "base/clock.h"
@@ -320,6 +321,8 @@ static void owner(struct side *side, const char *what, const pid_t workers[RANKS
 		kill(workers[1], SIGKILL);
 		WANT(side, reached(side, &side->gone[1], 1));
 	}
+	if (!strcmp(what, "revoked"))
+		side->t->ops->revoke(side->peers[OFFENDER]);
 	for (int w = dropped ? 2 : 1; w < RANKS; w++)
 		give(side, w, places, sizeof(places));
 	if (crime) {

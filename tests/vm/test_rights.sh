@@ -5,7 +5,7 @@
 . "$TOP/tests/vm/lib.sh"
 
 export ILLEGAL_DEVICES="rxe1 rxe2"
-for what in nothing inbox delta past before dropped; do
+for what in nothing inbox delta past before dropped revoked; do
 	timeout 60 "$(program tests/vm/illegal)" $what >"$what.log" 2>&1 || { cat "$what.log"; fail "$what"; }
 	grep -q "^$what: as wanted" "$what.log" || { cat "$what.log"; fail "$what did not run to its end"; }
 	case $what in
@@ -14,6 +14,7 @@ for what in nothing inbox delta past before dropped; do
 	delta) echo "| write into the published delta: $(grep -h 'remote access errors,' "$what.log")" ;;
 	past) echo "| write one byte past the own inbox: $(grep -h 'remote access errors,' "$what.log")" ;;
 	before) echo "| write one byte before it: $(grep -h 'remote access errors,' "$what.log")" ;;
+	revoked) echo "| use the own key after being dropped, alive: $(grep -h 'remote access errors,' "$what.log")" ;;
 	dropped) echo "| use the key of a dropped peer: $(grep -h 'remote access errors,' "$what.log")" ;;
 	esac
 done
