@@ -248,6 +248,9 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 		 (unsigned long long)v->max_message,
 		 4.096e-6 * (double)(1u << v->ack_timeout) * (VERBS_RETRIES + 1),
 		 v->lost_after_ms / 2000.0);
+	log_line(LOG_INFO, "rdma", "verbs: rights by one protection domain and one registration for each peer; "
+		 "memory windows of type 2B, which %s %s, are not used", v->device.name,
+		 v->device.attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B ? "has" : "does not have");
 	*out = t;
 	return SLUICE_OK;
 
