@@ -89,8 +89,8 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 	return 0;
 }
 
-enum { SECRET_BYTES = 32 + 64 };
-static const char secret_name[8] = "secret";
+enum { SECRET_BYTES = 32 + 64, REASON_BYTES = 600 };
+static const char secret_name[8] = "secret", failed_name[8] = "failed";
 
 /* What all ranks must have alike, as the first word of the payload says it. */
 static uint32_t terms(const sluice_job *job)
@@ -99,7 +99,7 @@ static uint32_t terms(const sluice_job *job)
 }
 
 /* The card's payload: the terms, then per transport its name (8 bytes), a length and its address; rank 0
- * adds the job's secret in the same form. */
+ * adds the job's secret in the same form. A rank that cannot take part says why instead. */
 static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *bytes_out)
 {
 	size_t at = 4;
@@ -129,6 +129,16 @@ static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], s
 	}
 	*bytes_out = at;
 	return 0;
+}
+
+static size_t write_reason(const sluice_job *job, const char *reason, uint8_t payload[CARD_PAYLOAD_BYTES])
+{
+	size_t bytes = strnlen(reason, REASON_BYTES);
+	put_le32(payload, terms(job));
+	memcpy(payload + 4, failed_name, sizeof failed_name);
+	put_le32(payload + 12, (uint32_t)bytes);
+	memcpy(payload + 16, reason, bytes);
+	return 16 + bytes;
 }
 
 static const uint8_t *find_address(const struct card *card, const char *name, size_t *bytes_out)
@@ -272,6 +282,23 @@ static int check_servers(sluice_job *job)
 	return 0;
 }
 
+/* The lowest rank that cannot take part ends the job for all, at once. */
+static int check_reasons(sluice_job *job)
+{
+	for (int r = 0; r < job->size; r++) {
+		size_t bytes = 0;
+		const uint8_t *reason = find_address(&job->cards[r], failed_name, &bytes);
+		char text[REASON_BYTES + 1];
+		if (!reason || bytes > REASON_BYTES)
+			continue;
+		for (size_t i = 0; i < bytes; i++)
+			text[i] = (char)(reason[i] < ' ' || reason[i] > '~' ? ' ' : reason[i]);
+		text[bytes] = 0;
+		return fail(SLUICE_EPEER, "%s cannot take part: %s", rank_text(job, r), text);
+	}
+	return 0;
+}
+
 /* The same rule on every rank, and again for what the others said. */
 static int check_cards(sluice_job *job)
 {
@@ -286,6 +313,45 @@ static int check_cards(sluice_job *job)
 				    theirs >> 16 ? "continue" : "abort");
 	}
 	return 0;
+}
+
+/* What this rank needs before it can be told to the others. */
+static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
+{
+	int rc;
+	if ((rc = check_servers(job)) || (rc = members_open(job)))
+		return rc;
+	if (job->rank == 0)
+		budget_print(&job->budget);
+	job->peers = calloc((size_t)job->size, sizeof *job->peers);
+	if (!job->peers)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
+	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control", &job->control)) ||
+	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox", &job->outbox)) ||
+	    (rc = open_transports(job)))
+		return rc;
+	return write_payload(job, payload, payload_bytes);
+}
+
+/* Cards are exchanged also by a rank that failed: else the others would wait for it until their time-out. */
+static int meet(sluice_job *job, struct bootstrap *boot)
+{
+	uint8_t payload[CARD_PAYLOAD_BYTES];
+	char reason[ERROR_TEXT_BYTES];
+	size_t payload_bytes = 0;
+	int own = prepare(job, payload, &payload_bytes);
+	if (own) {
+		snprintf(reason, sizeof reason, "%s", sluice_last_error());
+		payload_bytes = write_reason(job, reason, payload);
+	}
+	int rc = bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
+	explicit_bzero(payload, sizeof payload);
+	if (own)
+		return fail_quietly(own, "%s", reason);
+	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
+		return rc;
+	return admit(job);
 }
 
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
@@ -320,23 +386,8 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	job->servers = s->servers;
 	job->workers = job->size - job->servers;
 	log_identify(job->rank, bootstrap_node(*boot));
-	if ((rc = check_servers(job)) || (rc = members_open(job)))
+	if ((rc = meet(job, *boot)))
 		return rc;
-	if (job->rank == 0)
-		budget_print(&job->budget);
-	job->peers = calloc((size_t)job->size, sizeof *job->peers);
-	if (!job->peers)
-		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
-	uint8_t payload[CARD_PAYLOAD_BYTES];
-	size_t payload_bytes;
-	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control", &job->control)) ||
-	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox", &job->outbox)) ||
-	    (rc = open_transports(job)) || (rc = write_payload(job, payload, &payload_bytes)) ||
-	    (rc = bootstrap_exchange(*boot, payload, payload_bytes, &job->cards)) ||
-	    (rc = check_cards(job)) || (rc = admit(job)))
-		return rc;
-	explicit_bzero(payload, sizeof payload);
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
 		 job->size, bootstrap_node(*boot), job->workers, job->servers, bootstrap_origin(*boot));
 	rc = connect_all(job);

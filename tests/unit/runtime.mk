@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_conservation \
 	tests/unit/test_stats \
 	tests/unit/test_collective \
+	tests/unit/test_join \
 	tests/unit/test_region_api \
 	tests/unit/test_continue \
 	tests/unit/test_region_delayed \
@@ -29,6 +30,7 @@ tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
+tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)
 tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
 # Defines the table of transports.

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A rank that cannot take part in the job tells the others, who need not wait for it until their time-out. */
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* As if the process held as many files as it may. */
+static void allow_no_more_files(void)
+{
+	struct rlimit limit;
+	int next = dup(0);
+	CHECK(next >= 0);
+	close(next);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = (rlim_t)next;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static int join_where_one_fails(int rank, void *argument)
+{
+	sluice_job *job = NULL;
+	int culprit = *(int *)argument;
+	log_capture();
+	if (rank == culprit)
+		allow_no_more_files();
+	int rc = sluice_init(NULL, &job);
+	CHECK(!job);
+	if (rank == culprit)
+		return !(rc == SLUICE_ENOMEM && !error_says("cannot take part", NULL));
+	char who[32];
+	snprintf(who, sizeof who, "rank %d (node n%d)", culprit, culprit / 2 + 1);
+	CHECK(rc == SLUICE_EPEER);
+	CHECK(error_says(who, "cannot take part"));
+	CHECK(error_says("Too many open files", NULL));
+	return 0;
+}
+
+static void init__one_rank_cannot_open_files__all_others_name_it_and_why(void **state)
+{
+	(void)state;
+	for (int culprit = 0; culprit < 3; culprit++)
+		run_ranks(3, join_where_one_fails, &culprit);
+}
+
+static int join_with_bad_terms(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .servers = rank == 2 ? 7 : 1 };
+	sluice_job *job = NULL;
+	(void)argument;
+	log_capture();
+	int rc = sluice_init(&attr, &job);
+	CHECK(!job && rc == (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("servers=7", NULL));
+	CHECK(rank == 2 || error_says("rank 2 (node n2) cannot take part", NULL));
+	return 0;
+}
+
+static void init__one_rank_asks_for_impossible_servers__all_others_name_it(void **state)
+{
+	(void)state;
+	run_ranks(3, join_with_bad_terms, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(init__one_rank_cannot_open_files__all_others_name_it_and_why),
+		cmocka_unit_test(init__one_rank_asks_for_impossible_servers__all_others_name_it),
+	};
+	return cmocka_run_group_tests_name("joining", tests, NULL, NULL);
+}
