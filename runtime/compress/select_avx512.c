@@ -1,73 +1,127 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX-512F: like select_avx2.c with masks and compress instructions, 64
- * coordinates per turn. Compressed in registers and stored whole: compressing into memory is slow on
+ * The kernels of selection for AVX-512F: the walks of select_avx2.c with masks and compress
+ * instructions. Compressed in registers and stored whole: compressing into memory is slow on
  * some processors. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #define FOR_AVX512 __attribute__((target("avx512f,popcnt")))
-enum { LANES = 16, TURN = 4 * LANES, ADD = 1, VALUES = 2, CLEAR = 4 };
+/* AHEAD: see select_avx2.c. */
+enum { LANES = 16, TURN = 2 * LANES, BLOCK = 1024, AHEAD = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
 
-FOR_AVX512 static inline __attribute__((always_inline)) void
-list_sixteen(__m512 v, size_t i, __mmask16 sure, __mmask16 near, struct select_lists *l,
-	     const int flags)
+FOR_AVX512 static inline __m512i key_at(const float *x)
+{
+	return _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(x)),
+				_mm512_set1_epi32(KEY_MASK));
+}
+
+/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. */
+FOR_AVX512 static inline __attribute__((always_inline)) size_t
+find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+     __m512i below, uint32_t *hits, const int flags)
+{
+	const __m512i mask = _mm512_set1_epi32(KEY_MASK);
+	const __m512 factor = _mm512_set1_ps(scale);
+	size_t n = 0;
+
+	for (size_t i = begin; i < end; i += TURN) {
+		__mmask16 reached = 0;
+
+		for (size_t j = 0; j < TURN; j += LANES) {
+			__m512 v = _mm512_loadu_ps(x + i + j);
+
+			if (flags & ADD) {
+				v = _mm512_add_ps(
+					v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i + j)));
+				_mm512_storeu_ps(residual + i + j, v);
+				_mm_prefetch((const char *)(grad + i + AHEAD + j), _MM_HINT_T0);
+			}
+			_mm_prefetch((const char *)(x + i + AHEAD + j), _MM_HINT_T0);
+			reached |= _mm512_cmpgt_epi32_mask(
+				_mm512_and_si512(_mm512_castps_si512(v), mask), below);
+		}
+		hits[n] = (uint32_t)i;
+		n += reached != 0;
+	}
+	return n;
+}
+
+/* Second walk, over the turns that were hit: lists the sure ones, and zeroes them if asked to. Notes
+ * in near_hits[] (hits itself will do) the turns with near ones. */
+FOR_AVX512 static inline __attribute__((always_inline)) size_t
+list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, __m512i below,
+	  __m512i above, __m512i *largest, struct select_lists *l, uint32_t *near_hits,
+	  const int flags)
 {
 	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-	const __m512i at = _mm512_add_epi32(_mm512_set1_epi32((int32_t)(uint32_t)i), lanes);
+	size_t n_near = 0;
 
-	_mm512_storeu_si512(l->index + l->n, _mm512_maskz_compress_epi32(sure, at));
-	if (flags & VALUES)
-		_mm512_storeu_ps(l->value + l->n, _mm512_maskz_compress_ps(sure, v));
-	l->n += (size_t)__builtin_popcount(sure);
-	if (near) {
-		_mm512_storeu_si512(l->near_index + l->n_near,
-				    _mm512_maskz_compress_epi32(near, at));
-		_mm512_storeu_ps(l->near_value + l->n_near, _mm512_maskz_compress_ps(near, v));
-		l->n_near += (size_t)__builtin_popcount(near);
+	for (size_t h = 0; h < n_hits; h++) {
+		const uint32_t at = hits[h];
+		__mmask16 near = 0;
+
+		for (uint32_t i = at; i < at + TURN; i += LANES) {
+			const __m512 v = _mm512_loadu_ps(x + i);
+			const __m512i key = key_at(x + i);
+			const __mmask16 m = _mm512_cmpgt_epi32_mask(key, above);
+			const __m512i place = _mm512_add_epi32(_mm512_set1_epi32((int32_t)i), lanes);
+
+			_mm512_storeu_si512(l->index + l->n, _mm512_maskz_compress_epi32(m, place));
+			if (flags & VALUES)
+				_mm512_storeu_ps(l->value + l->n, _mm512_maskz_compress_ps(m, v));
+			l->n += (size_t)__builtin_popcount(m);
+			if (flags & CLEAR)
+				_mm512_mask_storeu_ps(residual + i, m, _mm512_setzero_ps());
+			near |= m ^ _mm512_cmpgt_epi32_mask(key, below);
+			*largest = _mm512_max_epi32(*largest, key);
+		}
+		near_hits[n_near] = at;
+		n_near += near != 0;
 	}
+	return n_near;
+}
+
+FOR_AVX512 static inline __attribute__((always_inline)) void
+list_near(const float *x, const uint32_t *hits, size_t n_hits, __m512i below, __m512i above,
+	  struct select_lists *l)
+{
+	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+
+	for (size_t h = 0; h < n_hits; h++)
+		for (uint32_t i = hits[h]; i < hits[h] + TURN; i += LANES) {
+			const __m512i key = key_at(x + i);
+			const __mmask16 m = _mm512_cmpgt_epi32_mask(key, above) ^
+					    _mm512_cmpgt_epi32_mask(key, below);
+			const __m512i place = _mm512_add_epi32(_mm512_set1_epi32((int32_t)i), lanes);
+
+			_mm512_storeu_si512(l->near_index + l->n_near,
+					    _mm512_maskz_compress_epi32(m, place));
+			_mm512_storeu_ps(l->near_value + l->n_near,
+					 _mm512_maskz_compress_ps(m, _mm512_loadu_ps(x + i)));
+			l->n_near += (size_t)__builtin_popcount(m);
+		}
 }
 
 FOR_AVX512 static inline __attribute__((always_inline)) void
 sweep(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
       struct select_bounds b, struct select_lists *out, const int flags)
 {
-	const __m512i mask = _mm512_set1_epi32(KEY_MASK), below = _mm512_set1_epi32(b.below);
-	const __m512i above = _mm512_set1_epi32(b.above);
-	const __m512 factor = _mm512_set1_ps(scale);
+	const __m512i below = _mm512_set1_epi32(b.below), above = _mm512_set1_epi32(b.above);
+	const size_t whole = end - (end - begin) % TURN;
 	__m512i largest = _mm512_set1_epi32(out->largest);
+	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
-	size_t i = begin;
+	size_t i = begin, next;
 
 	l.n = l.n_near = 0;
-	for (; i + TURN <= end; i += TURN) {
-		__mmask16 reached[4];
-		__m512i key[4];
-		__m512 v[4];
+	for (; i < whole; i = next) {
+		size_t n_hits;
 
-		for (size_t j = 0; j < 4; j++) {
-			v[j] = _mm512_loadu_ps(x + i + j * LANES);
-			if (flags & ADD) {
-				__m512 g = _mm512_loadu_ps(grad + i + j * LANES);
-
-				v[j] = _mm512_add_ps(v[j], _mm512_mul_ps(factor, g));
-				_mm512_storeu_ps(residual + i + j * LANES, v[j]);
-			}
-			key[j] = _mm512_and_si512(_mm512_castps_si512(v[j]), mask);
-			reached[j] = _mm512_cmpgt_epi32_mask(key[j], below);
-			largest = _mm512_max_epi32(largest, key[j]);
-		}
-		if (!(reached[0] | reached[1] | reached[2] | reached[3]))
-			continue;
-		for (size_t j = 0; j < 4; j++) {
-			__mmask16 sure = _mm512_cmpgt_epi32_mask(key[j], above);
-
-			list_sixteen(v[j], i + j * LANES, sure, (__mmask16)(sure ^ reached[j]), &l,
-				     flags);
-			if ((flags & CLEAR) && sure)
-				_mm512_mask_storeu_ps(residual + i + j * LANES, sure,
-						      _mm512_setzero_ps());
-		}
+		next = whole - i < BLOCK ? whole : i + BLOCK;
+		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
+		n_hits = list_sure(x, residual, hits, n_hits, below, above, &largest, &l, hits, flags);
+		list_near(x, hits, n_hits, below, above, &l);
 	}
 	l.largest = _mm512_reduce_max_epi32(largest);
 	*out = l;
