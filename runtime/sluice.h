@@ -301,6 +301,7 @@ typedef struct sluice_selector_attr {
 	size_t n;      /* elements of the vectors, < 2^32 */
 	size_t k;      /* the largest k of a call */
 	int threads;   /* that work on a call, the caller's included; 0: 1 */
+	int forget;    /* 1: every call is made as if it were the first; for measurements */
 } sluice_selector_attr;
 
 /* Errors: EINVAL, ENOMEM, ENOSUPP (SLUICE_KERNELS names instructions that the processor lacks).

@@ -13,6 +13,7 @@ struct sluice_selector {
 	struct selector *selector;
 	struct select_hint hint, residual_hint;
 	size_t n, k;
+	int forget;
 };
 
 /* Names the first NaN; x has one. */
@@ -55,6 +56,7 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_sel
 		return fail(SLUICE_ENOMEM, "no memory for a selector");
 	s->n = attr->n;
 	s->k = attr->k;
+	s->forget = attr->forget;
 	rc = selector_open_for(attr->n, attr->k, attr->threads ? (unsigned)attr->threads : 1,
 			       &s->selector);
 	if (rc) {
@@ -96,7 +98,8 @@ SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k
 
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .x = x, .spans = &whole, .n_spans = 1, .k = k,
-					  .index = index, .value = value, .hint = &selector->hint };
+					  .index = index, .value = value,
+					  .hint = selector->forget ? NULL : &selector->hint };
 	size_t found = select_run(selector->selector, &call, &nan);
 
 	if (nan)
@@ -119,7 +122,8 @@ SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *gr
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .residual = residual, .grad = grad, .scale = 1, .clear = 1,
 					  .spans = &whole, .n_spans = 1, .k = k, .index = index,
-					  .value = value, .hint = &selector->residual_hint };
+					  .value = value,
+					  .hint = selector->forget ? NULL : &selector->residual_hint };
 	size_t found = select_run(selector->selector, &call, &nan);
 
 	if (nan)
