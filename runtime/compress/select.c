@@ -12,7 +12,7 @@
 
 /* ---- scratch ---- */
 
-enum { ROOM_LEAST = 4096, HINT_WIDTH = 1 << 18, HINT_NARROWEST = 1 << 15, HINT_WIDEST = 1 << 20 };
+enum { ROOM_LEAST = 4096, HINT_NARROWEST = 1 << 15, HINT_WIDEST = 1 << 20 };
 
 struct sizes {
 	size_t room, tile, stage;
@@ -194,21 +194,35 @@ static struct known around(const struct select_hint *hint)
 {
 	struct known k = { 1, KEY_MASK };
 
-	if (hint->key > hint->width)
-		k.low = hint->key - hint->width;
-	if (hint->key < KEY_INFINITY - hint->width)
-		k.high = hint->key + hint->width;
+	if (hint->next > hint->width)
+		k.low = hint->next - hint->width;
+	if (hint->width < KEY_INFINITY - hint->next)
+		k.high = hint->next + hint->width;
 	return k;
 }
 
-/* The next interval is four times as wide as what the boundary moved by. */
+static uint32_t distance(uint32_t a, uint32_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* The boundary is expected to move on as it did; the interval is as wide as it was off. */
 static void remember(struct select_hint *hint, uint32_t key)
 {
-	uint32_t moved = key > hint->key ? key - hint->key : hint->key - key;
-	uint32_t width = hint->key == 0 ? HINT_WIDTH : moved < HINT_WIDEST / 4 ? 4 * moved : HINT_WIDEST;
+	uint32_t moved = distance(key, hint->last), off = distance(key, hint->next);
+	uint32_t width = moved / 4 + (off < HINT_WIDEST ? 2 * off : HINT_WIDEST);
 
-	hint->key = key;
-	hint->width = width < HINT_NARROWEST ? HINT_NARROWEST : width;
+	if (hint->last == 0 || moved > HINT_WIDEST) {
+		hint->next = key;
+		width = 0; /* too fast to foretell: sample */
+	} else {
+		hint->next = key + (key - hint->last);
+		width = width < HINT_NARROWEST ? HINT_NARROWEST :
+			width > HINT_WIDEST    ? HINT_WIDEST :
+						 width;
+	}
+	hint->last = key;
+	hint->width = width;
 }
 
 static struct select_bounds bounds_of(struct known near)
@@ -234,7 +248,7 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 		*(call.spans[j].exempt ? &exempt : &total) += length;
 	}
 	call.k = call.k < total ? call.k : total;
-	hinted = call.hint && call.hint->key && call.k && call.k < total &&
+	hinted = call.hint && call.hint->width && call.hint->next < KEY_INFINITY && call.k && call.k < total &&
 		 hint_agrees(s, &call, adding, total, around(call.hint));
 	for (unsigned guess = 0;;) {
 		if (hinted)

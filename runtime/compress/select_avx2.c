@@ -7,7 +7,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define FOR_AVX2 __attribute__((target("avx2,popcnt")))
+#define FOR_AVX2 __attribute__((target("avx2,popcnt,prfchw")))
 enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
 /* So far ahead memory is asked for: the processor itself looks no further than the end of a page. */
 enum { AHEAD = 1024 };
@@ -67,9 +67,9 @@ find(const float *x, float *residual, const float *grad, float scale, size_t beg
 				_mm256_and_si256(_mm256_castps_si256(v), mask), below);
 		}
 		for (size_t j = 0; j < TURN; j += LINE) {
-			_mm_prefetch((const char *)(x + i + AHEAD + j), _MM_HINT_T0);
+			__builtin_prefetch(x + i + AHEAD + j, (flags & ADD) != 0, 3);
 			if (flags & ADD)
-				_mm_prefetch((const char *)(grad + i + AHEAD + j), _MM_HINT_T0);
+				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
 		}
 		any = _mm256_or_si256(_mm256_or_si256(reached[0], reached[1]),
 				      _mm256_or_si256(reached[2], reached[3]));

@@ -6,7 +6,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define FOR_AVX512 __attribute__((target("avx512f,popcnt")))
+#define FOR_AVX512 __attribute__((target("avx512f,popcnt,prfchw")))
 /* AHEAD: see select_avx2.c. */
 enum { LANES = 16, TURN = 2 * LANES, BLOCK = 1024, AHEAD = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
 
@@ -35,9 +35,9 @@ find(const float *x, float *residual, const float *grad, float scale, size_t beg
 				v = _mm512_add_ps(
 					v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i + j)));
 				_mm512_storeu_ps(residual + i + j, v);
-				_mm_prefetch((const char *)(grad + i + AHEAD + j), _MM_HINT_T0);
+				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
 			}
-			_mm_prefetch((const char *)(x + i + AHEAD + j), _MM_HINT_T0);
+			__builtin_prefetch(x + i + AHEAD + j, (flags & ADD) != 0, 3);
 			reached |= _mm512_cmpgt_epi32_mask(
 				_mm512_and_si512(_mm512_castps_si512(v), mask), below);
 		}

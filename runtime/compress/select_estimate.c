@@ -34,7 +34,7 @@ struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t 
 
 /* ---- samples ---- */
 
-enum { GROUP = 16, SMALLEST = 4096, USUAL = 1 << 16, LARGEST = 1 << 18, GLANCE = 1 << 14 };
+enum { GROUP = 32, SMALLEST = 4096, FEW = 1 << 15, USUAL = 1 << 16, LARGEST = 1 << 18, GLANCE = 1 << 13 };
 
 static uint64_t mixed(uint64_t x)
 {
@@ -109,9 +109,9 @@ static size_t sample_size(const struct selector *s, size_t total, double p, unsi
 {
 	double share = (double)s->near_room / (double)total;
 	double fits = p * (1 - p) * 256 / (share * share);
-	size_t want = total / 256;
+	size_t want = total / 256, most = p < 0.02 ? FEW : USUAL;
 
-	want = want < SMALLEST ? SMALLEST : want > USUAL ? USUAL : want;
+	want = want < SMALLEST ? SMALLEST : want > most ? most : want;
 	if (fits > (double)want)
 		want = fits > LARGEST ? LARGEST : (size_t)fits;
 	return limited(want << 2 * attempt, s);
@@ -165,7 +165,7 @@ int hint_agrees(struct selector *s, const struct select_call *call, int adding, 
 	double room = (double)s->near_room / (double)total * (double)n;
 
 	return sure <= rank + slack && sure + near >= rank - slack &&
-	       near + 4 * sqrt(near) <= 0.8 * room + 4;
+	       near + 2 * sqrt(near) <= room + 4;
 }
 
 /* ---- counting ---- */

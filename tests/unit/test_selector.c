@@ -280,12 +280,13 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 		uint8_t *chosen = malloc(t.n + 1);
 		struct selector *s = NULL;
 		unsigned threads = seed % 8 ? 1 : 2 + (unsigned)(random_bits(&r) % 3);
-		struct select_hint hints[] = { { 0, 0 },
-					       { 1, 1 },
-					       { KEY_INFINITY, 1 << 15 },
-					       { KEY_MASK, UINT32_MAX },
-					       { random_bits(&r) & KEY_MASK, random_bits(&r) >> 8 },
-					       { t.n ? key_of(t.x[random_bits(&r) % t.n]) : 0, 1 << 16 } };
+		uint32_t some = t.n ? key_of(t.x[random_bits(&r) % t.n]) : 0;
+		struct select_hint hints[] = { { 0, 0, 0 },
+					       { 1, 1, 1 },
+					       { 1, KEY_INFINITY, 1 << 15 },
+					       { KEY_MASK, KEY_MASK, UINT32_MAX },
+					       { 5, random_bits(&r), random_bits(&r) },
+					       { some, some, 1 << 16 } };
 		size_t v;
 
 		assert_non_null(chosen);
@@ -323,7 +324,7 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		struct random r = { seed };
 		struct trial t = { .n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1 };
-		struct select_hint hint = { 0, 0 };
+		struct select_hint hint = { 0 };
 		struct selector *s = NULL;
 		size_t high = 0;
 
