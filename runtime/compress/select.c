@@ -248,7 +248,8 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 		*(call.spans[j].exempt ? &exempt : &total) += length;
 	}
 	call.k = call.k < total ? call.k : total;
-	hinted = call.hint && call.hint->width && call.hint->next < KEY_INFINITY && call.k && call.k < total &&
+	hinted = call.hint && call.hint->width && call.hint->next < KEY_INFINITY && call.k &&
+		 call.k < total &&
 		 hint_agrees(s, &call, adding, total, around(call.hint));
 	for (unsigned guess = 0;;) {
 		if (hinted)
