@@ -18,9 +18,10 @@ struct sizes {
 	size_t room, tile, stage;
 };
 
-static struct sizes sizes_for(size_t n, size_t room)
+static struct sizes sizes_for(size_t n, size_t room, unsigned threads)
 {
-	struct sizes z = { .room = room + ROOM_LEAST, .tile = n < TILE ? n : TILE };
+	const size_t tile = threads > 1 ? TILE_SHARED : TILE;
+	struct sizes z = { .room = room + ROOM_LEAST, .tile = n < tile ? n : tile };
 
 	if (z.room > n)
 		z.room = n; /* more is never near */
@@ -43,13 +44,13 @@ static size_t bytes_for(struct sizes z, unsigned threads)
 
 size_t selector_bytes(size_t n)
 {
-	return bytes_for(sizes_for(n, usual_room(n)), 1);
+	return bytes_for(sizes_for(n, usual_room(n), 1), 1);
 }
 
 /* One allocation: the selector, then its arrays. */
 static int open_with(size_t n, size_t room, unsigned threads, struct selector **out)
 {
-	const struct sizes z = sizes_for(n, room);
+	const struct sizes z = sizes_for(n, room, threads);
 	struct selector *s;
 
 	if (n > UINT32_MAX)

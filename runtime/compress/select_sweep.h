@@ -8,7 +8,8 @@
 #include "select_pool.h"
 #include <pthread.h>
 
-enum { TILE = 16384, BINS = 2048 };
+/* One thread lists into place, tile after tile; several wait for each other less often. */
+enum { TILE = 16384, TILE_SHARED = 65536, BINS = 2048 };
 
 /* Listed but not yet in its place: one tile's entries. */
 struct select_stage {
