@@ -129,7 +129,7 @@ static void put(struct sweep *w, const struct tile *t, const struct select_lists
 		undo(w, l->index, l->value, l->n);
 		return;
 	}
-	if (l->index != call->index + w->n) {
+	if (l->n && l->index != call->index + w->n) {
 		memcpy(call->index + w->n, l->index, l->n * sizeof(*l->index));
 		if (call->value)
 			memcpy(call->value + w->n, l->value, l->n * sizeof(*l->value));
