@@ -58,6 +58,10 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
+	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
+	  "Which version of the selection kernels is used; all select the same. "
+	  "auto takes the best that the processor has. For tests and measurements.",
+	  FIELD(kernels) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
 	  FIELD(memory_bytes) },

@@ -4,6 +4,7 @@
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
+#include "compress/select.h"
 #include "delta_log.h"
 #include "job.h"
 #include "layout.h"
@@ -45,6 +46,9 @@ struct worker {
 	float *value;
 	uint32_t *fitting;
 	struct selector *selector;
+	struct select_hint hint;     /* from the last step's selection */
+	const float *addend;         /* gradient that the selection adds on its way; NULL: added already */
+	float addend_scale;
 	struct up_lane *up;          /* n_shards */
 	struct down_lane *down;      /* n_shards */
 	struct region *staging;
@@ -74,6 +78,7 @@ struct shard {
 	size_t n_spans;
 	float *copy, *sum;
 	float *residual, *velocity;  /* NULL where the recipe has none */
+	struct select_hint hint;     /* from the last version's selection */
 	struct inbox *inboxes;       /* workers */
 	struct delta_log log;
 	uint8_t *snapshots[2];
@@ -124,7 +129,8 @@ struct sluice_model {
 
 /* ---- signal.c ---- */
 /* The first step of a push: grad is judged (recipe nonfinite=), clipped, and added to the worker's
- * accumulator as the recipe's signal. SLUICE_ENUMERIC: nothing changed. */
+ * accumulator as the recipe's signal, or left to the selection to add (worker.addend).
+ * SLUICE_ENUMERIC: nothing changed. */
 int signal_accumulate(sluice_model *model, const float *grad);
 
 /* ---- worker.c ---- */

@@ -107,16 +107,18 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker)
 /* ---- publish ------------------------------------------------------------------------------ */
 
 /* Chooses what of the candidate vector is published; NULL for all. */
-static const uint32_t *choose(sluice_model *model, const struct shard *shard, const float *candidate,
+static const uint32_t *choose(sluice_model *model, struct shard *shard, const float *candidate,
 			      uint32_t *n_out)
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
 	if (recipe->down.select == SELECT_TOPK) {
 		double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
-		*n_out = (uint32_t)select_topk(model->selector, candidate, shard->spans, shard->n_spans,
-					       schedule_count(density, span - shard->at->exempt),
-					       model->index);
+		const struct select_call call = { .x = candidate, .spans = shard->spans,
+						  .n_spans = shard->n_spans,
+						  .k = schedule_count(density, span - shard->at->exempt),
+						  .index = model->index, .hint = &shard->hint };
+		*n_out = (uint32_t)select_run(model->selector, &call, NULL);
 		return model->index;
 	}
 	if (recipe->up.select == SELECT_TOPK) { /* the union of what the workers selected */

@@ -71,17 +71,31 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 	}
 }
 
+/* Adding can be part of the selection's pass where nothing else is done to the gradient. */
+static int selection_adds(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	return recipe->up.select == SELECT_TOPK && recipe->signal == SIGNAL_GRADIENT &&
+	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
+}
+
 int signal_accumulate(sluice_model *model, const float *grad)
 {
 	int rc = judge(model, grad);
 	if (rc < 0)
 		return rc;
 	model->worker.skip = rc;
+	model->worker.addend = NULL;
 	if (rc)
 		return 0;
 	float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	if (model->recipe.clip > 0)
 		scale *= clip_factor(model, grad);
+	if (selection_adds(model)) {
+		model->worker.addend = grad;
+		model->worker.addend_scale = scale;
+		return 0;
+	}
 	for (uint64_t at = 0; at < model->layout.count; at += CHUNK) {
 		size_t n = model->layout.count - at < CHUNK ? model->layout.count - at : CHUNK;
 		if (model->recipe.nonfinite == NONFINITE_ZERO) {

@@ -279,10 +279,42 @@ SLUICE_API int sluice_region_wait(sluice_region *region, int rank, uint64_t coun
 
 /* Exact top-k: the k coordinates of x[0..n) largest in magnitude, ties to the lower index, zeros
  * never. index[0..k) ascending, value[i] = x[index[i]] (value may be NULL); *selected <= k. n < 2^32.
- * Errors: EINVAL (n, NaN: nothing selected), ENOMEM. Paper of the method: Alistarh et al., The
- * Convergence of Sparsified Gradient Methods, NeurIPS 2018. Thread class: any. */
+ * Errors: EINVAL (n, NaN: nothing selected, index and value undefined), ENOMEM. Paper of the method:
+ * Alistarh et al., The Convergence of Sparsified Gradient Methods, NeurIPS 2018. Thread class: any. */
 SLUICE_API int sluice_topk(const float *x, size_t n, size_t k, uint32_t *index, float *value,
 			   size_t *selected);
+
+/* residual[0..n) += grad[0..n), then the exact top-k of residual as by sluice_topk(), then what was
+ * selected becomes 0 in residual: value (not NULL) is where it went. Errors: EINVAL (n, pointers:
+ * nothing changed; NaN in the sum, named: residual is the sum, nothing cleared), ENOMEM. Paper: Stich,
+ * Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018. Thread class: any. */
+SLUICE_API int sluice_topk_residual(const float *grad, float *residual, size_t n, size_t k,
+				    uint32_t *index, float *value, size_t *selected);
+
+/* For many selections from vectors of one length: keeps the scratch (about n / 100 + k elements, taken
+ * once), the threads (asleep between calls), and where the boundary was last time, by which the next
+ * call is one pass over the vector. What is selected depends on none of them. */
+typedef struct sluice_selector sluice_selector;
+
+typedef struct sluice_selector_attr {
+	size_t size;   /* sizeof(sluice_selector_attr) */
+	size_t n;      /* elements of the vectors, < 2^32 */
+	size_t k;      /* the largest k of a call */
+	int threads;   /* that work on a call, the caller's included; 0: 1 */
+	int forget;    /* 1: every call is made as if it were the first; for measurements */
+} sluice_selector_attr;
+
+/* Errors: EINVAL, ENOMEM, ENOSUPP (SLUICE_KERNELS names instructions that the processor lacks).
+ * Thread class: any. */
+SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_selector **selector_out);
+SLUICE_API void sluice_selector_close(sluice_selector **selector); /* object */
+
+/* As sluice_topk() and sluice_topk_residual() with the selector's n; k at most the selector's. No
+ * allocation. Errors: EINVAL. Thread class: object (selector). */
+SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k, uint32_t *index,
+			     float *value, size_t *selected);
+SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *grad, float *residual,
+				      size_t k, uint32_t *index, float *value, size_t *selected);
 
 /* 64-bit hash of bytes, the same on every machine; for comparing replicas. Thread class: any. */
 SLUICE_API uint64_t sluice_digest(const void *bytes, size_t n);

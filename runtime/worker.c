@@ -84,6 +84,20 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	model->stats.pushed_elements += n;
 }
 
+/* One decision over the whole vector, in one pass with the addition where the recipe allows. */
+static size_t select_heaviest(sluice_model *model, double density)
+{
+	struct worker *w = &model->worker;
+	const struct layout *l = &model->layout;
+	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
+					  .grad = w->addend, .scale = w->addend_scale,
+					  .spans = l->spans, .n_spans = l->n_spans,
+					  .k = schedule_count(density, l->count - l->exempt),
+					  .index = w->index, .hint = &w->hint };
+	w->addend = NULL;
+	return select_run(w->selector, &call, NULL);
+}
+
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
 static void encode_messages(sluice_model *model)
 {
@@ -93,8 +107,7 @@ static void encode_messages(sluice_model *model)
 	double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
 	model->stats.density_up = density;
 	if (w->index && !w->skip)
-		n = select_topk(w->selector, w->residual, l->spans, l->n_spans,
-				schedule_count(density, l->count - l->exempt), w->index);
+		n = select_heaviest(model, density);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;

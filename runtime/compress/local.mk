@@ -3,4 +3,9 @@ library_sources += \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/select.c runtime/compress/select.h \
+	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
+	runtime/compress/select_estimate.c \
+	runtime/compress/select_portable.c runtime/compress/select_kernels.h \
+	runtime/compress/select_pool.c runtime/compress/select_pool.h \
+	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/topk.c

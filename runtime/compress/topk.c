@@ -1,38 +1,169 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Top-k as a public pure function: the selection of a push without the push. */
+ * Top-k as public functions: the selection of a push without the push. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "select.h"
 #include "sluice.h"
 #include <math.h>
+#include <stdlib.h>
+
+enum { THREADS_MAX = 256 };
+
+struct sluice_selector {
+	struct selector *selector;
+	struct select_hint hint, residual_hint;
+	size_t n, k;
+	int forget;
+};
+
+/* Names the first NaN; x has one. */
+static int fail_nan(const char *function, const char *name, const float *x, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && !isnan(x[i]))
+		i++;
+	return fail(SLUICE_EINVAL, "%s: %s[%zu] is NaN, which has no magnitude; nothing was selected",
+		    function, name, i);
+}
+
+static int check_room(const char *function, size_t n, size_t k, const uint32_t *index,
+		      const size_t *selected)
+{
+	if ((n && k && !index) || !selected)
+		return fail(SLUICE_EINVAL, "%s: index and selected must not be NULL", function);
+	return 0;
+}
+
+/* ---- with a selector ---- */
+
+SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_selector **selector_out)
+{
+	sluice_selector *s;
+	int rc;
+
+	if (!attr || attr->size < sizeof(*attr) || !selector_out)
+		return fail(SLUICE_EINVAL, "sluice_selector_open: attr (with its size set) and "
+					   "selector_out must not be NULL");
+	if (attr->n > UINT32_MAX)
+		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the largest is %u", attr->n,
+			    UINT32_MAX);
+	if (attr->threads < 0 || attr->threads > THREADS_MAX)
+		return fail(SLUICE_EINVAL, "sluice_selector_open: threads is %d, not 0 .. %d",
+			    attr->threads, THREADS_MAX);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return fail(SLUICE_ENOMEM, "no memory for a selector");
+	s->n = attr->n;
+	s->k = attr->k;
+	s->forget = attr->forget;
+	rc = selector_open_for(attr->n, attr->k, attr->threads ? (unsigned)attr->threads : 1,
+			       &s->selector);
+	if (rc) {
+		free(s);
+		return rc;
+	}
+	*selector_out = s;
+	return 0;
+}
+
+SLUICE_API void sluice_selector_close(sluice_selector **selector)
+{
+	if (!selector || !*selector)
+		return;
+	selector_close(&(*selector)->selector);
+	free(*selector);
+	*selector = NULL;
+}
+
+static int check_k(const char *function, const sluice_selector *s, size_t k)
+{
+	if (!s)
+		return fail(SLUICE_EINVAL, "%s: the selector is NULL", function);
+	if (k > s->k)
+		return fail(SLUICE_EINVAL, "%s: k is %zu, but the selector was opened for %zu", function,
+			    k, s->k);
+	return 0;
+}
+
+SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k, uint32_t *index,
+			     float *value, size_t *selected)
+{
+	int nan, rc = check_k("sluice_select", selector, k);
+
+	if (rc || (rc = check_room("sluice_select", selector->n, k, index, selected)))
+		return rc;
+	if (selector->n && !x)
+		return fail(SLUICE_EINVAL, "sluice_select: x must not be NULL");
+
+	const struct span whole = { .begin = 0, .end = selector->n };
+	const struct select_call call = { .x = x, .spans = &whole, .n_spans = 1, .k = k,
+					  .index = index, .value = value,
+					  .hint = selector->forget ? NULL : &selector->hint };
+	size_t found = select_run(selector->selector, &call, &nan);
+
+	if (nan)
+		return fail_nan("sluice_select", "x", x, selector->n);
+	*selected = found;
+	return 0;
+}
+
+SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *grad, float *residual,
+				      size_t k, uint32_t *index, float *value, size_t *selected)
+{
+	int nan, rc = check_k("sluice_select_residual", selector, k);
+
+	if (rc || (rc = check_room("sluice_select_residual", selector->n, k, index, selected)))
+		return rc;
+	if (selector->n && (!grad || !residual || (k && !value)))
+		return fail(SLUICE_EINVAL,
+			    "sluice_select_residual: grad, residual and value must not be NULL");
+
+	const struct span whole = { .begin = 0, .end = selector->n };
+	const struct select_call call = { .residual = residual, .grad = grad, .scale = 1, .clear = 1,
+					  .spans = &whole, .n_spans = 1, .k = k, .index = index,
+					  .value = value,
+					  .hint = selector->forget ? NULL : &selector->residual_hint };
+	size_t found = select_run(selector->selector, &call, &nan);
+
+	if (nan)
+		return fail_nan("sluice_select_residual", "residual + grad: residual", residual,
+				selector->n);
+	*selected = found;
+	return 0;
+}
+
+/* ---- once ---- */
+
+static int open_once(const char *function, size_t n, size_t k, sluice_selector **out)
+{
+	const sluice_selector_attr attr = { .size = sizeof(attr), .n = n, .k = k };
+
+	if (n > UINT32_MAX)
+		return fail(SLUICE_EINVAL, "%s: n is %zu, the largest is %u", function, n, UINT32_MAX);
+	return sluice_selector_open(&attr, out);
+}
 
 SLUICE_API int sluice_topk(const float *x, size_t n, size_t k, uint32_t *index, float *value,
 			   size_t *selected)
 {
-	const struct span whole = {.begin = 0, .end = n};
-	struct selector *selector = NULL;
-	size_t found;
-	int rc;
+	sluice_selector *selector = NULL;
+	int rc = open_once("sluice_topk", n, k, &selector);
 
-	if ((n && !x) || (n && k && !index) || !selected)
-		return fail(SLUICE_EINVAL, "sluice_topk: x, index and selected must not be NULL");
-	if (n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_topk: n is %zu, the largest is %u", n,
-			    UINT32_MAX);
-	for (size_t i = first_nonfinite(x, n); i < n;
-	     i += 1 + first_nonfinite(x + i + 1, n - i - 1))
-		if (isnan(x[i]))
-			return fail(SLUICE_EINVAL,
-				    "sluice_topk: x[%zu] is NaN, which has no magnitude; nothing "
-				    "was selected",
-				    i);
-	rc = selector_open(n, &selector);
-	if (rc)
-		return rc;
-	found = select_topk(selector, x, &whole, 1, k, index);
-	selector_close(&selector);
-	for (size_t i = 0; value && i < found; i++)
-		value[i] = x[index[i]];
-	*selected = found;
-	return 0;
+	if (!rc)
+		rc = sluice_select(selector, x, k, index, value, selected);
+	sluice_selector_close(&selector);
+	return rc;
+}
+
+SLUICE_API int sluice_topk_residual(const float *grad, float *residual, size_t n, size_t k,
+				    uint32_t *index, float *value, size_t *selected)
+{
+	sluice_selector *selector = NULL;
+	int rc = open_once("sluice_topk_residual", n, k, &selector);
+
+	if (!rc)
+		rc = sluice_select_residual(selector, grad, residual, k, index, value, selected);
+	sluice_selector_close(&selector);
+	return rc;
 }

@@ -9,6 +9,8 @@ sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/moves.c tools/bench/moves.h \
 	tools/bench/pair.c tools/bench/pair.h \
 	tools/bench/raw.c tools/bench/raw.h \
+	tools/bench/select.c tools/bench/select.h \
+	tools/bench/select_data.c tools/bench/select_data.h \
 	tools/bench/step.c tools/bench/step.h \
 	tools/bench/table.c tools/bench/table.h
 sluice_bench_LDADD = libbench.la libsluice.la -lm

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-bench: what the regions of Sluice move between two ranks, and what a push and a pull cost.
+ * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost, and
+ * selection alone.
  * It uses the public API only, so that what it measures is what a program gets. */
 #include "tools/bench/moves.h"
 #include "tools/bench/options.h"
+#include "tools/bench/select.h"
 #include "tools/bench/step.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +39,10 @@ int main(int argc, char **argv)
 			printf("sluice-bench (Sluice) %s\n", sluice_version());
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
-	if (sluice_init(NULL, &job))
+	if (options.test != TEST_SELECT && sluice_init(NULL, &job))
 		return EXIT_FAILURE;
-	rc = options.test == TEST_STEP ? step_run(job, &options) : moves_run(job, &options);
+	rc = options.test == TEST_SELECT ? bench_select(&options) : options.test == TEST_STEP ? step_run(job, &options) :
+					   moves_run(job, &options);
 	sluice_finalize(&job);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sluice-bench: cannot write the results to stdout\n");

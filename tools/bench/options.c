@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tests[] = { "put", "get", "notify", "step" };
+static const char *const tests[] = { "put", "get", "notify", "step", "select" };
 static const char *const gradients[] = { "gaussian", "laplace", "zeros" };
+static const char *const distributions[DISTRIBUTIONS] = { "gaussian", "laplace", "student",
+							  "zeros",    "sparse",	 "constant",
+							  "equal",    "sorted",	 "hintwrong" };
 
 enum { SIZE_LARGEST = 1 << 30 };
 
@@ -23,12 +26,19 @@ const char *gradient_name(enum gradient gradient)
 	return gradients[gradient];
 }
 
+const char *distribution_name(enum distribution distribution)
+{
+	return distributions[distribution];
+}
+
 void options_print_help(void)
 {
 	fputs("Usage: srun -n2 --mpi=pmix sluice-bench put|get|notify [OPTION]...\n"
 	      "       srun --mpi=pmix sluice-bench step [OPTION]...\n"
-	      "Measure what the regions of Sluice move between two ranks, or a whole push and "
-	      "pull.\n"
+	      "       sluice-bench select [OPTION]...\n"
+	      "Measure what the regions of Sluice move between two ranks, a whole push and pull, "
+	      "or selection\n"
+	      "alone.\n"
 	      "\n"
 	      "  put      latency: an 8-byte (or larger) put that the peer sees by polling its "
 	      "window, half a\n"
@@ -37,6 +47,7 @@ void options_print_help(void)
 	      "another\n"
 	      "  notify   the same as put, but each carries a notify and the peer waits for it\n"
 	      "  step     push and pull of a synthetic model on all ranks, with its time split\n"
+	      "  select   exact top-k beside one pass over the same memory; needs no job\n"
 	      "\n"
 	      "put, get, notify\n"
 	      "  --sizes LIST     bytes: 8,64,4K,1M or 8..4M (doubling); default "
@@ -49,11 +60,23 @@ void options_print_help(void)
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
+	      "select\n"
+	      "  --n N            elements; default 10000000\n"
+	      "  --k N            selected ones, or\n"
+	      "  --density X      their share; default 0.001, 0.01 and 0.1 one after another\n"
+	      "  --distribution KIND  gaussian, laplace, student (t, 3 degrees), zeros, sparse "
+	      "(0.1 % not zero),\n"
+	      "                   constant, equal (magnitudes), sorted or hintwrong; default "
+	      "gaussian\n"
+	      "  --threads N      of the selector; default 1\n"
+	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
 	      "--seconds\n"
-	      "  --seconds X      per measurement; default 0.3, for step 3\n"
-	      "  --warmup N       rounds or steps before measuring; default 20, for step 5\n"
+	      "  --seconds X      per measurement; default 0.3, for step and "
+	      "select 3\n"
+	      "  --warmup N       rounds or steps before measuring; default 20, for step 5, "
+	      "select 3\n"
 	      "  --limit          print beside each figure what the machine can do, measured in "
 	      "the same run:\n"
 	      "                   memcpy and a cache-line ping-pong between the same two "
@@ -135,6 +158,11 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "recipe", required_argument, NULL, 'e' },
 				       { "gradient", required_argument, NULL, 'g' },
 				       { "seed", required_argument, NULL, 'd' },
+				       { "n", required_argument, NULL, 'n' },
+				       { "k", required_argument, NULL, 'k' },
+				       { "density", required_argument, NULL, 'y' },
+				       { "distribution", required_argument, NULL, 'b' },
+				       { "threads", required_argument, NULL, 't' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
 				       { "help", no_argument, NULL, 'h' },
@@ -167,6 +195,20 @@ static int take(int key, const char *text, struct options *o)
 		o->gradient = (enum gradient)(kind < 0 ? 0 : kind);
 		return kind < 0 ? -1 : 0;
 	case 'e': o->recipe = text; return 0;
+	case 'n': return parse_count(text, strlen(text), 1, UINT32_MAX, &o->n);
+	case 'k': return parse_count(text, strlen(text), 1, UINT32_MAX, &o->k);
+	case 'y':
+		o->density = strtod(text, &end);
+		return end == text || *end || !(o->density > 0 && o->density <= 1) ? -1 : 0;
+	case 'b':
+		kind = word_index(text, distributions, DISTRIBUTIONS);
+		o->distribution = (enum distribution)(kind < 0 ? 0 : kind);
+		return kind < 0 ? -1 : 0;
+	case 't':
+		if (parse_count(text, strlen(text), 1, 256, &number))
+			return -1;
+		o->threads = (int)number;
+		return 0;
 	}
 	return 0;
 }
@@ -180,7 +222,8 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES])
 {
-	struct options o = { .with = -1, .count = 1 << 20, .seed = 1 };
+	struct options o = { .with = -1, .count = 1 << 20, .seed = 1,
+			     .n = 10000000, .threads = 1 };
 	int key, index = 0, given_warmup = 0, kind;
 	char what[64];
 
@@ -203,9 +246,9 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	}
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
-			return complain(complaint, "what to measure? put, get, notify or step",
+			return complain(complaint, "what to measure? put, get, notify, step or select",
 					NULL);
-		kind = word_index(argv[optind], tests, 4);
+		kind = word_index(argv[optind], tests, 5);
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);
 		if (optind + 1 < argc)
@@ -214,9 +257,9 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		o.test = (enum test)kind;
 	}
 	if (!given_warmup)
-		o.warmup = o.test == TEST_STEP ? 5 : 20;
+		o.warmup = o.test == TEST_STEP ? 5 : o.test == TEST_SELECT ? 3 : 20;
 	if (o.seconds == 0)
-		o.seconds = o.test == TEST_STEP ? 3 : 0.3;
+		o.seconds = o.test == TEST_STEP || o.test == TEST_SELECT ? 3 : 0.3;
 	*out = o;
 	return 0;
 }

@@ -7,8 +7,21 @@
 
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
-enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP };
+enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT };
 enum gradient { GRADIENT_GAUSSIAN, GRADIENT_LAPLACE, GRADIENT_ZEROS };
+/* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each call. */
+enum distribution {
+	DISTRIBUTION_GAUSSIAN,
+	DISTRIBUTION_LAPLACE,
+	DISTRIBUTION_STUDENT,
+	DISTRIBUTION_ZEROS,
+	DISTRIBUTION_SPARSE,
+	DISTRIBUTION_CONSTANT,
+	DISTRIBUTION_EQUAL,
+	DISTRIBUTION_SORTED,
+	DISTRIBUTION_HINTWRONG,
+	DISTRIBUTIONS
+};
 enum action { ACTION_RUN, ACTION_HELP, ACTION_VERSION };
 
 struct options {
@@ -25,6 +38,10 @@ struct options {
 	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum gradient gradient;
 	uint64_t seed;
+	uint64_t n, k;      /* select: elements; selected ones, 0: by density */
+	double density;     /* select: 0: 0.001, 0.01 and 0.1 */
+	enum distribution distribution;
+	int threads;
 };
 
 /* 0, or -1 with a sentence. */
@@ -34,4 +51,5 @@ int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out);
 void options_print_help(void);
 const char *test_name(enum test test);
 const char *gradient_name(enum gradient gradient);
+const char *distribution_name(enum distribution distribution);
 #endif

@@ -16,10 +16,11 @@ void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwi
 		[TEST_GET] = { "ib_read_lat", "ib_read_bw" },
 		[TEST_NOTIFY] = { "ib_send_lat", "ib_send_bw" },
 		[TEST_STEP] = { "", "" },
+		[TEST_SELECT] = { "", "" },
 	};
 
 	latency[0] = bandwidth[0] = '\0';
-	if (test == TEST_STEP)
+	if (test == TEST_STEP || test == TEST_SELECT)
 		return;
 	snprintf(latency, capacity, "%s -F -s %zu -d DEVICE -x GID", programs[test][0], bytes);
 	snprintf(bandwidth, capacity, "%s -F -s %zu -d DEVICE -x GID", programs[test][1], bytes);

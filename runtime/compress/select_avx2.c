@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The kernels of selection for AVX2. Each block is walked up to three times, and only the first walk
+ * reaches memory: turns of 32 coordinates without a candidate, most of them, end there. No walk
+ * branches on data, which at 1 % could not be foretold. Compiled for AVX2 whatever the build's flags
+ * are, called only where the processor has it. No fused multiply-add: all versions round alike. */
+#include "select_kernels.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FOR_AVX2 __attribute__((target("avx2,popcnt,prfchw")))
+enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+/* So far ahead memory is asked for: the processor itself looks no further than the end of a page. */
+enum { AHEAD = 1024 };
+
+/* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
+#define O1(m, b) ((m) >> (b) & 1)
+#define BELOW(m, b) \
+	((O1(m, 0) & ((b) > 0)) + (O1(m, 1) & ((b) > 1)) + (O1(m, 2) & ((b) > 2)) + \
+	 (O1(m, 3) & ((b) > 3)) + (O1(m, 4) & ((b) > 4)) + (O1(m, 5) & ((b) > 5)) + \
+	 (O1(m, 6) & ((b) > 6)))
+#define PUT(m, b) (O1(m, b) ? (uint64_t)(b) << 8 * BELOW(m, b) : 0)
+#define ROW(m) \
+	(PUT(m, 0) | PUT(m, 1) | PUT(m, 2) | PUT(m, 3) | PUT(m, 4) | PUT(m, 5) | PUT(m, 6) | PUT(m, 7))
+#define ROWS4(m) ROW(m), ROW((m) + 1), ROW((m) + 2), ROW((m) + 3)
+#define ROWS16(m) ROWS4(m), ROWS4((m) + 4), ROWS4((m) + 8), ROWS4((m) + 12)
+#define ROWS64(m) ROWS16(m), ROWS16((m) + 16), ROWS16((m) + 32), ROWS16((m) + 48)
+static const uint64_t order[256] = { ROWS64(0u), ROWS64(64u), ROWS64(128u), ROWS64(192u) };
+
+FOR_AVX2 static inline __m256i lanes_of(unsigned mask)
+{
+	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)&order[mask]));
+}
+
+FOR_AVX2 static inline unsigned mask_of(__m256i compared)
+{
+	return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(compared));
+}
+
+FOR_AVX2 static inline __m256i key_at(const float *x)
+{
+	return _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x)),
+				_mm256_set1_epi32(KEY_MASK));
+}
+
+/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. */
+FOR_AVX2 static inline __attribute__((always_inline)) size_t
+find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+     __m256i below, uint32_t *hits, const int flags)
+{
+	const __m256i mask = _mm256_set1_epi32(KEY_MASK);
+	const __m256 factor = _mm256_set1_ps(scale);
+	size_t n = 0;
+
+	for (size_t i = begin; i < end; i += TURN) {
+		__m256i reached[4], any;
+
+		for (size_t j = 0; j < 4; j++) {
+			__m256 v = _mm256_loadu_ps(x + i + j * LANES);
+
+			if (flags & ADD) {
+				__m256 g = _mm256_loadu_ps(grad + i + j * LANES);
+
+				v = _mm256_add_ps(v, _mm256_mul_ps(factor, g));
+				_mm256_storeu_ps(residual + i + j * LANES, v);
+			}
+			reached[j] = _mm256_cmpgt_epi32(
+				_mm256_and_si256(_mm256_castps_si256(v), mask), below);
+		}
+		for (size_t j = 0; j < TURN; j += LINE) {
+			__builtin_prefetch(x + i + AHEAD + j, (flags & ADD) != 0, 3);
+			if (flags & ADD)
+				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
+		}
+		any = _mm256_or_si256(_mm256_or_si256(reached[0], reached[1]),
+				      _mm256_or_si256(reached[2], reached[3]));
+		hits[n] = (uint32_t)i;
+		n += !_mm256_testz_si256(any, any);
+	}
+	return n;
+}
+
+/* Second walk, over the turns that were hit: lists the sure ones, and zeroes them if asked to. Notes
+ * in near_hits[] (hits itself will do) the turns with near ones. */
+FOR_AVX2 static inline __attribute__((always_inline)) size_t
+list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, __m256i below,
+	  __m256i above, __m256i *largest, struct select_lists *l, uint32_t *near_hits,
+	  const int flags)
+{
+	size_t n_near = 0;
+
+	for (size_t h = 0; h < n_hits; h++) {
+		const uint32_t at = hits[h];
+		__m256i near = _mm256_setzero_si256();
+
+		for (uint32_t i = at; i < at + TURN; i += LANES) {
+			const __m256 v = _mm256_loadu_ps(x + i);
+			const __m256i key = key_at(x + i), sure = _mm256_cmpgt_epi32(key, above);
+			const unsigned m = mask_of(sure);
+			const __m256i which = lanes_of(m);
+
+			_mm256_storeu_si256((__m256i *)(void *)(l->index + l->n),
+					    _mm256_add_epi32(_mm256_set1_epi32((int32_t)i), which));
+			if (flags & VALUES)
+				_mm256_storeu_ps(l->value + l->n, _mm256_permutevar8x32_ps(v, which));
+			l->n += (size_t)__builtin_popcount(m);
+			if (flags & CLEAR)
+				_mm256_storeu_ps(residual + i,
+						 _mm256_andnot_ps(_mm256_castsi256_ps(sure), v));
+			near = _mm256_or_si256(
+				near, _mm256_andnot_si256(sure, _mm256_cmpgt_epi32(key, below)));
+			*largest = _mm256_max_epi32(*largest, key);
+		}
+		near_hits[n_near] = at;
+		n_near += !_mm256_testz_si256(near, near);
+	}
+	return n_near;
+}
+
+FOR_AVX2 static inline __attribute__((always_inline)) void
+list_near(const float *x, const uint32_t *hits, size_t n_hits, __m256i below, __m256i above,
+	  struct select_lists *l)
+{
+	for (size_t h = 0; h < n_hits; h++)
+		for (uint32_t i = hits[h]; i < hits[h] + TURN; i += LANES) {
+			const __m256i key = key_at(x + i);
+			const unsigned m = mask_of(_mm256_andnot_si256(_mm256_cmpgt_epi32(key, above),
+								       _mm256_cmpgt_epi32(key, below)));
+			const __m256i which = lanes_of(m);
+
+			_mm256_storeu_si256((__m256i *)(void *)(l->near_index + l->n_near),
+					    _mm256_add_epi32(_mm256_set1_epi32((int32_t)i), which));
+			_mm256_storeu_ps(l->near_value + l->n_near,
+					 _mm256_permutevar8x32_ps(_mm256_loadu_ps(x + i), which));
+			l->n_near += (size_t)__builtin_popcount(m);
+		}
+}
+
+FOR_AVX2 static inline __attribute__((always_inline)) void
+sweep(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+      struct select_bounds b, struct select_lists *out, const int flags)
+{
+	const __m256i below = _mm256_set1_epi32(b.below), above = _mm256_set1_epi32(b.above);
+	const size_t whole = end - (end - begin) % TURN;
+	__m256i largest = _mm256_set1_epi32(out->largest);
+	uint32_t hits[BLOCK / TURN + 1];
+	struct select_lists l = *out;
+	int32_t all[LANES];
+	size_t i = begin, next;
+
+	l.n = l.n_near = 0;
+	for (; i < whole; i = next) {
+		size_t n_hits;
+
+		next = whole - i < BLOCK ? whole : i + BLOCK;
+		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
+		n_hits = list_sure(x, residual, hits, n_hits, below, above, &largest, &l, hits, flags);
+		list_near(x, hits, n_hits, below, above, &l);
+	}
+	_mm256_storeu_si256((__m256i *)(void *)all, largest);
+	for (size_t j = 0; j < LANES; j++)
+		l.largest = all[j] > l.largest ? all[j] : l.largest;
+	*out = l;
+	if (i == end)
+		return;
+	/* The rest: fewer than a turn, appended by the portable version. */
+	struct select_lists rest = l;
+	rest.index += l.n;
+	rest.value = flags & VALUES ? rest.value + l.n : NULL;
+	rest.near_index += l.n_near;
+	rest.near_value += l.n_near;
+	if (flags & CLEAR)
+		select_portable.add_take(residual, grad, scale, i, end, b, &rest);
+	else if (flags & ADD)
+		select_portable.add_list(residual, grad, scale, i, end, b, &rest);
+	else if (flags & VALUES)
+		select_portable.list_values(x, i, end, b, &rest);
+	else
+		select_portable.list(x, i, end, b, &rest);
+	out->n += rest.n;
+	out->n_near += rest.n_near;
+	out->largest = rest.largest;
+}
+
+FOR_AVX2 static void list(const float *x, size_t begin, size_t end, struct select_bounds b,
+			  struct select_lists *l)
+{
+	sweep(x, NULL, NULL, 0, begin, end, b, l, 0);
+}
+
+FOR_AVX2 static void list_values(const float *x, size_t begin, size_t end, struct select_bounds b,
+				 struct select_lists *l)
+{
+	sweep(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+}
+
+FOR_AVX2 static void add_list(float *residual, const float *grad, float scale, size_t begin,
+			      size_t end, struct select_bounds b, struct select_lists *l)
+{
+	sweep(residual, residual, grad, scale, begin, end, b, l, ADD);
+}
+
+FOR_AVX2 static void add_take(float *residual, const float *grad, float scale, size_t begin,
+			      size_t end, struct select_bounds b, struct select_lists *l)
+{
+	sweep(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+}
+
+FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
+{
+	const __m256i infinity = _mm256_set1_epi32(KEY_INFINITY);
+	size_t i = 0;
+
+	/* Exponents of all ones survive the mask unchanged. */
+	for (; i + TURN <= n; i += TURN) {
+		__m256i any = _mm256_setzero_si256();
+
+		for (size_t j = 0; j < TURN; j += LANES) {
+			__m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i + j));
+
+			any = _mm256_or_si256(
+				any, _mm256_cmpeq_epi32(_mm256_and_si256(v, infinity), infinity));
+		}
+		if (!_mm256_testz_si256(any, any))
+			break;
+	}
+	return i + select_portable.nonfinite(x + i, n - i);
+}
+
+static int usable(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+}
+
+const struct select_kernels select_avx2 = { "avx2",   usable,	list,	  list_values,
+					    add_list, add_take, nonfinite };
+#else
+typedef int no_avx2_on_this_machine;
+#endif

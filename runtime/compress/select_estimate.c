@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Between which keys the k-th largest lies: guessed from a sample, whose places are spread evenly
+ * and shifted pseudo-randomly (no data can be laid out to deceive it by accident), or counted. */
+#include "select_sweep.h"
+#include <math.h>
+
+/* ---- order statistics ---- */
+
+struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
+		  uint32_t counts[BINS])
+{
+	for (;;) {
+		unsigned shift = 0;
+		uint32_t bin, width = high - low;
+
+		while (width >> shift >= BINS)
+			shift++;
+		memset(counts, 0, BINS * sizeof(*counts));
+		for (size_t i = 0; i < n; i++) {
+			uint32_t above_low = key_of(v[i]) - low;
+
+			if (above_low <= width)
+				counts[above_low >> shift]++;
+		}
+		for (bin = width >> shift; counts[bin] < need; bin--)
+			need -= counts[bin];
+		if (shift == 0)
+			return (struct cut){ .floor = low + bin, .ties = need };
+		low += bin << shift;
+		if (high - low >= 1u << shift)
+			high = low + (1u << shift) - 1;
+	}
+}
+
+/* ---- samples ---- */
+
+enum { GROUP = 32, SMALLEST = 4096, FEW = 1 << 15, USUAL = 1 << 16, LARGEST = 1 << 18, GLANCE = 1 << 13 };
+
+static uint64_t mixed(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+static float value_at(const struct select_call *call, int adding, uint64_t i)
+{
+	if (adding)
+		return call->residual[i] + call->scale * call->grad[i];
+	return call->x ? call->x[i] : call->residual[i];
+}
+
+/* Values of about `want` (all, if there are fewer) of the `total` coordinates that are not exempt. */
+static size_t sample(const struct select_call *call, int adding, size_t total, size_t want,
+		     unsigned seed, float *out)
+{
+	size_t groups = want / GROUP, n = 0, j = 0;
+	uint64_t passed = 0; /* coordinates in non-exempt spans before span j */
+
+	if (total <= want) {
+		for (; j < call->n_spans; j++)
+			for (uint64_t i = call->spans[j].begin;
+			     !call->spans[j].exempt && i < call->spans[j].end; i++)
+				out[n++] = value_at(call, adding, i);
+		return n;
+	}
+	for (size_t g = 0; g < groups; g++) {
+		size_t stride = total / groups;
+		uint64_t random = mixed(((uint64_t)seed << 32) + g + 1);
+		uint64_t place = g * stride + (stride > GROUP ? random % (stride - GROUP) : 0);
+		const struct span *span = call->spans + j;
+
+		while (span->exempt || place - passed >= span->end - span->begin) {
+			passed += span->exempt ? 0 : span->end - span->begin;
+			span = call->spans + ++j;
+		}
+		uint64_t i = span->begin + (place - passed), end = i + GROUP;
+
+		if (end > span->end)
+			end = span->end;
+		for (; i < end; i++)
+			out[n++] = value_at(call, adding, i);
+	}
+	return n;
+}
+
+/* The rank-th largest key of the sample. */
+static uint32_t ranked(struct selector *s, size_t n, size_t rank)
+{
+	return cut_of(s->near_value, n, rank, 0, KEY_MASK, s->counts).floor;
+}
+
+static size_t count_within(const struct selector *s, size_t n, struct known k)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += key_of(s->near_value[i]) - k.low <= k.high - k.low;
+	return count;
+}
+
+static size_t limited(size_t want, const struct selector *s)
+{
+	return want > s->near_room ? s->near_room : want;
+}
+
+/* Large enough that what is near will fit, and that guessing costs little beside the pass. */
+static size_t sample_size(const struct selector *s, size_t total, double p, unsigned attempt)
+{
+	double share = (double)s->near_room / (double)total;
+	double fits = p * (1 - p) * 256 / (share * share);
+	size_t want = total / 256, most = p < 0.02 ? FEW : USUAL;
+
+	want = want < SMALLEST ? SMALLEST : want > most ? most : want;
+	if (fits > (double)want)
+		want = fits > LARGEST ? LARGEST : (size_t)fits;
+	return limited(want << 2 * attempt, s);
+}
+
+struct known estimate(struct selector *s, const struct select_call *call, int adding, size_t total,
+		      struct known known, unsigned attempt)
+{
+	double p = (double)call->k / (double)total;
+	size_t n = sample(call, adding, total, sample_size(s, total, p, attempt), attempt,
+			  s->near_value);
+	double rank = p * (double)n, sigmas = 4 + 2 * attempt;
+	double margin = n == total ? 0 : sigmas * sqrt(rank * (1 - p)) + sigmas;
+	size_t middle = n == total ? call->k : (size_t)rank;
+	struct known near;
+
+	middle = middle < 1 ? 1 : middle > n ? n : middle;
+	for (;; margin = 2 * margin + 1) {
+		double high = floor((double)middle - margin), low = ceil((double)middle + margin);
+
+		near.high = high >= 1 ? ranked(s, n, (size_t)high) : KEY_MASK;
+		near.low = low <= (double)n ? ranked(s, n, (size_t)low) : 1;
+		near.low = near.low < known.low ? known.low : near.low;
+		near.high = near.high > known.high ? known.high : near.high;
+		if (near.low <= near.high)
+			break;
+		if (margin > (double)n)
+			return known;
+	}
+	/* Many equal keys would not fit beside others: then their key alone is tried. */
+	double within = (double)count_within(s, n, near) / (double)n * (double)total;
+	if (within > 0.8 * (double)s->near_room && near.low < near.high) {
+		uint32_t key = ranked(s, n, middle);
+		struct known alone;
+
+		key = key < near.low ? near.low : key > near.high ? near.high : key;
+		alone.low = alone.high = key;
+		if (count_within(s, n, alone) > n / 1000 + 8)
+			return alone;
+	}
+	return near;
+}
+
+int hint_agrees(struct selector *s, const struct select_call *call, int adding, size_t total,
+		struct known hinted)
+{
+	size_t n = sample(call, adding, total, limited(GLANCE, s), 0, s->near_value);
+	double rank = (double)call->k / (double)total * (double)n, slack = 4 * sqrt(rank) + 4;
+	const struct known above = { hinted.high < KEY_MASK ? hinted.high + 1 : KEY_MASK, KEY_MASK };
+	double sure = (double)count_within(s, n, above), near = (double)count_within(s, n, hinted);
+	double room = (double)s->near_room / (double)total * (double)n;
+
+	return sure <= rank + slack && sure + near >= rank - slack &&
+	       near + 2 * sqrt(near) <= room + 4;
+}
+
+/* ---- counting ---- */
+
+struct known narrow(struct selector *s, const float *x, const struct select_call *call,
+		    struct known known)
+{
+	while (known.low < known.high) {
+		uint32_t width = known.high - known.low, bin;
+		size_t need = call->k;
+		unsigned shift = 0;
+
+		while (width >> shift >= BINS)
+			shift++;
+		memset(s->counts, 0, BINS * sizeof(*s->counts));
+		for (size_t j = 0; j < call->n_spans; j++)
+			for (uint64_t i = call->spans[j].begin;
+			     !call->spans[j].exempt && i < call->spans[j].end; i++) {
+				uint32_t above_low = key_of(x[i]) - known.low;
+
+				if (above_low <= width)
+					s->counts[above_low >> shift]++;
+				else if (above_low < 0x80000000u)
+					need -= need > 0;
+			}
+		for (bin = width >> shift; bin && s->counts[bin] < need; bin--)
+			need -= s->counts[bin];
+		if (s->counts[bin] < need)
+			return (struct known){ 1, 0 }; /* there are fewer than k non-zeros */
+		known.low += bin << shift;
+		if (known.high - known.low >= 1u << shift)
+			known.high = known.low + (1u << shift) - 1;
+		if (s->counts[bin] <= s->near_room)
+			break;
+	}
+	return known;
+}

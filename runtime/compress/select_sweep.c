@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and put the
+ * lists into place in the order of tiles: the number found so far is handed from tile to tile. So
+ * the answer is the same for any number of threads, and the scratch does not grow with k. One thread
+ * lists into place directly. Where the bounds turn out wrong the pass ends early, or, if it adds,
+ * adds on and lists nothing more. */
+#include "select_sweep.h"
+#include <sched.h>
+
+struct tile {
+	size_t begin, end;
+	uint64_t number;
+	int exempt;
+};
+
+static int take_tile(struct sweep *w, struct tile *t)
+{
+	const struct select_call *call = w->call;
+	int found = 0;
+
+	if (w->s->pool)
+		pthread_mutex_lock(&w->s->lock);
+	for (; w->span < call->n_spans; w->span++, w->at = 0) {
+		const struct span *span = &call->spans[w->span];
+
+		if (w->at < span->begin)
+			w->at = span->begin;
+		if (w->at >= span->end)
+			continue;
+		t->begin = w->at;
+		t->end = span->end - w->at < w->s->tile ? span->end : w->at + w->s->tile;
+		t->exempt = span->exempt;
+		t->number = w->next_tile++;
+		w->at = t->end;
+		found = 1;
+		break;
+	}
+	if (w->s->pool)
+		pthread_mutex_unlock(&w->s->lock);
+	return found;
+}
+
+static void list_tile(const struct sweep *w, const struct tile *t, struct select_bounds b,
+		      struct select_lists *l)
+{
+	const struct select_kernels *kernels = w->s->kernels;
+	const struct select_call *call = w->call;
+
+	if (w->adding)
+		(call->clear ? kernels->add_take : kernels->add_list)(
+			call->residual, call->grad, call->scale, t->begin, t->end, b, l);
+	else
+		(call->value ? kernels->list_values : kernels->list)(
+			call->x ? call->x : call->residual, t->begin, t->end, b, l);
+}
+
+/* What add_take cleared is put back. */
+static void undo(const struct sweep *w, const uint32_t *index, const float *value, size_t n)
+{
+	if (w->adding && w->call->clear)
+		for (size_t i = 0; i < n; i++)
+			w->call->residual[index[i]] = value[i];
+}
+
+/* add_list keeps no values: they are read again while the tile is in the cache. */
+static void fetch_values(const struct sweep *w, struct select_lists *l)
+{
+	if (w->adding && w->call->value && !w->call->clear)
+		for (size_t i = 0; i < l->n; i++)
+			l->value[i] = w->call->residual[l->index[i]];
+}
+
+/* Both lists of a tile, ascending, as one. */
+static void put_merged(struct sweep *w, const struct select_lists *l)
+{
+	const struct select_call *call = w->call;
+	size_t a = 0, b = 0, near = l->n_near < w->ties ? l->n_near : w->ties;
+
+	w->ties -= near;
+	while (a < l->n || b < near) {
+		int from_near = a == l->n || (b < near && l->near_index[b] < l->index[a]);
+
+		call->index[w->n] = from_near ? l->near_index[b] : l->index[a];
+		if (call->value)
+			call->value[w->n] = from_near ? l->near_value[b] : l->value[a];
+		a += !from_near;
+		b += from_near;
+		w->n++;
+	}
+}
+
+static enum sweep_end end_so_far(const struct sweep *w)
+{
+	return __atomic_load_n(&w->end, __ATOMIC_RELAXED);
+}
+
+static void end_early(struct sweep *w, enum sweep_end why)
+{
+	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
+	undo(w, w->call->index, w->call->value, w->n);
+}
+
+/* Puts the lists of the tile whose turn it is into place (they may be there already), or says why
+ * they cannot be. */
+static void put(struct sweep *w, const struct tile *t, const struct select_lists *l)
+{
+	const struct select_call *call = w->call;
+	size_t stored = l->n_near, room = w->s->near_room - w->near_stored;
+
+	if (l->largest > w->largest)
+		w->largest = l->largest;
+	if (end_so_far(w) != SWEEP_COMPLETE) {
+		undo(w, l->index, l->value, l->n);
+		return;
+	}
+	if (w->merge_ties && !t->exempt) {
+		put_merged(w, l);
+		return;
+	}
+	if (stored > room)
+		stored = room;
+	if (!t->exempt && l->n > w->budget - w->counted) {
+		end_early(w, SWEEP_TOO_MANY);
+		undo(w, l->index, l->value, l->n);
+		return;
+	}
+	if (stored < l->n_near && !w->one_key) {
+		end_early(w, SWEEP_OVERFULL);
+		undo(w, l->index, l->value, l->n);
+		return;
+	}
+	if (l->n && l->index != call->index + w->n) {
+		memcpy(call->index + w->n, l->index, l->n * sizeof(*l->index));
+		if (call->value)
+			memcpy(call->value + w->n, l->value, l->n * sizeof(*l->value));
+	}
+	if (l->near_index != w->s->near_index + w->near_stored) {
+		memcpy(w->s->near_index + w->near_stored, l->near_index,
+		       stored * sizeof(*l->near_index));
+		memcpy(w->s->near_value + w->near_stored, l->near_value,
+		       stored * sizeof(*l->near_value));
+	}
+	w->n += l->n;
+	w->counted += t->exempt ? 0 : l->n;
+	w->n_near += l->n_near;
+	w->near_stored += stored;
+}
+
+/* The lists of a tile go to their place where there is surely room, else to the stage. */
+static struct select_lists lists_for(const struct sweep *w, const struct select_stage *stage,
+				     size_t length)
+{
+	struct select_lists l = { .index = stage->index,
+				  .value = stage->value,
+				  .near_index = stage->near_index,
+				  .near_value = stage->near_value };
+	const struct select_call *call = w->call;
+
+	if (w->s->pool || w->merge_ties)
+		return l;
+	if (w->room - w->n >= length + LISTS_SLACK) {
+		l.index = call->index + w->n;
+		l.value = call->value ? call->value + w->n : NULL;
+	}
+	if (w->s->near_room - w->near_stored >= length + LISTS_SLACK) {
+		l.near_index = w->s->near_index + w->near_stored;
+		l.near_value = w->s->near_value + w->near_stored;
+	}
+	return l;
+}
+
+/* Short: the tiles before are under way. Unless their thread lost its core, so give way. */
+static void await_turn(struct sweep *w, uint64_t number)
+{
+	enum { SPINS = 1000 };
+
+	for (unsigned i = 0; __atomic_load_n(&w->turn, __ATOMIC_ACQUIRE) != number; i++)
+		if (i >= SPINS)
+			sched_yield();
+}
+
+static void work(void *context, unsigned worker)
+{
+	struct sweep *w = context;
+	struct tile t;
+
+	while ((w->adding || end_so_far(w) == SWEEP_COMPLETE) && take_tile(w, &t)) {
+		struct select_lists l = lists_for(w, &w->s->stages[worker], t.end - t.begin);
+		struct select_bounds b = t.exempt ? BOUNDS_NONZERO : w->bounds;
+
+		if (w->adding && end_so_far(w) != SWEEP_COMPLETE)
+			b = BOUNDS_NOTHING;
+		list_tile(w, &t, b, &l);
+		fetch_values(w, &l);
+		if (w->s->pool)
+			await_turn(w, t.number);
+		put(w, &t, &l);
+		if (w->s->pool)
+			__atomic_store_n(&w->turn, t.number + 1, __ATOMIC_RELEASE);
+	}
+}
+
+void sweep_run(struct sweep *w)
+{
+	if (w->s->pool)
+		select_pool_run(w->s->pool, work, w);
+	else
+		work(w, 0);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What sluice-bench select measures with: vectors, and the plain passes that its times are held
+ * against. */
+#ifndef BENCH_SELECT_DATA_H
+#define BENCH_SELECT_DATA_H
+#include "tools/bench/options.h"
+
+void data_fill(enum distribution kind, uint64_t seed, float *x, size_t n);
+/* Reads x[0..n) once, with vector loads, in so many threads. The sum keeps the compiler honest. */
+uint32_t pass_read(const float *x, size_t n, unsigned threads);
+/* residual[i] += grad[i] */
+void pass_add(float *residual, const float *grad, size_t n);
+#endif
