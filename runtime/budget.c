@@ -3,9 +3,9 @@
 #include "budget.h"
 #include "base/log.h"
 
-/* A peer is judged after 18 of 20 beats, so that it is named within lost_after: hearing a beat and
+/* A peer is judged after 17 of 20 beats, so that it is named within lost_after: hearing a beat and
  * looking for the next may each come one beat late. */
-enum { BEATS = 20, BEATS_MISSED = 18, NS_PER_MS = 1000000 };
+enum { BEATS = 20, BEATS_MISSED = 17, NS_PER_MS = 1000000 };
 
 void budget_make(const struct settings *settings, struct budget *out)
 {

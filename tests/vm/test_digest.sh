@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The same job over verbs and over shared memory ends with the same bits, also with dense messages and with
 # servers of their own; all bytes between ranks went over verbs.
+# quick: 1
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 

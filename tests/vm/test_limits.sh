@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Too little locked memory, no /dev/infiniband, a port that is down, no usable address: each is refused before
 # anything is registered, with a sentence that says what to do, and sluice-info --check says the same.
+# quick: 1
 # limit: 180 s
 . "$TOP/tests/vm/lib.sh"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A step moves one write, one read and one notice for each remote (worker, shard), and nothing else of size: counted
 # by a preloaded wrapper around posting, as the difference between two jobs of different lengths.
+# quick: 1
 # limit: 120 s
 . "$TOP/tests/vm/lib.sh"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Illegal accesses (illegal.c) end in a remote access error at the offender; the victim's memory is unchanged, the
 # victim and the other worker go on.
+# quick: 1
 # limit: 180 s
 . "$TOP/tests/vm/lib.sh"
 

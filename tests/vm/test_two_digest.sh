@@ -2,6 +2,7 @@
 # The job on two machines over verbs ends with the same bits as on one of them over shared memory; all bytes
 # between ranks went over verbs.
 # machines: 2
+# quick: 1
 # limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 

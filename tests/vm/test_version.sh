@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A rank whose Sluice speaks another wire version: all ranks stop within 5 s and name both versions.
+# quick: 1
 # limit: 60 s
 . "$TOP/tests/vm/lib.sh"
 

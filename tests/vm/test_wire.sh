@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The machine itself, without Sluice: two devices with a wire between them. Where this fails, the other tests
 # mean nothing.
+# quick: 1
 # limit: 60 s
 . "$TOP/tests/vm/lib.sh"
 
