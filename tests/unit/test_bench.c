@@ -100,7 +100,7 @@ static void options__good__are_taken(void **state)
 			 0);
 	assert_int_equal(o.test, TEST_STEP);
 	assert_int_equal(o.count, 3 << 20);
-	assert_int_equal(o.gradient, GRADIENT_LAPLACE);
+	assert_int_equal(o.gradient, DISTRIBUTION_LAPLACE);
 	assert_int_equal(o.repeat, 7);
 	assert_string_equal(o.recipe, "up=all");
 	assert_int_equal(PARSE(&o, complaint, "--help"), 0);

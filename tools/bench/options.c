@@ -10,6 +10,8 @@
 
 static const char *const tests[] = { "put", "get", "notify", "step", "select" };
 static const char *const gradients[] = { "gaussian", "laplace", "zeros" };
+static const enum distribution gradient_kinds[] = { DISTRIBUTION_GAUSSIAN, DISTRIBUTION_LAPLACE,
+						    DISTRIBUTION_ZEROS };
 static const char *const distributions[DISTRIBUTIONS] = { "gaussian", "laplace", "student",
 							  "zeros",    "sparse",	 "constant",
 							  "equal",    "sorted",	 "hintwrong" };
@@ -19,11 +21,6 @@ enum { SIZE_LARGEST = 1 << 30 };
 const char *test_name(enum test test)
 {
 	return tests[test];
-}
-
-const char *gradient_name(enum gradient gradient)
-{
-	return gradients[gradient];
 }
 
 const char *distribution_name(enum distribution distribution)
@@ -192,7 +189,7 @@ static int take(int key, const char *text, struct options *o)
 		return end == text || *end || !(o->seconds > 0 && o->seconds <= 3600) ? -1 : 0;
 	case 'g':
 		kind = word_index(text, gradients, 3);
-		o->gradient = (enum gradient)(kind < 0 ? 0 : kind);
+		o->gradient = gradient_kinds[kind < 0 ? 0 : kind];
 		return kind < 0 ? -1 : 0;
 	case 'e': o->recipe = text; return 0;
 	case 'n': return parse_count(text, strlen(text), 1, UINT32_MAX, &o->n);

@@ -8,7 +8,6 @@
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
 enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT };
-enum gradient { GRADIENT_GAUSSIAN, GRADIENT_LAPLACE, GRADIENT_ZEROS };
 /* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each call. */
 enum distribution {
 	DISTRIBUTION_GAUSSIAN,
@@ -36,7 +35,7 @@ struct options {
 	int json, limit;
 	uint64_t count;     /* step: parameters */
 	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
-	enum gradient gradient;
+	enum distribution gradient; /* step: the first few of these */
 	uint64_t seed;
 	uint64_t n, k;      /* select: elements; selected ones, 0: by density */
 	double density;     /* select: 0: 0.001, 0.01 and 0.1 */
@@ -50,6 +49,5 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out);
 void options_print_help(void);
 const char *test_name(enum test test);
-const char *gradient_name(enum gradient gradient);
 const char *distribution_name(enum distribution distribution);
 #endif

@@ -4,6 +4,7 @@
 #include "tools/bench/step.h"
 #include "base/clock.h"
 #include "tools/bench/samples.h"
+#include "tools/bench/select_data.h"
 #include "tools/json.h"
 #include <math.h>
 #include <stddef.h>
@@ -13,32 +14,6 @@
 
 /* Each step takes its gradient from another place of one pool: new values without the time to make them. */
 enum { SHIFTS = 64, SHIFT = 16, LEAST_STEPS = 10, MOST_STEPS = 100000, TRANSPORTS_MAX = 8 };
-static const double two_pi = 6.283185307179586;
-
-/* ---- gradients ---------------------------------------------------------------------------- */
-
-/* A number of (0, 1) from a counter. */
-static double uniform(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	x ^= x >> 31;
-	return ((double)(x >> 11) + 0.5) / 9007199254740992.0;
-}
-
-void gradient_fill(enum gradient kind, uint64_t seed, float *x, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		double u = uniform((seed << 40) + 2 * i), v = uniform((seed << 40) + 2 * i + 1);
-
-		switch (kind) {
-		case GRADIENT_GAUSSIAN: x[i] = (float)(sqrt(-2 * log(u)) * cos(two_pi * v)); break;
-		case GRADIENT_LAPLACE: x[i] = (float)(v < 0.5 ? log(u) : -log(u)); break;
-		case GRADIENT_ZEROS: x[i] = 0; break;
-		}
-	}
-}
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
@@ -214,7 +189,7 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%"
 	       "s\",\"recipe\":",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
-	       (unsigned long long)b->options->count, gradient_name(b->options->gradient));
+	       (unsigned long long)b->options->count, distribution_name(b->options->gradient));
 	json_text(stdout, sluice_recipe(b->model));
 	printf(",\"steps\":%zu,\"ms_p50\":", ms.n);
 	json_number(stdout, ms.p50);
@@ -247,7 +222,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 {
 	printf("step: %d workers, %d servers, %llu parameters, %s gradients; Sluice %s\n",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
-	       (unsigned long long)b->options->count, gradient_name(b->options->gradient),
+	       (unsigned long long)b->options->count, distribution_name(b->options->gradient),
 	       sluice_version());
 	printf("recipe: %s\n", sluice_recipe(b->model));
 	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50,
@@ -302,8 +277,8 @@ int step_run(sluice_job *job, const struct options *o)
 		b.pool = malloc(pool * sizeof(float));
 		failed = !b.params || !b.pool;
 		if (failed == 0)
-			gradient_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
-				      b.pool, pool);
+			data_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
+				  b.pool, pool);
 	}
 	rc = sluice_sum(job, &failed, 1);
 	if (!rc && failed != 0) {

@@ -7,6 +7,4 @@
 
 /* Measures and prints. Collective over all ranks; servers serve. 0 or SLUICE_E*. */
 int step_run(sluice_job *job, const struct options *options);
-/* Fills x[0..n) with a gradient of this kind, the same for the same seed. */
-void gradient_fill(enum gradient kind, uint64_t seed, float *x, size_t n);
 #endif
