@@ -67,9 +67,12 @@ find(const float *x, float *residual, const float *grad, float scale, size_t beg
 				_mm256_and_si256(_mm256_castps_si256(v), mask), below);
 		}
 		for (size_t j = 0; j < TURN; j += LINE) {
-			__builtin_prefetch(x + i + AHEAD + j, (flags & ADD) != 0, 3);
-			if (flags & ADD)
+			if (flags & ADD) {
+				__builtin_prefetch(x + i + AHEAD + j, 1, 3);
 				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
+			} else {
+				__builtin_prefetch(x + i + AHEAD + j, 0, 3);
+			}
 		}
 		any = _mm256_or_si256(_mm256_or_si256(reached[0], reached[1]),
 				      _mm256_or_si256(reached[2], reached[3]));

@@ -36,8 +36,10 @@ find(const float *x, float *residual, const float *grad, float scale, size_t beg
 					v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i + j)));
 				_mm512_storeu_ps(residual + i + j, v);
 				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
+				__builtin_prefetch(x + i + AHEAD + j, 1, 3);
+			} else {
+				__builtin_prefetch(x + i + AHEAD + j, 0, 3);
 			}
-			__builtin_prefetch(x + i + AHEAD + j, (flags & ADD) != 0, 3);
 			reached |= _mm512_cmpgt_epi32_mask(
 				_mm512_and_si512(_mm512_castps_si512(v), mask), below);
 		}
