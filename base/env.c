@@ -28,6 +28,11 @@ const struct env_entry env_table[] = {
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
 	  "auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
 	  FIELD(gid_index) },
+	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
+	  "How the verbs transport keeps a peer within its rights: by memory windows of type 2B, bound to that "
+	  "peer's queue pair, or (no) by a protection domain and registrations of its own for each peer. "
+	  "auto takes windows where the device has them and they keep what they promise.",
+	  FIELD(memory_windows) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged. Levels are error, warn, info and debug, "
 	  "modules are all, runtime, rdma, slurm and compress.",

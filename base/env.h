@@ -10,6 +10,7 @@ struct settings {
 	char transport[64];      /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; self always in it */
 	char device[64];         /* SLUICE_DEVICE: "name[:port]", "" the first usable one */
 	char gid_index[16];      /* SLUICE_GID_INDEX: "auto" or a number */
+	char memory_windows[8];  /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char log[128];           /* SLUICE_LOG, default "warn" */
 	char recipe[512];        /* SLUICE_RECIPE, default "" (the library's default recipe) */
 	char on_failure[16];     /* SLUICE_ON_FAILURE: "abort" or "continue" */

@@ -7,8 +7,12 @@
  *     checks the tag, makes a queue pair
  *     PROOF tag (in a second request)  ->    checks it, makes a queue pair
  *     <-  ACCEPT tag, keys of slot and control region
- *     checks the tag
- *     greeting: WRITE with immediate   ->    learns the client's keys; both are up
+ *     checks the tag, binds its windows
+ *     READY (an immediate)             ->    binds its windows: the keys it sent work from now on
+ *     <-  READY
+ *     KEYS: writes its own, then an immediate ->  takes them over
+ *     <-  KEYS, and is up
+ *     takes them over, is up
  *
  * rdma_cm draws the first packet number of each queue pair at random. A lost connection is made again
  * the same way while there is time. A server that lost one says HELLO too: a challenge tells that the
@@ -251,8 +255,8 @@ static void tick_one(struct verbs_endpoint *ep, uint64_t now)
 	} else if (ep->hello_deadline_ns != 0 && now >= ep->hello_deadline_ns) {
 		connect_try_later(ep, "no answer to a hello");
 	} else if (ep->link_deadline_ns != 0 && now >= ep->link_deadline_ns) {
-		connect_try_later(ep, ep->state == LINK_ACCEPTING ? "no greeting after it was accepted"
-							  : "no answer to the proof");
+		connect_try_later(ep, ep->state == LINK_PROVING ? "no answer to the proof"
+							: "no greeting over the new connection");
 	} else if (ep->hello == NULL && ep->id == NULL && ep->retry_at_ns == 0) {
 		/* The first time: the client begins, the server looks after a client that does not come. */
 		ep->retry_at_ns = ep->client ? now : now + 2 * connect_ms_to_ns(CONNECT_PROBE_EVERY_MS);

@@ -55,12 +55,12 @@ static void answer_hello(struct verbs *v, struct rdma_cm_id *id, const struct fr
 	reject(id, &frame);
 }
 
-/* The request is from the peer: a queue pair for it. Takes id over. */
+/* The request is from the peer: a queue pair for it. Takes id over. The link before it, if any, is no more. */
 static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const struct cm_event *event,
 			const struct frame *proof, uint64_t now)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_ACCEPT, .rank = (uint32_t)v->rank, .slot = connect_own_slot(ep)};
+	struct frame frame = {.kind = FRAME_ACCEPT, .rank = (uint32_t)v->rank, .received = ep->received};
 	uint8_t bytes[FRAME_MAX], covered[ACCEPT_SIGNED_BYTES];
 	struct rdma_conn_param param = {.private_data = bytes, .rnr_retry_count = VERBS_RETRIES, .srq = 1};
 
@@ -73,10 +73,18 @@ static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const 
 	ep->id = id;
 	id->context = ep;
 	memcpy(ep->auth.nonce_client, proof->nonce_client, AUTH_NONCE_BYTES);
-	frame.received = ep->received; /* of the link that is no more, so it will not change */
+	ep->credit_given = ep->received; /* of the link that is no more, so it will not change */
+	if (link_make(ep) < 0) {
+		ep->id = NULL;
+		refuse(v, id, REFUSAL_FAILED, ep->why);
+		connect_try_later(ep, ep->why);
+		return;
+	}
+	/* Keys that will work when this side says READY. */
+	frame.slot = connect_own_slot(ep);
 	memcpy(frame.control, ep->own_control, REGION_DESCRIPTOR_BYTES);
-	if (link_make(ep) < 0 ||
-	    auth_tag(&v->secret, AUTH_ACCEPT, &ep->auth, covered, frame_signed(&frame, covered), frame.tag) < 0) {
+	if (auth_tag(&v->secret, AUTH_ACCEPT, &ep->auth, covered, frame_signed(&frame, covered), frame.tag) < 0) {
+		link_unmake(ep);
 		ep->id = NULL;
 		refuse(v, id, REFUSAL_FAILED, ep->why);
 		connect_try_later(ep, ep->why);
@@ -147,20 +155,4 @@ void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t n
 		answer_proof(v, id, event, &frame, now);
 	else
 		refuse(v, id, REFUSAL_PROOF, "it does not begin with a hello");
-}
-
-void connect_greeted(struct verbs_endpoint *ep)
-{
-	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
-	struct slot_address slot;
-
-	memcpy(greeting, ep->slot + SLOT_GREETING, sizeof(greeting));
-	greeting_decode(greeting, &slot, control);
-	if (connect_take_slot(ep, &slot, control) < 0) {
-		snprintf(ep->why, sizeof(ep->why), "its greeting is impossible");
-		ep->failing = ep->fatal = verbs_of_endpoint(ep)->trouble = 1;
-		return;
-	}
-	connect_end_hello(ep);
-	link_up(ep);
 }

@@ -104,6 +104,7 @@ void connect_send_proof(struct verbs_endpoint *ep)
 		return;
 	}
 	ep->state = LINK_PROVING;
+	ep->credit_given = ep->received;
 	if (request(ep->id, v, &frame, 0) != 0) {
 		snprintf(ep->why, sizeof(ep->why), "rdma_connect: %s", errno_text(errno));
 		connect_try_later(ep, ep->why);
@@ -191,7 +192,7 @@ int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot
 
 struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
 {
-	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_mr->rkey,
+	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_rkey,
 				     .credits = verbs_of_endpoint(ep)->credits};
 }
 
@@ -199,8 +200,7 @@ struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
 void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	uint8_t covered[ACCEPT_SIGNED_BYTES], greeting[GREETING_BYTES];
-	struct slot_address slot = connect_own_slot(ep);
+	uint8_t covered[ACCEPT_SIGNED_BYTES];
 	const char *why = "its answer is of another kind";
 	struct frame frame;
 
@@ -218,11 +218,5 @@ void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event)
 		link_gone(ep, ep->why[0] != '\0' ? ep->why : "it offers an impossible slot");
 		return;
 	}
-	greeting_encode(&slot, ep->own_control, greeting);
-	if (post_scratch(ep, IBV_WR_RDMA_WRITE_WITH_IMM, ep->peer_slot.address + SLOT_GREETING, greeting,
-			 sizeof(greeting), 1) < 0) {
-		connect_try_later(ep, ep->why);
-		return;
-	}
-	link_up(ep);
+	greet_begin(ep);
 }

@@ -149,6 +149,8 @@ void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DES
 	put_le32(out + 24, region->rkey);
 	put_le32(out + 28, region->owner);
 	put_le32(out + 32, region->user);
+	put_le32(out + 36, region->id);
+	put_le32(out + 40, region->link);
 	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
 }
 
@@ -162,6 +164,8 @@ int wire_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t ow
 		.rkey = get_le32(bytes + 24),
 		.owner = get_le32(bytes + 28),
 		.user = get_le32(bytes + 32),
+		.id = get_le32(bytes + 36),
+		.link = get_le32(bytes + 40),
 	};
 
 	if (get_le32(bytes) != REGION_MAGIC || get_le32(bytes + REGION_CRC_AT) !=

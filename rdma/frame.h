@@ -66,6 +66,8 @@ struct wire_region {
 	uint64_t address, bytes;
 	uint32_t rkey, owner, user;  /* ranks: whose it is, who may use the key */
 	unsigned access;             /* REGION_* */
+	uint32_t id;                 /* the owner's number for it, for as long as it is open */
+	uint32_t link;               /* which connection of the owner to the user the key is of: 1, 2, ... */
 };
 void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
 /* SLUICE_EWIRE unless it is a region of owner for user. */

@@ -50,6 +50,7 @@ struct transport_config {
 				       * the transport can tell (verbs); 0: all of it */
 	const char *device;      /* verbs: "name[:port]"; NULL or "": the first usable one */
 	const char *gid_index;   /* verbs: "auto" or a number; NULL: auto */
+	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
 	int lost_after_ms;       /* the job's budget: retries, reconnects and timers derive from it */
 };
 
@@ -91,7 +92,8 @@ struct transport_ops {
 	int (*ready)(struct endpoint *e);
 	/* The control region of this endpoint's peer, learnt when connecting; remote_close() ends it. */
 	int (*control)(struct endpoint *e, struct remote **out);
-	/* Bytes that let this endpoint's peer reach the region. */
+	/* Bytes that let this endpoint's peer reach the region. After ready(); where a connection broke it waits
+	 * until that is made again, or the peer is gone. */
 	int (*describe)(struct endpoint *e, const struct region *region,
 			uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 	/* Opens a peer's region from its descriptor (hostile input). */

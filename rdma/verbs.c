@@ -21,8 +21,7 @@ static void flush(struct verbs *v)
 
 	for (i = 0; i < v->n_peers; i++)
 		if (v->peers[i]->state == LINK_UP && !v->peers[i]->failing)
-			post_scratch(v->peers[i], IBV_WR_RDMA_WRITE,
-				     v->peers[i]->peer_slot.address + SLOT_CREDIT, NULL, 0, 1);
+			post_slot(v->peers[i], SLOT_CREDIT, NULL, 0, 1);
 	do {
 		waiting = 0;
 		poll_completions(v);
@@ -64,8 +63,8 @@ void verbs_close(struct transport **t)
 		ibv_destroy_srq(v->srq);
 	if (v->cq != NULL)
 		ibv_destroy_cq(v->cq);
-	if (v->receive_pd != NULL)
-		ibv_dealloc_pd(v->receive_pd);
+	if (v->pd != NULL)
+		ibv_dealloc_pd(v->pd);
 	if (v->completions != NULL)
 		ibv_destroy_comp_channel(v->completions);
 	if (v->listener != NULL)
@@ -154,18 +153,20 @@ static int verbs_admit(struct transport *t, const struct job_secret *secret)
 static int open_for_peer(struct verbs *v, struct verbs_endpoint *ep)
 {
 	size_t rank = (size_t)ep->endpoint.peer, from = 0, n;
-	struct wire_region control;
 	int rc;
 
-	ep->pd = ibv_alloc_pd(v->context);
+	ep->pd = v->windows ? v->pd : ibv_alloc_pd(v->context);
 	if (ep->pd == NULL)
 		return verbs_failed("ibv_alloc_pd");
 	ep->slot = (uint8_t *)v->slots->base + rank * VERBS_PAGE;
 	ep->copies = (uint8_t *)v->copies->base + rank * v->copies_stride;
-	rc = register_host(ep->pd, ep->slot, SLOT_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+	rc = register_host(ep->pd, ep->slot, SLOT_BYTES,
+			   IBV_ACCESS_LOCAL_WRITE | (v->windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
 			   "a peer's slot", &ep->slot_mr);
 	if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, ep->copies, v->copies_stride, 0, "small puts", &ep->copies_mr);
+	if (rc == SLUICE_OK && !v->windows)
+		ep->slot_rkey = ep->slot_mr->rkey;
 	if (rc < 0 || v->control == NULL)
 		return rc;
 	n = v->control->bytes;
@@ -173,13 +174,7 @@ static int open_for_peer(struct verbs *v, struct verbs_endpoint *ep)
 		from = rank * v->control_line_bytes;
 		n = v->control_line_bytes;
 	}
-	control = (struct wire_region){
-		.address = (uintptr_t)v->control->base, .bytes = v->control->bytes,
-		.owner = (uint32_t)v->rank, .user = (uint32_t)rank, .access = v->control->access};
-	rc = register_remote(ep, v->control, from, n, &control.rkey);
-	if (rc == SLUICE_OK)
-		wire_region_encode(&control, ep->own_control);
-	return rc;
+	return register_remote(ep, v->control, from, n);
 }
 
 static int verbs_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
@@ -234,19 +229,17 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
-	struct wire_region wire = {
-		.address = (uintptr_t)region->base, .bytes = region->bytes, .access = region->access,
-		.owner = (uint32_t)verbs_of_endpoint(ep)->rank, .user = (uint32_t)e->peer};
 	int rc;
 
-	if (ep->state == LINK_GONE)
-		return gone(ep);
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
-	rc = register_remote(ep, region, 0, region->bytes, &wire.rkey);
-	if (rc == SLUICE_OK)
-		wire_region_encode(&wire, descriptor);
-	return rc;
+	if (!ep->was_up && ep->state != LINK_GONE)
+		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
+	poll_until_linked(ep);
+	if (ep->state != LINK_UP)
+		return gone(ep);
+	rc = register_remote(ep, region, 0, region->bytes);
+	return rc == SLUICE_OK ? register_describe(ep, region, descriptor) : rc;
 }
 
 static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
@@ -255,11 +248,14 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 	struct verbs_remote *remote;
 	struct wire_region wire;
+	uint32_t rkey;
 	int rc;
 
 	if (ep->state == LINK_GONE)
 		return gone(ep);
 	rc = wire_region_decode(descriptor, (uint32_t)e->peer, (uint32_t)verbs_of_endpoint(ep)->rank, &wire);
+	if (rc == SLUICE_OK)
+		rc = keys_of(ep, &wire, &rkey);
 	if (rc < 0)
 		return rc;
 	remote = calloc(1, sizeof(*remote));
@@ -267,7 +263,10 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*remote));
 	remote->remote = (struct remote){.endpoint = e, .bytes = wire.bytes, .access = wire.access};
 	remote->address = wire.address;
-	remote->rkey = wire.rkey;
+	remote->rkey = rkey;
+	remote->id = wire.id;
+	remote->next = ep->remotes;
+	ep->remotes = remote;
 	*out = &remote->remote;
 	return SLUICE_OK;
 }
@@ -283,9 +282,15 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 
 static void verbs_remote_close(struct remote **r)
 {
+	struct verbs_remote *remote, **at;
+
 	if (r == NULL || *r == NULL)
 		return;
-	free(verbs_remote_of(*r));
+	remote = verbs_remote_of(*r);
+	for (at = &verbs_endpoint_of((*r)->endpoint)->remotes; *at != remote; at = &(*at)->next)
+		;
+	*at = remote->next;
+	free(remote);
 	*r = NULL;
 }
 

@@ -43,9 +43,14 @@ enum {
 	VERBS_PAGE = 4096
 };
 
-/* A slot is what a peer may write here: its greeting, and how many notifies it has taken. */
-enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_BYTES = 256 };
+/* A slot is what a peer may write here: its greeting, how many notifies it has taken, and the keys of its
+ * regions (verbs_keys.c). */
+enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_KEYS = 256, SLOT_BYTES = VERBS_PAGE };
 _Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
+enum { KEYS_MAX = 448, KEYS_TABLE_BYTES = 8 + 8 * KEYS_MAX }; /* regions that a peer may be offered */
+
+/* The immediates of two ranks that become connected, each side in this order; connect.c draws it. */
+enum greeting { GREETING_NONE, GREETING_READY, GREETING_KEYS };
 
 #define WR_RECEIVE UINT64_MAX  /* wr_id of receives; sends are numbered 1, 2, ... per queue pair */
 
@@ -58,6 +63,7 @@ struct sent {
 	int (*unstage)(void *to, const void *from, size_t n); /* a get that is staged: local to device */
 	void *device;
 	uint32_t lkey, rkey, imm;
+	uint32_t region;       /* the peer's number of the region, in case its key changes */
 	uint8_t kind, report;
 	uint8_t copied;        /* local is in the log's own memory */
 	uint8_t started;       /* a work request of it is out */
@@ -67,7 +73,8 @@ struct sent {
 enum link_state {
 	LINK_DOWN,      /* no queue pair; the client tries, the server waits */
 	LINK_PROVING,   /* client: request with the proof is out */
-	LINK_ACCEPTING, /* server: accepted, the greeting has not come */
+	LINK_ACCEPTING, /* server: accepted, the greetings have not come */
+	LINK_GREETING,  /* client: accepted, the greetings have not come */
 	LINK_UP,
 	LINK_GONE
 };
@@ -80,11 +87,18 @@ struct verbs_endpoint {
 	char device[32];              /* of the peer, for messages */
 	struct ibv_pd *pd;
 	struct ibv_mr *slot_mr, *copies_mr;
+	struct ibv_mw *slot_window;   /* where rights are windows */
+	uint32_t slot_rkey;
 	uint8_t *slot;                /* written by the peer */
-	uint8_t *copies;              /* bytes of small puts: TRANSFER_INLINE_BYTES per log entry, then scratch */
+	uint8_t *copies;              /* bytes of small puts: TRANSFER_INLINE_BYTES per log entry, then those of
+				       * its slot there */
 	uint8_t control[REGION_DESCRIPTOR_BYTES];       /* of the peer's control region */
 	uint8_t own_control[REGION_DESCRIPTOR_BYTES];
 	struct slot_address peer_slot;
+	struct verbs_remote *remotes; /* of this peer, open */
+	uint8_t peer_keys[KEYS_TABLE_BYTES]; /* the n entries of its table */
+	uint32_t n_peer_keys, peer_link;     /* of its connection number peer_link */
+	uint32_t link;                /* queue pairs made for it so far */
 
 	/* log: entries [first, end), of which those before next_post are in the queue pair */
 	struct sent *log;
@@ -99,6 +113,7 @@ struct verbs_endpoint {
 	struct rdma_cm_id *hello;     /* asks for a challenge; a server probes whether the peer lives */
 	struct rdma_cm_id *id;        /* has the queue pair */
 	uint32_t qpn;
+	enum greeting awaits, greeted; /* the next one from it; the one that came and is not yet answered */
 	struct auth_context auth;
 	struct auth_context hello_auth;
 	uint64_t hello_deadline_ns, link_deadline_ns, retry_at_ns, give_up_ns; /* 0: not running */
@@ -116,8 +131,9 @@ struct verbs_endpoint {
 
 struct verbs_remote {
 	struct remote remote;
+	struct verbs_remote *next;
 	uint64_t address;
-	uint32_t rkey;
+	uint32_t rkey, id;
 };
 
 struct verbs {
@@ -133,7 +149,8 @@ struct verbs {
 	struct ibv_context *context;  /* the listener's; rdma_cm shares it among all ids of the device */
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
-	struct ibv_pd *receive_pd;    /* of the shared receive queue */
+	struct ibv_pd *pd;            /* of the shared receive queue; with windows, of everything */
+	int windows;                  /* rights by memory windows, not by a domain for each peer */
 	struct ibv_srq *srq;
 	struct region *slots, *copies; /* of all peers, a page-aligned part each */
 	size_t copies_stride;
@@ -154,6 +171,7 @@ struct verbs {
 	uint32_t receives_missing;
 	int credit_due;               /* some peer has used half of what it may send */
 	int trouble;                  /* some endpoint is failing */
+	int greeted;                  /* some endpoint was greeted */
 
 	int n_peers;
 	struct verbs_endpoint **peers, **by_rank;
@@ -162,6 +180,7 @@ struct verbs {
 
 	pthread_mutex_t registering;  /* registrations: region_close() may come from another thread */
 	struct verbs_registration *registrations;
+	uint32_t last_region;         /* ids given out */
 };
 
 static inline struct verbs *verbs_of(struct transport *t)
@@ -201,6 +220,8 @@ int link_make(struct verbs_endpoint *ep);
 /* After the proof: what the peer received of ours is settled, the rest will be posted again. -1: the
  * peer's count cannot be. */
 int link_replay(struct verbs_endpoint *ep, uint64_t received);
+/* Takes the queue pair of ep->id down; what arrived before is handed out. */
+void link_unmake(struct verbs_endpoint *ep);
 /* The link works both ways from here on. */
 void link_up(struct verbs_endpoint *ep);
 /* Takes down queue pair and id; hands out everything that arrived before. */
@@ -215,9 +236,12 @@ int verbs_post(struct endpoint *e, const struct transfer *transfer);
 void post_log(struct verbs_endpoint *ep);
 /* All work requests up to this number are complete. */
 void post_completed(struct verbs_endpoint *ep, uint64_t wr);
-/* One small write outside the log; opcode IBV_WR_RDMA_WRITE or ..._WITH_IMM. bytes may be 0. -1: no room. */
-int post_scratch(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint64_t address,
-		 const void *bytes, size_t n, int signalled);
+/* A write outside the log into the peer's slot, from SLOT_* on; n may be 0. -1: no room. */
+int post_slot(struct verbs_endpoint *ep, size_t at, const void *bytes, size_t n, int signalled);
+/* ... with an immediate. */
+int post_greeting(struct verbs_endpoint *ep, enum greeting greeting, const void *bytes, size_t n);
+/* Any other request; counted, and signalled when it is time. -1: no room now, or ep->failing. */
+int post_request(struct verbs_endpoint *ep, struct ibv_send_wr *wr);
 
 /* ---- verbs_poll.c ---- */
 int verbs_poll(struct transport *t, struct event *events, int n);
@@ -228,6 +252,8 @@ int verbs_fd(struct transport *t);
 void verbs_wake(struct transport *t);
 /* Moves completions to the event queue; returns how many there were. */
 int poll_completions(struct verbs *v);
+/* Serves all links until this one, which was up before, is up or gone; the events wait. */
+void poll_until_linked(struct verbs_endpoint *ep);
 int poll_post_receives(struct verbs *v, uint32_t n);
 
 /* ---- verbs_register.c ---- */
@@ -236,9 +262,11 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 /* Device memory that the card does not reach: where local lies in the host memory that stands for it, else
  * NULL. After register_local(). */
 void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local);
-/* Registers a region for the peer to use; only bytes [from, from + n) of it. */
-int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
-		    uint32_t *rkey_out);
+/* Registers bytes [from, from + n) of a region for the peer, and while it is connected gives it a key. */
+int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n);
+/* ... and what it needs to know of it, once there is a queue pair. */
+int register_describe(struct verbs_endpoint *ep, const struct region *region,
+		      uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 /* No key that this peer was given works any more; those for our own use do. */
 void register_revoke_keys(struct verbs_endpoint *ep);
 /* Everything of this peer ends. */
@@ -248,6 +276,31 @@ void register_close(struct verbs *v);
 /* ibv_reg_mr with the memory limit checked before and a sentence that says what to do. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
+
+/* ---- verbs_window.c; all do nothing, or are not called, where rights are domains ---- */
+/* 0: the device has windows that keep what they promise. -1: why not. */
+int window_prove(struct ibv_pd *pd, const struct verbs_device *device, char why[160]);
+/* A window and the key that it will have. */
+int window_make(struct verbs_endpoint *ep, struct ibv_mw **window, uint32_t *rkey_out);
+/* Posts its binding to the whole of mr. Polls for room, at most a second. */
+int window_bind(struct verbs_endpoint *ep, struct ibv_mw *window, uint32_t rkey, struct ibv_mr *mr,
+		unsigned access);
+void window_end(struct ibv_mw **window);
+unsigned window_access(const struct region *region);
+/* Those of a new queue pair, for all that the peer was offered before; then binds them; ends them. */
+int windows_make(struct verbs_endpoint *ep);
+int windows_bind(struct verbs_endpoint *ep);
+void windows_end(struct verbs_endpoint *ep);
+
+/* ---- verbs_keys.c ---- */
+/* Regions that the rank was offered; the lock held. */
+int keys_offered(const struct verbs *v, int rank);
+/* The table for the peer. Returns its length. */
+size_t keys_table(const struct verbs_endpoint *ep, uint8_t out[KEYS_TABLE_BYTES]);
+/* Takes over the table that the peer wrote. -1: impossible, ep->why. */
+int keys_take(struct verbs_endpoint *ep);
+/* The present key of a region that the peer described. */
+int keys_of(const struct verbs_endpoint *ep, const struct wire_region *wire, uint32_t *rkey_out);
 
 /* ---- connect.c ---- */
 /* An event of rdma_cm, copied, as an id cannot end before its event is acknowledged. */
@@ -293,5 +346,12 @@ int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot
 
 /* ---- connect_accept.c ---- */
 void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t now);
-void connect_greeted(struct verbs_endpoint *ep); /* the client's first immediate came */
+
+/* ---- connect_greet.c ---- */
+/* Both queue pairs work: the client's first words. */
+void greet_begin(struct verbs_endpoint *ep);
+/* Answers the greetings that came. */
+void greet_answer(struct verbs *v);
+/* An immediate came before the link was up. */
+void greet_take(struct verbs_endpoint *ep, uint32_t imm);
 #endif

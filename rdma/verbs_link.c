@@ -67,8 +67,15 @@ int link_make(struct verbs_endpoint *ep)
 	ep->qpn = ep->id->qp->qp_num;
 	ep->wr_sent = ep->wr_done = ep->wr_signalled = 0;
 	ep->failing = ep->fatal = 0;
+	ep->awaits = GREETING_READY;
+	ep->link++;
 	index_links(v);
-	return 0;
+	if (windows_make(ep) == 0 &&
+	    (v->control == NULL || register_describe(ep, v->control, ep->own_control) == 0))
+		return 0;
+	snprintf(ep->why, sizeof(ep->why), "%s", sluice_last_error());
+	link_unmake(ep);
+	return -1;
 }
 
 static void settle_puts(struct verbs_endpoint *ep, uint64_t received)
@@ -127,7 +134,8 @@ void link_up(struct verbs_endpoint *ep)
 	ep->was_up = 1;
 	ep->tries = ep->refusals = 0;
 	ep->hello_deadline_ns = ep->link_deadline_ns = ep->retry_at_ns = ep->give_up_ns = 0;
-	ep->credit_given = ep->received; /* told in the handshake */
+	if (ep->received - ep->credit_given >= v->credits / 2)
+		v->credit_due = 1; /* what came right behind its greeting */
 	post_log(ep);
 	post_completed(ep, 0); /* what was settled ends here */
 }
@@ -140,30 +148,36 @@ static void drain(struct verbs *v)
 		;
 }
 
-void link_drop(struct verbs_endpoint *ep)
+void link_unmake(struct verbs_endpoint *ep)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	struct rdma_cm_id *id = ep->id;
 	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
 
-	if (id == NULL)
+	if (id->qp == NULL)
 		return;
-	if (id->qp != NULL) {
-		/* First no more may arrive, then all that did is counted: the peer will be told how many.
-		 * Once more after the end of the queue pair, as a software device may have been in the
-		 * middle of a packet. */
-		ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
-		rdma_disconnect(id); /* fails where it was never connected */
-		drain(v);
-		ep->state = LINK_DOWN;
-		rdma_destroy_qp(id);
-		id->qp = NULL;
-		drain(v);
-		index_links(v);
-	}
-	rdma_destroy_id(id);
-	ep->id = NULL;
+	/* First no more may arrive, then all that did is counted: the peer will be told how many. Once more
+	 * after the end of the queue pair, as a software device may have been in the middle of a packet. */
+	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
+	rdma_disconnect(id); /* fails where it was never connected */
+	drain(v);
+	ep->state = LINK_DOWN;
+	windows_end(ep);
+	rdma_destroy_qp(id);
+	id->qp = NULL;
+	drain(v);
+	index_links(v);
 	ep->qpn = 0;
+	ep->awaits = ep->greeted = GREETING_NONE;
+}
+
+void link_drop(struct verbs_endpoint *ep)
+{
+	if (ep->id == NULL)
+		return;
+	link_unmake(ep);
+	rdma_destroy_id(ep->id);
+	ep->id = NULL;
 	ep->state = LINK_DOWN;
 	ep->failing = ep->cut = 0;
 	ep->link_deadline_ns = 0;

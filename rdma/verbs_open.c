@@ -5,12 +5,14 @@
 #include "rdma/verbs.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
-enum { MAX_PEERS = 65535 };
+enum { MAX_PEERS = 65535, GREETINGS = 2 }; /* receives that a peer needs to become connected */
 enum { QUEUE_PAIR_ESTIMATE = 128 }; /* bytes of a card's queue per work request, which count as locked too */
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -35,7 +37,7 @@ static int choose_sizes(struct verbs *v)
 	const struct ibv_device_attr *a = &v->device.attr;
 	uint32_t peers = v->size > 1 ? (uint32_t)v->size - 1 : 1;
 	uint32_t cqe = a->max_cqe > 0 ? (uint32_t)a->max_cqe : 0, log;
-	uint64_t wish = (uint64_t)v->queue_depth * peers + peers;
+	uint64_t wish = ((uint64_t)v->queue_depth + GREETINGS) * peers;
 
 	/* When a connection breaks every work request completes, signalled or not, so the completion
 	 * queue has a place for each of them. */
@@ -48,13 +50,12 @@ static int choose_sizes(struct verbs *v)
 	}
 	if (wish < v->receives)
 		v->receives = (uint32_t)wish;
-	/* One receive per peer is for its greeting. */
-	v->credits = v->receives / peers > 0 ? v->receives / peers - 1 : 0;
+	v->credits = v->receives / peers > GREETINGS ? v->receives / peers - GREETINGS : 0;
 	if (log < VERBS_LOG_MIN || v->credits < lesser(VERBS_CREDITS_MIN, v->queue_depth) ||
-	    peers >= (uint32_t)a->max_qp || peers >= (uint32_t)a->max_pd)
+	    peers >= (uint32_t)a->max_qp)
 		return fail_quietly(SLUICE_ENOSUPP, "%s is too small for %u peers: %d work requests, %d receives, "
-				    "%d completions, %d queue pairs, %d protection domains", v->device.name,
-				    peers, a->max_qp_wr, a->max_srq_wr, a->max_cqe, a->max_qp, a->max_pd);
+				    "%d completions, %d queue pairs", v->device.name, peers, a->max_qp_wr,
+				    a->max_srq_wr, a->max_cqe, a->max_qp);
 	v->log_entries = log;
 	v->cq_entries = v->receives + log * peers + 64;
 	v->max_message = v->device.port_attr.max_msg_sz;
@@ -132,7 +133,7 @@ static int probe_inline(struct verbs *v)
 			.cap = {.max_send_wr = v->log_entries, .max_send_sge = 1,
 				.max_inline_data = wishes[i]},
 		};
-		struct ibv_qp *qp = ibv_create_qp(v->receive_pd, &attr);
+		struct ibv_qp *qp = ibv_create_qp(v->pd, &attr);
 
 		if (qp == NULL)
 			continue;
@@ -141,6 +142,27 @@ static int probe_inline(struct verbs *v)
 		return SLUICE_OK;
 	}
 	return verbs_failed("ibv_create_qp");
+}
+
+/* wanted: "auto", "yes" or "no". why: what speaks against windows, where they are not used. */
+static int choose_rights(struct verbs *v, const char *wanted, char why[160])
+{
+	v->pd = ibv_alloc_pd(v->context);
+	if (v->pd == NULL)
+		return verbs_failed("ibv_alloc_pd");
+	if (wanted != NULL && strcmp(wanted, "no") == 0) {
+		snprintf(why, 160, "SLUICE_MEMORY_WINDOWS=no");
+	} else if (window_prove(v->pd, &v->device, why) == 0) {
+		v->windows = 1;
+		why[0] = '\0';
+	} else if (wanted != NULL && strcmp(wanted, "yes") == 0) {
+		return fail(SLUICE_ENOSUPP, "verbs: SLUICE_MEMORY_WINDOWS=yes, but of %s: %s; auto or no uses a "
+			    "protection domain for each peer instead", v->device.name, why);
+	}
+	if (!v->windows && v->size > v->device.attr.max_pd)
+		return fail_quietly(SLUICE_ENOSUPP, "%s is too small for %d peers: %d protection domains",
+				    v->device.name, v->size - 1, v->device.attr.max_pd);
+	return SLUICE_OK;
 }
 
 static int open_queues(struct verbs *v)
@@ -154,10 +176,7 @@ static int open_queues(struct verbs *v)
 	v->cq = ibv_create_cq(v->context, (int)v->cq_entries, NULL, v->completions, 0);
 	if (v->cq == NULL)
 		return verbs_failed("ibv_create_cq");
-	v->receive_pd = ibv_alloc_pd(v->context);
-	if (v->receive_pd == NULL)
-		return verbs_failed("ibv_alloc_pd");
-	v->srq = ibv_create_srq(v->receive_pd, &attr);
+	v->srq = ibv_create_srq(v->pd, &attr);
 	if (v->srq == NULL)
 		return verbs_failed("ibv_create_srq");
 	rc = poll_post_receives(v, v->receives);
@@ -182,7 +201,7 @@ static int open_memory(struct verbs *v)
 	if (rc < 0)
 		return rc;
 	/* Whole pages for each peer: what one may write is never next to what another may. */
-	v->copies_stride = ((size_t)v->log_entries * TRANSFER_INLINE_BYTES + 2 * GREETING_BYTES + VERBS_PAGE - 1) /
+	v->copies_stride = ((size_t)v->log_entries * TRANSFER_INLINE_BYTES + SLOT_BYTES + VERBS_PAGE - 1) /
 			   VERBS_PAGE * VERBS_PAGE;
 	rc = region_open(peers * VERBS_PAGE, REGION_WRITE, "slots", &v->slots);
 	if (rc == SLUICE_OK)
@@ -195,7 +214,7 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 	struct transport *t;
 	struct verbs *v;
 	size_t locked;
-	char text[80];
+	char text[80], why[160] = "";
 	int rc;
 
 	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
@@ -231,6 +250,8 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 	if (rc == SLUICE_OK)
 		rc = connect_listen(v);
 	if (rc == SLUICE_OK)
+		rc = choose_rights(v, config->memory_windows, why);
+	if (rc == SLUICE_OK)
 		rc = open_memory(v);
 	if (rc == SLUICE_OK)
 		rc = open_queues(v);
@@ -248,9 +269,10 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 		 (unsigned long long)v->max_message,
 		 4.096e-6 * (double)(1u << v->ack_timeout) * (VERBS_RETRIES + 1),
 		 v->lost_after_ms / 2000.0);
-	log_line(LOG_INFO, "rdma", "verbs: rights by one protection domain and one registration for each peer; "
-		 "memory windows of type 2B, which %s %s, are not used", v->device.name,
-		 v->device.attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B ? "has" : "does not have");
+	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
+		 v->windows ? "memory windows of type 2B, bound to its queue pair"
+			    : "a protection domain and a registration of its own",
+		 why[0] != '\0' ? " (no memory windows: " : "", why, why[0] != '\0' ? ")" : "");
 	*out = t;
 	return SLUICE_OK;
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -84,8 +85,8 @@ static void complete_one(struct verbs *v, const struct ibv_wc *wc)
 		post_completed(ep, wc->wr_id);
 		return;
 	}
-	if (ep->state == LINK_ACCEPTING) {
-		connect_greeted(ep);
+	if (ep->awaits != GREETING_NONE) {
+		greet_take(ep, be32toh(wc->imm_data));
 		return;
 	}
 	ep->breaks = 0;
@@ -153,8 +154,7 @@ static void give_back(struct verbs *v)
 
 		if (ep->state != LINK_UP || ep->received - ep->credit_given < v->credits / 2)
 			continue;
-		if (post_scratch(ep, IBV_WR_RDMA_WRITE, ep->peer_slot.address + SLOT_CREDIT, &word,
-				 sizeof(word), 0) == 0)
+		if (post_slot(ep, SLOT_CREDIT, &word, sizeof(word), 0) == 0)
 			ep->credit_given = ep->received;
 		else
 			v->credit_due = 1; /* at the next poll */
@@ -197,6 +197,15 @@ static void take_down_failing(struct verbs *v)
 	}
 }
 
+/* What completions found, and what changes links: not while completions are taken. */
+static void poll_troubles(struct verbs *v)
+{
+	if (v->trouble)
+		take_down_failing(v);
+	if (v->greeted)
+		greet_answer(v);
+}
+
 static void look_around(struct verbs *v, uint64_t now)
 {
 	if (!v->admitted)
@@ -205,6 +214,18 @@ static void look_around(struct verbs *v, uint64_t now)
 	connect_events(v);
 	connect_tick(v, now);
 	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
+}
+
+void poll_until_linked(struct verbs_endpoint *ep)
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+
+	while (ep->state != LINK_UP && ep->state != LINK_GONE) {
+		look_around(v, now_ns());
+		poll_completions(v);
+		poll_troubles(v);
+		sched_yield();
+	}
 }
 
 int verbs_poll(struct transport *t, struct event *events, int n)
@@ -219,8 +240,8 @@ int verbs_poll(struct transport *t, struct event *events, int n)
 	while (taken < n && poll_completions(v) > 0)
 		taken += event_queue_take(&v->events, events + taken, n - taken);
 	give_back(v);
-	if (v->trouble) {
-		take_down_failing(v);
+	if (v->trouble || v->greeted) {
+		poll_troubles(v);
 		taken += event_queue_take(&v->events, events + taken, n - taken);
 	}
 	return taken;

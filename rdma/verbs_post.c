@@ -139,24 +139,40 @@ void post_completed(struct verbs_endpoint *ep, uint64_t wr)
 		post_log(ep);
 }
 
-int post_scratch(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint64_t address,
-		 const void *bytes, size_t n, int signalled)
+static int write_slot(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint32_t imm, size_t at,
+		      const void *bytes, size_t n, int signalled)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	uint8_t *scratch = ep->copies + (size_t)v->log_entries * TRANSFER_INLINE_BYTES;
+	uint8_t *scratch = ep->copies + (size_t)v->log_entries * TRANSFER_INLINE_BYTES + at;
 	struct ibv_sge sge = {.addr = (uintptr_t)scratch, .length = (uint32_t)n,
 			      .lkey = ep->copies_mr->lkey};
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = n > 0,
 		.opcode = opcode,
+		.imm_data = htobe32(imm),
 		.send_flags = n <= v->inline_bytes ? IBV_SEND_INLINE : 0,
-		.wr.rdma = {.remote_addr = address, .rkey = ep->peer_slot.rkey},
+		.wr.rdma = {.remote_addr = ep->peer_slot.address + at, .rkey = ep->peer_slot.rkey},
 	};
 
 	if (n > 0)
 		memcpy(scratch, bytes, n);
 	return post_one(ep, &wr, signalled);
+}
+
+int post_slot(struct verbs_endpoint *ep, size_t at, const void *bytes, size_t n, int signalled)
+{
+	return write_slot(ep, IBV_WR_RDMA_WRITE, 0, at, bytes, n, signalled);
+}
+
+int post_greeting(struct verbs_endpoint *ep, enum greeting greeting, const void *bytes, size_t n)
+{
+	return write_slot(ep, IBV_WR_RDMA_WRITE_WITH_IMM, greeting, SLOT_GREETING, bytes, n, 1);
+}
+
+int post_request(struct verbs_endpoint *ep, struct ibv_send_wr *wr)
+{
+	return post_one(ep, wr, 0);
 }
 
 /* ---- struct transport_ops.post --------------------------------------------------------------- */
@@ -228,6 +244,7 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 		.device = x->local,
 		.lkey = lkey,
 		.rkey = remote->rkey,
+		.region = remote->id,
 		.imm = x->imm,
 		.kind = (uint8_t)x->kind,
 		.report = x->report != 0,

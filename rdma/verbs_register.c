@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions as the card sees them: per peer a key for the peer and a key for local use, each in that
- * peer's protection domain. A region ends its registrations when it closes, which may be in another
- * thread than the one that polls; hence the lock, which posting does not take. */
+ * Regions as the card sees them: what is registered, for whom, and what ends it. A region ends its
+ * registrations when it closes, which may be in another thread than the one that polls; hence the lock,
+ * which posting does not take. */
 #include "base/log.h"
-#include "rdma/ladder.h"
-#include "rdma/verbs.h"
+#include "rdma/verbs_register.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct verbs_registration {
-	struct registration registration;
-	struct verbs *verbs;
-	struct verbs_registration *next;     /* of the transport */
-	const struct region *region;
-	struct ibv_mr **remote, **local;     /* [rank] */
-	/* Of device memory only, and then the keys above are these': [rank] for the peer, then for us. */
-	struct ladder_memory *ladders;
-};
 
 static struct verbs_registration *registration_of(struct registration *r)
 {
@@ -64,31 +53,32 @@ static void dereg(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
-static void end_remote(struct verbs_registration *r, int rank)
+static void end_one(struct ibv_mr **mr, struct ladder_memory *ladder)
 {
-	if (r->ladders != NULL) {
-		ladder_end(&r->ladders[rank]);
-		r->remote[rank] = NULL;
+	if (ladder->mr != NULL) {
+		ladder_end(ladder);
+		*mr = NULL;
 	}
-	dereg(&r->remote[rank]);
+	dereg(mr);
 }
 
-static void end_local(struct verbs_registration *r, int rank)
+static void end_remote(struct keys *k)
 {
-	if (r->ladders != NULL) {
-		ladder_end(&r->ladders[r->verbs->size + rank]);
-		r->local[rank] = NULL;
-	}
-	dereg(&r->local[rank]);
+	window_end(&k->window);
+	end_one(&k->remote, &k->remote_ladder);
+	k->offered = 0;
 }
 
 static void free_registration(struct verbs_registration *r)
 {
-	for (int p = 0; p < r->verbs->size; p++) {
-		end_remote(r, p);
-		end_local(r, p);
+	const int size = r->verbs->size;
+
+	for (int p = 0; p < size; p++)
+		window_end(&r->at[p].window); /* all before what they look into */
+	for (int p = 0; p < size; p++) {
+		end_remote(&r->at[p]);
+		end_one(&r->at[p].local, &r->at[p].local_ladder);
 	}
-	free(r->ladders);
 	free(r);
 }
 
@@ -111,7 +101,6 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 			struct verbs_registration **out)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	size_t pointers = 2 * (size_t)v->size * sizeof(struct ibv_mr *);
 	struct verbs_registration *r;
 
 	if (ep->pd == NULL)
@@ -121,18 +110,10 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 	*out = r = find(v, region);
 	if (r != NULL)
 		return SLUICE_OK;
-	r = calloc(1, sizeof(*r) + pointers);
+	r = calloc(1, sizeof(*r) + (size_t)v->size * sizeof(r->at[0]));
 	if (r == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
-	if (region->device != NULL) {
-		r->ladders = calloc(2 * (size_t)v->size, sizeof(*r->ladders));
-		if (r->ladders == NULL) {
-			free(r);
-			return fail(SLUICE_ENOMEM, "verbs: no memory to register device memory");
-		}
-	}
-	r->remote = (struct ibv_mr **)(void *)(r + 1);
-	r->local = r->remote + v->size;
+	r->id = ++v->last_region;
 	r->verbs = v;
 	r->region = region;
 	r->next = v->registrations;
@@ -167,18 +148,12 @@ static int check_overlap(const struct verbs *v, const struct region *region)
 }
 
 /* Device memory: by the rung that was proved. Keys for a peer need one that reaches the memory itself. */
-static int register_device(struct verbs_endpoint *ep, struct verbs_registration *r, size_t from, size_t n,
-			   int access, int for_peer, struct ibv_mr **out)
+static int register_device(struct verbs *v, struct ibv_pd *pd, const struct region *region, int access,
+			   int for_peer, struct ladder_memory *ladder, struct ibv_mr **out)
 {
-	struct verbs *v = verbs_of_endpoint(ep);
-	struct ladder_memory *ladder = &r->ladders[ep->endpoint.peer + (for_peer ? 0 : v->size)];
-	struct memory memory = *r->region->device;
-	int rc;
+	struct memory memory = *region->device;
+	int rc = ladder_register(pd, &v->device, &memory, access, ladder);
 
-	memory.address = (char *)memory.address + from;
-	memory.fd_offset += from;
-	memory.bytes = n;
-	rc = ladder_register(ep->pd, &v->device, &memory, access, ladder);
 	if (rc < 0)
 		return rc;
 	if (ladder->rung == LADDER_STAGING && (for_peer || memory.copy == NULL)) {
@@ -193,39 +168,93 @@ static int register_device(struct verbs_endpoint *ep, struct verbs_registration 
 	return SLUICE_OK;
 }
 
-static int remote_access(const struct region *region)
+/* With windows nobody but the peers' windows reaches it, and without local write none can be for writing. */
+static int access_for_peers(const struct verbs *v, const struct region *region)
 {
-	int access = 0;
+	int access = v->windows ? IBV_ACCESS_MW_BIND : 0;
 
-	if (region->access & REGION_READ)
+	if (region->access & REGION_READ && !v->windows)
 		access |= IBV_ACCESS_REMOTE_READ;
 	if (region->access & REGION_WRITE) /* which the interface wants together with local write */
-		access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+		access |= IBV_ACCESS_LOCAL_WRITE | (v->windows ? 0 : IBV_ACCESS_REMOTE_WRITE);
 	return access;
 }
 
-int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n,
-		    uint32_t *rkey_out)
+static int give_key(struct verbs_endpoint *ep, struct verbs_registration *r)
+{
+	struct keys *k = &r->at[ep->endpoint.peer];
+	int rc;
+
+	if (!verbs_of_endpoint(ep)->windows) {
+		k->rkey = k->remote->rkey;
+		return SLUICE_OK;
+	}
+	if (ep->state != LINK_UP || k->window != NULL)
+		return SLUICE_OK; /* link_make() gives it one */
+	rc = window_make(ep, &k->window, &k->rkey);
+	if (rc == SLUICE_OK)
+		rc = window_bind(ep, k->window, k->rkey, keys_remote(r, ep->endpoint.peer),
+				 window_access(r->region));
+	if (rc < 0)
+		window_end(&k->window);
+	return rc;
+}
+
+int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	struct verbs_registration *r = NULL;
-	int rank = ep->endpoint.peer, rc;
+	int rank = ep->endpoint.peer, whole = from == 0 && n == region->bytes, rc;
+	struct keys *k = NULL, *holder = NULL;
 
 	if (ep->revoked)
 		return fail_quietly(SLUICE_EPEER, "rank %d was dropped from the job: it gets no key", rank);
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
-	if (rc == SLUICE_OK && r->remote[rank] == NULL)
+	if (rc == SLUICE_OK) {
+		k = &r->at[rank];
+		holder = v->windows && whole ? &r->at[v->rank] : k;
+	}
+	if (rc == SLUICE_OK && !k->offered && keys_offered(v, rank) >= KEYS_MAX)
+		rc = fail(SLUICE_ENOSUPP, "verbs: rank %d was offered %d regions, no more are possible", rank,
+			  KEYS_MAX);
+	if (rc == SLUICE_OK && holder->remote == NULL) {
 		rc = check_overlap(v, region);
-	if (rc == SLUICE_OK && r->remote[rank] == NULL && region->device != NULL)
-		rc = register_device(ep, r, from, n, remote_access(region), 1, &r->remote[rank]);
-	else if (rc == SLUICE_OK && r->remote[rank] == NULL)
-		rc = register_host(ep->pd, (char *)region->base + from, n, remote_access(region),
-				   "a region for a peer", &r->remote[rank]);
+		if (rc == SLUICE_OK && region->device != NULL)
+			rc = register_device(v, ep->pd, region, access_for_peers(v, region), 1,
+					     &holder->remote_ladder, &holder->remote);
+		else if (rc == SLUICE_OK)
+			rc = register_host(ep->pd, (char *)region->base + from, n,
+					   access_for_peers(v, region), "a region for a peer", &holder->remote);
+	}
 	if (rc == SLUICE_OK)
-		*rkey_out = r->remote[rank]->rkey;
+		rc = give_key(ep, r);
+	if (rc == SLUICE_OK)
+		k->offered = 1;
 	pthread_mutex_unlock(&v->registering);
 	return rc;
+}
+
+int register_describe(struct verbs_endpoint *ep, const struct region *region,
+		      uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	struct verbs *v = verbs_of_endpoint(ep);
+	struct wire_region wire = {
+		.address = (uintptr_t)region->base, .bytes = region->bytes, .access = region->access,
+		.owner = (uint32_t)v->rank, .user = (uint32_t)ep->endpoint.peer, .link = ep->link};
+	const struct verbs_registration *r;
+
+	pthread_mutex_lock(&v->registering);
+	r = find(v, region);
+	if (r != NULL && r->at[ep->endpoint.peer].offered) {
+		wire.id = r->id;
+		wire.rkey = r->at[ep->endpoint.peer].rkey;
+	}
+	pthread_mutex_unlock(&v->registering);
+	if (wire.id == 0)
+		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d", ep->endpoint.peer);
+	wire_region_encode(&wire, descriptor);
+	return SLUICE_OK;
 }
 
 static int covers(const struct ibv_mr *mr, const struct region *region)
@@ -233,31 +262,39 @@ static int covers(const struct ibv_mr *mr, const struct region *region)
 	return mr != NULL && mr->addr == region->base && mr->length == region->bytes;
 }
 
+/* Whose registration serves our own requests to this peer: all peers' where there is one domain. */
+static int local_place(const struct verbs *v, int rank)
+{
+	return v->windows ? v->rank : rank;
+}
+
 int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	const int rank = ep->endpoint.peer;
+	const int place = local_place(v, ep->endpoint.peer);
 	struct verbs_registration *r = region->registrations != NULL ? find(v, region) : NULL;
+	struct keys *k;
 	int rc;
 
 	/* The usual case, without a lock: only this thread changes this region's keys. */
-	if (r != NULL && r->local[rank] != NULL) {
-		*lkey_out = r->local[rank]->lkey;
+	if (r != NULL && r->at[place].local != NULL) {
+		*lkey_out = r->at[place].local->lkey;
 		return SLUICE_OK;
 	}
-	if (r != NULL && covers(r->remote[rank], region) && (!write || region->access & REGION_WRITE)) {
-		*lkey_out = r->remote[rank]->lkey;
+	if (r != NULL && covers(r->at[place].remote, region) && (!write || region->access & REGION_WRITE)) {
+		*lkey_out = r->at[place].remote->lkey;
 		return SLUICE_OK;
 	}
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
+	k = rc == SLUICE_OK ? &r->at[place] : NULL;
 	if (rc == SLUICE_OK && region->device != NULL)
-		rc = register_device(ep, r, 0, region->bytes, IBV_ACCESS_LOCAL_WRITE, 0, &r->local[rank]);
+		rc = register_device(v, ep->pd, region, IBV_ACCESS_LOCAL_WRITE, 0, &k->local_ladder, &k->local);
 	else if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
-				   "a local region", &r->local[rank]);
+				   "a local region", &k->local);
 	if (rc == SLUICE_OK)
-		*lkey_out = r->local[rank]->lkey;
+		*lkey_out = k->local->lkey;
 	pthread_mutex_unlock(&v->registering);
 	return rc;
 }
@@ -268,9 +305,9 @@ void *register_staging(const struct verbs_endpoint *ep, const struct region *reg
 	const struct verbs_registration *r = find(v, region);
 	const struct ladder_memory *ladder;
 
-	if (r == NULL || r->ladders == NULL)
+	if (r == NULL)
 		return NULL;
-	ladder = &r->ladders[v->size + ep->endpoint.peer];
+	ladder = &r->at[local_place(v, ep->endpoint.peer)].local_ladder;
 	return ladder->staging != NULL
 		? (char *)ladder->staging->base + ((const char *)local - (const char *)region->base) : NULL;
 }
@@ -283,7 +320,8 @@ void register_revoke_keys(struct verbs_endpoint *ep)
 
 	pthread_mutex_lock(&v->registering);
 	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next)
-		end_remote(r, ep->endpoint.peer);
+		end_remote(&r->at[ep->endpoint.peer]);
+	window_end(&ep->slot_window);
 	dereg(&ep->slot_mr);
 	pthread_mutex_unlock(&v->registering);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d was dropped from the job; its keys are revoked",
@@ -297,12 +335,15 @@ void register_revoke(struct verbs_endpoint *ep)
 
 	pthread_mutex_lock(&v->registering);
 	for (struct verbs_registration *r = v->registrations; r != NULL; r = r->next) {
-		end_remote(r, ep->endpoint.peer);
-		end_local(r, ep->endpoint.peer);
+		struct keys *k = &r->at[ep->endpoint.peer];
+
+		end_remote(k);
+		end_one(&k->local, &k->local_ladder);
 	}
+	window_end(&ep->slot_window);
 	dereg(&ep->slot_mr);
 	dereg(&ep->copies_mr);
-	err = ep->pd != NULL ? ibv_dealloc_pd(ep->pd) : 0;
+	err = ep->pd != NULL && ep->pd != v->pd ? ibv_dealloc_pd(ep->pd) : 0;
 	if (err != 0)
 		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", ep->endpoint.peer,
 			 errno_text(err));

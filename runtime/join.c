@@ -43,6 +43,7 @@ static int open_transports(sluice_job *job)
 					   .control_line_bytes = LINE_BYTES,
 					   .device = job->settings.device,
 					   .gid_index = job->settings.gid_index,
+					   .memory_windows = job->settings.memory_windows,
 					   .lost_after_ms = job->settings.lost_after_ms };
 	int named = transports_named(&job->settings);
 	for (int i = 0; transports[i]; i++) {

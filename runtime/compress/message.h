@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 1
+#define SLUICE_WIRE_VERSION 2
 #endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 

@@ -21,10 +21,13 @@ if HAVE_VERBS
 check_PROGRAMS += \
 	tests/unit/test_verbs \
 	tests/unit/test_verbs_job \
+	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_ladder \
 	tests/unit/test_verbs_walk
 tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_pair)
+tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
 tests_unit_test_verbs_ladder_SOURCES = tests/unit/test_verbs_ladder.c $(verbs_pair)
@@ -33,5 +36,5 @@ tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_job_SOURCES = tests/unit/test_verbs_job.c $(fake_fabric)
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
-EXTRA_DIST += tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
+EXTRA_DIST += tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
 endif

@@ -279,7 +279,6 @@ static void open__device_too_small__refused_by_name_and_nothing_left(void **stat
 {
 	struct {int *limit, value; const char *says;} cases[] = {
 		{&fake.attr.max_qp, 1, "too small"},
-		{&fake.attr.max_pd, 0, "too small"},
 		{&fake.attr.max_cqe, 20, "too small"},
 		{&fake.attr.max_qp_wr, 4, "too small"},
 		{&fake.attr.max_srq_wr, 2, "too small"},
@@ -297,6 +296,19 @@ static void open__device_too_small__refused_by_name_and_nothing_left(void **stat
 			fail_msg("case %zu: %s", i, sluice_last_error());
 		close_pair();
 	}
+}
+
+static void open__too_few_domains__refused_where_each_peer_needs_one(void **state)
+{
+	(void)state;
+	fake.attr.max_pd = 1;
+	if (strcmp(pair_memory_windows, "no") == 0) {
+		assert_int_equal(pair_open(&pair, DEPTH), SLUICE_ENOSUPP);
+		assert_non_null(strstr(sluice_last_error(), "1 protection domains"));
+	} else {
+		open_pair();
+	}
+	close_pair();
 }
 
 /* ---- rights ---------------------------------------------------------------------------------- */
@@ -570,6 +582,7 @@ int main(void)
 		cmocka_unit_test_setup(small_put__late_execution__carries_the_bytes_of_its_post, setup),
 		cmocka_unit_test_setup(long_put__message_limit_4096__arrives_in_pieces_with_one_immediate, setup),
 		cmocka_unit_test_setup(open__device_too_small__refused_by_name_and_nothing_left, setup),
+		cmocka_unit_test_setup(open__too_few_domains__refused_where_each_peer_needs_one, setup),
 		cmocka_unit_test_setup(illegal_access__each_kind__ends_the_offender_and_moves_nothing, setup),
 		cmocka_unit_test_setup(model_memory__shared_for_reading__no_registration_lets_it_be_written, setup),
 		cmocka_unit_test_setup(key__used_after_its_peer_was_dropped__remote_access_error, setup),
@@ -586,5 +599,8 @@ int main(void)
 		cmocka_unit_test_setup(sleep__armed__a_notify_makes_the_descriptor_readable, setup),
 	};
 
-	return cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
+
+	pair_memory_windows = "no";
+	return failed + cmocka_run_group_tests_name("verbs, a domain for each peer", tests, NULL, NULL);
 }
