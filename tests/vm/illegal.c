@@ -8,7 +8,8 @@
  *   illegal CASE        nothing, inbox, delta, past, before, dropped (another's key, its process killed),
  *                       revoked (the own key, after rank 0 dropped this worker, which still runs)
  *
- * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. Status: 0 as wanted, 1 not. */
+ * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. ILLEGAL_WINDOWS: yes, no (how rights are
+ * kept). Status: 0 as wanted, 1 not. */
 #include "base/clock.h"
 #include "hook.h"
 #include "rdma/transport.h"
@@ -163,12 +164,14 @@ static void start(struct side *side)
 	struct card { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t n; } cards[RANKS] = { 0 };
 	struct job_secret secret = { .key = "a key of the test, no secret", .job = "illegal", .wire_version = 1 };
 	struct transport_config config = { .rank = side->rank, .size = RANKS, .queue_depth = 16,
-					   .lost_after_ms = 10000 };
+					   .lost_after_ms = 10000,
+					   .memory_windows = getenv("ILLEGAL_WINDOWS") };
 	const struct transport_ops *ops = &verbs_transport;
 
 	WANT(side, region_open(4096, REGION_WRITE, "control", &side->control) == 0);
 	config.control = side->control;
 	WANT(side, ops->open(&config, &side->t) == 0);
+	access_errors = 0; /* where windows were proved to refuse */
 	WANT(side, ops->card(side->t, cards[side->rank].bytes, &cards[side->rank].n) == 0);
 	if (side->rank == 0) {
 		for (int i = 1; i < RANKS; i++)

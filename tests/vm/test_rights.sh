@@ -2,10 +2,12 @@
 # Illegal accesses (illegal.c) end in a remote access error at the offender; the victim's memory is unchanged, the
 # victim and the other worker go on.
 # quick: 1
-# limit: 180 s
+# limit: 240 s
 . "$TOP/tests/vm/lib.sh"
 
-export ILLEGAL_DEVICES="rxe1 rxe2"
+export ILLEGAL_DEVICES="rxe1 rxe2" ILLEGAL_WINDOWS
+for ILLEGAL_WINDOWS in yes no; do
+echo "| rights by $([ $ILLEGAL_WINDOWS = yes ] && echo "memory windows" || echo "a protection domain for each peer"):"
 for what in nothing inbox delta past before dropped revoked; do
 	timeout 60 "$(program tests/vm/illegal)" $what >"$what.log" 2>&1 || { cat "$what.log"; fail "$what"; }
 	grep -q "^$what: as wanted" "$what.log" || { cat "$what.log"; fail "$what did not run to its end"; }
@@ -18,4 +20,5 @@ for what in nothing inbox delta past before dropped revoked; do
 	revoked) echo "| use the own key after being dropped, alive: $(grep -h 'remote access errors,' "$what.log")" ;;
 	dropped) echo "| use the key of a dropped peer: $(grep -h 'remote access errors,' "$what.log")" ;;
 	esac
+done
 done
