@@ -166,7 +166,8 @@ struct verbs {
 
 	int epoll, timer, wake_fd;
 	int ticking;                  /* some endpoint is neither up nor gone */
-	uint64_t next_look_ns;        /* at rdma_cm and the clock */
+	uint64_t next_look_ns;        /* at rdma_cm and the timers */
+	uint32_t polls;
 	struct event_queue events;
 	uint32_t receives_missing;
 	int credit_due;               /* some peer has used half of what it may send */
