@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay and nonfinite"
+#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite and coding"
 
 static void quote_word(const char *word, char quote[QUOTE_BYTES])
 {

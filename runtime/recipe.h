@@ -19,6 +19,7 @@
  *   clip=       C | none                                     global norm of the local gradient, C > 0
  *   decay=      L                                            L >= 0: adds L * x at the shard
  *   nonfinite=  abort | skip | zero                          default abort
+ *   coding=     fast | small                                 of positions; default fast
  */
 enum selection { SELECT_ALL, SELECT_TOPK };
 enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
@@ -26,6 +27,7 @@ enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
 enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
+enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
@@ -49,6 +51,7 @@ struct recipe {
 	float clip;                  /* 0: none */
 	float decay;
 	enum nonfinite_policy nonfinite;
+	enum coding_choice coding;
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"

@@ -327,17 +327,35 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
-static int read_nonfinite(const struct word *w, struct draft *d)
+/* One word of the axis's list, without argument: its place there, or SLUICE_EINVAL. */
+static int read_choice(const struct word *w)
 {
-	int found = find_item(w, &w->items[0]);
+	int found = find_item(w, &w->items[0]), rc;
 
 	if (found < 0)
 		return found;
-	d->recipe.nonfinite = (enum nonfinite_policy)found;
+	rc = refuse_argument(w, &w->items[0]);
+	if (!rc)
+		rc = refuse_more_items(w, 1);
+	return rc ? rc : found;
+}
 
-	int rc = refuse_argument(w, &w->items[0]);
+static int read_nonfinite(const struct word *w, struct draft *d)
+{
+	int choice = read_choice(w);
 
-	return rc ? rc : refuse_more_items(w, 1);
+	if (choice >= 0)
+		d->recipe.nonfinite = (enum nonfinite_policy)choice;
+	return choice < 0 ? choice : SLUICE_OK;
+}
+
+static int read_coding(const struct word *w, struct draft *d)
+{
+	int choice = read_choice(w);
+
+	if (choice >= 0)
+		d->recipe.coding = (enum coding_choice)choice;
+	return choice < 0 ? choice : SLUICE_OK;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -412,6 +430,8 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 				  &d->recipe.decay);
 	case AXIS_NONFINITE:
 		return read_nonfinite(w, d);
+	case AXIS_CODING:
+		return read_coding(w, d);
 	case AXES:
 		break;
 	}

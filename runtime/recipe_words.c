@@ -19,6 +19,7 @@ static const char *const memory_words[] = { "none", "residual" };
 static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
+static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
 const struct axis recipe_axes[AXES] = {
@@ -38,6 +39,7 @@ const struct axis recipe_axes[AXES] = {
 			none_word, 1 },
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
+	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 };
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -153,5 +155,6 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	add(&w, "dense=%s ", *r->dense ? r->dense : "none");
 	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
 	add(&w, "decay=%s ", shortest(r->decay, 1, number));
-	add(&w, "nonfinite=%s", nonfinite_words[r->nonfinite]);
+	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
+	add(&w, "coding=%s", coding_words[r->coding]);
 }

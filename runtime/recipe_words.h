@@ -18,13 +18,14 @@ enum axis_id {
 	AXIS_CLIP,
 	AXIS_DECAY,
 	AXIS_NONFINITE,
+	AXIS_CODING,
 	AXES
 };
 
 /* Positions in the word lists below. */
 enum { WORD_ALL, WORD_TOPK, WORD_VALUES };      /* then by enum value_type */
 enum { WORD_GRADIENT, WORD_MOMENTUM, WORD_MASK, WORD_NOMASK };
-/* memory=, update= and nonfinite= list their words in the order of their enums. */
+/* memory=, update=, nonfinite= and coding= list their words in the order of their enums. */
 
 struct axis {
 	const char *key;

@@ -151,6 +151,7 @@ static void publish(sluice_model *model, struct shard *shard)
 		value = model->value;
 	}
 	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
+			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
 			     .parts = 1, .rank = (uint32_t)model->job->rank,
 			     .epoch = model->job->membership_epoch, .model = model->id,

@@ -70,6 +70,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 		value = w->value;
 	}
 	struct message m = { .kind = MESSAGE_PUSH, .value_type = model->recipe.up.values,
+			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
 			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
 			     .model = model->id, .shard = shard, .seq = lane->ring.next_seq,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps, bitmap.
+ * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps, bitmap, Rice.
  * The readers trust nothing: their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
+#include "index_kernels.h"
+#include "rice.h"
 #include "sluice.h"
 
-enum { BLOCK = 128, WIDTH_MAX = 32, BITS_BYTES = BLOCK * WIDTH_MAX / 8 };
+enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8 };
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -53,7 +55,7 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 
 static uint32_t blocks_of(uint32_t count)
 {
-	return count / BLOCK + (count % BLOCK != 0);
+	return count / INDEX_BLOCK + (count % INDEX_BLOCK != 0);
 }
 
 static uint32_t block_bytes(uint32_t n, unsigned width)
@@ -61,44 +63,33 @@ static uint32_t block_bytes(uint32_t n, unsigned width)
 	return (n * width + 7) / 8;
 }
 
-/* Bits of the largest gap among index[0..n); `next` is the smallest index that could come first. */
-static unsigned block_width(const uint32_t *index, uint32_t n, uint32_t next)
+/* Bits of the largest gap among index[0..n), a whole block or what is left of one, and all gaps; `next` is
+ * the smallest index that could come first. */
+static unsigned block_gaps(const uint32_t *index, uint32_t n, uint32_t next, uint32_t gap[INDEX_BLOCK])
 {
-	uint32_t all = index[0] - next;
+	uint32_t all;
 
-	for (uint32_t i = 1; i < n; i++)
-		all |= index[i] - index[i - 1] - 1;
+	if (n == INDEX_BLOCK) {
+		all = index_kernels()->gaps(index, next, gap);
+	} else {
+		all = gap[0] = index[0] - next;
+		for (uint32_t i = 1; i < n; i++)
+			all |= gap[i] = index[i] - index[i - 1] - 1;
+	}
 	return all ? 32 - (unsigned)__builtin_clz(all) : 0;
 }
 
 static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 {
 	uint64_t bytes = padded(blocks_of(count));
-	uint32_t next = 0;
+	uint32_t next = 0, gap[INDEX_BLOCK];
 
 	for (uint32_t i = 0, n; i < count; i += n) {
-		n = smaller(count - i, BLOCK);
-		bytes += block_bytes(n, block_width(index + i, n, next));
+		n = smaller(count - i, INDEX_BLOCK);
+		bytes += block_bytes(n, block_gaps(index + i, n, next, gap));
 		next = index[i + n - 1] + 1;
 	}
 	return padded(bytes);
-}
-
-/* Packs n gaps into bits[], which has room for one block and the 8 bytes stored at its end. */
-static void pack(const uint32_t *index, uint32_t n, uint32_t next, unsigned width, uint8_t *bits)
-{
-	uint64_t held = 0;
-	unsigned fill = 0; /* bits held, below 8 between gaps */
-
-	for (uint32_t i = 0; i < n; i++) {
-		held |= (uint64_t)(index[i] - next) << fill;
-		next = index[i] + 1;
-		put_le64(bits, held);
-		fill += width;
-		bits += fill / 8;
-		held >>= fill & ~7u;
-		fill &= 7;
-	}
 }
 
 static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
@@ -108,13 +99,16 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
 
 	memset(widths, 0, (size_t)(at - widths));
 	for (uint32_t i = 0, n; i < count; i += n, block++) {
-		uint8_t bits[BITS_BYTES + 8];
+		uint32_t gap[INDEX_BLOCK];
+		uint8_t bits[BITS_BYTES + INDEX_SLACK];
 		unsigned width;
 
-		n = smaller(count - i, BLOCK);
-		width = block_width(index + i, n, next);
+		n = smaller(count - i, INDEX_BLOCK);
+		width = block_gaps(index + i, n, next, gap);
 		widths[block] = (uint8_t)width;
-		pack(index + i, n, next, width, bits);
+		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
+			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
+		index_kernels()->pack(gap, width, bits);
 		memcpy(at, bits, block_bytes(n, width));
 		at += block_bytes(n, width);
 		next = index[i + n - 1] + 1;
@@ -123,9 +117,9 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
 		*at++ = 0;
 }
 
-/* Unpacks n gaps of width bits into index[]; *next as in block_width(), wider so that nothing wraps.
- * Returns 1 if the width was the smallest possible and the spare bits are zero. */
-static int unpack(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next, uint32_t *index)
+/* The last block, of n gaps; *next as in block_gaps(), wider so that nothing wraps. Returns 1 if the
+ * width was the smallest possible and the spare bits are zero. */
+static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next, uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 	const uint32_t bytes = block_bytes(n, width);
@@ -150,6 +144,22 @@ static int unpack(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
 	return (int)(all >> (width - 1) & 1);
 }
 
+/* A whole block; left: bytes from in on. Returns 1 if the width was the smallest possible. */
+static int unpack(const uint8_t *in, uint64_t left, unsigned width, uint64_t *next, uint32_t *index)
+{
+	const uint32_t bytes = block_bytes(INDEX_BLOCK, width);
+	uint8_t bits[BITS_BYTES + INDEX_SLACK];
+	uint32_t all;
+
+	if (left < bytes + INDEX_SLACK) {
+		memcpy(bits, in, bytes);
+		memset(bits + bytes, 0, INDEX_SLACK);
+		in = bits;
+	}
+	all = index_kernels()->unpack(in, width, next, index);
+	return !width || all >> (width - 1) & 1;
+}
+
 static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
 			uint32_t *index, const char **why)
 {
@@ -160,9 +170,9 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 	if (bytes < needed)
 		return refuse(why, "the payload is too short for its delta widths");
 	for (uint32_t block = 0; block < blocks; block++) {
-		if (widths[block] > WIDTH_MAX)
+		if (widths[block] > INDEX_WIDTH_MAX)
 			return refuse(why, "a delta width exceeds 32 bits");
-		needed += block_bytes(smaller(count - block * BLOCK, BLOCK), widths[block]);
+		needed += block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK), widths[block]);
 	}
 	if (bytes != padded(needed))
 		return refuse(why, "the payload's length does not fit its delta widths");
@@ -173,9 +183,11 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 		if (in[i])
 			return refuse(why, "padding after the delta gaps is not zero");
 	for (uint32_t block = 0; block < blocks; block++) {
-		uint32_t first = block * BLOCK, n = smaller(count - first, BLOCK);
+		uint32_t first = block * INDEX_BLOCK, n = smaller(count - first, INDEX_BLOCK);
 
-		if (!unpack(at, n, widths[block], &next, index + first))
+		if (!(n == INDEX_BLOCK
+			      ? unpack(at, (uint64_t)(in + bytes - at), widths[block], &next, index + first)
+			      : unpack_last(at, n, widths[block], &next, index + first)))
 			return refuse(why, "a delta block is not packed canonically");
 		if (next > span)
 			return refuse(why, "a delta index lies beyond the shard");
@@ -225,6 +237,37 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 	return 0;
 }
 
+/* ---- Rice ---- */
+
+static uint64_t rice_padded(const uint32_t *index, uint32_t count, uint32_t span)
+{
+	return padded(rice_bytes(index, count, span));
+}
+
+static void rice_encode_padded(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
+{
+	uint64_t bytes = rice_bytes(index, count, span);
+
+	rice_encode(index, count, span, out);
+	memset(out + bytes, 0, (size_t)(padded(bytes) - bytes));
+}
+
+static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
+			      uint32_t *index, const char **why)
+{
+	uint64_t used;
+	int rc = rice_decode(in, bytes, count, span, index, &used, why);
+
+	if (rc)
+		return rc;
+	if (bytes != padded(used))
+		return refuse(why, "the payload's length does not fit its Rice codes");
+	for (uint64_t i = used; i < bytes; i++)
+		if (in[i])
+			return refuse(why, "padding after the Rice codes is not zero");
+	return 0;
+}
+
 /* ---- all ---- */
 
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
@@ -238,6 +281,8 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 		return delta_bytes(index, count);
 	case CODING_BITMAP:
 		return padded(((uint64_t)span + 7) / 8);
+	case CODING_RICE:
+		return rice_padded(index, count, span);
 	}
 	return UINT64_MAX;
 }
@@ -256,6 +301,9 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 		break;
 	case CODING_BITMAP:
 		bitmap_encode(index, count, span, out);
+		break;
+	case CODING_RICE:
+		rice_encode_padded(index, count, span, out);
 		break;
 	}
 }
@@ -277,6 +325,8 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 		return delta_decode(in, bytes, count, span, index, why);
 	case CODING_BITMAP:
 		return bitmap_decode(in, bytes, count, span, index, why);
+	case CODING_RICE:
+		return rice_decode_padded(in, bytes, count, span, index, why);
 	}
 	return refuse(why, "unknown index coding");
 }

@@ -1,7 +1,10 @@
 library_sources += \
+	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
+	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
+	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
 	runtime/compress/select_estimate.c \

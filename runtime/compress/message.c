@@ -101,13 +101,14 @@ size_t message_bound(uint32_t span, uint32_t count, enum value_type type)
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
-	static const enum index_coding sparse[] = {CODING_RAW, CODING_BITMAP, CODING_DELTA};
+	static const enum index_coding sparse[] = {CODING_RAW, CODING_BITMAP, CODING_DELTA, CODING_RICE};
+	const size_t known = sizeof(sparse) / sizeof(sparse[0]), n = m->densest ? known : known - 1;
 	enum index_coding best = CODING_DENSE;
 
 	*payload_bytes = values_section(m->span, m->value_type);
 	if (!index || m->count == m->span)
 		return best;
-	for (size_t i = 0; i < sizeof(sparse) / sizeof(sparse[0]); i++) {
+	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 values_section(m->count, m->value_type);
 
@@ -194,7 +195,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 {
 	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SNAPSHOT)
 		return refuse(why, "unknown message kind %u", h[6]);
-	if (m->coding > CODING_BITMAP)
+	if (m->coding > CODING_RICE)
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->value_type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);

@@ -2,10 +2,12 @@ check_PROGRAMS += \
 	tests/unit/test_select \
 	tests/unit/test_selector \
 	tests/unit/test_quantize \
+	tests/unit/test_index_kernels \
 	tests/unit/test_message \
 	tests/unit/test_hostile
 tests_unit_test_select_SOURCES = tests/unit/test_select.c tests/unit/random.h
 tests_unit_test_selector_SOURCES = tests/unit/test_selector.c tests/unit/random.h
 tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
+tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
 tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c tests/unit/hostile.h

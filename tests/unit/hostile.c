@@ -122,6 +122,32 @@ static void good_bitmap(struct slot *s)
 	slot_seal(s);
 }
 
+/* Three gaps of 5 low bits, 9, 15 and 5 * 32 + 13: indices 9, 25, 199. lows, unary: little-endian. */
+static void rice_with(struct slot *s, uint16_t lows, uint16_t unary)
+{
+	start(s, CODING_RICE, VALUE_F32, SPAN, 3);
+	add16(s, lows);
+	add16(s, unary);
+	add_floats(s, 3);
+	slot_seal(s);
+}
+
+static void good_rice(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x83); }
+static void rice_cut(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x03); }
+static void rice_beyond_span(struct slot *s) { rice_with(s, 9 | 15 << 5 | 14 << 10, 0x83); }
+static void rice_long_run(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x8003); }
+static void rice_spare_bits(struct slot *s) { rice_with(s, 0x8000 | 9 | 15 << 5 | 13 << 10, 0x83); }
+static void rice_bits_behind(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0f); }
+static void rice_padding(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0183); }
+static void rice_trailing(struct slot *s) { good_rice(s); add32(s, 0); slot_seal(s); }
+
+static void rice_no_codes(struct slot *s)
+{
+	start(s, CODING_RICE, VALUE_F32, SPAN, 3);
+	add_floats(s, 3);
+	slot_seal(s);
+}
+
 static void good_dense(struct slot *s)
 {
 	start(s, CODING_DENSE, VALUE_F32, COUNT_MAX, COUNT_MAX);
@@ -160,7 +186,7 @@ static void bad_payload_crc(struct slot *s) { good_raw(s); s->bytes[80] ^= 1; he
 static void payload_bit_flipped(struct slot *s) { good_raw(s); slot_payload(s)[5] ^= 4; }
 static void unknown_kind(struct slot *s) { good_raw(s); s->bytes[6] = 4; header_seal(s); }
 static void kind_zero(struct slot *s) { good_raw(s); s->bytes[6] = 0; header_seal(s); }
-static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 4; header_seal(s); }
+static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 5; header_seal(s); }
 static void unknown_value_type(struct slot *s)
 {
 	good_raw(s);
@@ -446,6 +472,7 @@ const struct hostile hostile_messages[] = {
 	{ "good-raw-nearly-all", good_raw_nearly_all, ACCEPTED, "", 4 },
 	{ "good-delta", good_delta, ACCEPTED, "", SPAN },
 	{ "good-bitmap", good_bitmap, ACCEPTED, "", SPAN },
+	{ "good-rice", good_rice, ACCEPTED, "", SPAN },
 	{ "good-empty", good_empty, ACCEPTED, "", SPAN },
 	{ "good-dense", good_dense, ACCEPTED, "", COUNT_MAX },
 
@@ -458,7 +485,7 @@ const struct hostile hostile_messages[] = {
 	{ "payload-bit-flipped", payload_bit_flipped, COPY, "payload's checksum", SPAN },
 	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 4", SPAN },
 	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
-	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 4", SPAN },
+	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 5", SPAN },
 	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 3", SPAN },
 	{ "reserved-not-zero", reserved_not_zero, COPY, "reserved", SPAN },
 	{ "part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN },
@@ -529,6 +556,14 @@ const struct hostile hostile_messages[] = {
 	  "after the delta widths", SPAN },
 	{ "delta-padding-after-gaps", delta_padding_after_gaps, DECODE, "after the delta gaps",
 	  SPAN },
+	{ "rice-cut", rice_cut, DECODE, "within a Rice code", SPAN },
+	{ "rice-beyond-span", rice_beyond_span, DECODE, "beyond the shard", SPAN },
+	{ "rice-long-run", rice_long_run, DECODE, "beyond the shard", SPAN },
+	{ "rice-spare-bits", rice_spare_bits, DECODE, "spare bits", SPAN },
+	{ "rice-bits-behind", rice_bits_behind, DECODE, "bits follow", SPAN },
+	{ "rice-padding", rice_padding, DECODE, "padding after the Rice codes", SPAN },
+	{ "rice-trailing", rice_trailing, DECODE, "does not fit its Rice codes", SPAN },
+	{ "rice-no-codes", rice_no_codes, DECODE, "too short for its Rice codes", SPAN },
 	{ "bitmap-beyond-span", bitmap_beyond_span, DECODE, "bits beyond the shard", SPAN },
 	{ "bitmap-padding-byte", bitmap_padding_byte, DECODE, "bits beyond the shard", SPAN },
 	{ "bitmap-more-bits", bitmap_more_bits, DECODE, "more bits than", SPAN },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages there and back. The layout is checked by a second reader written here, one bit at a time,
  * and the choice of coding by sizes computed here from the definition. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,8 @@
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-static const enum index_coding codings[] = {CODING_DENSE, CODING_RAW, CODING_DELTA, CODING_BITMAP};
+static const enum index_coding codings[] = {CODING_DENSE, CODING_RAW, CODING_DELTA, CODING_BITMAP,
+					   CODING_RICE};
 
 static void *get_memory(size_t bytes)
 {
@@ -30,10 +32,13 @@ static void *get_memory(size_t bytes)
 	return memory;
 }
 
+static int densest; /* what senders allow */
+
 static struct message example(uint32_t span, uint32_t count, enum value_type type)
 {
 	return (struct message){ .kind = MESSAGE_PUSH,
 				 .value_type = type,
+				 .densest = densest,
 				 .raised = 0x81,
 				 .phase = 2,
 				 .part = 1,
@@ -73,6 +78,24 @@ static unsigned slow_width(const uint32_t *index, uint32_t count, uint32_t block
 	return width;
 }
 
+static unsigned slow_low_bits(uint32_t count, uint32_t span)
+{
+	unsigned low = 0;
+
+	while (((uint64_t)count << (low + 1)) <= (uint64_t)span * 45426 / 65536)
+		low++;
+	return low;
+}
+
+static uint64_t slow_rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
+{
+	uint64_t low = count ? slow_low_bits(count, span) : 0, unary = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		unary += ((i ? index[i] - index[i - 1] - 1 : index[0]) >> low) + 1;
+	return up_to_4((count * low + 7) / 8 + (unary + 7) / 8);
+}
+
 static uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
 			   uint32_t span)
 {
@@ -85,6 +108,8 @@ static uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint
 		return 4 * (uint64_t)count;
 	if (coding == CODING_BITMAP)
 		return up_to_4(((uint64_t)span + 7) / 8);
+	if (coding == CODING_RICE)
+		return slow_rice_bytes(index, count, span);
 	for (uint32_t b = 0; b < blocks; b++) {
 		uint32_t n = count - b * 128 < 128 ? count - b * 128 : 128;
 
@@ -96,6 +121,28 @@ static uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint
 static unsigned bit_of(const uint8_t *bytes, uint64_t i)
 {
 	return bytes[i / 8] >> i % 8 & 1;
+}
+
+static void expect_rice(const uint8_t *in, const uint32_t *index, uint32_t count, uint32_t span)
+{
+	uint64_t low = count ? slow_low_bits(count, span) : 0, at = 0, end;
+	uint64_t unary = (count * low + 7) / 8 * 8;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t gap = i ? index[i] - index[i - 1] - 1 : index[0], high = 0, lows = 0;
+
+		for (; !bit_of(in, unary); unary++)
+			high++;
+		unary++;
+		for (uint64_t bit = 0; bit < low; bit++)
+			lows |= (uint64_t)bit_of(in, at++) << bit;
+		assert_int_equal(high << low | lows, gap);
+	}
+	for (; at % 8; at++)
+		assert_int_equal(bit_of(in, at), 0);
+	end = slow_rice_bytes(index, count, span) * 8;
+	for (; unary < end; unary++)
+		assert_int_equal(bit_of(in, unary), 0);
 }
 
 /* Checks that in[] is the coding of index[0..count). */
@@ -115,6 +162,8 @@ static void expect_layout(enum index_coding coding, const uint8_t *in, const uin
 			assert_int_equal(bit_of(in, i), expected);
 			place += expected;
 		}
+	if (coding == CODING_RICE)
+		expect_rice(in, index, count, span);
 	if (coding != CODING_DELTA)
 		return;
 	for (uint32_t b = 0; b < blocks; b++) {
@@ -180,7 +229,7 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	for (size_t i = 0; i < COUNT_OF(codings); i++) {
 		uint64_t bytes = codings[i] == CODING_DENSE ?
 					 up_to_4((uint64_t)span * value_bytes(type)) :
-				 !index ? UINT64_MAX :
+				 !index || (codings[i] == CODING_RICE && !densest) ? UINT64_MAX :
 					  values + slow_bytes(codings[i], index, count, span);
 
 		best = bytes < best ? bytes : best;
@@ -432,6 +481,26 @@ static void decoded__may_alias_value(void **state)
 	}
 }
 
+/* Within 0.3 bit of the least that random positions can cost. */
+static void size__rice_costs_little_more_than_the_entropy(void **state)
+{
+	const double densities[] = { 1e-3, 1e-2, 0.1 };
+	const uint32_t span = 2000000;
+	uint32_t *index = get_memory(4 * (size_t)span);
+	struct random r = {5};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(densities); i++) {
+		uint32_t count = random_support(&r, span, densities[i], index);
+		double p = (double)count / span;
+		double entropy = -(p * log2(p) + (1 - p) * log2(1 - p)) / p;
+		double bits = 8.0 * (double)index_bytes(CODING_RICE, index, count, span) / count;
+
+		assert_true(bits >= entropy - 0.1 && bits < entropy + 0.3);
+	}
+	free(index);
+}
+
 /* Bits per coordinate on uniformly random supports of 2e6, as computed for the design. */
 static void size__delta_costs_what_the_design_says(void **state)
 {
@@ -553,6 +622,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(header__fields_are_at_their_offsets),
+		cmocka_unit_test(size__rice_costs_little_more_than_the_entropy),
 		cmocka_unit_test(round_trip__all_densities_spans_and_types),
 		cmocka_unit_test(round_trip__a_million_elements),
 		cmocka_unit_test(round_trip__gaps_of_every_width),
@@ -567,5 +637,14 @@ int main(void)
 		cmocka_unit_test(copy__slot_changing_meanwhile_gives_one_whole_message_or_none),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	const struct CMUnitTest round_trips[] = {
+		cmocka_unit_test(round_trip__all_densities_spans_and_types),
+		cmocka_unit_test(round_trip__a_million_elements),
+		cmocka_unit_test(round_trip__gaps_of_every_width),
+		cmocka_unit_test(round_trip__every_subset_of_small_spans_fits_the_bound),
+	};
+	int failed = cmocka_run_group_tests_name("message", tests, NULL, NULL);
+
+	densest = 1;
+	return failed + cmocka_run_group_tests_name("message, densest codings", round_trips, NULL, NULL);
 }

@@ -86,11 +86,12 @@ static void recipe_parse__axes_that_are_not_named_have_their_defaults(void **sta
 	assert_true(r.clip == 0);
 	assert_true(r.decay == 0);
 	assert_int_equal(r.nonfinite, NONFINITE_ABORT);
+	assert_int_equal(r.coding, CODING_FAST);
 }
 
 static void recipe_parse__every_axis_is_read(void **state)
 {
-	struct recipe r = parsed("nonfinite=zero decay=0.0005 clip=2.5 dense=a*,b? warmup=2epochs "
+	struct recipe r = parsed("coding=small nonfinite=zero decay=0.0005 clip=2.5 dense=a*,b? warmup=2epochs "
 				 "update=nesterov(0.8) memory=residual(outside) "
 				 "signal=momentum(0.9),nomask down=all,bf16 up=topk(1%),f16");
 
@@ -111,6 +112,7 @@ static void recipe_parse__every_axis_is_read(void **state)
 	assert_true(r.clip == 2.5f);
 	assert_true(r.decay == 0.0005f);
 	assert_int_equal(r.nonfinite, NONFINITE_ZERO);
+	assert_int_equal(r.coding, CODING_SMALL);
 }
 
 static void recipe_parse__memory_default_follows_the_directions(void **state)
@@ -172,16 +174,16 @@ static void recipe_print__spells_out_every_axis(void **state)
 	(void)state;
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
-			 "decay=0 nonfinite=abort");
+			 "decay=0 nonfinite=abort coding=fast");
 	expect_print("up=all down=all,f16 update=momentum(0.9) dense=none clip=1 decay=1e-4 "
-		     "warmup=1epoch nonfinite=skip",
+		     "warmup=1epoch nonfinite=skip coding=small",
 		     "up=all,f32 down=all,f16 signal=gradient memory=residual(inside) "
 		     "update=momentum(0.9) warmup=1epoch dense=none clip=1 decay=0.0001 "
-		     "nonfinite=skip");
+		     "nonfinite=skip coding=small");
 	expect_print("signal=momentum(0.9) up=topk(0.1%) memory=residual(outside) warmup=250",
 		     "up=topk(0.001),f32 down=all,f32 signal=momentum(0.9),mask "
 		     "memory=residual(outside) update=sgd warmup=250steps dense=*bias* clip=none "
-		     "decay=0 nonfinite=abort");
+		     "decay=0 nonfinite=abort coding=fast");
 }
 
 static const char *const valid_recipes[] = {

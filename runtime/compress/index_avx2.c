@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The delta coding for AVX2. Eight gaps of w bits are w whole bytes, so groups of eight depend on each
+ * other only by the running sum. Reading: the bytes of each gap are shuffled into a lane of 32 bits, shifted
+ * down and masked. Writing: neighbours are merged to pairs, pairs to fours, fours to 128 bits. */
+#include "index_kernels.h"
+#include "base/bytes.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+enum { LANES = 8, READ_WIDTH_MAX = 24, WRITE_WIDTH_MAX = 15 };
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* For gaps of one width: the four bytes of each lane, from where its half begins, and the bits of them
+ * that are the gap's before. The upper half begins in the byte where bit 4 * width is. */
+struct lanes {
+	uint8_t bytes[4 * LANES];
+	uint32_t shift[LANES];
+};
+
+#define BIT(w, lane) ((lane) < 4 ? (lane) * (w) : 4 * (w) % 8 + ((lane) - 4) * (w))
+#define FOUR(w, lane) BIT(w, lane) / 8, BIT(w, lane) / 8 + 1, BIT(w, lane) / 8 + 2, BIT(w, lane) / 8 + 3
+#define WIDTH(w)                                                                                        \
+	{                                                                                               \
+		{ FOUR(w, 0), FOUR(w, 1), FOUR(w, 2), FOUR(w, 3), FOUR(w, 4), FOUR(w, 5), FOUR(w, 6),   \
+		  FOUR(w, 7) },                                                                         \
+		{ BIT(w, 0) % 8, BIT(w, 1) % 8, BIT(w, 2) % 8, BIT(w, 3) % 8, BIT(w, 4) % 8,            \
+		  BIT(w, 5) % 8, BIT(w, 6) % 8, BIT(w, 7) % 8 }                                         \
+	}
+
+static const struct lanes lanes_of[READ_WIDTH_MAX + 1] = {
+	WIDTH(0),  WIDTH(1),  WIDTH(2),	 WIDTH(3),  WIDTH(4),  WIDTH(5),  WIDTH(6),  WIDTH(7),	WIDTH(8),
+	WIDTH(9),  WIDTH(10), WIDTH(11), WIDTH(12), WIDTH(13), WIDTH(14), WIDTH(15), WIDTH(16), WIDTH(17),
+	WIDTH(18), WIDTH(19), WIDTH(20), WIDTH(21), WIDTH(22), WIDTH(23), WIDTH(24)
+};
+
+static inline AVX2 __m256i load(const void *p)
+{
+	return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Lane i becomes the sum of lanes 0..i. */
+static inline AVX2 __m256i running_sum(__m256i v)
+{
+	const __m256i upper = _mm256_setr_epi32(0, 0, 0, 0, -1, -1, -1, -1);
+	__m256i lower_total;
+
+	v = _mm256_add_epi32(v, _mm256_slli_si256(v, 4));
+	v = _mm256_add_epi32(v, _mm256_slli_si256(v, 8));
+	lower_total = _mm256_permutevar8x32_epi32(v, _mm256_set1_epi32(3));
+	return _mm256_add_epi32(v, _mm256_and_si256(lower_total, upper));
+}
+
+static inline AVX2 uint32_t any_lane(__m256i v)
+{
+	uint32_t lane[LANES], all = 0;
+
+	_mm256_storeu_si256((__m256i *)(void *)lane, v);
+	for (int i = 0; i < LANES; i++)
+		all |= lane[i];
+	return all;
+}
+
+static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
+{
+	const __m256i one = _mm256_set1_epi32(1), last = _mm256_set1_epi32(LANES - 1);
+	const unsigned upper_at = 4 * width / 8;
+	__m256i bytes, shift, mask, all, before;
+
+	if (width > READ_WIDTH_MAX)
+		return index_portable.unpack(in, width, next, index);
+	bytes = load(lanes_of[width].bytes);
+	shift = load(lanes_of[width].shift);
+	mask = _mm256_set1_epi32((1 << width) - 1);
+	all = _mm256_setzero_si256();
+	before = _mm256_set1_epi32((int)(uint32_t)(*next - 1));
+	for (int i = 0; i < INDEX_BLOCK; i += LANES, in += width) {
+		__m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)in));
+
+		v = _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(const void *)(in + upper_at)),
+					    1);
+		v = _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
+		all = _mm256_or_si256(all, v);
+		v = _mm256_add_epi32(running_sum(_mm256_add_epi32(v, one)), before);
+		_mm256_storeu_si256((__m256i *)(void *)(index + i), v);
+		before = _mm256_permutevar8x32_epi32(v, last);
+	}
+	/* 128 gaps of 24 bits stay below 2^32, so the difference is what it would be without wrapping. */
+	*next += (uint64_t)(uint32_t)(index[INDEX_BLOCK - 1] - (uint32_t)*next) + 1;
+	return any_lane(all);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
+{
+	const __m256i one = _mm256_set1_epi32(1);
+	__m256i all = _mm256_setzero_si256();
+	uint32_t first = gap[0] = index[0] - next;
+
+	for (int i = 1; i < LANES; i++)
+		first |= gap[i] = index[i] - index[i - 1] - 1;
+	for (int i = LANES; i < INDEX_BLOCK; i += LANES) {
+		__m256i v = _mm256_sub_epi32(load(index + i), load(index + i - 1));
+
+		v = _mm256_sub_epi32(v, one);
+		all = _mm256_or_si256(all, v);
+		_mm256_storeu_si256((__m256i *)(void *)(gap + i), v);
+	}
+	return first | any_lane(all);
+}
+
+static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
+{
+	const __m128i by_one = _mm_cvtsi32_si128((int)width), by_two = _mm_cvtsi32_si128(2 * (int)width);
+	const __m256i even = _mm256_set1_epi64x(0xffffffff);
+
+	if (width > WRITE_WIDTH_MAX) {
+		index_portable.pack(gap, width, out);
+		return;
+	}
+	for (int i = 0; width && i < INDEX_BLOCK; i += LANES, out += width) {
+		__m256i v = load(gap + i), pairs, fours;
+		uint64_t low, high;
+
+		pairs = _mm256_or_si256(_mm256_and_si256(v, even),
+					_mm256_sll_epi64(_mm256_srli_epi64(v, 32), by_one));
+		fours = _mm256_or_si256(pairs, _mm256_sll_epi64(_mm256_unpackhi_epi64(pairs, pairs), by_two));
+		low = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(fours));
+		high = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(fours, 1));
+		put_le64(out, low | high << 4 * width);
+		put_le64(out + 8, high >> (64 - 4 * width));
+	}
+}
+
+static int usable(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+const struct index_kernels index_avx2 = { "avx2", usable, gaps, pack, unpack };
+#else
+typedef int no_avx2_on_this_machine;
+#endif

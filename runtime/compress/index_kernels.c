@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The portable version, which the other is compared with, and the choice. */
+#include "index_kernels.h"
+#include "base/bytes.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
+{
+	uint32_t all = gap[0] = index[0] - next;
+
+	for (int i = 1; i < INDEX_BLOCK; i++)
+		all |= gap[i] = index[i] - index[i - 1] - 1;
+	return all;
+}
+
+static void pack(const uint32_t *gap, unsigned width, uint8_t *out)
+{
+	uint64_t held = 0;
+	unsigned fill = 0; /* bits held, below 8 between gaps */
+
+	for (int i = 0; i < INDEX_BLOCK; i++) {
+		held |= (uint64_t)gap[i] << fill;
+		put_le64(out, held);
+		fill += width;
+		out += fill / 8;
+		held >>= fill & ~7u;
+		fill &= 7;
+	}
+}
+
+static uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
+{
+	const uint64_t mask = ((uint64_t)1 << width) - 1;
+	uint64_t at = *next, all = 0;
+
+	for (unsigned i = 0, bit = 0; i < INDEX_BLOCK; i++, bit += width) {
+		uint64_t gap = get_le64(in + bit / 8) >> bit % 8 & mask;
+
+		all |= gap;
+		at += gap;
+		index[i] = (uint32_t)at++;
+	}
+	*next = at;
+	return (uint32_t)all;
+}
+
+static int usable(void)
+{
+	return 1;
+}
+
+const struct index_kernels index_portable = { "portable", usable, gaps, pack, unpack };
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+const struct index_kernels *const index_versions[] = {
+#if defined(__x86_64__)
+	&index_avx2,
+#endif
+	&index_portable, NULL
+};
+
+static const struct index_kernels *_Atomic chosen;
+
+const struct index_kernels *index_kernels(void)
+{
+	const struct index_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
+	const char *wanted = getenv("SLUICE_KERNELS");
+
+	if (kernels)
+		return kernels;
+	/* What avx512 names is served by avx2. */
+	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable : index_versions[0];
+	if (!kernels->usable())
+		kernels = &index_portable;
+	index_kernels_use(kernels);
+	return kernels;
+}
+
+void index_kernels_use(const struct index_kernels *kernels)
+{
+	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The hot loops of the delta coding, for full blocks of 128 gaps, in two versions with one meaning.
+ * Layout in message.h. Private to index_coding.c, index_kernels.c, index_avx2.c and the tests. */
+#ifndef COMPRESS_INDEX_KERNELS_H
+#define COMPRESS_INDEX_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* SLACK: bytes beyond what is said that may be read (unpack) or written (pack). */
+enum { INDEX_BLOCK = 128, INDEX_SLACK = 16, INDEX_WIDTH_MAX = 32 };
+
+struct index_kernels {
+	const char *name; /* as of the kernels of selection */
+	int (*usable)(void);
+	/* gap[0] = index[0] - next, gap[i] = index[i] - index[i - 1] - 1; returns all of them or'ed. */
+	uint32_t (*gaps)(const uint32_t *index, uint32_t next, uint32_t *gap);
+	/* Writes 16 * width bytes. */
+	void (*pack)(const uint32_t *gap, unsigned width, uint8_t *out);
+	/* The opposite of both: reads 16 * width bytes of any content, *next < 2^32 is the smallest index that
+	 * could come and becomes that of the block behind, without wrapping. Returns the gaps or'ed. */
+	uint32_t (*unpack)(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index);
+};
+
+extern const struct index_kernels index_portable;
+#if defined(__x86_64__)
+extern const struct index_kernels index_avx2;
+#endif
+
+/* Best first; NULL ends the list. */
+extern const struct index_kernels *const index_versions[];
+/* The one in use: chosen at the first call, as SLUICE_KERNELS says. */
+const struct index_kernels *index_kernels(void);
+/* Another one from now on, for tests and measurements. */
+void index_kernels_use(const struct index_kernels *kernels);
+#endif

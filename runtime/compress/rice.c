@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See rice.h. The low bits of all gaps lie together, the high parts in unary behind them, so that both
+ * are read by whole words. */
+#include "rice.h"
+#include "base/bytes.h"
+#include "sluice.h"
+
+/* Low bits of a gap: floor(log2(ln 2 * span / count)), in integers so that all machines agree. */
+static unsigned low_bits(uint32_t count, uint32_t span)
+{
+	uint64_t mean = (uint64_t)span * 45426 / 65536 / count;
+
+	return mean ? 63 - (unsigned)__builtin_clzll(mean) : 0;
+}
+
+static uint64_t bytes_of_bits(uint64_t bits)
+{
+	return (bits + 7) / 8;
+}
+
+uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
+{
+	uint64_t unary = count;
+	uint32_t next = 0;
+	unsigned low;
+
+	if (!count)
+		return 0;
+	low = low_bits(count, span);
+	for (uint32_t i = 0; i < count; i++) {
+		unary += (index[i] - next) >> low;
+		next = index[i] + 1;
+	}
+	return bytes_of_bits((uint64_t)count * low) + bytes_of_bits(unary);
+}
+
+void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
+{
+	uint64_t held = 0, place = 0; /* place: of the next unary one */
+	uint8_t *unary, *end = out + rice_bytes(index, count, span);
+	uint32_t next = 0;
+	unsigned low, fill = 0;
+
+	if (!count)
+		return;
+	low = low_bits(count, span);
+	unary = out + bytes_of_bits((uint64_t)count * low);
+	memset(unary, 0, (size_t)(end - unary));
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t gap = index[i] - next;
+
+		next = index[i] + 1;
+		place += gap >> low;
+		unary[place / 8] |= (uint8_t)(1 << place % 8);
+		place++;
+		held |= (gap & (((uint64_t)1 << low) - 1)) << fill;
+		for (fill += low; fill >= 8; fill -= 8, held >>= 8)
+			*out++ = (uint8_t)held;
+	}
+	if (fill)
+		*out = (uint8_t)held;
+}
+
+static int refuse(const char **why, const char *text)
+{
+	*why = text;
+	return SLUICE_EWIRE;
+}
+
+/* Up to eight bytes from at on, of n in all; zeros behind them. */
+static uint64_t word_at(const uint8_t *in, uint64_t n, uint64_t at)
+{
+	uint8_t last[8] = { 0 };
+
+	if (at + 8 <= n)
+		return get_le64(in + at);
+	if (at < n)
+		memcpy(last, in + at, (size_t)(n - at));
+	return get_le64(last);
+}
+
+int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span, uint32_t *index,
+		uint64_t *used, const char **why)
+{
+	uint64_t lows, mask, next = 0, from = 0, word_bit = 0;
+	unsigned low;
+	uint32_t n = 0;
+
+	*used = 0;
+	if (!count)
+		return 0;
+	low = low_bits(count, span);
+	mask = ((uint64_t)1 << low) - 1;
+	lows = bytes_of_bits((uint64_t)count * low);
+	if (bytes < lows)
+		return refuse(why, "the payload is too short for its Rice codes");
+	if ((uint64_t)count * low % 8 && in[lows - 1] >> (uint64_t)count * low % 8)
+		return refuse(why, "spare bits of the Rice codes are not zero");
+	/* from: unary bits behind the last one that was read */
+	for (; n < count; word_bit += 64) {
+		uint64_t word;
+
+		if (word_bit / 8 >= bytes - lows)
+			return refuse(why, "the payload ends within a Rice code");
+		for (word = word_at(in + lows, bytes - lows, word_bit / 8); word && n < count;
+		     word &= word - 1, n++) {
+			uint64_t place = word_bit + (unsigned)__builtin_ctzll(word);
+			uint64_t bit = (uint64_t)n * low;
+			uint64_t high = place - from;
+
+			if (high <= span >> low)
+				next += high << low | (word_at(in, lows, bit / 8) >> bit % 8 & mask);
+			if (high > span >> low || next >= span)
+				return refuse(why, "a Rice coded index lies beyond the shard");
+			from = place + 1;
+			index[n] = (uint32_t)next++;
+		}
+	}
+	*used = lows + bytes_of_bits(from);
+	if (from % 8 && in[*used - 1] >> from % 8)
+		return refuse(why, "bits follow the last Rice code");
+	return 0;
+}

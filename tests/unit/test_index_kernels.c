@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The versions of the delta coding's hot loops: each does bit by bit what the portable one does, for every
+ * width, whatever bytes it reads, and touches no more than it may. */
+#include "base/bytes.h"
+#include "compress/index_kernels.h"
+#include "random.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { ROUNDS = 200, BYTES_MAX = 16 * INDEX_WIDTH_MAX, GUARD = 0x5a };
+
+static void each_version(void (*check)(const struct index_kernels *))
+{
+	for (size_t v = 0; index_versions[v]; v++)
+		if (index_versions[v]->usable())
+			check(index_versions[v]);
+}
+
+static uint32_t gap_of(struct random *r, unsigned width)
+{
+	return width ? random_bits(r) >> (32 - width) : 0;
+}
+
+static void check_pack(const struct index_kernels *k)
+{
+	struct random r = {11};
+
+	for (unsigned width = 0; width <= INDEX_WIDTH_MAX; width++)
+		for (int round = 0; round < ROUNDS; round++) {
+			uint8_t expected[BYTES_MAX + INDEX_SLACK + 8], got[BYTES_MAX + INDEX_SLACK + 8];
+			uint32_t gap[INDEX_BLOCK];
+
+			for (int i = 0; i < INDEX_BLOCK; i++)
+				gap[i] = gap_of(&r, width);
+			memset(got, GUARD, sizeof(got));
+			index_portable.pack(gap, width, expected);
+			k->pack(gap, width, got);
+			if (memcmp(got, expected, 16 * width) != 0)
+				fail_msg("%s, width %u", k->name, width);
+			for (size_t i = 16 * width + INDEX_SLACK; i < sizeof(got); i++)
+				assert_int_equal(got[i], GUARD);
+		}
+}
+
+static void check_unpack(const struct index_kernels *k)
+{
+	struct random r = {12};
+
+	for (unsigned width = 0; width <= INDEX_WIDTH_MAX; width++)
+		for (int round = 0; round < ROUNDS; round++) {
+			uint32_t expected[INDEX_BLOCK], got[INDEX_BLOCK + 1], all;
+			uint8_t in[BYTES_MAX + INDEX_SLACK];
+			/* also where the sum passes 2^32 */
+			uint64_t next = round % 4 ? random_bits(&r) >> round % 30 : UINT32_MAX;
+			uint64_t expected_next = next, got_next = next;
+
+			for (size_t i = 0; i < sizeof(in); i++)
+				in[i] = round ? (uint8_t)random_bits(&r) : 0xff;
+			got[INDEX_BLOCK] = 0x5a5a5a5a;
+			all = index_portable.unpack(in, width, &expected_next, expected);
+			assert_int_equal(k->unpack(in, width, &got_next, got), all);
+			if (got_next != expected_next || memcmp(got, expected, sizeof(expected)) != 0)
+				fail_msg("%s, width %u from %llu: %llu instead of %llu", k->name, width,
+					 (unsigned long long)next, (unsigned long long)got_next,
+					 (unsigned long long)expected_next);
+			assert_int_equal(got[INDEX_BLOCK], 0x5a5a5a5a);
+		}
+}
+
+static void check_gaps(const struct index_kernels *k)
+{
+	struct random r = {13};
+
+	for (unsigned width = 0; width <= 25; width++)
+		for (int round = 0; round < ROUNDS; round++) {
+			uint32_t index[INDEX_BLOCK], gap[INDEX_BLOCK], wanted[INDEX_BLOCK], all = 0;
+			uint32_t next = random_bits(&r) >> 4, at = next;
+
+			for (int i = 0; i < INDEX_BLOCK; i++) {
+				wanted[i] = gap_of(&r, width) >> (round % 3);
+				all |= wanted[i];
+				index[i] = at + wanted[i];
+				at = index[i] + 1;
+			}
+			assert_int_equal(k->gaps(index, next, gap), all);
+			assert_memory_equal(gap, wanted, sizeof(wanted));
+		}
+}
+
+static void check_there_and_back(const struct index_kernels *k)
+{
+	struct random r = {14};
+
+	for (unsigned width = 0; width <= 24; width++) {
+		uint32_t index[INDEX_BLOCK], gap[INDEX_BLOCK], got[INDEX_BLOCK];
+		uint8_t bytes[BYTES_MAX + INDEX_SLACK] = { 0 };
+		uint64_t next = 1000;
+
+		for (uint32_t i = 0, at = 1000; i < INDEX_BLOCK; i++) {
+			index[i] = at + gap_of(&r, width);
+			at = index[i] + 1;
+		}
+		k->gaps(index, 1000, gap);
+		k->pack(gap, width, bytes);
+		k->unpack(bytes, width, &next, got);
+		assert_memory_equal(got, index, sizeof(index));
+		assert_int_equal(next, (uint64_t)index[INDEX_BLOCK - 1] + 1);
+	}
+}
+
+static void pack__every_version_and_width__writes_what_the_portable_one_does(void **state)
+{
+	(void)state;
+	each_version(check_pack);
+}
+
+static void unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping(void **state)
+{
+	(void)state;
+	each_version(check_unpack);
+}
+
+static void gaps__every_version__are_the_differences(void **state)
+{
+	(void)state;
+	each_version(check_gaps);
+}
+
+static void pack_unpack__there_and_back__same_indices(void **state)
+{
+	(void)state;
+	each_version(check_there_and_back);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pack__every_version_and_width__writes_what_the_portable_one_does),
+		cmocka_unit_test(unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping),
+		cmocka_unit_test(gaps__every_version__are_the_differences),
+		cmocka_unit_test(pack_unpack__there_and_back__same_indices),
+	};
+
+	return cmocka_run_group_tests_name("index kernels", tests, NULL, NULL);
+}
