@@ -3,7 +3,7 @@
  * other only by the running sum. Reading: the bytes of each gap are shuffled into a lane of 32 bits, shifted
  * down and masked. Writing: neighbours are merged to pairs, pairs to fours, fours to 128 bits. */
 #include "index_kernels.h"
-#include "base/bytes.h"
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -55,12 +55,11 @@ static inline AVX2 __m256i running_sum(__m256i v)
 
 static inline AVX2 uint32_t any_lane(__m256i v)
 {
-	uint32_t lane[LANES], all = 0;
+	__m128i half = _mm_or_si128(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 
-	_mm256_storeu_si256((__m256i *)(void *)lane, v);
-	for (int i = 0; i < LANES; i++)
-		all |= lane[i];
-	return all;
+	half = _mm_or_si128(half, _mm_unpackhi_epi64(half, half));
+	half = _mm_or_si128(half, _mm_srli_epi64(half, 32));
+	return (uint32_t)_mm_cvtsi128_si32(half);
 }
 
 static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
@@ -83,9 +82,10 @@ static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, u
 					    1);
 		v = _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
 		all = _mm256_or_si256(all, v);
-		v = _mm256_add_epi32(running_sum(_mm256_add_epi32(v, one)), before);
-		_mm256_storeu_si256((__m256i *)(void *)(index + i), v);
-		before = _mm256_permutevar8x32_epi32(v, last);
+		v = running_sum(_mm256_add_epi32(v, one));
+		_mm256_storeu_si256((__m256i *)(void *)(index + i), _mm256_add_epi32(v, before));
+		/* Only this addition waits for the group before. */
+		before = _mm256_add_epi32(before, _mm256_permutevar8x32_epi32(v, last));
 	}
 	/* 128 gaps of 24 bits stay below 2^32, so the difference is what it would be without wrapping. */
 	*next += (uint64_t)(uint32_t)(index[INDEX_BLOCK - 1] - (uint32_t)*next) + 1;
@@ -112,6 +112,27 @@ static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 	return first | any_lane(all);
 }
 
+static AVX2 uint32_t largest(const uint32_t *index, uint32_t next)
+{
+	const __m256i one = _mm256_set1_epi32(1);
+	__m256i all = _mm256_setzero_si256(), more = all;
+	uint32_t first = index[0] - next;
+
+	for (int i = 1; i < LANES; i++)
+		first |= index[i] - index[i - 1] - 1;
+	for (int i = LANES; i < INDEX_BLOCK - LANES; i += 2 * LANES) {
+		__m256i a = _mm256_sub_epi32(load(index + i), load(index + i - 1));
+		__m256i b = _mm256_sub_epi32(load(index + i + LANES), load(index + i + LANES - 1));
+
+		all = _mm256_or_si256(all, _mm256_sub_epi32(a, one));
+		more = _mm256_or_si256(more, _mm256_sub_epi32(b, one));
+	}
+	all = _mm256_or_si256(all, _mm256_sub_epi32(_mm256_sub_epi32(load(index + INDEX_BLOCK - LANES),
+								     load(index + INDEX_BLOCK - LANES - 1)),
+						    one));
+	return first | any_lane(_mm256_or_si256(all, more));
+}
+
 static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 {
 	const __m128i by_one = _mm_cvtsi32_si128((int)width), by_two = _mm_cvtsi32_si128(2 * (int)width);
@@ -130,8 +151,10 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 		fours = _mm256_or_si256(pairs, _mm256_sll_epi64(_mm256_unpackhi_epi64(pairs, pairs), by_two));
 		low = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(fours));
 		high = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(fours, 1));
-		put_le64(out, low | high << 4 * width);
-		put_le64(out + 8, high >> (64 - 4 * width));
+		low |= high << 4 * width;
+		high >>= 64 - 4 * width;
+		memcpy(out, &low, sizeof(low)); /* this machine is little-endian */
+		memcpy(out + 8, &high, sizeof(high));
 	}
 }
 
@@ -140,7 +163,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct index_kernels index_avx2 = { "avx2", usable, gaps, pack, unpack };
+const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack, unpack };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

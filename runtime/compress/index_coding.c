@@ -63,38 +63,41 @@ static uint32_t block_bytes(uint32_t n, unsigned width)
 	return (n * width + 7) / 8;
 }
 
-/* Bits of the largest gap among index[0..n), a whole block or what is left of one, and all gaps; `next` is
- * the smallest index that could come first. */
-static unsigned block_gaps(const uint32_t *index, uint32_t n, uint32_t next, uint32_t gap[INDEX_BLOCK])
+static unsigned bits_of(uint32_t largest)
 {
-	uint32_t all;
+	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
+}
 
-	if (n == INDEX_BLOCK) {
-		all = index_kernels()->gaps(index, next, gap);
-	} else {
-		all = gap[0] = index[0] - next;
-		for (uint32_t i = 1; i < n; i++)
-			all |= gap[i] = index[i] - index[i - 1] - 1;
-	}
-	return all ? 32 - (unsigned)__builtin_clz(all) : 0;
+/* The gaps of what is left of a block, or'ed; `next` is the smallest index that could come first. */
+static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next, uint32_t gap[INDEX_BLOCK])
+{
+	uint32_t all = gap[0] = index[0] - next;
+
+	for (uint32_t i = 1; i < n; i++)
+		all |= gap[i] = index[i] - index[i - 1] - 1;
+	return all;
 }
 
 static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 {
+	const struct index_kernels *k = index_kernels();
 	uint64_t bytes = padded(blocks_of(count));
 	uint32_t next = 0, gap[INDEX_BLOCK];
 
 	for (uint32_t i = 0, n; i < count; i += n) {
 		n = smaller(count - i, INDEX_BLOCK);
-		bytes += block_bytes(n, block_gaps(index + i, n, next, gap));
+		bytes += block_bytes(n, bits_of(n == INDEX_BLOCK ? k->largest(index + i, next)
+								  : last_gaps(index + i, n, next, gap)));
 		next = index[i + n - 1] + 1;
 	}
 	return padded(bytes);
 }
 
-static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
+static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, uint64_t bytes)
 {
+	const struct index_kernels *k = index_kernels();
 	uint8_t *widths = out, *at = out + padded(blocks_of(count));
+	const uint8_t *end = out + bytes;
 	uint32_t next = 0, block = 0;
 
 	memset(widths, 0, (size_t)(at - widths));
@@ -104,12 +107,17 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out)
 		unsigned width;
 
 		n = smaller(count - i, INDEX_BLOCK);
-		width = block_gaps(index + i, n, next, gap);
+		width = bits_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap)
+						 : last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
 		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
-		index_kernels()->pack(gap, width, bits);
-		memcpy(at, bits, block_bytes(n, width));
+		if (end - at >= block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
+			k->pack(gap, width, at);
+		} else {
+			k->pack(gap, width, bits);
+			memcpy(at, bits, block_bytes(n, width));
+		}
 		at += block_bytes(n, width);
 		next = index[i + n - 1] + 1;
 	}
@@ -244,12 +252,11 @@ static uint64_t rice_padded(const uint32_t *index, uint32_t count, uint32_t span
 	return padded(rice_bytes(index, count, span));
 }
 
-static void rice_encode_padded(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
+static void rice_encode_padded(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out,
+			       uint64_t bytes)
 {
-	uint64_t bytes = rice_bytes(index, count, span);
-
+	memset(out, 0, (size_t)bytes);
 	rice_encode(index, count, span, out);
-	memset(out + bytes, 0, (size_t)(padded(bytes) - bytes));
 }
 
 static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
@@ -288,7 +295,7 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 }
 
 void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,
-		  uint8_t *out)
+		  uint8_t *out, uint64_t bytes)
 {
 	switch (coding) {
 	case CODING_DENSE:
@@ -297,13 +304,13 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 		raw_encode(index, count, out);
 		break;
 	case CODING_DELTA:
-		delta_encode(index, count, out);
+		delta_encode(index, count, out, bytes);
 		break;
 	case CODING_BITMAP:
 		bitmap_encode(index, count, span, out);
 		break;
 	case CODING_RICE:
-		rice_encode_padded(index, count, span, out);
+		rice_encode_padded(index, count, span, out, bytes);
 		break;
 	}
 }

@@ -12,9 +12,9 @@
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
 		     uint32_t span);
 
-/* Writes exactly index_bytes() bytes. */
+/* bytes: what index_bytes() says; exactly these are written. */
 void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,
-		  uint8_t *out);
+		  uint8_t *out, uint64_t bytes);
 
 /* Reads index[0..count) from exactly `bytes` bytes, which may hold anything. Returns 0, or
  * SLUICE_EWIRE with *why (static text) unless they are what index_encode() writes for count strictly

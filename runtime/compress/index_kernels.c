@@ -5,6 +5,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+static uint32_t largest(const uint32_t *index, uint32_t next)
+{
+	uint32_t all = index[0] - next;
+
+	for (int i = 1; i < INDEX_BLOCK; i++)
+		all |= index[i] - index[i - 1] - 1;
+	return all;
+}
+
 static uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 {
 	uint32_t all = gap[0] = index[0] - next;
@@ -50,7 +59,7 @@ static int usable(void)
 	return 1;
 }
 
-const struct index_kernels index_portable = { "portable", usable, gaps, pack, unpack };
+const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack, unpack };
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 

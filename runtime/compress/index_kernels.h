@@ -12,7 +12,9 @@ enum { INDEX_BLOCK = 128, INDEX_SLACK = 16, INDEX_WIDTH_MAX = 32 };
 struct index_kernels {
 	const char *name; /* as of the kernels of selection */
 	int (*usable)(void);
-	/* gap[0] = index[0] - next, gap[i] = index[i] - index[i - 1] - 1; returns all of them or'ed. */
+	/* All gaps or'ed, so as many bits as the largest. */
+	uint32_t (*largest)(const uint32_t *index, uint32_t next);
+	/* gap[0] = index[0] - next, gap[i] = index[i] - index[i - 1] - 1; returns the same. */
 	uint32_t (*gaps)(const uint32_t *index, uint32_t next, uint32_t *gap);
 	/* Writes 16 * width bytes. */
 	void (*pack)(const uint32_t *gap, unsigned width, uint8_t *out);

@@ -157,8 +157,8 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		scatter(m, index, value, decoded, payload);
 		m->count = m->span;
 	} else {
-		index_encode(m->coding, index, m->count, m->span, payload);
 		values = payload + payload_bytes - values_section(m->count, m->value_type);
+		index_encode(m->coding, index, m->count, m->span, payload, (uint64_t)(values - payload));
 		values_encode(m->value_type, m->scale, value, m->count, values, decoded);
 	}
 	header_put(m, crc32c(0, payload, payload_bytes), out);

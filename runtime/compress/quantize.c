@@ -33,6 +33,45 @@ static float f16_limit(float scale)
 	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
 }
 
+/* ---- four at once, in the compiler's own vectors: every machine of today has such registers ---- */
+
+enum { AT_ONCE = 4 };
+typedef uint32_t words __attribute__((vector_size(4 * AT_ONCE)));
+typedef int32_t signed_words __attribute__((vector_size(4 * AT_ONCE)));
+typedef uint16_t shorts __attribute__((vector_size(2 * AT_ONCE)));
+
+static inline words load_words(const float *v)
+{
+	words bits;
+
+	memcpy(&bits, v, sizeof(bits));
+	return bits;
+}
+
+static uint32_t largest_magnitude(const float *v, size_t n)
+{
+	uint32_t largest = 0;
+	words most = { 0 };
+	size_t i = 0;
+
+	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+		words magnitude = load_words(v + i) & F32_MAGNITUDE;
+		words more = (words)((signed_words)magnitude > (signed_words)most);
+
+		most = (more & magnitude) | (~more & most);
+	}
+	for (int lane = 0; lane < AT_ONCE; lane++)
+		largest = most[lane] > largest ? most[lane] : largest;
+	for (; i < n; i++) {
+		uint32_t magnitude = float_bits(v[i]) & F32_MAGNITUDE;
+
+		largest = magnitude > largest ? magnitude : largest;
+	}
+	return largest;
+}
+
+/* ---- types and scales ---- */
+
 size_t value_bytes(enum value_type type)
 {
 	return type == VALUE_F32 ? 4 : 2;
@@ -40,16 +79,12 @@ size_t value_bytes(enum value_type type)
 
 float value_scale(enum value_type type, const float *v, size_t n)
 {
-	uint32_t largest = 0;
+	uint32_t largest;
 	int exponent;
 
 	if (type != VALUE_F16)
 		return 1;
-	for (size_t i = 0; i < n; i++) {
-		uint32_t magnitude = float_bits(v[i]) & F32_MAGNITUDE;
-
-		largest = magnitude > largest ? magnitude : largest;
-	}
+	largest = largest_magnitude(v, n);
 	if (!largest)
 		return 1;
 	exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);
@@ -217,6 +252,56 @@ static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v
 
 #endif
 
+/* ---- bf16, four at once ---- */
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	size_t i = 0;
+
+	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+		words bits = load_words(v + i), code = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+		words over = (words)((code & 0x7fff) > BF16_LARGEST);
+		shorts halves;
+
+		code = (over & ((bits >> 16 & 0x8000) | BF16_LARGEST)) | (~over & code);
+		halves = __builtin_convertvector(code, shorts);
+		memcpy(out + 2 * i, &halves, sizeof(halves));
+		code <<= 16;
+		if (decoded)
+			memcpy(decoded + i, &code, sizeof(code));
+	}
+	return i;
+}
+
+static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
+{
+	size_t i = 0;
+
+	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+		shorts halves;
+		words bits;
+
+		memcpy(&halves, in + 2 * i, sizeof(halves));
+		bits = __builtin_convertvector(halves, words) << 16;
+		memcpy(v + i, &bits, sizeof(bits));
+	}
+	return i;
+}
+#else
+static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	(void)v, (void)n, (void)out, (void)decoded;
+	return 0;
+}
+
+static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
+{
+	(void)in, (void)n, (void)v;
+	return 0;
+}
+#endif
+
 /* ---- many values ---- */
 
 static void f32_copy_out(const float *v, size_t n, uint8_t *out)
@@ -274,7 +359,7 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 				decoded);
 		break;
 	case VALUE_BF16:
-		for (size_t i = 0; i < n; i++) {
+		for (size_t i = bf16_encode_fast(v, n, out, decoded); i < n; i++) {
 			uint16_t code = bf16_encode(v[i]);
 
 			put_le16(out + 2 * i, code);
@@ -288,9 +373,15 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 static int all_finite(const float *v, size_t n)
 {
 	uint32_t bad = 0;
+	size_t i = 0;
+	words any = { 0 };
 
 	/* The sign bit of bad is set by every magnitude from infinity up. */
-	for (size_t i = 0; i < n; i++)
+	for (; i + AT_ONCE <= n; i += AT_ONCE)
+		any |= (load_words(v + i) & F32_MAGNITUDE) + ((1u << F32_SIGN_SHIFT) - F32_INFINITY);
+	for (int lane = 0; lane < AT_ONCE; lane++)
+		bad |= any[lane];
+	for (; i < n; i++)
 		bad |= (float_bits(v[i]) & F32_MAGNITUDE) + ((1u << F32_SIGN_SHIFT) - F32_INFINITY);
 	return !(bad >> F32_SIGN_SHIFT);
 }
@@ -306,7 +397,7 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 			v[i] = f16_decode(get_le16(in + 2 * i)) * (1 / scale);
 		break;
 	case VALUE_BF16:
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = bf16_decode_fast(in, n, v); i < n; i++)
 			v[i] = bf16_decode(get_le16(in + 2 * i));
 		break;
 	}

@@ -37,7 +37,7 @@ uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
 	uint64_t held = 0, place = 0; /* place: of the next unary one */
-	uint8_t *unary, *end = out + rice_bytes(index, count, span);
+	uint8_t *unary;
 	uint32_t next = 0;
 	unsigned low, fill = 0;
 
@@ -45,7 +45,6 @@ void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *
 		return;
 	low = low_bits(count, span);
 	unary = out + bytes_of_bits((uint64_t)count * low);
-	memset(unary, 0, (size_t)(end - unary));
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t gap = index[i] - next;
 

@@ -7,7 +7,8 @@
 #define COMPRESS_RICE_H
 #include <stdint.h>
 
-/* As index_bytes(), index_encode() and index_decode() of index_coding.h, not yet padded. */
+/* out is all zero.
+ * As index_bytes(), index_encode() and index_decode() of index_coding.h, not yet padded. */
 uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span);
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out);
 /* bytes: what is there, padding included; *used of them are the code. */

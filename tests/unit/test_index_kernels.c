@@ -84,6 +84,7 @@ static void check_gaps(const struct index_kernels *k)
 				index[i] = at + wanted[i];
 				at = index[i] + 1;
 			}
+			assert_int_equal(k->largest(index, next), all);
 			assert_int_equal(k->gaps(index, next, gap), all);
 			assert_memory_equal(gap, wanted, sizeof(wanted));
 		}

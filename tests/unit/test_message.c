@@ -408,7 +408,7 @@ static void every_coding__reads_back_what_it_wrote(void **state)
 
 				assert_int_equal(bytes,
 						 slow_bytes(codings[c], index, count, spans[s]));
-				index_encode(codings[c], index, count, spans[s], coded);
+				index_encode(codings[c], index, count, spans[s], coded, bytes);
 				expect_layout(codings[c], coded, index, count, spans[s]);
 				got[count] = 0xabcdef01;
 				assert_int_equal(index_decode(codings[c], coded, bytes, count,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost, and
- * selection alone.
- * It uses the public API only, so that what it measures is what a program gets. */
+ * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost,
+ * selection alone, and (codec.c) how messages are written.
+ * All but the last use the public API only, so that what is measured is what a program gets. */
+#include "tools/bench/codec.h"
 #include "tools/bench/moves.h"
 #include "tools/bench/options.h"
 #include "tools/bench/select.h"
@@ -39,9 +40,11 @@ int main(int argc, char **argv)
 			printf("sluice-bench (Sluice) %s\n", sluice_version());
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
-	if (options.test != TEST_SELECT && sluice_init(NULL, &job))
+	if (options.test < TEST_SELECT && sluice_init(NULL, &job))
 		return EXIT_FAILURE;
-	rc = options.test == TEST_SELECT ? bench_select(&options) : options.test == TEST_STEP ? step_run(job, &options) :
+	rc = options.test == TEST_CODEC	 ? bench_codec(&options) :
+	     options.test == TEST_SELECT ? bench_select(&options) :
+	     options.test == TEST_STEP	 ? step_run(job, &options) :
 					   moves_run(job, &options);
 	sluice_finalize(&job);
 	if (fflush(stdout) || ferror(stdout)) {

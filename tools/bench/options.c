@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tests[] = { "put", "get", "notify", "step", "select" };
+static const char *const tests[] = { "put", "get", "notify", "step", "select", "codec" };
 static const char *const gradients[] = { "gaussian", "laplace", "zeros" };
 static const enum distribution gradient_kinds[] = { DISTRIBUTION_GAUSSIAN, DISTRIBUTION_LAPLACE,
 						    DISTRIBUTION_ZEROS };
@@ -32,10 +32,10 @@ void options_print_help(void)
 {
 	fputs("Usage: srun -n2 --mpi=pmix sluice-bench put|get|notify [OPTION]...\n"
 	      "       srun --mpi=pmix sluice-bench step [OPTION]...\n"
-	      "       sluice-bench select [OPTION]...\n"
+	      "       sluice-bench select|codec [OPTION]...\n"
 	      "Measure what the regions of Sluice move between two ranks, a whole push and pull, "
-	      "or selection\n"
-	      "alone.\n"
+	      "selection\n"
+	      "alone, or writing and reading messages.\n"
 	      "\n"
 	      "  put      latency: an 8-byte (or larger) put that the peer sees by polling its "
 	      "window, half a\n"
@@ -45,6 +45,8 @@ void options_print_help(void)
 	      "  notify   the same as put, but each carries a notify and the peer waits for it\n"
 	      "  step     push and pull of a synthetic model on all ranks, with its time split\n"
 	      "  select   exact top-k beside one pass over the same memory; needs no job\n"
+	      "  codec    writing and reading positions, values and messages, beside a copy; needs no "
+	      "job\n"
 	      "\n"
 	      "put, get, notify\n"
 	      "  --sizes LIST     bytes: 8,64,4K,1M or 8..4M (doubling); default "
@@ -57,7 +59,7 @@ void options_print_help(void)
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
-	      "select\n"
+	      "select, codec\n"
 	      "  --n N            elements; default 10000000\n"
 	      "  --k N            selected ones, or\n"
 	      "  --density X      their share; default 0.001, 0.01 and 0.1 one after another\n"
@@ -65,15 +67,15 @@ void options_print_help(void)
 	      "(0.1 % not zero),\n"
 	      "                   constant, equal (magnitudes), sorted or hintwrong; default "
 	      "gaussian\n"
-	      "  --threads N      of the selector; default 1\n"
+	      "  --threads N      of the selector of select; default 1\n"
 	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
 	      "--seconds\n"
-	      "  --seconds X      per measurement; default 0.3, for step and "
-	      "select 3\n"
+	      "  --seconds X      per measurement; default 0.3, for step, "
+	      "select and codec 3\n"
 	      "  --warmup N       rounds or steps before measuring; default 20, for step 5, "
-	      "select 3\n"
+	      "select and codec 3\n"
 	      "  --limit          print beside each figure what the machine can do, measured in "
 	      "the same run:\n"
 	      "                   memcpy and a cache-line ping-pong between the same two "
@@ -243,9 +245,9 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	}
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
-			return complain(complaint, "what to measure? put, get, notify, step or select",
+			return complain(complaint, "what to measure? put, get, notify, step, select or codec",
 					NULL);
-		kind = word_index(argv[optind], tests, 5);
+		kind = word_index(argv[optind], tests, (int)(sizeof tests / sizeof *tests));
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);
 		if (optind + 1 < argc)
@@ -254,9 +256,9 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		o.test = (enum test)kind;
 	}
 	if (!given_warmup)
-		o.warmup = o.test == TEST_STEP ? 5 : o.test == TEST_SELECT ? 3 : 20;
+		o.warmup = o.test == TEST_STEP ? 5 : o.test >= TEST_SELECT ? 3 : 20;
 	if (o.seconds == 0)
-		o.seconds = o.test == TEST_STEP || o.test == TEST_SELECT ? 3 : 0.3;
+		o.seconds = o.test >= TEST_STEP ? 3 : 0.3;
 	*out = o;
 	return 0;
 }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See codec.h. The positions are those that sluice_select() takes of n random values. Each repetition
+ * measures every quantity once, one after another, and beside them a copy of the same bytes; medians.
+ * The codings are not public: this program holds a copy of them, compiled as the library's is. */
+#include "tools/bench/codec.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "runtime/compress/index_coding.h"
+#include "sluice.h"
+#include "tools/bench/samples.h"
+#include "tools/bench/select_data.h"
+#include "tools/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST = 5, MOST = 2000 };
+
+/* What is written and read back, in the order of the rows. */
+enum subject { RAW, DELTA, RICE, BITMAP, F32, F16, BF16, CHECKSUM, MESSAGE, SUBJECTS };
+
+static const char *const names[SUBJECTS] = { "raw",  "delta", "rice", "bitmap",	 "f32",
+					     "f16",  "bf16",  "crc32c",	 "message" };
+static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
+
+struct bench {
+	const struct options *o;
+	float *x;                  /* n */
+	sluice_selector *selector;
+	uint32_t *index, *got;     /* k */
+	float *value, *got_value;
+	uint8_t *bytes;
+	size_t capacity;
+	uint32_t k, span, sink;
+	uint64_t length[SUBJECTS]; /* of what was written */
+	struct samples encode[SUBJECTS], decode[SUBJECTS], copy, select;
+	const char *trouble;
+};
+
+static double seconds_since(uint64_t began)
+{
+	return (double)(now_ns() - began) * 1e-9;
+}
+
+/* ---- one measurement ---------------------------------------------------------------------- */
+
+static void run_index(struct bench *b, enum subject s)
+{
+	enum index_coding coding = codings[s];
+	const char *why = NULL;
+	uint64_t began = now_ns();
+
+	b->length[s] = index_bytes(coding, b->index, b->k, b->span);
+	index_encode(coding, b->index, b->k, b->span, b->bytes, b->length[s]);
+	samples_add(&b->encode[s], seconds_since(began));
+	began = now_ns();
+	if (index_decode(coding, b->bytes, b->length[s], b->k, b->span, b->got, &why))
+		b->trouble = why;
+	samples_add(&b->decode[s], seconds_since(began));
+	if (memcmp(b->got, b->index, b->k * sizeof(*b->index)) != 0)
+		b->trouble = "positions differ after writing and reading";
+}
+
+static void run_values(struct bench *b, enum subject s)
+{
+	enum value_type type = (enum value_type)(s - F32);
+	uint64_t began = now_ns();
+	float scale = value_scale(type, b->value, b->k);
+
+	values_encode(type, scale, b->value, b->k, b->bytes, NULL);
+	samples_add(&b->encode[s], seconds_since(began));
+	began = now_ns();
+	if (values_decode(type, scale, b->bytes, b->k, b->got_value))
+		b->trouble = "a value is not finite";
+	samples_add(&b->decode[s], seconds_since(began));
+	b->length[s] = b->k * value_bytes(type);
+}
+
+static void run_checksum(struct bench *b)
+{
+	uint64_t began = now_ns();
+
+	b->sink ^= crc32c(0, b->value, b->k * sizeof(*b->value));
+	samples_add(&b->encode[CHECKSUM], seconds_since(began));
+	samples_add(&b->decode[CHECKSUM], NAN);
+	b->length[CHECKSUM] = sizeof(uint32_t);
+}
+
+static void run_message(struct bench *b)
+{
+	struct message m = { .kind = MESSAGE_PUSH, .span = b->span, .count = b->k, .parts = 1, .lr = 1 };
+	const char *why = NULL;
+	uint64_t began = now_ns();
+	size_t n = message_encode(&m, b->index, b->value, b->got_value, b->bytes, b->capacity);
+
+	samples_add(&b->encode[MESSAGE], seconds_since(began));
+	began = now_ns();
+	if (message_copy(b->bytes, n, b->bytes, n, &m, &why) ||
+	    message_decode(&m, b->bytes, b->got, b->got_value, &why))
+		b->trouble = why;
+	samples_add(&b->decode[MESSAGE], seconds_since(began));
+	b->length[MESSAGE] = n;
+}
+
+static int repeat(struct bench *b)
+{
+	uint64_t began = now_ns();
+	size_t selected;
+	int rc = sluice_select(b->selector, b->x, b->k, b->index, b->value, &selected);
+
+	if (rc)
+		return rc;
+	b->k = (uint32_t)selected;
+	samples_add(&b->select, seconds_since(began));
+	for (enum subject s = RAW; s <= BITMAP; s++)
+		run_index(b, s);
+	began = now_ns();
+	memcpy(b->got_value, b->value, b->k * sizeof(*b->value));
+	samples_add(&b->copy, seconds_since(began));
+	for (enum subject s = F32; s <= BF16; s++)
+		run_values(b, s);
+	run_checksum(b);
+	run_message(b);
+	return b->trouble ? -1 : 0;
+}
+
+/* ---- what is said ------------------------------------------------------------------------- */
+
+static void print_value(const char *name, double value)
+{
+	printf(",\"%s\":", name);
+	json_number(stdout, value);
+}
+
+/* Seconds for count 4-byte items, as bytes a second of them. */
+static double rate(const struct bench *b, double seconds)
+{
+	return (double)b->k * 4 / seconds;
+}
+
+static void print_rows(struct bench *b, int first)
+{
+	double p = (double)b->k / b->span;
+	double entropy = p < 1 ? -(p * log2(p) + (1 - p) * log2(1 - p)) / p : 0;
+	double copy = samples_summary(&b->copy).p50, select = samples_summary(&b->select).p50;
+
+	if (!b->o->json)
+		printf("%s%u of %u: random positions cost %.2f bits at least; copy %.2f GB/s, "
+		       "selection %.3f ms, %zu repetitions\n%-8s %12s %14s %7s %14s %7s\n",
+		       first ? "" : "\n", b->k, b->span, entropy, rate(b, copy) * 1e-9, select * 1e3,
+		       samples_summary(&b->copy).n, "", "bits an item", "write GB/s", "x copy",
+		       "read GB/s", "x copy");
+	for (enum subject s = 0; s < SUBJECTS; s++) {
+		double encode = samples_summary(&b->encode[s]).p50, decode = samples_summary(&b->decode[s]).p50;
+		double bits = 8.0 * (double)b->length[s] / b->k;
+
+		if (!b->o->json) {
+			printf("%-8s %12.2f %14.2f %7.2f %14.2f %7.2f\n", names[s], bits,
+			       rate(b, encode) * 1e-9, encode / copy, rate(b, decode) * 1e-9, decode / copy);
+			continue;
+		}
+		printf("%s\n{\"what\":\"%s\",\"count\":%u", first && s == 0 ? "" : ",", names[s], b->k);
+		print_value("entropy_bits", entropy);
+		print_value("bits", bits);
+		print_value("encode_ms", encode * 1e3);
+		print_value("decode_ms", decode * 1e3);
+		print_value("copy_ms", copy * 1e3);
+		print_value("select_ms", select * 1e3);
+		print_value("encode_bytes_per_second", rate(b, encode));
+		print_value("decode_bytes_per_second", rate(b, decode));
+		putchar('}');
+	}
+	if (!b->o->json)
+		printf("a message, written and read: %.3f ms, %.1f %% of the selection\n",
+		       (samples_summary(&b->encode[MESSAGE]).p50 + samples_summary(&b->decode[MESSAGE]).p50) * 1e3,
+		       (samples_summary(&b->encode[MESSAGE]).p50 + samples_summary(&b->decode[MESSAGE]).p50) /
+			       select * 100);
+	fflush(stdout);
+}
+
+static void print_head(const struct options *o)
+{
+	if (o->json) {
+		printf("{\"tool\":\"sluice-bench\",\"version\":");
+		json_text(stdout, sluice_version());
+		printf(",\"test\":\"codec\",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,\"rows\":[",
+		       (unsigned long long)o->n, distribution_name(o->distribution),
+		       (unsigned long long)o->seed);
+		return;
+	}
+	printf("codec: n %llu, %s, one thread, medians; GB/s of 4-byte positions or values; Sluice %s\n",
+	       (unsigned long long)o->n, distribution_name(o->distribution), sluice_version());
+}
+
+/* ---- one density after another ------------------------------------------------------------ */
+
+static int open_samples(struct bench *b, size_t rounds)
+{
+	int rc = samples_open(&b->copy, rounds) | samples_open(&b->select, rounds);
+
+	for (int s = 0; s < SUBJECTS; s++)
+		rc |= samples_open(&b->encode[s], rounds) | samples_open(&b->decode[s], rounds);
+	return rc;
+}
+
+static void close_samples(struct bench *b)
+{
+	samples_close(&b->copy);
+	samples_close(&b->select);
+	for (int s = 0; s < SUBJECTS; s++) {
+		samples_close(&b->encode[s]);
+		samples_close(&b->decode[s]);
+	}
+}
+
+static int measure(struct bench *b)
+{
+	const struct options *o = b->o;
+	uint64_t began = now_ns(), rounds = o->repeat ? o->repeat : LEAST;
+	int rc = open_samples(b, 1);
+
+	for (uint64_t i = 0; i < o->warmup && !rc; i++)
+		rc = repeat(b);
+	if (!o->repeat && o->warmup) {
+		rounds = (uint64_t)(o->seconds / seconds_since(began) * (double)o->warmup);
+		rounds = rounds < LEAST ? LEAST : rounds > MOST ? MOST : rounds;
+	}
+	close_samples(b);
+	if (!rc)
+		rc = open_samples(b, rounds);
+	for (uint64_t i = 0; i < rounds && !rc; i++)
+		rc = repeat(b);
+	return rc;
+}
+
+static int one_count(struct bench *b, size_t k, int first)
+{
+	const sluice_selector_attr attr = { .size = sizeof attr, .n = b->o->n, .k = k, .threads = 1 };
+	int rc = sluice_selector_open(&attr, &b->selector);
+
+	b->k = (uint32_t)k;
+	if (!rc)
+		rc = measure(b);
+	if (!rc)
+		print_rows(b, first);
+	else if (b->trouble)
+		fprintf(stderr, "sluice-bench: codec: %s\n", b->trouble);
+	close_samples(b);
+	sluice_selector_close(&b->selector);
+	return rc;
+}
+
+static size_t count_of(const struct options *o, double density)
+{
+	size_t k = (size_t)((double)o->n * density + 0.5);
+
+	return k ? k : 1;
+}
+
+static int work(struct bench *b)
+{
+	static const double usual[] = { 0.001, 0.01, 0.1 };
+	const struct options *o = b->o;
+	int rc = 0;
+
+	data_fill(o->distribution, o->seed, b->x, o->n);
+	print_head(o);
+	if (o->k || o->density > 0)
+		rc = one_count(b, o->k ? o->k : count_of(o, o->density), 1);
+	else
+		for (int i = 0; i < 3 && !rc; i++)
+			rc = one_count(b, count_of(o, usual[i]), i == 0);
+	if (o->json)
+		printf("\n]}\n");
+	return rc ? -1 : 0;
+}
+
+int bench_codec(const struct options *o)
+{
+	struct bench b = { .o = o, .span = (uint32_t)o->n };
+	size_t most = o->k ? o->k : count_of(o, o->density > 0 ? o->density : 0.1);
+	int rc = -1;
+
+	if (most > o->n)
+		most = o->n;
+	/* Rice codes of few positions, and all others, are within twice the plain numbers and the bitmap. */
+	b.capacity = message_bound(b.span, (uint32_t)most, VALUE_F32) + 8 * most + b.span / 4 + 64;
+	b.x = malloc(o->n * sizeof(*b.x));
+	b.index = calloc(most, sizeof(*b.index));
+	b.got = calloc(most, sizeof(*b.got));
+	b.value = calloc(most, sizeof(*b.value));
+	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32, sizeof(*b.got_value)); /* a dense message */
+	b.bytes = calloc(b.capacity, 1);
+	if (b.x && b.index && b.got && b.value && b.got_value && b.bytes)
+		rc = work(&b);
+	else
+		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
+			(unsigned long long)o->n);
+	free(b.x);
+	free(b.index);
+	free(b.got);
+	free(b.value);
+	free(b.got_value);
+	free(b.bytes);
+	/* Looked at, so that no sum is optimised away. */
+	return rc || b.sink == 1 ? rc : 0;
+}
