@@ -64,7 +64,7 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
-	  "Which version of the selection kernels is used; all select the same. "
+	  "Which version of the kernels of selection and message codings is used; all give the same. "
 	  "auto takes the best that the processor has. For tests and measurements.",
 	  FIELD(kernels) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
