@@ -3,6 +3,9 @@ fuzz_targets = \
 	tests/fuzz/card_replay \
 	tests/fuzz/checkpoint_replay \
 	tests/fuzz/recipe_replay
+if HAVE_VERBS
+fuzz_targets += tests/fuzz/frame_replay
+endif
 check_PROGRAMS += $(fuzz_targets)
 
 fuzz_common = tests/fuzz/fuzz.h tests/fuzz/replay.c
@@ -11,8 +14,9 @@ tests_fuzz_card_replay_SOURCES = tests/fuzz/card_fuzz.c $(fuzz_common)
 tests_fuzz_checkpoint_replay_SOURCES = \
 	tests/fuzz/checkpoint_fuzz.c tests/unit/scratch.h $(fuzz_common)
 tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)
+tests_fuzz_frame_replay_SOURCES = tests/fuzz/frame_fuzz.c $(fuzz_common)
 
 # A replay program alone skips: it is the script that gives each its corpus.
 TESTS += tests/fuzz/replay_corpus.sh
 dist_check_SCRIPTS += tests/fuzz/replay_corpus.sh
-EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/corpus
+EXTRA_DIST += tests/fuzz/run.sh tests/fuzz/frame_fuzz.c tests/fuzz/corpus
