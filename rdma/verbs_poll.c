@@ -241,8 +241,10 @@ int verbs_poll(struct transport *t, struct event *events, int n)
 			look_around(v, now);
 	}
 	taken = event_queue_take(&v->events, events, n);
-	while (taken < n && poll_completions(v) > 0)
+	for (int more = 1; more && taken < n;) {
+		more = poll_completions(v) == COMPLETIONS; /* fewer: that was all */
 		taken += event_queue_take(&v->events, events + taken, n - taken);
+	}
 	give_back(v);
 	if (v->trouble || v->greeted) {
 		poll_troubles(v);

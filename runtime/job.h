@@ -104,7 +104,7 @@ struct sluice_job {
 	atomic_int explain;          /* sluice_explain() was called */
 	int epoll_fd;
 	int sleeping_armed;          /* transports are armed for the sleeping progress thread */
-	int dozing;                  /* the progress thread looks by itself; it alone writes this */
+	uint32_t doze_ns;            /* not 0: the progress thread looks by itself so often; it alone writes this */
 	atomic_uint calls;           /* how often the application took the token */
 	uint64_t next_tick_ns, last_tick_ns;
 	uint64_t heartbeat;
@@ -119,6 +119,7 @@ struct sluice_job {
 	const struct wait *waiting;  /* what the caller in progress_until waits for, for explain */
 
 	sluice_model *models[JOB_MODELS];
+	int models_end;              /* no model lies from here on */
 	sluice_region *regions[JOB_REGIONS];
 };
 

@@ -249,6 +249,8 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc) {
 		progress_take(job);
 		job->models[model->id] = model;
+		if (job->models_end <= (int)model->id)
+			job->models_end = (int)model->id + 1;
 		progress_release(job);
 		rc = model_spread(model, params);
 	}

@@ -20,7 +20,9 @@
 #include <unistd.h>
 
 enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
-enum { DOZE_NS = 1000000, BUSY_DOZES = 4 };
+/* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
+ * where calls follow each other so closely that each of them polls. */
+enum { DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 8, BUSY_DOZES = 4 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -110,7 +112,7 @@ static void poll_events(sluice_job *job)
 		} while (n == EVENTS_PER_POLL);
 	}
 	members_post(job);
-	for (int m = 0; m < JOB_MODELS; m++)
+	for (int m = 0; m < job->models_end; m++)
 		if (job->models[m])
 			model_advance(job->models[m]);
 	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
@@ -168,7 +170,7 @@ void progress_take(sluice_job *job)
  * dozes and will look by itself. */
 void progress_release(sluice_job *job)
 {
-	if (job->thread_started && !job->dozing) {
+	if (job->thread_started && !job->doze_ns) {
 		job->sleeping_armed = 1;
 		if (arm(job))
 			job->transports[0]->ops->wake(job->transports[0]);
@@ -234,7 +236,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			warn_at = now + warn_every;
 		}
 		if (now < spin_until) {
-			sched_yield(); /* a spinning peer on this core gets its turn */
+			sched_yield(); /* a spinning peer on this core gets its turn, and so does the kernel */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 				poll_events(job);
 				if (done(context))
@@ -251,13 +253,23 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	return rc;
 }
 
-/* What the progress thread does with the token. Whether it may doze: somebody called since it last looked. */
-static int look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
+/* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an event. */
+static uint32_t next_doze(uint32_t doze_ns, unsigned calls)
+{
+	if (!calls)
+		return 0;
+	if (!doze_ns || calls < doze_ns / DOZE_NS * CALLS_PER_MS)
+		return DOZE_NS;
+	return doze_ns < DOZE_LONGEST_NS ? 2 * doze_ns : DOZE_LONGEST_NS;
+}
+
+/* What the progress thread does with the token. */
+static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
-	int called = calls != *calls_seen;
+	uint32_t doze_ns = next_doze(job->doze_ns, calls - *calls_seen);
 	*calls_seen = calls;
-	if (!job->dozing)
+	if (!job->doze_ns)
 		disarm(job); /* it slept, and drains what woke it */
 	job->sleeping_armed = 0;
 	progress_poll(job);
@@ -267,22 +279,22 @@ static int look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 				model_explain(job->models[m], now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}
-	return called;
+	job->doze_ns = doze_ns;
 }
 
-static void doze(void)
+static void doze(uint32_t ns)
 {
-	struct timespec rest = { 0, DOZE_NS };
+	struct timespec rest = { 0, (long)ns };
 	nanosleep(&rest, NULL);
 }
 
 /* Whoever holds the token for long waits for somebody, and polls: then there is no need to look again. */
 static void take_for_thread(sluice_job *job)
 {
-	for (int tries = 0; job->dozing && tries < BUSY_DOZES; tries++) {
+	for (int tries = 0; job->doze_ns && tries < BUSY_DOZES; tries++) {
 		if (!pthread_mutex_trylock(&job->token))
 			return;
-		doze();
+		doze(job->doze_ns);
 	}
 	pthread_mutex_lock(&job->token);
 }
@@ -294,12 +306,13 @@ static void *progress_thread(void *argument)
 	unsigned calls_seen = 0;
 	while (!atomic_load(&job->stop)) {
 		take_for_thread(job);
-		int dozing = job->dozing = look_after(job, &calls_seen, &warn_at);
+		look_after(job, &calls_seen, &warn_at);
+		uint32_t doze_ns = job->doze_ns;
 		uint64_t until = job->next_tick_ns;
 		progress_release(job);
 		/* The wake-up of progress_stop() may have been drained with the others. */
-		if (dozing)
-			doze();
+		if (doze_ns)
+			doze(doze_ns);
 		else if (!atomic_load(&job->stop))
 			sleep_in_kernel(job, until);
 	}
