@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += sluice-bench
+# Selection beside other libraries; not installed.
+EXTRA_DIST += tools/bench/peers.py
 # What needs no job, for the unit tests too.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
