@@ -3,6 +3,7 @@
 #include "layout.h"
 #include "base/error.h"
 #include "compress/message.h"
+#include "reduce.h"
 #include <stdlib.h>
 
 enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
@@ -225,10 +226,10 @@ static uint64_t worker_memory(const struct layout *l, const struct recipe *recip
 	return bytes;
 }
 
-/* shard_setup.c: copy, sum, residual, velocity of each own shard, and scratch for one message. */
+/* shard_setup.c: copy, reduction, residual, velocity of each own shard, and scratch for one message. */
 static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
-	uint64_t vectors = 2, bytes;
+	uint64_t vectors = 1, bytes;
 	struct largest own = largest_shard(l, rank);
 	if (!own.span)
 		return 0;
@@ -237,7 +238,8 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)
-			bytes += vectors * l->shards[i].span * sizeof(float);
+			bytes += vectors * l->shards[i].span * sizeof(float) +
+				 reduction_bytes(l->shards[i].span);
 	return bytes;
 }
 

@@ -18,9 +18,11 @@ library_sources += \
 	runtime/progress.c \
 	runtime/recipe.c runtime/recipe.h \
 	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
+	runtime/reduce.c runtime/reduce.h \
 	runtime/schedule.c runtime/schedule.h \
 	runtime/shard.c runtime/shard_setup.c \
 	runtime/signal.c \
+	runtime/sparse.c runtime/sparse.h \
 	runtime/spread.c \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \

@@ -9,6 +9,8 @@
 #include "job.h"
 #include "layout.h"
 #include "rdma/ring.h"
+#include "reduce.h"
+#include "sparse.h"
 #include "update.h"
 
 /* ---- worker half ---- */
@@ -76,7 +78,8 @@ struct shard {
 	uint32_t id;
 	struct span *spans;
 	size_t n_spans;
-	float *copy, *sum;
+	float *copy;
+	struct reduction reduction;
 	float *residual, *velocity;  /* NULL where the recipe has none */
 	struct select_hint hint;     /* from the last version's selection */
 	struct inbox *inboxes;       /* workers */
@@ -169,15 +172,4 @@ static inline uint64_t model_epoch(const sluice_model *model)
 }
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
-
-/* The one function with which shards and workers apply a decoded delta: same bits on both sides. */
-static inline void delta_add(float *params, const uint32_t *index, const float *value, uint32_t count)
-{
-	if (!index)
-		for (uint32_t i = 0; i < count; i++)
-			params[i] += value[i];
-	else
-		for (uint32_t i = 0; i < count; i++)
-			params[index[i]] += value[i];
-}
 #endif

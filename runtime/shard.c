@@ -91,7 +91,8 @@ static int take_push(sluice_model *model, struct shard *shard)
 		return 0;
 	inbox->have_version = m.have_version;
 	shard->raised |= m.raised;
-	delta_add(shard->sum, m.coding == CODING_DENSE ? NULL : model->index, model->value, m.count);
+	reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index, model->value,
+		      m.count);
 	shard->counted++;
 	shard->next_rank++;
 	return 1;
@@ -106,27 +107,33 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker)
 
 /* ---- publish ------------------------------------------------------------------------------ */
 
-/* Chooses what of the candidate vector is published; NULL for all. */
-static const uint32_t *choose(sluice_model *model, struct shard *shard, const float *candidate,
-			      uint32_t *n_out)
+/* Of the sum's change and what earlier steps left: what is published, into model->index and value; or
+ * all of it (the return value is 1), whose values are *vector. */
+static int choose(sluice_model *model, struct shard *shard, const float **vector, uint32_t *n_out)
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
-	if (recipe->down.select == SELECT_TOPK) {
-		double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
-		const struct select_call call = { .x = candidate, .spans = shard->spans,
-						  .n_spans = shard->n_spans,
-						  .k = schedule_count(density, span - shard->at->exempt),
-						  .index = model->index, .hint = &shard->hint };
+	double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
+	int selects = recipe->down.select == SELECT_TOPK, sparse = recipe->up.select == SELECT_TOPK;
+	const struct change change = { .update = &model->update, .velocity = shard->velocity,
+				       .params = shard->copy, .divisor = shard->counted,
+				       .lr = shard->lr, .residual = shard->residual,
+				       .selects = selects, .everywhere = !sparse };
+	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans,
+				    .k = schedule_count(density, span - shard->at->exempt),
+				    .index = model->index, .value = model->value,
+				    .hint = &shard->hint };
+	reduction_change(&shard->reduction, &change, &call);
+	if (selects) {
 		*n_out = (uint32_t)select_run(model->selector, &call, NULL);
-		return model->index;
+	} else if (sparse) { /* the union of what the workers selected */
+		*n_out = (uint32_t)select_nonzero(call.x, span, model->index);
+		sparse_gather(call.x, model->index, model->value, *n_out);
+	} else {
+		*n_out = span;
 	}
-	if (recipe->up.select == SELECT_TOPK) { /* the union of what the workers selected */
-		*n_out = (uint32_t)select_nonzero(candidate, span, model->index);
-		return model->index;
-	}
-	*n_out = span;
-	return NULL;
+	*vector = call.x;
+	return !selects && !sparse;
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
@@ -134,22 +141,11 @@ static const uint32_t *choose(sluice_model *model, struct shard *shard, const fl
 static void publish(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	float *candidate = shard->sum;
-	update_apply(&model->update, shard->sum, shard->velocity, shard->copy, at->span,
-		     shard->counted, shard->lr);
-	if (shard->residual) {
-		for (uint32_t i = 0; i < at->span; i++)
-			shard->residual[i] += shard->sum[i];
-		candidate = shard->residual;
-	}
 	uint32_t n;
-	const uint32_t *index = choose(model, shard, candidate, &n);
-	const float *value = candidate;
-	if (index) {
-		for (uint32_t i = 0; i < n; i++)
-			model->value[i] = candidate[index[i]];
-		value = model->value;
-	}
+	const float *vector;
+	int whole = choose(model, shard, &vector, &n);
+	const uint32_t *index = whole ? NULL : model->index;
+	const float *value = whole ? vector : model->value;
 	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
 			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
@@ -162,8 +158,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
 	delta_log_commit(&shard->log, bytes);
 	if (shard->residual)
-		for (uint32_t i = 0; i < n; i++)
-			shard->residual[index ? index[i] : i] -= model->value[i];
+		sparse_subtract(shard->residual, index, model->value, n);
 	if (index && m.coding == CODING_DENSE) {
 		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not -0. */
 		const char *why;
@@ -171,8 +166,8 @@ static void publish(sluice_model *model, struct shard *shard)
 		index = NULL;
 		n = at->span;
 	}
-	delta_add(shard->copy, index, model->value, n);
-	memset(shard->sum, 0, at->span * sizeof *shard->sum);
+	sparse_add(shard->copy, index, model->value, n);
+	reduction_clear(&shard->reduction);
 	shard->last_bytes = (uint32_t)bytes;
 	shard->version++;
 	shard->phase = 0;

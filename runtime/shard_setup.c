@@ -28,7 +28,8 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
 	for (int i = 0; i < 2; i++)
 		shard->snapshots[i] = base + at->snapshot_offset[i];
-	memset(shard->sum, 0, at->span * sizeof *shard->sum);
+	shard->reduction.whole = 1; /* whatever was added */
+	reduction_clear(&shard->reduction);
 	for (int w = 0; w < model->job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
 		ring_reader_init(&inbox->ring, SLOT_DEPTH, at->slot_bytes);
@@ -49,13 +50,15 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
 	shard->copy = calloc(at->span, sizeof(float));
-	shard->sum = calloc(at->span, sizeof(float));
 	shard->residual = residual ? calloc(at->span, sizeof(float)) : NULL;
 	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
-	if (!shard->spans || !shard->copy || !shard->sum || (residual && !shard->residual) ||
+	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
 	    (velocity && !shard->velocity) || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
+	int rc = reduction_open(&shard->reduction, at->span);
+	if (rc)
+		return rc;
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	shard_restart(model, shard, 0);
 	return 0;
@@ -94,7 +97,7 @@ void shards_close(sluice_model *model)
 		struct shard *shard = &model->shards[i];
 		free(shard->spans);
 		free(shard->copy);
-		free(shard->sum);
+		reduction_close(&shard->reduction);
 		free(shard->residual);
 		free(shard->velocity);
 		free(shard->inboxes);

@@ -2,24 +2,33 @@
  * One pass over the shard per step; no fused multiply-add, so the same bits everywhere. */
 #include "update.h"
 
-static void decay_into(float *g, const float *params, size_t n, float factor)
+/* What is left to multiply by: messages of placement "inside" carry the step size. */
+static float step_of(const struct update *u, float lr)
 {
-	for (size_t i = 0; i < n; i++)
-		g[i] += factor * params[i];
+	return u->placement == STEP_INSIDE ? 1.0f : lr;
 }
 
-void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
-		  unsigned divisor, float lr)
+int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
 {
-	const float share = 1.0f / (float)divisor;
-	/* What is left to multiply by: messages of placement "inside" carry the step size. */
-	const float step = u->placement == STEP_INSIDE ? 1.0f : lr;
+	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD))
+		return 0;
+	*share = 1.0f / (float)divisor;
+	*by = u->kind == UPDATE_NONE ? 1.0f : -step_of(u, lr);
+	return 1;
+}
+
+/* A piece that stays in the first cache from one rule to the next. */
+static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
+			const float *restrict params, size_t n, float share, float step, float lr)
+{
 	const float m = u->momentum;
+	const float decay = u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
 
 	for (size_t i = 0; i < n; i++)
 		sum[i] *= share;
 	if (u->decay > 0)
-		decay_into(sum, params, n, u->placement == STEP_INSIDE ? u->decay * lr : u->decay);
+		for (size_t i = 0; i < n; i++)
+			sum[i] += decay * params[i];
 	switch (u->kind) {
 	case UPDATE_NONE:
 		return;
@@ -40,4 +49,15 @@ void update_apply(const struct update *u, float *sum, float *velocity, const flo
 		}
 		return;
 	}
+}
+
+void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
+		  unsigned divisor, float lr)
+{
+	enum { PIECE = 2048 };
+	const float share = 1.0f / (float)divisor;
+
+	for (size_t at = 0; at < n; at += PIECE)
+		apply_piece(u, sum + at, velocity ? velocity + at : NULL, params + at,
+			    n - at < PIECE ? n - at : PIECE, share, step_of(u, lr), lr);
 }

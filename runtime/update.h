@@ -15,4 +15,7 @@ struct update {
  * itself). velocity: n floats for momentum and nesterov, else NULL. params: the shard's copy. */
 void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
 		  unsigned divisor, float lr);
+/* 1 if the change is *by * (sum * *share) at each coordinate, to the bit, so that a sum of zero means no
+ * change; 0 if it takes more. */
+int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);
 #endif

@@ -31,8 +31,7 @@ static void settle(sluice_model *model, uint64_t begin, const uint32_t *index, c
 {
 	float *residual = model->worker.residual + begin;
 	if (model->recipe.memory == MEMORY_RESIDUAL)
-		for (uint32_t i = 0; i < n; i++)
-			residual[index ? index[i] : i] -= decoded[i];
+		sparse_subtract(residual, index, decoded, n);
 }
 
 /* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
@@ -60,10 +59,9 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	const float *value = vector;
 
 	if (selected || w->skip) {
-		for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t i = 0; i < n; i++)
 			w->relative[i] = selected[i] - (uint32_t)at->begin;
-			w->value[i] = vector[w->relative[i]];
-		}
+		sparse_gather(vector, w->relative, w->value, n);
 		if (n > at->up_capacity)
 			n = keep_heaviest(model, at, n);
 		index = w->relative;
@@ -232,7 +230,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	else if (!message_check(&m, &want, &why) &&
 		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
 		const uint32_t *index = m.coding == CODING_DENSE ? NULL : w->relative;
-		delta_add(w->target + at->begin, index, w->value, m.count);
+		sparse_add(w->target + at->begin, index, w->value, m.count);
 		lane->have_version = w->step;
 		lane->torn = 0;
 		w->raised |= m.raised;

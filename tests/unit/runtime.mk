@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/test_schedule \
 	tests/unit/test_layout \
 	tests/unit/test_delta_log \
+	tests/unit/test_reduce \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_conservation \
@@ -26,6 +27,7 @@ tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
 tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
+tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
@@ -39,7 +41,7 @@ tests_unit_test_transports_SOURCES = tests/unit/test_transports.c $(ranks)
 tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
 # Takes down what the shards count.
 tests_unit_test_continue_SOURCES = tests/unit/test_continue.c tests/unit/scratch.h $(ranks)
-tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=update_apply
+tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
 

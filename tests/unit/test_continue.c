@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * on_failure=continue: workers are killed or stopped, at any moment, and the others go on. What each shard
- * counted in each step is taken down (the linker wraps update_apply), an oracle of a few lines replays it
+ * counted in each step is taken down (the linker wraps reduction_change), an oracle of a few lines replays it
  * in this process, and survivors and oracle must agree bit by bit. Four workers, two servers, two shards. */
 #include "base/bytes.h"
 #include "model.h"
@@ -53,22 +53,19 @@ static sluice_job *joined;
 
 /* ---- what the shards count ------------------------------------------------------------------ */
 
-void __real_update_apply(const struct update *u, float *sum, float *velocity, const float *params,
-			 size_t n, unsigned divisor, float lr);
-void __wrap_update_apply(const struct update *u, float *sum, float *velocity, const float *params,
-			 size_t n, unsigned divisor, float lr);
-void __wrap_update_apply(const struct update *u, float *sum, float *velocity, const float *params,
-			 size_t n, unsigned divisor, float lr)
+void __real_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
+void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
+void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
 {
 	const sluice_model *model = joined->models[0];
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
-		if (shard->sum != sum || shard->version >= STEPS_MAX)
+		if (&shard->reduction != r || shard->version >= STEPS_MAX)
 			continue;
-		plan->counted[shard->id][shard->version + 1] = (uint8_t)sum[WITNESS];
-		plan->divisor[shard->id][shard->version + 1] = divisor;
+		plan->counted[shard->id][shard->version + 1] = (uint8_t)r->sum[WITNESS];
+		plan->divisor[shard->id][shard->version + 1] = c->divisor;
 	}
-	__real_update_apply(u, sum, velocity, params, n, divisor, lr);
+	__real_reduction_change(r, c, call);
 }
 
 /* A worker that dies after it wrote some of its mails. */

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What is done at the coordinates of a sparse message: added, taken away, fetched. The two halves of a
+ * model apply deltas with the same function, so they get the same bits. Pure. */
+#ifndef RUNTIME_SPARSE_H
+#define RUNTIME_SPARSE_H
+#include <stdint.h>
+
+/* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL: coordinates
+ * 0..count - 1. */
+void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count);
+void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
+void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A shard's sum and its way into the residual, bit by bit against the plain loops that define it: for
+ * each update rule, sparse and dense messages, few and many lines. */
+#include "reduce.h"
+#include "base/bytes.h"
+#include "random.h"
+#include "sparse.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { SPAN = 5003, STEPS = 6, MESSAGES = 5, BUDGET = 97 };
+
+struct side {
+	float sum[SPAN], residual[SPAN], velocity[SPAN], params[SPAN];
+	uint32_t index[SPAN];
+	float value[SPAN];
+	size_t n;
+};
+
+/* The plain way: every loop over everything. */
+static void plain_step(struct side *s, struct selector *selector, const struct change *c)
+{
+	const struct span all = { 0, SPAN, 0 };
+	float *candidate = s->sum;
+
+	update_apply(c->update, s->sum, s->velocity, s->params, SPAN, c->divisor, c->lr);
+	if (c->residual) {
+		for (size_t i = 0; i < SPAN; i++)
+			s->residual[i] += s->sum[i];
+		candidate = s->residual;
+	}
+	if (c->selects)
+		s->n = select_topk(selector, candidate, &all, 1, BUDGET, s->index);
+	else
+		s->n = select_nonzero(candidate, SPAN, s->index);
+	for (size_t i = 0; i < s->n; i++)
+		s->value[i] = candidate[s->index[i]];
+}
+
+static void step(struct side *s, struct reduction *r, struct selector *selector, struct change c)
+{
+	const struct span all = { 0, SPAN, 0 };
+	struct select_call call = { .spans = &all, .n_spans = 1, .k = BUDGET, .index = s->index,
+				    .value = s->value };
+
+	c.velocity = s->velocity;
+	c.params = s->params;
+	c.residual = c.residual ? s->residual : NULL;
+	reduction_change(r, &c, &call);
+	if (c.selects) {
+		s->n = select_run(selector, &call, NULL);
+	} else {
+		s->n = select_nonzero(call.x, SPAN, s->index);
+		sparse_gather(call.x, s->index, s->value, (uint32_t)s->n);
+	}
+}
+
+static uint32_t make_message(struct random *random, double density, uint32_t *index, float *value)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SPAN; i++)
+		if (density >= 1 || random_bits(random) % 100000 < density * 100000) {
+			index[n] = i;
+			value[n++] = random_normal(random) * 1e-3f;
+		}
+	return n;
+}
+
+static void expect_same(const void *a, const void *b, size_t n)
+{
+	assert_memory_equal(a, b, n);
+}
+
+static void compare(const struct update *update, int with_residual, int selects, double density,
+		    unsigned workers, float lr)
+{
+	static struct side plain, mine;
+	static uint32_t index[SPAN];
+	static float value[SPAN];
+	struct random random = { workers * 7 + (uint64_t)(density * 1000) };
+	struct selector *selector = NULL;
+	struct reduction r;
+
+	memset(&plain, 0, sizeof plain);
+	for (size_t i = 0; i < SPAN; i++)
+		plain.params[i] = random_normal(&random);
+	mine = plain;
+	assert_int_equal(reduction_open(&r, SPAN), 0);
+	assert_int_equal(selector_open(SPAN, &selector), 0);
+	for (int s = 0; s < STEPS; s++) {
+		struct change c = { .update = update, .params = plain.params, .divisor = workers,
+				    .lr = lr, .residual = with_residual ? plain.residual : NULL,
+				    .selects = selects };
+
+		for (unsigned w = 0; w < workers; w++) {
+			uint32_t n = make_message(&random, density, index, value);
+			int dense = n == SPAN;
+
+			for (uint32_t i = 0; i < n; i++)
+				plain.sum[index[i]] += value[i];
+			reduction_add(&r, dense ? NULL : index, value, n);
+		}
+		expect_same(plain.sum, r.sum, sizeof plain.sum);
+		plain_step(&plain, selector, &c);
+		step(&mine, &r, selector, c);
+		assert_int_equal(mine.n, plain.n);
+		expect_same(mine.index, plain.index, plain.n * sizeof *index);
+		expect_same(mine.value, plain.value, plain.n * sizeof *value);
+		if (with_residual) {
+			expect_same(mine.residual, plain.residual, sizeof plain.residual);
+			sparse_subtract(mine.residual, mine.index, mine.value, (uint32_t)mine.n);
+			for (size_t i = 0; i < plain.n; i++)
+				plain.residual[plain.index[i]] -= plain.value[i];
+		}
+		expect_same(mine.velocity, plain.velocity, sizeof plain.velocity);
+		sparse_add(mine.params, mine.index, mine.value, (uint32_t)mine.n);
+		for (size_t i = 0; i < plain.n; i++)
+			plain.params[plain.index[i]] += plain.value[i];
+		expect_same(mine.params, plain.params, sizeof plain.params);
+		memset(plain.sum, 0, sizeof plain.sum);
+		reduction_clear(&r);
+		for (size_t i = 0; i < SPAN; i++)
+			assert_int_equal(float_bits(r.sum[i]), 0);
+		for (size_t i = 0; i < SPAN / REDUCE_LINE + 1; i++)
+			assert_int_equal(r.lines[i], 0);
+	}
+	reduction_close(&r);
+	selector_close(&selector);
+}
+
+static void step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit(void **state)
+{
+	static const double densities[] = { 0, 0.002, 0.03, 0.4, 1 };
+	static const unsigned workers[] = { 1, 3, MESSAGES };
+
+	(void)state;
+	for (int kind = UPDATE_NONE; kind <= UPDATE_NESTEROV; kind++)
+		for (unsigned bits = 0; bits < 16; bits++)
+			for (size_t d = 0; d < 5; d++)
+				for (size_t w = 0; w < 3; w++) {
+					const struct update update = {
+						.kind = (enum update_kind)kind,
+						.momentum = 0.9f,
+						.decay = bits & 1 ? 0.01f : 0,
+						.placement = bits & 2 ? STEP_INSIDE : STEP_OUTSIDE
+					};
+					compare(&update, (bits & 4) != 0, (bits & 8) != 0,
+						densities[d], workers[w], 0.05f);
+				}
+}
+
+/* What is left alone must stay what it was: nothing is read or written where no message came. */
+static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void **state)
+{
+	const struct update update = { .kind = UPDATE_SGD, .placement = STEP_OUTSIDE };
+	static float residual[SPAN], params[SPAN];
+	const uint32_t index[] = { 0, 17, SPAN - 1 };
+	const float value[] = { 1, 2, 3 };
+	struct select_call call = { 0 };
+	struct reduction r;
+
+	(void)state;
+	assert_int_equal(reduction_open(&r, SPAN), 0);
+	for (size_t i = 0; i < SPAN; i++)
+		residual[i] = -0.0f; /* which adding a zero of the other sign would change */
+	reduction_add(&r, index, value, 3);
+	const struct change c = { .update = &update, .params = params, .divisor = 2, .lr = -0.5f,
+				  .residual = residual, .selects = 1 };
+	reduction_change(&r, &c, &call);
+	assert_ptr_equal(call.x, residual);
+	assert_null(call.grad);
+	assert_true(residual[0] == 0.25f && residual[17] == 0.5f && residual[SPAN - 1] == 0.75f);
+	for (size_t i = 2 * REDUCE_LINE; i < SPAN - REDUCE_LINE; i++)
+		assert_int_equal(float_bits(residual[i]), 0x80000000);
+	reduction_clear(&r);
+	reduction_close(&r);
+}
+
+static void sparse__any_count__is_the_plain_loop(void **state)
+{
+	static float a[SPAN], b[SPAN], value[SPAN], got[SPAN];
+	static uint32_t index[SPAN];
+	struct random random = { 3 };
+
+	(void)state;
+	for (int round = 0; round < 40; round++) {
+		uint32_t n = make_message(&random, round / 40.0, index, value);
+
+		sparse_add(a, index, value, n);
+		for (uint32_t i = 0; i < n; i++)
+			b[index[i]] += value[i];
+		expect_same(a, b, sizeof a);
+		sparse_gather(a, index, got, n);
+		for (uint32_t i = 0; i < n; i++)
+			assert_int_equal(float_bits(got[i]), float_bits(b[index[i]]));
+		make_message(&random, 1, index, value);
+		sparse_subtract(a, NULL, value, SPAN);
+		for (uint32_t i = 0; i < SPAN; i++)
+			b[i] -= value[i];
+		expect_same(a, b, sizeof a);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit),
+		cmocka_unit_test(change__few_lines_and_a_residual__leaves_the_other_lines_alone),
+		cmocka_unit_test(sparse__any_count__is_the_plain_loop),
+	};
+
+	return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
+}
