@@ -2,20 +2,22 @@
  * See reduce.h. Where few lines were added to, the change goes line by line, and the only pass over the
  * whole shard is that of the selection, which reads. Where there are many, the selection's pass adds. */
 #include "reduce.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "sluice.h"
-#include "sparse.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = REDUCE_LINE, CHUNK = 256, WORD = 8 };
+/* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
+ * going line by line and going over everything take equally long. */
+enum { LINE = VECTOR_LINE, CHUNK = 512, WORD = 8, AHEAD = 16, SPARSE = 4 };
 
 static uint32_t lines_of(uint32_t span)
 {
 	return span / LINE + (span % LINE != 0);
 }
 
-/* Looked at by words: the last one is whole. */
+/* Looked at by words, little-endian ones: the last one is whole. */
 static size_t marks_of(uint32_t span)
 {
 	return ((size_t)lines_of(span) + WORD - 1) / WORD * WORD;
@@ -29,7 +31,7 @@ uint64_t reduction_bytes(uint32_t span)
 int reduction_open(struct reduction *r, uint32_t span)
 {
 	*r = (struct reduction){ .span = span };
-	r->sum = calloc(span, sizeof *r->sum);
+	r->sum = vector_open(span);
 	r->lines = calloc(marks_of(span), 1);
 	if (r->sum && r->lines)
 		return 0;
@@ -59,10 +61,7 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 
 static uint64_t word_of(const struct reduction *r, uint32_t line)
 {
-	uint64_t word;
-
-	memcpy(&word, r->lines + line, sizeof word);
-	return word;
+	return get_le64(r->lines + line);
 }
 
 static int is_sparse(const struct reduction *r)
@@ -72,28 +71,18 @@ static int is_sparse(const struct reduction *r)
 	if (r->whole)
 		return 0;
 	for (uint32_t line = 0; line < n; line += WORD)
-		marked += (uint32_t)__builtin_popcountll(word_of(r, line));
-	return marked <= n / 2;
+		marked += (uint32_t)(word_of(r, line) * 0x0101010101010101u >> 56); /* sum of its bytes */
+	return marked <= n / SPARSE;
 }
 
-/* The marked ones of the lines from *line on, at most CHUNK; *line moves on. Their memory is asked for. */
-static uint32_t marked_lines(const struct reduction *r, const float *residual, uint32_t *line,
-			     uint32_t found[CHUNK])
+/* The marked ones of the lines from *line on, at most CHUNK; *line moves on. */
+static uint32_t marked_lines(const struct reduction *r, uint32_t *line, uint32_t found[CHUNK])
 {
 	uint32_t n = lines_of(r->span), listed = 0;
 
-	for (; *line < n && listed + WORD <= CHUNK; *line += WORD) {
-		if (!word_of(r, *line))
-			continue;
-		for (uint32_t i = *line; i < *line + WORD; i++) {
-			if (!r->lines[i])
-				continue;
-			__builtin_prefetch(r->sum + (size_t)i * LINE, 1);
-			if (residual)
-				__builtin_prefetch(residual + (size_t)i * LINE, 1);
-			found[listed++] = i;
-		}
-	}
+	for (; *line < n && listed + WORD <= CHUNK; *line += WORD)
+		for (uint64_t word = word_of(r, *line); word; word &= word - 1)
+			found[listed++] = *line + (uint32_t)__builtin_ctzll(word) / 8;
 	return listed;
 }
 
@@ -123,11 +112,15 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 	uint32_t found[CHUNK], n;
 
 	for (uint32_t line = 0; line < lines_of(r->span);) {
-		n = marked_lines(r, residual, &line, found);
+		n = marked_lines(r, &line, found);
 		for (uint32_t i = 0; i < n; i++) {
+			size_t ahead = (size_t)found[i + AHEAD < n ? i + AHEAD : n - 1] * LINE;
 			size_t at = (size_t)found[i] * LINE;
 			uint32_t length = length_of(r, found[i]);
 
+			__builtin_prefetch(r->sum + ahead, 1);
+			if (residual)
+				__builtin_prefetch(residual + ahead, 1);
 			if (!residual)
 				scale_line(r->sum + at, length, share, by);
 			else if (length == LINE) /* known to the compiler */
@@ -180,7 +173,7 @@ void reduction_clear(struct reduction *r)
 	if (r->whole)
 		memset(r->sum, 0, r->span * sizeof *r->sum);
 	for (uint32_t line = 0; line < lines_of(r->span) && !r->whole;) {
-		n = marked_lines(r, NULL, &line, found);
+		n = marked_lines(r, &line, found);
 		for (uint32_t i = 0; i < n; i++)
 			memset(r->sum + (size_t)found[i] * LINE, 0,
 			       length_of(r, found[i]) * sizeof *r->sum);

@@ -4,17 +4,15 @@
 #ifndef RUNTIME_REDUCE_H
 #define RUNTIME_REDUCE_H
 #include "compress/select.h"
+#include "sparse.h"
 #include "update.h"
 
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */
-	uint8_t *lines;  /* one per REDUCE_LINE coordinates: 1 where something was added */
+	uint8_t *lines;  /* one per VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
 	int whole;       /* something was added everywhere */
 };
-
-/* A line of memory. */
-enum { REDUCE_LINE = 16 };
 
 int reduction_open(struct reduction *r, uint32_t span); /* 0 or SLUICE_ENOMEM */
 void reduction_close(struct reduction *r);
@@ -31,7 +29,7 @@ struct change {
 	const float *params;
 	unsigned divisor;
 	float lr;
-	float *residual; /* what the change is added to; NULL: the change takes the sum's place */
+	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's place */
 	int selects;     /* select_run() follows, and may add */
 	int everywhere;  /* the sign of zeros counts: the change of no line is left out */
 };

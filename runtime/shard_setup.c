@@ -50,7 +50,7 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
 	shard->copy = calloc(at->span, sizeof(float));
-	shard->residual = residual ? calloc(at->span, sizeof(float)) : NULL;
+	shard->residual = residual ? vector_open(at->span) : NULL;
 	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
 	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||

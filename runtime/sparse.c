@@ -2,8 +2,19 @@
  * See sparse.h. At the usual densities each coordinate lies in a line of its own, far from the one
  * before, and the processor foresees none of them: they are asked for in time. */
 #include "sparse.h"
+#include <stdlib.h>
+#include <string.h>
 
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
+
+float *vector_open(size_t n)
+{
+	const size_t line = VECTOR_LINE * sizeof(float);
+	size_t bytes = (n * sizeof(float) + line - 1) / line * line;
+	float *vector = aligned_alloc(line, bytes);
+
+	return vector ? memset(vector, 0, bytes) : NULL;
+}
 
 static uint32_t with_one_ahead(uint32_t count)
 {

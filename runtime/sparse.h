@@ -3,7 +3,13 @@
  * model apply deltas with the same function, so they get the same bits. Pure. */
 #ifndef RUNTIME_SPARSE_H
 #define RUNTIME_SPARSE_H
+#include <stddef.h>
 #include <stdint.h>
+
+/* Coordinates of a line of memory. */
+enum { VECTOR_LINE = 16 };
+/* n zeros from the beginning of a line, for free(); NULL: no memory. */
+float *vector_open(size_t n);
 
 /* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL: coordinates
  * 0..count - 1. */

@@ -25,6 +25,7 @@ tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
 # Counts what an open allocates.
 tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
+	-Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h

@@ -114,7 +114,7 @@ static void options__bad__are_named(void **state)
 
 	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "--json"), -1);
-	assert_non_null(strstr(complaint, "put, get, notify, step, select or codec"));
+	assert_non_null(strstr(complaint, "put, get, notify, step, select, codec or reduce"));
 	assert_int_equal(PARSE(&o, complaint, "pull"), -1);
 	assert_non_null(strstr(complaint, "\"pull\""));
 	assert_int_equal(PARSE(&o, complaint, "put", "get"), -1);

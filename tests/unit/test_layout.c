@@ -296,11 +296,13 @@ static int counting;
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void __real_free(void *p);
 int __real_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
 void __real_region_close(struct region **region);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *p);
 int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
 void __wrap_region_close(struct region **region);
@@ -315,6 +317,13 @@ void *__wrap_malloc(size_t bytes)
 void *__wrap_calloc(size_t n, size_t bytes)
 {
 	void *p = __real_calloc(n, bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+	void *p = __real_aligned_alloc(alignment, bytes);
 	counted += counting ? malloc_usable_size(p) : 0;
 	return p;
 }

@@ -125,7 +125,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 		reduction_clear(&r);
 		for (size_t i = 0; i < SPAN; i++)
 			assert_int_equal(float_bits(r.sum[i]), 0);
-		for (size_t i = 0; i < SPAN / REDUCE_LINE + 1; i++)
+		for (size_t i = 0; i < SPAN / VECTOR_LINE + 1; i++)
 			assert_int_equal(r.lines[i], 0);
 	}
 	reduction_close(&r);
@@ -174,7 +174,7 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 	assert_ptr_equal(call.x, residual);
 	assert_null(call.grad);
 	assert_true(residual[0] == 0.25f && residual[17] == 0.5f && residual[SPAN - 1] == 0.75f);
-	for (size_t i = 2 * REDUCE_LINE; i < SPAN - REDUCE_LINE; i++)
+	for (size_t i = 2 * VECTOR_LINE; i < SPAN - VECTOR_LINE; i++)
 		assert_int_equal(float_bits(residual[i]), 0x80000000);
 	reduction_clear(&r);
 	reduction_close(&r);

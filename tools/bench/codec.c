@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See codec.h. The positions are those that sluice_select() takes of n random values. Each repetition
  * measures every quantity once, one after another, and beside them a copy of the same bytes; medians.
- * The codings are not public: this program holds a copy of them, compiled as the library's is. */
+ * The codings are not public: sluice-bench holds a copy of the library with its private symbols. */
 #include "tools/bench/codec.h"
 #include "base/bytes.h"
 #include "base/clock.h"

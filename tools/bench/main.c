@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost,
- * selection alone, and (codec.c) how messages are written.
- * All but the last use the public API only, so that what is measured is what a program gets. */
+ * selection alone, and (codec.c, reduce.c) how messages are written, and what a shard does with them.
+ * All but the last two use the public API only, so that what is measured is what a program gets. */
 #include "tools/bench/codec.h"
 #include "tools/bench/moves.h"
 #include "tools/bench/options.h"
+#include "tools/bench/reduce.h"
 #include "tools/bench/select.h"
 #include "tools/bench/step.h"
 #include <stdio.h>
@@ -42,7 +43,8 @@ int main(int argc, char **argv)
 	}
 	if (options.test < TEST_SELECT && sluice_init(NULL, &job))
 		return EXIT_FAILURE;
-	rc = options.test == TEST_CODEC	 ? bench_codec(&options) :
+	rc = options.test == TEST_REDUCE ? bench_reduce(&options) :
+	     options.test == TEST_CODEC	 ? bench_codec(&options) :
 	     options.test == TEST_SELECT ? bench_select(&options) :
 	     options.test == TEST_STEP	 ? step_run(job, &options) :
 					   moves_run(job, &options);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tests[] = { "put", "get", "notify", "step", "select", "codec" };
+static const char *const tests[] = { "put", "get", "notify", "step", "select", "codec",
+				     "reduce" };
 static const char *const gradients[] = { "gaussian", "laplace", "zeros" };
 static const enum distribution gradient_kinds[] = { DISTRIBUTION_GAUSSIAN, DISTRIBUTION_LAPLACE,
 						    DISTRIBUTION_ZEROS };
@@ -32,10 +33,10 @@ void options_print_help(void)
 {
 	fputs("Usage: srun -n2 --mpi=pmix sluice-bench put|get|notify [OPTION]...\n"
 	      "       srun --mpi=pmix sluice-bench step [OPTION]...\n"
-	      "       sluice-bench select|codec [OPTION]...\n"
+	      "       sluice-bench select|codec|reduce [OPTION]...\n"
 	      "Measure what the regions of Sluice move between two ranks, a whole push and pull, "
 	      "selection\n"
-	      "alone, or writing and reading messages.\n"
+	      "alone, writing and reading messages, or what a shard does with them.\n"
 	      "\n"
 	      "  put      latency: an 8-byte (or larger) put that the peer sees by polling its "
 	      "window, half a\n"
@@ -47,6 +48,9 @@ void options_print_help(void)
 	      "  select   exact top-k beside one pass over the same memory; needs no job\n"
 	      "  codec    writing and reading positions, values and messages, beside a copy; needs no "
 	      "job\n"
+	      "  reduce   adding a step's messages at a shard, publishing, applying, beside plain "
+	      "passes; needs no\n"
+	      "           job\n"
 	      "\n"
 	      "put, get, notify\n"
 	      "  --sizes LIST     bytes: 8,64,4K,1M or 8..4M (doubling); default "
@@ -59,7 +63,7 @@ void options_print_help(void)
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
-	      "select, codec\n"
+	      "select, codec, reduce\n"
 	      "  --n N            elements; default 10000000\n"
 	      "  --k N            selected ones, or\n"
 	      "  --density X      their share; default 0.001, 0.01 and 0.1 one after another\n"
@@ -68,14 +72,15 @@ void options_print_help(void)
 	      "                   constant, equal (magnitudes), sorted or hintwrong; default "
 	      "gaussian\n"
 	      "  --threads N      of the selector of select; default 1\n"
+	      "  --messages N     that a shard gets in a step of reduce; default 4\n"
 	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
 	      "--seconds\n"
 	      "  --seconds X      per measurement; default 0.3, for step, "
-	      "select and codec 3\n"
+	      "select, codec and reduce 3\n"
 	      "  --warmup N       rounds or steps before measuring; default 20, for step 5, "
-	      "select and codec 3\n"
+	      "select, codec and reduce 3\n"
 	      "  --limit          print beside each figure what the machine can do, measured in "
 	      "the same run:\n"
 	      "                   memcpy and a cache-line ping-pong between the same two "
@@ -162,6 +167,7 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "density", required_argument, NULL, 'y' },
 				       { "distribution", required_argument, NULL, 'b' },
 				       { "threads", required_argument, NULL, 't' },
+				       { "messages", required_argument, NULL, 'm' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
 				       { "help", no_argument, NULL, 'h' },
@@ -208,6 +214,11 @@ static int take(int key, const char *text, struct options *o)
 			return -1;
 		o->threads = (int)number;
 		return 0;
+	case 'm':
+		if (parse_count(text, strlen(text), 1, 256, &number))
+			return -1;
+		o->messages = (int)number;
+		return 0;
 	}
 	return 0;
 }
@@ -222,7 +233,7 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES])
 {
 	struct options o = { .with = -1, .count = 1 << 20, .seed = 1,
-			     .n = 10000000, .threads = 1 };
+			     .n = 10000000, .threads = 1, .messages = 4 };
 	int key, index = 0, given_warmup = 0, kind;
 	char what[64];
 
@@ -245,7 +256,8 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	}
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
-			return complain(complaint, "what to measure? put, get, notify, step, select or codec",
+			return complain(complaint, "what to measure? put, get, notify, step, select, codec or "
+				"reduce",
 					NULL);
 		kind = word_index(argv[optind], tests, (int)(sizeof tests / sizeof *tests));
 		if (kind < 0)

@@ -7,7 +7,7 @@
 
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
-enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT, TEST_CODEC };
+enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT, TEST_CODEC, TEST_REDUCE };
 /* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each call. */
 enum distribution {
 	DISTRIBUTION_GAUSSIAN,
@@ -37,10 +37,11 @@ struct options {
 	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */
 	uint64_t seed;
-	uint64_t n, k;      /* select, codec: elements; selected ones, 0: by density */
+	uint64_t n, k;      /* select, codec, reduce: elements; selected ones, 0: by density */
 	double density;     /* select: 0: 0.001, 0.01 and 0.1 */
 	enum distribution distribution;
 	int threads;
+	int messages;       /* reduce: of a step */
 };
 
 /* 0, or -1 with a sentence. */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See reduce.h. Calls what shard.c and worker.c call, on messages that are decoded already (what that
+ * costs is said by codec). Each repetition measures every quantity once, one after another, and beside
+ * them the plain passes over the same memory; medians of times and of ratios within a repetition. */
+#include "tools/bench/reduce.h"
+#include "base/clock.h"
+#include "runtime/reduce.h"
+#include "sluice.h"
+#include "tools/bench/samples.h"
+#include "tools/bench/select_data.h"
+#include "tools/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Each step takes its messages from another place of one pool. */
+enum { STEPS = 4, LEAST = 5, MOST = 1000 };
+
+enum {
+	READ,    /* one plain read of the shard */
+	ADD,     /* residual += grad: read-modify-write */
+	REDUCE,  /* all messages into the sum */
+	PUBLISH, /* update, residual, selection with a hint; taken out of the residual, added to the copy */
+	APPLY,   /* what was published added to a worker's parameters */
+	TIMES
+};
+
+static const char *const names[TIMES] = { "read", "add", "reduce", "publish", "apply" };
+/* What a time is divided by. */
+static const int limits[TIMES] = { -1, -1, ADD, READ, ADD };
+
+struct list {
+	uint32_t *index;
+	float *value;
+	uint32_t n;
+};
+
+struct bench {
+	const struct options *o;
+	struct list *messages; /* STEPS * o->messages */
+	struct reduction reduction;
+	struct selector *selector;
+	struct select_hint hint;
+	float *residual, *copy, *params, *plain, *grad; /* n each */
+	struct list published;
+	struct samples ms[TIMES], ratio[TIMES], lines;
+	uint64_t step, k;
+	uint32_t sink;
+};
+
+/* ---- one step ------------------------------------------------------------------------------ */
+
+/* As publish() in shard.c, but for the encoding. */
+static void publish(struct bench *b)
+{
+	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
+	const struct span whole = { .begin = 0, .end = b->o->n };
+	const struct change change = { .update = &sgd, .params = b->copy,
+				       .divisor = (unsigned)b->o->messages, .lr = 0.1f,
+				       .residual = b->residual, .selects = 1 };
+	struct select_call call = { .spans = &whole, .n_spans = 1, .k = b->k,
+				    .index = b->published.index, .value = b->published.value,
+				    .hint = &b->hint };
+
+	reduction_change(&b->reduction, &change, &call);
+	b->published.n = (uint32_t)select_run(b->selector, &call, NULL);
+	sparse_subtract(b->residual, b->published.index, b->published.value, b->published.n);
+	sparse_add(b->copy, b->published.index, b->published.value, b->published.n);
+	reduction_clear(&b->reduction);
+}
+
+static double lines_share(const struct bench *b)
+{
+	size_t n = (b->o->n + VECTOR_LINE - 1) / VECTOR_LINE, marked = 0;
+
+	for (size_t i = 0; i < n; i++)
+		marked += b->reduction.lines[i];
+	return (double)marked / (double)n;
+}
+
+static void repeat(struct bench *b, double ms[TIMES])
+{
+	const struct list *message = b->messages + b->step++ % STEPS * (size_t)b->o->messages;
+	uint64_t began[TIMES], ended[TIMES];
+
+	began[READ] = now_ns();
+	b->sink ^= pass_read(b->residual, b->o->n, 1);
+	ended[READ] = began[ADD] = now_ns();
+	pass_add(b->plain, b->grad, b->o->n);
+	ended[ADD] = began[REDUCE] = now_ns();
+	for (int i = 0; i < b->o->messages; i++)
+		reduction_add(&b->reduction, message[i].index, message[i].value, message[i].n);
+	ended[REDUCE] = now_ns();
+	samples_add(&b->lines, lines_share(b));
+	began[PUBLISH] = now_ns();
+	publish(b);
+	ended[PUBLISH] = began[APPLY] = now_ns();
+	sparse_add(b->params, b->published.index, b->published.value, b->published.n);
+	ended[APPLY] = now_ns();
+	for (int i = 0; i < TIMES; i++)
+		ms[i] = (double)(ended[i] - began[i]) * 1e-6;
+}
+
+static int measure(struct bench *b)
+{
+	const struct options *o = b->o;
+	uint64_t began = now_ns(), rounds = o->repeat ? o->repeat : LEAST;
+	double ms[TIMES];
+
+	for (uint64_t i = 0; i < o->warmup; i++)
+		repeat(b, ms);
+	if (!o->repeat && o->warmup) {
+		double total = (double)(now_ns() - began) * 1e-9;
+
+		rounds = (uint64_t)(o->seconds / total * (double)o->warmup);
+		rounds = rounds < LEAST ? LEAST : rounds > MOST ? MOST : rounds;
+	}
+	samples_close(&b->lines);
+	if (samples_open(&b->lines, rounds))
+		return -1;
+	for (int i = 0; i < TIMES; i++)
+		if (samples_open(&b->ms[i], rounds) || samples_open(&b->ratio[i], rounds))
+			return -1;
+	for (uint64_t r = 0; r < rounds; r++) {
+		repeat(b, ms);
+		for (int i = 0; i < TIMES; i++) {
+			samples_add(&b->ms[i], ms[i]);
+			samples_add(&b->ratio[i], limits[i] < 0 ? 1 : ms[i] / ms[limits[i]]);
+		}
+	}
+	return 0;
+}
+
+/* ---- what is said -------------------------------------------------------------------------- */
+
+static void print_row(struct bench *b, int first)
+{
+	double lines = samples_summary(&b->lines).p50;
+	struct summary ms[TIMES], ratio[TIMES];
+
+	for (int i = 0; i < TIMES; i++) {
+		ms[i] = samples_summary(&b->ms[i]);
+		ratio[i] = samples_summary(&b->ratio[i]);
+	}
+	if (b->o->json) {
+		printf("%s\n{\"k\":%llu,\"repetitions\":%zu,\"lines_share\":", first ? "" : ",",
+		       (unsigned long long)b->k, ms[0].n);
+		json_number(stdout, lines);
+		for (int i = 0; i < TIMES; i++) {
+			printf(",\"%s_ms\":", names[i]);
+			json_number(stdout, ms[i].p50);
+			if (limits[i] >= 0) {
+				printf(",\"%s_ratio\":", names[i]);
+				json_number(stdout, ratio[i].p50);
+			}
+		}
+		putchar('}');
+		return;
+	}
+	if (first)
+		printf("%10s %7s %8s %8s | %8s %6s %8s | %8s %6s | %8s %6s\n", "k", "lines", "read ms",
+		       "add ms", "reduce", "x add", "ns each", "publish", "x read", "apply", "x add");
+	printf("%10llu %6.1f%% %8.3f %8.3f | %8.3f %6.2f %8.2f | %8.3f %6.2f | %8.3f %6.2f\n",
+	       (unsigned long long)b->k, lines * 100, ms[READ].p50, ms[ADD].p50, ms[REDUCE].p50,
+	       ratio[REDUCE].p50, ms[REDUCE].p50 * 1e6 / (double)b->k / b->o->messages,
+	       ms[PUBLISH].p50, ratio[PUBLISH].p50, ms[APPLY].p50, ratio[APPLY].p50);
+	fflush(stdout);
+}
+
+static void print_head(const struct options *o)
+{
+	if (o->json) {
+		printf("{\"tool\":\"sluice-bench\",\"version\":");
+		json_text(stdout, sluice_version());
+		printf(",\"test\":\"reduce\",\"n\":%llu,\"messages\":%d,\"distribution\":\"%s\",\"seed\":%llu,"
+		       "\"rows\":[",
+		       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
+		       (unsigned long long)o->seed);
+		return;
+	}
+	printf("reduce: shard of %llu, %d messages of k a step and k published, %s, one thread, medians; "
+	       "Sluice %s\n",
+	       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
+	       sluice_version());
+}
+
+/* ---- one density after another ------------------------------------------------------------ */
+
+static uint64_t mixed(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+/* k random positions, ascending: each is taken with the share that is still wanted. */
+static int fill_message(const struct options *o, uint64_t number, uint64_t k, struct list *m)
+{
+	uint64_t counter = (o->seed << 48) + (number << 40);
+
+	m->index = malloc(k * sizeof *m->index);
+	m->value = malloc(k * sizeof *m->value);
+	if (!m->index || !m->value)
+		return -1;
+	m->n = 0;
+	for (uint64_t i = 0; m->n < k; i++)
+		if (mixed(counter += 0x9e3779b97f4a7c15u) >> 32 < (((k - m->n) << 32) - 1) / (o->n - i) + 1)
+			m->index[m->n++] = (uint32_t)i;
+	data_fill(o->distribution, o->seed + number, m->value, k);
+	return 0;
+}
+
+static void free_list(struct list *l)
+{
+	free(l->index);
+	free(l->value);
+	*l = (struct list){ 0 };
+}
+
+static int one_density(struct bench *b, uint64_t k, int first)
+{
+	const struct options *o = b->o;
+	size_t n_messages = STEPS * (size_t)o->messages;
+	int rc = 0;
+
+	b->k = k;
+	b->hint = (struct select_hint){ 0 };
+	data_fill(o->distribution, o->seed, b->grad, o->n);
+	for (size_t i = 0; i < o->n; i++)
+		b->residual[i] = b->copy[i] = b->params[i] = b->plain[i] = 0;
+	b->published.index = calloc(k, sizeof *b->published.index);
+	b->published.value = calloc(k, sizeof *b->published.value);
+	for (size_t i = 0; i < n_messages && !rc; i++)
+		rc = fill_message(o, i, k, &b->messages[i]);
+	if (rc || !b->published.index || !b->published.value)
+		rc = -1;
+	else
+		rc = measure(b);
+	if (rc)
+		fprintf(stderr, "sluice-bench: no memory for %zu messages of %llu\n", n_messages,
+			(unsigned long long)k);
+	else
+		print_row(b, first);
+	for (size_t i = 0; i < n_messages; i++)
+		free_list(&b->messages[i]);
+	free_list(&b->published);
+	samples_close(&b->lines);
+	for (int i = 0; i < TIMES; i++) {
+		samples_close(&b->ms[i]);
+		samples_close(&b->ratio[i]);
+	}
+	return rc;
+}
+
+static uint64_t count_of(const struct options *o, double density)
+{
+	uint64_t k = (uint64_t)((double)o->n * density + 0.5);
+
+	return k ? k : 1;
+}
+
+static int work(struct bench *b)
+{
+	static const double usual[] = { 0.001, 0.01, 0.1 };
+	const struct options *o = b->o;
+	int rc = 0;
+
+	print_head(o);
+	if (o->k || o->density > 0)
+		rc = one_density(b, o->k && o->k < o->n ? o->k : o->k ? o->n : count_of(o, o->density), 1);
+	else
+		for (int i = 0; i < 3 && !rc; i++)
+			rc = one_density(b, count_of(o, usual[i]), i == 0);
+	if (o->json)
+		printf("\n]}\n");
+	return rc;
+}
+
+int bench_reduce(const struct options *o)
+{
+	struct bench b = { .o = o };
+	size_t bytes = o->n * sizeof(float);
+	int rc = -1;
+
+	b.messages = calloc(STEPS * (size_t)o->messages, sizeof *b.messages);
+	b.residual = vector_open(o->n);
+	b.copy = malloc(bytes);
+	b.params = malloc(bytes);
+	b.plain = malloc(bytes);
+	b.grad = malloc(bytes);
+	if (b.messages && b.residual && b.copy && b.params && b.plain && b.grad &&
+	    !reduction_open(&b.reduction, (uint32_t)o->n) && !selector_open(o->n, &b.selector))
+		rc = work(&b);
+	else
+		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
+			(unsigned long long)o->n);
+	selector_close(&b.selector);
+	reduction_close(&b.reduction);
+	free(b.messages);
+	free(b.residual);
+	free(b.copy);
+	free(b.params);
+	free(b.plain);
+	free(b.grad);
+	/* Looked at, so that no pass is optimised away. */
+	return rc || b.sink == 1 ? rc : 0;
+}
