@@ -7,7 +7,8 @@ library_sources += \
 	base/error.c base/error.h \
 	base/log.c base/log.h \
 	base/memory.h \
-	base/nearest.c base/nearest.h
+	base/nearest.c base/nearest.h \
+	base/room.c base/room.h
 
 # Prints the list of environment variables for sluice(7); see man/local.mk.
 noinst_PROGRAMS += base/envdoc

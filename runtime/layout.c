@@ -145,6 +145,10 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 			    SHARD_ELEMENTS_MAX);
 	out->n_shards = (uint32_t)shards;
 	int rc = make_spans(out, attr, recipe);
+	if (recipe->up.select == SELECT_TOPK)
+		out->selected_most = out->exempt +
+			schedule_count(schedule_largest_density(schedule, &recipe->up),
+				       out->count - out->exempt);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);
 	if (rc)
@@ -220,7 +224,7 @@ static uint64_t worker_memory(const struct layout *l, const struct recipe *recip
 	if (recipe->signal == SIGNAL_MOMENTUM)
 		bytes += l->count * sizeof(float);
 	if (sparse)
-		bytes += (l->count + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
+		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
 	return bytes;

@@ -35,6 +35,7 @@ struct layout {
 	struct span *spans;      /* of the whole vector, exempt or not, ascending, adjacent ones merged */
 	size_t n_spans;
 	uint64_t exempt;         /* coordinates in exempt spans */
+	uint64_t selected_most;  /* coordinates that a worker selects in a step; 0 for up=all */
 };
 
 /* Shapes and capacities from the attributes and the recipe. SLUICE_EINVAL, SLUICE_ENOMEM. */

@@ -41,7 +41,7 @@ struct down_lane {
 struct worker {
 	float *residual;             /* accumulator: what is not sent yet plus this step's signal */
 	float *velocity;             /* signal=momentum, else NULL */
-	uint32_t *index;             /* selection of the whole vector; NULL for up=all */
+	uint32_t *index;             /* selection of the whole vector, room for selected_most; NULL for up=all */
 	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
 	 * of them fit a slot. */
 	uint32_t *relative;

@@ -4,6 +4,7 @@
 #include "model.h"
 #include "base/bytes.h"
 #include "base/log.h"
+#include "base/room.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,40 @@ static int exchange_regions(sluice_model *model)
 	return rc;
 }
 
+static double mebibytes(uint64_t bytes)
+{
+	return (double)bytes / 1048576;
+}
+
+/* Before anything is allocated: what all ranks of this node need for the model against what is left. No
+ * rank has begun, because all agree first. */
+static int check_room(const sluice_model *model, uint64_t need)
+{
+	const sluice_job *job = model->job;
+	const char *here = sluice_node(job, job->rank);
+	struct room room = room_left("");
+	uint64_t together = 0;
+	int ranks = 0;
+	for (int r = 0; r < job->size; r++)
+		if (!strcmp(sluice_node(job, r), here)) {
+			together += layout_memory(&model->layout, &model->recipe, r);
+			ranks++;
+		}
+	if (together > room.node)
+		return fail(SLUICE_ENOMEM,
+			    "the model needs %.1f MiB on %s, and %.1f MiB on the %d ranks of its node together, but "
+			    "%s has %.1f MiB left: ask for more memory (srun --mem), use more nodes, or a lower "
+			    "density",
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(together), ranks,
+			    room.node_limit, mebibytes(room.node));
+	if (need > room.process)
+		return fail(SLUICE_ENOMEM,
+			    "the model needs %.1f MiB on %s, but the limit on the address space (ulimit -v) leaves "
+			    "%.1f MiB: raise it, use more ranks, or a lower density",
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(room.process));
+	return 0;
+}
+
 static int prepare(sluice_model *model, const sluice_model_attr *attr)
 {
 	sluice_job *job = model->job;
@@ -182,7 +217,9 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 		return fail(SLUICE_ENOMEM,
 			    "the model needs %.1f MiB on %s, the limit is %.1f MiB (SLUICE_MEMORY): raise it, use "
 			    "more ranks, or a lower density",
-			    (double)need / 1048576, rank_text(job, job->rank), (double)limit / 1048576);
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
+	if ((rc = check_room(model, need)))
+		return rc;
 	log_line(LOG_INFO, "runtime", "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s",
 		 model->id, (unsigned long long)attr->count, model->layout.n_shards,
 		 (double)need / 1048576, model->recipe_text);

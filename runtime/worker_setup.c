@@ -28,7 +28,7 @@ int worker_open(sluice_model *model)
 	int rc = 0, sparse = recipe->up.select == SELECT_TOPK;
 	w->residual = vector(l->count, sizeof(float), &rc);
 	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
-	w->index = vector(sparse ? l->count : 0, sizeof(uint32_t), &rc);
+	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->relative = vector(span, sizeof(uint32_t), &rc);
 	w->value = vector(span, sizeof(float), &rc);
 	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);

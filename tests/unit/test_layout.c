@@ -2,6 +2,7 @@
  * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they must,
  * and the memory that is announced is the memory that is taken. */
 #include "layout.h"
+#include "base/room.h"
 #include "compress/message.h"
 #include "model.h"
 #include "ranks.h"
@@ -9,6 +10,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static const char *const recipes[] = {
@@ -419,6 +422,69 @@ static void open__above_the_memory_limit_of_one_rank__is_refused_on_all(void **s
 	run_ranks(2, open_beyond_limit, NULL);
 }
 
+/* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes on. */
+static int open_beyond_address_space(int rank, void *argument)
+{
+	enum { SPARE = 64 << 20 };
+	static float params[1000]; /* the refusal comes before anything reads what is not there */
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1u << 22, .recipe = "up=all down=all" };
+	unsigned long pages = 0;
+	struct rlimit limit;
+	FILE *statm = fopen("/proc/self/statm", "r");
+	(void)argument;
+	log_capture();
+	CHECK(statm && fscanf(statm, "%lu", &pages) == 1 && !getrlimit(RLIMIT_AS, &limit));
+	fclose(statm);
+	if (!rank) {
+		limit.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + SPARE;
+		CHECK(!setrlimit(RLIMIT_AS, &limit));
+	}
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
+	CHECK(!model && error_says("rank 0 (node n1)", "address space"));
+	attr.count = 1000;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__beyond_the_address_space_of_one_rank__is_refused_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, open_beyond_address_space, NULL);
+}
+
+/* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too much. */
+static int open_beyond_machine(int rank, void *argument)
+{
+	static float params[1000];
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .recipe = "up=all down=all" };
+	(void)argument;
+	attr.count = UINT32_MAX;
+	if (room_left("").node / 16 > attr.count) /* a larger machine than this test knows */
+		return 0;
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_ENOMEM);
+	CHECK(!model && error_says(rank ? "rank 1 (node n1)" : "rank 0 (node n1)", "2 ranks of its node"));
+	CHECK(error_says("left", "srun --mem"));
+	attr.count = 1000;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken(void **state)
+{
+	(void)state;
+	run_ranks(2, open_beyond_machine, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,6 +497,8 @@ int main(void)
 		cmocka_unit_test(make__capacities__bound_what_messages_need),
 		cmocka_unit_test(memory__of_workers_owners_and_servers__is_what_open_allocates),
 		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
+		cmocka_unit_test(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
+		cmocka_unit_test(open__beyond_the_address_space_of_one_rank__is_refused_on_all),
 	};
 	return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
 }
