@@ -170,7 +170,7 @@ static int check_room(const sluice_model *model, uint64_t need)
 	uint64_t together = 0;
 	int ranks = 0;
 	for (int r = 0; r < job->size; r++)
-		if (!strcmp(sluice_node(job, r), here)) {
+		if (job_living(job, r) && !strcmp(sluice_node(job, r), here)) {
 			together += layout_memory(&model->layout, &model->recipe, r);
 			ranks++;
 		}
