@@ -69,9 +69,17 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
+	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
+	double density = schedule_largest_density(schedule, &recipe->up);
 	if (recipe->up.select == SELECT_ALL)
 		return s->span;
-	uint64_t k = schedule_count(schedule_largest_density(schedule, &recipe->up), l->count - l->exempt);
+	if (kind->seeded)
+		return (uint32_t)schedule_count(density, s->span);
+	if (kind->varies && recipe->memory == MEMORY_NONE)
+		return s->span;
+	if (kind->argument == ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
+		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
+	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory == MEMORY_RESIDUAL ? SLOT_MARGIN * mean : k;
 	return (uint32_t)least(s->span, pairs + s->exempt);
@@ -80,9 +88,9 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 static uint32_t down_capacity(const struct shard_layout *s, const struct recipe *recipe,
 			      const struct schedule *schedule)
 {
-	if (recipe->down.select == SELECT_ALL)
-		return s->span;
 	double density = schedule_largest_density(schedule, &recipe->down);
+	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
+		return s->span;
 	return (uint32_t)least(s->span, schedule_count(density, s->span - s->exempt) + s->exempt);
 }
 
@@ -218,7 +226,7 @@ static struct largest largest_shard(const struct layout *l, int owner_or_any)
 /* worker_setup.c: accumulator, velocity, selection, one shard's indices and values, staging. */
 static uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 {
-	int sparse = recipe->up.select == SELECT_TOPK;
+	int sparse = recipe->up.select != SELECT_ALL;
 	struct largest any = largest_shard(l, -1);
 	uint64_t bytes = l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
 	if (recipe->signal == SIGNAL_MOMENTUM)

@@ -47,6 +47,7 @@ struct worker {
 	uint32_t *relative;
 	float *value;
 	uint32_t *fitting;
+	struct span *shard_spans;    /* one a shard, where the selector is seeded; else NULL */
 	struct selector *selector;
 	struct select_hint hint;     /* from the last step's selection */
 	const float *addend;         /* gradient that the selection adds on its way; NULL: added already */

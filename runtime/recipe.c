@@ -78,18 +78,48 @@ static int read_word(struct word *w, struct draft *d)
 static void set_dependent_defaults(struct draft *d)
 {
 	struct recipe *r = &d->recipe;
-	int lossy = r->up.select == SELECT_TOPK || r->down.select == SELECT_TOPK ||
+	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
 		    r->up.values != VALUE_F32 || r->down.values != VALUE_F32;
+
+	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
+		lossy = 0;
+	if (!given(d, AXIS_DENSE) && (selection_kinds[r->up.select].seeded ||
+				      selection_kinds[r->down.select].seeded))
+		r->dense[0] = '\0'; /* a seeded support knows no tensors */
 
 	if (!given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (!d->mask_given)
-		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select == SELECT_TOPK;
+		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
+}
+
+/* What theory forbids of a selector, in either direction. */
+static int refuse_selection(const struct draft *d, enum axis_id id, const struct direction *way)
+{
+	const struct selection_kind *kind = &selection_kinds[way->select];
+
+	if (kind->unbiased && d->recipe.memory == MEMORY_RESIDUAL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with memory=residual would count twice what it drops: it "
+			    "scales up what it keeps, so that nothing is missing on average; write "
+			    "memory=none, or a selector such as topk or randk", d->quotes[id]);
+	if (kind->seeded && d->recipe.dense[0])
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so no "
+			    "tensor can be exempt from it; write dense=none", d->quotes[id],
+			    d->quotes[AXIS_DENSE]);
+	return SLUICE_OK;
 }
 
 static int refuse_combinations(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
+	int rc = refuse_selection(d, AXIS_UP, &r->up);
+
+	if (!rc)
+		rc = refuse_selection(d, AXIS_DOWN, &r->down);
+	if (rc)
+		return rc;
 
 	if (r->mask && r->up.select == SELECT_ALL)
 		return fail(SLUICE_EINVAL,
@@ -109,11 +139,17 @@ static void warn_about_combinations(const struct recipe *r)
 {
 	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
 	static atomic_flag said_twice = ATOMIC_FLAG_INIT;
-	int sparse = r->up.select == SELECT_TOPK || r->down.select == SELECT_TOPK;
+	/* Unbiased ones drop on purpose, and randk scales for it. */
+	int biased = 0;
+	const enum selection ways[] = { r->up.select, r->down.select };
 
-	if (r->memory == MEMORY_NONE && sparse && !atomic_flag_test_and_set(&said_dropped))
+	for (int i = 0; i < 2; i++)
+		biased |= ways[i] != SELECT_ALL && !selection_kinds[ways[i]].unbiased &&
+			  !selection_kinds[ways[i]].seeded;
+
+	if (r->memory == MEMORY_NONE && biased && !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
-			 "recipe: memory=none with topk drops what is not sent, and training may not "
+			 "recipe: memory=none with topk, threshold or gaussiank drops what is not sent, and training may not "
 			 "converge; memory=residual keeps it for later steps");
 	if (r->signal == SIGNAL_MOMENTUM &&
 	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&

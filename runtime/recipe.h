@@ -2,15 +2,18 @@
  * The recipe language: a text compiles to choices on independent axes. No job, no network. */
 #ifndef RUNTIME_RECIPE_H
 #define RUNTIME_RECIPE_H
+#include "compress/choose.h"
 #include "compress/quantize.h"
 #include <stddef.h>
 #include <stdint.h>
 
 /* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key once:
- *   up=, down=  all | topk(DENSITY)  [,f32|f16|bf16]       0 < DENSITY <= 1; also "1%"   (default all,f32)
+ *   up=, down=  all | topk(DENSITY) | ... [,f32|f16|bf16]  0 < DENSITY <= 1; also "1%"   (default all,f32);
+ *                                                            all selectors: SELECTION_FORMS in choose.h
  *   signal=     gradient | momentum(M)  [,mask|nomask]       0 <= M < 1; mask is the default for topk
  *   memory=     none | residual[(inside|outside)]            default: residual if up or down is topk
- *                                                            or narrower than f32, else none;
+ *                                                            or narrower than f32, else none; none with
+ *                                                            an unbiased selector
  *                                                            placement default inside
  *   update=     none | sgd | momentum(M) | nesterov(M)       default sgd
  *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
@@ -21,7 +24,6 @@
  *   nonfinite=  abort | skip | zero                          default abort
  *   coding=     fast | small                                 of positions; default fast
  */
-enum selection { SELECT_ALL, SELECT_TOPK };
 enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
@@ -32,7 +34,8 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density;              /* 1 for all */
+	double density;              /* 1 where the selector takes none */
+	float level;                 /* threshold: lambda, variance: epsilon; else 0 */
 	enum value_type values;
 };
 

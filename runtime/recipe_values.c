@@ -71,8 +71,8 @@ static int read_density(const struct word *w, const struct item *item, double *o
 	double density;
 
 	if (!item->argument)
-		return fail(SLUICE_EINVAL, "recipe: topk lacks its density in \"%s\", write %s=topk(0.01): %s",
-			    w->quote, w->axis->key, density_rule);
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
+			    item->name, w->quote, w->axis->key, item->name, density_rule);
 	if (item->argument[0] == '-')
 		return refuse_number(w, item->argument, density_rule);
 	end = read_number(item->argument, &density);
@@ -126,6 +126,30 @@ static int read_momentum(const struct word *w, const struct item *item, float *o
 	return SLUICE_OK;
 }
 
+/* What stands in the parentheses behind a selector. */
+static int read_selection(const struct word *w, const struct item *item, struct direction *d)
+{
+	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent, "
+				   "variance(EPSILON) the variance added, as a share of the squared "
+				   "norm; both are above 0";
+
+	switch (selection_kinds[d->select].argument) {
+	case ARGUMENT_NONE:
+		return refuse_argument(w, item);
+	case ARGUMENT_DENSITY:
+		return read_density(w, item, &d->density);
+	case ARGUMENT_LEVEL:
+		break;
+	}
+	if (!item->argument)
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\", write %s=%s(0.1): %s",
+			    item->name, w->quote, w->axis->key, item->name, rule);
+
+	int rc = read_float(w, item->argument, rule, &d->level);
+
+	return rc ? rc : d->level > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
+}
+
 /* ---- one function for each axis -------------------------------------------------------------- */
 
 static int read_direction(const struct word *w, struct direction *d)
@@ -146,16 +170,15 @@ static int read_direction(const struct word *w, struct direction *d)
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"%s\" is a second selection in \"%s\": %s= %s",
 				    item->name, w->quote, w->axis->key, w->axis->takes);
-		if (found == WORD_TOPK)
-			rc = read_density(w, item, &d->density);
-		else
+		if (found >= WORD_VALUES) {
+			d->values = (enum value_type)(found - WORD_VALUES);
 			rc = refuse_argument(w, item);
+		} else {
+			d->select = (enum selection)found;
+			rc = read_selection(w, item, d);
+		}
 		if (rc)
 			return rc;
-		if (found >= WORD_VALUES)
-			d->values = (enum value_type)(found - WORD_VALUES);
-		else
-			d->select = found == WORD_TOPK ? SELECT_TOPK : SELECT_ALL;
 	}
 	return refuse_more_items(w, 2);
 }

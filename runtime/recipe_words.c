@@ -13,7 +13,8 @@
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static const char *const direction_words[] = { "all", "topk", "f32", "f16", "bf16" };
+static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16" };
+enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
 static const char *const signal_words[] = { "gradient", "momentum", "mask", "nomask" };
 static const char *const memory_words[] = { "none", "residual" };
 static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov" };
@@ -23,9 +24,10 @@ static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
 const struct axis recipe_axes[AXES] = {
-	[AXIS_UP] = { "up", "takes all or topk(DENSITY), then f32, f16 or bf16", direction_words, 5 },
-	[AXIS_DOWN] = { "down", "takes all or topk(DENSITY), then f32, f16 or bf16",
-			direction_words, 5 },
+	[AXIS_UP] = { "up", "takes " SELECTION_FORMS ", then f32, f16 or bf16", direction_words,
+		      DIRECTION_WORDS },
+	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then f32, f16 or bf16", direction_words,
+			DIRECTION_WORDS },
 	[AXIS_SIGNAL] = { "signal", "takes gradient or momentum(M), then mask or nomask",
 			  signal_words, 4 },
 	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside) or residual(outside)",
@@ -116,10 +118,17 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 	char number[NUMBER_BYTES];
 
 	add(w, "%s=", recipe_axes[id].key);
-	if (d->select == SELECT_TOPK)
-		add(w, "topk(%s)", shortest(d->density, 0, number));
-	else
-		add(w, "all");
+	add(w, "%s", direction_words[d->select]);
+	switch (selection_kinds[d->select].argument) {
+	case ARGUMENT_NONE:
+		break;
+	case ARGUMENT_DENSITY:
+		add(w, "(%s)", shortest(d->density, 0, number));
+		break;
+	case ARGUMENT_LEVEL:
+		add(w, "(%s)", shortest(d->level, 1, number));
+		break;
+	}
 	add(w, ",%s ", direction_words[WORD_VALUES + (int)d->values]);
 }
 

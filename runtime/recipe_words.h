@@ -23,7 +23,7 @@ enum axis_id {
 };
 
 /* Positions in the word lists below. */
-enum { WORD_ALL, WORD_TOPK, WORD_VALUES };      /* then by enum value_type */
+enum { WORD_VALUES = SELECTIONS };      /* by enum selection, then by enum value_type */
 enum { WORD_GRADIENT, WORD_MOMENTUM, WORD_MASK, WORD_NOMASK };
 /* memory=, update=, nonfinite= and coding= list their words in the order of their enums. */
 

@@ -50,6 +50,5 @@ double schedule_largest_density(const struct schedule *s, const struct direction
 
 uint64_t schedule_count(double density, uint64_t n)
 {
-	double k = ceil(density * (double)n - 1e-9);
-	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
+	return density_count(density, n);
 }

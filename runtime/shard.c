@@ -107,6 +107,30 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker)
 
 /* ---- publish ------------------------------------------------------------------------------ */
 
+/* Asks the recipe's selector for the way down; call is as reduction_change() left it. */
+static size_t select_down(sluice_model *model, struct shard *shard, double density,
+			  const struct select_call *call)
+{
+	const struct direction *down = &model->recipe.down;
+	const struct selection_kind *kind = &selection_kinds[down->select];
+	const struct span whole = { 0, shard->at->span, 0 };
+	if (kind->adds)
+		return select_run(model->selector, call, NULL);
+	const struct choice choice = {
+		.x = shard->residual ? shard->residual : shard->reduction.sum,
+		.spans = kind->seeded ? &whole : shard->spans, .n_spans = kind->seeded ? 1 : shard->n_spans,
+		.density = density, .k = call->k, .level = down->level,
+		.scale = model->recipe.memory == MEMORY_NONE,
+		/* Workers are below 2^23: a shard's numbers are no worker's. */
+		.stream = { kind->seeded ? RANDOM_SUPPORT_DOWN : RANDOM_KEEP, shard->id | 1u << 23,
+			    shard->version + 1 },
+		.first_shard = shard->id, .selector = model->selector, .hint = &shard->hint,
+		.index = model->index };
+	size_t n = kind->run(&choice);
+	sparse_gather(choice.x, model->index, model->value, (uint32_t)n);
+	return n;
+}
+
 /* Of the sum's change and what earlier steps left: what is published, into model->index and value; or
  * all of it (the return value is 1), whose values are *vector. */
 static int choose(sluice_model *model, struct shard *shard, const float **vector, uint32_t *n_out)
@@ -114,18 +138,19 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
 	double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
-	int selects = recipe->down.select == SELECT_TOPK, sparse = recipe->up.select == SELECT_TOPK;
+	int selects = recipe->down.select != SELECT_ALL, sparse = recipe->up.select != SELECT_ALL;
 	const struct change change = { .update = &model->update, .velocity = shard->velocity,
 				       .params = shard->copy, .divisor = shard->counted,
 				       .lr = shard->lr, .residual = shard->residual,
-				       .selects = selects, .everywhere = !sparse };
+				       .selects = selection_kinds[recipe->down.select].adds,
+				       .everywhere = !sparse };
 	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans,
 				    .k = schedule_count(density, span - shard->at->exempt),
 				    .index = model->index, .value = model->value,
 				    .hint = &shard->hint };
 	reduction_change(&shard->reduction, &change, &call);
 	if (selects) {
-		*n_out = (uint32_t)select_run(model->selector, &call, NULL);
+		*n_out = (uint32_t)select_down(model, shard, density, &call);
 	} else if (sparse) { /* the union of what the workers selected */
 		*n_out = (uint32_t)select_nonzero(call.x, span, model->index);
 		sparse_gather(call.x, model->index, model->value, *n_out);
@@ -147,6 +172,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	const uint32_t *index = whole ? NULL : model->index;
 	const float *value = whole ? vector : model->value;
 	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
+			     .seeded = selection_kinds[model->recipe.down.select].seeded,
 			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
 			     .parts = 1, .rank = (uint32_t)model->job->rank,

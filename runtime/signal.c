@@ -75,7 +75,7 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
-	return recipe->up.select == SELECT_TOPK && recipe->signal == SIGNAL_GRADIENT &&
+	return selection_kinds[recipe->up.select].adds && recipe->signal == SIGNAL_GRADIENT &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 

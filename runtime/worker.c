@@ -69,6 +69,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	}
 	struct message m = { .kind = MESSAGE_PUSH, .value_type = model->recipe.up.values,
 			     .densest = model->recipe.coding == CODING_SMALL,
+			     .seeded = selection_kinds[model->recipe.up.select].seeded,
 			     .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
 			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
 			     .model = model->id, .shard = shard, .seq = lane->ring.next_seq,
@@ -84,7 +85,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 }
 
 /* One decision over the whole vector, in one pass with the addition where the recipe allows. */
-static size_t select_heaviest(sluice_model *model, double density)
+static size_t select_sent(sluice_model *model, double density)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
@@ -93,8 +94,19 @@ static size_t select_heaviest(sluice_model *model, double density)
 					  .spans = l->spans, .n_spans = l->n_spans,
 					  .k = schedule_count(density, l->count - l->exempt),
 					  .index = w->index, .hint = &w->hint };
-	w->addend = NULL;
-	return select_run(w->selector, &call, NULL);
+	if (w->addend) {
+		w->addend = NULL;
+		return select_run(w->selector, &call, NULL);
+	}
+	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
+	const struct choice choice = {
+		.x = w->residual, .spans = kind->seeded ? w->shard_spans : l->spans,
+		.n_spans = kind->seeded ? l->n_shards : l->n_spans, .density = density, .k = call.k,
+		.level = model->recipe.up.level, .scale = model->recipe.memory == MEMORY_NONE,
+		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
+			    (uint32_t)model->job->rank, w->step },
+		.selector = w->selector, .hint = &w->hint, .index = w->index };
+	return kind->run(&choice);
 }
 
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
@@ -106,7 +118,7 @@ static void encode_messages(sluice_model *model)
 	double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
 	model->stats.density_up = density;
 	if (w->index && !w->skip)
-		n = select_heaviest(model, density);
+		n = select_sent(model, density);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;

@@ -25,13 +25,15 @@ int worker_open(sluice_model *model)
 		span = at->span > span ? at->span : span;
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
-	int rc = 0, sparse = recipe->up.select == SELECT_TOPK;
+	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
 	w->residual = vector(l->count, sizeof(float), &rc);
 	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->relative = vector(span, sizeof(uint32_t), &rc);
 	w->value = vector(span, sizeof(float), &rc);
 	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);
+	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
+				sizeof *w->shard_spans, &rc);
 	w->up = vector(l->n_shards, sizeof *w->up, &rc);
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
 	if (!rc && sparse)
@@ -40,6 +42,9 @@ int worker_open(sluice_model *model)
 		rc = region_open(staging_bytes, 0, "staging", &w->staging);
 	if (rc)
 		return rc;
+	for (uint32_t s = 0; s < l->n_shards && w->shard_spans; s++)
+		w->shard_spans[s] = (struct span){ l->shards[s].begin,
+						   l->shards[s].begin + l->shards[s].span, 0 };
 	uint8_t *at = w->staging->base;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		w->up[s].staging = at;
@@ -79,6 +84,7 @@ void worker_close(sluice_model *model)
 	free(w->relative);
 	free(w->value);
 	free(w->fitting);
+	free(w->shard_spans);
 	free(w->up);
 	free(w->down);
 }

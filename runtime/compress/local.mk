@@ -1,9 +1,13 @@
 library_sources += \
+	runtime/compress/choose.c runtime/compress/choose.h \
+	runtime/compress/choose_randk.c runtime/compress/choose_random.c \
+	runtime/compress/choose_threshold.c \
 	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
+	runtime/compress/random.c runtime/compress/random.h \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
@@ -11,4 +15,5 @@ library_sources += \
 	runtime/compress/select_portable.c runtime/compress/select_kernels.h \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
+	runtime/compress/seeded_support.c \
 	runtime/compress/topk.c

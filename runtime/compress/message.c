@@ -4,6 +4,7 @@
  * byte of a message is used before all three agreed to it. Pure: no job, no network, no allocation. */
 #include "message.h"
 #include "base/bytes.h"
+#include "choose.h"
 #include "index_coding.h"
 #include "sluice.h"
 #include <assert.h>
@@ -108,6 +109,10 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	*payload_bytes = values_section(m->span, m->value_type);
 	if (!index || m->count == m->span)
 		return best;
+	if (m->seeded) {
+		*payload_bytes = values_section(m->count, m->value_type);
+		return CODING_SEEDED;
+	}
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 values_section(m->count, m->value_type);
@@ -158,7 +163,9 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		m->count = m->span;
 	} else {
 		values = payload + payload_bytes - values_section(m->count, m->value_type);
-		index_encode(m->coding, index, m->count, m->span, payload, (uint64_t)(values - payload));
+		if (m->coding != CODING_SEEDED)
+			index_encode(m->coding, index, m->count, m->span, payload,
+				     (uint64_t)(values - payload));
 		values_encode(m->value_type, m->scale, value, m->count, values, decoded);
 	}
 	header_put(m, crc32c(0, payload, payload_bytes), out);
@@ -195,7 +202,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 {
 	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SNAPSHOT)
 		return refuse(why, "unknown message kind %u", h[6]);
-	if (m->coding > CODING_RICE)
+	if (m->coding > CODING_RICE && m->coding != CODING_SEEDED)
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->value_type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);
@@ -297,8 +304,13 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 	if (m->payload_bytes < section)
 		return refuse(why, "a payload of %u bytes cannot hold %u values", m->payload_bytes,
 			      m->count);
-	if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span, index,
-			 &text))
+	if (m->coding == CODING_SEEDED) {
+		if (m->payload_bytes != section)
+			return refuse(why, "%u bytes where a seeded support has none",
+				      m->payload_bytes - (uint32_t)section);
+		seeded_support(m->kind == MESSAGE_DELTA, m->step, m->shard, m->span, m->count, index);
+	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
+				index, &text))
 		return refuse(why, "%s", text);
 	values = payload + m->payload_bytes - section;
 	for (uint64_t i = used; i < section; i++)

@@ -28,6 +28,7 @@
  * rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 / count))), 0 if that is
  *         below 1: count * m bits packed LSB first, from the next byte on for each gap (gap >> m) zero
  *         bits and a one bit
+ * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard, span, count
  * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two (1
  * except for f16), part < parts, lr is finite and not negative: anything else is refused.
  */
@@ -38,19 +39,20 @@
 #include <stdint.h>
 
 #ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 2
+#define SLUICE_WIRE_VERSION 3
 #endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 
 enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3 };
 enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3,
-		    CODING_RICE = 4 };
+		    CODING_RICE = 4, CODING_SEEDED = 8 };
 
 struct message {
 	enum message_kind kind;
 	enum index_coding coding;  /* set by message_encode */
 	enum value_type value_type;
 	int densest;               /* for message_encode: Rice may be chosen too, which is read more slowly */
+	int seeded;                /* for message_encode: index[] is the seeded support, and is not sent */
 	uint8_t raised;
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;

@@ -7,9 +7,10 @@
 
 static void expect_direction(const struct direction *d)
 {
-	require(d->select == SELECT_ALL ? d->density == 1 : d->density > 0 && d->density <= 1,
+	require(selection_kinds[d->select].argument != ARGUMENT_DENSITY ? d->density == 1 :
+		d->density > 0 && d->density <= 1,
 		"an impossible density was accepted");
-	require(d->select <= SELECT_TOPK && d->values <= VALUE_BF16, "unknown selection or values");
+	require(d->select < SELECTIONS && d->values <= VALUE_BF16, "unknown selection or values");
 }
 
 static void expect_possible(const struct recipe *r)

@@ -1,4 +1,5 @@
 check_PROGRAMS += \
+	tests/unit/test_choose \
 	tests/unit/test_select \
 	tests/unit/test_selector \
 	tests/unit/test_quantize \
@@ -11,3 +12,4 @@ tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
 tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c tests/unit/hostile.h
+tests_unit_test_choose_SOURCES = tests/unit/test_choose.c tests/unit/random.h

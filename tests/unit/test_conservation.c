@@ -267,6 +267,15 @@ static void train__500_noisy_steps_narrow_values__mass_is_conserved(void **state
 	balance_of("up=topk(0.05) down=all", 2);
 }
 
+static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **state)
+{
+	(void)state;
+	balance_of("up=threshold(0.5) down=threshold(0.1)", 3);
+	balance_of("up=gaussiank(0.05) down=gaussiank(0.1),f16", 2);
+	balance_of("up=randk(0.05) down=randk(0.1)", 3);
+	balance_of("up=threshold(0.5),f16 down=all", 1);
+}
+
 /* ---- the counterexample ---------------------------------------------------------------------- */
 
 enum { DIM = 100 };
@@ -380,6 +389,49 @@ static void push__shard_selected_beyond_its_slot__heaviest_go_rest_waits(void **
 	run_ranks(2, overflow, NULL);
 }
 
+/* threshold(1e-30): everything passes, a quarter fits. */
+static int flood(int rank, void *argument)
+{
+	enum { N = 2000, CAPACITY = 500 };
+	static float params[N], grad[N], sent[N], before[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = N, .shards = 1, .lr = 0.5f,
+				   .recipe = "up=threshold(1e-30) down=all" };
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (int step = 1; step <= 6; step++) {
+		float least_sent = INFINITY, largest_kept = 0;
+		for (int i = 0; i < N; i++)
+			grad[i] = noise(11, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
+		memcpy(before, model->worker.residual, sizeof before);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK(last_sent(model, sent) == CAPACITY);
+		for (int i = 0; i < N; i++) {
+			float accumulated = before[i] + 0.5f * grad[i];
+			CHECK(float_bits(sent[i] + model->worker.residual[i]) == float_bits(accumulated));
+			if (sent[i] != 0)
+				least_sent = fminf(least_sent, fabsf(sent[i]));
+			else
+				largest_kept = fmaxf(largest_kept, fabsf(accumulated));
+		}
+		CHECK(least_sent >= largest_kept);
+		sluice_model_stats stats = { .size = sizeof stats };
+		CHECK_OK(sluice_stats(model, &stats));
+		CHECK(stats.deferred_elements > 0);
+		CHECK_OK(sluice_pull(model, params));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits(void **state)
+{
+	(void)state;
+	run_ranks(2, flood, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -389,6 +441,8 @@ int main(void)
 		cmocka_unit_test(push__momentum_signal__is_corrected_and_masked_where_it_was_sent),
 		cmocka_unit_test(train__500_noisy_steps_topk_both_ways__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
+		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
+		cmocka_unit_test(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),
 		cmocka_unit_test(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits),
 	};

@@ -317,7 +317,7 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
 	assert_string_equal(sluice_last_error(),
 			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
-			    "\"topk\"? up= takes all or topk(DENSITY), then f32, f16 or bf16");
+			    "\"topk\"? up= takes " SELECTION_FORMS ", then f32, f16 or bf16");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("=all", "unknown key \"\"");

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of selectors (choose.h), and the one that select.c does. */
+#include "choose.h"
+#include <math.h>
+
+static size_t choose_topk(const struct choice *c)
+{
+	const struct select_call call = { .x = c->x, .spans = c->spans, .n_spans = c->n_spans,
+					  .k = c->k, .index = c->index, .hint = c->hint };
+
+	return select_run(c->selector, &call, NULL);
+}
+
+const struct selection_kind selection_kinds[SELECTIONS] = {
+	[SELECT_ALL] = { .argument = ARGUMENT_NONE },
+	[SELECT_TOPK] = { .argument = ARGUMENT_DENSITY, .adds = 1, .run = choose_topk },
+	[SELECT_THRESHOLD] = { .argument = ARGUMENT_LEVEL, .varies = 1, .run = choose_threshold },
+	[SELECT_GAUSSIANK] = { .argument = ARGUMENT_DENSITY, .varies = 1, .run = choose_gaussiank },
+	[SELECT_RANDOM] = { .argument = ARGUMENT_DENSITY, .unbiased = 1, .varies = 1,
+			    .run = choose_random },
+	[SELECT_VARIANCE] = { .argument = ARGUMENT_LEVEL, .unbiased = 1, .varies = 1,
+			      .run = choose_variance },
+	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .run = choose_randk },
+};
+
+uint64_t density_count(double density, uint64_t n)
+{
+	double k = ceil(density * (double)n - 1e-9);
+
+	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Counter-based randomness (Philox-4x32-10; Salmon, Moraes, Dror, Shaw, SC 2011): every number is a
+ * function of what it is for, so results do not depend on threads, on the order of messages or on a
+ * restart. Selectors and quantisers draw from it; nothing keeps a state. */
+#ifndef COMPRESS_RANDOM_H
+#define COMPRESS_RANDOM_H
+#include <stdint.h>
+
+/* Streams that must be independent of each other. Numbers are part of the results: only ever add. */
+enum random_purpose { RANDOM_KEEP = 1, RANDOM_SUPPORT_UP = 2, RANDOM_SUPPORT_DOWN = 3 };
+
+struct random_stream {
+	uint32_t purpose;
+	uint32_t rank;       /* whose numbers: a worker, or a shard for what all workers share */
+	uint64_t step;
+};
+
+/* The four 32-bit numbers of coordinates 4 * quad ... 4 * quad + 3. */
+void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4]);
+/* One coordinate's number; random_quad() is four times as fast for a run of them. */
+uint32_t random_at(const struct random_stream *s, uint64_t coordinate);
+#endif

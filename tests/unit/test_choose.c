@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The selectors beside top-k, and the random numbers they draw: known answers of Philox, counts, supports
+ * that two sides agree on, and means over many draws. */
+#include "compress/choose.h"
+#include "compress/message.h"
+#include "random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { N = 20000 };
+static float x[N], work[N];
+static uint32_t chosen[N];
+static const struct span whole = { 0, N, 0 };
+
+enum shape { GAUSSIAN, LAPLACE, STUDENT3, CUBED, HARMONIC, UNIFORM, CONSTANT, SHAPES };
+
+static void fill(enum shape shape)
+{
+	struct random r = { 3 };
+
+	for (int i = 0; i < N; i++) {
+		double u = 1 - random_unit(&r), z = (double)random_normal(&r);
+		double sign = random_bits(&r) & 1 ? 1 : -1, chi = 0;
+
+		for (int j = 0; j < 3; j++) {
+			double v = (double)random_normal(&r);
+
+			chi += v * v;
+		}
+		switch (shape) {
+		case GAUSSIAN: x[i] = (float)z; break;
+		case LAPLACE: x[i] = (float)(sign * -log(u)); break;
+		case STUDENT3: x[i] = (float)(z / sqrt(chi / 3)); break;
+		case CUBED: x[i] = (float)(sign * -pow(log(u), 3)); break;
+		case HARMONIC: x[i] = (float)(sign / (i + 1)); break;
+		case UNIFORM: x[i] = (float)(2 * u - 1); break;
+		case CONSTANT: x[i] = (float)sign; break;
+		case SHAPES: break;
+		}
+	}
+}
+
+static void random_quad__other_counters__other_numbers_and_again_the_same(void **state)
+{
+	struct random_stream s = { 1, 2, 3 }, other = s;
+	uint32_t a[4], b[4];
+
+	(void)state;
+	random_quad(&s, 7, a);
+	random_quad(&s, 7, b);
+	assert_memory_equal(a, b, sizeof a);
+	assert_int_equal(random_at(&s, 30), a[2]);
+	for (int field = 0; field < 4; field++) {
+		other = s;
+		other.purpose += field == 0;
+		other.rank += field == 1;
+		other.step += field == 2;
+		random_quad(&other, 7 + (field == 3), b);
+		assert_memory_not_equal(a, b, sizeof a);
+	}
+}
+
+static void random_quad__bits__are_even(void **state)
+{
+	struct random_stream s = { 1, 0, 1 };
+	double sum = 0;
+
+	(void)state;
+	for (uint64_t q = 0; q < 25000; q++) {
+		uint32_t four[4];
+
+		random_quad(&s, q, four);
+		for (int i = 0; i < 4; i++)
+			sum += four[i] * 0x1p-32;
+	}
+	assert_true(fabs(sum / 100000 - 0.5) < 5 * sqrt(1 / 12.0 / 100000));
+}
+
+static void choose_threshold__at_the_threshold__is_taken_zeros_are_not(void **state)
+{
+	float v[] = { 0.5f, -0.5f, 0.49f, 0, 2, -0.0f, 1e-20f };
+	const struct span spans[] = { { 0, 5, 0 }, { 5, 7, 1 } };
+	struct choice c = { .x = v, .spans = spans, .n_spans = 2, .level = 0.5f, .index = chosen };
+
+	(void)state;
+	assert_int_equal(choose_threshold(&c), 4);
+	assert_true(chosen[0] == 0 && chosen[1] == 1 && chosen[2] == 4 && chosen[3] == 6);
+}
+
+static void choose_gaussiank__every_shape__count_is_within_a_third(void **state)
+{
+	const double densities[] = { 0.001, 0.01, 0.1 };
+
+	(void)state;
+	for (int shape = 0; shape < SHAPES; shape++) {
+		fill((enum shape)shape);
+		for (int i = 0; i < 3; i++) {
+			uint64_t k = density_count(densities[i], N);
+			struct choice c = { .x = x, .spans = &whole, .n_spans = 1, .index = chosen,
+					    .density = densities[i], .k = k };
+			size_t n = choose_gaussiank(&c);
+
+			assert_true(3 * n >= 2 * k && 3 * n <= 4 * k);
+		}
+	}
+}
+
+static void choose_variance__ratio__is_one_plus_epsilon(void **state)
+{
+	(void)state;
+	for (int shape = 0; shape < UNIFORM; shape++) {
+		double square = 0, expected = 0, least = 0;
+
+		fill((enum shape)shape);
+		memcpy(work, x, sizeof x);
+		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
+				    .level = 1, .stream = { RANDOM_KEEP, 0, 1 } };
+		size_t n = choose_variance(&c);
+
+		for (size_t i = 0; i < n; i++) /* 1 / lambda, from any coordinate that was scaled */
+			if (work[chosen[i]] != x[chosen[i]])
+				least = fabs((double)work[chosen[i]]);
+		assert_true(least > 0);
+		for (int i = 0; i < N; i++) {
+			double a = fabs((double)x[i]);
+
+			square += a * a;
+			expected += a * (a < least ? least : a);
+		}
+		assert_true(fabs(expected / square - 2) < 0.02);
+	}
+}
+
+static void mean_is_x(size_t (*run)(const struct choice *), struct choice c)
+{
+	enum { D = 500, DRAWS = 4000 };
+	static double sum[D];
+	const struct span spans = { 0, D, 0 };
+	double square = 0, off = 0, spread = 0;
+
+	fill(CUBED);
+	memset(sum, 0, sizeof sum);
+	c.x = work;
+	c.spans = &spans;
+	c.n_spans = 1;
+	c.index = chosen;
+	for (uint64_t step = 1; step <= DRAWS; step++) {
+		memcpy(work, x, sizeof work);
+		c.stream.step = step;
+		size_t n = run(&c);
+
+		for (size_t i = 0; i < n; i++) {
+			double v = (double)work[chosen[i]];
+
+			sum[chosen[i]] += v;
+			spread += v * v;
+		}
+	}
+	for (int i = 0; i < D; i++) {
+		off += pow(sum[i] / DRAWS - (double)x[i], 2);
+		square += (double)x[i] * (double)x[i];
+	}
+	/* E|mean - x|^2 = (E|q|^2 - |x|^2) / draws */
+	double expected = (spread / DRAWS - square) / DRAWS;
+	assert_true(expected > 0 && off < 2 * expected && off > expected / 2);
+}
+
+static void choose__unbiased_selectors_4000_draws__mean_is_the_vector(void **state)
+{
+	(void)state;
+	mean_is_x(choose_variance, (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0 } });
+	mean_is_x(choose_random, (struct choice){ .density = 0.05, .stream = { RANDOM_KEEP, 3, 0 } });
+	mean_is_x(choose_randk, (struct choice){ .density = 0.25, .scale = 1,
+						 .stream = { RANDOM_SUPPORT_UP, 0, 0 } });
+}
+
+static void choose_random__density__is_met(void **state)
+{
+	(void)state;
+	for (int shape = 0; shape < CONSTANT; shape++) {
+		fill((enum shape)shape);
+		memcpy(work, x, sizeof x);
+		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
+				    .density = 0.02, .stream = { RANDOM_KEEP, 0, 9 } };
+		double n = (double)choose_random(&c);
+
+		assert_true(fabs(n - 0.02 * N) < 5 * sqrt(0.02 * N));
+	}
+}
+
+static void message__seeded_support__is_read_without_an_index_on_the_wire(void **state)
+{
+	enum { SPAN = 1000, K = 37 };
+	static uint8_t bytes[8192], copy[8192];
+	uint32_t index[K], got[SPAN];
+	float value[K], decoded[K], read[SPAN];
+	struct message m = { .kind = MESSAGE_PUSH, .seeded = 1, .parts = 1, .step = 12, .shard = 3,
+			     .span = SPAN, .count = K }, back;
+	const char *why;
+
+	(void)state;
+	seeded_support(0, 12, 3, SPAN, K, index);
+	for (int i = 0; i < K; i++) {
+		assert_true(index[i] < SPAN && (!i || index[i] > index[i - 1]));
+		value[i] = (float)i;
+	}
+	size_t n = message_encode(&m, index, value, decoded, bytes, sizeof bytes);
+	assert_int_equal(n, MESSAGE_HEADER_BYTES + 4 * K);
+	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &back, &why), 0);
+	assert_int_equal(message_decode(&back, copy, got, read, &why), 0);
+	assert_memory_equal(got, index, sizeof index);
+	assert_memory_equal(read, value, sizeof value);
+	back.payload_bytes += 4;
+	assert_int_not_equal(message_decode(&back, copy, got, read, &why), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
+		cmocka_unit_test(random_quad__bits__are_even),
+		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),
+		cmocka_unit_test(choose_gaussiank__every_shape__count_is_within_a_third),
+		cmocka_unit_test(choose_variance__ratio__is_one_plus_epsilon),
+		cmocka_unit_test(choose__unbiased_selectors_4000_draws__mean_is_the_vector),
+		cmocka_unit_test(choose_random__density__is_met),
+		cmocka_unit_test(message__seeded_support__is_read_without_an_index_on_the_wire),
+	};
+	return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
+}
