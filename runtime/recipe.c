@@ -149,8 +149,8 @@ static void warn_about_combinations(const struct recipe *r)
 
 	if (r->memory == MEMORY_NONE && biased && !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
-			 "recipe: memory=none with topk, threshold or gaussiank drops what is not sent, and training may not "
-			 "converge; memory=residual keeps it for later steps");
+			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
+			 "gaussiank), and training may not converge; memory=residual keeps it for later steps");
 	if (r->signal == SIGNAL_MOMENTUM &&
 	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
 	    !atomic_flag_test_and_set(&said_twice))

@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/test_idx \
 	tests/unit/test_libsvm \
+	tests/unit/test_methods \
 	tests/unit/test_models \
 	tests/unit/test_train_options \
 	tests/unit/test_agree
@@ -9,6 +10,8 @@ tests_unit_test_idx_SOURCES = tests/unit/test_idx.c tests/unit/train_files.h
 tests_unit_test_idx_LDADD = libtrain.la $(CMOCKA_LIBS)
 tests_unit_test_libsvm_SOURCES = tests/unit/test_libsvm.c tests/unit/train_files.h
 tests_unit_test_libsvm_LDADD = libtrain.la $(CMOCKA_LIBS)
+tests_unit_test_methods_SOURCES = tests/unit/test_methods.c
+tests_unit_test_methods_LDADD = libtrain.la $(LDADD)
 tests_unit_test_models_SOURCES = tests/unit/test_models.c
 tests_unit_test_models_LDADD = libtrain.la $(CMOCKA_LIBS) -lm
 tests_unit_test_train_options_SOURCES = tests/unit/test_train_options.c

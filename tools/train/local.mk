@@ -8,6 +8,7 @@ libtrain_la_SOURCES = tools/train/complaint.c tools/train/complaint.h \
 	tools/train/layers.c \
 	tools/train/libsvm.c \
 	tools/train/loss.c \
+	tools/train/methods.c tools/train/methods.h \
 	tools/train/network.c tools/train/network.h \
 	tools/train/options.c tools/train/options.h \
 	tools/train/order.c tools/train/order.h

@@ -4,6 +4,7 @@
 #include "sluice.h"
 #include "tools/train/agree.h"
 #include "tools/train/data.h"
+#include "tools/train/methods.h"
 #include "tools/train/metrics.h"
 #include "tools/train/network.h"
 #include "tools/train/options.h"
@@ -408,9 +409,11 @@ int main(int argc, char **argv)
 	enum options_action action;
 	int bad_usage = options_parse(argc, argv, &t.options, &action, &complaint) != 0, rc;
 
-	if (action == OPTIONS_HELP || action == OPTIONS_VERSION) {
+	if (action != OPTIONS_TRAIN) {
 		if (action == OPTIONS_HELP)
 			options_print_help();
+		else if (action == OPTIONS_METHODS)
+			methods_print();
 		else
 			printf("sluice-train (Sluice) %s\n", sluice_version());
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;

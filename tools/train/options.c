@@ -2,6 +2,7 @@
  * The command line of sluice-train. One table drives getopt_long; main.c calls options_parse()
  * before anything else. */
 #include "tools/train/options.h"
+#include "tools/train/methods.h"
 #include "sluice.h"
 
 #include <errno.h>
@@ -22,6 +23,8 @@ enum option_key {
 	OPTION_MODEL,
 	OPTION_RECIPE,
 	OPTION_DENSE,
+	OPTION_METHOD,
+	OPTION_METHODS,
 	OPTION_EPOCHS,
 	OPTION_LIMIT,
 	OPTION_BATCH,
@@ -50,6 +53,8 @@ static const struct option option_table[] = {
 	{"model", required_argument, NULL, OPTION_MODEL},
 	{"recipe", required_argument, NULL, OPTION_RECIPE},
 	{"dense", no_argument, NULL, OPTION_DENSE},
+	{"method", required_argument, NULL, OPTION_METHOD},
+	{"methods", no_argument, NULL, OPTION_METHODS},
 	{"epochs", required_argument, NULL, OPTION_EPOCHS},
 	{"limit", required_argument, NULL, OPTION_LIMIT},
 	{"batch", required_argument, NULL, OPTION_BATCH},
@@ -91,6 +96,8 @@ void options_print_help(void)
 "  --recipe TEXT       how to compress, see sluice_recipe(7); default SLUICE_RECIPE, else\n"
 "                      \"" SPARSE_RECIPE "\"\n"
 "  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
+"  --method NAME       a published method: its recipe with its usual values\n"
+"  --methods           list them with paper, recipe and cost, and end\n"
 "  --epochs N          passes over the training rows; default 5\n"
 "  --batch N           rows per worker and step; default 64\n"
 "  --lr X              learning rate; default 0.05\n"
@@ -205,6 +212,17 @@ static int parse_on_failure(const char *text, int *out, struct complaint *compla
 	return 0;
 }
 
+static int take_method(const char *name, struct options *o, struct complaint *complaint)
+{
+	const struct method *method = method_find(name);
+
+	if (!method)
+		return complain(complaint, "--method: no method is called \"%s\"; --methods lists them",
+				name);
+	o->recipe = method->recipe;
+	return 0;
+}
+
 /* One option and its argument; -1 with the complaint filled in. */
 static int take_option(int key, const char *name, const char *text, struct options *o,
 		       enum options_action *action, struct complaint *complaint)
@@ -218,6 +236,8 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_MODEL: o->model = text; break;
 	case OPTION_RECIPE: o->recipe = text; break;
 	case OPTION_DENSE: o->recipe = DENSE_RECIPE; break;
+	case OPTION_METHOD: rc = take_method(text, o, complaint); break;
+	case OPTION_METHODS: *action = OPTIONS_METHODS; break;
 	case OPTION_METRICS: o->metrics = text; break;
 	case OPTION_CHECKPOINT: o->checkpoint = text; break;
 	case OPTION_DIGEST: o->digest = 1; break;

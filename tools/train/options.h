@@ -30,7 +30,7 @@ struct options {
 	double sleep_seconds;
 };
 
-enum options_action { OPTIONS_TRAIN, OPTIONS_HELP, OPTIONS_VERSION };
+enum options_action { OPTIONS_TRAIN, OPTIONS_HELP, OPTIONS_METHODS, OPTIONS_VERSION };
 
 /* Fills *options and *action from the command line; *options is complete (defaults) even on
  * failure. Returns 0, or -1 with the complaint filled in. Strings point into argv. */

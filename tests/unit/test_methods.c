@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Every named method is a recipe that the library takes, and no name is there twice. */
+#include "recipe.h"
+#include "sluice.h"
+#include "tools/train/methods.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static void methods__each__is_a_recipe_and_is_found_by_its_name(void **state)
+{
+	struct recipe r;
+
+	(void)state;
+	for (size_t i = 0; i < n_methods; i++) {
+		assert_int_equal(recipe_parse(methods[i].recipe, &r), 0);
+		assert_ptr_equal(method_find(methods[i].name), &methods[i]);
+	}
+	assert_null(method_find("scale"));
+}
+
+static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void **state)
+{
+	struct recipe r;
+
+	(void)state;
+	assert_int_equal(recipe_parse("up=random(0.1) memory=residual", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("down=variance(1) memory=residual", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=randk(0.1) dense=*bias*", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=threshold(0)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=random(0.1)", &r), 0);
+	assert_int_equal(r.memory, MEMORY_NONE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(methods__each__is_a_recipe_and_is_found_by_its_name),
+		cmocka_unit_test(recipe_parse__what_theory_forbids__is_refused_with_the_reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of published methods. Only what works is listed; tests/unit/test_methods.c parses each. */
+#include "tools/train/methods.h"
+#include <stdio.h>
+#include <string.h>
+
+/* d parameters, W workers, k = density * d; vectors are float32 of d elements (at a shard: of its share). */
+const struct method methods[] = {
+	{"topk", "Alistarh et al., The Convergence of Sparsified Gradient Methods, NeurIPS 2018",
+	 "up=topk(0.01) down=all memory=residual(inside) update=sgd",
+	 "up k pairs, down the union, at most W k; worker +1 vector"},
+	{"bitopk", "Zou, Bidirectional TopK Sparsification for Distributed Learning, Waterloo 2022",
+	 "up=topk(0.01) down=topk(0.01) memory=residual(inside) update=sgd",
+	 "k pairs up and k down; worker +1 vector, shard +1"},
+	{"threshold", "Sahu et al., Rethinking Gradient Sparsification as Total Error Minimization, "
+	 "NeurIPS 2021",
+	 "up=threshold(0.01) down=all memory=residual(inside) update=sgd",
+	 "up as many pairs as pass, at most a quarter of a shard; worker +1 vector"},
+	{"gaussiank", "Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019",
+	 "up=gaussiank(0.01) down=all memory=residual(outside) update=sgd",
+	 "up 2/3 k to 4/3 k pairs; 2 to 16 passes; worker +1 vector"},
+	{"unbiased", "Wangni et al., Gradient Sparsification for Communication-Efficient Distributed "
+	 "Optimization, NeurIPS 2018",
+	 "up=random(0.01) down=all memory=none update=sgd",
+	 "up k pairs on average; 5 passes; no memory"},
+	{"randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
+	 "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
+	 "k values up and k pairs down, no positions up; worker +1 vector"},
+};
+const size_t n_methods = sizeof(methods) / sizeof(methods[0]);
+
+const struct method *method_find(const char *name)
+{
+	for (size_t i = 0; i < n_methods; i++)
+		if (!strcmp(methods[i].name, name))
+			return &methods[i];
+	return NULL;
+}
+
+void methods_print(void)
+{
+	for (size_t i = 0; i < n_methods; i++)
+		printf("%s\n  paper   %s\n  recipe  %s\n  cost    %s\n", methods[i].name,
+		       methods[i].paper, methods[i].recipe, methods[i].cost);
+}
