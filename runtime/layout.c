@@ -153,10 +153,15 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 			    SHARD_ELEMENTS_MAX);
 	out->n_shards = (uint32_t)shards;
 	int rc = make_spans(out, attr, recipe);
-	if (recipe->up.select == SELECT_TOPK)
+	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
+	if (kind->varies)
+		out->selected_most = out->count;
+	else if (recipe->up.select != SELECT_ALL)
 		out->selected_most = out->exempt +
 			schedule_count(schedule_largest_density(schedule, &recipe->up),
 				       out->count - out->exempt);
+	if (kind->seeded) /* rounded up in each shard */
+		out->selected_most = least(out->count, out->selected_most + out->n_shards);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);
 	if (rc)
