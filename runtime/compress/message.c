@@ -227,7 +227,7 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 {
 	const uint8_t *from = slot;
 	uint8_t h[MESSAGE_HEADER_BYTES];
-	struct message got;
+	struct message got = {0}; /* the sender's choices are none of the receiver's */
 	uint32_t crc = 0;
 	int rc;
 
