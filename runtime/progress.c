@@ -22,7 +22,7 @@
 enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
-enum { DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 8, BUSY_DOZES = 4 };
+enum { DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
