@@ -8,6 +8,7 @@ dist_man_MANS += \
 	man/sluice_model_open.3 \
 	man/sluice_push.3 \
 	man/sluice_region_open.3 \
+	man/sluice_simulate.3 \
 	man/sluice_stats.3 \
 	man/sluice_strerror.3 \
 	man/sluice_topk.3 \

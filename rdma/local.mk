@@ -1,5 +1,6 @@
 library_sources += \
 	rdma/event_queue.c rdma/event_queue.h \
+	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
 	rdma/mapping.c rdma/mapping.h \
 	rdma/process.c rdma/process.h \

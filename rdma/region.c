@@ -4,6 +4,7 @@
  * regions, the transports describe them; how a peer comes to map one is in mapping.c. */
 #include "rdma/region.h"
 #include "base/error.h"
+#include "rdma/in_process.h"
 #include "rdma/mapping.h"
 #include "sluice.h"
 #include <errno.h>
@@ -140,6 +141,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	if (bytes == 0 || access & ~(unsigned)(REGION_READ | REGION_WRITE))
 		return fail(SLUICE_EINVAL, "region %s: %zu bytes with access 0x%x is not a region", name,
 			    bytes, access);
+	if (in_process_regions_on())
+		return in_process_region_open(bytes, access, name, out);
 	file_bytes = region_file_bytes(bytes);
 	if (file_bytes == 0 || !within_machine(file_bytes))
 		return fail_to_open(name, bytes, "more than this machine has", ENOMEM);
@@ -228,7 +231,9 @@ void region_close(struct region **region)
 		*r->registrations = first->next;
 		first->end(first);
 	}
-	if (r->base != NULL && r->device == NULL)
+	if (r->common != NULL)
+		common_release(&r->common);
+	else if (r->base != NULL && r->device == NULL)
 		munmap(r->base, r->bytes);
 	if (r->fd >= 0)
 		close(r->fd);

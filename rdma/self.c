@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport to the own rank, so that a rank's worker half and shard half talk as any two ranks
- * do. Copies go through a second mapping of the region: the kernel keeps a read-only region
- * read-only here too, and a remote stays valid until it is closed. */
+ * do, and to the other ranks of a simulated job, who live in the same process. Copies go through a
+ * second mapping of the region: the kernel keeps a read-only region read-only here too, and a remote
+ * stays valid until it is closed. Simulated ranks reach memory by its address. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/event_queue.h"
+#include "rdma/in_process.h"
 #include "rdma/mapping.h"
 #include "rdma/transfer.h"
 #include "rdma/transport.h"
@@ -20,11 +22,11 @@ enum { MAX_QUEUE_DEPTH = 1 << 20 };
 
 struct self {
 	struct transport transport;
-	struct endpoint endpoint;
-	int connected;
-	int rank;
+	struct endpoint *endpoints; /* [rank]; with a transport once connected */
+	int rank, size;
+	struct neighbours *neighbours; /* NULL: none but the own rank */
 	const struct region *control; /* the job's */
-	int wake_fd;  /* eventfd */
+	int wake_fd;  /* eventfd; -1 with neighbours: nobody sleeps */
 	int armed;    /* a sleeper wants a wake-up with the next event */
 	struct event_queue imms, dones;
 };
@@ -32,11 +34,22 @@ struct self {
 struct self_remote {
 	struct remote remote;
 	void *base;
+	struct common *common; /* NULL: base is a mapping */
 };
 
 static struct self *self_of(struct transport *t)
 {
 	return (struct self *)(void *)t; /* its first member */
+}
+
+/* Who is behind an endpoint: this rank, or one of the same process; NULL: it is closed. */
+static struct self *neighbour(const struct endpoint *e)
+{
+	struct self *self = self_of(e->transport);
+
+	if (self->neighbours == NULL)
+		return self;
+	return self->neighbours->at[e->peer] ? self_of(self->neighbours->at[e->peer]) : NULL;
 }
 
 static void self_close(struct transport **t)
@@ -46,10 +59,13 @@ static void self_close(struct transport **t)
 	if (t == NULL || *t == NULL)
 		return;
 	self = self_of(*t);
+	if (self->neighbours)
+		self->neighbours->at[self->rank] = NULL;
 	event_queue_close(&self->imms);
 	event_queue_close(&self->dones);
 	if (self->wake_fd >= 0)
 		close(self->wake_fd);
+	free(self->endpoints);
 	free(self);
 	*t = NULL;
 }
@@ -71,9 +87,16 @@ static int self_open(const struct transport_config *config, struct transport **o
 	t->ops = &self_transport;
 	self->rank = config->rank;
 	self->control = config->control;
-	self->endpoint = (struct endpoint){.transport = t, .peer = config->rank};
-	self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (self->wake_fd < 0) {
+	self->size = config->size;
+	self->wake_fd = -1;
+	self->endpoints = calloc((size_t)config->size, sizeof(*self->endpoints));
+	if (self->endpoints == NULL) {
+		rc = fail(SLUICE_ENOMEM, "self: no memory for %d endpoints", config->size);
+		goto err_close;
+	}
+	if (config->neighbours == NULL)
+		self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (self->wake_fd < 0 && config->neighbours == NULL) {
 		rc = fail(errno == EMFILE || errno == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 			  "self: eventfd: %s; raise the limit on open files (ulimit -n)",
 			  errno_text(errno));
@@ -85,6 +108,9 @@ static int self_open(const struct transport_config *config, struct transport **o
 	rc = event_queue_open(&self->dones, config->queue_depth);
 	if (rc < 0)
 		goto err_close;
+	self->neighbours = config->neighbours;
+	if (self->neighbours)
+		self->neighbours->at[self->rank] = t;
 	*out = t;
 	return SLUICE_OK;
 
@@ -93,19 +119,24 @@ err_close:
 	return rc;
 }
 
-static int self_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+static void write_card(int rank, uint8_t *bytes, size_t *len_out)
 {
 	put_le32(bytes, CARD_MAGIC);
-	put_le32(bytes + 4, (uint32_t)self_of(t)->rank);
+	put_le32(bytes + 4, (uint32_t)rank);
 	put_le32(bytes + 8, (uint32_t)getpid());
 	*len_out = CARD_BYTES;
+}
+
+static int self_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+{
+	write_card(self_of(t)->rank, bytes, len_out);
 	return SLUICE_OK;
 }
 
 static int self_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
 {
 	(void)boot_id_same;
-	if (peer == self_of(t)->rank)
+	if (peer == self_of(t)->rank || self_of(t)->neighbours)
 		return 1;
 	*why = "self reaches the own rank only";
 	return 0;
@@ -115,19 +146,19 @@ static int self_connect(struct transport *t, int peer, const uint8_t *card, size
 			struct endpoint **out)
 {
 	struct self *self = self_of(t);
-	uint8_t own[TRANSPORT_CARD_BYTES];
-	size_t own_len;
+	uint8_t expected[TRANSPORT_CARD_BYTES];
+	size_t expected_len;
 
-	if (peer != self->rank)
+	if (peer < 0 || peer >= self->size || (peer != self->rank && !self->neighbours))
 		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank, peer);
-	if (self->connected)
+	if (self->endpoints[peer].transport != NULL)
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
-	self_card(t, own, &own_len);
-	if (len != own_len || memcmp(card, own, own_len) != 0)
+	write_card(peer, expected, &expected_len);
+	if (len != expected_len || memcmp(card, expected, expected_len) != 0)
 		return fail(SLUICE_EWIRE, "self: the card of rank %d came back changed; do two processes "
 			    "believe to be that rank?", peer);
-	self->connected = 1;
-	*out = &self->endpoint;
+	self->endpoints[peer] = (struct endpoint){.transport = t, .peer = peer};
+	*out = &self->endpoints[peer];
 	return SLUICE_OK;
 }
 
@@ -139,7 +170,29 @@ static int self_describe(struct endpoint *e, const struct region *region,
 	if (region->device != NULL)
 		return fail(SLUICE_ENOSUPP, "self cannot offer device memory to rank %d: it copies by this "
 			    "processor; use a region of host memory", e->peer);
-	descriptor_of(region, descriptor);
+	if (region->common != NULL)
+		in_process_describe(region, descriptor);
+	else
+		descriptor_of(region, descriptor);
+	return SLUICE_OK;
+}
+
+static int reach_neighbour(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+			   struct remote **out)
+{
+	struct self_remote *remote = calloc(1, sizeof(*remote));
+	int rc;
+
+	if (remote == NULL)
+		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
+	remote->remote.endpoint = e;
+	rc = in_process_reach(descriptor, e->peer, &remote->remote, &remote->common);
+	if (rc < 0) {
+		free(remote);
+		return rc;
+	}
+	remote->base = common_base(remote->common);
+	*out = &remote->remote;
 	return SLUICE_OK;
 }
 
@@ -150,6 +203,8 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 	struct descriptor d;
 	int rc;
 
+	if (self_of(e->transport)->neighbours)
+		return reach_neighbour(e, descriptor, out);
 	rc = descriptor_decode(descriptor, e->peer, &d);
 	if (rc < 0)
 		return rc;
@@ -171,12 +226,17 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 
 static int self_control(struct endpoint *e, struct remote **out)
 {
-	const struct region *control = self_of(e->transport)->control;
+	const struct self *there = neighbour(e);
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	int rc;
 
-	if (control == NULL)
+	if (there == NULL)
+		return fail(SLUICE_EPEER, "self: simulated rank %d left before it was connected", e->peer);
+	if (there->control == NULL)
 		return fail(SLUICE_EINVAL, "self: rank %d was opened without a control region", e->peer);
-	descriptor_of(control, descriptor);
+	rc = self_describe(e, there->control, descriptor);
+	if (rc < 0)
+		return rc;
 	return self_remote_open(e, descriptor, out);
 }
 
@@ -187,7 +247,10 @@ static void self_remote_close(struct remote **r)
 	if (r == NULL || *r == NULL)
 		return;
 	remote = (struct self_remote *)(void *)*r;
-	mapping_close(remote->base, remote->remote.bytes);
+	if (remote->common != NULL)
+		common_release(&remote->common);
+	else
+		mapping_close(remote->base, remote->remote.bytes);
 	free(remote);
 	*r = NULL;
 }
@@ -213,14 +276,16 @@ static void queue_event(struct self *self, struct event_queue *queue, const stru
 
 static int self_post(struct endpoint *e, const struct transfer *x)
 {
-	struct self *self = self_of(e->transport);
+	struct self *self = self_of(e->transport), *peer = neighbour(e);
 	int rc, ends = transfer_ends(x);
 	char *there;
 
 	rc = transfer_check(e, x);
 	if (rc < 0)
 		return rc;
-	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&self->imms)) ||
+	if (peer == NULL)
+		return SLUICE_EPEER; /* a simulated rank that has left: nobody looks at its memory */
+	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&peer->imms)) ||
 	    (ends && event_queue_full(&self->dones)))
 		return SLUICE_EAGAIN;
 	there = (char *)((struct self_remote *)(void *)x->remote)->base + x->offset;
@@ -230,11 +295,11 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 		memcpy(there, x->local, x->bytes);
 	transfer_count(&self->transport, x);
 	if (x->kind == TRANSFER_PUT_NOTIFY)
-		queue_event(self, &self->imms, &(struct event){
+		queue_event(peer, &peer->imms, &(struct event){
 			.kind = EVENT_IMM, .peer = self->rank, .imm = x->imm});
 	if (ends)
 		queue_event(self, &self->dones, &(struct event){
-			.kind = EVENT_DONE, .peer = self->rank, .cookie = x->cookie});
+			.kind = EVENT_DONE, .peer = e->peer, .cookie = x->cookie});
 	return SLUICE_OK;
 }
 

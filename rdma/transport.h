@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct transport;
+struct neighbours;
 struct endpoint;
 struct remote;
 
@@ -51,6 +52,7 @@ struct transport_config {
 	const char *device;      /* verbs: "name[:port]"; NULL or "": the first usable one */
 	const char *gid_index;   /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
+	struct neighbours *neighbours; /* self: ranks of the same process (in_process.h); NULL: none */
 	int lost_after_ms;       /* the job's budget: retries, reconnects and timers derive from it */
 };
 

@@ -10,6 +10,7 @@
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
+#include "simulate.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -85,6 +86,7 @@ struct failure {
 struct sluice_job {
 	pid_t pid;                   /* of the process that called sluice_init */
 	int *page_of_this_process;   /* holds 0 in a forked child; asks no kernel */
+	struct seat *seat;           /* of a simulated rank; NULL in a real job */
 	int rank, size, servers, workers;
 	struct settings settings;
 	struct budget budget;        /* all timers, from settings */

@@ -15,6 +15,8 @@
 
 /* Notifies that a peer may have outstanding here: a push or notice per shard and a few mails. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
+/* The same for a simulated rank, from all peers together; a full queue makes its writers take turns. */
+enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
 {
@@ -44,8 +46,13 @@ static int open_transports(sluice_job *job)
 					   .device = job->settings.device,
 					   .gid_index = job->settings.gid_index,
 					   .memory_windows = job->settings.memory_windows,
+					   .neighbours = job->seat ? seat_neighbours(job->seat) : NULL,
 					   .lost_after_ms = job->settings.lost_after_ms };
 	int named = transports_named(&job->settings);
+	if (job->seat) {
+		config.queue_depth = SIMULATED_QUEUE_DEPTH + SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
+		return self_transport.open(&config, &job->transports[job->n_transports++]);
+	}
 	for (int i = 0; transports[i]; i++) {
 		const char *name = transports[i]->name;
 		if (!allowed(&job->settings, name))
@@ -264,7 +271,7 @@ static int connect_all(sluice_job *job)
 	struct joining j = { .job = job,
 			     .give_up_ns = now_ns() + (uint64_t)job->settings.boot_timeout_ms * 1000000 };
 	progress_take(job); /* the thread waits until all endpoints exist */
-	int rc = progress_start(job);
+	int rc = job->seat ? 0 : progress_start(job);
 	for (int p = 0; p < job->size && !rc; p++)
 		rc = connect_peer(job, p);
 	if (!rc)
@@ -346,13 +353,29 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
 		payload_bytes = write_reason(job, reason, payload);
 	}
-	int rc = bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
+	int rc = job->seat ? seat_exchange(job->seat, payload, payload_bytes, &job->cards)
+		: bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
 	explicit_bzero(payload, sizeof payload);
 	if (own)
 		return fail_quietly(own, "%s", reason);
 	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
 		return rc;
 	return admit(job);
+}
+
+/* Rank and size, from the launcher or from the simulation this thread belongs to. */
+static int find_place(sluice_job *job, struct bootstrap **boot)
+{
+	job->seat = seat_of_thread();
+	if (job->seat)
+		return seat_take(job->seat, &job->rank, &job->size);
+	int rc = bootstrap_open(job->settings.boot_timeout_ms, boot);
+	if (rc)
+		return rc;
+	job->rank = bootstrap_rank(*boot);
+	job->size = bootstrap_size(*boot);
+	log_identify(job->rank, bootstrap_node(*boot));
+	return 0;
 }
 
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
@@ -380,17 +403,15 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
 		return fail(SLUICE_EINVAL, "sluice_init: a negative time in the attributes");
 	budget_make(s, &job->budget);
-	if ((rc = bootstrap_open(s->boot_timeout_ms, boot)))
+	if ((rc = find_place(job, boot)))
 		return rc;
-	job->rank = bootstrap_rank(*boot);
-	job->size = bootstrap_size(*boot);
 	job->servers = s->servers;
 	job->workers = job->size - job->servers;
-	log_identify(job->rank, bootstrap_node(*boot));
 	if ((rc = meet(job, *boot)))
 		return rc;
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
-		 job->size, bootstrap_node(*boot), job->workers, job->servers, bootstrap_origin(*boot));
+		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
+		 *boot ? bootstrap_origin(*boot) : "simulated");
 	rc = connect_all(job);
 	/* Nobody goes on before all are connected. */
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);

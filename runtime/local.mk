@@ -23,6 +23,7 @@ library_sources += \
 	runtime/shard.c runtime/shard_setup.c \
 	runtime/signal.c \
 	runtime/sparse.c runtime/sparse.h \
+	runtime/simulate.c runtime/simulate.h \
 	runtime/spread.c \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \

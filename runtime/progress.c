@@ -189,6 +189,34 @@ void progress_unlock(sluice_job *job)
 	pthread_mutex_unlock(&job->token);
 }
 
+/* A simulated rank waits by letting the others run, however long that takes. */
+static int take_turns(sluice_job *job, const struct wait *wait)
+{
+	char text[512];
+	int rc;
+	job->waiting = wait;
+	for (;;) {
+		if (!seat_hand_over(job->seat)) {
+			wait->describe(wait->context, text, sizeof text);
+			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank, "%s waits for %s, but no simulated rank can "
+				      "go on: do all of them make the same calls?", rank_text(job, job->rank), text);
+			break;
+		}
+		poll_events(job);
+		if (wait->done(wait->context)) {
+			rc = 0;
+			break;
+		}
+		if (job->failure.code) {
+			rc = job_failed(job);
+			break;
+		}
+	}
+	seat_moved(job->seat);
+	job->waiting = NULL;
+	return rc;
+}
+
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context)
 {
@@ -202,6 +230,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			return 0;
 	}
 	wait.since_ns = now_ns();
+	if (job->seat && !job->failure.code)
+		return take_turns(job, &wait);
 	job->waiting = &wait;
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
 	uint64_t warn_every = job->budget.warn_after_ns;

@@ -136,6 +136,19 @@ SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats,
  * Async-signal-safe: meant for a SIGUSR2 handler. Thread class: any. */
 SLUICE_API void sluice_explain(sluice_job *job);
 
+/* Runs `size` ranks of a job inside the calling process, without a launcher and without a network, so that
+ * hundreds of workers can be studied on one machine: calls rank_main(job, context) once for each rank, on a
+ * thread of its own (with a stack of 1 MiB) that runs only while no other one does; they hand over where they
+ * wait. Compressing, messages, reducing, publishing and applying are those of a real job of equal size, and so
+ * are the results, bit for bit; bytes and elements are counted as if every rank were a process, times mean
+ * nothing. rank_main must not call sluice_init() or sluice_finalize(); it may use data of other ranks without
+ * locks. attr: as for sluice_init(), may be NULL; size: 1 .. 4096. Returns 0, or the first value other than 0
+ * that a rank_main returned: that of a rank that failed rather than of those it took along. Errors: EINVAL
+ * (also from within a rank_main), ENOMEM, and those of sluice_init(); ETIMEDOUT when all ranks wait and
+ * none can go on. Thread class: main. */
+SLUICE_API int sluice_simulate(const sluice_job_attr *attr, int size,
+			       int (*rank_main)(sluice_job *job, void *context), void *context);
+
 /* ---- model -------------------------------------------------------------------------------- */
 
 typedef struct sluice_model sluice_model;

@@ -19,5 +19,6 @@ bin_PROGRAMS += sluice-train
 sluice_train_SOURCES = tools/train/agree.c tools/train/agree.h \
 	tools/train/main.c \
 	tools/train/metrics.c tools/train/metrics.h \
-	tools/train/report.c tools/train/report.h
+	tools/train/report.c tools/train/report.h \
+	tools/train/training.c tools/train/training.h
 sluice_train_LDADD = libtrain.la libsluice.la -lm

@@ -16,6 +16,7 @@
 	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch "        \
 	"update=sgd"
 #define DENSE_RECIPE "up=all down=all update=momentum(0.9)"
+enum { SIMULATED_MOST = 4096 };
 
 enum option_key {
 	OPTION_DATA = 256,
@@ -36,6 +37,7 @@ enum option_key {
 	OPTION_SERVERS,
 	OPTION_ON_FAILURE,
 	OPTION_SHARDS,
+	OPTION_SIMULATE,
 	OPTION_CHECKPOINT,
 	OPTION_EVERY,
 	OPTION_RESUME,
@@ -66,6 +68,7 @@ static const struct option option_table[] = {
 	{"servers", required_argument, NULL, OPTION_SERVERS},
 	{"on-failure", required_argument, NULL, OPTION_ON_FAILURE},
 	{"shards", required_argument, NULL, OPTION_SHARDS},
+	{"simulate", required_argument, NULL, OPTION_SIMULATE},
 	{"checkpoint", required_argument, NULL, OPTION_CHECKPOINT},
 	{"every", required_argument, NULL, OPTION_EVERY},
 	{"resume", no_argument, NULL, OPTION_RESUME},
@@ -109,6 +112,7 @@ void options_print_help(void)
 "  --on-failure WHAT   when a rank is lost: abort, or continue without a lost worker (needs\n"
 "                      --servers); default SLUICE_ON_FAILURE, else abort\n"
 "  --shards N          shards the model is cut into; default: the library chooses\n"
+"  --simulate N        run a job of N ranks inside this process: same bits and bytes, no network\n"
 "  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or SIGUSR1 comes\n"
 "  --every N           and every N steps\n"
 "  --resume            go on from the checkpoint in DIR, if there is one\n"
@@ -261,6 +265,10 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_SHARDS:
 		rc = parse_count(name, text, 1, 1 << 20, &count, complaint);
 		o->shards = (uint32_t)count;
+		break;
+	case OPTION_SIMULATE:
+		rc = parse_count(name, text, 1, SIMULATED_MOST, &count, complaint);
+		o->simulate = (int)count;
 		break;
 	case OPTION_SLEEP:
 		rc = parse_moment(name, text, &o->sleep_rank, &o->sleep_step, &o->sleep_seconds,

@@ -20,6 +20,7 @@ struct options {
 	const char *checkpoint;     /* NULL: none */
 	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
 	int servers;
+	int simulate;               /* ranks in this process; 0: a real job */
 	int on_failure;             /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
 	uint32_t shards;
 	float lr, lr_decay;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One rank's part of the training job. */
+#ifndef TRAIN_TRAINING_H
+#define TRAIN_TRAINING_H
+#include "sluice.h"
+#include "tools/train/data.h"
+#include "tools/train/options.h"
+
+/* Rows that simulated ranks share. */
+struct rows {
+	int loaded;
+	struct dataset train, test;
+};
+
+/* From the job to the last line. shared: NULL, or for simulated ranks: the rows, which the first rank loads and
+ * the caller frees when all are done. *complaint holds what is wrong with the command line if bad_usage is set.
+ * Collective. 0, SLUICE_E*, or -1 when the job did not end as it should. */
+int take_part(sluice_job *job, const struct options *options, struct rows *shared, int bad_usage,
+	      struct complaint *complaint);
+
+/* main.c: a signal asked the job to stop. */
+int stop_was_asked(void);
+#endif
