@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compress/message.h"
 #include "reduce.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
@@ -64,6 +65,13 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
+/* Coordinates of a shard that a sketch publishes, at the largest density. */
+static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
+			 const struct recipe *recipe)
+{
+	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
+}
+
 /* Most coordinates a push to this shard carries. With a residual a slot of four times the mean is
  * enough, the rest waits; without one nothing may be left behind. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
@@ -73,6 +81,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	double density = schedule_largest_density(schedule, &recipe->up);
 	if (recipe->up.select == SELECT_ALL)
 		return s->span;
+	if (kind->exchange == EXCHANGE_SKETCH)
+		return (uint32_t)least(s->span, recipe->up.sketch_pool * sketched(s, schedule, recipe) + s->exempt);
 	if (kind->seeded)
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
@@ -89,9 +99,39 @@ static uint32_t down_capacity(const struct shard_layout *s, const struct recipe 
 			      const struct schedule *schedule)
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
+	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
+		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
 		return s->span;
 	return (uint32_t)least(s->span, schedule_count(density, s->span - s->exempt) + s->exempt);
+}
+
+/* Room for the messages of all phases. */
+static void size_messages(struct shard_layout *s, const struct recipe *recipe)
+{
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	size_t slot = message_bound(s->span, s->up_capacity, recipe->up.values), other;
+	size_t delta = message_bound(s->span, s->down_capacity, recipe->down.values);
+	if (exchange == EXCHANGE_LEADER && slot < (other = message_support_bound(s->span, s->up_capacity)))
+		slot = other;
+	if (exchange == EXCHANGE_SKETCH &&
+	    slot < (other = message_bound(s->sketch_cells, s->sketch_cells, recipe->up.values)))
+		slot = other;
+	if (s->support_capacity && delta < (other = message_support_bound(s->span, s->support_capacity)))
+		delta = other;
+	s->slot_bytes = slot;
+	s->delta_bytes = delta;
+	s->snapshot_bytes = message_bound(s->span, s->span, VALUE_F32);
+}
+
+/* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
+static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
+{
+	double columns = ceil((double)recipe->up.sketch_width *
+			      (double)schedule_count(recipe->up.density, s->span - s->exempt));
+	uint64_t most = s->span > 0 ? s->span : 1;
+	s->sketch_columns = columns < 1 ? 1 : columns > (double)most ? (uint32_t)most : (uint32_t)columns;
+	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
 static int make_shards(struct layout *l, const struct recipe *recipe, const struct schedule *schedule)
@@ -118,9 +158,12 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 				s->exempt += (uint32_t)(spans[j].end - spans[j].begin);
 		s->up_capacity = up_capacity(l, s, recipe, schedule);
 		s->down_capacity = down_capacity(s, recipe, schedule);
-		s->slot_bytes = message_bound(s->span, s->up_capacity, recipe->up.values);
-		s->delta_bytes = message_bound(s->span, s->down_capacity, recipe->down.values);
-		s->snapshot_bytes = message_bound(s->span, s->span, VALUE_F32);
+		if (selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN)
+			s->support_capacity = s->up_capacity;
+		l->support_most += s->support_capacity;
+		if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
+			shape_sketch(s, recipe);
+		size_messages(s, recipe);
 		s->slots_offset = slots[s->owner];
 		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
@@ -156,6 +199,11 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 	if (kind->varies)
 		out->selected_most = out->count;
+	else if (kind->exchange == EXCHANGE_SKETCH)
+		out->selected_most = 0;
+	else if (recipe->up.select == SELECT_CYCLIC && recipe->up.chunks) /* each span ends with a short chunk */
+		out->selected_most = least(out->count, out->exempt + out->n_spans + out->count /
+					   chunk_length(schedule_largest_density(schedule, &recipe->up)));
 	else if (recipe->up.select != SELECT_ALL)
 		out->selected_most = out->exempt +
 			schedule_count(schedule_largest_density(schedule, &recipe->up),
@@ -211,7 +259,7 @@ size_t layout_log_bytes(const struct layout *l, int rank)
 
 /* What the two halves share out among their shards: room for the largest one at a time. */
 struct largest {
-	size_t span, slot_bytes, up_capacity;
+	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
 };
 
 static struct largest largest_shard(const struct layout *l, int owner_or_any)
@@ -221,7 +269,7 @@ static struct largest largest_shard(const struct layout *l, int owner_or_any)
 		const struct shard_layout *s = &l->shards[i];
 		if (owner_or_any >= 0 && s->owner != owner_or_any)
 			continue;
-		most.span = s->span > most.span ? s->span : most.span;
+		most.span = layout_room(s) > most.span ? layout_room(s) : most.span;
 		most.slot_bytes = s->slot_bytes > most.slot_bytes ? s->slot_bytes : most.slot_bytes;
 		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
 	}
@@ -236,6 +284,7 @@ static uint64_t worker_memory(const struct layout *l, const struct recipe *recip
 	uint64_t bytes = l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
 	if (recipe->signal == SIGNAL_MOMENTUM)
 		bytes += l->count * sizeof(float);
+	bytes += l->support_most * sizeof(uint32_t);
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
 	for (uint32_t i = 0; i < l->n_shards; i++)
@@ -250,13 +299,16 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 	struct largest own = largest_shard(l, rank);
 	if (!own.span)
 		return 0;
-	vectors += recipe->memory == MEMORY_RESIDUAL;
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	vectors += recipe->memory == MEMORY_RESIDUAL && exchange != EXCHANGE_SKETCH;
 	vectors += recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
 	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)
 			bytes += vectors * l->shards[i].span * sizeof(float) +
-				 reduction_bytes(l->shards[i].span);
+				 reduction_bytes(l->shards[i].span) +
+				 l->shards[i].support_capacity * sizeof(uint32_t) +
+				 l->shards[i].sketch_cells * sizeof(float);
 	return bytes;
 }
 

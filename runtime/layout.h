@@ -21,6 +21,8 @@ struct shard_layout {
 	uint32_t exempt;         /* coordinates sent whole (dense=) */
 	uint32_t up_capacity;    /* most coordinates of a push message */
 	uint32_t down_capacity;  /* most coordinates of a delta message */
+	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
+	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
 	size_t slot_bytes, delta_bytes, snapshot_bytes;
 	size_t slots_offset;     /* in the owner's window for any worker */
 	size_t notice_index;     /* among the owner's shards */
@@ -35,6 +37,7 @@ struct layout {
 	struct span *spans;      /* of the whole vector, exempt or not, ascending, adjacent ones merged */
 	size_t n_spans;
 	uint64_t exempt;         /* coordinates in exempt spans */
+	uint64_t support_most;   /* support_capacity of all shards */
 	uint64_t selected_most;  /* coordinates that a worker selects in a step; 0 for up=all */
 };
 
@@ -52,6 +55,11 @@ size_t layout_log_bytes(const struct layout *l, int rank);
 /* Everything rank keeps allocated for the model, in bytes, but for names and other small things; params
  * and grad are the caller's own. Keep it together with worker_setup.c and shard_setup.c. */
 uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank);
+/* Values that one message to or from the shard can carry, in any phase. */
+static inline size_t layout_room(const struct shard_layout *s)
+{
+	return s->sketch_cells > s->span ? s->sketch_cells : s->span;
+}
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out);
 #endif

@@ -20,7 +20,7 @@ library_sources += \
 	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
 	runtime/schedule.c runtime/schedule.h \
-	runtime/shard.c runtime/shard_setup.c \
+	runtime/shard.c runtime/shard_agree.c runtime/shard_setup.c \
 	runtime/signal.c \
 	runtime/sparse.c runtime/sparse.h \
 	runtime/simulate.c runtime/simulate.h \
@@ -28,4 +28,4 @@ library_sources += \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \
 	runtime/window.c runtime/window.h runtime/window_move.c \
-	runtime/worker.c runtime/worker_setup.c
+	runtime/worker.c runtime/worker_agree.c runtime/worker_setup.c

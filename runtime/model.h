@@ -5,6 +5,7 @@
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
 #include "compress/select.h"
+#include "compress/sketch.h"
 #include "delta_log.h"
 #include "job.h"
 #include "layout.h"
@@ -29,13 +30,14 @@ enum read_state { READ_IDLE, READ_POSTED, READ_ARRIVED };
 
 /* From one shard: what its notices said and the READ under way. */
 struct down_lane {
-	uint64_t version, log_end;   /* newest notice */
+	uint64_t version, log_end;   /* newest notice: publications, of which a step may have several */
 	uint32_t last_bytes;
 	uint64_t have_version;
 	enum read_state read;
 	int read_status;
 	unsigned torn;               /* READs of this version that did not check */
 	uint8_t *buffer;             /* delta_bytes, in the staging region */
+	uint32_t *support, support_n; /* agreed in this step: shard-relative, room for support_capacity */
 };
 
 struct worker {
@@ -47,6 +49,7 @@ struct worker {
 	uint32_t *relative;
 	float *value;
 	uint32_t *fitting;
+	uint32_t *support;           /* of all shards; NULL where none is agreed */
 	struct span *shard_spans;    /* one a shard, where the selector is seeded; else NULL */
 	struct selector *selector;
 	struct select_hint hint;     /* from the last step's selection */
@@ -57,6 +60,7 @@ struct worker {
 	struct region *staging;
 	uint64_t step;               /* last pushed */
 	unsigned phase;              /* of the step under way */
+	int encoded;                 /* the messages of this phase */
 	int in_step;                 /* pushed, not yet pulled */
 	unsigned raise, raised;
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
@@ -86,7 +90,10 @@ struct shard {
 	struct inbox *inboxes;       /* workers */
 	struct delta_log log;
 	uint8_t *snapshots[2];
-	uint64_t version;
+	uint64_t version;            /* steps completed */
+	uint64_t published;          /* publications, of which a step may have several */
+	uint32_t *support, support_n; /* agreed in this step; NULL where none is */
+	float *cells;                /* sum of the workers' sketches; NULL without */
 	unsigned phase;
 	int next_rank;               /* reduce is complete below this worker */
 	uint32_t counted;            /* messages reduced in this step: the divisor */
@@ -144,7 +151,40 @@ void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
 
+/* What a push of this step to a shard says about itself, but for the coordinates. */
+struct message worker_message(const sluice_model *model, uint32_t shard);
+/* Encodes into the shard's staging slot; decoded values into worker.value. */
+void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		  const float *value);
+/* One decision over the whole vector, into worker.index. */
+size_t worker_select(sluice_model *model);
+/* What was sent leaves the residual, as the receiver decodes it (worker.value), and the momentum. */
+void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
+
+/* More was selected for this shard than its slot holds: the heaviest of worker.relative and value stay. */
+uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n);
+
+/* ---- worker_agree.c ---- */
+/* Messages of the phases by which workers and shards agree on a support, and of its values. */
+void agree_encode(sluice_model *model);
+/* A shard said which coordinates it wants, or what was published of them. */
+void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
+void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+			   const float *value, uint32_t n);
+
+/* ---- shard_agree.c ---- */
+struct sketch_shape agree_sketch_shape(const sluice_model *model, const struct shard_layout *at, uint32_t shard);
+/* Takes what a worker's message of an agreeing phase brought (in model->index and value). 0, or why it is
+ * refused. */
+const char *agree_take(sluice_model *model, struct shard *shard, const struct message *m);
+/* All are in: the support goes out. */
+void agree_publish(sluice_model *model, struct shard *shard);
+/* Of the sum, what is published under an agreed support, into model->index and value; returns how many. */
+uint32_t agree_choose(sluice_model *model, struct shard *shard, const float *x);
+
 /* ---- shard.c ---- */
+/* The workers of this publication hear of it. */
+void shard_announce(sluice_model *model, struct shard *shard, size_t bytes);
 int shards_open(sluice_model *model);
 void shards_close(sluice_model *model);
 struct shard *shard_find(sluice_model *model, uint32_t id);
@@ -164,6 +204,17 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
 /* ---- model_open.c ---- */
 /* Frees everything of a model that no event can reach any more. */
 void model_free(sluice_model *model);
+
+/* The phase that a half is in. */
+static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)
+{
+	return &model->schedule.phases[phase];
+}
+/* A phase whose support an earlier one settled, or that settles it. */
+static inline int phase_agrees(const struct phase *p)
+{
+	return p->support == SUPPORT_AGREED || p->payload == PAYLOAD_INDICES || p->payload == PAYLOAD_SKETCH;
+}
 
 /* ---- model.c ---- */
 /* What the epoch of a message must be: MESSAGE_ANY where ranks may be in different ones. */

@@ -203,6 +203,9 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 		rc = copy_tensors(model, attr);
 	if (rc)
 		return rc;
+	if (job->members.elastic && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
+		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: the step whose "
+			    "leader is lost could not be finished; use on_failure=abort, or another selector");
 	recipe_print(&model->recipe, model->recipe_text);
 	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
 	int outside = model->recipe.memory == MEMORY_NONE || model->recipe.update == UPDATE_NONE;

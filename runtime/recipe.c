@@ -103,6 +103,27 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 			    "recipe: \"%s\" with memory=residual would count twice what it drops: it "
 			    "scales up what it keeps, so that nothing is missing on average; write "
 			    "memory=none, or a selector such as topk or randk", d->quotes[id]);
+	if (kind->exchange != EXCHANGE_OWN && id == AXIS_DOWN)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\": %s", d->quotes[id],
+			    kind->exchange == EXCHANGE_LEADER
+			    ? "a leader is a worker, and selects what workers push: write up=cyclic(DENSITY)"
+			    : "workers are who sketch: write up=sketch(DENSITY)");
+	if (kind->exchange == EXCHANGE_SKETCH &&
+	    (d->recipe.up.values != VALUE_F32 || d->recipe.down.values != VALUE_F32))
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with values narrower than f32 would lose their rounding: what a "
+			    "sketch publishes is cleared at the workers; write f32", d->quotes[id]);
+	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.update != UPDATE_NONE &&
+	    (d->recipe.update != UPDATE_SGD || d->recipe.decay > 0))
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum only, which "
+			    "momentum or decay at the shard would spread: write update=sgd, and "
+			    "signal=momentum(M) for momentum", d->quotes[id]);
+	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory != MEMORY_RESIDUAL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with memory=none would lose whatever the others did not select: "
+			    "write memory=residual", d->quotes[id]);
 	if (kind->seeded && d->recipe.dense[0])
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so no "
@@ -121,6 +142,10 @@ static int refuse_combinations(const struct draft *d)
 	if (rc)
 		return rc;
 
+	if (selection_kinds[r->up.select].exchange != EXCHANGE_OWN && r->down.select != SELECT_ALL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" settles what is published in its own exchange, and \"%s\" would "
+			    "select again: write down=all", d->quotes[AXIS_UP], d->quotes[AXIS_DOWN]);
 	if (r->mask && r->up.select == SELECT_ALL)
 		return fail(SLUICE_EINVAL,
 			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in every "

@@ -36,6 +36,9 @@ struct direction {
 	enum selection select;
 	double density;              /* 1 where the selector takes none */
 	float level;                 /* threshold: lambda, variance: epsilon; else 0 */
+	int chunks;                  /* cyclic */
+	uint32_t sketch_rows, sketch_pool; /* sketch: rows; coordinates asked for, times those published */
+	float sketch_width;          /* sketch: columns, times coordinates published */
 	enum value_type values;
 };
 

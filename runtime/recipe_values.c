@@ -126,6 +126,68 @@ static int read_momentum(const struct word *w, const struct item *item, float *o
 	return SLUICE_OK;
 }
 
+/* Cuts "a,b,c" at its commas, at most `most` pieces; returns how many, or SLUICE_EINVAL. */
+static int cut_list(const struct word *w, const struct item *item, char *text, const char *pieces[],
+		    int most)
+{
+	int n = 0;
+
+	if (!item->argument)
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
+			    item->name, w->quote, w->axis->key, item->name, density_rule);
+	memcpy(text, item->argument, strlen(item->argument) + 1);
+	for (char *piece; (piece = strsep(&text, ",")) != NULL;) {
+		if (n == most)
+			return fail(SLUICE_EINVAL, "recipe: \"%.40s\" is one number too many for %s in "
+				    "\"%s\": %s= %s", piece, item->name, w->quote, w->axis->key,
+				    w->axis->takes);
+		pieces[n++] = piece;
+	}
+	return n;
+}
+
+static int read_cyclic(const struct word *w, const struct item *item, struct direction *d)
+{
+	char text[RECIPE_TEXT_BYTES];
+	const char *pieces[2];
+	int n = cut_list(w, item, text, pieces, 2);
+
+	if (n < 0)
+		return n;
+	if (n == 2 && strcmp(pieces[1], "chunks") != 0)
+		return fail(SLUICE_EINVAL, "recipe: unknown word \"%.40s\" in \"%s\": cyclic takes "
+			    "cyclic(DENSITY) for the leader's top-k, or cyclic(DENSITY,chunks) for the largest "
+			    "coordinate of each chunk", pieces[1], w->quote);
+	d->chunks = n == 2;
+	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+}
+
+static int read_sketch(const struct word *w, const struct item *item, struct direction *d)
+{
+	static const char rule[] = "sketch(DENSITY,ROWS,WIDTH,POOL) takes the density that is published; an odd "
+				   "number of rows, 1 to 15; columns as a multiple of the coordinates "
+				   "published, above 0; and how many times as many coordinates are asked for, "
+				   "1 to 1000";
+	char text[RECIPE_TEXT_BYTES];
+	const char *pieces[4];
+	float numbers[4] = { 0, 5, 1.6f, 4 };
+	int n = cut_list(w, item, text, pieces, 4), rc = 0;
+
+	if (n < 0)
+		return n;
+	for (int i = 1; i < n && !rc; i++)
+		rc = read_float(w, pieces[i], rule, &numbers[i]);
+	if (rc)
+		return rc;
+	d->sketch_rows = numbers[1] >= 1 && numbers[1] <= 15 ? (uint32_t)numbers[1] : 0;
+	d->sketch_width = numbers[2];
+	d->sketch_pool = numbers[3] >= 1 && numbers[3] <= 1000 ? (uint32_t)numbers[3] : 0;
+	if (d->sketch_rows % 2 != 1 || (float)d->sketch_rows != numbers[1] || !(d->sketch_width > 0) ||
+	    d->sketch_width > 1e6f || !d->sketch_pool || (float)d->sketch_pool != numbers[3])
+		return refuse_number(w, item->argument, rule);
+	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+}
+
 /* What stands in the parentheses behind a selector. */
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
@@ -138,6 +200,10 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 		return refuse_argument(w, item);
 	case ARGUMENT_DENSITY:
 		return read_density(w, item, &d->density);
+	case ARGUMENT_CYCLIC:
+		return read_cyclic(w, item, d);
+	case ARGUMENT_SKETCH:
+		return read_sketch(w, item, d);
 	case ARGUMENT_LEVEL:
 		break;
 	}

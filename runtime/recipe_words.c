@@ -128,6 +128,13 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 	case ARGUMENT_LEVEL:
 		add(w, "(%s)", shortest(d->level, 1, number));
 		break;
+	case ARGUMENT_CYCLIC:
+		add(w, "(%s%s)", shortest(d->density, 0, number), d->chunks ? ",chunks" : "");
+		break;
+	case ARGUMENT_SKETCH:
+		add(w, "(%s,%u,", shortest(d->density, 0, number), d->sketch_rows);
+		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
+		break;
 	}
 	add(w, ",%s ", direction_words[WORD_VALUES + (int)d->values]);
 }

@@ -17,6 +17,19 @@ static struct phase phase_of(enum phase_direction direction, const struct direct
 			       .close = CLOSE_ALL_LIVING };
 }
 
+static void add(struct schedule *s, struct phase phase)
+{
+	s->phases[s->n_phases++] = phase;
+	s->n_downs += phase.direction == PHASE_DOWN;
+}
+
+/* The shard says which coordinates it wants, and every worker sends its values of these. */
+static void agree(struct schedule *s)
+{
+	add(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+	add(s, (struct phase){ PHASE_UP, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING });
+}
+
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
 {
 	double steps = recipe->warmup;
@@ -30,9 +43,39 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	}
 	out->warmup_steps = (uint64_t)steps;
 	out->n_phases = 0;
-	out->phases[out->n_phases++] = phase_of(PHASE_UP, &recipe->up);
-	out->phases[out->n_phases++] = phase_of(PHASE_DOWN, &recipe->down);
+	out->n_downs = 0;
+	switch (selection_kinds[recipe->up.select].exchange) {
+	case EXCHANGE_OWN:
+		add(out, phase_of(PHASE_UP, &recipe->up));
+		break;
+	case EXCHANGE_LEADER:
+		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_LEADER });
+		agree(out);
+		break;
+	case EXCHANGE_SKETCH:
+		add(out, (struct phase){ PHASE_UP, SUPPORT_ALL, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
+		agree(out);
+		break;
+	}
+	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
+	int elsewhere = recipe->decay > 0 || recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
+		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING };
+	add(out, last);
 	return 0;
+}
+
+int schedule_leader(uint64_t step, int workers)
+{
+	return (int)((step - 1) % (uint64_t)workers);
+}
+
+uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase)
+{
+	uint64_t downs = 0;
+	for (unsigned p = 0; p <= phase && p < s->n_phases; p++)
+		downs += s->phases[p].direction == PHASE_DOWN;
+	return (step - 1) * s->n_downs + downs;
 }
 
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)

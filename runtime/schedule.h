@@ -6,9 +6,9 @@
 
 /* Phase = direction x support x payload x closes on; worker.c and shard.c are two loops over this. */
 enum phase_direction { PHASE_UP, PHASE_DOWN };
-enum phase_support { SUPPORT_OWN, SUPPORT_ALL };
-enum phase_payload { PAYLOAD_PAIRS, PAYLOAD_VALUES };
-enum phase_close { CLOSE_ALL_LIVING };
+enum phase_support { SUPPORT_OWN, SUPPORT_ALL, SUPPORT_AGREED /* in an earlier phase of the step */ };
+enum phase_payload { PAYLOAD_PAIRS, PAYLOAD_VALUES, PAYLOAD_INDICES, PAYLOAD_SKETCH };
+enum phase_close { CLOSE_ALL_LIVING, CLOSE_LEADER /* the one worker that sends */ };
 struct phase {
 	enum phase_direction direction;
 	enum phase_support support;
@@ -19,12 +19,16 @@ struct phase {
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
 	struct phase phases[SCHEDULE_PHASES];
-	unsigned n_phases;
+	unsigned n_phases, n_downs;  /* downs: publications of a shard in a step */
 	uint64_t warmup_steps;
 };
 
 /* SLUICE_EINVAL when warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out);
+/* The worker that selects for all in step t = 1, 2, ... */
+int schedule_leader(uint64_t step, int workers);
+/* Publications of a shard up to and with this phase of step t. */
+uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase);
 /* Density of step t = 1, 2, ...: geometric from 25 % down to the recipe's over the warm-up. */
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
 /* The largest density any step of the run asks for: sizes slots and logs. */

@@ -62,16 +62,30 @@ static int take_push(sluice_model *model, struct shard *shard)
 	if (model->job->peers[worker].state == PEER_LOST)
 		return 0; /* about to be dropped */
 	const struct shard_layout *at = shard->at;
+	const struct phase *phase = phase_now(model, shard->phase);
+	if (phase->close == CLOSE_LEADER &&
+	    worker != schedule_leader(shard->version + 1, model->job->workers)) {
+		shard->next_rank++;
+		return 1;
+	}
 	struct inbox *inbox = &shard->inboxes[worker];
 	uint64_t seq = inbox->ring.next_seq, step = shard->version + 1;
 	if (inbox->arrived < seq)
 		return 0;
 	struct message m;
 	const char *why = "";
-	struct message_expect want = { .kind = MESSAGE_PUSH, .rank = (uint64_t)worker,
+	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_PUSH,
+				       .rank = (uint64_t)worker,
 				       .epoch = model_epoch(model), .model = model->id,
 				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
-				       .span = at->span, .count_max = at->span };
+				       .span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
+				       .count_max = layout_room(at) };
+	if (phase->payload == PAYLOAD_INDICES)
+		want.count_max = at->support_capacity;
+	if (phase->support == SUPPORT_AGREED) {
+		want.agreed = 1;
+		want.count_max = shard->support_n;
+	}
 	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
 	if (message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why) ||
 	    message_check(&m, &want, &why) ||
@@ -83,7 +97,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 		refuse(model, shard, worker, "it carries an epoch that the job was never in");
 		return 0;
 	}
-	if (m.have_version != shard->version) {
+	if (m.have_version != shard->published) {
 		refuse(model, shard, worker, "the worker holds another version than this shard published");
 		return 0;
 	}
@@ -91,8 +105,13 @@ static int take_push(sluice_model *model, struct shard *shard)
 		return 0;
 	inbox->have_version = m.have_version;
 	shard->raised |= m.raised;
-	reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index, model->value,
-		      m.count);
+	if (!phase_agrees(phase))
+		reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index,
+			      model->value, m.count);
+	else if ((why = agree_take(model, shard, &m))) {
+		refuse(model, shard, worker, why);
+		return 0;
+	}
 	shard->counted++;
 	shard->next_rank++;
 	return 1;
@@ -131,6 +150,13 @@ static size_t select_down(sluice_model *model, struct shard *shard, double densi
 	return n;
 }
 
+/* Under an agreed support what is published is part of it, unless the update moves more than that. */
+static int agree_chooses(const sluice_model *model)
+{
+	return phase_now(model, model->schedule.n_phases - 1)->support == SUPPORT_AGREED ||
+	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH;
+}
+
 /* Of the sum's change and what earlier steps left: what is published, into model->index and value; or
  * all of it (the return value is 1), whose values are *vector. */
 static int choose(sluice_model *model, struct shard *shard, const float **vector, uint32_t *n_out)
@@ -149,7 +175,9 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 				    .index = model->index, .value = model->value,
 				    .hint = &shard->hint };
 	reduction_change(&shard->reduction, &change, &call);
-	if (selects) {
+	if (model->schedule.n_downs > 1 && (selects = agree_chooses(model))) {
+		*n_out = agree_choose(model, shard, call.x);
+	} else if (selects) {
 		*n_out = (uint32_t)select_down(model, shard, density, &call);
 	} else if (sparse) { /* the union of what the workers selected */
 		*n_out = (uint32_t)select_nonzero(call.x, span, model->index);
@@ -159,6 +187,17 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	}
 	*vector = call.x;
 	return !selects && !sparse;
+}
+
+void shard_announce(sluice_model *model, struct shard *shard, size_t bytes)
+{
+	shard->last_bytes = (uint32_t)bytes;
+	shard->published++;
+	shard->next_rank = 0;
+	shard->counted = 0;
+	shard->waiting_since_ns = 0;
+	for (int w = 0; w < model->job->workers; w++)
+		shard->inboxes[w].notice_due = job_living(model->job, w);
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
@@ -177,8 +216,9 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
 			     .parts = 1, .rank = (uint32_t)model->job->rank,
 			     .epoch = model->job->membership_epoch, .model = model->id,
-			     .shard = shard->id, .seq = shard->version + 1, .step = shard->version + 1,
-			     .have_version = shard->version, .span = at->span, .count = n,
+			     .shard = shard->id, .seq = shard->published + 1, .step = shard->version + 1,
+			     .have_version = shard->published, .span = at->span, .count = n,
+			     .agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
 			     .divisor = shard->counted, .lr = shard->lr };
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
@@ -194,15 +234,10 @@ static void publish(sluice_model *model, struct shard *shard)
 	}
 	sparse_add(shard->copy, index, model->value, n);
 	reduction_clear(&shard->reduction);
-	shard->last_bytes = (uint32_t)bytes;
 	shard->version++;
 	shard->phase = 0;
-	shard->next_rank = 0;
-	shard->counted = 0;
 	shard->raised = 0;
-	shard->waiting_since_ns = 0;
-	for (int w = 0; w < model->job->workers; w++)
-		shard->inboxes[w].notice_due = job_living(model->job, w);
+	shard_announce(model, shard, bytes);
 }
 
 /* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
@@ -216,7 +251,7 @@ static int send_notices(sluice_model *model, struct shard *shard)
 		if (!inbox->notice_due || job->peers[w].state == PEER_LOST || !model->remote_windows[w])
 			continue;
 		uint8_t line[NOTICE_BYTES];
-		put_le64(line, shard->version);
+		put_le64(line, shard->published);
 		put_le64(line + 8, shard->log.end);
 		put_le64(line + 16, ring_reader_consumed(&inbox->ring));
 		put_le32(line + 24, shard->last_bytes);
@@ -250,7 +285,10 @@ int shard_advance(sluice_model *model, struct shard *shard)
 	while (shard->next_rank < model->job->workers && take_push(model, shard))
 		moved = 1;
 	if (shard->next_rank == model->job->workers && shard->counted) {
-		publish(model, shard);
+		if (phase_now(model, shard->phase + 1)->payload == PAYLOAD_INDICES)
+			agree_publish(model, shard);
+		else
+			publish(model, shard);
 		moved = 1;
 	}
 	return send_notices(model, shard) | moved;

@@ -19,6 +19,8 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	const struct shard_layout *at = shard->at;
 	uint8_t *base = model->log->base;
 	shard->version = version;
+	shard->published = version * model->schedule.n_downs;
+	shard->support_n = 0;
 	shard->phase = 0;
 	shard->next_rank = 0;
 	shard->counted = 0;
@@ -45,16 +47,20 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	const struct recipe *recipe = &model->recipe;
 	const struct shard_layout *at = &model->layout.shards[id];
 	int velocity = recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
-	int residual = recipe->memory == MEMORY_RESIDUAL;
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	/* A sketch's workers keep themselves what was not published. */
+	int residual = recipe->memory == MEMORY_RESIDUAL && exchange != EXCHANGE_SKETCH;
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
 	shard->copy = calloc(at->span, sizeof(float));
 	shard->residual = residual ? vector_open(at->span) : NULL;
 	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
+	shard->support = calloc(at->support_capacity + 1, sizeof *shard->support);
+	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
 	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
-	    (velocity && !shard->velocity) || !shard->inboxes)
+	    (velocity && !shard->velocity) || !shard->support || !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	int rc = reduction_open(&shard->reduction, at->span);
 	if (rc)
@@ -72,7 +78,7 @@ int shards_open(sluice_model *model)
 		if (l->shards[s].owner != model->job->rank)
 			continue;
 		model->n_own++;
-		span = l->shards[s].span > span ? l->shards[s].span : span;
+		span = layout_room(&l->shards[s]) > span ? layout_room(&l->shards[s]) : span;
 		bytes = l->shards[s].slot_bytes > bytes ? l->shards[s].slot_bytes : bytes;
 	}
 	if (!model->n_own)
@@ -100,6 +106,8 @@ void shards_close(sluice_model *model)
 		reduction_close(&shard->reduction);
 		free(shard->residual);
 		free(shard->velocity);
+		free(shard->support);
+		free(shard->cells);
 		free(shard->inboxes);
 	}
 	free(model->shards);

@@ -10,9 +10,8 @@
 
 /* ---- push -------------------------------------------------------------------------------- */
 
-/* More was selected for this shard than its slot holds: the heaviest stay in the message, the rest in
- * the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
-static uint32_t keep_heaviest(sluice_model *model, const struct shard_layout *at, uint32_t n)
+/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
+uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
 {
 	struct worker *w = &model->worker;
 	struct span all = { 0, n, 0 };
@@ -25,14 +24,6 @@ static uint32_t keep_heaviest(sluice_model *model, const struct shard_layout *at
 	return (uint32_t)kept;
 }
 
-/* What was sent leaves the residual, as the receiver decodes it. */
-static void settle(sluice_model *model, uint64_t begin, const uint32_t *index, const float *decoded,
-		   uint32_t n)
-{
-	float *residual = model->worker.residual + begin;
-	if (model->recipe.memory == MEMORY_RESIDUAL)
-		sparse_subtract(residual, index, decoded, n);
-}
 
 /* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
  * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
@@ -48,12 +39,46 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 	}
 }
 
+void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	if (model->recipe.memory == MEMORY_RESIDUAL)
+		sparse_subtract(w->residual + at->begin, index, w->value, n);
+	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
+		mask_momentum(model, at->begin, index, n);
+}
+
+struct message worker_message(const sluice_model *model, uint32_t shard)
+{
+	const struct worker *w = &model->worker;
+	const struct recipe *recipe = &model->recipe;
+	return (struct message){ .kind = MESSAGE_PUSH, .value_type = recipe->up.values,
+				 .densest = recipe->coding == CODING_SMALL,
+				 .seeded = selection_kinds[recipe->up.select].seeded,
+				 .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
+				 .rank = (uint32_t)model->job->rank,
+				 .epoch = model->job->membership_epoch, .model = model->id,
+				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
+				 .have_version = w->down[shard].have_version,
+				 .span = model->layout.shards[shard].span, .lr = model->lr };
+}
+
+void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		  const float *value)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct up_lane *lane = &w->up[shard];
+	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m->seq);
+	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
+	lane->posted = 0;
+}
+
 /* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
 static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	struct worker *w = &model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct up_lane *lane = &w->up[shard];
 	const float *vector = w->residual + at->begin;
 	const uint32_t *index = NULL;
 	const float *value = vector;
@@ -63,32 +88,23 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 			w->relative[i] = selected[i] - (uint32_t)at->begin;
 		sparse_gather(vector, w->relative, w->value, n);
 		if (n > at->up_capacity)
-			n = keep_heaviest(model, at, n);
+			n = worker_fit(model, at, n);
 		index = w->relative;
 		value = w->value;
 	}
-	struct message m = { .kind = MESSAGE_PUSH, .value_type = model->recipe.up.values,
-			     .densest = model->recipe.coding == CODING_SMALL,
-			     .seeded = selection_kinds[model->recipe.up.select].seeded,
-			     .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
-			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
-			     .model = model->id, .shard = shard, .seq = lane->ring.next_seq,
-			     .step = w->step, .have_version = w->down[shard].have_version,
-			     .span = at->span, .count = n, .lr = model->lr };
-	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m.seq);
-	lane->bytes = message_encode(&m, index, value, w->value, slot, at->slot_bytes);
-	lane->posted = 0;
-	settle(model, at->begin, index, w->value, n);
-	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
-		mask_momentum(model, at->begin, index, n);
+	struct message m = worker_message(model, shard);
+	m.count = n;
+	worker_stage(model, shard, &m, index, value);
+	worker_settle(model, at, index, n);
 	model->stats.pushed_elements += n;
 }
 
-/* One decision over the whole vector, in one pass with the addition where the recipe allows. */
-static size_t select_sent(sluice_model *model, double density)
+/* In one pass with the addition where the recipe allows. */
+size_t worker_select(sluice_model *model)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
+	const double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
 					  .spans = l->spans, .n_spans = l->n_spans,
@@ -102,7 +118,8 @@ static size_t select_sent(sluice_model *model, double density)
 	const struct choice choice = {
 		.x = w->residual, .spans = kind->seeded ? w->shard_spans : l->spans,
 		.n_spans = kind->seeded ? l->n_shards : l->n_spans, .density = density, .k = call.k,
-		.level = model->recipe.up.level, .scale = model->recipe.memory == MEMORY_NONE,
+		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
+		.scale = model->recipe.memory == MEMORY_NONE,
 		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
 			    (uint32_t)model->job->rank, w->step },
 		.selector = w->selector, .hint = &w->hint, .index = w->index };
@@ -115,10 +132,8 @@ static void encode_messages(sluice_model *model)
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
-	model->stats.density_up = density;
 	if (w->index && !w->skip)
-		n = select_sent(model, density);
+		n = worker_select(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
@@ -128,6 +143,17 @@ static void encode_messages(sluice_model *model)
 		encode_for_shard(model, s, w->index ? w->index + from : NULL, here);
 		from = to;
 	}
+}
+
+static void encode_phase(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	model->stats.density_up = schedule_density(&model->schedule, &model->recipe.up, w->step);
+	if (phase_agrees(phase_now(model, w->phase)))
+		agree_encode(model);
+	else
+		encode_messages(model);
+	w->encoded = 1;
 }
 
 /* Posts what is not posted yet: one WRITE with notify per shard. Returns 1 when all are out. */
@@ -162,7 +188,8 @@ static int post_messages(sluice_model *model)
 		ring_writer_advance(&lane->ring);
 		if (at->owner != job->rank) {
 			model->stats.pushed_bytes += lane->bytes;
-			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+			if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
+				model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
 		}
 	}
 	return complete;
@@ -215,6 +242,12 @@ static void read_delta(sluice_model *model, uint32_t shard)
 			 (unsigned long long)lane->version, shard, rank_text(job, at->owner));
 }
 
+/* The publication that answers the phase under way. */
+static uint64_t wanted(const sluice_model *model)
+{
+	return schedule_publications(&model->schedule, model->worker.step, model->worker.phase);
+}
+
 /* The private copy that a READ brought is validated, then added. */
 static void apply_delta(sluice_model *model, uint32_t shard)
 {
@@ -225,10 +258,17 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	struct down_lane *lane = &w->down[shard];
 	struct message m;
 	const char *why = "the READ failed";
-	struct message_expect want = { .kind = MESSAGE_DELTA, .rank = (uint64_t)at->owner,
+	const struct phase *phase = phase_now(model, w->phase);
+	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
+				       .rank = (uint64_t)at->owner,
 				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
-				       .seq = w->step, .step = w->step, .phase = w->phase,
-				       .span = at->span, .count_max = at->span };
+				       .seq = wanted(model), .step = w->step, .phase = w->phase,
+				       .span = at->span,
+				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->span };
+	if (phase->support == SUPPORT_AGREED) {
+		want.agreed = 1;
+		want.count_max = lane->support_n;
+	}
 	lane->read = READ_IDLE;
 	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
 					      at->delta_bytes, &m, &why)) {
@@ -241,17 +281,22 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		why = "it applies to another version than this worker holds";
 	else if (!message_check(&m, &want, &why) &&
 		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
-		const uint32_t *index = m.coding == CODING_DENSE ? NULL : w->relative;
-		sparse_add(w->target + at->begin, index, w->value, m.count);
-		lane->have_version = w->step;
+		const uint32_t *index = m.coding == CODING_DENSE ? NULL
+			: m.coding == CODING_AGREED ? lane->support : w->relative;
+		if (m.kind == MESSAGE_SUPPORT) {
+			agree_apply_support(model, shard, &m);
+		} else {
+			sparse_add(w->target + at->begin, index, w->value, m.count);
+			agree_clear_published(model, at, index, w->value, m.count);
+			model->stats.pulled_elements += m.count;
+			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
+		}
+		lane->have_version = want.seq;
 		lane->torn = 0;
 		w->raised |= m.raised;
 		w->shards_done++;
-		model->stats.pulled_elements += m.count;
-		if (at->owner != job->rank) {
+		if (at->owner != job->rank)
 			model->stats.pulled_bytes += lane->last_bytes;
-			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
-		}
 		return;
 	}
 	job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s was refused: %s",
@@ -262,13 +307,14 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 static int take_deltas(sluice_model *model)
 {
 	struct worker *w = &model->worker;
+	const uint64_t publication = wanted(model);
 	if (!w->target)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct down_lane *lane = &w->down[s];
-		if (lane->have_version >= w->step)
+		if (lane->have_version >= publication)
 			continue;
-		if (lane->read == READ_IDLE && lane->version >= w->step) {
+		if (lane->read == READ_IDLE && lane->version >= publication) {
 			uint64_t start = now_ns();
 			read_delta(model, s);
 			model->stats.pull_ns += now_ns() - start;
@@ -289,11 +335,14 @@ static int worker_advance(sluice_model *model, unsigned until)
 {
 	struct worker *w = &model->worker;
 	while (w->phase < until) {
-		int complete = model->schedule.phases[w->phase].direction == PHASE_UP
-			? post_messages(model) : take_deltas(model);
-		if (!complete)
+		int up = phase_now(model, w->phase)->direction == PHASE_UP;
+		if (up && !w->encoded)
+			encode_phase(model);
+		if (!(up ? post_messages(model) : take_deltas(model)))
 			return 0;
 		w->phase++;
+		w->encoded = 0;
+		w->shards_done = 0;
 	}
 	return 1;
 }
@@ -323,14 +372,15 @@ static void describe_wait(void *context, char *text, size_t cap)
 	sluice_model *model = context;
 	struct worker *w = &model->worker;
 	uint32_t waiting = 0, first = 0;
+	int down = w->phase < model->schedule.n_phases && phase_now(model, w->phase)->direction == PHASE_DOWN;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		int missing = w->phase ? w->down[s].have_version < w->step : !w->up[s].posted;
+		int missing = down ? w->down[s].have_version < wanted(model) : !w->up[s].posted;
 		if (missing && !waiting++)
 			first = s;
 	}
 	int owner = model->layout.shards[first].owner;
 	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
-		 w->phase ? "the new version of" : "a free slot at", first, rank_text(model->job, owner),
+		 down ? "the new version of" : "a free slot at", first, rank_text(model->job, owner),
 		 waiting > 1 ? " and of others" : "");
 }
 
@@ -373,7 +423,7 @@ int sluice_push(sluice_model *model, const float *grad)
 	w->in_step = 1;
 	w->target = NULL;
 	w->shards_done = 0;
-	encode_messages(model);
+	encode_phase(model);
 	w->raise = 0;
 	uint64_t encoded_at = now_ns();
 	progress_take(model->job);

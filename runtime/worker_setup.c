@@ -22,7 +22,7 @@ int worker_open(sluice_model *model)
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
 		staging_bytes += SLOT_DEPTH * at->slot_bytes + at->delta_bytes;
-		span = at->span > span ? at->span : span;
+		span = layout_room(at) > span ? layout_room(at) : span;
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
@@ -34,6 +34,7 @@ int worker_open(sluice_model *model)
 	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);
 	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
 				sizeof *w->shard_spans, &rc);
+	w->support = vector(l->support_most, sizeof(uint32_t), &rc);
 	w->up = vector(l->n_shards, sizeof *w->up, &rc);
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
 	if (!rc && sparse)
@@ -46,11 +47,14 @@ int worker_open(sluice_model *model)
 		w->shard_spans[s] = (struct span){ l->shards[s].begin,
 						   l->shards[s].begin + l->shards[s].span, 0 };
 	uint8_t *at = w->staging->base;
+	uint32_t *support = w->support;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		w->up[s].staging = at;
 		at += SLOT_DEPTH * l->shards[s].slot_bytes;
 		w->down[s].buffer = at;
 		at += l->shards[s].delta_bytes;
+		w->down[s].support = support;
+		support += l->shards[s].support_capacity;
 	}
 	worker_restart(model, 0);
 	return 0;
@@ -65,7 +69,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
-		down->version = down->have_version = version;
+		down->version = down->have_version = version * model->schedule.n_downs;
 		down->log_end = 0;
 		down->last_bytes = 0;
 		down->read = READ_IDLE;
@@ -84,6 +88,7 @@ void worker_close(sluice_model *model)
 	free(w->relative);
 	free(w->value);
 	free(w->fitting);
+	free(w->support);
 	free(w->shard_spans);
 	free(w->up);
 	free(w->down);

@@ -3,7 +3,7 @@
 #include "choose.h"
 #include <math.h>
 
-static size_t choose_topk(const struct choice *c)
+size_t choose_topk(const struct choice *c)
 {
 	const struct select_call call = { .x = c->x, .spans = c->spans, .n_spans = c->n_spans,
 					  .k = c->k, .index = c->index, .hint = c->hint };
@@ -20,6 +20,8 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 			    .run = choose_random },
 	[SELECT_VARIANCE] = { .argument = ARGUMENT_LEVEL, .unbiased = 1, .varies = 1,
 			      .run = choose_variance },
+	[SELECT_CYCLIC] = { .argument = ARGUMENT_CYCLIC, .exchange = EXCHANGE_LEADER, .run = choose_cyclic },
+	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH, .exchange = EXCHANGE_SKETCH },
 	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .run = choose_randk },
 };
 

@@ -16,13 +16,17 @@ enum selection {
 	SELECT_RANDOM,
 	SELECT_VARIANCE,
 	SELECT_RANDK,
+	SELECT_CYCLIC,
+	SELECT_SKETCH,
 	SELECTIONS
 };
 /* By enum selection; how they are written in a recipe. */
-#define SELECTION_NAMES "all", "topk", "threshold", "gaussiank", "random", "variance", "randk"
+#define SELECTION_NAMES "all", "topk", "threshold", "gaussiank", "random", "variance", "randk", \
+	"cyclic", "sketch"
 #define SELECTION_FORMS                                                                            \
 	"all, topk(DENSITY), threshold(LAMBDA), gaussiank(DENSITY), random(DENSITY), "             \
-	"variance(EPSILON) or randk(DENSITY)"
+	"variance(EPSILON), randk(DENSITY), cyclic(DENSITY[,chunks]) or "                          \
+	"sketch(DENSITY[,ROWS,WIDTH,POOL])"
 
 struct choice {
 	float *x;                    /* what was selected may be rescaled in place (scale) */
@@ -31,6 +35,7 @@ struct choice {
 	double density;              /* of the coordinates that are not exempt */
 	uint64_t k;                  /* the same as a number; all spans together */
 	float level;                 /* threshold: lambda; variance: epsilon */
+	int chunks;                  /* cyclic: the largest of each chunk instead of top-k */
 	int scale;                   /* nothing is remembered: scale what is sent so that its mean is x */
 	struct random_stream stream; /* own numbers; for seeded ones rank is replaced by the shard */
 	uint32_t first_shard;
@@ -39,29 +44,43 @@ struct choice {
 	uint32_t *index;             /* ascending; room for every coordinate */
 };
 
-enum selection_argument { ARGUMENT_NONE, ARGUMENT_DENSITY, ARGUMENT_LEVEL };
+enum selection_argument {
+	ARGUMENT_NONE, ARGUMENT_DENSITY, ARGUMENT_LEVEL, ARGUMENT_CYCLIC, ARGUMENT_SKETCH
+};
+
+/* How workers and shards come to the support of a step. */
+enum exchange {
+	EXCHANGE_OWN,                /* each worker sends what it selects */
+	EXCHANGE_LEADER,             /* one worker selects for all */
+	EXCHANGE_SKETCH              /* shards ask for what the sum of the workers' sketches shows */
+};
 
 struct selection_kind {
 	enum selection_argument argument;
 	int unbiased;                /* draws and scales by itself; remembering the rest would count it twice */
 	int varies;                  /* the number selected is not known before: largest message without memory */
 	int seeded;                  /* the support follows from step and shard, the same for all workers */
+	enum exchange exchange;      /* other than own: upwards only, and with a residual */
 	int adds;                    /* select_run() may add the gradient in its own pass */
 	size_t (*run)(const struct choice *c);   /* returns how many; NULL for all */
 };
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
 /* choose_threshold.c, choose_random.c, choose_randk.c */
+size_t choose_topk(const struct choice *c);
 size_t choose_threshold(const struct choice *c);
 size_t choose_gaussiank(const struct choice *c);
 size_t choose_random(const struct choice *c);
 size_t choose_variance(const struct choice *c);
 size_t choose_randk(const struct choice *c);
+size_t choose_cyclic(const struct choice *c);
 
 /* The support of count of span coordinates that step and shard stand for: uniformly random, ascending.
  * down: of a delta, else of a push. Sender and receiver call it. */
 void seeded_support(int down, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
 		    uint32_t *index);
+/* cyclic with chunks: how long one is. */
+uint64_t chunk_length(double density);
 /* How many of n a density asks for: rounded up, at least 1 for n > 0. */
 uint64_t density_count(double density, uint64_t n);
 #endif

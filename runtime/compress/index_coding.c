@@ -280,7 +280,8 @@ static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count,
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
 {
 	switch (coding) {
-	case CODING_SEEDED: /* message.c does these */
+	case CODING_SEEDED:
+	case CODING_AGREED: /* message.c does these */
 	case CODING_DENSE:
 		return 0;
 	case CODING_RAW:
@@ -299,7 +300,8 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 		  uint8_t *out, uint64_t bytes)
 {
 	switch (coding) {
-	case CODING_SEEDED: /* message.c does these */
+	case CODING_SEEDED:
+	case CODING_AGREED: /* message.c does these */
 	case CODING_DENSE:
 		break;
 	case CODING_RAW:
@@ -323,7 +325,8 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 	if (count > span)
 		return refuse(why, "more values than the shard has elements");
 	switch (coding) {
-	case CODING_SEEDED: /* message.c does these */
+	case CODING_SEEDED:
+	case CODING_AGREED: /* message.c does these */
 	case CODING_DENSE:
 		if (bytes || count != span)
 			return refuse(

@@ -1,6 +1,6 @@
 library_sources += \
 	runtime/compress/choose.c runtime/compress/choose.h \
-	runtime/compress/choose_randk.c runtime/compress/choose_random.c \
+	runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_threshold.c \
 	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
@@ -16,4 +16,5 @@ library_sources += \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/seeded_support.c \
+	runtime/compress/sketch.c runtime/compress/sketch.h \
 	runtime/compress/topk.c

@@ -24,6 +24,12 @@ static uint64_t values_section(uint32_t count, enum value_type type)
 	return padded((uint64_t)count * value_bytes(type));
 }
 
+/* A support has positions only. */
+static uint64_t section_of(const struct message *m, uint32_t count)
+{
+	return m->kind == MESSAGE_SUPPORT ? 0 : values_section(count, m->value_type);
+}
+
 /* ---- header ---- */
 
 static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h)
@@ -97,6 +103,14 @@ size_t message_bound(uint32_t span, uint32_t count, enum value_type type)
 	return (size_t)(MESSAGE_HEADER_BYTES + ((best + 7) & ~(uint64_t)7));
 }
 
+size_t message_support_bound(uint32_t span, uint32_t count)
+{
+	uint64_t raw = index_bytes(CODING_RAW, NULL, count, span);
+	uint64_t bitmap = index_bytes(CODING_BITMAP, NULL, count, span);
+
+	return (size_t)(MESSAGE_HEADER_BYTES + (((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
+}
+
 /* The coding with the shortest payload; of equal ones the one that is read fastest. *payload_bytes
  * receives its length. */
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
@@ -106,16 +120,18 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	const size_t known = sizeof(sparse) / sizeof(sparse[0]), n = m->densest ? known : known - 1;
 	enum index_coding best = CODING_DENSE;
 
-	*payload_bytes = values_section(m->span, m->value_type);
+	*payload_bytes = m->agreed || m->seeded ? section_of(m, m->count) : section_of(m, m->span);
+	if (m->agreed)
+		return CODING_AGREED;
 	if (!index || m->count == m->span)
 		return best;
-	if (m->seeded) {
-		*payload_bytes = values_section(m->count, m->value_type);
+	if (m->seeded)
 		return CODING_SEEDED;
-	}
+	if (m->kind == MESSAGE_SUPPORT)
+		*payload_bytes = UINT64_MAX; /* dense would not say which */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
-				 values_section(m->count, m->value_type);
+				 section_of(m, m->count);
 
 		if (bytes < *payload_bytes || (best == CODING_DENSE && bytes == *payload_bytes)) {
 			best = sparse[i];
@@ -149,12 +165,13 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	if (!index)
 		m->count = m->span;
 	assert(m->count <= m->span && m->part < m->parts);
-	assert(cap >= message_bound(m->span, m->count, m->value_type));
+	assert(cap >= (m->kind == MESSAGE_SUPPORT ? message_support_bound(m->span, m->count)
+						   : message_bound(m->span, m->count, m->value_type)));
 	(void)cap;
 	m->coding = cheapest(m, index, &payload_bytes);
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
-	m->scale = value_scale(m->value_type, value, m->count);
+	m->scale = m->kind == MESSAGE_SUPPORT ? 1 : value_scale(m->value_type, value, m->count);
 	if (payload_bytes)
 		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
 	if (m->coding == CODING_DENSE && m->count < m->span) {
@@ -162,11 +179,12 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		scatter(m, index, value, decoded, payload);
 		m->count = m->span;
 	} else {
-		values = payload + payload_bytes - values_section(m->count, m->value_type);
-		if (m->coding != CODING_SEEDED)
+		values = payload + payload_bytes - section_of(m, m->count);
+		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
-		values_encode(m->value_type, m->scale, value, m->count, values, decoded);
+		if (m->kind != MESSAGE_SUPPORT)
+			values_encode(m->value_type, m->scale, value, m->count, values, decoded);
 	}
 	header_put(m, crc32c(0, payload, payload_bytes), out);
 	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
@@ -200,9 +218,9 @@ static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
 /* What must hold for every message, whoever receives it. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
-	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SNAPSHOT)
+	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SUPPORT)
 		return refuse(why, "unknown message kind %u", h[6]);
-	if (m->coding > CODING_RICE && m->coding != CODING_SEEDED)
+	if (m->coding > CODING_RICE && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->value_type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);
@@ -287,6 +305,12 @@ int message_check(const struct message *m, const struct message_expect *want, co
 			return refuse(why, "%s %llu where %llu is expected", fields[i].name,
 				      (unsigned long long)fields[i].is,
 				      (unsigned long long)fields[i].expected);
+	if ((m->coding == CODING_AGREED) != want->agreed)
+		return refuse(why, "%s", want->agreed ? "it brings positions where the support is agreed"
+						      : "it brings no positions, and none are agreed");
+	if (want->agreed && m->count != want->count_max)
+		return refuse(why, "%u coordinates where %llu are agreed", m->count,
+			      (unsigned long long)want->count_max);
 	if (m->count > want->count_max)
 		return refuse(why, "%u coordinates where at most %llu are expected", m->count,
 			      (unsigned long long)want->count_max);
@@ -297,18 +321,20 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 		   const char **why)
 {
 	const uint8_t *payload = copy + MESSAGE_HEADER_BYTES, *values;
-	const uint64_t section = values_section(m->count, m->value_type);
-	const uint64_t used = (uint64_t)m->count * value_bytes(m->value_type);
+	const uint64_t section = section_of(m, m->count);
+	const uint64_t used = section ? (uint64_t)m->count * value_bytes(m->value_type) : 0;
 	const char *text;
 
 	if (m->payload_bytes < section)
 		return refuse(why, "a payload of %u bytes cannot hold %u values", m->payload_bytes,
 			      m->count);
-	if (m->coding == CODING_SEEDED) {
+	if (m->coding == CODING_SEEDED || m->coding == CODING_AGREED) {
 		if (m->payload_bytes != section)
-			return refuse(why, "%u bytes where a seeded support has none",
+			return refuse(why, "%u bytes where a seeded or agreed support has none",
 				      m->payload_bytes - (uint32_t)section);
-		seeded_support(m->kind == MESSAGE_DELTA, m->step, m->shard, m->span, m->count, index);
+		if (m->coding == CODING_SEEDED)
+			seeded_support(m->kind == MESSAGE_DELTA, m->step, m->shard, m->span, m->count,
+				       index);
 	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
 				index, &text))
 		return refuse(why, "%s", text);
@@ -316,7 +342,7 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 	for (uint64_t i = used; i < section; i++)
 		if (values[i])
 			return refuse(why, "padding after the values is not zero");
-	if (values_decode(m->value_type, m->scale, values, m->count, value))
+	if (section && values_decode(m->value_type, m->scale, values, m->count, value))
 		return refuse(why, "a value is NaN or infinite");
 	return 0;
 }

@@ -28,7 +28,9 @@
  * rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 / count))), 0 if that is
  *         below 1: count * m bits packed LSB first, from the next byte on for each gap (gap >> m) zero
  *         bits and a one bit
+ * agreed: nothing: the support is the one that an earlier phase of the same step settled
  * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard, span, count
+ * A support (kind 4) has positions only, no values.
  * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two (1
  * except for f16), part < parts, lr is finite and not negative: anything else is refused.
  */
@@ -43,9 +45,9 @@
 #endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 
-enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3 };
+enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3, MESSAGE_SUPPORT = 4 };
 enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3,
-		    CODING_RICE = 4, CODING_SEEDED = 8 };
+		    CODING_RICE = 4, CODING_SEEDED = 8, CODING_AGREED = 9 };
 
 struct message {
 	enum message_kind kind;
@@ -53,6 +55,7 @@ struct message {
 	enum value_type value_type;
 	int densest;               /* for message_encode: Rice may be chosen too, which is read more slowly */
 	int seeded;                /* for message_encode: index[] is the seeded support, and is not sent */
+	int agreed;                /* for message_encode: index[] is known to the receiver, and is not sent */
 	uint8_t raised;
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
@@ -68,9 +71,12 @@ struct message {
  * `count` coordinates of a shard of `span` elements. Must stay below 4 GiB: open smaller shards. */
 size_t message_bound(uint32_t span, uint32_t count, enum value_type type);
 
+/* Largest for a support of up to count coordinates. */
+size_t message_support_bound(uint32_t span, uint32_t count);
+
 /* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it (finite), or
  * index == NULL for all m->span values. Chooses the cheapest coding (for sparse input also dense,
- * when cheaper, with zeros between), sets coding, scale, count, payload_bytes and both CRCs in out.
+ * when cheaper, with zeros between; a support has no values: value and decoded may be NULL), sets coding, scale, count, payload_bytes and both CRCs in out.
  * decoded[i] receives what the receiver will decode for value[i] (may alias value; required).
  * Returns the message's length, a multiple of 4 and <= message_bound(). cap smaller than the bound
  * is a programming error (assert). Allocates nothing. */
@@ -93,11 +99,14 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 struct message_expect {
 	enum message_kind kind;
 	uint64_t rank, epoch, model, shard, seq, step, phase, span, count_max;
+	int agreed;                /* 1: CODING_AGREED with count_max coordinates exactly; 0: not CODING_AGREED */
 };
 int message_check(const struct message *m, const struct message_expect *want, const char **why);
 
 /* Decodes the payload in copy[] as described by *m (which passed message_copy). For CODING_DENSE
- * writes value[0..span) and leaves index alone; else index[0..count) and value[0..count). Room for
+ * writes value[0..span) and leaves index alone, for CODING_AGREED value[0..count) and leaves index alone
+ * (the caller compares count with the support it knows); else index[0..count) and, but for a support,
+ * value[0..count). Room for
  * m->span (dense) or m->count elements. Everything is validated (ascending, < span, exact
  * consumption, padding zero, finite scale and values) before it returns 0; on SLUICE_EWIRE the
  * contents of index and value are unspecified and must not be used. */

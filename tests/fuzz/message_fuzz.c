@@ -32,13 +32,18 @@ static void fix(uint8_t *slot, size_t size, unsigned options)
 		put_le32(slot + 92, crc32c(0, slot, 92));
 }
 
+static int has_positions(const struct message *m)
+{
+	return m->coding != CODING_DENSE && m->coding != CODING_AGREED;
+}
+
 /* Copies, checks and decodes; *index and *value are the caller's to free. Returns 1 if accepted. */
 static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index,
 		   float **value)
 {
 	struct message_expect want = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
 				       MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-				       MESSAGE_ANY,  size / 2 };
+				       MESSAGE_ANY,  size / 2, 0 };
 	uint8_t *copy = get_memory(size);
 	const char *why = NULL;
 	int accepted = 0;
@@ -50,9 +55,11 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 		/* Finding a seeded support takes as long as the shard is large; receivers know how large. */
 		if (m->coding == CODING_SEEDED && m->span > SEEDED_SPAN_MAX)
 			want.span = SEEDED_SPAN_MAX;
+		if ((want.agreed = m->coding == CODING_AGREED))
+			want.count_max = m->count <= size / 4 + 1 ? m->count : 0;
 		if (!message_check(m, &want, &why)) {
-			*index = get_memory(m->coding == CODING_DENSE ? 0 : 4 * (size_t)m->count);
-			*value = get_memory(4 * (size_t)m->count);
+			*index = get_memory(has_positions(m) ? 4 * (size_t)m->count : 0);
+			*value = get_memory(m->kind == MESSAGE_SUPPORT ? 0 : 4 * (size_t)m->count);
 			accepted = !message_decode(m, copy, *index, *value, &why);
 		}
 	}
@@ -77,21 +84,32 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 			      const float *value)
 {
 	struct message m = *first, got;
-	const uint32_t *sent = m.coding == CODING_DENSE ? NULL : index;
-	size_t bound = message_bound(m.span, m.count, m.value_type), length;
-	float *decoded = get_memory(4 * (size_t)m.count), *got_value;
+	const uint32_t *sent = has_positions(&m) ? index : NULL;
+	int bare = m.kind == MESSAGE_SUPPORT;
+	size_t bound = bare ? message_support_bound(m.span, m.count)
+			    : message_bound(m.span, m.count, m.value_type), length;
+	float *decoded = get_memory(bare ? 0 : 4 * (size_t)m.count), *got_value;
 	uint8_t *out = get_memory(bound);
 	uint32_t *got_index, n = m.count;
 
+	if (m.coding == CODING_AGREED)
+		sent = &n; /* not looked at */
+	m.agreed = m.coding == CODING_AGREED;
 	m.seeded = m.coding == CODING_SEEDED;
 	m.densest = m.coding == CODING_RICE;
 	length = message_encode(&m, sent, value, decoded, out, bound);
 	require(length <= bound && length == MESSAGE_HEADER_BYTES + m.payload_bytes, "length");
 	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
 	require(receive(out, length, &got, &got_index, &got_value), "own message refused");
-	if (m.scale == first->scale)
+	if (m.scale == first->scale && !bare)
 		expect_same_bits(decoded, value, n, "values changed");
-	if (got.coding != CODING_DENSE) {
+	if (bare) {
+		require(got.count == n && (!sent || got.coding == CODING_DENSE ||
+					   !memcmp(got_index, index, 4 * (size_t)n)), "positions changed");
+	} else if (got.coding == CODING_AGREED) {
+		require(got.count == n, "count changed");
+		expect_same_bits(got_value, decoded, n, "agreed values differ from announced ones");
+	} else if (got.coding != CODING_DENSE) {
 		require(got.count == n && !memcmp(got_index, index, 4 * (size_t)n),
 			"indices changed");
 		expect_same_bits(got_value, decoded, n,
@@ -127,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(slot, data + 1, size - 1);
 	fix(slot, size - 1, data[0]);
 	if (receive(slot, size - 1, &m, &index, &value)) {
-		if (m.coding != CODING_DENSE)
+		if (has_positions(&m))
 			expect_ascending(&m, index);
 		expect_round_trip(&m, index, value);
 	}

@@ -195,8 +195,9 @@ static void enter(struct ledger *book, int rank, sluice_model *model, const floa
 	memcpy(book->residual[rank], model->worker.residual, sizeof book->residual[rank]);
 	progress_take(model->job);
 	for (uint32_t s = 0; s < model->n_own; s++)
-		memcpy(book->epsilon + model->shards[s].at->begin, model->shards[s].residual,
-		       model->shards[s].at->span * sizeof(float));
+		if (model->shards[s].residual)
+			memcpy(book->epsilon + model->shards[s].at->begin, model->shards[s].residual,
+			       model->shards[s].at->span * sizeof(float));
 	progress_release(model->job);
 }
 
@@ -274,6 +275,14 @@ static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **sta
 	balance_of("up=gaussiank(0.05) down=gaussiank(0.1),f16", 2);
 	balance_of("up=randk(0.05) down=randk(0.1)", 3);
 	balance_of("up=threshold(0.5),f16 down=all", 1);
+}
+
+static void train__500_noisy_steps_agreed_supports__mass_is_conserved(void **state)
+{
+	(void)state;
+	balance_of("up=cyclic(0.05) down=all", 3);
+	balance_of("up=cyclic(0.04,chunks),f16 down=all,bf16", 2);
+	balance_of("up=sketch(0.05) down=all", 3);
 }
 
 /* ---- the counterexample ---------------------------------------------------------------------- */
@@ -442,6 +451,7 @@ int main(void)
 		cmocka_unit_test(train__500_noisy_steps_topk_both_ways__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
+		cmocka_unit_test(train__500_noisy_steps_agreed_supports__mass_is_conserved),
 		cmocka_unit_test(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),
 		cmocka_unit_test(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits),

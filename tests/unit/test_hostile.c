@@ -141,7 +141,7 @@ static void check__any_field_left_open_is_not_compared(void **state)
 {
 	const struct message_expect any = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
 					    MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-					    MESSAGE_ANY,  MESSAGE_ANY };
+					    MESSAGE_ANY,  MESSAGE_ANY, 0 };
 	const struct message m = {.kind = MESSAGE_PUSH, .rank = 1, .epoch = UINT32_MAX, .seq = 4,
 				  .step = UINT64_MAX - 1, .span = 9, .count = 9};
 	const char *why = "";

@@ -28,8 +28,35 @@ static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void *
 	assert_int_equal(recipe_parse("down=variance(1) memory=residual", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=randk(0.1) dense=*bias*", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=threshold(0)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("down=cyclic(0.1)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=cyclic(0.1) memory=none", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=cyclic(0.1) down=topk(0.1)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=cyclic(0.1,lumps)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=sketch(0.1,4)", &r), SLUICE_EINVAL); /* no middle of four */
+	assert_int_equal(recipe_parse("up=sketch(0.1,5,0)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=sketch(0.1,5,1,4,1)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=sketch(0.1),f16", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=sketch(0.1) update=momentum(0.9)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=random(0.1)", &r), 0);
 	assert_int_equal(r.memory, MEMORY_NONE);
+}
+
+static void recipe_print__agreed_supports__reads_back_as_it_was(void **state)
+{
+	static const char *const texts[] = { "up=cyclic(0.1)", "up=cyclic(1%,chunks),f16", "up=sketch(0.01)",
+					     "up=sketch(0.002,7,2.5,3) memory=residual(outside)" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		char text[RECIPE_TEXT_BYTES];
+		struct recipe r, again;
+
+		assert_int_equal(recipe_parse(texts[i], &r), 0);
+		recipe_print(&r, text);
+		assert_int_equal(recipe_parse(text, &again), 0);
+		assert_memory_equal(&r, &again, sizeof(r));
+	}
+	assert_int_equal(recipe_parse("up=sketch(0.01)", &(struct recipe){ 0 }), 0);
 }
 
 int main(void)
@@ -37,6 +64,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(methods__each__is_a_recipe_and_is_found_by_its_name),
 		cmocka_unit_test(recipe_parse__what_theory_forbids__is_refused_with_the_reason),
+		cmocka_unit_test(recipe_print__agreed_supports__reads_back_as_it_was),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

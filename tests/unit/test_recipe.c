@@ -322,7 +322,7 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("=all", "unknown key \"\"");
 	expect_refused("up=all,fp16", "unknown word \"fp16\"|did you mean \"f16\"?");
-	expect_refused("up=sketch(5)", "unknown word \"sketch\" in \"up=sketch(5)\": up= takes");
+	expect_refused("up=sieve(5)", "unknown word \"sieve\" in \"up=sieve(5)\": up= takes");
 	expect_refused("signal=momentun(0.9)", "did you mean \"momentum\"?|signal= takes");
 	expect_refused("signal=momentum(0.9),maks", "did you mean \"mask\"?");
 	expect_refused("memory=resid", "did you mean \"residual\"?|memory= takes");

@@ -23,6 +23,13 @@ const struct method methods[] = {
 	 "Optimization, NeurIPS 2018",
 	 "up=random(0.01) down=all memory=none update=sgd",
 	 "up k pairs on average; 5 passes; no memory"},
+	{"scalecom", "Chen et al., ScaleCom: Scalable Sparsified Gradient Compression, NeurIPS 2020",
+	 "up=cyclic(0.01) down=all memory=residual(outside) update=sgd",
+	 "k values up and k down for any W, and the leader's k positions; one exchange more; worker +1 vector"},
+	{"sketched", "Ivkin et al., Communication-efficient Distributed SGD with Sketching, NeurIPS 2019",
+	 "up=sketch(0.01,5,1.6,4) down=all signal=momentum(0.9),mask memory=residual(outside) update=sgd",
+	 "up 8 k cells and 4 k values, down 4 k positions and k pairs for any W; one exchange more; worker +2 "
+	 "vectors"},
 	{"randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	 "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	 "k values up and k pairs down, no positions up; worker +1 vector"},
