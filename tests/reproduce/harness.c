@@ -45,6 +45,8 @@ static int train(struct seat *seat)
 	int rc = 0;
 
 	for (seat->step = 0; seat->step < run->steps && !rc; seat->step++) {
+		if (run->stop && seat->step >= *run->stop)
+			break;
 		if (run->decay > 0) {
 			seat->lr = (float)((double)run->lr / (1 + (double)seat->step / run->decay));
 			rc = sluice_set_lr(seat->model, seat->lr);
@@ -69,6 +71,7 @@ static int collect(const struct seat *seat, struct outcome *out)
 	out->sum.deferred += stats.deferred_elements;
 	out->sum.control_bytes += stats.control_bytes;
 	if (!seat->rank) {
+		out->steps = stats.steps;
 		snprintf(out->recipe, sizeof out->recipe, "%s", sluice_recipe(seat->model));
 		memcpy(out->x, seat->x, seat->run->problem->count * sizeof *out->x);
 	}
@@ -141,12 +144,24 @@ double objective_after(const struct run *run, struct outcome *out)
 	return value;
 }
 
+double accuracy_after(const struct run *run, struct outcome *out, double *objective)
+{
+	int rc = run_recipe(run, out);
+	double share = rc ? NAN : run->problem->accuracy(run->problem, out->x);
+
+	if (objective)
+		*objective = rc ? NAN : run->problem->objective(run->problem, out->x);
+	free(out->x);
+	out->x = NULL;
+	return share;
+}
+
 double up_per_step(const struct run *run, const struct outcome *out)
 {
-	return (double)out->sum.up_elements / (double)run->steps / run->workers;
+	return (double)out->sum.up_elements / (double)out->steps / run->workers;
 }
 
 double down_per_step(const struct run *run, const struct outcome *out)
 {
-	return (double)out->sum.down_elements / (double)run->steps / run->workers;
+	return (double)out->sum.down_elements / (double)out->steps / run->workers;
 }

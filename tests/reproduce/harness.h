@@ -17,6 +17,9 @@ struct run {
 	float lr;
 	double decay;                /* rate of step t = 0, 1, ...: lr / (1 + t / decay); 0: constant */
 	uint64_t steps;
+	/* Workers end before this step, if it is not NULL: any of them may set it to its own step + 2 in
+	 * after(), which none can have passed in a synchronous recipe. */
+	const uint64_t *stop;
 	unsigned seed;
 	/* One step of a worker; NULL: gradient at x, push, pull. 0, or a negative code. */
 	int (*step)(struct seat *seat);
@@ -47,6 +50,7 @@ struct outcome {
 	char recipe[1024];           /* normalised */
 	float *x;                    /* of worker 0 at the end */
 	struct counters sum;         /* over the workers */
+	uint64_t steps;              /* of worker 0 */
 	double seconds;
 };
 
@@ -58,6 +62,8 @@ int step_push_pull(struct seat *seat);
 void seat_gradient(const struct seat *seat, const float *at, float *grad);
 /* Runs, measures the objective, frees x. NaN where the run failed. */
 double objective_after(const struct run *run, struct outcome *out);
+/* The same with the share of test rows classified rightly; objective may be NULL. */
+double accuracy_after(const struct run *run, struct outcome *out, double *objective);
 /* 1 if the library knows these words. why[] says what not. */
 int recipe_offered(const char *recipe, char *why, size_t cap);
 

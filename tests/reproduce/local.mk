@@ -5,17 +5,20 @@ noinst_PROGRAMS += tests/reproduce/reproduce
 tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/draw.c tests/reproduce/draw.h \
 	tests/reproduce/harness.c tests/reproduce/harness.h \
-	tests/reproduce/logistic.c \
 	tests/reproduce/main.c \
 	tests/reproduce/memory.h \
 	tests/reproduce/mlp.c \
 	tests/reproduce/page.c tests/reproduce/page.h \
 	tests/reproduce/problem.h \
 	tests/reproduce/quad.c \
+	tests/reproduce/regression.c \
 	tests/reproduce/rows.c \
 	tests/reproduce/sections.c tests/reproduce/sections.h \
 	tests/reproduce/section_conservation.c \
 	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_saddle.c \
+	tests/reproduce/section_scalecom.c \
+	tests/reproduce/section_sketch.c \
 	tests/reproduce/section_threshold.c \
 	tests/reproduce/section_topk.c \
 	tests/reproduce/section_unbiased.c \
@@ -32,4 +35,3 @@ EXTRA_DIST += tests/reproduce/RESULTS.md
 
 reproduce: tests/reproduce/reproduce
 	tests/reproduce/reproduce --output tests/reproduce/RESULTS.md
-CLEANFILES += tests/reproduce/RESULTS.md

@@ -94,10 +94,11 @@ int page_a9a(struct page *page, struct rows *rows, const struct claim *claim)
 void page_run(struct page *page, const struct run *run, const struct outcome *out)
 {
 	char text[640];
-	double calls = (double)run->steps * run->workers;
+	const uint64_t steps = out->rc ? run->steps : out->steps;
+	double calls = (double)steps * run->workers;
 
 	snprintf(text, sizeof text, "%s: %s, W = %d, %llu steps, rate %g", run->label,
-		 run->problem->name, run->workers, (unsigned long long)run->steps,
+		 run->problem->name, run->workers, (unsigned long long)steps,
 		 (double)run->lr);
 	if (run->decay > 0)
 		snprintf(text + strlen(text), sizeof text - strlen(text), "/(1 + t/%g)", run->decay);

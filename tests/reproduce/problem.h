@@ -33,30 +33,33 @@ static inline uint32_t part_begin(uint32_t n, int worker, int workers)
 	return (uint32_t)((uint64_t)n * (uint64_t)worker / (uint64_t)workers);
 }
 
-/* ---- logistic.c: f(w) = mean log(1 + exp(-y w.x)) + (lambda / 2) |w|^2 over sparse rows ---- */
+/* ---- regression.c: f(w) = mean of log(1 + exp(-y w.x)) or (w.x - y)^2 / 2 over sparse rows, plus
+ * (lambda / 2) |w|^2 ---- */
 
 struct rows {
 	uint32_t n, features;
 	size_t *start;       /* n + 1 positions in column and value */
 	uint32_t *column;
-	float *value, *sign; /* sign: -1 or 1 of each row */
+	float *value, *label; /* label: y of each row, -1 or 1 for the logistic loss */
 };
 
-struct logistic {
+struct regression {
 	const struct rows *rows;
 	double lambda;
 	uint32_t batch;      /* rows drawn with replacement; 0: all of the worker's part */
+	int squared;
 	double *scratch;     /* features */
 };
 /* Problem over the rows, starting at 0. The memory lives as long as the process. */
 struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
 				uint32_t batch);
-/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs lambda > 0.
+struct problem linear_problem(const char *name, const struct rows *rows);
+/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs a unique one.
  * point[0..features) may be NULL. */
-double logistic_optimum(const struct problem *p, double *point);
-/* Largest eigenvalue of the Hessian's bound X'X / (4 n) + lambda over the part of a worker
- * (workers = 1: of all). */
-double logistic_smoothness(const struct problem *p, int worker, int workers);
+double regression_optimum(const struct problem *p, double *point);
+/* The smoothness of the part of a worker (workers = 1: of all): the largest eigenvalue of X'X / n, a
+ * quarter of it for the logistic loss, plus lambda. */
+double regression_smoothness(const struct problem *p, int worker, int workers);
 /* Rows in that order; normalised: each to length 1. */
 struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_t n, int normalised);
 
@@ -66,6 +69,9 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 int a9a_rows(const char *path, struct rows *out, char *why, size_t cap);
 /* Synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
 struct rows text_rows(void);
+/* 50 rows of 50 features for each worker, scaled so that the worker's part of the loss (logistic or linear)
+ * has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
+struct rows graded_rows(int workers, int alike, int squared);
 
 /* ---- mlp.c: 784 inputs, one hidden layer of ReLU, 10 classes; generated pictures ---- */
 struct problem mlp_problem(size_t hidden, uint32_t batch);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The public a9a set from its file, and a synthetic set of words whose gradients are heavy-tailed. */
+ * The public a9a set from its file, a synthetic set of words whose gradients are heavy-tailed, and random
+ * rows of which each worker's are of another scale. */
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/problem.h"
@@ -21,7 +22,7 @@ int a9a_rows(const char *path, struct rows *out, char *why, size_t cap)
 	for (size_t i = 0; i < set.rows; i++)
 		set.label[i] = set.label[i] > 0 ? 1 : -1;
 	struct rows read = { .n = (uint32_t)set.rows, .features = FEATURES, .start = set.row_start,
-			     .column = set.column, .value = set.value, .sign = set.label };
+			     .column = set.column, .value = set.value, .label = set.label };
 	uint32_t *order = zeroed(read.n, sizeof *order);
 
 	draw_order(1, read.n, order);
@@ -104,7 +105,7 @@ static void draw_labels(struct rows *r)
 	qsort(sorted, TEXTS, sizeof *sorted, compare_doubles);
 	double median = (sorted[TEXTS / 2 - 1] + sorted[TEXTS / 2]) / 2;
 	for (uint32_t row = 0; row < TEXTS; row++)
-		r->sign[row] = draw_uniform(&coin, row) < 1 / (1 + exp(median - logit[row])) ? 1 : -1;
+		r->label[row] = draw_uniform(&coin, row) < 1 / (1 + exp(median - logit[row])) ? 1 : -1;
 	free(weight);
 	free(logit);
 }
@@ -117,12 +118,47 @@ struct rows text_rows(void)
 	r.start = zeroed(TEXTS + 1, sizeof *r.start);
 	r.column = zeroed((size_t)TEXTS * TOKENS, sizeof *r.column);
 	r.value = zeroed((size_t)TEXTS * TOKENS, sizeof *r.value);
-	r.sign = zeroed(TEXTS, sizeof *r.sign);
+	r.label = zeroed(TEXTS, sizeof *r.label);
 	for (uint32_t j = 0; j < WORDS; j++)
 		cumulative[j] = sum += 1.0 / (j + 1);
 	for (uint32_t row = 0; row < TEXTS; row++)
 		draw_text(cumulative, row, &r);
 	draw_labels(&r);
 	free(cumulative);
+	return r;
+}
+
+/* ---- rows of another scale for each worker ----------------------------------------------------- */
+
+struct rows graded_rows(int workers, int alike, int squared)
+{
+	enum { ROWS = 50, FEATURES = 50 };
+	struct rows r = { .n = (uint32_t)workers * ROWS, .features = FEATURES };
+	const struct random_stream labels = draw_stream(DRAW_LABELS, 1, 2, 0);
+
+	r.start = zeroed(r.n + 1, sizeof *r.start);
+	r.column = zeroed((size_t)r.n * FEATURES, sizeof *r.column);
+	r.value = zeroed((size_t)r.n * FEATURES, sizeof *r.value);
+	r.label = zeroed(r.n, sizeof *r.label);
+	for (uint32_t row = 0; row < r.n; row++) {
+		const struct random_stream s = draw_stream(DRAW_PIXELS, 2, 0, row);
+
+		draw_normals(&s, FEATURES, r.value + (size_t)row * FEATURES);
+		for (uint32_t j = 0; j < FEATURES; j++)
+			r.column[(size_t)row * FEATURES + j] = j;
+		r.start[row + 1] = (size_t)(row + 1) * FEATURES;
+		double y = draw_normal(&labels, row);
+
+		r.label[row] = squared ? (float)y : y < 0 ? -1 : 1;
+	}
+	const struct problem p = squared ? linear_problem("", &r) : logistic_problem("", &r, 0, 0);
+
+	for (int w = 0; w < workers; w++) {
+		double wanted = alike ? 4 : pow(pow(1.3, w) + 1, 2);
+		double factor = sqrt(wanted / regression_smoothness(&p, w, workers));
+
+		for (size_t i = 0; i < (size_t)ROWS * FEATURES; i++)
+			r.value[(size_t)w * ROWS * FEATURES + i] *= (float)factor;
+	}
 	return r;
 }

@@ -30,7 +30,7 @@ static int measure(struct page *page, const struct problem *p, const char *label
 			   .seed = 1, .after = add_error, .context = &error };
 
 	at->gap = objective_after(&run, out) - optimum;
-	at->elements = up_per_step(&run, out) * (double)run.steps;
+	at->elements = up_per_step(&run, out) * (double)out->steps;
 	at->error = error;
 	page_run(page, &run, out);
 	if (!out->rc)
@@ -79,7 +79,7 @@ void section_threshold(struct page *page)
 	if (!page_a9a(page, &rows, &total))
 		return;
 	const struct problem p = logistic_problem("A9A", &rows, 1e-4, 16);
-	const double optimum = logistic_optimum(&p, NULL);
+	const double optimum = regression_optimum(&p, NULL);
 
 	page_text(page, "A9A, %d workers, batch 16, rate 1/(1 + t/100), f* = %.10f.\n\n"
 			"| run | elements a worker | Σ‖e‖² | f - f* |\n| --- | --- | --- | --- |\n",

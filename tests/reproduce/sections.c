@@ -5,6 +5,9 @@
 const struct section sections[] = {
 	{ 1, "Top-k in one and in both directions", section_topk },
 	{ 2, "Hard threshold", section_threshold },
+	{ 3, "Escaping saddle points", section_saddle },
+	{ 6, "Sketched-SGD", section_sketch },
+	{ 9, "ScaleCom", section_scalecom },
 	{ 10, "Unbiased random selection", section_unbiased },
 	{ 11, "Gaussian_k", section_gaussiank },
 	{ 15, "Conservation", section_conservation },

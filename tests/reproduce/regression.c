@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Logistic regression over sparse rows: gradient of a batch, objective, its minimum. See problem.h. */
+ * Regression over sparse rows, logistic or linear: gradient of a batch, objective, its minimum. See
+ * problem.h. */
 #include "tests/reproduce/problem.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include <math.h>
 #include <string.h>
 
-static double margin(const struct rows *r, uint32_t row, const float *w)
+static double product(const struct rows *r, uint32_t row, const float *w)
 {
 	double sum = 0;
 
 	for (size_t i = r->start[row]; i < r->start[row + 1]; i++)
 		sum += (double)r->value[i] * (double)w[r->column[i]];
-	return (double)r->sign[row] * sum;
+	return sum;
 }
 
-/* d loss / d margin */
-static double slope(double m)
-{
-	return -1 / (1 + exp(m));
-}
+/* Loss of a row at z = w.x, and its first two derivatives by z. */
+struct bend {
+	double loss, slope, curvature;
+};
 
-static double loss(double m)
+static struct bend bend_at(const struct regression *l, uint32_t row, double z)
 {
-	return m > 0 ? log1p(exp(-m)) : log1p(exp(m)) - m;
+	const double label = (double)l->rows->label[row], m = label * z, off = z - label;
+	struct bend b;
+
+	if (l->squared)
+		return (struct bend){ off * off / 2, off, 1 };
+	b.slope = -1 / (1 + exp(m));
+	b.loss = m > 0 ? log1p(exp(-m)) : log1p(exp(m)) - m;
+	b.curvature = -b.slope * (1 + b.slope);
+	b.slope *= label;
+	return b;
 }
 
 static void add_row(const struct rows *r, uint32_t row, double factor, double *sum)
@@ -34,7 +43,7 @@ static void add_row(const struct rows *r, uint32_t row, double factor, double *s
 
 static void gradient(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
-	const struct logistic *l = p->data;
+	const struct regression *l = p->data;
 	const struct rows *r = l->rows;
 	uint32_t begin = part_begin(r->n, at->worker, at->workers);
 	uint32_t end = part_begin(r->n, at->worker + 1, at->workers);
@@ -47,7 +56,7 @@ static void gradient(const struct problem *p, const float *x, const struct sampl
 		uint32_t row = begin +
 			(l->batch ? (uint32_t)draw_below(&s, b, end - begin) : b);
 
-		add_row(r, row, (double)r->sign[row] * slope(margin(r, row, x)) / n, l->scratch);
+		add_row(r, row, bend_at(l, row, product(r, row, x)).slope / n, l->scratch);
 	}
 	for (uint32_t j = 0; j < r->features; j++)
 		grad[j] = (float)(l->scratch[j] + l->lambda * (double)x[j]);
@@ -55,11 +64,11 @@ static void gradient(const struct problem *p, const float *x, const struct sampl
 
 static double objective(const struct problem *p, const float *x)
 {
-	const struct logistic *l = p->data;
+	const struct regression *l = p->data;
 	double sum = 0, squares = 0;
 
 	for (uint32_t row = 0; row < l->rows->n; row++)
-		sum += loss(margin(l->rows, row, x));
+		sum += bend_at(l, row, product(l->rows, row, x)).loss;
 	for (uint32_t j = 0; j < l->rows->features; j++)
 		squares += (double)x[j] * (double)x[j];
 	return sum / l->rows->n + l->lambda / 2 * squares;
@@ -71,14 +80,26 @@ static void start_at_zero(const struct problem *p, unsigned seed, float *x)
 	memset(x, 0, p->count * sizeof *x);
 }
 
+static struct problem regression_problem(const char *name, const struct rows *rows, double lambda,
+					  uint32_t batch, int squared)
+{
+	struct regression *l = zeroed(1, sizeof *l);
+
+	*l = (struct regression){ rows, lambda, batch, squared,
+				  zeroed(rows->features, sizeof(double)) };
+	return (struct problem){ .name = name, .count = rows->features, .start = start_at_zero,
+				 .gradient = gradient, .objective = objective, .data = l };
+}
+
 struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
 				uint32_t batch)
 {
-	struct logistic *l = zeroed(1, sizeof *l);
+	return regression_problem(name, rows, lambda, batch, 0);
+}
 
-	*l = (struct logistic){ rows, lambda, batch, zeroed(rows->features, sizeof(double)) };
-	return (struct problem){ .name = name, .count = rows->features, .start = start_at_zero,
-				 .gradient = gradient, .objective = objective, .data = l };
+struct problem linear_problem(const char *name, const struct rows *rows)
+{
+	return regression_problem(name, rows, 0, 0, 1);
 }
 
 /* ---- the minimum ----------------------------------------------------------------------------- */
@@ -92,17 +113,17 @@ static double dot(const double *a, const double *b, uint32_t n)
 	return sum;
 }
 
-static double double_margin(const struct rows *r, uint32_t row, const double *w)
+static double double_product(const struct rows *r, uint32_t row, const double *w)
 {
 	double sum = 0;
 
 	for (size_t i = r->start[row]; i < r->start[row + 1]; i++)
 		sum += (double)r->value[i] * w[r->column[i]];
-	return (double)r->sign[row] * sum;
+	return sum;
 }
 
-/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v */
-static void curvature(const struct logistic *l, const double *weight, uint32_t begin, uint32_t end,
+/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v; no weights: the largest there are. */
+static void curvature(const struct regression *l, const double *weight, uint32_t begin, uint32_t end,
 		      const double *v, double *out)
 {
 	const struct rows *r = l->rows;
@@ -110,14 +131,14 @@ static void curvature(const struct logistic *l, const double *weight, uint32_t b
 	for (uint32_t j = 0; j < r->features; j++)
 		out[j] = l->lambda * v[j];
 	for (uint32_t row = begin; row < end; row++) {
-		double along = (double)r->sign[row] * double_margin(r, row, v);
+		double by = weight ? weight[row] : l->squared ? 1 : 0.25;
 
-		add_row(r, row, (weight ? weight[row] : 0.25) * along / (end - begin), out);
+		add_row(r, row, by * double_product(r, row, v) / (end - begin), out);
 	}
 }
 
 /* Solves curvature * step = grad. */
-static void newton_step(const struct logistic *l, const double *weight, const double *grad,
+static void newton_step(const struct regression *l, const double *weight, const double *grad,
 			double *step, double *work)
 {
 	uint32_t d = l->rows->features;
@@ -144,27 +165,27 @@ static void newton_step(const struct logistic *l, const double *weight, const do
 }
 
 /* Gradient, curvature weights and value at w. */
-static double expand(const struct logistic *l, const double *w, double *grad, double *weight)
+static double expand(const struct regression *l, const double *w, double *grad, double *weight)
 {
 	const struct rows *r = l->rows;
 	double value = 0;
 
 	memset(grad, 0, r->features * sizeof *grad);
 	for (uint32_t row = 0; row < r->n; row++) {
-		double m = double_margin(r, row, w), q = slope(m);
+		const struct bend b = bend_at(l, row, double_product(r, row, w));
 
-		value += loss(m);
-		weight[row] = -q * (1 + q);
-		add_row(r, row, (double)r->sign[row] * q / r->n, grad);
+		value += b.loss;
+		weight[row] = b.curvature;
+		add_row(r, row, b.slope / r->n, grad);
 	}
 	for (uint32_t j = 0; j < r->features; j++)
 		grad[j] += l->lambda * w[j];
 	return value / r->n + l->lambda / 2 * dot(w, w, r->features);
 }
 
-double logistic_optimum(const struct problem *p, double *point)
+double regression_optimum(const struct problem *p, double *point)
 {
-	const struct logistic *l = p->data;
+	const struct regression *l = p->data;
 	uint32_t d = l->rows->features;
 	double *w = zeroed(6 * (size_t)d, sizeof *w), *grad = w + d, *step = w + 2 * d;
 	double *weight = zeroed(l->rows->n, sizeof *weight);
@@ -183,10 +204,10 @@ double logistic_optimum(const struct problem *p, double *point)
 	return value;
 }
 
-double logistic_smoothness(const struct problem *p, int worker, int workers)
+double regression_smoothness(const struct problem *p, int worker, int workers)
 {
 	enum { ITERATIONS = 100 };
-	const struct logistic *l = p->data;
+	const struct regression *l = p->data;
 	uint32_t d = l->rows->features;
 	double *v = zeroed(2 * (size_t)d, sizeof *v), *next = v + d, largest = 0;
 
@@ -216,7 +237,7 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 	r.start = zeroed(n + 1, sizeof *r.start);
 	r.column = zeroed(values, sizeof *r.column);
 	r.value = zeroed(values, sizeof *r.value);
-	r.sign = zeroed(n, sizeof *r.sign);
+	r.label = zeroed(n, sizeof *r.label);
 	for (uint32_t i = 0; i < n; i++) {
 		size_t at = r.start[i], first = from->start[order[i]];
 		size_t length = from->start[order[i] + 1] - first;
@@ -229,7 +250,7 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 			r.value[at + k] = normalised && squares > 0 ?
 				(float)((double)from->value[first + k] / sqrt(squares)) :
 				from->value[first + k];
-		r.sign[i] = from->sign[order[i]];
+		r.label[i] = from->label[order[i]];
 		r.start[i + 1] = at + length;
 	}
 	return r;
