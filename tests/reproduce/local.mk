@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The reproductions of the published methods: "make reproduce" writes the page of their results, of which
+# RESULTS.md is the last one kept. "make check" runs small ones only.
+noinst_PROGRAMS += tests/reproduce/reproduce
+tests_reproduce_reproduce_SOURCES = \
+	tests/reproduce/draw.c tests/reproduce/draw.h \
+	tests/reproduce/harness.c tests/reproduce/harness.h \
+	tests/reproduce/main.c \
+	tests/reproduce/memory.h \
+	tests/reproduce/mlp.c \
+	tests/reproduce/page.c tests/reproduce/page.h \
+	tests/reproduce/problem.h \
+	tests/reproduce/quad.c \
+	tests/reproduce/regression.c \
+	tests/reproduce/rows.c \
+	tests/reproduce/sections.c tests/reproduce/sections.h \
+	tests/reproduce/section_conservation.c \
+	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_saddle.c \
+	tests/reproduce/section_scalecom.c \
+	tests/reproduce/section_sketch.c \
+	tests/reproduce/section_threshold.c \
+	tests/reproduce/section_topk.c \
+	tests/reproduce/section_unbiased.c \
+	tests/reproduce/section_wire.c
+tests_reproduce_reproduce_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+tests_reproduce_reproduce_LDADD = libtrain.la libinternal.la $(BLAS_LIBS) -lm
+
+dist_check_SCRIPTS += tests/reproduce/check.sh
+TESTS += tests/reproduce/check.sh
+EXTRA_DIST += tests/reproduce/RESULTS.md
+
+# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it to
+# tests/reproduce/ of the source tree.
+
+reproduce: tests/reproduce/reproduce
+	tests/reproduce/reproduce --output tests/reproduce/RESULTS.md

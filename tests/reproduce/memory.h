@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory of a program that measures and ends: there is none left to do without it. */
+#ifndef REPRODUCE_MEMORY_H
+#define REPRODUCE_MEMORY_H
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline void *zeroed(size_t n, size_t bytes)
+{
+	void *p = calloc(n ? n : 1, bytes);
+
+	if (!p) {
+		fprintf(stderr, "reproduce: no memory for %zu x %zu bytes\n", n, bytes);
+		exit(1);
+	}
+	return p;
+}
+#endif

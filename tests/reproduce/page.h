@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The page of results: a row per criterion, a line per run with its recipe and counters, and text. Each
+ * section writes its own part, in a process of its own; main.c puts them together. */
+#ifndef REPRODUCE_PAGE_H
+#define REPRODUCE_PAGE_H
+#include "tests/reproduce/harness.h"
+#include <stdio.h>
+
+enum verdict { VERDICT_HOLDS, VERDICT_FAILS, VERDICT_NO_DATA, VERDICT_NOT_OFFERED };
+
+struct claim {
+	const char *method, *claim, *criterion;
+};
+
+struct options {
+	const char *a9a;             /* file, or NULL */
+	int quick;
+};
+
+struct page {
+	struct options options;
+	char *rows, *runs, *text;    /* what was written so far, after page_close() */
+	size_t rows_bytes, runs_bytes, text_bytes;
+	FILE *rows_out, *runs_out, *text_out;
+	int section, failed;
+};
+
+void page_open(struct page *page, int section, const struct options *options);
+/* Ends the writing; the three texts are the caller's to free. */
+void page_close(struct page *page);
+
+void page_row(struct page *page, const struct claim *claim, enum verdict verdict,
+	      const char *observed, ...) __attribute__((format(printf, 4, 5)));
+/* A row whose runs could not be made: not offered, or failed with its reason. */
+void page_row_without(struct page *page, const struct claim *claim, const struct outcome *out);
+/* Reads the a9a set that the options name; 0 and a row "no data" where there is none. */
+int page_a9a(struct page *page, struct rows *rows, const struct claim *claim);
+void page_run(struct page *page, const struct run *run, const struct outcome *out);
+void page_text(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A section: number as in the specification of the methods, and what writes it. */
+struct section {
+	int number;
+	const char *title;
+	void (*write)(struct page *page);
+};
+extern const struct section sections[];
+extern const size_t n_sections;
+#endif

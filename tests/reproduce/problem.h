@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The problems that the reproductions train: what a worker's gradient is, and what is measured. Gradients
+ * are functions of (x, worker, step), so the same sample can be taken at two points. Workers of a run are
+ * never in a gradient at the same time: a problem may keep scratch. */
+#ifndef REPRODUCE_PROBLEM_H
+#define REPRODUCE_PROBLEM_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* Names a batch. */
+struct sample {
+	unsigned seed;
+	int worker, workers;
+	uint64_t step;
+};
+
+struct problem {
+	const char *name;
+	size_t count;
+	void (*start)(const struct problem *p, unsigned seed, float *x);
+	/* grad[0..count): of the mean over the worker's batch. */
+	void (*gradient)(const struct problem *p, const float *x, const struct sample *sample,
+			 float *grad);
+	/* Over all data, in double precision at the float32 parameters. */
+	double (*objective)(const struct problem *p, const float *x);
+	double (*accuracy)(const struct problem *p, const float *x); /* share of test rows; may be NULL */
+	void *data;
+};
+
+/* The worker's part of n rows: contiguous and equal but for one row. */
+static inline uint32_t part_begin(uint32_t n, int worker, int workers)
+{
+	return (uint32_t)((uint64_t)n * (uint64_t)worker / (uint64_t)workers);
+}
+
+/* ---- regression.c: f(w) = mean of log(1 + exp(-y w.x)) or (w.x - y)^2 / 2 over sparse rows, plus
+ * (lambda / 2) |w|^2 ---- */
+
+struct rows {
+	uint32_t n, features;
+	size_t *start;       /* n + 1 positions in column and value */
+	uint32_t *column;
+	float *value, *label; /* label: y of each row, -1 or 1 for the logistic loss */
+};
+
+struct regression {
+	const struct rows *rows;
+	double lambda;
+	uint32_t batch;      /* rows drawn with replacement; 0: all of the worker's part */
+	int squared;
+	double *scratch;     /* features */
+};
+/* Problem over the rows, starting at 0. The memory lives as long as the process. */
+struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
+				uint32_t batch);
+struct problem linear_problem(const char *name, const struct rows *rows);
+/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs a unique one.
+ * point[0..features) may be NULL. */
+double regression_optimum(const struct problem *p, double *point);
+/* The smoothness of the part of a worker (workers = 1: of all): the largest eigenvalue of X'X / n, a
+ * quarter of it for the logistic loss, plus lambda. */
+double regression_smoothness(const struct problem *p, int worker, int workers);
+/* Rows in that order; normalised: each to length 1. */
+struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_t n, int normalised);
+
+/* ---- rows.c ---- */
+
+/* Reads the file (LIBSVM text, plain or gzip) and shuffles its rows. 0, or -1 with why[]. */
+int a9a_rows(const char *path, struct rows *out, char *why, size_t cap);
+/* Synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
+struct rows text_rows(void);
+/* 50 rows of 50 features for each worker, scaled so that the worker's part of the loss (logistic or linear)
+ * has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
+struct rows graded_rows(int workers, int alike, int squared);
+
+/* ---- mlp.c: 784 inputs, one hidden layer of ReLU, 10 classes; generated pictures ---- */
+struct problem mlp_problem(size_t hidden, uint32_t batch);
+
+/* ---- quad.c ---- */
+
+/* f_i(x) = |x - target[i] 1|^2 / 2, exact gradients, start 20 + N(0, 1). */
+struct problem disagreement_problem(size_t count, const double *target, int workers);
+/* f(x) = sum_j h_j x_j^2 / 2, h from 0.01 to 1 in equal ratios, start 1; a sample's gradient is
+ * h x (1 + 0.3 N(0,1)) + 0.05 N(0,1). */
+struct problem noisy_quadratic(size_t count);
+/* f(x) = sum_j l_j x_j^2 / 2 + sum_j x_j^4 / 16, l_0 = -0.1, others from 0.1 to 1; start on the ridge. */
+struct problem saddle_problem(size_t count);
+#endif

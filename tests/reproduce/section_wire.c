@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Section 17: what crosses. Elements against their formula, bytes against header and coded lengths worked
+ * out here from the supports that were sent, and bits a position beside what random supports need. */
+#include "tests/reproduce/sections.h"
+#include "tests/reproduce/draw.h"
+#include "tests/reproduce/memory.h"
+#include "compress/message.h"
+#include "model.h"
+#include <math.h>
+#include <string.h>
+
+enum { WORKERS = 4 };
+
+/* ---- lengths, worked out anew ------------------------------------------------------------------ */
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + 3) / 4 * 4;
+}
+
+static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
+{
+	enum { BLOCK = 128 };
+	uint64_t bytes = padded((count + BLOCK - 1) / BLOCK);
+
+	for (uint32_t at = 0; at < count; at += BLOCK) {
+		uint32_t n = count - at < BLOCK ? count - at : BLOCK, largest = 0, width = 0;
+
+		for (uint32_t i = at; i < at + n; i++) {
+			uint32_t gap = i ? index[i] - index[i - 1] - 1 : index[0];
+
+			largest = gap > largest ? gap : largest;
+		}
+		for (; largest; largest >>= 1)
+			width++;
+		bytes += ((uint64_t)n * width + 7) / 8;
+	}
+	return padded(bytes);
+}
+
+static uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
+{
+	uint64_t mean = (uint64_t)span * 45426 / 65536 / count, bits = 0;
+	unsigned low = 0;
+
+	while (mean >> (low + 1))
+		low++;
+	for (uint32_t i = 0; i < count; i++)
+		bits += ((i ? index[i] - index[i - 1] - 1 : index[0]) >> low) + 1;
+	return padded(((uint64_t)count * low + 7) / 8 + (bits + 7) / 8);
+}
+
+/* Of a message of f32 values with that support: the shortest coding allowed. */
+static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
+{
+	uint64_t least = 4ull * count, dense = 4ull * span;
+	uint64_t delta = delta_bytes(index, count), bitmap = padded((span + 7) / 8);
+
+	if (!count)
+		return MESSAGE_HEADER_BYTES;
+	least = delta < least ? delta : least;
+	least = bitmap < least ? bitmap : least;
+	if (small) {
+		uint64_t rice = rice_bytes(index, count, span);
+
+		least = rice < least ? rice : least;
+	}
+	least += 4ull * count;
+	return MESSAGE_HEADER_BYTES + (dense < least ? dense : least);
+}
+
+/* ---- a run whose messages are read again ------------------------------------------------------- */
+
+struct tally {
+	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
+	uint64_t least, most;        /* elements of one push */
+	int small, seeded;
+	uint8_t *copy;
+	uint32_t *index;
+	float *value;
+};
+
+/* Decodes a message; returns its elements and adds its expected length. */
+static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int seeded, uint64_t *expected)
+{
+	struct message m;
+	const char *why;
+
+	if (message_copy(bytes, n, t->copy, n, &m, &why) ||
+	    message_decode(&m, t->copy, t->index, t->value, &why))
+		return 0;
+	if (seeded || m.coding == CODING_DENSE)
+		*expected += MESSAGE_HEADER_BYTES + 4ull * m.count;
+	else
+		*expected += expected_bytes(t->index, m.count, m.span, t->small);
+	return m.count;
+}
+
+static int recount_step(struct seat *seat)
+{
+	struct tally *t = seat->run->context;
+	const struct worker *w = &seat->model->worker;
+	uint64_t up = 0;
+
+	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
+		const struct up_lane *lane = &w->up[s];
+		const uint8_t *slot = lane->staging +
+			ring_offset(SLOT_DEPTH, seat->model->layout.shards[s].slot_bytes,
+				    lane->ring.next_seq - 1);
+
+		up += recount(t, slot, lane->bytes, t->seeded, &t->up_bytes);
+		t->down += recount(t, w->down[s].buffer, w->down[s].last_bytes, 0, &t->down_bytes);
+	}
+	t->up += up;
+	t->least = up < t->least ? up : t->least;
+	t->most = up > t->most ? up : t->most;
+	return 0;
+}
+
+static void somewhere(const struct problem *p, unsigned seed, float *x)
+{
+	(void)seed;
+	memset(x, 0, p->count * sizeof *x);
+}
+
+static void gaussian(const struct problem *p, const float *x, const struct sample *at, float *grad)
+{
+	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker, at->step);
+
+	(void)x;
+	draw_normals(&s, p->count, grad);
+}
+
+static int count_messages(struct run *run, struct tally *t, struct outcome *out)
+{
+	size_t n = run->problem->count;
+
+	t->copy = zeroed(MESSAGE_HEADER_BYTES + 8 * n + 64, 1);
+	t->index = zeroed(n, sizeof *t->index);
+	t->value = zeroed(n, sizeof *t->value);
+	t->least = UINT64_MAX;
+	run->after = recount_step;
+	run->context = t;
+	int rc = run_recipe(run, out);
+
+	free(out->x);
+	free(t->copy);
+	free(t->index);
+	free(t->value);
+	return rc;
+}
+
+/* ---- elements and bytes ------------------------------------------------------------------------ */
+
+enum formula { EXACTLY, AT_MOST, BETWEEN, ON_AVERAGE };
+
+struct method {
+	const char *name, *recipe;
+	enum formula up_formula;
+	double up, up_most;          /* elements of a push */
+	enum formula down_formula;
+	double down, down_most;
+	int seeded;
+};
+
+static int meets(enum formula formula, double want, double most, double mean, double least_seen,
+		 double most_seen)
+{
+	switch (formula) {
+	case EXACTLY: return least_seen == want && most_seen == want;
+	case AT_MOST: return most_seen <= want;
+	case BETWEEN: return least_seen >= want && most_seen <= most;
+	case ON_AVERAGE: return fabs(mean - want) <= most;
+	}
+	return 0;
+}
+
+static void describe(enum formula formula, double want, double most, char *text, size_t cap)
+{
+	static const char *forms[] = { [EXACTLY] = "%.0f", [AT_MOST] = "≤ %.0f",
+				       [BETWEEN] = "%.0f to %.0f", [ON_AVERAGE] = "%.0f ± %.0f" };
+
+	if (formula == EXACTLY || formula == AT_MOST)
+		snprintf(text, cap, forms[formula], want);
+	else
+		snprintf(text, cap, formula == BETWEEN ? "%.0f to %.0f" : "%.0f ± %.0f", want, most);
+}
+
+static void count_method(struct page *page, const struct method *m, const struct problem *p)
+{
+	struct claim claim = { m->name, "elements and bytes as predicted",
+			       "elements by the formula; bytes = headers + coded lengths exactly" };
+	struct tally tally = { .seeded = m->seeded };
+	struct run run = { .label = m->name, .problem = p, .recipe = m->recipe, .workers = WORKERS,
+			   .lr = 0.1f, .steps = page->options.quick ? 3 : 20, .seed = 1 };
+	struct outcome out;
+	char up[64], down[64];
+
+	if (count_messages(&run, &tally, &out)) {
+		page_row_without(page, &claim, &out);
+		return;
+	}
+	double down_mean = down_per_step(&run, &out), up_mean = up_per_step(&run, &out);
+	int elements = tally.up == out.sum.up_elements && tally.down == out.sum.down_elements &&
+		meets(m->up_formula, m->up, m->up_most, up_mean, (double)tally.least,
+		      (double)tally.most) &&
+		meets(m->down_formula, m->down, m->down_most, down_mean, down_mean, down_mean);
+	int bytes = tally.up_bytes == out.sum.up_bytes && tally.down_bytes == out.sum.down_bytes;
+
+	describe(m->up_formula, m->up, m->up_most, up, sizeof up);
+	describe(m->down_formula, m->down, m->down_most, down, sizeof down);
+	page_text(page, "| `%s` | %s | %.1f (%llu to %llu) | %s | %.1f | %llu | %llu | %llu | %llu |\n",
+		  m->recipe, up, up_mean, (unsigned long long)tally.least,
+		  (unsigned long long)tally.most, down, down_mean,
+		  (unsigned long long)tally.up_bytes, (unsigned long long)out.sum.up_bytes,
+		  (unsigned long long)tally.down_bytes, (unsigned long long)out.sum.down_bytes);
+	page_row(page, &claim, elements && bytes ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "`%s`: up %.1f (%s), down %.1f (%s); bytes %s", m->recipe, up_mean, up, down_mean,
+		 down, bytes ? "exact" : "differ");
+}
+
+static void methods(struct page *page)
+{
+	enum { D = 20000, K = 200 };
+	const double all = D, k = K, together = all * (1 - pow(1 - k / all, WORKERS));
+	const double spread = 5 * sqrt(together);
+	const struct method table[] = {
+		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0 },
+		{ "topk", "up=topk(0.01) down=all memory=residual", EXACTLY, k, 0, ON_AVERAGE, together,
+		  spread, 0 },
+		{ "bitopk", "up=topk(0.01) down=topk(0.01) memory=residual", EXACTLY, k, 0, EXACTLY, k,
+		  0, 0 },
+		{ "threshold", "up=threshold(0.3) down=all memory=residual", BETWEEN, 0, all, AT_MOST,
+		  all, 0, 0 },
+		{ "gaussiank", "up=gaussiank(0.01) down=all memory=residual(outside)", BETWEEN,
+		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0 },
+		{ "unbiased", "up=random(0.01) down=all memory=none", ON_AVERAGE, k, sqrt(k), AT_MOST,
+		  all, 0, 0 },
+		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1 },
+	};
+	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
+				   .gradient = gaussian };
+
+	page_text(page, "Elements of a push and of a pull, d = %d, k = %d, W = %d; bytes of all steps and "
+			"workers.\n\n| recipe | up, formula | up | down, formula | down | bytes up, "
+			"expected | counted | bytes down, expected | counted |\n"
+			"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", D, K, WORKERS);
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+		count_method(page, &table[i], &p);
+	page_text(page, "\n");
+}
+
+/* ---- bits a position --------------------------------------------------------------------------- */
+
+static void positions(struct page *page)
+{
+	static const struct claim claim = {
+		"coding", "positions cost what random supports need",
+		"bits an index at most 0.2 above the table of section 14: delta or bitmap, and Rice"
+	};
+	static const struct {
+		double density, fast, small, entropy;
+	} rows[] = { { 1e-3, 13.3, 11.49, 11.41 }, { 1e-2, 9.63, 8.09, 8.06 },
+		     { 5e-2, 7.22, 5.97, 5.73 }, { 0.1, 6.19, 4.91, 4.69 }, { 0.25, 4.0, 3.28, 3.24 } };
+	const size_t d = page->options.quick ? 20000 : 2000000;
+	const struct problem p = { .name = "Gaussian gradients", .count = d, .start = somewhere,
+				   .gradient = gaussian };
+	double worst = 0;
+
+	page_text(page, "Bits a position of random supports, d = %zu.\n\n| density | coding=fast | section 14 | "
+			"coding=small | section 14, Rice | entropy |\n"
+			"| --- | --- | --- | --- | --- | --- |\n", d);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		double bits[2];
+
+		for (int small = 0; small < 2; small++) {
+			char recipe[128];
+			struct run run = { .label = "positions", .problem = &p, .recipe = recipe,
+					   .workers = 1, .lr = 1, .steps = 1, .seed = 1 };
+			struct outcome out;
+
+			snprintf(recipe, sizeof recipe, "up=topk(%g) down=all memory=none coding=%s",
+				 rows[i].density, small ? "small" : "fast");
+			run_recipe(&run, &out);
+			free(out.x);
+			if (out.rc) {
+				page_row_without(page, &claim, &out);
+				return;
+			}
+			bits[small] = 8 * (double)(out.sum.up_bytes - MESSAGE_HEADER_BYTES) /
+				      (double)out.sum.up_elements - 32;
+		}
+		worst = fmax(worst, fmax(bits[0] - rows[i].fast, bits[1] - rows[i].small));
+		page_text(page, "| %g | %.2f | %.2f | %.2f | %.2f | %.2f |\n", rows[i].density, bits[0],
+			  rows[i].fast, bits[1], rows[i].small, rows[i].entropy);
+	}
+	page_text(page, "\n");
+	page_row(page, &claim, worst <= 0.2 ? VERDICT_HOLDS : VERDICT_FAILS, "at most %.2f bits above",
+		 worst);
+}
+
+void section_wire(struct page *page)
+{
+	methods(page);
+	positions(page);
+}

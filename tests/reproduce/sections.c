@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The sections in the order of the page. Those that take longest would hold up the end: see main.c. */
+#include "tests/reproduce/sections.h"
+
+const struct section sections[] = {
+	{ 1, "Top-k in one and in both directions", section_topk },
+	{ 2, "Hard threshold", section_threshold },
+	{ 3, "Escaping saddle points", section_saddle },
+	{ 6, "Sketched-SGD", section_sketch },
+	{ 9, "ScaleCom", section_scalecom },
+	{ 10, "Unbiased random selection", section_unbiased },
+	{ 11, "Gaussian_k", section_gaussiank },
+	{ 15, "Conservation", section_conservation },
+	{ 17, "What crosses the wire", section_wire },
+};
+const size_t n_sections = sizeof sections / sizeof sections[0];

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What writes each section of the page. */
+#ifndef REPRODUCE_SECTIONS_H
+#define REPRODUCE_SECTIONS_H
+#include "tests/reproduce/page.h"
+
+void section_topk(struct page *page);        /* 1 */
+void section_threshold(struct page *page);   /* 2 */
+void section_saddle(struct page *page);      /* 3 */
+void section_sketch(struct page *page);      /* 6 */
+void section_scalecom(struct page *page);    /* 9 */
+void section_unbiased(struct page *page);    /* 10 */
+void section_gaussiank(struct page *page);   /* 11 */
+void section_conservation(struct page *page); /* 15 */
+void section_wire(struct page *page);        /* 17 */
+#endif
