@@ -3,7 +3,9 @@ dist_man_MANS += \
 	man/sluice_barrier.3 \
 	man/sluice_checkpoint.3 \
 	man/sluice_digest.3 \
+	man/sluice_estimate.3 \
 	man/sluice_explain.3 \
+	man/sluice_histogram.3 \
 	man/sluice_init.3 \
 	man/sluice_model_open.3 \
 	man/sluice_push.3 \

@@ -332,6 +332,73 @@ SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *gr
 /* 64-bit hash of bytes, the same on every machine; for comparing replicas. Thread class: any. */
 SLUICE_API uint64_t sluice_digest(const void *bytes, size_t n);
 
+/* ---- histograms and the estimation of distributions ---------------------------------------- */
+
+/* How many coordinates there are of each magnitude, in bins so narrow and so few that a histogram can
+ * travel: those of the float's exponent and highest mantissa bits. Summed over ranks it gives one
+ * threshold for all. Methods: Diakonikolas, Grigorescu, Li, Natarajan, Onak, Schmidt,
+ * Communication-Efficient Distributed Learning of Discrete Distributions, NIPS 2017. */
+typedef struct sluice_histogram sluice_histogram;
+
+/* mantissa_bits: 0 .. 6; a bin ends at 2^(1 / 2^mantissa_bits) times its begin, on average. Errors:
+ * EINVAL, ENOMEM. Thread class: any. */
+SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histogram_out);
+SLUICE_API void sluice_histogram_close(sluice_histogram **histogram); /* object */
+/* Counts |a[0..n)|, n < 2^32. Errors: EINVAL (also NaN or infinity, named: nothing was counted). object. */
+SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a, size_t n);
+/* Most bytes of a message with `bits` (1 .. 16) per count; 0 for other arguments. Thread class: any. */
+SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits);
+/* Writes the histogram as message[0 .. *bytes_out), room >= sluice_histogram_bound(). Counts below 2^bits
+ * are exact; larger ones are rounded to multiples of 2^(bits of the largest count - bits) so that their mean is
+ * exact, with random numbers that are a function of seed: another one for each rank and message.
+ * Errors: EINVAL (also counts of 2^47 or more). object. */
+SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
+				       void *message, size_t room, size_t *bytes_out);
+/* Adds a message, in any order. Errors: EINVAL; EWIRE (not a message of such a histogram, or sums beyond
+ * 48 bits: nothing was added). object. */
+SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message, size_t bytes);
+/* *threshold_out: such that about share (above 0, at most 1) of all coordinates are as large or larger;
+ * log-linear within a bin. 0 if fewer are not zero. Errors: EINVAL (also an empty histogram). object. */
+SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, double share,
+					 float *threshold_out);
+/* Coordinates counted, zeros included. object. */
+SLUICE_API uint64_t sluice_histogram_total(const sluice_histogram *histogram);
+
+/* The same coding for the counts of any n <= 65535 bins that both ends agree on. Thread class: any. */
+SLUICE_API size_t sluice_counts_bound(size_t n, int bits);
+SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
+				    void *message, size_t room, size_t *bytes_out);
+/* count[0..n) += the message's; untouched on failure. Errors: EINVAL, EWIRE. Thread class: any. */
+SLUICE_API int sluice_counts_merge(uint64_t *count, size_t n, const void *message, size_t bytes);
+
+/* Estimates of a distribution p over 0 .. n-1 from servers that say little each; |.|_1 and |.|_2 are norms
+ * of the error of p[0..n), N is servers, E the mean. Paper as above. Thread class: any.
+ *
+ * Each server sends one sample: E|.|_2^2 <= 1/N, E|.|_1 <= sqrt(n/N). Errors: EINVAL. */
+SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, uint32_t n, double *p);
+/* Each server, numbered 0 .. servers-1, sends one bit: whether its sample is in its subset, which seed and
+ * server give to everyone (element j is in with probability 1/2). E|.|_2^2 <= n/N; p may be negative.
+ * servers < 2^32. Errors: EINVAL. */
+SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample);
+SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t servers, uint32_t n,
+				    double *p);
+/* For p that is flat but for k - 1 steps somewhere: first 4I - 1 servers send samples, which cut 0 .. n-1
+ * into I = 2k/e intervals of about equal mass; interval i begins at end[i-1] (or 0) and ends before end[i];
+ * end has room for `intervals`, *intervals_out <= intervals. Then I/e^2 servers send the interval of their
+ * sample; sluice_estimate_intervals() is flat on each: E|.|_1 <= 2.25 e, mostly below e.
+ * Errors: EINVAL, ENOMEM. */
+SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
+				    size_t intervals, uint32_t *end, size_t *intervals_out);
+/* For p that does not increase: lengths grow by (1 + growth), 0 < growth <= 1, and no first step is needed:
+ * E|.|_1 <= 2 growth + sqrt(I/N), I about log(1 + growth n) / growth. Errors: EINVAL (also more than room). */
+SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
+				     size_t *intervals_out);
+/* The interval that holds sample; intervals if none does. */
+SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint32_t sample);
+/* count[i]: samples in interval i, as counted or from sluice_counts_merge(). Errors: EINVAL. */
+SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count, size_t intervals,
+					 uint32_t n, double *p);
+
 #ifdef __cplusplus
 }
 #endif

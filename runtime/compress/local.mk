@@ -2,6 +2,10 @@ library_sources += \
 	runtime/compress/choose.c runtime/compress/choose.h \
 	runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_threshold.c \
+	runtime/compress/counts.c runtime/compress/counts.h \
+	runtime/compress/estimate.c \
+	runtime/compress/histogram.c runtime/compress/histogram.h \
+	runtime/compress/histogram_calls.c \
 	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \

@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 /* Streams that must be independent of each other. Numbers are part of the results: only ever add. */
-enum random_purpose { RANDOM_KEEP = 1, RANDOM_SUPPORT_UP = 2, RANDOM_SUPPORT_DOWN = 3,
-		      RANDOM_SKETCH = 8 };
+enum random_purpose {
+	RANDOM_KEEP = 1, RANDOM_SUPPORT_UP = 2, RANDOM_SUPPORT_DOWN = 3, RANDOM_SKETCH = 8,
+	RANDOM_COUNT = 16, RANDOM_SUBSET = 17
+};
 
 struct random_stream {
 	uint32_t purpose;

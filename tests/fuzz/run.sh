@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, frame; all of them if
-# none is named) for that long with libFuzzer under the address and undefined-behaviour sanitizers,
+# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame; all
+# of them if none is named) for that long with libFuzzer under the address and undefined-behaviour sanitizers,
 # starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
 # no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
 # names a folder that keeps the inputs found to be new, in a folder for each target.
 set -eu
 
-targets="message card checkpoint recipe frame"
+targets="message card checkpoint recipe histogram frame"
 usage()
 {
 	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2
@@ -24,6 +24,9 @@ sources_of()
 		runtime/compress/seeded_support.c ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
 	checkpoint) echo runtime/checkpoint_file.c runtime/checkpoint_folder.c runtime/durable.c \
+		runtime/compress/select*.c ;;
+	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
+		runtime/compress/histogram_calls.c runtime/compress/random.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
 	recipe) echo runtime/recipe.c runtime/recipe_values.c runtime/recipe_words.c \

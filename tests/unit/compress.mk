@@ -1,5 +1,7 @@
 check_PROGRAMS += \
 	tests/unit/test_choose \
+	tests/unit/test_estimate \
+	tests/unit/test_histogram \
 	tests/unit/test_select \
 	tests/unit/test_selector \
 	tests/unit/test_quantize \
@@ -13,3 +15,5 @@ tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/un
 tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
 tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c tests/unit/hostile.h
 tests_unit_test_choose_SOURCES = tests/unit/test_choose.c tests/unit/random.h
+tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c tests/unit/random.h
+tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c tests/unit/random.h

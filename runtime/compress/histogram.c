@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See histogram.h. Called by the census of a model (census.c), and as sluice_histogram_*. */
+#include "histogram.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "select.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Neighbours often fall into one bin, and an addition would wait for the one before it: each of four has
+ * a table of its own. Tables that are a multiple of 4096 bytes apart wait for each other all the same;
+ * PAD, in entries, keeps them a line off. BLOCK floats stay in the first cache. */
+enum { TABLES = 4, PAD = 16, BLOCK = 2048, MANTISSA = 23, EXPONENTS = 256 };
+
+static size_t table_entries(unsigned mantissa_bits)
+{
+	return (size_t)EXPONENTS << mantissa_bits;
+}
+
+static size_t stride_of(unsigned mantissa_bits)
+{
+	return table_entries(mantissa_bits) + PAD;
+}
+
+static uint32_t bins_of(unsigned mantissa_bits)
+{
+	return 2 + (254u << mantissa_bits);
+}
+
+size_t histogram_bytes(unsigned mantissa_bits)
+{
+	return sizeof(struct sluice_histogram) + bins_of(mantissa_bits) * sizeof(uint64_t) +
+	       TABLES * stride_of(mantissa_bits) * sizeof(uint32_t);
+}
+
+/* One allocation: the histogram, then its arrays. */
+int histogram_open(unsigned mantissa_bits, struct sluice_histogram **out)
+{
+	struct sluice_histogram *h = calloc(1, histogram_bytes(mantissa_bits));
+
+	if (!h)
+		return fail(SLUICE_ENOMEM, "no memory for a histogram of %u bins",
+			    bins_of(mantissa_bits));
+	h->mantissa_bits = mantissa_bits;
+	h->bins = bins_of(mantissa_bits);
+	h->count = (void *)(h + 1);
+	h->tables = (void *)(h->count + h->bins);
+	*out = h;
+	return 0;
+}
+
+void histogram_clear(struct sluice_histogram *h)
+{
+	memset(h->count, 0, h->bins * sizeof(*h->count));
+	h->total = 0;
+}
+
+/* ---- counting ------------------------------------------------------------------------------- */
+
+static uint64_t zeros_in(const float *a, size_t n)
+{
+	uint64_t zeros = 0;
+
+	for (size_t i = 0; i < n; i++)
+		zeros += a[i] == 0;
+	return zeros;
+}
+
+/* Two floats a load; the signs fall to the mask. */
+static void count_block(const struct sluice_histogram *h, const float *a, size_t n)
+{
+	const unsigned shift = MANTISSA - h->mantissa_bits;
+	const uint32_t mask = 0x7fffffffu >> shift;
+	const size_t stride = stride_of(h->mantissa_bits);
+	uint32_t *t0 = h->tables, *t1 = t0 + stride, *t2 = t1 + stride, *t3 = t2 + stride;
+	size_t i = 0;
+
+	for (; i + TABLES <= n; i += TABLES) {
+		uint64_t two, more;
+
+		memcpy(&two, a + i, sizeof(two));
+		memcpy(&more, a + i + 2, sizeof(more));
+		t0[(uint32_t)two >> shift & mask]++;
+		t1[two >> 32 >> shift & mask]++;
+		t2[(uint32_t)more >> shift & mask]++;
+		t3[more >> 32 >> shift & mask]++;
+	}
+	for (; i < n; i++)
+		t0[float_bits(a[i]) >> shift & mask]++;
+}
+
+/* Zeros share their place with the least subnormals: a block that counted there is looked at again while
+ * it is in the cache. */
+void histogram_see(struct sluice_histogram *h, const float *a, size_t n)
+{
+	const size_t stride = stride_of(h->mantissa_bits);
+	const uint32_t *t = h->tables;
+
+	for (size_t at = 0, m; at < n; at += m) {
+		uint32_t before = t[0] + t[stride] + t[2 * stride] + t[3 * stride];
+
+		m = n - at < BLOCK ? n - at : BLOCK;
+		count_block(h, a + at, m);
+		if (t[0] + t[stride] + t[2 * stride] + t[3 * stride] != before)
+			h->zeros += zeros_in(a + at, m);
+	}
+}
+
+uint64_t histogram_take(struct sluice_histogram *h)
+{
+	const size_t entries = table_entries(h->mantissa_bits);
+	const size_t normal = (size_t)1 << h->mantissa_bits, infinite = entries - normal;
+	uint64_t nonfinite = 0, zeros = h->zeros;
+
+	for (size_t i = 1; i < TABLES; i++)
+		for (size_t j = 0; j < entries; j++)
+			h->tables[j] += h->tables[i * stride_of(h->mantissa_bits) + j];
+	for (size_t j = infinite; j < entries; j++)
+		nonfinite += h->tables[j];
+	if (!nonfinite) {
+		h->count[0] += zeros;
+		for (size_t j = 0; j < infinite; j++) {
+			/* Exponent field 0: zeros, counted already, and subnormals. */
+			h->count[j < normal ? 1 : 2 + j - normal] += h->tables[j];
+			h->total += h->tables[j];
+		}
+		h->count[1] -= zeros;
+	}
+	memset(h->tables, 0, TABLES * stride_of(h->mantissa_bits) * sizeof(*h->tables));
+	h->zeros = 0;
+	return nonfinite;
+}
+
+/* ---- travelling ------------------------------------------------------------------------------- */
+
+size_t histogram_bound(const struct sluice_histogram *h, unsigned bits)
+{
+	return counts_bound(h->bins, bits);
+}
+
+size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
+			const struct random_stream *stream, uint8_t *out)
+{
+	return counts_encode(h->count, h->bins, bits, 1 + h->mantissa_bits, stream, out);
+}
+
+int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why)
+{
+	uint64_t total = 0;
+	int rc = counts_merge(bytes, n, 1 + h->mantissa_bits, h->count, h->bins, why);
+
+	for (uint32_t i = 0; i < h->bins && !rc; i++)
+		total += h->count[i];
+	h->total = rc ? h->total : total;
+	return rc;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+/* log2 of the least magnitude of a bin that is not 0; of one beyond the last, of what it ends before. */
+static double lower_edge(const struct sluice_histogram *h, uint32_t bin)
+{
+	const double normal = (double)(1u << h->mantissa_bits);
+	uint32_t place = bin < 2 ? 0 : bin - 2;
+
+	if (bin < 2)
+		return -149;
+	return -126 + (double)(place >> h->mantissa_bits) +
+	       log2(1 + (place & ((1u << h->mantissa_bits) - 1)) / normal);
+}
+
+float histogram_quantile(const struct sluice_histogram *h, double share)
+{
+	double need = share * (double)h->total, above = 0;
+
+	for (uint32_t bin = h->bins; bin-- > 1;) {
+		double here = (double)h->count[bin];
+
+		if (here > 0 && above + here >= need) {
+			double high = lower_edge(h, bin + 1), low = lower_edge(h, bin);
+			double at = exp2(high - (high - low) * (need - above) / here);
+
+			return at < (double)FLT_MAX ? (float)at : FLT_MAX;
+		}
+		above += here;
+	}
+	return 0;
+}
