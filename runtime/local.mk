@@ -16,6 +16,7 @@ library_sources += \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
 	runtime/progress.c \
+	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \
 	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
@@ -25,6 +26,7 @@ library_sources += \
 	runtime/sparse.c runtime/sparse.h \
 	runtime/simulate.c runtime/simulate.h \
 	runtime/spread.c \
+	runtime/tiling.c runtime/tiling.h \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \
 	runtime/window.c runtime/window.h runtime/window_move.c \

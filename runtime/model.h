@@ -12,6 +12,7 @@
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
+#include "tiling.h"
 #include "update.h"
 
 /* ---- worker half ---- */
@@ -40,6 +41,12 @@ struct down_lane {
 	uint32_t *support, support_n; /* agreed in this step: shard-relative, room for support_capacity */
 };
 
+enum step_state {
+	STEP_DONE,                   /* pulled: the next push may come */
+	STEP_PUSHED,                 /* not yet pulled */
+	STEP_PUSHING                 /* some ranges are pushed, not all */
+};
+
 struct worker {
 	float *residual;             /* accumulator: what is not sent yet plus this step's signal */
 	float *velocity;             /* signal=momentum, else NULL */
@@ -61,7 +68,9 @@ struct worker {
 	uint64_t step;               /* last pushed */
 	unsigned phase;              /* of the step under way */
 	int encoded;                 /* the messages of this phase */
-	int in_step;                 /* pushed, not yet pulled */
+	enum step_state in_step;
+	struct tiling pushed;        /* ranges of the step under way */
+	struct span *spans;          /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
 	float *target;               /* params (or mean) of the pull under way */
@@ -139,10 +148,11 @@ struct sluice_model {
 };
 
 /* ---- signal.c ---- */
-/* The first step of a push: grad is judged (recipe nonfinite=), clipped, and added to the worker's
- * accumulator as the recipe's signal, or left to the selection to add (worker.addend).
- * SLUICE_ENUMERIC: nothing changed. */
-int signal_accumulate(sluice_model *model, const float *grad);
+/* The first step of a push: grad[0..count), of coordinates from begin on, is judged (recipe nonfinite=),
+ * clipped, and added to the worker's accumulator as the recipe's signal; or, where it is the whole, left
+ * to the selection to add (worker.addend). nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC:
+ * nothing changed. */
+int signal_accumulate(sluice_model *model, const float *grad, uint64_t begin, uint64_t count);
 
 /* ---- worker.c ---- */
 int worker_open(sluice_model *model);
@@ -150,6 +160,18 @@ void worker_close(sluice_model *model);
 void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
+/* The parts of a push, in this order: for sluice_push(), and for push_range.c. */
+/* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step whose
+ * ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is refused too. */
+int worker_check(sluice_model *model, const void *vector, const char *function,
+		 enum step_state expected);
+int worker_await_slots(sluice_model *model);
+void worker_begin(sluice_model *model);
+/* Selects, encodes and posts what is accumulated: for all shards, or, where coordinates are selected one by
+ * one, for one. */
+void worker_send(sluice_model *model);
+void worker_send_shard(sluice_model *model, uint32_t shard);
+int worker_end(sluice_model *model);
 
 /* What a push of this step to a shard says about itself, but for the coordinates. */
 struct message worker_message(const sluice_model *model, uint32_t shard);

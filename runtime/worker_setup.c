@@ -35,6 +35,8 @@ int worker_open(sluice_model *model)
 	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
 				sizeof *w->shard_spans, &rc);
 	w->support = vector(l->support_most, sizeof(uint32_t), &rc);
+	w->spans = vector(sparse && selection_kinds[recipe->up.select].by_coordinate ? l->n_spans : 0,
+			  sizeof *w->spans, &rc);
 	w->up = vector(l->n_shards, sizeof *w->up, &rc);
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
 	if (!rc && sparse)
@@ -64,12 +66,15 @@ void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = &model->worker;
 	w->step = model->step = version;
-	w->in_step = 0;
+	w->in_step = STEP_DONE;
+	tiling_clear(&w->pushed);
 	w->phase = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
 		down->version = down->have_version = version * model->schedule.n_downs;
+		w->up[s].posted = 1; /* nothing to post yet */
+		down->version = down->have_version = version;
 		down->log_end = 0;
 		down->last_bytes = 0;
 		down->read = READ_IDLE;
@@ -90,6 +95,8 @@ void worker_close(sluice_model *model)
 	free(w->fitting);
 	free(w->support);
 	free(w->shard_spans);
+	free(w->spans);
+	tiling_free(&w->pushed);
 	free(w->up);
 	free(w->down);
 }
