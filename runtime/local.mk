@@ -29,5 +29,7 @@ library_sources += \
 	runtime/tiling.c runtime/tiling.h \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \
+	runtime/watch.c \
 	runtime/window.c runtime/window.h runtime/window_move.c \
-	runtime/worker.c runtime/worker_agree.c runtime/worker_setup.c
+	runtime/worker.c runtime/worker_agree.c runtime/worker_setup.c \
+	runtime/worth.c runtime/worth.h

@@ -14,6 +14,7 @@
 #include "sparse.h"
 #include "tiling.h"
 #include "update.h"
+#include "worth.h"
 
 /* ---- worker half ---- */
 
@@ -72,6 +73,8 @@ struct worker {
 	struct tiling pushed;        /* ranges of the step under way */
 	struct span *spans;          /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
+	double density_down;         /* of the step under way */
+	unsigned chosen;             /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
 	float *target;               /* params (or mean) of the pull under way */
 	uint32_t shards_done;
@@ -109,6 +112,7 @@ struct shard {
 	int lr_rank;                 /* worker of the first of them, and its rate */
 	float lr;
 	unsigned raised;
+	unsigned chosen, chosen_next; /* as the worker's; what the push counted first carries */
 	uint64_t waiting_since_ns;   /* first push of the step being gathered; 0: none yet */
 	uint32_t last_bytes;         /* of the newest log entry */
 };
@@ -127,6 +131,9 @@ struct sluice_model {
 	uint64_t schema;             /* digest of everything that must agree */
 	float lr;
 	uint64_t step;               /* completed */
+	uint64_t first_step;         /* completed at open, or restored */
+	struct worth worth;          /* the worker half's */
+	struct worth_step watched;   /* sums up to the last step */
 
 	struct region **windows;     /* [peer]: what the peer may write here; NULL if nothing */
 	struct remote **remote_windows;
@@ -217,6 +224,20 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker);
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
 /* Writes the copy as a snapshot entry of the current version. */
 int shard_publish_snapshot(sluice_model *model, struct shard *shard);
+
+/* ---- watch.c ---- */
+/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the halves. */
+double watch_density(const sluice_model *model, const struct direction *way, uint64_t step,
+		     unsigned chosen);
+/* recipe=auto in a dense step: everything is sent, and nothing selected. */
+static inline int watch_whole(const sluice_model *model, double density)
+{
+	return model->recipe.automatic && density >= 1;
+}
+/* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
+void watch_step(sluice_model *model);
+/* A delta said how to go on. */
+void watch_chosen(sluice_model *model, unsigned chosen);
 
 /* ---- spread.c ---- */
 /* Rank 0's params become version 0 of every shard and of every worker's params. Collective. */

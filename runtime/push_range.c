@@ -70,10 +70,10 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	if ((rc = take_range(model, begin, count)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
-	if ((rc = signal_accumulate(model, grad, begin, count)))
-		return rc;
 	if (w->in_step == STEP_DONE)
 		worker_begin(model);
+	if ((rc = signal_accumulate(model, grad, begin, count)))
+		return rc;
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
 	if (selection_kinds[model->recipe.up.select].by_coordinate)

@@ -74,7 +74,8 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
-	return selection_kinds[recipe->up.select].adds && recipe->signal == SIGNAL_GRADIENT &&
+	return selection_kinds[recipe->up.select].adds && !watch_whole(model, model->stats.density_up) &&
+	       recipe->signal == SIGNAL_GRADIENT &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 

@@ -55,7 +55,9 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 	return (struct message){ .kind = MESSAGE_PUSH, .value_type = recipe->up.values,
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = selection_kinds[recipe->up.select].seeded,
-				 .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
+				 .raised = (uint8_t)w->raise,
+				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+				 .phase = (uint16_t)w->phase, .parts = 1,
 				 .rank = (uint32_t)model->job->rank,
 				 .epoch = model->job->membership_epoch, .model = model->id,
 				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
@@ -211,15 +213,16 @@ static void send_messages(sluice_model *model)
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	if (w->index && !w->skip)
+	int sparse = w->index && !watch_whole(model, model->stats.density_up);
+	if (sparse && !w->skip)
 		n = worker_select(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
 		while (to < n && w->index[to] < end)
 			to++;
-		uint32_t here = w->index || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
-		send_to_shard(model, s, w->index ? w->index + from : NULL, here);
+		uint32_t here = sparse || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
+		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
 		from = to;
 	}
 }
@@ -317,6 +320,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	}
 	if (m.have_version != lane->have_version)
 		why = "it applies to another version than this worker holds";
+	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		why = "it chooses what there is not";
 	else if (!message_check(&m, &want, &why) &&
 		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
 		const uint32_t *index = m.coding == CODING_DENSE ? NULL
@@ -332,6 +337,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		lane->have_version = want.seq;
 		lane->torn = 0;
 		w->raised |= m.raised;
+		if (!shard) /* all workers follow one shard */
+			watch_chosen(model, m.chosen);
 		w->shards_done++;
 		if (at->owner != job->rank)
 			model->stats.pulled_bytes += lane->last_bytes;
@@ -466,7 +473,8 @@ void worker_begin(sluice_model *model)
 	w->encoded = 0;
 	w->target = NULL;
 	w->shards_done = 0;
-	model->stats.density_up = schedule_density(&model->schedule, &model->recipe.up, w->step);
+	model->stats.density_up = watch_density(model, &model->recipe.up, w->step, w->chosen);
+	w->density_down = watch_density(model, &model->recipe.down, w->step, w->chosen);
 }
 
 int worker_end(sluice_model *model)
@@ -490,9 +498,9 @@ int sluice_push(sluice_model *model, const float *grad)
 	if (rc)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
+	worker_begin(model);
 	if ((rc = signal_accumulate(model, grad, 0, model->layout.count)))
 		return rc;
-	worker_begin(model);
 	worker_send(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return worker_end(model);
@@ -515,7 +523,8 @@ static int pull_into(sluice_model *model, float *target)
 	model->step = w->step;
 	w->in_step = STEP_DONE;
 	model->stats.steps++;
-	model->stats.density_down = schedule_density(&model->schedule, &model->recipe.down, w->step);
+	model->stats.density_down = w->density_down;
+	watch_step(model);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "model.h"
 #include "base/error.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Vectors of the whole model may be large: say how large when there is no room. */
 static void *vector(size_t n, size_t bytes, int *rc)
@@ -65,7 +66,9 @@ int worker_open(sluice_model *model)
 void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = &model->worker;
-	w->step = model->step = version;
+	w->step = model->step = model->first_step = version;
+	w->chosen = model->worth.proposed = 0;
+	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;
 	tiling_clear(&w->pushed);
 	w->phase = 0;
