@@ -9,6 +9,7 @@ libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
 	tools/json.h
 sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/codec.c tools/bench/codec.h \
+	tools/bench/densities.c tools/bench/densities.h \
 	tools/bench/moves.c tools/bench/moves.h \
 	tools/bench/pair.c tools/bench/pair.h \
 	tools/bench/raw.c tools/bench/raw.h \
