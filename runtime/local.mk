@@ -26,6 +26,7 @@ library_sources += \
 	runtime/sparse.c runtime/sparse.h \
 	runtime/simulate.c runtime/simulate.h \
 	runtime/spread.c \
+	runtime/step.c \
 	runtime/tiling.c runtime/tiling.h \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \

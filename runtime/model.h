@@ -167,18 +167,12 @@ void worker_close(sluice_model *model);
 void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
-/* The parts of a push, in this order: for sluice_push(), and for push_range.c. */
-/* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step whose
- * ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is refused too. */
-int worker_check(sluice_model *model, const void *vector, const char *function,
-		 enum step_state expected);
-int worker_await_slots(sluice_model *model);
-void worker_begin(sluice_model *model);
 /* Selects, encodes and posts what is accumulated: for all shards, or, where coordinates are selected one by
  * one, for one. */
 void worker_send(sluice_model *model);
 void worker_send_shard(sluice_model *model, uint32_t shard);
-int worker_end(sluice_model *model);
+/* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
+int worker_advance(sluice_model *model, unsigned until);
 
 /* What a push of this step to a shard says about itself, but for the coordinates. */
 struct message worker_message(const sluice_model *model, uint32_t shard);
@@ -192,6 +186,15 @@ void worker_settle(sluice_model *model, const struct shard_layout *at, const uin
 
 /* More was selected for this shard than its slot holds: the heaviest of worker.relative and value stay. */
 uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n);
+
+/* ---- step.c ---- */
+/* The parts of a push around worker_send(), in this order. */
+/* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step whose
+ * ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is none either. */
+int step_check(sluice_model *model, const void *vector, const char *function, enum step_state expected);
+int step_await_slots(sluice_model *model);
+void step_begin(sluice_model *model);
+int step_sent(sluice_model *model);
 
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. */

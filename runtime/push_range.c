@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A push in pieces, as back-propagation frees them: each range is folded into the residual when it comes,
  * and what can be decided before the whole gradient is there is sent before. The parts of a push are
- * worker.c's. */
+ * step.c's and worker.c's. */
 #include "model.h"
 #include "base/clock.h"
 
@@ -57,7 +57,7 @@ static void send_complete_shards(sluice_model *model, uint64_t begin, uint64_t e
 
 int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
 {
-	int rc = worker_check(model, grad, "sluice_push_range", STEP_PUSHING);
+	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
 		rc = check_recipe(&model->recipe);
 	if (!rc)
@@ -65,13 +65,13 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	if (rc)
 		return rc;
 	struct worker *w = &model->worker;
-	if (w->in_step == STEP_DONE && (rc = worker_await_slots(model)))
+	if (w->in_step == STEP_DONE && (rc = step_await_slots(model)))
 		return rc;
 	if ((rc = take_range(model, begin, count)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
-		worker_begin(model);
+		step_begin(model);
 	if ((rc = signal_accumulate(model, grad, begin, count)))
 		return rc;
 	w->in_step = STEP_PUSHING;
@@ -84,5 +84,5 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	if (!whole)
 		return 0;
 	tiling_clear(&w->pushed);
-	return worker_end(model);
+	return step_sent(model);
 }
