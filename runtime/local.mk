@@ -16,6 +16,7 @@ library_sources += \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
 	runtime/progress.c \
+	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \
 	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
@@ -25,7 +26,11 @@ library_sources += \
 	runtime/sparse.c runtime/sparse.h \
 	runtime/simulate.c runtime/simulate.h \
 	runtime/spread.c \
+	runtime/step.c \
+	runtime/tiling.c runtime/tiling.h \
 	runtime/traffic.c \
 	runtime/update.c runtime/update.h \
+	runtime/watch.c \
 	runtime/window.c runtime/window.h runtime/window_move.c \
-	runtime/worker.c runtime/worker_agree.c runtime/worker_setup.c
+	runtime/worker.c runtime/worker_agree.c runtime/worker_setup.c \
+	runtime/worth.c runtime/worth.h

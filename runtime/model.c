@@ -145,6 +145,9 @@ int sluice_set_lr(sluice_model *model, float lr)
 {
 	if (!model || !(lr > 0) || !isfinite(lr))
 		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0", (double)lr);
+	if (model->worker.in_step == STEP_PUSHING)
+		return fail(SLUICE_EINVAL, "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
+			    "already: call it before the first or after the last");
 	model->lr = lr;
 	return 0;
 }

@@ -12,7 +12,9 @@
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
+#include "tiling.h"
 #include "update.h"
+#include "worth.h"
 
 /* ---- worker half ---- */
 
@@ -40,6 +42,12 @@ struct down_lane {
 	uint32_t *support, support_n; /* agreed in this step: shard-relative, room for support_capacity */
 };
 
+enum step_state {
+	STEP_DONE,                   /* pulled: the next push may come */
+	STEP_PUSHED,                 /* not yet pulled */
+	STEP_PUSHING                 /* some ranges are pushed, not all */
+};
+
 struct worker {
 	float *residual;             /* accumulator: what is not sent yet plus this step's signal */
 	float *velocity;             /* signal=momentum, else NULL */
@@ -61,8 +69,12 @@ struct worker {
 	uint64_t step;               /* last pushed */
 	unsigned phase;              /* of the step under way */
 	int encoded;                 /* the messages of this phase */
-	int in_step;                 /* pushed, not yet pulled */
+	enum step_state in_step;
+	struct tiling pushed;        /* ranges of the step under way */
+	struct span *spans;          /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
+	double density_down;         /* of the step under way */
+	unsigned chosen;             /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
 	float *target;               /* params (or mean) of the pull under way */
 	uint32_t shards_done;
@@ -100,6 +112,7 @@ struct shard {
 	int lr_rank;                 /* worker of the first of them, and its rate */
 	float lr;
 	unsigned raised;
+	unsigned chosen, chosen_next; /* as the worker's; what the push counted first carries */
 	uint64_t waiting_since_ns;   /* first push of the step being gathered; 0: none yet */
 	uint32_t last_bytes;         /* of the newest log entry */
 };
@@ -118,6 +131,9 @@ struct sluice_model {
 	uint64_t schema;             /* digest of everything that must agree */
 	float lr;
 	uint64_t step;               /* completed */
+	uint64_t first_step;         /* completed at open, or restored */
+	struct worth worth;          /* the worker half's */
+	struct worth_step watched;   /* sums up to the last step */
 
 	struct region **windows;     /* [peer]: what the peer may write here; NULL if nothing */
 	struct remote **remote_windows;
@@ -139,10 +155,11 @@ struct sluice_model {
 };
 
 /* ---- signal.c ---- */
-/* The first step of a push: grad is judged (recipe nonfinite=), clipped, and added to the worker's
- * accumulator as the recipe's signal, or left to the selection to add (worker.addend).
- * SLUICE_ENUMERIC: nothing changed. */
-int signal_accumulate(sluice_model *model, const float *grad);
+/* The first step of a push: grad[0..count), of coordinates from begin on, is judged (recipe nonfinite=),
+ * clipped, and added to the worker's accumulator as the recipe's signal; or, where it is the whole, left
+ * to the selection to add (worker.addend). nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC:
+ * nothing changed. */
+int signal_accumulate(sluice_model *model, const float *grad, uint64_t begin, uint64_t count);
 
 /* ---- worker.c ---- */
 int worker_open(sluice_model *model);
@@ -150,6 +167,12 @@ void worker_close(sluice_model *model);
 void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
+/* Selects, encodes and posts what is accumulated: for all shards, or, where coordinates are selected one by
+ * one, for one. */
+void worker_send(sluice_model *model);
+void worker_send_shard(sluice_model *model, uint32_t shard);
+/* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
+int worker_advance(sluice_model *model, unsigned until);
 
 /* What a push of this step to a shard says about itself, but for the coordinates. */
 struct message worker_message(const sluice_model *model, uint32_t shard);
@@ -163,6 +186,15 @@ void worker_settle(sluice_model *model, const struct shard_layout *at, const uin
 
 /* More was selected for this shard than its slot holds: the heaviest of worker.relative and value stay. */
 uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n);
+
+/* ---- step.c ---- */
+/* The parts of a push around worker_send(), in this order. */
+/* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step whose
+ * ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is none either. */
+int step_check(sluice_model *model, const void *vector, const char *function, enum step_state expected);
+int step_await_slots(sluice_model *model);
+void step_begin(sluice_model *model);
+int step_sent(sluice_model *model);
 
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. */
@@ -195,6 +227,20 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker);
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
 /* Writes the copy as a snapshot entry of the current version. */
 int shard_publish_snapshot(sluice_model *model, struct shard *shard);
+
+/* ---- watch.c ---- */
+/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the halves. */
+double watch_density(const sluice_model *model, const struct direction *way, uint64_t step,
+		     unsigned chosen);
+/* recipe=auto in a dense step: everything is sent, and nothing selected. */
+static inline int watch_whole(const sluice_model *model, double density)
+{
+	return model->recipe.automatic && density >= 1;
+}
+/* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
+void watch_step(sluice_model *model);
+/* A delta said how to go on. */
+void watch_chosen(sluice_model *model, unsigned chosen);
 
 /* ---- spread.c ---- */
 /* Rank 0's params become version 0 of every shard and of every worker's params. Collective. */

@@ -194,6 +194,9 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	sluice_job *job = model->job;
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
 	int rc = recipe_parse(text, &model->recipe);
+	if (!rc && model->recipe.automatic && job->seat)
+		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job does not have: name "
+			  "up= and down=");
 	if (!rc)
 		rc = schedule_compile(&model->recipe, attr->steps_per_epoch, &model->schedule);
 	if (!rc)

@@ -46,16 +46,27 @@ static int refuse_key(const char *key, const char *quote)
 		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
 }
 
+/* In place of up= and down=: room for all that may be chosen. */
+static int read_auto(struct draft *d)
+{
+	if (d->recipe.automatic)
+		return fail(SLUICE_EINVAL, "recipe: auto is given twice");
+	d->recipe.automatic = 1;
+	return SLUICE_OK;
+}
+
 static int read_word(struct word *w, struct draft *d)
 {
 	int id = 0;
 
 	quote_word(w->text, w->quote);
+	if (!strcmp(w->text, "auto"))
+		return read_auto(d);
 	w->value = strchr(w->text, '=');
 	if (!w->value)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE without "
-			    "blanks in them; keys are " KEYS, w->quote);
+			    "blanks in them, and the word auto; keys are " KEYS, w->quote);
 	*w->value++ = '\0';
 	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
 		id++;
@@ -78,6 +89,10 @@ static int read_word(struct word *w, struct draft *d)
 static void set_dependent_defaults(struct draft *d)
 {
 	struct recipe *r = &d->recipe;
+
+	if (r->automatic && !given(d, AXIS_UP) && !given(d, AXIS_DOWN))
+		r->up.select = r->down.select = SELECT_TOPK;
+
 	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
 		    r->up.values != VALUE_F32 || r->down.values != VALUE_F32;
 
@@ -132,10 +147,29 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 	return SLUICE_OK;
 }
 
+/* What auto chooses itself, or what its choices cannot do without. */
+static int refuse_beside_auto(const struct draft *d)
+{
+	static const enum axis_id chosen[] = { AXIS_UP, AXIS_DOWN, AXIS_WARMUP };
+
+	for (int i = 0; i < 3; i++)
+		if (given(d, chosen[i]))
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"%s\" beside auto, which chooses the densities itself, from dense to "
+				    "sparse in the first steps: leave one of the two out", d->quotes[chosen[i]]);
+	if (d->recipe.memory == MEMORY_NONE) /* the default is another one */
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" beside auto, whose sparse choices need "
+			    "memory=residual", d->quotes[AXIS_MEMORY]);
+	return SLUICE_OK;
+}
+
 static int refuse_combinations(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
-	int rc = refuse_selection(d, AXIS_UP, &r->up);
+	int rc = r->automatic ? refuse_beside_auto(d) : SLUICE_OK;
+
+	if (!rc)
+		rc = refuse_selection(d, AXIS_UP, &r->up);
 
 	if (!rc)
 		rc = refuse_selection(d, AXIS_DOWN, &r->down);

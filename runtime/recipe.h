@@ -22,6 +22,7 @@
  *   clip=       C | none                                     global norm of the local gradient, C > 0
  *   decay=      L                                            L >= 0: adds L * x at the shard
  *   nonfinite=  abort | skip | zero                          default abort
+ *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
  */
 enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
@@ -58,6 +59,7 @@ struct recipe {
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
+	int automatic;               /* up and down are chosen in the first steps of the job; topk(1) here */
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"

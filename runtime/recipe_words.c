@@ -152,8 +152,12 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	struct writer w = { text, 0 };
 	char number[NUMBER_BYTES];
 
-	print_direction(&w, AXIS_UP, &r->up);
-	print_direction(&w, AXIS_DOWN, &r->down);
+	if (r->automatic) {
+		add(&w, "auto ");
+	} else {
+		print_direction(&w, AXIS_UP, &r->up);
+		print_direction(&w, AXIS_DOWN, &r->down);
+	}
 	if (r->signal == SIGNAL_MOMENTUM)
 		add(&w, "signal=momentum(%s),%s ", shortest(r->signal_momentum, 1, number),
 		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);

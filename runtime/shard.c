@@ -93,6 +93,10 @@ static int take_push(sluice_model *model, struct shard *shard)
 		refuse(model, shard, worker, why);
 		return 0;
 	}
+	if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0)) {
+		refuse(model, shard, worker, "it chooses what there is not");
+		return 0;
+	}
 	if (!epoch_exists(model->job, m.epoch)) {
 		refuse(model, shard, worker, "it carries an epoch that the job was never in");
 		return 0;
@@ -105,6 +109,8 @@ static int take_push(sluice_model *model, struct shard *shard)
 		return 0;
 	inbox->have_version = m.have_version;
 	shard->raised |= m.raised;
+	if (!shard->counted)
+		shard->chosen_next = m.chosen;
 	if (!phase_agrees(phase))
 		reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index,
 			      model->value, m.count);
@@ -163,12 +169,14 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
-	double density = schedule_density(&model->schedule, &recipe->down, shard->version + 1);
-	int selects = recipe->down.select != SELECT_ALL, sparse = recipe->up.select != SELECT_ALL;
+	double density = watch_density(model, &recipe->down, shard->version + 1, shard->chosen);
+	int whole = watch_whole(model, density); /* then so is what comes up */
+	int selects = recipe->down.select != SELECT_ALL && !whole;
+	int sparse = recipe->up.select != SELECT_ALL && !whole;
 	const struct change change = { .update = &model->update, .velocity = shard->velocity,
 				       .params = shard->copy, .divisor = shard->counted,
 				       .lr = shard->lr, .residual = shard->residual,
-				       .selects = selection_kinds[recipe->down.select].adds,
+				       .selects = selects && selection_kinds[recipe->down.select].adds,
 				       .everywhere = !sparse };
 	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans,
 				    .k = schedule_count(density, span - shard->at->exempt),
@@ -213,7 +221,8 @@ static void publish(sluice_model *model, struct shard *shard)
 	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
 			     .seeded = selection_kinds[model->recipe.down.select].seeded,
 			     .densest = model->recipe.coding == CODING_SMALL,
-			     .raised = (uint8_t)shard->raised, .phase = (uint16_t)(shard->phase + 1),
+			     .raised = (uint8_t)shard->raised, .chosen = (uint8_t)shard->chosen_next,
+			     .phase = (uint16_t)(shard->phase + 1),
 			     .parts = 1, .rank = (uint32_t)model->job->rank,
 			     .epoch = model->job->membership_epoch, .model = model->id,
 			     .shard = shard->id, .seq = shard->published + 1, .step = shard->version + 1,
@@ -235,6 +244,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	sparse_add(shard->copy, index, model->value, n);
 	reduction_clear(&shard->reduction);
 	shard->version++;
+	shard->chosen = shard->chosen_next;
 	shard->phase = 0;
 	shard->raised = 0;
 	shard_announce(model, shard, bytes);

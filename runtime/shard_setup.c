@@ -25,6 +25,8 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->next_rank = 0;
 	shard->counted = 0;
 	shard->raised = 0;
+	shard->chosen = shard->chosen_next = 0;
+	model->first_step = version;
 	shard->waiting_since_ns = 0;
 	shard->last_bytes = 0;
 	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };

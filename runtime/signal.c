@@ -8,9 +8,8 @@
 enum { CHUNK = 2048 };
 
 /* Gradients with NaN or infinity. Returns 0 to go on, 1 to leave this gradient out, or an error. */
-static int judge(sluice_model *model, const float *grad)
+static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
 {
-	uint64_t count = model->layout.count;
 	uint64_t bad = first_nonfinite(grad, count), in_tensor;
 	if (bad == count)
 		return 0;
@@ -27,7 +26,7 @@ static int judge(sluice_model *model, const float *grad)
 		break;
 	}
 	sluice_job *job = model->job;
-	const char *tensor = model_coordinate(model, bad, &in_tensor);
+	const char *tensor = model_coordinate(model, begin + bad, &in_tensor);
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job)
 		: job_fail(job, SLUICE_ENUMERIC, job->rank,
@@ -75,13 +74,14 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
-	return selection_kinds[recipe->up.select].adds && recipe->signal == SIGNAL_GRADIENT &&
+	return selection_kinds[recipe->up.select].adds && !watch_whole(model, model->stats.density_up) &&
+	       recipe->signal == SIGNAL_GRADIENT &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 
-int signal_accumulate(sluice_model *model, const float *grad)
+int signal_accumulate(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
 {
-	int rc = judge(model, grad);
+	int rc = judge(model, grad, begin, count);
 	if (rc < 0)
 		return rc;
 	model->worker.skip = rc;
@@ -91,20 +91,20 @@ int signal_accumulate(sluice_model *model, const float *grad)
 	float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	if (model->recipe.clip > 0)
 		scale *= clip_factor(model, grad);
-	if (selection_adds(model)) {
+	if (count == model->layout.count && selection_adds(model)) {
 		model->worker.addend = grad;
 		model->worker.addend_scale = scale;
 		return 0;
 	}
-	for (uint64_t at = 0; at < model->layout.count; at += CHUNK) {
-		size_t n = model->layout.count - at < CHUNK ? model->layout.count - at : CHUNK;
+	for (uint64_t at = 0; at < count; at += CHUNK) {
+		size_t n = count - at < CHUNK ? count - at : CHUNK;
 		if (model->recipe.nonfinite == NONFINITE_ZERO) {
 			float clean[CHUNK];
 			for (size_t i = 0; i < n; i++)
 				clean[i] = isfinite(grad[at + i]) ? grad[at + i] : 0.0f;
-			fold(model, at, clean, n, scale);
+			fold(model, begin + at, clean, n, scale);
 		} else {
-			fold(model, at, grad + at, n, scale);
+			fold(model, begin + at, grad + at, n, scale);
 		}
 	}
 	return 0;

@@ -2,6 +2,7 @@
  * Parameters on their way to all ranks: rank 0's first version to the owners, and an owner's snapshot to
  * the workers (at open and after a restore). Both are one-sided READs that the caller waits for. */
 #include "model.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,26 @@ static int read_blocking(sluice_model *model, int peer, struct remote *remote, u
 	return rc;
 }
 
+/* What a byte of a dense message costs over this wire: a piece of a snapshot is read again, now that the
+ * memory on its way has been touched. */
+static int measure_wire(sluice_model *model, uint64_t version, struct region *buffer)
+{
+	enum { PIECE = 4 << 20 };
+	const struct layout *l = &model->layout;
+	uint32_t s = 0;
+	while (s < l->n_shards && l->shards[s].owner == model->job->rank)
+		s++;
+	if (s == l->n_shards)
+		return 0;
+	const struct shard_layout *at = &l->shards[s];
+	size_t bytes = at->snapshot_bytes < PIECE ? at->snapshot_bytes : PIECE;
+	uint64_t start = now_ns();
+	int rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
+			       at->snapshot_offset[version & 1], buffer, buffer->base, bytes);
+	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
+	return rc;
+}
+
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 {
 	sluice_job *job = model->job;
@@ -78,13 +99,17 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 					       .count_max = at->span };
 		rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
 				   at->snapshot_offset[version & 1], buffer, buffer->base, at->snapshot_bytes);
+		uint64_t start = now_ns();
 		if (!rc && (message_copy(buffer->base, at->snapshot_bytes, buffer->base, at->snapshot_bytes,
 					 &m, &why) ||
 			    message_check(&m, &want, &why) || m.coding != CODING_DENSE ||
 			    message_decode(&m, buffer->base, NULL, params + at->begin, &why)))
 			rc = fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
 				  rank_text(job, at->owner), why);
+		model->worth.work_ns_per_byte = (double)(now_ns() - start) / (double)at->snapshot_bytes;
 	}
+	if (!rc && !job->seat)
+		rc = measure_wire(model, version, buffer);
 	region_close(&buffer);
 	return rc;
 }

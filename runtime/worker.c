@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half: a gradient goes down this file (select, cut, encode, post), a delta comes back up it
- * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; sluice_push and
- * sluice_pull wait for them in progress.c. Knows shards only by their messages. */
+ * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls in step.c
+ * wait for them. Knows shards only by their messages. */
 #include "model.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -55,7 +55,9 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 	return (struct message){ .kind = MESSAGE_PUSH, .value_type = recipe->up.values,
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = selection_kinds[recipe->up.select].seeded,
-				 .raised = (uint8_t)w->raise, .phase = (uint16_t)w->phase, .parts = 1,
+				 .raised = (uint8_t)w->raise,
+				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+				 .phase = (uint16_t)w->phase, .parts = 1,
 				 .rank = (uint32_t)model->job->rank,
 				 .epoch = model->job->membership_epoch, .model = model->id,
 				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
@@ -99,15 +101,15 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	model->stats.pushed_elements += n;
 }
 
-/* In one pass with the addition where the recipe allows. */
-size_t worker_select(sluice_model *model)
+/* A decision over these spans of the vector, in one pass with the addition where the recipe allows. */
+static size_t select_from(sluice_model *model, const struct span *spans, size_t n_spans)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
-	const double density = schedule_density(&model->schedule, &model->recipe.up, w->step);
+	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
-					  .spans = l->spans, .n_spans = l->n_spans,
+					  .spans = spans, .n_spans = n_spans,
 					  .k = schedule_count(density, l->count - l->exempt),
 					  .index = w->index, .hint = &w->hint };
 	if (w->addend) {
@@ -116,8 +118,8 @@ size_t worker_select(sluice_model *model)
 	}
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const struct choice choice = {
-		.x = w->residual, .spans = kind->seeded ? w->shard_spans : l->spans,
-		.n_spans = kind->seeded ? l->n_shards : l->n_spans, .density = density, .k = call.k,
+		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
+		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,
 		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
 		.scale = model->recipe.memory == MEMORY_NONE,
 		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
@@ -126,73 +128,112 @@ size_t worker_select(sluice_model *model)
 	return kind->run(&choice);
 }
 
+size_t worker_select(sluice_model *model)
+{
+	return select_from(model, model->layout.spans, model->layout.n_spans);
+}
+
+/* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
+ * Token held. */
+static int post_message(sluice_model *model, uint32_t s)
+{
+	struct worker *w = &model->worker;
+	sluice_job *job = model->job;
+	struct up_lane *lane = &w->up[s];
+	const struct shard_layout *at = &model->layout.shards[s];
+	if (lane->posted)
+		return 1;
+	uint64_t offset = ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq);
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = model->remote_windows[at->owner],
+			      .offset = at->slots_offset + offset,
+			      .local_region = w->staging, .local = lane->staging + offset,
+			      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
+	struct endpoint *e = job->peers[at->owner].endpoint;
+	int rc = e->transport->ops->post(e, &t);
+	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+		return 0; /* a lost peer is reported by its own event */
+	if (rc) {
+		job_fail(job, rc, job->rank, "cannot write the push of step %llu to shard %u at %s",
+			 (unsigned long long)w->step, s, rank_text(job, at->owner));
+		return 0;
+	}
+	lane->posted = 1;
+	ring_writer_advance(&lane->ring);
+	if (at->owner != job->rank) {
+		model->stats.pushed_bytes += lane->bytes;
+		if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
+			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	}
+	return 1;
+}
+
+/* What an earlier attempt could not post yet. Returns 1 when all are out. */
+static int post_messages(sluice_model *model)
+{
+	int complete = 1;
+	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++)
+		complete &= post_message(model, s);
+	return complete && !model->job->failure.code;
+}
+
+/* Encoded and posted at once, so that it is on its way while the next one is encoded. */
+static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+{
+	encode_for_shard(model, shard, selected, n);
+	if (model->worker.phase)
+		return; /* token held, and what is encoded is posted next */
+	uint64_t start = now_ns();
+	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
+	if (!model->job->failure.code)
+		post_message(model, shard);
+	pthread_mutex_unlock(&model->job->token);
+	model->stats.push_ns += now_ns() - start;
+}
+
+void worker_send_shard(sluice_model *model, uint32_t shard)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	size_t n = at->span;
+	if (w->index) {
+		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
+		for (size_t i = 0; i < n_spans; i++) {
+			w->spans[i].begin += at->begin;
+			w->spans[i].end += at->begin;
+		}
+		n = select_from(model, w->spans, n_spans);
+	}
+	send_to_shard(model, shard, w->index, (uint32_t)n);
+}
+
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
-static void encode_messages(sluice_model *model)
+static void send_messages(sluice_model *model)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	if (w->index && !w->skip)
+	int sparse = w->index && !watch_whole(model, model->stats.density_up);
+	if (sparse && !w->skip)
 		n = worker_select(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
 		while (to < n && w->index[to] < end)
 			to++;
-		uint32_t here = w->index || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
-		encode_for_shard(model, s, w->index ? w->index + from : NULL, here);
+		uint32_t here = sparse || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
+		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
 		from = to;
 	}
 }
 
-static void encode_phase(sluice_model *model)
+void worker_send(sluice_model *model)
 {
-	struct worker *w = &model->worker;
-	model->stats.density_up = schedule_density(&model->schedule, &model->recipe.up, w->step);
-	if (phase_agrees(phase_now(model, w->phase)))
+	if (phase_agrees(phase_now(model, model->worker.phase)))
 		agree_encode(model);
 	else
-		encode_messages(model);
-	w->encoded = 1;
-}
-
-/* Posts what is not posted yet: one WRITE with notify per shard. Returns 1 when all are out. */
-static int post_messages(sluice_model *model)
-{
-	struct worker *w = &model->worker;
-	sluice_job *job = model->job;
-	int complete = 1;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct up_lane *lane = &w->up[s];
-		const struct shard_layout *at = &model->layout.shards[s];
-		if (lane->posted)
-			continue;
-		uint64_t offset = ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq);
-		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-				      .remote = model->remote_windows[at->owner],
-				      .offset = at->slots_offset + offset,
-				      .local_region = w->staging, .local = lane->staging + offset,
-				      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
-		struct endpoint *e = job->peers[at->owner].endpoint;
-		int rc = e->transport->ops->post(e, &t);
-		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER) {
-			complete = 0; /* a lost peer is reported by its own event */
-			continue;
-		}
-		if (rc) {
-			job_fail(job, rc, job->rank, "cannot write the push of step %llu to shard %u at %s",
-				 (unsigned long long)w->step, s, rank_text(job, at->owner));
-			return 0;
-		}
-		lane->posted = 1;
-		ring_writer_advance(&lane->ring);
-		if (at->owner != job->rank) {
-			model->stats.pushed_bytes += lane->bytes;
-			if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
-				model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
-		}
-	}
-	return complete;
+		send_messages(model);
+	model->worker.encoded = 1;
 }
 
 /* ---- pull -------------------------------------------------------------------------------- */
@@ -279,6 +320,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	}
 	if (m.have_version != lane->have_version)
 		why = "it applies to another version than this worker holds";
+	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		why = "it chooses what there is not";
 	else if (!message_check(&m, &want, &why) &&
 		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
 		const uint32_t *index = m.coding == CODING_DENSE ? NULL
@@ -294,6 +337,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		lane->have_version = want.seq;
 		lane->torn = 0;
 		w->raised |= m.raised;
+		if (!shard) /* all workers follow one shard */
+			watch_chosen(model, m.chosen);
 		w->shards_done++;
 		if (at->owner != job->rank)
 			model->stats.pulled_bytes += lane->last_bytes;
@@ -328,16 +373,15 @@ static int take_deltas(sluice_model *model)
 	return w->shards_done == model->layout.n_shards;
 }
 
-/* ---- the two calls ------------------------------------------------------------------------ */
+/* ---- both ------------------------------------------------------------------------------- */
 
-/* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. */
-static int worker_advance(sluice_model *model, unsigned until)
+int worker_advance(sluice_model *model, unsigned until)
 {
 	struct worker *w = &model->worker;
 	while (w->phase < until) {
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
 		if (up && !w->encoded)
-			encode_phase(model);
+			worker_send(model);
 		if (!(up ? post_messages(model) : take_deltas(model)))
 			return 0;
 		w->phase++;
@@ -345,131 +389,4 @@ static int worker_advance(sluice_model *model, unsigned until)
 		w->shards_done = 0;
 	}
 	return 1;
-}
-
-static int slots_free(void *context)
-{
-	sluice_model *model = context;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		if (!ring_writer_free(&model->worker.up[s].ring))
-			return 0;
-	return 1;
-}
-
-static int push_done(void *context)
-{
-	return worker_advance(context, 1);
-}
-
-static int pull_done(void *context)
-{
-	sluice_model *model = context;
-	return worker_advance(model, model->schedule.n_phases);
-}
-
-static void describe_wait(void *context, char *text, size_t cap)
-{
-	sluice_model *model = context;
-	struct worker *w = &model->worker;
-	uint32_t waiting = 0, first = 0;
-	int down = w->phase < model->schedule.n_phases && phase_now(model, w->phase)->direction == PHASE_DOWN;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		int missing = down ? w->down[s].have_version < wanted(model) : !w->up[s].posted;
-		if (missing && !waiting++)
-			first = s;
-	}
-	int owner = model->layout.shards[first].owner;
-	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
-		 down ? "the new version of" : "a free slot at", first, rank_text(model->job, owner),
-		 waiting > 1 ? " and of others" : "");
-}
-
-static int check_call(sluice_model *model, const void *vector, const char *function, int in_step)
-{
-	if (!model)
-		return fail(SLUICE_EINVAL, "%s: the model is NULL", function);
-	int rc = job_check(model->job, function);
-	if (rc)
-		return rc;
-	if (!sluice_is_worker(model->job))
-		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve", function,
-			    rank_text(model->job, model->job->rank));
-	if (!vector)
-		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
-	if (model->worker.in_step != in_step)
-		return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
-			    in_step ? "nothing was pushed since the last pull"
-				    : "the last push was not pulled yet");
-	return 0;
-}
-
-int sluice_push(sluice_model *model, const float *grad)
-{
-	int rc = check_call(model, grad, "sluice_push", 0);
-	if (rc)
-		return rc;
-	struct worker *w = &model->worker;
-	uint64_t start = now_ns();
-	progress_take(model->job);
-	rc = progress_until(model->job, slots_free, describe_wait, model);
-	progress_release(model->job);
-	if (rc)
-		return rc;
-	uint64_t free_at = now_ns();
-	if ((rc = signal_accumulate(model, grad)))
-		return rc;
-	w->step = model->step + 1;
-	w->phase = 0;
-	w->in_step = 1;
-	w->target = NULL;
-	w->shards_done = 0;
-	encode_phase(model);
-	w->raise = 0;
-	uint64_t encoded_at = now_ns();
-	progress_take(model->job);
-	rc = progress_until(model->job, push_done, describe_wait, model);
-	progress_release(model->job);
-	model->stats.compress_ns += encoded_at - free_at;
-	model->stats.push_ns += now_ns() - encoded_at + free_at - start;
-	return rc;
-}
-
-static int pull_into(sluice_model *model, float *target)
-{
-	struct worker *w = &model->worker;
-	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
-	progress_take(model->job);
-	w->target = target;
-	w->raised = 0;
-	int rc = progress_until(model->job, pull_done, describe_wait, model);
-	w->target = NULL;
-	progress_release(model->job);
-	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
-	model->stats.wait_ns += now_ns() - start - busy;
-	if (rc)
-		return rc;
-	model->step = w->step;
-	w->in_step = 0;
-	model->stats.steps++;
-	model->stats.density_down = schedule_density(&model->schedule, &model->recipe.down, w->step);
-	return 0;
-}
-
-int sluice_pull(sluice_model *model, float *params)
-{
-	int rc = check_call(model, params, "sluice_pull", 1);
-	if (!rc && model->recipe.update == UPDATE_NONE)
-		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
-	return rc ? rc : pull_into(model, params);
-}
-
-int sluice_pull_mean(sluice_model *model, float *mean)
-{
-	int rc = check_call(model, mean, "sluice_pull_mean", 1);
-	if (!rc && model->recipe.update != UPDATE_NONE)
-		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
-	if (rc)
-		return rc;
-	memset(mean, 0, model->layout.count * sizeof *mean);
-	return pull_into(model, mean);
 }

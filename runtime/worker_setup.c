@@ -3,6 +3,7 @@
 #include "model.h"
 #include "base/error.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Vectors of the whole model may be large: say how large when there is no room. */
 static void *vector(size_t n, size_t bytes, int *rc)
@@ -35,6 +36,8 @@ int worker_open(sluice_model *model)
 	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
 				sizeof *w->shard_spans, &rc);
 	w->support = vector(l->support_most, sizeof(uint32_t), &rc);
+	w->spans = vector(sparse && selection_kinds[recipe->up.select].by_coordinate ? l->n_spans : 0,
+			  sizeof *w->spans, &rc);
 	w->up = vector(l->n_shards, sizeof *w->up, &rc);
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
 	if (!rc && sparse)
@@ -63,13 +66,18 @@ int worker_open(sluice_model *model)
 void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = &model->worker;
-	w->step = model->step = version;
-	w->in_step = 0;
+	w->step = model->step = model->first_step = version;
+	w->chosen = model->worth.proposed = 0;
+	memset(model->worth.least, 0, sizeof model->worth.least);
+	w->in_step = STEP_DONE;
+	tiling_clear(&w->pushed);
 	w->phase = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
 		down->version = down->have_version = version * model->schedule.n_downs;
+		w->up[s].posted = 1; /* nothing to post yet */
+		down->version = down->have_version = version;
 		down->log_end = 0;
 		down->last_bytes = 0;
 		down->read = READ_IDLE;
@@ -90,6 +98,8 @@ void worker_close(sluice_model *model)
 	free(w->fitting);
 	free(w->support);
 	free(w->shard_spans);
+	free(w->spans);
+	tiling_free(&w->pushed);
 	free(w->up);
 	free(w->down);
 }

@@ -12,9 +12,10 @@ size_t choose_topk(const struct choice *c)
 }
 
 const struct selection_kind selection_kinds[SELECTIONS] = {
-	[SELECT_ALL] = { .argument = ARGUMENT_NONE },
+	[SELECT_ALL] = { .argument = ARGUMENT_NONE, .by_coordinate = 1 },
 	[SELECT_TOPK] = { .argument = ARGUMENT_DENSITY, .adds = 1, .run = choose_topk },
-	[SELECT_THRESHOLD] = { .argument = ARGUMENT_LEVEL, .varies = 1, .run = choose_threshold },
+	[SELECT_THRESHOLD] = { .argument = ARGUMENT_LEVEL, .varies = 1, .by_coordinate = 1,
+			       .run = choose_threshold },
 	[SELECT_GAUSSIANK] = { .argument = ARGUMENT_DENSITY, .varies = 1, .run = choose_gaussiank },
 	[SELECT_RANDOM] = { .argument = ARGUMENT_DENSITY, .unbiased = 1, .varies = 1,
 			    .run = choose_random },

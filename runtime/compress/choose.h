@@ -61,6 +61,7 @@ struct selection_kind {
 	int varies;                  /* the number selected is not known before: largest message without memory */
 	int seeded;                  /* the support follows from step and shard, the same for all workers */
 	enum exchange exchange;      /* other than own: upwards only, and with a residual */
+	int by_coordinate;           /* whether one is selected depends on no other one */
 	int adds;                    /* select_run() may add the gradient in its own pass */
 	size_t (*run)(const struct choice *c);   /* returns how many; NULL for all */
 };

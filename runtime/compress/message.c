@@ -58,7 +58,7 @@ static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h
 	put_le32(h + 76, m->payload_bytes);
 	put_le32(h + PAYLOAD_CRC_OFFSET, payload_crc);
 	put_le32(h + 84, m->model);
-	put_le32(h + 88, 0);
+	put_le32(h + 88, m->chosen);
 	put_le32(h + HEADER_CRC_OFFSET, crc32c(0, h, HEADER_CRC_OFFSET));
 }
 
@@ -68,6 +68,7 @@ static void header_get(const uint8_t *h, struct message *m)
 	m->coding = h[7];
 	m->value_type = h[8];
 	m->raised = h[9];
+	m->chosen = h[88];
 	m->phase = get_le16(h + 10);
 	m->rank = get_le32(h + 12);
 	m->epoch = get_le32(h + 16);
@@ -235,7 +236,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse(why, "learning rate %g is not a finite number >= 0", (double)m->lr);
 	if (m->part >= m->parts)
 		return refuse(why, "part %u of %u parts", m->part, m->parts);
-	if (get_le32(h + 88))
+	if (get_le32(h + 88) > UINT8_MAX)
 		return refuse(why, "the reserved field is not zero");
 	return 0;
 }

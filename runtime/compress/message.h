@@ -14,7 +14,7 @@
  *       16    4 membership epoch     76    4 payload bytes
  *       20    4 shard                80    4 CRC32C of the payload
  *       24    8 seq                  84    4 model id
- *       32    8 step                 88    4 reserved, 0
+ *       32    8 step                 88    1 chosen, then 3 of 0
  *       40    8 have_version         92    4 CRC32C of bytes 0..91
  *
  * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
@@ -57,6 +57,7 @@ struct message {
 	int seeded;                /* for message_encode: index[] is the seeded support, and is not sent */
 	int agreed;                /* for message_encode: index[] is known to the receiver, and is not sent */
 	uint8_t raised;
+	uint8_t chosen;            /* recipe=auto: 1 + which of its choices the sender goes on with; else 0 */
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;              /* push: ring sequence; delta and snapshot: version */

@@ -9,6 +9,8 @@ check_PROGRAMS += \
 	tests/unit/test_reduce \
 	tests/unit/test_update \
 	tests/unit/test_step \
+	tests/unit/test_push_range \
+	tests/unit/test_worth \
 	tests/unit/test_conservation \
 	tests/unit/test_stats \
 	tests/unit/test_collective \
@@ -33,6 +35,10 @@ tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/rando
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
+# Is told what steps took.
+tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)
+tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note
+tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)

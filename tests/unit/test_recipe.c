@@ -115,6 +115,20 @@ static void recipe_parse__every_axis_is_read(void **state)
 	assert_int_equal(r.coding, CODING_SMALL);
 }
 
+static void recipe_parse__auto__in_place_of_both_directions(void **state)
+{
+	struct recipe r = parsed("auto signal=momentum(0.9)");
+
+	(void)state;
+	assert_int_equal(r.automatic, 1);
+	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(r.up.select, SELECT_TOPK);
+	assert_true(r.up.density == 1 && r.down.density == 1);
+	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
+	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast");
+}
+
 static void recipe_parse__memory_default_follows_the_directions(void **state)
 {
 	(void)state;
@@ -318,6 +332,12 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	assert_string_equal(sluice_last_error(),
 			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
 			    "\"topk\"? up= takes " SELECTION_FORMS ", then f32, f16 or bf16");
+	expect_refused("auto auto", "auto is given twice");
+	expect_refused("auto up=all", "\"up=all\" beside auto");
+	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
+	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
+	expect_refused("auto memory=none", "\"memory=none\" beside auto");
+	expect_refused("automatic", "and the word auto");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("=all", "unknown key \"\"");
@@ -569,6 +589,7 @@ int main(void)
 		cmocka_unit_test(recipe_parse__null_empty_and_blank_are_the_default),
 		cmocka_unit_test(recipe_parse__axes_that_are_not_named_have_their_defaults),
 		cmocka_unit_test(recipe_parse__every_axis_is_read),
+		cmocka_unit_test(recipe_parse__auto__in_place_of_both_directions),
 		cmocka_unit_test(recipe_parse__memory_default_follows_the_directions),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "runtime/compress/index_coding.h"
 #include "sluice.h"
+#include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
 #include "tools/json.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST = 5, MOST = 2000 };
+enum { MOST = 2000 };
 
 /* What is written and read back, in the order of the rows. */
 enum subject { RAW, DELTA, RICE, BITMAP, F32, F16, BF16, CHECKSUM, MESSAGE, SUBJECTS };
@@ -217,15 +218,12 @@ static void close_samples(struct bench *b)
 static int measure(struct bench *b)
 {
 	const struct options *o = b->o;
-	uint64_t began = now_ns(), rounds = o->repeat ? o->repeat : LEAST;
+	uint64_t began = now_ns(), rounds;
 	int rc = open_samples(b, 1);
 
 	for (uint64_t i = 0; i < o->warmup && !rc; i++)
 		rc = repeat(b);
-	if (!o->repeat && o->warmup) {
-		rounds = (uint64_t)(o->seconds / seconds_since(began) * (double)o->warmup);
-		rounds = rounds < LEAST ? LEAST : rounds > MOST ? MOST : rounds;
-	}
+	rounds = densities_rounds(o, seconds_since(began), MOST);
 	close_samples(b);
 	if (!rc)
 		rc = open_samples(b, rounds);
@@ -234,8 +232,9 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-static int one_count(struct bench *b, size_t k, int first)
+static int one_count(void *bench, size_t k, int first)
 {
+	struct bench *b = bench;
 	const sluice_selector_attr attr = { .size = sizeof attr, .n = b->o->n, .k = k, .threads = 1 };
 	int rc = sluice_selector_open(&attr, &b->selector);
 
@@ -251,39 +250,12 @@ static int one_count(struct bench *b, size_t k, int first)
 	return rc;
 }
 
-static size_t count_of(const struct options *o, double density)
-{
-	size_t k = (size_t)((double)o->n * density + 0.5);
-
-	return k ? k : 1;
-}
-
-static int work(struct bench *b)
-{
-	static const double usual[] = { 0.001, 0.01, 0.1 };
-	const struct options *o = b->o;
-	int rc = 0;
-
-	data_fill(o->distribution, o->seed, b->x, o->n);
-	print_head(o);
-	if (o->k || o->density > 0)
-		rc = one_count(b, o->k ? o->k : count_of(o, o->density), 1);
-	else
-		for (int i = 0; i < 3 && !rc; i++)
-			rc = one_count(b, count_of(o, usual[i]), i == 0);
-	if (o->json)
-		printf("\n]}\n");
-	return rc ? -1 : 0;
-}
-
 int bench_codec(const struct options *o)
 {
 	struct bench b = { .o = o, .span = (uint32_t)o->n };
-	size_t most = o->k ? o->k : count_of(o, o->density > 0 ? o->density : 0.1);
+	size_t most = densities_most(o);
 	int rc = -1;
 
-	if (most > o->n)
-		most = o->n;
 	/* Rice codes of few positions, and all others, are within twice the plain numbers and the bitmap. */
 	b.capacity = message_bound(b.span, (uint32_t)most, VALUE_F32) + 8 * most + b.span / 4 + 64;
 	b.x = malloc(o->n * sizeof(*b.x));
@@ -292,11 +264,14 @@ int bench_codec(const struct options *o)
 	b.value = calloc(most, sizeof(*b.value));
 	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32, sizeof(*b.got_value)); /* a dense message */
 	b.bytes = calloc(b.capacity, 1);
-	if (b.x && b.index && b.got && b.value && b.got_value && b.bytes)
-		rc = work(&b);
-	else
+	if (b.x && b.index && b.got && b.value && b.got_value && b.bytes) {
+		data_fill(o->distribution, o->seed, b.x, o->n);
+		print_head(o);
+		rc = densities_run(o, one_count, &b) ? -1 : 0;
+	} else {
 		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
 			(unsigned long long)o->n);
+	}
 	free(b.x);
 	free(b.index);
 	free(b.got);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_PROGRAMS += sluice-bench
-# Selection beside other libraries; not installed.
-EXTRA_DIST += tools/bench/peers.py
+# Selection beside other libraries, a step beside MPI; not installed.
+EXTRA_DIST += tools/bench/peers.py tools/bench/allreduce.py
 # What needs no job, for the unit tests too.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
@@ -9,6 +9,7 @@ libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
 	tools/json.h
 sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/codec.c tools/bench/codec.h \
+	tools/bench/densities.c tools/bench/densities.h \
 	tools/bench/moves.c tools/bench/moves.h \
 	tools/bench/pair.c tools/bench/pair.h \
 	tools/bench/raw.c tools/bench/raw.h \
@@ -16,6 +17,7 @@ sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/select.c tools/bench/select.h \
 	tools/bench/select_data.c tools/bench/select_data.h \
 	tools/bench/step.c tools/bench/step.h \
+	tools/bench/step_limits.c tools/bench/step_limits.h \
 	tools/bench/table.c tools/bench/table.h
 # With private symbols: what codec and reduce measure is not exported.
 sluice_bench_LDADD = libbench.la libinternal.la -lm

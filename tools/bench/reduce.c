@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "runtime/reduce.h"
 #include "sluice.h"
+#include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
 #include "tools/json.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 
 /* Each step takes its messages from another place of one pool. */
-enum { STEPS = 4, LEAST = 5, MOST = 1000 };
+enum { STEPS = 4, MOST = 1000 };
 
 enum {
 	READ,    /* one plain read of the shard */
@@ -104,17 +105,12 @@ static void repeat(struct bench *b, double ms[TIMES])
 static int measure(struct bench *b)
 {
 	const struct options *o = b->o;
-	uint64_t began = now_ns(), rounds = o->repeat ? o->repeat : LEAST;
+	uint64_t began = now_ns(), rounds;
 	double ms[TIMES];
 
 	for (uint64_t i = 0; i < o->warmup; i++)
 		repeat(b, ms);
-	if (!o->repeat && o->warmup) {
-		double total = (double)(now_ns() - began) * 1e-9;
-
-		rounds = (uint64_t)(o->seconds / total * (double)o->warmup);
-		rounds = rounds < LEAST ? LEAST : rounds > MOST ? MOST : rounds;
-	}
+	rounds = densities_rounds(o, (double)(now_ns() - began) * 1e-9, MOST);
 	samples_close(&b->lines);
 	if (samples_open(&b->lines, rounds))
 		return -1;
@@ -217,8 +213,9 @@ static void free_list(struct list *l)
 	*l = (struct list){ 0 };
 }
 
-static int one_density(struct bench *b, uint64_t k, int first)
+static int one_density(void *bench, size_t k, int first)
 {
+	struct bench *b = bench;
 	const struct options *o = b->o;
 	size_t n_messages = STEPS * (size_t)o->messages;
 	int rc = 0;
@@ -237,8 +234,7 @@ static int one_density(struct bench *b, uint64_t k, int first)
 	else
 		rc = measure(b);
 	if (rc)
-		fprintf(stderr, "sluice-bench: no memory for %zu messages of %llu\n", n_messages,
-			(unsigned long long)k);
+		fprintf(stderr, "sluice-bench: no memory for %zu messages of %zu\n", n_messages, k);
 	else
 		print_row(b, first);
 	for (size_t i = 0; i < n_messages; i++)
@@ -249,30 +245,6 @@ static int one_density(struct bench *b, uint64_t k, int first)
 		samples_close(&b->ms[i]);
 		samples_close(&b->ratio[i]);
 	}
-	return rc;
-}
-
-static uint64_t count_of(const struct options *o, double density)
-{
-	uint64_t k = (uint64_t)((double)o->n * density + 0.5);
-
-	return k ? k : 1;
-}
-
-static int work(struct bench *b)
-{
-	static const double usual[] = { 0.001, 0.01, 0.1 };
-	const struct options *o = b->o;
-	int rc = 0;
-
-	print_head(o);
-	if (o->k || o->density > 0)
-		rc = one_density(b, o->k && o->k < o->n ? o->k : o->k ? o->n : count_of(o, o->density), 1);
-	else
-		for (int i = 0; i < 3 && !rc; i++)
-			rc = one_density(b, count_of(o, usual[i]), i == 0);
-	if (o->json)
-		printf("\n]}\n");
 	return rc;
 }
 
@@ -289,11 +261,13 @@ int bench_reduce(const struct options *o)
 	b.plain = malloc(bytes);
 	b.grad = malloc(bytes);
 	if (b.messages && b.residual && b.copy && b.params && b.plain && b.grad &&
-	    !reduction_open(&b.reduction, (uint32_t)o->n) && !selector_open(o->n, &b.selector))
-		rc = work(&b);
-	else
+	    !reduction_open(&b.reduction, (uint32_t)o->n) && !selector_open(o->n, &b.selector)) {
+		print_head(o);
+		rc = densities_run(o, one_density, &b);
+	} else {
 		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
 			(unsigned long long)o->n);
+	}
 	selector_close(&b.selector);
 	reduction_close(&b.reduction);
 	free(b.messages);

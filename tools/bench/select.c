@@ -5,6 +5,7 @@
 #include "tools/bench/select.h"
 #include "base/clock.h"
 #include "sluice.h"
+#include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
 #include "tools/json.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 
 /* Each step takes its gradient from another place of one pool. */
-enum { SHIFTS = 64, SHIFT = 16, LEAST = 5, MOST = 1000 };
+enum { SHIFTS = 64, SHIFT = 16, MOST = 1000 };
 
 enum {
 	READ,          /* one plain read of x, one thread */
@@ -78,17 +79,13 @@ static int repeat(struct bench *b, double ms[TIMES])
 
 static int measure(struct bench *b)
 {
-	double ms[TIMES], total = 0;
+	double ms[TIMES];
 	uint64_t began = now_ns(), rounds;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < b->o->warmup && !rc; i++)
 		rc = repeat(b, ms);
-	total = (double)(now_ns() - began) * 1e-9;
-	rounds = b->o->repeat ? b->o->repeat :
-		 !b->o->warmup ? LEAST : (uint64_t)(b->o->seconds / total * (double)b->o->warmup);
-	if (!b->o->repeat)
-		rounds = rounds < LEAST ? LEAST : rounds > MOST ? MOST : rounds;
+	rounds = densities_rounds(b->o, (double)(now_ns() - began) * 1e-9, MOST);
 	for (int i = 0; i < TIMES; i++)
 		if (samples_open(&b->ms[i], rounds) || samples_open(&b->ratio[i], rounds))
 			return -1;
@@ -164,8 +161,9 @@ static int open_selector(const struct bench *b, int threads, int forget, sluice_
 	return sluice_selector_open(&attr, out);
 }
 
-static int one_k(struct bench *b, size_t k, int first)
+static int one_k(void *bench, size_t k, int first)
 {
+	struct bench *b = bench;
 	int rc;
 
 	b->k = k;
@@ -192,34 +190,10 @@ static int one_k(struct bench *b, size_t k, int first)
 	return rc;
 }
 
-static size_t count_of(const struct options *o, double density)
-{
-	size_t k = (size_t)((double)o->n * density + 0.5);
-
-	return k ? k : 1;
-}
-
-static int work(struct bench *b)
-{
-	static const double usual[] = { 0.001, 0.01, 0.1 };
-	const struct options *o = b->o;
-	int rc = 0;
-
-	print_head(o);
-	if (o->k || o->density > 0)
-		rc = one_k(b, o->k ? o->k : count_of(o, o->density), 1);
-	else
-		for (int i = 0; i < 3 && !rc; i++)
-			rc = one_k(b, count_of(o, usual[i]), i == 0);
-	if (o->json)
-		printf("\n]}\n");
-	return rc ? -1 : 0;
-}
-
 int bench_select(const struct options *o)
 {
 	struct bench b = { .o = o };
-	size_t n = o->n, most = o->k ? o->k : count_of(o, o->density > 0 ? o->density : 0.1);
+	size_t n = o->n, most = densities_most(o);
 	int wrong = o->distribution == DISTRIBUTION_HINTWRONG, rc = -1;
 
 	b.pool = malloc((n + SHIFTS * SHIFT) * sizeof(float));
@@ -234,7 +208,8 @@ int bench_select(const struct options *o)
 		data_fill(o->distribution, o->seed, b.pool, n + SHIFTS * SHIFT);
 		for (size_t i = 0; wrong && i < n + SHIFTS * SHIFT; i++)
 			b.other[i] = 2 * b.pool[i];
-		rc = work(&b);
+		print_head(o);
+		rc = densities_run(o, one_k, &b) ? -1 : 0;
 	}
 	free(b.pool);
 	free(b.other);

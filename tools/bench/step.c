@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
+#include "tools/bench/step_limits.h"
 #include "tools/json.h"
 #include <math.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ struct bench {
 	sluice_model *model;
 	float *params, *pool;
 	struct samples ms;
-	double copy_ms; /* of one gradient, in this process */
+	struct step_limits limits; /* with --limit */
 	sluice_model_stats before, after;
 	sluice_transport_stats moved[TRANSPORTS_MAX]; /* in the measured steps */
 	size_t n_transports;
@@ -41,31 +42,6 @@ static int one_step(struct bench *b, uint64_t step, double *ms_out)
 		rc = sluice_pull(b->model, b->params);
 	*ms_out = (double)(now_ns() - began) * 1e-6;
 	return rc;
-}
-
-static double copy_time(const struct bench *b)
-{
-	struct samples ms;
-	size_t bytes = (size_t)b->options->count * sizeof(float);
-	float *copy = malloc(bytes);
-	double p50;
-
-	if (!copy || samples_open(&ms, 9)) {
-		free(copy);
-		return NAN;
-	}
-	memcpy(copy, b->pool, bytes);
-	for (int i = 0; i < 9; i++) {
-		uint64_t began = now_ns();
-
-		memcpy(copy, b->pool, bytes);
-		__asm__ volatile("" : : "r"(copy) : "memory");
-		samples_add(&ms, (double)(now_ns() - began) * 1e-6);
-	}
-	p50 = samples_summary(&ms).p50;
-	samples_close(&ms);
-	free(copy);
-	return p50;
 }
 
 static int look(struct bench *b, sluice_model_stats *stats, sluice_transport_stats *moved)
@@ -131,6 +107,8 @@ static int measure(struct bench *b)
 		rc = sluice_sum(b->job, &steps, 1);
 	if (!rc && samples_open(&b->ms, (size_t)steps))
 		rc = SLUICE_ENOMEM;
+	if (!rc && o->limit && step_limits_open(&b->limits, o->count, (uint64_t)steps))
+		rc = SLUICE_ENOMEM;
 	if (!rc)
 		rc = barrier_alone(b, barrier);
 	if (!rc)
@@ -138,6 +116,8 @@ static int measure(struct bench *b)
 	for (uint64_t i = 0; i < (uint64_t)steps && !rc; i++, step++) {
 		rc = one_step(b, step, &ms);
 		samples_add(&b->ms, ms);
+		if (o->limit)
+			step_limits_measure(&b->limits, b->pool + step % SHIFTS * SHIFT);
 	}
 	if (!rc)
 		rc = look(b, &b->after, b->moved);
@@ -145,13 +125,12 @@ static int measure(struct bench *b)
 		subtract(&b->moved[t], &start[t], 1);
 		subtract(&b->moved[t], &barrier[t], (uint64_t)steps);
 	}
-	if (!rc && o->limit)
-		b->copy_ms = copy_time(b);
 	return rc;
 }
 
 /* ---- what is said ------------------------------------------------------------------------- */
 
+static const char *const limit_names[LIMITS] = { "read", "copy", "add" };
 enum { COMPRESS, PUSH, WAIT, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
 
 /* Per worker and step. */
@@ -201,10 +180,12 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 		printf(",\"%s\":", names[i]);
 		json_number(stdout, s[i]);
 	}
-	if (b->options->limit) {
-		printf(",\"limit_copy_ms\":");
-		json_number(stdout, b->copy_ms);
+	for (int i = 0; b->options->limit && i < LIMITS; i++) {
+		printf(",\"limit_%s_ms\":", limit_names[i]);
+		json_number(stdout, samples_summary(&b->limits.ms[i]).p50);
 	}
+	printf(",\"break_even_bytes_per_second\":");
+	json_number(stdout, step_break_even(ms.p50, s[PUSHED] + s[PULLED], s[DENSE]));
 	printf(",\"transports\":[");
 	for (size_t t = 0; t < b->n_transports && t < TRANSPORTS_MAX; t++)
 		printf("%s{\"name\":\"%s\",\"puts\":%llu,\"put_bytes\":%llu,\"notifies\":%llu,"
@@ -216,6 +197,25 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 		       (unsigned long long)b->moved[t].gets,
 		       (unsigned long long)b->moved[t].get_bytes);
 	puts("]}");
+}
+
+/* Beside each pass over a vector of that length, the step and its largest part as multiples. */
+static void print_limits(struct bench *b, const double s[SUMS], struct summary ms)
+{
+	double win = step_break_even(ms.p50, s[PUSHED] + s[PULLED], s[DENSE]);
+
+	printf("limits, all workers together, %.1f MB:", 4e-6 * (double)b->options->count);
+	for (int i = 0; i < LIMITS; i++) {
+		double pass = samples_summary(&b->limits.ms[i]).p50;
+
+		printf("%s %s %.3f ms (step %.2f x, compress %.2f x)", i ? "," : "", limit_names[i], pass,
+		       ms.p50 / pass, s[COMPRESS] / pass);
+	}
+	putchar('\n');
+	if (win > 0)
+		printf("quicker than a dense exchange that takes no time but the wire's, where a worker's wire "
+		       "moves less than %.2f GB/s (%.1f Gbit/s)\n",
+		       win * 1e-9, win * 8e-9);
 }
 
 static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
@@ -230,9 +230,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
 	if (b->options->limit)
-		printf("limit: one copy of the gradient (%.1f MB) takes %.3f ms here; compress is "
-		       "%.1f of it\n",
-		       4e-6 * (double)b->options->count, b->copy_ms, s[COMPRESS] / b->copy_ms);
+		print_limits(b, s, ms);
 	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "
 	       "down %.4f\n",
 	       s[PUSHED], s[PULLED], s[DENSE], s[UP], s[DOWN]);
@@ -294,6 +292,7 @@ int step_run(sluice_job *job, const struct options *o)
 		rc = worker ? work(&b) : sluice_serve(b.model);
 	sluice_model_close(&b.model);
 	samples_close(&b.ms);
+	step_limits_close(&b.limits);
 	free(b.params);
 	free(b.pool);
 	return rc;

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Pushing in ranges: the set that tells what is there already; the same bits as one push of the whole, for
+ * all recipes and any order; early sending where coordinates are decided one by one; refusals. */
+#include "base/error.h"
+#include "model.h"
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- which coordinates are there -------------------------------------------------------------- */
+
+static void tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates(void **state)
+{
+	enum { N = 64, ROUNDS = 500 };
+	(void)state;
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct tiling t = { 0 };
+		int there[N] = { 0 };
+		for (uint64_t i = 0; i < 60; i++) {
+			uint64_t begin = (uint64_t)((noise(1, round, i, 0) + 1) * N / 2) % N;
+			uint64_t length = 1 + (uint64_t)((noise(1, round, i, 1) + 1) * 3) % 6;
+			uint64_t end = begin + length < N ? begin + length : N, taken = N, first = begin;
+			while (first < end && !there[first])
+				first++;
+			int rc = tiling_add(&t, begin, end, &taken);
+			assert_int_equal(rc, first < end ? SLUICE_EINVAL : 0);
+			if (rc)
+				assert_int_equal(taken, first);
+			for (uint64_t j = begin; j < end && !rc; j++)
+				there[j] = 1;
+			uint64_t gap = 0;
+			while (gap < N && there[gap])
+				gap++;
+			assert_int_equal(tiling_gap(&t), gap);
+			for (uint64_t j = begin; j < N; j++) {
+				uint64_t covered = begin;
+				while (covered <= j && there[covered])
+					covered++;
+				assert_int_equal(tiling_covers(&t, begin, j + 1), covered > j);
+			}
+		}
+		tiling_clear(&t);
+		assert_int_equal(tiling_gap(&t), 0);
+		tiling_free(&t);
+	}
+}
+
+/* ---- the same bits ---------------------------------------------------------------------------- */
+
+static const char *const recipes[] = {
+	"up=all down=all",
+	"up=all,bf16 down=all,f16 memory=residual",
+	"up=all down=topk(0.05) nonfinite=zero",
+	"up=topk(0.01) down=all",
+	"up=topk(0.01) down=topk(0.05)",
+	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9)",
+	"up=topk(0.02),f16 signal=momentum(0.9),nomask memory=residual(outside) update=nesterov(0.5)",
+	"up=topk(0.01) down=topk(0.02) warmup=4 nonfinite=zero",
+	"up=topk(0.1) down=topk(0.1) memory=none",
+	"up=threshold(0.02) down=threshold(0.01)",
+	"up=threshold(0.05),bf16 down=all signal=momentum(0.5) dense=*.bias",
+	"up=threshold(0.0001) down=all memory=none",
+	"up=gaussiank(0.05) down=gaussiank(0.1)",
+	"up=random(0.05) down=all",
+	"up=variance(1.5) down=all",
+	"up=randk(0.05) down=randk(0.1)",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes, COUNT = 1500, STEPS = 6 };
+
+static const sluice_tensor tensors[] = {
+	{ "w1", 1000 }, { "b1.bias", 20 }, { "w2", 400 }, { "b2.bias", 80 },
+};
+
+static sluice_model_attr attributes(const char *recipe, uint32_t shards)
+{
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr), .count = COUNT,
+				    .tensors = tensors, .n_tensors = 4, .recipe = recipe,
+				    .shards = shards, .lr = 0.05f };
+}
+
+static void fill_gradient(float *grad, int rank, uint64_t step, const float *params)
+{
+	for (size_t i = 0; i < COUNT; i++) {
+		float z = noise(1, step, (uint64_t)rank, i);
+		grad[i] = i % 11 == 0 ? 0 : i % 13 == 0 ? 0.25f : z * z * z + 0.1f * params[i];
+	}
+}
+
+/* The ways to cut a gradient that a rank goes through from step to step. */
+static void push_in_pieces(sluice_model *model, const float *grad, uint64_t step, int rank)
+{
+	static const uint64_t pieces[] = { 1, 2, 5, 37, COUNT };
+	uint64_t n = pieces[(step + (uint64_t)rank) % 5], stride = 1;
+	int backwards = step % 2;
+	if (n == 37)
+		stride = 10; /* 37 and 10 have no common divisor */
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t j = i * stride % n;
+		if (backwards)
+			j = n - 1 - j;
+		uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
+		float bucket[COUNT];
+		memcpy(bucket, grad + begin, (end - begin) * sizeof *bucket);
+		CHECK_OK(sluice_push_range(model, bucket, begin, end - begin));
+		memset(bucket, 0x7f, sizeof bucket); /* the caller's again */
+	}
+}
+
+struct digests {
+	int in_pieces;
+	uint64_t params[RECIPES][2], residual[RECIPES][2];
+};
+
+static int train(int rank, void *argument)
+{
+	static const uint32_t shards[] = { 1, 7 };
+	struct digests *digests = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int i = 0; i < RECIPES * 2; i++) {
+		float params[COUNT], grad[COUNT];
+		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
+		sluice_model *model = NULL;
+		for (int j = 0; j < COUNT; j++)
+			params[j] = noise(2, 0, 0, (uint64_t)j);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (uint64_t step = 1; step <= STEPS; step++) {
+			fill_gradient(grad, rank, step, params);
+			if (strstr(recipes[i / 2], "zero"))
+				grad[100 * step] = step % 2 ? NAN : INFINITY;
+			if (digests->in_pieces)
+				push_in_pieces(model, grad, step, rank);
+			else
+				CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+		}
+		uint64_t digest = check_same(job, params, sizeof params);
+		if (!rank) {
+			digests->params[i / 2][i % 2] = digest;
+			digests->residual[i / 2][i % 2] =
+				sluice_digest(model->worker.residual, sizeof params);
+			sluice_model_stats stats = { .size = sizeof stats };
+			CHECK_OK(sluice_stats(model, &stats));
+			CHECK((stats.nonfinite_elements == STEPS) == !!strstr(recipes[i / 2], "zero"));
+		}
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void same_bits(int ranks)
+{
+	struct digests *whole = shared_memory(sizeof *whole), *pieces = shared_memory(sizeof *pieces);
+	run_ranks(ranks, train, whole);
+	pieces->in_pieces = 1;
+	run_ranks(ranks, train, pieces);
+	for (int i = 0; i < RECIPES * 2; i++)
+		if (whole->params[i / 2][i % 2] != pieces->params[i / 2][i % 2] ||
+		    whole->residual[i / 2][i % 2] != pieces->residual[i / 2][i % 2])
+			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks, recipes[i / 2]);
+}
+
+static void push_range__any_cut_and_order__same_bits_as_one_push(void **state)
+{
+	(void)state;
+	same_bits(1);
+	same_bits(3);
+}
+
+/* ---- early sending ---------------------------------------------------------------------------- */
+
+static int posted(const sluice_model *model)
+{
+	int n = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		n += model->worker.up[s].ring.next_seq > model->worker.step;
+	return n;
+}
+
+static int send_early(int rank, void *argument)
+{
+	enum { SHARDS = 3 }; /* of 500 each */
+	static const struct { const char *recipe; int early; } cases[] = {
+		{ "up=all down=all", 1 }, { "up=threshold(0.01) down=all", 1 },
+		{ "up=topk(0.01) down=all", 0 }, { "up=gaussiank(0.01) down=all", 0 },
+	};
+	sluice_job *job = rank_join(NULL);
+	(void)rank;
+	(void)argument;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		float params[COUNT] = { 0 }, grad[COUNT];
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(cases[i].recipe, SHARDS);
+		int early = cases[i].early;
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		fill_gradient(grad, 0, 1, params);
+		CHECK_OK(sluice_push_range(model, grad + 999, 999, 501));
+		CHECK(posted(model) == early);      /* shard 2 */
+		CHECK_OK(sluice_push_range(model, grad, 0, 499));
+		CHECK(posted(model) == early);
+		CHECK_OK(sluice_push_range(model, grad + 499, 499, 2));
+		CHECK(posted(model) == 2 * early);  /* and shard 0 */
+		CHECK_OK(sluice_push_range(model, grad + 501, 501, 498));
+		CHECK(posted(model) == SHARDS);
+		CHECK_OK(sluice_pull(model, params));
+		check_same(job, params, sizeof params);
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_range__shard_complete__its_message_goes_at_once_where_it_can(void **state)
+{
+	(void)state;
+	run_ranks(2, send_early, NULL);
+}
+
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+static int refuse_ranges(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT], residual[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	fill_gradient(grad, rank, 1, params);
+	log_capture();
+	CHECK(sluice_push_range(model, grad, COUNT - 5, 6) == SLUICE_EINVAL && error_says("outside", NULL));
+	CHECK(sluice_push_range(model, grad, UINT64_MAX, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_range(model, grad, 2, UINT64_MAX) == SLUICE_EINVAL);
+	CHECK(sluice_push_range(model, grad, 7, 0) == SLUICE_EINVAL && error_says("empty", NULL));
+	CHECK(sluice_push_range(model, NULL, 0, 5) == SLUICE_EINVAL);
+	CHECK(sluice_push_range(NULL, grad, 0, 5) == SLUICE_EINVAL);
+	CHECK_OK(sluice_set_lr(model, 0.05f)); /* nothing has begun */
+	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
+	memcpy(residual, model->worker.residual, sizeof residual);
+	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL && error_says("coordinate 100", "[50, 101)"));
+	CHECK(sluice_push_range(model, grad + 299, 299, 9) == SLUICE_EINVAL && error_says("coordinate 299", NULL));
+	CHECK(sluice_push_range(model, grad + 0, 0, COUNT) == SLUICE_EINVAL);
+	CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("leave out coordinate 0", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("sluice_pull:", "leave out coordinate 0"));
+	CHECK(sluice_set_lr(model, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
+	CHECK(sluice_step(model) == 0);
+	CHECK(!memcmp(residual, model->worker.residual, sizeof residual)); /* nothing changed */
+	CHECK_OK(sluice_push_range(model, grad, 0, 100));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("leave out coordinate 300", NULL));
+	CHECK_OK(sluice_push_range(model, grad + 300, 300, COUNT - 300));
+	CHECK(sluice_push_range(model, grad, 0, 100) == SLUICE_EINVAL && error_says("not pulled yet", NULL));
+	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull(model, params));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("nothing was pushed", NULL));
+	CHECK_OK(sluice_push(model, grad)); /* either way in the next step */
+	CHECK_OK(sluice_pull(model, params));
+	check_same(job, params, sizeof params);
+	sluice_set_log(NULL, NULL);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes(void **state)
+{
+	(void)state;
+	run_ranks(1, refuse_ranges, NULL);
+	run_ranks(2, refuse_ranges, NULL);
+}
+
+static int refuse_recipes(int rank, void *argument)
+{
+	static const struct { const char *recipe, *key; } cases[] = {
+		{ "up=topk(0.01) clip=1", "clip=" }, { "up=topk(0.01) nonfinite=skip", "nonfinite=skip" },
+	};
+	sluice_job *job = rank_join(NULL);
+	(void)rank;
+	(void)argument;
+	for (int i = 0; i < 2; i++) {
+		float params[COUNT] = { 0 }, grad[COUNT];
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(cases[i].recipe, 2);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		fill_gradient(grad, 0, 1, params);
+		log_capture();
+		CHECK(sluice_push_range(model, grad, 0, COUNT) == SLUICE_EINVAL &&
+		      error_says(cases[i].key, "sluice_push"));
+		sluice_set_log(NULL, NULL);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_range__recipe_needs_the_whole_gradient__refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(2, refuse_recipes, NULL);
+}
+
+/* Rank 1 meets a NaN in its second range: all end, and everybody is told where it was. */
+static int meet_nan(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=threshold(0.01) down=all", 2);
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	fill_gradient(grad, rank, 1, params);
+	if (rank)
+		grad[1007] = NAN;
+	log_capture();
+	int rc = sluice_push_range(model, grad, 0, 1003);
+	CHECK(!rank || !rc);
+	if (!rc)
+		rc = sluice_push_range(model, grad + 1003, 1003, COUNT - 1003);
+	if (rank) {
+		CHECK(rc == SLUICE_ENUMERIC && error_says("index 7 of tensor b1.bias", "rank 1"));
+		CHECK(sluice_push_range(model, grad, 0, 1) != 0);
+	} else {
+		CHECK((rc ? rc : sluice_pull(model, params)) == SLUICE_EPEER &&
+		      error_says("index 7 of tensor b1.bias", "rank 1"));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index(void **state)
+{
+	(void)state;
+	run_ranks(2, meet_nan, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates),
+		cmocka_unit_test(push_range__any_cut_and_order__same_bits_as_one_push),
+		cmocka_unit_test(push_range__shard_complete__its_message_goes_at_once_where_it_can),
+		cmocka_unit_test(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes),
+		cmocka_unit_test(push_range__recipe_needs_the_whole_gradient__refused_by_name),
+		cmocka_unit_test(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index),
+	};
+	return cmocka_run_group_tests_name("push_range", tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Whether compression is worth its time: the choice and the verdict from given times; and a job under
+ * recipe=auto, whose ranks are given different times, but all go on as the first one chose. */
+#include "base/error.h"
+#include "model.h"
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- the arithmetic --------------------------------------------------------------------------- */
+
+static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
+{
+	struct worth w = { 0 };
+	for (uint64_t step = 1; step <= WORTH_TRIAL; step++) {
+		unsigned i = worth_candidate(step - 1, 0);
+		/* The first of each is slow, and another one is disturbed. */
+		uint64_t extra = step % WORTH_TRIES == 1 ? 7 : step % WORTH_TRIES == 3 ? 900 : 0;
+		const struct worth_step s = { .work_ns = ms[i] * 400000, .wire_ns = ms[i] * 600000 + extra * 1000000 };
+		worth_note(&w, step, i, &s);
+	}
+	return worth_choose(&w) - 1;
+}
+
+static void choose__dense_is_quickest__dense(void **state)
+{
+	(void)state;
+	assert_int_equal(choice_of((uint64_t[]){ 10, 12, 14, 13 }), 0);
+	assert_int_equal(choice_of((uint64_t[]){ 100, 99, 95, 91 }), 0); /* not by a tenth */
+}
+
+static void choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is(void **state)
+{
+	(void)state;
+	assert_int_equal(choice_of((uint64_t[]){ 100, 50, 20, 5 }), 3);
+	assert_int_equal(choice_of((uint64_t[]){ 100, 50, 20, 19 }), 2);
+	assert_int_equal(choice_of((uint64_t[]){ 100, 120, 60, 58 }), 2);
+	assert_int_equal(choice_of((uint64_t[]){ 100, 90, 82, 82 }), 1);
+}
+
+static void candidate__trial_over__the_chosen_one_else_the_last(void **state)
+{
+	(void)state;
+	assert_int_equal(worth_candidate(0, 3), 0); /* nobody chooses before the trial is over */
+	assert_int_equal(worth_candidate(WORTH_TRIES, 0), 1);
+	assert_int_equal(worth_candidate(WORTH_TRIAL - 1, 1), WORTH_CANDIDATES - 1);
+	assert_int_equal(worth_candidate(WORTH_TRIAL, 0), WORTH_CANDIDATES - 1);
+	assert_int_equal(worth_candidate(WORTH_TRIAL, 1), 0);
+	assert_int_equal(worth_candidate(WORTH_TRIAL + 1000, 3), 2);
+}
+
+/* A million parameters, 8 MB dense, 0.1 MB sparse. */
+static int verdict_of(double work_ms, double gigabytes_per_s, char text[400])
+{
+	struct worth w = { .wire_ns_per_byte = 1 / gigabytes_per_s, .work_ns_per_byte = 0.1 };
+	const struct worth_step s = { .work_ns = (uint64_t)(work_ms * 1e6), .wire_ns = 1000,
+				      .bytes = 100000, .dense_bytes = 8000000 };
+	for (uint64_t step = 1; step <= WORTH_WATCHED; step++)
+		worth_note(&w, step, 0, &s);
+	return worth_verdict(&w, 1000000, text, 400);
+}
+
+static void verdict__dense_would_take_less__said_with_both_sums(void **state)
+{
+	char text[400] = "";
+	(void)state;
+	/* Dense: 0.8 ms of work; 8 MB at 1 GB/s are 8 ms, 0.1 MB 0.1 ms. */
+	assert_int_equal(verdict_of(8.6, 1, text), 0);
+	assert_string_equal(text, "");
+	assert_int_equal(verdict_of(8.8, 1, text), 1);
+	assert_non_null(strstr(text, "8.800 ms"));
+	assert_non_null(strstr(text, "1.00 GB/s"));
+	assert_non_null(strstr(text, "0.800 ms and 8.000 ms"));
+	assert_int_equal(verdict_of(3, 10, text), 1);
+	assert_int_equal(verdict_of(3, 0.1, text), 0);
+}
+
+static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
+{
+	struct worth w = { .work_ns_per_byte = 0.1 };
+	const struct worth_step step = { .work_ns = 5000000, .wire_ns = 5, .bytes = 9, .dense_bytes = 10 };
+	const struct worth_step dense = { .work_ns = 5000000, .wire_ns = 5, .bytes = 10, .dense_bytes = 10 };
+	char text[400];
+	(void)state;
+	worth_note(&w, 2, 0, &step);
+	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0); /* no wire */
+	w.wire_ns_per_byte = 1;
+	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 1);
+	w.least[0] = dense;
+	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0);
+}
+
+/* ---- a job ------------------------------------------------------------------------------------ */
+
+/* What each rank is told its steps took, in place of what was measured. */
+static uint64_t told_ms[WORTH_CANDIDATES];
+
+void __real_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s);
+void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s);
+void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s)
+{
+	struct worth_step told = *s;
+	if (told_ms[0]) {
+		told.work_ns = told_ms[candidate] * 500000;
+		told.wire_ns = told_ms[candidate] * 500000;
+	}
+	__real_worth_note(w, steps, candidate, &told);
+}
+
+enum { COUNT = 4000, TENSORS = 2 };
+
+struct job_case {
+	int servers;
+	unsigned wanted;             /* candidate */
+	uint64_t told[4][WORTH_CANDIDATES];
+	const char *words;
+};
+
+static const sluice_tensor tensors[TENSORS] = { { "w", 3900 }, { "bias", 100 } };
+
+static int choose_together(int rank, void *argument)
+{
+	const struct job_case *c = argument;
+	const struct candidate *wanted = &worth_candidates[c->wanted];
+	static float params[COUNT], grad[COUNT];
+	sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = c->servers };
+	sluice_job *job = rank_join(&job_attr);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->words, .lr = 0.1f,
+				   .tensors = tensors, .n_tensors = TENSORS, .shards = 3 };
+	memcpy(told_ms, c->told[rank % 4], sizeof told_ms);
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+		return 0;
+	}
+	for (uint64_t step = 1; step <= WORTH_TRIAL + 10; step++) {
+		sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) }, now;
+		CHECK_OK(sluice_stats(model, &stats));
+		for (int i = 0; i < COUNT; i++)
+			grad[i] = 0.1f * params[i] + noise(21, step, (uint64_t)rank, (uint64_t)i);
+		if (step % 2) {
+			CHECK_OK(sluice_push(model, grad));
+		} else {
+			CHECK_OK(sluice_push_range(model, grad + 1000, 1000, COUNT - 1000));
+			CHECK_OK(sluice_push_range(model, grad, 0, 1000));
+		}
+		CHECK_OK(sluice_pull(model, params));
+		check_same(job, params, sizeof params);
+		now.size = offsetof(sluice_model_stats, lost_workers);
+		CHECK_OK(sluice_stats(model, &now));
+		const struct candidate *tried = wanted;
+		if (step <= WORTH_TRIAL)
+			tried = &worth_candidates[(step - 1) / WORTH_TRIES];
+		else if (step == WORTH_TRIAL + 1) /* the proposals are on their way */
+			tried = &worth_candidates[WORTH_CANDIDATES - 1];
+		CHECK(now.density_up == tried->up);
+		CHECK(now.density_down == tried->down);
+		uint64_t pushed = now.pushed_elements - stats.pushed_elements;
+		uint64_t pulled = now.pulled_elements - stats.pulled_elements;
+		CHECK(pushed == (tried->up == 1 ? COUNT : schedule_count(tried->up, 3900) + 100));
+		CHECK(pulled > 100 && (tried->down == 1 || pulled <= schedule_count(tried->down, 3900) + 103));
+		if (tried->up == 1) /* nothing is left behind */
+			CHECK(pulled == COUNT && now.residual_norm == 0);
+		else
+			CHECK(now.residual_norm > 0);
+	}
+	CHECK(log_saw("recipe auto goes on", wanted->up == 1 ? "dense" : "topk", NULL, NULL) == (rank == 0));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void job__auto__all_ranks_go_on_as_the_first_one_chose(void **state)
+{
+	/* Each rank alone would choose something else. */
+	struct job_case c = { .words = "auto", .wanted = 2,
+			      .told = { { 100, 60, 30, 29 }, { 1, 2, 3, 4 }, { 9, 8, 7, 1 }, { 9, 1, 1, 1 } } };
+	(void)state;
+	setenv("SLUICE_LOG", "info", 1);
+	run_ranks(3, choose_together, &c);
+	c.servers = 2;
+	run_ranks(5, choose_together, &c);
+	c.words = "signal=momentum(0.9) auto update=sgd";
+	c.wanted = 0;
+	c.told[0][0] = 1;
+	run_ranks(4, choose_together, &c);
+	unsetenv("SLUICE_LOG");
+}
+
+static int verdicts;
+
+static void count_verdicts(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)context;
+	verdicts += strstr(line, "costs more than it saves") != NULL;
+}
+
+/* A recipe that was given: one worker says once that dense would take less. */
+static int hear_verdict(int rank, void *argument)
+{
+	const char *recipe = argument;
+	static float params[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = recipe, .lr = 0.1f, .shards = 2 };
+	sluice_set_log(count_verdicts, NULL);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(model->worth.wire_ns_per_byte > 0 && model->worth.work_ns_per_byte > 0);
+	for (int i = 0; i < WORTH_CANDIDATES; i++)
+		told_ms[i] = 100000; /* no wire is so slow */
+	for (int i = 0; i < COUNT; i++)
+		grad[i] = noise(22, 0, (uint64_t)rank, (uint64_t)i);
+	for (int step = 1; step <= 20; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		int said = !rank && step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0) &&
+			   strstr(recipe, "topk") != NULL;
+		CHECK(verdicts == said);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void job__compression_costs_more_than_it_saves__said_once_by_one_rank(void **state)
+{
+	(void)state;
+	run_ranks(2, hear_verdict, "up=topk(0.01) down=topk(0.05)");
+	run_ranks(2, hear_verdict, "up=topk(0.01) down=topk(0.05) warmup=5");
+	run_ranks(2, hear_verdict, "up=all down=all");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(choose__dense_is_quickest__dense),
+		cmocka_unit_test(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is),
+		cmocka_unit_test(candidate__trial_over__the_chosen_one_else_the_last),
+		cmocka_unit_test(verdict__dense_would_take_less__said_with_both_sums),
+		cmocka_unit_test(verdict__nothing_measured_or_nothing_saved__silent),
+		cmocka_unit_test(job__auto__all_ranks_go_on_as_the_first_one_chose),
+		cmocka_unit_test(job__compression_costs_more_than_it_saves__said_once_by_one_rank),
+	};
+	return cmocka_run_group_tests_name("worth", tests, NULL, NULL);
+}
