@@ -21,7 +21,7 @@ static void widen(uint64_t value, uint64_t *least, uint64_t *most)
 	*most = value > *most ? value : *most;
 }
 
-static int watch_step(struct seat *seat)
+static int compare_step(struct seat *seat)
 {
 	struct watch *w = seat->run->context;
 	const int r = seat->rank;
@@ -86,7 +86,7 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 			struct run run = { .label = labels[r], .problem = p, .recipe = recipes[r],
 					   .workers = sizes[i], .lr = 0.4f,
 					   .steps = page->options.quick ? 15 : 250, .seed = 1,
-					   .after = watch_step, .context = &w };
+					   .after = compare_step, .context = &w };
 			struct outcome out;
 
 			got[r] = accuracy_after(&run, &out, NULL);
@@ -124,7 +124,7 @@ static void similarity(struct page *page, const struct problem *p)
 		struct watch w = { .up_least = UINT64_MAX, .down_least = UINT64_MAX };
 		struct run run = { .label = "filter", .problem = p, .recipe = recipe, .workers = 4,
 				   .lr = 0.1f, .steps = page->options.quick ? 15 : 250, .seed = 1,
-				   .after = watch_step, .context = &w };
+				   .after = compare_step, .context = &w };
 		struct outcome out;
 
 		for (int m = 0; m < 4; m++)
