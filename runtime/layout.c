@@ -121,7 +121,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe)
 		delta = other;
 	s->slot_bytes = slot;
 	s->delta_bytes = delta;
-	s->snapshot_bytes = message_bound(s->span, s->span, VALUE_F32);
+	s->snapshot_bytes = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
 }
 
 /* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */

@@ -61,6 +61,7 @@ struct worker {
 	struct span *shard_spans;    /* one a shard, where the selector is seeded; else NULL */
 	struct selector *selector;
 	struct select_hint hint;     /* from the last step's selection */
+	float range;                 /* grid: largest magnitude of the whole vector, the same for all shards */
 	const float *addend;         /* gradient that the selection adds on its way; NULL: added already */
 	float addend_scale;
 	struct up_lane *up;          /* n_shards */

@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite and coding"
+#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite, coding and seed"
 
 static void quote_word(const char *word, char quote[QUOTE_BYTES])
 {
@@ -94,7 +94,7 @@ static void set_dependent_defaults(struct draft *d)
 		r->up.select = r->down.select = SELECT_TOPK;
 
 	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
-		    r->up.values != VALUE_F32 || r->down.values != VALUE_F32;
+		    r->up.values.type != VALUE_F32 || r->down.values.type != VALUE_F32;
 
 	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
 		lossy = 0;
@@ -125,7 +125,7 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 			    ? "a leader is a worker, and selects what workers push: write up=cyclic(DENSITY)"
 			    : "workers are who sketch: write up=sketch(DENSITY)");
 	if (kind->exchange == EXCHANGE_SKETCH &&
-	    (d->recipe.up.values != VALUE_F32 || d->recipe.down.values != VALUE_F32))
+	    (d->recipe.up.values.type != VALUE_F32 || d->recipe.down.values.type != VALUE_F32))
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with values narrower than f32 would lose their rounding: what a "
 			    "sketch publishes is cleared at the workers; write f32", d->quotes[id]);
@@ -193,6 +193,13 @@ static int refuse_combinations(const struct draft *d)
 	return SLUICE_OK;
 }
 
+/* Not right on average. f16 and bf16 are not either, but by little. */
+static int rounds_one_way(const struct value_coding *values)
+{
+	return values->type == VALUE_GRID || values->type == VALUE_ROUND ||
+	       (values->type == VALUE_UNIFORM && values->bits == 1);
+}
+
 /* Legal, but rarely meant. Each is said once in a process. */
 static void warn_about_combinations(const struct recipe *r)
 {
@@ -200,16 +207,16 @@ static void warn_about_combinations(const struct recipe *r)
 	static atomic_flag said_twice = ATOMIC_FLAG_INIT;
 	/* Unbiased ones drop on purpose, and randk scales for it. */
 	int biased = 0;
-	const enum selection ways[] = { r->up.select, r->down.select };
+	const struct direction *const ways[] = { &r->up, &r->down };
 
 	for (int i = 0; i < 2; i++)
-		biased |= ways[i] != SELECT_ALL && !selection_kinds[ways[i]].unbiased &&
-			  !selection_kinds[ways[i]].seeded;
+		biased |= (ways[i]->select != SELECT_ALL && !selection_kinds[ways[i]->select].unbiased &&
+			   !selection_kinds[ways[i]->select].seeded) || rounds_one_way(&ways[i]->values);
 
 	if (r->memory == MEMORY_NONE && biased && !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
-			 "gaussiank), and training may not converge; memory=residual keeps it for later steps");
+			 "gaussiank, and uniform(1), grid and round what they round away), and training may not converge; memory=residual keeps it for later steps");
 	if (r->signal == SIGNAL_MOMENTUM &&
 	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
 	    !atomic_flag_test_and_set(&said_twice))

@@ -10,6 +10,9 @@
 /* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key once:
  *   up=, down=  all | topk(DENSITY) | ... [,f32|f16|bf16]  0 < DENSITY <= 1; also "1%"   (default all,f32);
  *                                                            all selectors: SELECTION_FORMS in choose.h
+ *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale for every
+ *                                                            BLOCK values, a multiple of 8, default 512
+ *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
  *   signal=     gradient | momentum(M)  [,mask|nomask]       0 <= M < 1; mask is the default for topk
  *   memory=     none | residual[(inside|outside)]            default: residual if up or down is topk
  *                                                            or narrower than f32, else none; none with
@@ -24,6 +27,7 @@
  *   nonfinite=  abort | skip | zero                          default abort
  *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
+ *   seed=       N                                            0 (default) to 2^32 - 1
  */
 enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL };
@@ -40,7 +44,7 @@ struct direction {
 	int chunks;                  /* cyclic */
 	uint32_t sketch_rows, sketch_pool; /* sketch: rows; coordinates asked for, times those published */
 	float sketch_width;          /* sketch: columns, times coordinates published */
-	enum value_type values;
+	struct value_coding values;
 };
 
 struct recipe {
@@ -60,6 +64,7 @@ struct recipe {
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
 	int automatic;               /* up and down are chosen in the first steps of the job; topk(1) here */
+	uint32_t seed;               /* of all random numbers */
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"

@@ -4,6 +4,7 @@
 #include "recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "compress/few_bits.h"
 #include "sluice.h"
 
 #include <float.h>
@@ -216,6 +217,44 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 	return rc ? rc : d->level > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
 }
 
+/* A whole number of low..high at *text, which then points behind it; 0 if there is none. */
+static unsigned read_whole(const char **text, unsigned low, unsigned high)
+{
+	double value;
+	const char *end = read_number(*text, &value);
+
+	if (!end || !(value >= low && value <= high) || value != (double)(unsigned)value)
+		return 0;
+	*text = end;
+	return (unsigned)value;
+}
+
+/* What stands in the parentheses behind a type of values. */
+static int read_coding_argument(const struct word *w, const struct item *item, struct value_coding *c)
+{
+	static const char bits_rule[] = "a value has 1 to 8 bits, as in uniform(4) or grid(4); uniform(4,512) has "
+					"one scale for every 512 values, a multiple of 8 up to 65528";
+	static const char width_rule[] = "round(WIDTH) takes the distance of two values, above 0, such as 0.5";
+	const char *text = item->argument;
+
+	if (!value_few_bits(c->type))
+		return refuse_argument(w, item);
+	if (!text)
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\": %s", item->name, w->quote,
+			    c->type == VALUE_ROUND ? width_rule : bits_rule);
+	if (c->type == VALUE_ROUND) {
+		int rc = read_float(w, text, width_rule, &c->step);
+
+		return rc ? rc : c->step > 0 ? SLUICE_OK : refuse_number(w, text, width_rule);
+	}
+	c->bits = read_whole(&text, 1, VALUE_BITS_MAX);
+	if (c->bits && c->type == VALUE_UNIFORM)
+		c->block = *text == ',' ? (text++, read_whole(&text, 8, UNIFORM_BLOCK_MAX)) : UNIFORM_BLOCK;
+	if (!c->bits || *text || c->block % 8 || (c->type == VALUE_UNIFORM && !c->block))
+		return refuse_number(w, item->argument, bits_rule);
+	return SLUICE_OK;
+}
+
 /* ---- one function for each axis -------------------------------------------------------------- */
 
 static int read_direction(const struct word *w, struct direction *d)
@@ -237,8 +276,8 @@ static int read_direction(const struct word *w, struct direction *d)
 				    "recipe: \"%s\" is a second selection in \"%s\": %s= %s",
 				    item->name, w->quote, w->axis->key, w->axis->takes);
 		if (found >= WORD_VALUES) {
-			d->values = (enum value_type)(found - WORD_VALUES);
-			rc = refuse_argument(w, item);
+			d->values.type = (enum value_type)(found - WORD_VALUES);
+			rc = read_coding_argument(w, item, &d->values);
 		} else {
 			d->select = (enum selection)found;
 			rc = read_selection(w, item, d);
@@ -447,6 +486,15 @@ static int read_coding(const struct word *w, struct draft *d)
 	return choice < 0 ? choice : SLUICE_OK;
 }
 
+static int read_seed(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "a seed is a whole number from 0 to 4294967295";
+	const char *text = w->value;
+
+	d->recipe.seed = read_whole(&text, 0, UINT32_MAX);
+	return *text ? refuse_number(w, w->value, rule) : SLUICE_OK;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Cuts w->value into items: NAME or NAME(ARGUMENT), separated by commas. */
@@ -486,7 +534,8 @@ static int cut_items(struct word *w)
 /* These take one number or a list of patterns, not items. */
 static int is_plain(enum axis_id id)
 {
-	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY;
+	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
+	       id == AXIS_SEED;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
@@ -521,6 +570,8 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		return read_nonfinite(w, d);
 	case AXIS_CODING:
 		return read_coding(w, d);
+	case AXIS_SEED:
+		return read_seed(w, d);
 	case AXES:
 		break;
 	}

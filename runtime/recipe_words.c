@@ -13,7 +13,8 @@
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16" };
+static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
+#define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
 static const char *const signal_words[] = { "gradient", "momentum", "mask", "nomask" };
 static const char *const memory_words[] = { "none", "residual" };
@@ -24,9 +25,9 @@ static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
 const struct axis recipe_axes[AXES] = {
-	[AXIS_UP] = { "up", "takes " SELECTION_FORMS ", then f32, f16 or bf16", direction_words,
+	[AXIS_UP] = { "up", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 		      DIRECTION_WORDS },
-	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then f32, f16 or bf16", direction_words,
+	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 			DIRECTION_WORDS },
 	[AXIS_SIGNAL] = { "signal", "takes gradient or momentum(M), then mask or nomask",
 			  signal_words, 4 },
@@ -42,6 +43,7 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
+	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -136,7 +138,14 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
 	}
-	add(w, ",%s ", direction_words[WORD_VALUES + (int)d->values]);
+	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
+	if (d->values.type == VALUE_UNIFORM)
+		add(w, "(%u,%u)", d->values.bits, d->values.block);
+	else if (d->values.type == VALUE_GRID)
+		add(w, "(%u)", d->values.bits);
+	else if (d->values.type == VALUE_ROUND)
+		add(w, "(%s)", shortest(d->values.step, 1, number));
+	add(w, " ");
 }
 
 static void print_warmup(struct writer *w, const struct recipe *r)
@@ -176,5 +185,5 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
 	add(&w, "decay=%s ", shortest(r->decay, 1, number));
 	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
-	add(&w, "coding=%s", coding_words[r->coding]);
+	add(&w, "coding=%s seed=%u", coding_words[r->coding], r->seed);
 }

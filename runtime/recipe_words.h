@@ -19,6 +19,7 @@ enum axis_id {
 	AXIS_DECAY,
 	AXIS_NONFINITE,
 	AXIS_CODING,
+	AXIS_SEED,
 	AXES
 };
 

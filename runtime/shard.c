@@ -87,9 +87,11 @@ static int take_push(sluice_model *model, struct shard *shard)
 		want.count_max = shard->support_n;
 	}
 	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
-	if (message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why) ||
-	    message_check(&m, &want, &why) ||
-	    message_decode(&m, model->copy, model->index, model->value, &why)) {
+	int rc = message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why);
+	if (!rc)
+		rc = message_check(&m, &want, &why);
+	m.stream.seed = model->recipe.seed;
+	if (rc || message_decode(&m, model->copy, model->index, model->value, &why)) {
 		refuse(model, shard, worker, why);
 		return 0;
 	}
@@ -148,7 +150,7 @@ static size_t select_down(sluice_model *model, struct shard *shard, double densi
 		.scale = model->recipe.memory == MEMORY_NONE,
 		/* Workers are below 2^23: a shard's numbers are no worker's. */
 		.stream = { kind->seeded ? RANDOM_SUPPORT_DOWN : RANDOM_KEEP, shard->id | 1u << 23,
-			    shard->version + 1 },
+			    shard->version + 1, model->recipe.seed },
 		.first_shard = shard->id, .selector = model->selector, .hint = &shard->hint,
 		.index = model->index };
 	size_t n = kind->run(&choice);
@@ -218,7 +220,10 @@ static void publish(sluice_model *model, struct shard *shard)
 	int whole = choose(model, shard, &vector, &n);
 	const uint32_t *index = whole ? NULL : model->index;
 	const float *value = whole ? vector : model->value;
-	struct message m = { .kind = MESSAGE_DELTA, .value_type = model->recipe.down.values,
+	struct message m = { .kind = MESSAGE_DELTA, .values = model->recipe.down.values,
+			     /* Workers are below 2^23: a shard's numbers are no worker's. */
+			     .stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
+			     .first = at->begin,
 			     .seeded = selection_kinds[model->recipe.down.select].seeded,
 			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)shard->raised, .chosen = (uint8_t)shard->chosen_next,
@@ -307,7 +312,7 @@ int shard_advance(sluice_model *model, struct shard *shard)
 int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	struct message m = { .kind = MESSAGE_SNAPSHOT, .value_type = VALUE_F32, .parts = 1,
+	struct message m = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 }, .parts = 1,
 			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
 			     .model = model->id, .shard = shard->id, .seq = shard->version,
 			     .step = shard->version, .have_version = shard->version, .span = at->span,

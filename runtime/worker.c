@@ -52,7 +52,10 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 {
 	const struct worker *w = &model->worker;
 	const struct recipe *recipe = &model->recipe;
-	return (struct message){ .kind = MESSAGE_PUSH, .value_type = recipe->up.values,
+	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
+				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
+					     recipe->seed },
+				 .first = model->layout.shards[shard].begin, .range = w->range,
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = selection_kinds[recipe->up.select].seeded,
 				 .raised = (uint8_t)w->raise,
@@ -123,7 +126,7 @@ static size_t select_from(sluice_model *model, const struct span *spans, size_t 
 		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
 		.scale = model->recipe.memory == MEMORY_NONE,
 		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
-			    (uint32_t)model->job->rank, w->step },
+			    (uint32_t)model->job->rank, w->step, model->recipe.seed },
 		.selector = w->selector, .hint = &w->hint, .index = w->index };
 	return kind->run(&choice);
 }
@@ -196,6 +199,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 	struct worker *w = &model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
+	w->range = 0; /* of the whole vector is not known yet: grid takes that of the shard */
 	if (w->index) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
 		for (size_t i = 0; i < n_spans; i++) {
@@ -216,6 +220,8 @@ static void send_messages(sluice_model *model)
 	int sparse = w->index && !watch_whole(model, model->stats.density_up);
 	if (sparse && !w->skip)
 		n = worker_select(model);
+	if (model->recipe.up.values.type == VALUE_GRID)
+		w->range = largest_magnitude(w->residual, l->count);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
@@ -318,6 +324,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 				 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
 		return;
 	}
+	m.stream.seed = model->recipe.seed;
 	if (m.have_version != lane->have_version)
 		why = "it applies to another version than this worker holds";
 	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))

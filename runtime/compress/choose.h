@@ -76,9 +76,9 @@ size_t choose_variance(const struct choice *c);
 size_t choose_randk(const struct choice *c);
 size_t choose_cyclic(const struct choice *c);
 
-/* The support of count of span coordinates that step and shard stand for: uniformly random, ascending.
+/* The support of count of span coordinates that seed, step and shard stand for: uniformly random, ascending.
  * down: of a delta, else of a push. Sender and receiver call it. */
-void seeded_support(int down, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
+void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
 		    uint32_t *index);
 /* cyclic with chunks: how long one is. */
 uint64_t chunk_length(double density);

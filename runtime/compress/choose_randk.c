@@ -13,7 +13,7 @@ size_t choose_randk(const struct choice *c)
 		uint32_t *index = c->index + n;
 		float factor = c->scale ? (float)span / (float)count : 1.0f;
 
-		seeded_support(c->stream.purpose == RANDOM_SUPPORT_DOWN, c->stream.step,
+		seeded_support(c->stream.purpose == RANDOM_SUPPORT_DOWN, c->stream.seed, c->stream.step,
 			       c->first_shard + (uint32_t)s, span, count, index);
 		for (uint32_t i = 0; i < count; i++) {
 			index[i] += (uint32_t)c->spans[s].begin;

@@ -1,9 +1,11 @@
 library_sources += \
+	runtime/compress/bit_pack.h \
 	runtime/compress/choose.c runtime/compress/choose.h \
 	runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_threshold.c \
 	runtime/compress/counts.c runtime/compress/counts.h \
 	runtime/compress/estimate.c \
+	runtime/compress/few_bits.c runtime/compress/few_bits.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
 	runtime/compress/histogram_calls.c \
 	runtime/compress/index_avx2.c \

@@ -19,15 +19,21 @@ static uint64_t padded(uint64_t bytes)
 	return (bytes + 3) & ~(uint64_t)3;
 }
 
-static uint64_t values_section(uint32_t count, enum value_type type)
+static uint64_t values_bytes(uint32_t count, const struct value_coding *values)
 {
-	return padded((uint64_t)count * value_bytes(type));
+	return value_few_bits(values->type) ? few_bits_bytes(values, count)
+					    : (uint64_t)count * value_bytes(values->type);
+}
+
+static uint64_t values_section(uint32_t count, const struct value_coding *values)
+{
+	return padded(values_bytes(count, values));
 }
 
 /* A support has positions only. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
-	return m->kind == MESSAGE_SUPPORT ? 0 : values_section(count, m->value_type);
+	return m->kind == MESSAGE_SUPPORT ? 0 : values_section(count, &m->values);
 }
 
 /* ---- header ---- */
@@ -38,7 +44,7 @@ static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h
 	put_le16(h + 4, SLUICE_WIRE_VERSION);
 	h[6] = (uint8_t)m->kind;
 	h[7] = (uint8_t)m->coding;
-	h[8] = (uint8_t)m->value_type;
+	h[8] = (uint8_t)m->values.type;
 	h[9] = m->raised;
 	put_le16(h + 10, m->phase);
 	put_le32(h + 12, m->rank);
@@ -58,7 +64,9 @@ static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h
 	put_le32(h + 76, m->payload_bytes);
 	put_le32(h + PAYLOAD_CRC_OFFSET, payload_crc);
 	put_le32(h + 84, m->model);
-	put_le32(h + 88, m->chosen);
+	h[88] = m->chosen;
+	h[89] = (uint8_t)m->values.bits;
+	put_le16(h + 90, (uint16_t)m->values.block);
 	put_le32(h + HEADER_CRC_OFFSET, crc32c(0, h, HEADER_CRC_OFFSET));
 }
 
@@ -66,7 +74,8 @@ static void header_get(const uint8_t *h, struct message *m)
 {
 	m->kind = h[6];
 	m->coding = h[7];
-	m->value_type = h[8];
+	m->values = (struct value_coding){ .type = h[8], .bits = h[89], .block = get_le16(h + 90),
+					   .step = bits_float(get_le32(h + 60)) };
 	m->raised = h[9];
 	m->chosen = h[88];
 	m->phase = get_le16(h + 10);
@@ -90,17 +99,22 @@ static void header_get(const uint8_t *h, struct message *m)
 
 /* ---- sending ---- */
 
-size_t message_bound(uint32_t span, uint32_t count, enum value_type type)
+size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 {
-	uint64_t dense = values_section(span, type), best = dense, sparse;
+	const int few_bits = value_few_bits(values.type);
+	uint64_t dense, sparse, bitmap, best;
+	uint32_t fewer = count < span ? count : span - (span > 0);
 
-	if (count < span) {
-		sparse = values_section(count, type) + index_bytes(CODING_RAW, NULL, count, span);
-		best = sparse < best ? sparse : best;
-		sparse =
-			values_section(count, type) + index_bytes(CODING_BITMAP, NULL, count, span);
-		best = sparse < best ? sparse : best;
-	}
+	if (values.type == VALUE_ROUND)
+		values.bits = ROUND_BITS_MAX;
+	dense = values_section(span, &values);
+	sparse = values_section(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
+	bitmap = values_section(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
+	best = sparse < bitmap ? sparse : bitmap;
+	if (few_bits && count >= span) /* dense only if all are there, which may be shorter than nearly all */
+		best = dense > best ? dense : best;
+	if (!few_bits)
+		best = dense < best || count >= span ? dense : best;
 	return (size_t)(MESSAGE_HEADER_BYTES + ((best + 7) & ~(uint64_t)7));
 }
 
@@ -128,8 +142,8 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 		return best;
 	if (m->seeded)
 		return CODING_SEEDED;
-	if (m->kind == MESSAGE_SUPPORT)
-		*payload_bytes = UINT64_MAX; /* dense would not say which */
+	if (m->kind == MESSAGE_SUPPORT || value_few_bits(m->values.type))
+		*payload_bytes = UINT64_MAX; /* dense would not say which, or what is between */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
@@ -146,12 +160,12 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 static void scatter(const struct message *m, const uint32_t *index, const float *value,
 		    float *decoded, uint8_t *out)
 {
-	const size_t width = value_bytes(m->value_type);
+	const size_t width = value_bytes(m->values.type);
 	uint8_t codes[4 * 256];
 
 	for (size_t i = 0, n; i < m->count; i += n) {
 		n = m->count - i < 256 ? m->count - i : 256;
-		values_encode(m->value_type, m->scale, value + i, n, codes, decoded + i);
+		values_encode(m->values.type, m->scale, value + i, n, codes, decoded + i);
 		for (size_t j = 0; j < n; j++)
 			memcpy(out + width * index[i + j], codes + width * j, width);
 	}
@@ -161,18 +175,22 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		      uint8_t *out, size_t cap)
 {
 	uint8_t *payload = out + MESSAGE_HEADER_BYTES, *values;
+	const int few_bits = value_few_bits(m->values.type);
+	const struct rounding rounding = { m->stream, m->first, index };
 	uint64_t payload_bytes;
 
 	if (!index)
 		m->count = m->span;
 	assert(m->count <= m->span && m->part < m->parts);
 	assert(cap >= (m->kind == MESSAGE_SUPPORT ? message_support_bound(m->span, m->count)
-						   : message_bound(m->span, m->count, m->value_type)));
+						   : message_bound(m->span, m->count, m->values)));
 	(void)cap;
+	m->scale = m->kind == MESSAGE_SUPPORT ? 1
+		: few_bits ? few_bits_fit(&m->values, value, m->count, m->range)
+		: value_scale(m->values.type, value, m->count);
 	m->coding = cheapest(m, index, &payload_bytes);
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
-	m->scale = m->kind == MESSAGE_SUPPORT ? 1 : value_scale(m->value_type, value, m->count);
 	if (payload_bytes)
 		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
 	if (m->coding == CODING_DENSE && m->count < m->span) {
@@ -184,8 +202,10 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
-		if (m->kind != MESSAGE_SUPPORT)
-			values_encode(m->value_type, m->scale, value, m->count, values, decoded);
+		if (few_bits && m->kind != MESSAGE_SUPPORT)
+			few_bits_encode(&m->values, m->scale, value, m->count, &rounding, values, decoded);
+		else if (m->kind != MESSAGE_SUPPORT)
+			values_encode(m->values.type, m->scale, value, m->count, values, decoded);
 	}
 	header_put(m, crc32c(0, payload, payload_bytes), out);
 	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
@@ -219,25 +239,32 @@ static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
 /* What must hold for every message, whoever receives it. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
+	const char *text;
+
 	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SUPPORT)
 		return refuse(why, "unknown message kind %u", h[6]);
 	if (m->coding > CODING_RICE && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 		return refuse(why, "unknown index coding %u", h[7]);
-	if ((unsigned)m->value_type >= VALUE_TYPES)
+	if ((unsigned)m->values.type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);
 	if (m->count > m->span)
 		return refuse(why, "%u coordinates for a shard of %u elements", m->count, m->span);
 	if (m->coding == CODING_DENSE && m->count != m->span)
 		return refuse(why, "a dense message with %u values for a shard of %u elements",
 			      m->count, m->span);
-	if (!value_scale_valid(m->value_type, m->scale))
+	if (value_few_bits(m->values.type)) {
+		if (!few_bits_valid(&m->values, m->scale, &text))
+			return refuse(why, "%s", text);
+	} else if (!value_scale_valid(m->values.type, m->scale)) {
 		return refuse(why, "scale %g is not allowed for its value type", (double)m->scale);
+	} else if (m->values.bits || m->values.block) {
+		return refuse(why, "%u bits in blocks of %u for values that have none", m->values.bits,
+			      m->values.block);
+	}
 	if (!(m->lr >= 0 && m->lr <= FLT_MAX))
 		return refuse(why, "learning rate %g is not a finite number >= 0", (double)m->lr);
 	if (m->part >= m->parts)
 		return refuse(why, "part %u of %u parts", m->part, m->parts);
-	if (get_le32(h + 88) > UINT8_MAX)
-		return refuse(why, "the reserved field is not zero");
 	return 0;
 }
 
@@ -323,7 +350,7 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 {
 	const uint8_t *payload = copy + MESSAGE_HEADER_BYTES, *values;
 	const uint64_t section = section_of(m, m->count);
-	const uint64_t used = section ? (uint64_t)m->count * value_bytes(m->value_type) : 0;
+	const uint64_t used = m->kind == MESSAGE_SUPPORT ? 0 : values_bytes(m->count, &m->values);
 	const char *text;
 
 	if (m->payload_bytes < section)
@@ -334,8 +361,8 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 			return refuse(why, "%u bytes where a seeded or agreed support has none",
 				      m->payload_bytes - (uint32_t)section);
 		if (m->coding == CODING_SEEDED)
-			seeded_support(m->kind == MESSAGE_DELTA, m->step, m->shard, m->span, m->count,
-				       index);
+			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard, m->span,
+				       m->count, index);
 	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
 				index, &text))
 		return refuse(why, "%s", text);
@@ -343,7 +370,13 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 	for (uint64_t i = used; i < section; i++)
 		if (values[i])
 			return refuse(why, "padding after the values is not zero");
-	if (section && values_decode(m->value_type, m->scale, values, m->count, value))
+	if (m->kind == MESSAGE_SUPPORT)
+		return 0;
+	if (value_few_bits(m->values.type)) {
+		if (few_bits_decode(&m->values, m->scale, values, m->count, value, &text))
+			return refuse(why, "%s", text);
+	} else if (values_decode(m->values.type, m->scale, values, m->count, value)) {
 		return refuse(why, "a value is NaN or infinite");
+	}
 	return 0;
 }

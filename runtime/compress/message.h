@@ -6,7 +6,7 @@
  *        0    4 magic "SLC1"         48    4 span      elements of the shard
  *        4    2 wire version         52    4 count     coordinates that follow
  *        6    1 kind                 56    4 divisor   messages reduced (delta), else 0
- *        7    1 coding               60    4 scale     f32 bits, > 0, finite
+ *        7    1 coding               60    4 scale     f32 bits, finite, >= 0
  *        8    1 value type           64    4 lr        f32 bits
  *        9    1 raised flags         68    2 part      index of this part
  *       10    2 phase                70    2 parts     parts of the phase's message
@@ -14,8 +14,10 @@
  *       16    4 membership epoch     76    4 payload bytes
  *       20    4 shard                80    4 CRC32C of the payload
  *       24    8 seq                  84    4 model id
- *       32    8 step                 88    1 chosen, then 3 of 0
- *       40    8 have_version         92    4 CRC32C of bytes 0..91
+ *       32    8 step                 88    1 chosen
+ *       40    8 have_version         89    1 bits of a value: uniform, grid, round; else 0
+ *                                    90    2 values of a block: uniform; else 0
+ *                                    92    4 CRC32C of bytes 0..91
  *
  * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
  * (padded likewise): canonical, so equal content gives equal bytes.
@@ -31,17 +33,23 @@
  * agreed: nothing: the support is the one that an earlier phase of the same step settled
  * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard, span, count
  * A support (kind 4) has positions only, no values.
- * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two (1
- * except for f16), part < parts, lr is finite and not negative: anything else is refused.
+ * Values: f32, f16 (of value * scale) and bf16 as they are; in few bits, codes packed LSB first (few_bits.h):
+ * uniform: a float step for each block of values, then count codes of b bits; scale is 1
+ * grid:    count codes of b bits; scale is the range R
+ * round:   count codes of b bits, the fewest that hold the largest; scale is the width D
+ * With these a sparse message never becomes dense: a zero between would not stay zero.
+ * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two (f16) or 1
+ * unless said otherwise, part < parts, lr is finite and not negative: anything else is refused.
  */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H
+#include "few_bits.h"
 #include "quantize.h"
 #include <stddef.h>
 #include <stdint.h>
 
 #ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 3
+#define SLUICE_WIRE_VERSION 4
 #endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 
@@ -52,8 +60,13 @@ enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_B
 struct message {
 	enum message_kind kind;
 	enum index_coding coding;  /* set by message_encode */
-	enum value_type value_type;
+	struct value_coding values; /* round: bits set by message_encode */
 	int densest;               /* for message_encode: Rice may be chosen too, which is read more slowly */
+	/* For message_encode: uniform rounds by its numbers. A seeded support takes its seed, also in
+	 * message_decode: the receiver sets it. */
+	struct random_stream stream;
+	uint64_t first;            /* for message_encode: index 0 is this coordinate of the whole vector */
+	float range;               /* for message_encode: grid covers at least this magnitude */
 	int seeded;                /* for message_encode: index[] is the seeded support, and is not sent */
 	int agreed;                /* for message_encode: index[] is known to the receiver, and is not sent */
 	uint8_t raised;
@@ -70,14 +83,15 @@ struct message {
 
 /* Largest number of bytes (header included, multiple of 8) that message_encode can need for up to
  * `count` coordinates of a shard of `span` elements. Must stay below 4 GiB: open smaller shards. */
-size_t message_bound(uint32_t span, uint32_t count, enum value_type type);
+size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 
 /* Largest for a support of up to count coordinates. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
 /* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it (finite), or
  * index == NULL for all m->span values. Chooses the cheapest coding (for sparse input also dense,
- * when cheaper, with zeros between; a support has no values: value and decoded may be NULL), sets coding, scale, count, payload_bytes and both CRCs in out.
+ * when cheaper and not in few bits, with zeros between; a support has no values: value and decoded may be
+ * NULL), sets coding, scale, count, payload_bytes and both CRCs in out.
  * decoded[i] receives what the receiver will decode for value[i] (may alias value; required).
  * Returns the message's length, a multiple of 4 and <= message_bound(). cap smaller than the bound
  * is a programming error (assert). Allocates nothing. */

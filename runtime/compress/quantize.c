@@ -48,7 +48,7 @@ static inline words load_words(const float *v)
 	return bits;
 }
 
-static uint32_t largest_magnitude(const float *v, size_t n)
+static uint32_t largest_bits(const float *v, size_t n)
 {
 	uint32_t largest = 0;
 	words most = { 0 };
@@ -84,7 +84,7 @@ float value_scale(enum value_type type, const float *v, size_t n)
 
 	if (type != VALUE_F16)
 		return 1;
-	largest = largest_magnitude(v, n);
+	largest = largest_bits(v, n);
 	if (!largest)
 		return 1;
 	exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);
@@ -367,6 +367,10 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 				decoded[i] = bf16_decode(code);
 		}
 		break;
+	case VALUE_UNIFORM:
+	case VALUE_GRID:
+	case VALUE_ROUND:
+		break; /* few_bits.h */
 	}
 }
 
@@ -399,6 +403,10 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 	case VALUE_BF16:
 		for (size_t i = bf16_decode_fast(in, n, v); i < n; i++)
 			v[i] = bf16_decode(get_le16(in + 2 * i));
+		break;
+	case VALUE_UNIFORM:
+	case VALUE_GRID:
+	case VALUE_ROUND:
 		break;
 	}
 	return all_finite(v, n) ? 0 : SLUICE_EWIRE;

@@ -4,22 +4,26 @@
  * restart. Selectors and quantisers draw from it; nothing keeps a state. */
 #ifndef COMPRESS_RANDOM_H
 #define COMPRESS_RANDOM_H
+#include <stddef.h>
 #include <stdint.h>
 
 /* Streams that must be independent of each other. Numbers are part of the results: only ever add. */
 enum random_purpose {
-	RANDOM_KEEP = 1, RANDOM_SUPPORT_UP = 2, RANDOM_SUPPORT_DOWN = 3, RANDOM_SKETCH = 8,
-	RANDOM_COUNT = 16, RANDOM_SUBSET = 17
+	RANDOM_KEEP = 1, RANDOM_SUPPORT_UP = 2, RANDOM_SUPPORT_DOWN = 3, RANDOM_ROUND = 4, RANDOM_NOISE = 5,
+	RANDOM_SKETCH = 8, RANDOM_COUNT = 16, RANDOM_SUBSET = 17
 };
 
 struct random_stream {
 	uint32_t purpose;
 	uint32_t rank;       /* whose numbers: a worker, or a shard for what all workers share */
 	uint64_t step;
+	uint32_t seed;       /* of the recipe */
 };
 
 /* The four 32-bit numbers of coordinates 4 * quad ... 4 * quad + 3. */
 void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4]);
 /* One coordinate's number; random_quad() is four times as fast for a run of them. */
 uint32_t random_at(const struct random_stream *s, uint64_t coordinate);
+/* Those of coordinates first ... first + n - 1. */
+void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_t *out);
 #endif

@@ -4,11 +4,12 @@
 
 /* Selection sampling: coordinate i is taken with probability wanted / left. Integers only, so the same
  * everywhere. */
-void seeded_support(int down, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
+void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
 		    uint32_t *index)
 {
 	const struct random_stream stream = {
-		.purpose = down ? RANDOM_SUPPORT_DOWN : RANDOM_SUPPORT_UP, .rank = shard, .step = step
+		.purpose = down ? RANDOM_SUPPORT_DOWN : RANDOM_SUPPORT_UP, .rank = shard, .step = step,
+		.seed = seed
 	};
 	uint32_t four[4], n = 0;
 

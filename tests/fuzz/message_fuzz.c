@@ -87,7 +87,7 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	const uint32_t *sent = has_positions(&m) ? index : NULL;
 	int bare = m.kind == MESSAGE_SUPPORT;
 	size_t bound = bare ? message_support_bound(m.span, m.count)
-			    : message_bound(m.span, m.count, m.value_type), length;
+			    : message_bound(m.span, m.count, m.values), length;
 	float *decoded = get_memory(bare ? 0 : 4 * (size_t)m.count), *got_value;
 	uint8_t *out = get_memory(bound);
 	uint32_t *got_index, n = m.count;
@@ -101,7 +101,7 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	require(length <= bound && length == MESSAGE_HEADER_BYTES + m.payload_bytes, "length");
 	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
 	require(receive(out, length, &got, &got_index, &got_value), "own message refused");
-	if (m.scale == first->scale && !bare)
+	if (m.scale == first->scale && !bare && m.values.type != VALUE_UNIFORM) /* that draws other roundings */
 		expect_same_bits(decoded, value, n, "values changed");
 	if (bare) {
 		require(got.count == n && (!sent || got.coding == CODING_DENSE ||

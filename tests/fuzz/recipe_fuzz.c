@@ -2,6 +2,7 @@
  * Fuzz target for the recipe language. Input: the text. What is accepted must hold possible values,
  * and its printed text must be read as the very same recipe and print the same again. */
 #include "fuzz.h"
+#include "compress/few_bits.h"
 #include "recipe.h"
 #include <math.h>
 
@@ -10,7 +11,10 @@ static void expect_direction(const struct direction *d)
 	require(selection_kinds[d->select].argument != ARGUMENT_DENSITY ? d->density == 1 :
 		d->density > 0 && d->density <= 1,
 		"an impossible density was accepted");
-	require(d->select < SELECTIONS && d->values <= VALUE_BF16, "unknown selection or values");
+	require(d->select < SELECTIONS && (unsigned)d->values.type < VALUE_TYPES, "unknown selection or values");
+	if (value_few_bits(d->values.type))
+		require(few_bits_valid(&d->values, d->values.type == VALUE_ROUND ? d->values.step : 1, NULL),
+			"impossible values were accepted");
 }
 
 static void expect_possible(const struct recipe *r)

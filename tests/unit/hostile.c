@@ -161,6 +161,98 @@ static void good_empty(struct slot *s)
 	slot_seal(s);
 }
 
+/* Three values in few bits: positions as in good_raw, then what the caller adds. */
+static void few_bits_with(struct slot *s, enum value_type type, uint8_t bits, uint16_t block, float scale)
+{
+	start(s, CODING_RAW, type, SPAN, 3);
+	s->bytes[89] = bits;
+	put_le16(s->bytes + 90, block);
+	put_le32(s->bytes + 60, float_bits(scale));
+	add32(s, 0);
+	add32(s, 7);
+	add32(s, 199);
+}
+
+/* A step of 0.5 and four-bit codes, 0 to 14. */
+static void uniform_with(struct slot *s, float step, uint16_t codes)
+{
+	few_bits_with(s, VALUE_UNIFORM, 4, 8, 1);
+	add32(s, float_bits(step));
+	add16(s, codes);
+	add16(s, 0);
+	slot_seal(s);
+}
+
+static void grid_with(struct slot *s, uint8_t bits, float range, uint32_t codes)
+{
+	few_bits_with(s, VALUE_GRID, bits, 0, range);
+	add32(s, codes);
+	slot_seal(s);
+}
+
+static void round_with(struct slot *s, uint8_t bits, float width, uint32_t codes)
+{
+	few_bits_with(s, VALUE_ROUND, bits, 0, width);
+	add32(s, codes);
+	slot_seal(s);
+}
+
+static void good_uniform(struct slot *s) { uniform_with(s, 0.5f, 0xe70); }
+static void good_uniform_zero(struct slot *s) { uniform_with(s, 0, 0x777); }
+static void good_grid(struct slot *s) { grid_with(s, 3, 2, 7 << 6 | 5 << 3); }
+static void good_round(struct slot *s) { round_with(s, 9, 0.25f, 300u << 18 | 5 << 9 | 2); }
+static void uniform_code_15(struct slot *s) { uniform_with(s, 0.5f, 0xf70); }
+static void uniform_spare_bits(struct slot *s) { uniform_with(s, 0.5f, 0x1e70); }
+static void uniform_step_nan(struct slot *s) { uniform_with(s, bits_float(0x7fc00000), 0xe70); }
+static void uniform_step_negative(struct slot *s) { uniform_with(s, -0.5f, 0xe70); }
+static void uniform_step_minus_zero(struct slot *s) { uniform_with(s, -0.0f, 0x777); }
+static void uniform_step_overflows(struct slot *s) { uniform_with(s, 3e38f, 0xe70); }
+static void uniform_zero_with_code(struct slot *s) { uniform_with(s, 0, 0x778); }
+static void grid_range_negative(struct slot *s) { grid_with(s, 3, -2, 0); }
+static void grid_range_infinite(struct slot *s) { grid_with(s, 3, bits_float(0x7f800000), 0); }
+static void grid_9_bits(struct slot *s) { grid_with(s, 9, 1, 0); }
+static void grid_spare_bits(struct slot *s) { grid_with(s, 3, 2, 1 << 9); }
+static void grid_zero_with_code(struct slot *s) { grid_with(s, 3, 0, 1); }
+static void round_23_bits(struct slot *s) { round_with(s, 23, 1, 0); }
+static void round_too_wide(struct slot *s) { round_with(s, 9, 1, 255 << 9); }
+static void round_overflows(struct slot *s) { round_with(s, 3, 3e38f, 4); }
+static void round_width_zero(struct slot *s) { round_with(s, 3, 0, 4); }
+
+static void uniform_block_12(struct slot *s)
+{
+	good_uniform(s);
+	s->bytes[90] = 12;
+	header_seal(s);
+}
+
+static void uniform_without_bits(struct slot *s)
+{
+	good_uniform(s);
+	s->bytes[89] = 0;
+	header_seal(s);
+}
+
+static void uniform_padding(struct slot *s)
+{
+	good_uniform(s);
+	slot_payload(s)[s->payload_bytes - 1] = 1;
+	slot_seal(s);
+}
+
+static void uniform_too_short(struct slot *s)
+{
+	good_uniform(s);
+	s->payload_bytes -= 4;
+	slot_seal(s);
+}
+
+static void bits_of_f32(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[89] = 8;
+	header_seal(s);
+}
+
 /* ---- header ---- */
 
 static void raw_field16(struct slot *s, size_t offset, uint16_t v)
@@ -191,13 +283,7 @@ static void agreed_unasked(struct slot *s) { good_raw(s); s->bytes[7] = 9; heade
 static void unknown_value_type(struct slot *s)
 {
 	good_raw(s);
-	s->bytes[8] = 3;
-	header_seal(s);
-}
-static void reserved_not_zero(struct slot *s)
-{
-	good_raw(s);
-	s->bytes[91] = 1;
+	s->bytes[8] = 6;
 	header_seal(s);
 }
 static void part_of_none(struct slot *s) { raw_field16(s, 70, 0); }
@@ -476,6 +562,32 @@ const struct hostile hostile_messages[] = {
 	{ "good-rice", good_rice, ACCEPTED, "", SPAN },
 	{ "good-empty", good_empty, ACCEPTED, "", SPAN },
 	{ "good-dense", good_dense, ACCEPTED, "", COUNT_MAX },
+	{ "good-uniform", good_uniform, ACCEPTED, "", SPAN },
+	{ "good-uniform-zero", good_uniform_zero, ACCEPTED, "", SPAN },
+	{ "good-grid", good_grid, ACCEPTED, "", SPAN },
+	{ "good-round", good_round, ACCEPTED, "", SPAN },
+
+	{ "uniform-code-15", uniform_code_15, DECODE, "code is out of range", SPAN },
+	{ "uniform-spare-bits", uniform_spare_bits, DECODE, "behind the last code", SPAN },
+	{ "uniform-step-nan", uniform_step_nan, DECODE, "step of a block", SPAN },
+	{ "uniform-step-negative", uniform_step_negative, DECODE, "step of a block", SPAN },
+	{ "uniform-step-minus-zero", uniform_step_minus_zero, DECODE, "step of a block", SPAN },
+	{ "uniform-step-overflows", uniform_step_overflows, DECODE, "step of a block", SPAN },
+	{ "uniform-zero-with-code", uniform_zero_with_code, DECODE, "code is out of range", SPAN },
+	{ "uniform-block-12", uniform_block_12, COPY, "blocks of a multiple of 8", SPAN },
+	{ "uniform-without-bits", uniform_without_bits, COPY, "1 to 8 bits", SPAN },
+	{ "uniform-padding", uniform_padding, DECODE, "padding after the values", SPAN },
+	{ "uniform-too-short", uniform_too_short, DECODE, "does not fit the number of raw", SPAN },
+	{ "grid-range-negative", grid_range_negative, COPY, "range of a grid", SPAN },
+	{ "grid-range-infinite", grid_range_infinite, COPY, "range of a grid", SPAN },
+	{ "grid-9-bits", grid_9_bits, COPY, "1 to 8 bits", SPAN },
+	{ "grid-spare-bits", grid_spare_bits, DECODE, "behind the last code", SPAN },
+	{ "grid-zero-with-code", grid_zero_with_code, DECODE, "code is out of range", SPAN },
+	{ "round-23-bits", round_23_bits, COPY, "at most 22 bits", SPAN },
+	{ "round-too-wide", round_too_wide, DECODE, "wider than the largest", SPAN },
+	{ "round-overflows", round_overflows, DECODE, "code is out of range", SPAN },
+	{ "round-width-zero", round_width_zero, COPY, "width of rounding", SPAN },
+	{ "bits-of-f32", bits_of_f32, COPY, "for values that have none", SPAN },
 
 	{ "nothing-written", nothing_written, COPY, "magic", SPAN },
 	{ "wrong-magic", wrong_magic, COPY, "magic", SPAN },
@@ -488,8 +600,7 @@ const struct hostile hostile_messages[] = {
 	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
 	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 5", SPAN },
 	{ "agreed-unasked", agreed_unasked, CHECK, "none are agreed", SPAN },
-	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 3", SPAN },
-	{ "reserved-not-zero", reserved_not_zero, COPY, "reserved", SPAN },
+	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 6", SPAN },
 	{ "part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN },
 	{ "part-beyond-parts", part_beyond_parts, COPY, "part 1 of 1 parts", SPAN },
 	{ "scale-nan", scale_nan, COPY, "scale", SPAN },

@@ -46,7 +46,7 @@ static void fill(enum shape shape)
 
 static void random_quad__other_counters__other_numbers_and_again_the_same(void **state)
 {
-	struct random_stream s = { 1, 2, 3 }, other = s;
+	struct random_stream s = { 1, 2, 3, 0 }, other = s;
 	uint32_t a[4], b[4];
 
 	(void)state;
@@ -64,9 +64,24 @@ static void random_quad__other_counters__other_numbers_and_again_the_same(void *
 	}
 }
 
+static void random_run__any_beginning_and_length__is_the_same_as_one_at_a_time(void **state)
+{
+	const struct random_stream s = { 1, 2, (uint64_t)3 << 32 | 4, 5 };
+	const uint64_t firsts[] = { 0, 1, 6, ((uint64_t)1 << 34) - 23, ((uint64_t)1 << 34) - 4 };
+	uint32_t run[60];
+
+	(void)state;
+	for (size_t f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++)
+		for (size_t n = 0; n <= 60; n++) {
+			random_run(&s, firsts[f], n, run);
+			for (size_t i = 0; i < n; i++)
+				assert_int_equal(run[i], random_at(&s, firsts[f] + i));
+		}
+}
+
 static void random_quad__bits__are_even(void **state)
 {
-	struct random_stream s = { 1, 0, 1 };
+	struct random_stream s = { 1, 0, 1, 0 };
 	double sum = 0;
 
 	(void)state;
@@ -118,7 +133,7 @@ static void choose_variance__ratio__is_one_plus_epsilon(void **state)
 		fill((enum shape)shape);
 		memcpy(work, x, sizeof x);
 		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
-				    .level = 1, .stream = { RANDOM_KEEP, 0, 1 } };
+				    .level = 1, .stream = { RANDOM_KEEP, 0, 1, 0 } };
 		size_t n = choose_variance(&c);
 
 		for (size_t i = 0; i < n; i++) /* 1 / lambda, from any coordinate that was scaled */
@@ -172,10 +187,10 @@ static void mean_is_x(size_t (*run)(const struct choice *), struct choice c)
 static void choose__unbiased_selectors_4000_draws__mean_is_the_vector(void **state)
 {
 	(void)state;
-	mean_is_x(choose_variance, (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0 } });
-	mean_is_x(choose_random, (struct choice){ .density = 0.05, .stream = { RANDOM_KEEP, 3, 0 } });
+	mean_is_x(choose_variance, (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0, 0 } });
+	mean_is_x(choose_random, (struct choice){ .density = 0.05, .stream = { RANDOM_KEEP, 3, 0, 0 } });
 	mean_is_x(choose_randk, (struct choice){ .density = 0.25, .scale = 1,
-						 .stream = { RANDOM_SUPPORT_UP, 0, 0 } });
+						 .stream = { RANDOM_SUPPORT_UP, 0, 0, 0 } });
 }
 
 static void choose_random__density__is_met(void **state)
@@ -185,7 +200,7 @@ static void choose_random__density__is_met(void **state)
 		fill((enum shape)shape);
 		memcpy(work, x, sizeof x);
 		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
-				    .density = 0.02, .stream = { RANDOM_KEEP, 0, 9 } };
+				    .density = 0.02, .stream = { RANDOM_KEEP, 0, 9, 0 } };
 		double n = (double)choose_random(&c);
 
 		assert_true(fabs(n - 0.02 * N) < 5 * sqrt(0.02 * N));
@@ -203,7 +218,7 @@ static void message__seeded_support__is_read_without_an_index_on_the_wire(void *
 	const char *why;
 
 	(void)state;
-	seeded_support(0, 12, 3, SPAN, K, index);
+	seeded_support(0, 0, 12, 3, SPAN, K, index);
 	for (int i = 0; i < K; i++) {
 		assert_true(index[i] < SPAN && (!i || index[i] > index[i - 1]));
 		value[i] = (float)i;
@@ -222,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
+		cmocka_unit_test(random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
 		cmocka_unit_test(random_quad__bits__are_even),
 		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),
 		cmocka_unit_test(choose_gaussiank__every_shape__count_is_within_a_third),

@@ -285,6 +285,15 @@ static void train__500_noisy_steps_agreed_supports__mass_is_conserved(void **sta
 	balance_of("up=sketch(0.05) down=all", 3);
 }
 
+static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **state)
+{
+	(void)state;
+	balance_of("up=topk(0.05),uniform(4,16) down=topk(0.05),uniform(3)", 3);
+	balance_of("up=all,uniform(1,64) down=all,grid(4)", 2);
+	balance_of("up=topk(0.1),grid(3) down=all,round(0.01)", 3);
+	balance_of("up=all,round(0.5) down=topk(0.1),uniform(8)", 1);
+}
+
 /* ---- the counterexample ---------------------------------------------------------------------- */
 
 enum { DIM = 100 };
@@ -452,6 +461,7 @@ int main(void)
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_agreed_supports__mass_is_conserved),
+		cmocka_unit_test(train__500_noisy_steps_values_in_few_bits__mass_is_conserved),
 		cmocka_unit_test(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),
 		cmocka_unit_test(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits),

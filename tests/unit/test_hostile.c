@@ -194,11 +194,11 @@ static int write_seed(const char *folder, const char *name, const uint8_t *bytes
 	return 0;
 }
 
-static int write_encoded(const char *folder, const char *name, uint32_t span, uint32_t count,
-			 enum value_type type)
+static int write_coded(const char *folder, const char *name, uint32_t span, uint32_t count,
+		       struct value_coding values)
 {
 	struct message m = {.kind = MESSAGE_DELTA, .parts = 1, .span = span, .count = count,
-			    .value_type = type, .lr = 1};
+			    .values = values, .lr = 1};
 	static uint8_t out[65536];
 	uint32_t index[1024];
 	float value[1024];
@@ -209,6 +209,12 @@ static int write_encoded(const char *folder, const char *name, uint32_t span, ui
 	}
 	return write_seed(folder, name, out,
 			  message_encode(&m, index, value, value, out, sizeof(out)));
+}
+
+static int write_encoded(const char *folder, const char *name, uint32_t span, uint32_t count,
+			 enum value_type type)
+{
+	return write_coded(folder, name, span, count, (struct value_coding){ type, 0, 0, 0 });
 }
 
 /* The messages that get past the checks of the header (the others teach the fuzzer nothing), and
@@ -231,7 +237,11 @@ static int write_corpus(const char *folder)
 	       write_encoded(folder, "delta-8-blocks-bf16", UINT32_MAX, 1024, VALUE_BF16) |
 	       write_encoded(folder, "bitmap-f32", 1000, 500, VALUE_F32) |
 	       write_encoded(folder, "dense-with-zeros-f16", 200, 195, VALUE_F16) |
-	       write_encoded(folder, "dense-bf16", 99, 99, VALUE_BF16);
+	       write_encoded(folder, "dense-bf16", 99, 99, VALUE_BF16) |
+	       write_coded(folder, "dense-uniform-2", 1000, 1000, (struct value_coding){ VALUE_UNIFORM, 2, 64, 0 }) |
+	       write_coded(folder, "dense-uniform-1", 77, 77, (struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }) |
+	       write_coded(folder, "delta-grid-8", 9000, 700, (struct value_coding){ VALUE_GRID, 8, 0, 0 }) |
+	       write_coded(folder, "dense-round", 300, 300, (struct value_coding){ VALUE_ROUND, 0, 0, 2 });
 }
 
 int main(int argc, char **argv)

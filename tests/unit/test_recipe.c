@@ -74,7 +74,7 @@ static void recipe_parse__axes_that_are_not_named_have_their_defaults(void **sta
 	(void)state;
 	assert_int_equal(r.up.select, SELECT_ALL);
 	assert_true(r.up.density == 1);
-	assert_int_equal(r.up.values, VALUE_F32);
+	assert_int_equal(r.up.values.type, VALUE_F32);
 	assert_int_equal(r.down.select, SELECT_ALL);
 	assert_int_equal(r.signal, SIGNAL_GRADIENT);
 	assert_int_equal(r.mask, 0);
@@ -97,8 +97,8 @@ static void recipe_parse__every_axis_is_read(void **state)
 
 	(void)state;
 	assert_true(r.up.select == SELECT_TOPK && r.up.density == 0.01);
-	assert_int_equal(r.up.values, VALUE_F16);
-	assert_int_equal(r.down.values, VALUE_BF16);
+	assert_int_equal(r.up.values.type, VALUE_F16);
+	assert_int_equal(r.down.values.type, VALUE_BF16);
 	assert_int_equal(r.signal, SIGNAL_MOMENTUM);
 	assert_true(r.signal_momentum == 0.9f);
 	assert_int_equal(r.mask, 0);
@@ -126,7 +126,7 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
 	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
-		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast");
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast seed=0");
 }
 
 static void recipe_parse__memory_default_follows_the_directions(void **state)
@@ -138,6 +138,32 @@ static void recipe_parse__memory_default_follows_the_directions(void **state)
 	assert_int_equal(parsed("down=all,bf16").memory, MEMORY_RESIDUAL);
 	assert_int_equal(parsed("up=all,f32 down=all").memory, MEMORY_NONE);
 	assert_int_equal(parsed("memory=none up=all,f16").memory, MEMORY_NONE);
+}
+
+static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(void **state)
+{
+	static const char *const wrong[] = { "uniform", "uniform(0)", "uniform(9)", "uniform(2.5)", "uniform(4,)",
+					     "uniform(4,12)", "uniform(4,0)", "uniform(4,65536)", "uniform(4,64,2)",
+					     "grid", "grid(9)", "grid(4,512)", "grid(-1)", "round", "round(0)",
+					     "round(-1)", "round(1e39)", "round(x)", "f16(4)" };
+	struct recipe r = parsed("up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295");
+	char text[64];
+
+	(void)state;
+	assert_true(r.up.values.type == VALUE_UNIFORM && r.up.values.bits == 4 && r.up.values.block == 512);
+	assert_true(r.down.values.bits == 8 && r.down.values.block == 64);
+	assert_true(r.seed == UINT32_MAX);
+	r = parsed("up=all,grid(3) down=all,round(0.5)");
+	assert_true(r.up.values.type == VALUE_GRID && r.up.values.bits == 3 && !r.up.values.block);
+	assert_true(r.down.values.type == VALUE_ROUND && r.down.values.step == 0.5f);
+	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		snprintf(text, sizeof(text), "up=all,%s", wrong[i]);
+		assert_int_equal(recipe_parse(text, &r), SLUICE_EINVAL);
+	}
+	assert_int_equal(recipe_parse("seed=4294967296", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("seed=1.5", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("seed=-1", &r), SLUICE_EINVAL);
 }
 
 static void recipe_parse__mask_default_follows_up(void **state)
@@ -188,16 +214,16 @@ static void recipe_print__spells_out_every_axis(void **state)
 	(void)state;
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
-			 "decay=0 nonfinite=abort coding=fast");
+			 "decay=0 nonfinite=abort coding=fast seed=0");
 	expect_print("up=all down=all,f16 update=momentum(0.9) dense=none clip=1 decay=1e-4 "
 		     "warmup=1epoch nonfinite=skip coding=small",
 		     "up=all,f32 down=all,f16 signal=gradient memory=residual(inside) "
 		     "update=momentum(0.9) warmup=1epoch dense=none clip=1 decay=0.0001 "
-		     "nonfinite=skip coding=small");
+		     "nonfinite=skip coding=small seed=0");
 	expect_print("signal=momentum(0.9) up=topk(0.1%) memory=residual(outside) warmup=250",
 		     "up=topk(0.001),f32 down=all,f32 signal=momentum(0.9),mask "
 		     "memory=residual(outside) update=sgd warmup=250steps dense=*bias* clip=none "
-		     "decay=0 nonfinite=abort coding=fast");
+		     "decay=0 nonfinite=abort coding=fast seed=0");
 }
 
 static const char *const valid_recipes[] = {
@@ -212,6 +238,8 @@ static const char *const valid_recipes[] = {
 	"signal=momentum(0),mask up=topk(1)",
 	"warmup=0.3333333333333333epochs up=topk(100%)",
 	"dense=none update=momentum(0)",
+	"up=all,uniform(8,65528) down=topk(0.1),grid(1) seed=123456789",
+	"up=topk(0.01),round(0.3333333) down=all,uniform(1)",
 };
 enum { VALID = sizeof(valid_recipes) / sizeof(valid_recipes[0]) };
 
@@ -331,7 +359,8 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
 	assert_string_equal(sluice_last_error(),
 			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
-			    "\"topk\"? up= takes " SELECTION_FORMS ", then f32, f16 or bf16");
+			    "\"topk\"? up= takes " SELECTION_FORMS
+			    ", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
 	expect_refused("auto auto", "auto is given twice");
 	expect_refused("auto up=all", "\"up=all\" beside auto");
 	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
@@ -591,6 +620,7 @@ int main(void)
 		cmocka_unit_test(recipe_parse__every_axis_is_read),
 		cmocka_unit_test(recipe_parse__auto__in_place_of_both_directions),
 		cmocka_unit_test(recipe_parse__memory_default_follows_the_directions),
+		cmocka_unit_test(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),

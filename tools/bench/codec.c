@@ -257,7 +257,7 @@ int bench_codec(const struct options *o)
 	int rc = -1;
 
 	/* Rice codes of few positions, and all others, are within twice the plain numbers and the bitmap. */
-	b.capacity = message_bound(b.span, (uint32_t)most, VALUE_F32) + 8 * most + b.span / 4 + 64;
+	b.capacity = message_bound(b.span, (uint32_t)most, (struct value_coding){ VALUE_F32, 0, 0, 0 }) + 8 * most + b.span / 4 + 64;
 	b.x = malloc(o->n * sizeof(*b.x));
 	b.index = calloc(most, sizeof(*b.index));
 	b.got = calloc(most, sizeof(*b.got));

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Values in few bits: against their definitions in double precision, on average over many draws, and there
+ * and back through messages. */
+#include "base/bytes.h"
+#include "compress/bit_pack.h"
+#include "compress/message.h"
+#include "random.h"
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { N = 3000, BYTES = 4 * N + 4096 };
+static float v[N], sent[N], got[N];
+static uint8_t bytes[BYTES], again[BYTES];
+
+static void fill(uint64_t seed, int spread)
+{
+	struct random r = { seed };
+
+	for (int i = 0; i < N; i++)
+		v[i] = ldexpf(random_normal(&r), spread ? -(int)(random_bits(&r) % (unsigned)spread) : 0);
+}
+
+static struct value_coding uniform(unsigned bits, unsigned block)
+{
+	return (struct value_coding){ VALUE_UNIFORM, bits, block, 0 };
+}
+
+static struct value_coding grid(unsigned bits)
+{
+	return (struct value_coding){ VALUE_GRID, bits, 0, 0 };
+}
+
+static struct value_coding rounded(float width)
+{
+	return (struct value_coding){ VALUE_ROUND, 0, 0, width };
+}
+
+/* Encodes v[0..n), and sent[] is what is decoded again. Returns the scale. */
+static float there_and_back(struct value_coding *c, size_t n, uint64_t step)
+{
+	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, step, 0 } };
+	float scale = few_bits_fit(c, v, n, 0);
+	uint64_t length = few_bits_bytes(c, (uint32_t)n);
+	const char *why = "";
+
+	assert_true(few_bits_valid(c, scale, &why));
+	memset(bytes, 0xa5, sizeof(bytes));
+	few_bits_encode(c, scale, v, n, &rounding, bytes, sent);
+	for (size_t i = length; i < sizeof(bytes); i++)
+		assert_int_equal(bytes[i], 0xa5);
+	if (few_bits_decode(c, scale, bytes, n, got, &why))
+		fail_msg("refused: %s", why);
+	assert_memory_equal(got, sent, n * sizeof(*got));
+	return scale;
+}
+
+static void bits__every_width_and_length__come_back_and_take_no_more(void **state)
+{
+	struct random r = { 1 };
+	uint8_t codes[80], back[88];
+
+	(void)state;
+	for (unsigned bits = 1; bits <= 8; bits++)
+		for (size_t n = 0; n <= 70; n++) {
+			for (size_t i = 0; i < n; i++)
+				codes[i] = (uint8_t)(random_bits(&r) >> (32 - bits));
+			memset(again, 0xa5, 100);
+			bits_pack(codes, n, bits, again);
+			assert_int_equal(again[bits_bytes(n, bits)], 0xa5);
+			assert_true(bits_unpack(again, n, bits, back));
+			assert_memory_equal(codes, back, n);
+			for (size_t i = 0; i < n; i++) { /* the least significant bit first */
+				unsigned code = 0;
+
+				for (unsigned b = 0; b < bits; b++)
+					code |= (unsigned)(again[(i * bits + b) / 8] >> (i * bits + b) % 8 & 1) << b;
+				assert_int_equal(code, codes[i]);
+			}
+		}
+}
+
+static void uniform__every_width__is_a_neighbour_on_the_block_s_levels(void **state)
+{
+	(void)state;
+	fill(2, 20);
+	for (unsigned bits = 2; bits <= 8; bits++) {
+		struct value_coding c = uniform(bits, 24);
+		double levels = (1 << (bits - 1)) - 1;
+
+		there_and_back(&c, N, bits);
+		for (int b = 0; b < N; b += 24) {
+			double most = 0;
+
+			for (int i = b; i < b + 24 && i < N; i++)
+				most = fmax(most, fabs((double)v[i]));
+			for (int i = b; i < b + 24 && i < N; i++) {
+				double q = (double)sent[i] / (most / levels);
+
+				assert_true(fabs(q - round(q)) < 1e-4 && fabs(q) < levels + 1e-4);
+				assert_true(fabs((double)sent[i] - (double)v[i]) < most / levels * 1.0001);
+			}
+		}
+	}
+}
+
+static void uniform__4000_draws__mean_is_the_value(void **state)
+{
+	enum { D = 600, DRAWS = 4000 };
+	static double sum[D];
+
+	(void)state;
+	fill(3, 6);
+	for (unsigned bits = 2; bits <= 8; bits += 3) {
+		struct value_coding c = uniform(bits, 64);
+		double off = 0, expected = 0;
+
+		memset(sum, 0, sizeof(sum));
+		for (uint64_t step = 0; step < DRAWS; step++) {
+			there_and_back(&c, D, step);
+			for (int i = 0; i < D; i++) {
+				sum[i] += (double)sent[i];
+				expected += pow((double)sent[i] - (double)v[i], 2) / DRAWS / DRAWS;
+			}
+		}
+		for (int i = 0; i < D; i++)
+			off += pow(sum[i] / DRAWS - (double)v[i], 2);
+		assert_true(expected > 0 && off < 1.5 * expected && off > expected / 1.5);
+	}
+}
+
+static void uniform_1__signs__have_the_mean_magnitude_of_their_block(void **state)
+{
+	struct value_coding c = uniform(1, 512);
+
+	(void)state;
+	fill(4, 3);
+	there_and_back(&c, N, 1);
+	for (int b = 0; b < N; b += 512) {
+		int end = b + 512 < N ? b + 512 : N;
+		double mean = 0;
+
+		for (int i = b; i < end; i++)
+			mean += fabs((double)v[i]) / (end - b);
+		for (int i = b; i < end; i++) {
+			assert_true(fabs(fabs((double)sent[i]) - mean) < 1e-6 * mean);
+			assert_true(!signbit(sent[i]) == !(v[i] < 0));
+		}
+	}
+}
+
+static void uniform__cut_at_a_block__rounds_the_same(void **state)
+{
+	struct value_coding c = uniform(3, 64);
+	struct rounding rounding = { .stream = { RANDOM_ROUND, 1, 9, 0 }, .first = 1001 };
+
+	(void)state;
+	fill(5, 0);
+	few_bits_encode(&c, 1, v, N, &rounding, bytes, sent);
+	rounding.first += 640;
+	few_bits_encode(&c, 1, v + 640, N - 640, &rounding, bytes, got);
+	assert_memory_equal(sent + 640, got, (N - 640) * sizeof(*got));
+	rounding.stream.seed = 1;
+	few_bits_encode(&c, 1, v + 640, N - 640, &rounding, bytes, got);
+	assert_memory_not_equal(sent + 640, got, (N - 640) * sizeof(*got));
+}
+
+static void uniform__positions_given__round_by_the_numbers_of_their_coordinates(void **state)
+{
+	struct value_coding c = uniform(4, 4096);
+	struct rounding all = { .stream = { RANDOM_ROUND, 1, 9, 0 } }, some = all;
+	uint32_t index[N];
+	uint32_t n = 0;
+
+	(void)state;
+	fill(6, 0);
+	few_bits_encode(&c, 1, v, N, &all, bytes, sent);
+	for (uint32_t i = 0; i < N; i++)
+		if (fabsf(v[i]) == largest_magnitude(v, N) || i % 3 == 0)
+			index[n++] = i;
+	for (uint32_t i = 0; i < n; i++)
+		v[i] = v[index[i]];
+	some.index = index;
+	few_bits_encode(&c, 1, v, n, &some, bytes, got);
+	for (uint32_t i = 0; i < n; i++)
+		assert_true(got[i] == sent[index[i]]);
+}
+
+static void grid__every_width__is_the_nearest_of_its_points(void **state)
+{
+	(void)state;
+	fill(7, 10);
+	for (unsigned bits = 1; bits <= 8; bits++) {
+		struct value_coding c = grid(bits);
+		double range = (double)there_and_back(&c, N, 0), tau = 1.0 / ((1 << bits) - 1);
+
+		assert_true(range == (double)largest_magnitude(v, N));
+		for (int i = 0; i < N; i++) {
+			double code = ((double)sent[i] + range) / (2 * tau * range);
+
+			assert_true(fabs(code - round(code)) < 1e-4);
+			assert_true(fabs((double)sent[i] - (double)v[i]) <= tau * range * 1.0001);
+		}
+	}
+}
+
+static void grid__range_given__is_used_where_it_is_larger(void **state)
+{
+	struct value_coding c = grid(4);
+
+	(void)state;
+	fill(8, 0);
+	assert_true(few_bits_fit(&c, v, N, 100) == 100);
+	assert_true(few_bits_fit(&c, v, N, 1e-3f) == largest_magnitude(v, N));
+}
+
+static void round__any_width__is_the_nearest_multiple_in_the_fewest_bits(void **state)
+{
+	const float widths[] = { 0.5f, 1, 3, 1e-4f, 1e4f, 0.1f };
+
+	(void)state;
+	fill(9, 4);
+	for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
+		struct value_coding c = rounded(widths[w]);
+		long largest = 0;
+
+		there_and_back(&c, N, 0);
+		for (int i = 0; i < N; i++) {
+			long q = lrint((double)sent[i] / (double)widths[w]);
+			long code = q < 0 ? -2 * q - 1 : 2 * q;
+
+			assert_true(sent[i] == (float)q * widths[w]);
+			assert_true(fabs((double)v[i] - (double)sent[i]) <= 0.50001 * (double)widths[w]);
+			largest = code > largest ? code : largest;
+		}
+		assert_int_equal(c.bits, bit_length((uint32_t)largest));
+	}
+}
+
+static void few_bits__extremes__stay_finite(void **state)
+{
+	const float extremes[] = { 0, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -0x1p-149f, 1, 0x1p-130f };
+	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8), grid(1), grid(8),
+						rounded(FLT_MAX), rounded(0x1p-149f), rounded(3e38f) };
+
+	(void)state;
+	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
+		for (size_t n = 0; n <= 8; n++)
+			for (size_t from = 0; from + n <= 8; from++) {
+				struct value_coding coding = codings[c];
+
+				memcpy(v, extremes + from, n * sizeof(*v));
+				there_and_back(&coding, n, 1);
+				for (size_t i = 0; i < n; i++)
+					assert_true(isfinite(sent[i]));
+			}
+}
+
+static void message__few_bits__sparse_and_dense_come_back(void **state)
+{
+	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64), grid(3), grid(8),
+						rounded(0.01f), rounded(100) };
+	struct random r = { 11 };
+	static uint32_t index[N], back[N];
+
+	(void)state;
+	fill(10, 2);
+	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
+		for (unsigned share = 1; share <= 1024; share *= 2) {
+			struct message m = { .kind = MESSAGE_DELTA, .parts = 1, .span = N, .values = codings[c],
+					     .stream = { RANDOM_ROUND, 0, 1, 0 } }, read;
+			size_t bound, length;
+			const char *why = "";
+
+			for (uint32_t i = 0; i < N; i++)
+				if (share == 1 || random_bits(&r) % share == 0)
+					index[m.count++] = i;
+			bound = message_bound(N, m.count, codings[c]);
+			assert_true(bound <= sizeof(bytes));
+			uint32_t n = m.count;
+			memset(again, 0, sizeof(again));
+			length = message_encode(&m, share == 1 ? NULL : index, v, sent, bytes, bound);
+			assert_true(length <= bound && m.count == n);
+			assert_int_equal(message_copy(bytes, length, again, sizeof(again), &read, &why), 0);
+			if (message_decode(&read, again, back, got, &why))
+				fail_msg("%u in %u: %s", n, N, why);
+			assert_memory_equal(got, sent, n * sizeof(*got));
+			if (read.coding != CODING_DENSE)
+				assert_memory_equal(back, index, n * sizeof(*back));
+			for (uint32_t k = 1; k <= N; k += 97)
+				assert_true(message_bound(N, k, codings[c]) >= message_bound(N, k - 1, codings[c]));
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bits__every_width_and_length__come_back_and_take_no_more),
+		cmocka_unit_test(uniform__every_width__is_a_neighbour_on_the_block_s_levels),
+		cmocka_unit_test(uniform__4000_draws__mean_is_the_value),
+		cmocka_unit_test(uniform_1__signs__have_the_mean_magnitude_of_their_block),
+		cmocka_unit_test(uniform__cut_at_a_block__rounds_the_same),
+		cmocka_unit_test(uniform__positions_given__round_by_the_numbers_of_their_coordinates),
+		cmocka_unit_test(grid__every_width__is_the_nearest_of_its_points),
+		cmocka_unit_test(grid__range_given__is_used_where_it_is_larger),
+		cmocka_unit_test(round__any_width__is_the_nearest_multiple_in_the_fewest_bits),
+		cmocka_unit_test(few_bits__extremes__stay_finite),
+		cmocka_unit_test(message__few_bits__sparse_and_dense_come_back),
+	};
+
+	return cmocka_run_group_tests_name("few bits", tests, NULL, NULL);
+}
