@@ -8,6 +8,7 @@ dist_man_MANS += \
 	man/sluice_histogram.3 \
 	man/sluice_init.3 \
 	man/sluice_model_open.3 \
+	man/sluice_point.3 \
 	man/sluice_push.3 \
 	man/sluice_region_open.3 \
 	man/sluice_simulate.3 \

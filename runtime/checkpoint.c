@@ -41,7 +41,7 @@ static int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = &model->worker;
 	*c = (struct contents){ .sections =
-					calloc(3 + 4 * (size_t)model->n_own, sizeof *c->sections),
+					calloc(6 + 4 * (size_t)model->n_own, sizeof *c->sections),
 				.numbers = calloc(1 + (size_t)model->n_own, sizeof *c->numbers) };
 	if (!c->sections || !c->numbers) {
 		contents_free(c);
@@ -51,9 +51,12 @@ static int contents_of(sluice_model *model, struct contents *c)
 		c->numbers[0] = float_bits(model->lr);
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
 		/* Without memory the accumulator is only scratch. */
-		if (model->recipe.memory == MEMORY_RESIDUAL)
+		if (model->recipe.memory != MEMORY_NONE)
 			add_values(c, SECTION_WORKER_RESIDUAL, 0, w->residual, model->layout.count);
 		add_values(c, SECTION_WORKER_VELOCITY, 0, w->velocity, model->layout.count);
+		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
+		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
+		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
 	}
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *s = &model->shards[i];
@@ -312,6 +315,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	/* With update=none the shards publish means, and parameters are the application's. */
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
 		m->mine.status = model_read_snapshots(m->model, m->place.step, params);
+	if (!m->mine.status && !file)
+		model_remember(m->model, params);
 	rc = meeting_speak(m, NULL); /* all have read them */
 	return rc ? rc : meeting_verdict(m);
 }

@@ -29,6 +29,9 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_WORKER: return "the worker's counters";
 	case SECTION_WORKER_RESIDUAL: return "the worker's residual";
 	case SECTION_WORKER_VELOCITY: return "the worker's velocity";
+	case SECTION_WORKER_MEMORY: return "the worker's memory";
+	case SECTION_WORKER_FILTER: return "the worker's filter";
+	case SECTION_WORKER_PREVIOUS: return "the worker's parameters of the step before";
 	case SECTION_SHARD: name = "counters"; break;
 	case SECTION_SHARD_PARAMETERS: name = "parameters"; break;
 	case SECTION_SHARD_RESIDUAL: name = "residual"; break;

@@ -40,7 +40,10 @@ enum section_kind {
 	SECTION_SHARD, /* numbers: version */
 	SECTION_SHARD_PARAMETERS,
 	SECTION_SHARD_RESIDUAL,
-	SECTION_SHARD_VELOCITY
+	SECTION_SHARD_VELOCITY,
+	SECTION_WORKER_MEMORY,
+	SECTION_WORKER_FILTER,
+	SECTION_WORKER_PREVIOUS
 };
 
 /* What is written, and where what is read goes: the same table in both directions. */

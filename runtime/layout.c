@@ -91,7 +91,7 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
-	uint64_t pairs = recipe->memory == MEMORY_RESIDUAL ? SLOT_MARGIN * mean : k;
+	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
 	return (uint32_t)least(s->span, pairs + s->exempt);
 }
 
@@ -110,6 +110,7 @@ static uint32_t down_capacity(const struct shard_layout *s, const struct recipe 
 static void size_messages(struct shard_layout *s, const struct recipe *recipe)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	const size_t everything = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
 	size_t slot = message_bound(s->span, s->up_capacity, recipe->up.values), other;
 	size_t delta = message_bound(s->span, s->down_capacity, recipe->down.values);
 	if (exchange == EXCHANGE_LEADER && slot < (other = message_support_bound(s->span, s->up_capacity)))
@@ -119,9 +120,10 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe)
 		slot = other;
 	if (s->support_capacity && delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	s->slot_bytes = slot;
-	s->delta_bytes = delta;
-	s->snapshot_bytes = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
+	/* With resets everything fits too; the capacities are for the other steps. */
+	s->slot_bytes = recipe->reset && slot < everything ? everything : slot;
+	s->delta_bytes = recipe->reset && delta < everything ? everything : delta;
+	s->snapshot_bytes = everything;
 }
 
 /* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
@@ -276,14 +278,15 @@ static struct largest largest_shard(const struct layout *l, int owner_or_any)
 	return most;
 }
 
-/* worker_setup.c: accumulator, velocity, selection, one shard's indices and values, staging. */
+/* worker_setup.c: accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and values, staging. */
 static uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 {
 	int sparse = recipe->up.select != SELECT_ALL;
 	struct largest any = largest_shard(l, -1);
-	uint64_t bytes = l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
-	if (recipe->signal == SIGNAL_MOMENTUM)
-		bytes += l->count * sizeof(float);
+	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
+	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
+	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
+	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
 	bytes += l->support_most * sizeof(uint32_t);
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
@@ -300,8 +303,8 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 	if (!own.span)
 		return 0;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	vectors += recipe->memory == MEMORY_RESIDUAL && exchange != EXCHANGE_SKETCH;
-	vectors += recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
+	vectors += recipe->update >= UPDATE_MOMENTUM;
 	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)

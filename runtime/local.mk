@@ -18,9 +18,10 @@ library_sources += \
 	runtime/progress.c \
 	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \
-	runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
+	runtime/recipe_dynamics.c runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
 	runtime/schedule.c runtime/schedule.h \
+	runtime/recall.c \
 	runtime/shard.c runtime/shard_agree.c runtime/shard_setup.c \
 	runtime/signal.c \
 	runtime/sparse.c runtime/sparse.h \

@@ -72,6 +72,12 @@ void model_advance(sluice_model *model)
 
 /* ---- serve, close, small calls ------------------------------------------------------------ */
 
+void model_remember(sluice_model *model, const float *params)
+{
+	if (model->worker.previous)
+		memcpy(model->worker.previous, params, model->layout.count * sizeof *params);
+}
+
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor)
 {
 	for (size_t t = 0; t < model->n_tensors; t++)
@@ -168,7 +174,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	now.size = size;
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
-	    model->worker.residual && model->recipe.memory == MEMORY_RESIDUAL) {
+	    model->worker.residual && model->recipe.memory != MEMORY_NONE) {
 		double sum = 0;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)model->worker.residual[i] * model->worker.residual[i];

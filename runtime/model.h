@@ -51,6 +51,9 @@ enum step_state {
 struct worker {
 	float *residual;             /* accumulator: what is not sent yet plus this step's signal */
 	float *velocity;             /* signal=momentum, else NULL */
+	float *memory;               /* lowpass: its memory; twostep: the error before the last; else NULL */
+	float *filter;               /* twostep with beta < 1: what it added last, else NULL */
+	float *previous;             /* storm, igt: the parameters one step ago, else NULL */
 	uint32_t *index;             /* selection of the whole vector, room for selected_most; NULL for up=all */
 	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
 	 * of them fit a slot. */
@@ -158,9 +161,15 @@ struct sluice_model {
 /* ---- signal.c ---- */
 /* The first step of a push: grad[0..count), of coordinates from begin on, is judged (recipe nonfinite=),
  * clipped, and added to the worker's accumulator as the recipe's signal; or, where it is the whole, left
- * to the selection to add (worker.addend). nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC:
- * nothing changed. */
-int signal_accumulate(sluice_model *model, const float *grad, uint64_t begin, uint64_t count);
+ * to the selection to add (worker.addend). before: storm's second gradient, of the same coordinates, else NULL.
+ * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: nothing changed. */
+int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
+		      uint64_t count);
+
+/* ---- recall.c ---- */
+/* Turns what the last push left in worker.residual[at .. at + n) into what the recipe's memory adds in this
+ * step. Once a step for each coordinate. */
+void recall(const sluice_model *model, uint64_t at, size_t n);
 
 /* ---- worker.c ---- */
 int worker_open(sluice_model *model);
@@ -233,10 +242,10 @@ int shard_publish_snapshot(sluice_model *model, struct shard *shard);
 /* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the halves. */
 double watch_density(const sluice_model *model, const struct direction *way, uint64_t step,
 		     unsigned chosen);
-/* recipe=auto in a dense step: everything is sent, and nothing selected. */
-static inline int watch_whole(const sluice_model *model, double density)
+/* recipe=auto in a dense step, or a reset: everything is sent, and nothing selected. */
+static inline int watch_whole(const sluice_model *model, double density, uint64_t step)
 {
-	return model->recipe.automatic && density >= 1;
+	return (model->recipe.automatic && density >= 1) || schedule_sends_all(&model->schedule, step);
 }
 /* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
 void watch_step(sluice_model *model);
@@ -269,6 +278,8 @@ static inline uint64_t model_epoch(const sluice_model *model)
 {
 	return model->job->members.elastic ? MESSAGE_ANY : model->job->membership_epoch;
 }
+/* For sluice_point(): params are those of the step before from now on. */
+void model_remember(sluice_model *model, const float *params);
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
 #endif

@@ -213,7 +213,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
 	int outside = model->recipe.memory == MEMORY_NONE || model->recipe.update == UPDATE_NONE;
 	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
-					 model->recipe.decay,
+					 model->recipe.decay, model->recipe.update_alpha,
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->schema = schema_of(model);
@@ -296,6 +296,8 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 			job->models_end = (int)model->id + 1;
 		progress_release(job);
 		rc = model_spread(model, params);
+		if (!rc && sluice_is_worker(job))
+			model_remember(model, params);
 	}
 	if (rc) {
 		progress_take(job);

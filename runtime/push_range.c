@@ -8,6 +8,9 @@
 /* Recipes for which a range says too little. */
 static int check_recipe(const struct recipe *recipe)
 {
+	if (recipe->signal == SIGNAL_STORM)
+		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which takes two whole "
+			    "gradients: call sluice_push_pair");
 	const char *key = recipe->clip > 0 ? "clip=" : "nonfinite=skip";
 	const char *needs = recipe->clip > 0 ? "the norm" : "all values";
 	if (recipe->clip > 0 || recipe->nonfinite == NONFINITE_SKIP)
@@ -72,7 +75,7 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
 		step_begin(model);
-	if ((rc = signal_accumulate(model, grad, begin, count)))
+	if ((rc = signal_accumulate(model, grad, NULL, begin, count)))
 		return rc;
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);

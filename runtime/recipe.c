@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite, coding and seed"
+#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite, coding, reset and seed"
 
 static void quote_word(const char *word, char quote[QUOTE_BYTES])
 {
@@ -113,9 +113,9 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 {
 	const struct selection_kind *kind = &selection_kinds[way->select];
 
-	if (kind->unbiased && d->recipe.memory == MEMORY_RESIDUAL)
+	if (kind->unbiased && d->recipe.memory != MEMORY_NONE)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with memory=residual would count twice what it drops: it "
+			    "recipe: \"%s\" with a residual or another memory would count twice what it drops: it "
 			    "scales up what it keeps, so that nothing is missing on average; write "
 			    "memory=none, or a selector such as topk or randk", d->quotes[id]);
 	if (kind->exchange != EXCHANGE_OWN && id == AXIS_DOWN)
@@ -135,10 +135,18 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum only, which "
 			    "momentum or decay at the shard would spread: write update=sgd, and "
 			    "signal=momentum(M) for momentum", d->quotes[id]);
-	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory != MEMORY_RESIDUAL)
+	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory == MEMORY_NONE)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with memory=none would lose whatever the others did not select: "
 			    "write memory=residual", d->quotes[id]);
+	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.memory != MEMORY_RESIDUAL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": what a sketch publishes is cleared at the workers, which "
+			    "only memory=residual is made for", d->quotes[id], d->quotes[AXIS_MEMORY]);
+	if (kind->exchange != EXCHANGE_OWN && d->recipe.reset)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": where workers agree on a support they cannot send "
+			    "everything; write reset=none", d->quotes[id], d->quotes[AXIS_RESET]);
 	if (kind->seeded && d->recipe.dense[0])
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so no "
@@ -166,7 +174,7 @@ static int refuse_beside_auto(const struct draft *d)
 static int refuse_combinations(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
-	int rc = r->automatic ? refuse_beside_auto(d) : SLUICE_OK;
+	int rc = r->automatic ? refuse_beside_auto(d) : refuse_dynamics(d);
 
 	if (!rc)
 		rc = refuse_selection(d, AXIS_UP, &r->up);

@@ -13,12 +13,17 @@
  *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale for every
  *                                                            BLOCK values, a multiple of 8, default 512
  *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
- *   signal=     gradient | momentum(M)  [,mask|nomask]       0 <= M < 1; mask is the default for topk
- *   memory=     none | residual[(inside|outside)]            default: residual if up or down is topk
+ *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A), each [,noise(R)]
+ *                                                            0 <= M < 1; mask is the default for topk
+ *                                                            A as of ema; R > 0
+ *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B)
+ *                                                            default: residual if up or down is topk
  *                                                            or narrower than f32, else none; none with
- *                                                            an unbiased selector
- *                                                            placement default inside
- *   update=     none | sgd | momentum(M) | nesterov(M)       default sgd
+ *                                                            an unbiased selector; 0 < B <= 1
+ *                                                            placement default inside; twostep: outside
+ *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A)
+ *                                                            default sgd; 0 < A <= 1 or 1/t
+ *   reset=      I | none                                     every I steps all is sent; default none
  *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
  *   dense=      PATTERN[,PATTERN...] | none                  fnmatch on tensor names,
  *                                                            default "*bias*" ; tensors sent whole
@@ -29,10 +34,10 @@
  *   coding=     fast | small                                 of positions; default fast
  *   seed=       N                                            0 (default) to 2^32 - 1
  */
-enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM };
-enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL };
+enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT };
+enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL, MEMORY_LOWPASS, MEMORY_TWOSTEP };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
-enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV };
+enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
@@ -52,10 +57,15 @@ struct recipe {
 	enum signal_kind signal;
 	float signal_momentum;
 	int mask;                    /* momentum factor masking */
+	float signal_alpha;          /* storm, igt: as update_alpha */
+	float noise;                 /* standard deviation; 0: none */
 	enum memory_kind memory;
+	float memory_beta;           /* lowpass, twostep */
+	uint64_t reset;              /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
 	float update_momentum;
+	float update_alpha;          /* ema: the weight of a step's mean; 0 stands for 1/t */
 	double warmup;
 	enum warmup_unit warmup_unit;
 	char dense[256];             /* comma list of patterns, "" for none */
@@ -77,6 +87,11 @@ enum { RECIPE_TEXT_BYTES = 1024 };
 int recipe_parse(const char *text, struct recipe *out);
 /* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
+/* 1 if the worker keeps x of the last step: what sluice_point() needs. */
+static inline int recipe_looks_back(const struct recipe *r)
+{
+	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
+}
 /* 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads the value of one recipe word: one function for each axis. Every refusal is one sentence
- * that quotes the offending word and says what would be right. Called by recipe.c. */
+ * Reads the value of one recipe word: one function for each axis, some in recipe_dynamics.c. Every refusal
+ * is one sentence that quotes the offending word and says what would be right. Called by recipe.c. */
 #include "recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -13,12 +13,10 @@
 
 static const char density_rule[] = "density must be above 0 and at most 1, the share of coordinates "
 				   "that is sent: 0.01 or 1% is one in a hundred";
-static const char momentum_rule[] = "a momentum must be at least 0 and below 1, for example 0.9";
 
 /* ---- items and their arguments --------------------------------------------------------------- */
 
-/* The position of the item in the axis's word list, or SLUICE_EINVAL. */
-static int find_item(const struct word *w, const struct item *item)
+int find_item(const struct word *w, const struct item *item)
 {
 	const struct axis *axis = w->axis;
 
@@ -36,7 +34,7 @@ static int find_item(const struct word *w, const struct item *item)
 		    near ? "\"?" : "", axis->key, axis->takes);
 }
 
-static int refuse_argument(const struct word *w, const struct item *item)
+int refuse_argument(const struct word *w, const struct item *item)
 {
 	if (!item->argument)
 		return SLUICE_OK;
@@ -44,7 +42,7 @@ static int refuse_argument(const struct word *w, const struct item *item)
 		    item->name, w->quote, w->axis->key, w->axis->takes);
 }
 
-static int refuse_more_items(const struct word *w, size_t most)
+int refuse_more_items(const struct word *w, size_t most)
 {
 	if (w->n_items <= most)
 		return SLUICE_OK;
@@ -52,7 +50,7 @@ static int refuse_more_items(const struct word *w, size_t most)
 		    w->items[most].name, w->quote, w->axis->key, w->axis->takes);
 }
 
-static int refuse_number(const struct word *w, const char *text, const char *rule)
+int refuse_number(const struct word *w, const char *text, const char *rule)
 {
 	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not possible: %s", text, w->quote,
 		    rule);
@@ -91,8 +89,8 @@ static int read_density(const struct word *w, const struct item *item, double *o
 	return SLUICE_OK;
 }
 
-/* All of text must be a number, not negative; what a float cannot hold breaks the rule. */
-static int read_float(const struct word *w, const char *text, const char *rule, float *out)
+/* What a float cannot hold breaks the rule. */
+int read_float(const struct word *w, const char *text, const char *rule, float *out)
 {
 	double value;
 
@@ -106,24 +104,6 @@ static int read_float(const struct word *w, const char *text, const char *rule, 
 	if (value > FLT_MAX)
 		return refuse_number(w, text, rule);
 	*out = (float)value;
-	return SLUICE_OK;
-}
-
-static int read_momentum(const struct word *w, const struct item *item, float *out)
-{
-	float momentum;
-
-	if (!item->argument)
-		return fail(SLUICE_EINVAL, "recipe: %s lacks its factor in \"%s\", write %s=%s(0.9): %s",
-			    item->name, w->quote, w->axis->key, item->name, momentum_rule);
-
-	int rc = read_float(w, item->argument, momentum_rule, &momentum);
-
-	if (rc)
-		return rc;
-	if (momentum >= 1)
-		return refuse_number(w, item->argument, momentum_rule);
-	*out = momentum;
 	return SLUICE_OK;
 }
 
@@ -217,8 +197,7 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 	return rc ? rc : d->level > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
 }
 
-/* A whole number of low..high at *text, which then points behind it; 0 if there is none. */
-static unsigned read_whole(const char **text, unsigned low, unsigned high)
+unsigned read_whole(const char **text, unsigned low, unsigned high)
 {
 	double value;
 	const char *end = read_number(*text, &value);
@@ -286,84 +265,6 @@ static int read_direction(const struct word *w, struct direction *d)
 			return rc;
 	}
 	return refuse_more_items(w, 2);
-}
-
-static int read_signal(const struct word *w, struct draft *d)
-{
-	int found = find_item(w, &w->items[0]);
-	int rc;
-
-	if (found < 0)
-		return found;
-	if (found == WORD_MASK || found == WORD_NOMASK)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s",
-			    w->quote, w->items[0].name);
-	if (found == WORD_GRADIENT) {
-		rc = refuse_argument(w, &w->items[0]);
-		return rc ? rc : refuse_more_items(w, 1);
-	}
-	d->recipe.signal = SIGNAL_MOMENTUM;
-	rc = read_momentum(w, &w->items[0], &d->recipe.signal_momentum);
-	if (rc || w->n_items < 2)
-		return rc;
-
-	found = find_item(w, &w->items[1]);
-	if (found < 0)
-		return found;
-	if (found != WORD_MASK && found != WORD_NOMASK)
-		return fail(SLUICE_EINVAL, "recipe: \"%s\" is a second signal in \"%s\": signal= %s",
-			    w->items[1].name, w->quote, w->axis->takes);
-	rc = refuse_argument(w, &w->items[1]);
-	if (rc)
-		return rc;
-	d->recipe.mask = found == WORD_MASK;
-	d->mask_given = 1;
-	return refuse_more_items(w, 2);
-}
-
-static int read_memory(const struct word *w, struct draft *d)
-{
-	const struct item *item = &w->items[0];
-	int found = find_item(w, item);
-
-	if (found < 0)
-		return found;
-	d->recipe.memory = (enum memory_kind)found;
-	if (found == MEMORY_NONE || !item->argument) {
-		int rc = refuse_argument(w, item);
-
-		return rc ? rc : refuse_more_items(w, 1);
-	}
-	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
-		if (strcmp(item->argument, placement_words[p]) == 0) {
-			d->recipe.placement = (enum placement)p;
-			return refuse_more_items(w, 1);
-		}
-	}
-
-	const char *near = nearest_word(item->argument, placement_words, 2);
-
-	return fail(SLUICE_EINVAL,
-		    "recipe: unknown placement \"%.40s\" in \"%s\"%s%s%s the step size is applied "
-		    "inside the residual or outside of it", item->argument, w->quote,
-		    near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
-}
-
-static int read_update(const struct word *w, struct draft *d)
-{
-	const struct item *item = &w->items[0];
-	int found = find_item(w, item);
-	int rc;
-
-	if (found < 0)
-		return found;
-	d->recipe.update = (enum update_kind)found;
-	if (found == UPDATE_MOMENTUM || found == UPDATE_NESTEROV)
-		rc = read_momentum(w, item, &d->recipe.update_momentum);
-	else
-		rc = refuse_argument(w, item);
-	return rc ? rc : refuse_more_items(w, 1);
 }
 
 static int read_warmup(const struct word *w, struct draft *d)
@@ -535,7 +436,7 @@ static int cut_items(struct word *w)
 static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||
-	       id == AXIS_SEED;
+	       id == AXIS_RESET || id == AXIS_SEED;
 }
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
@@ -570,6 +471,8 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		return read_nonfinite(w, d);
 	case AXIS_CODING:
 		return read_coding(w, d);
+	case AXIS_RESET:
+		return read_reset(w, d);
 	case AXIS_SEED:
 		return read_seed(w, d);
 	case AXES:

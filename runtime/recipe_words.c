@@ -16,9 +16,9 @@
 static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
 #define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
-static const char *const signal_words[] = { "gradient", "momentum", "mask", "nomask" };
-static const char *const memory_words[] = { "none", "residual" };
-static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov" };
+static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "mask", "nomask", "noise" };
+static const char *const memory_words[] = { "none", "residual", "lowpass", "twostep", "inside", "outside" };
+static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
 static const char *const coding_words[] = { "fast", "small" };
@@ -29,11 +29,11 @@ const struct axis recipe_axes[AXES] = {
 		      DIRECTION_WORDS },
 	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 			DIRECTION_WORDS },
-	[AXIS_SIGNAL] = { "signal", "takes gradient or momentum(M), then mask or nomask",
-			  signal_words, 4 },
-	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside) or residual(outside)",
-			  memory_words, 2 },
-	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M) or nesterov(M)", update_words, 4 },
+	[AXIS_SIGNAL] = { "signal", "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
+			  "igt(ALPHA), and then noise(R)", signal_words, 7 },
+	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
+			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M) or ema(ALPHA)", update_words, 5 },
 	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
 			  NULL, 0 },
 	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
@@ -43,6 +43,7 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
+	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
@@ -156,6 +157,26 @@ static void print_warmup(struct writer *w, const struct recipe *r)
 	add(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s");
 }
 
+static const char *alpha_text(float alpha, char number[NUMBER_BYTES])
+{
+	return alpha > 0 ? shortest(alpha, 1, number) : "1/t";
+}
+
+static void print_signal(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "signal=%s", signal_words[r->signal]);
+	if (r->signal == SIGNAL_MOMENTUM)
+		add(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
+		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
+	else if (r->signal != SIGNAL_GRADIENT)
+		add(w, "(%s)", alpha_text(r->signal_alpha, number));
+	if (r->noise > 0)
+		add(w, ",noise(%s)", shortest(r->noise, 1, number));
+	add(w, " ");
+}
+
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 {
 	struct writer w = { text, 0 };
@@ -167,23 +188,28 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 		print_direction(&w, AXIS_UP, &r->up);
 		print_direction(&w, AXIS_DOWN, &r->down);
 	}
-	if (r->signal == SIGNAL_MOMENTUM)
-		add(&w, "signal=momentum(%s),%s ", shortest(r->signal_momentum, 1, number),
-		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
-	else
-		add(&w, "signal=gradient ");
+	print_signal(&w, r);
+	add(&w, "memory=%s", memory_words[r->memory]);
 	if (r->memory == MEMORY_RESIDUAL)
-		add(&w, "memory=residual(%s) ", placement_words[r->placement]);
-	else
-		add(&w, "memory=none ");
-	add(&w, "update=%s", update_words[r->update]);
+		add(&w, "(%s)", placement_words[r->placement]);
+	if (r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP)
+		add(&w, "(%s)", shortest(r->memory_beta, 1, number));
+	if (r->memory == MEMORY_LOWPASS)
+		add(&w, ",%s", placement_words[r->placement]);
+	add(&w, " update=%s", update_words[r->update]);
 	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
 		add(&w, "(%s)", shortest(r->update_momentum, 1, number));
+	if (r->update == UPDATE_EMA)
+		add(&w, "(%s)", alpha_text(r->update_alpha, number));
 	add(&w, " ");
 	print_warmup(&w, r);
 	add(&w, "dense=%s ", *r->dense ? r->dense : "none");
 	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
 	add(&w, "decay=%s ", shortest(r->decay, 1, number));
 	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
-	add(&w, "coding=%s seed=%u", coding_words[r->coding], r->seed);
+	add(&w, "coding=%s reset=", coding_words[r->coding]);
+	if (r->reset)
+		add(&w, "%llu seed=%u", (unsigned long long)r->reset, r->seed);
+	else
+		add(&w, "none seed=%u", r->seed);
 }

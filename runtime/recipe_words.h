@@ -19,14 +19,16 @@ enum axis_id {
 	AXIS_DECAY,
 	AXIS_NONFINITE,
 	AXIS_CODING,
+	AXIS_RESET,
 	AXIS_SEED,
 	AXES
 };
 
 /* Positions in the word lists below. */
 enum { WORD_VALUES = SELECTIONS };      /* by enum selection, then by enum value_type */
-enum { WORD_GRADIENT, WORD_MOMENTUM, WORD_MASK, WORD_NOMASK };
-/* memory=, update=, nonfinite= and coding= list their words in the order of their enums. */
+enum { WORD_MASK = SIGNAL_IGT + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
+enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE };      /* behind those of enum memory_kind */
+/* update=, nonfinite= and coding= list their words in the order of their enums. */
 
 struct axis {
 	const char *key;
@@ -41,8 +43,8 @@ extern const char *const placement_words[2]; /* by enum placement */
  * text does not begin with a number (blanks, signs, "inf", "nan" and "0x" are none). */
 const char *read_number(const char *text, double *out);
 
-/* No axis takes more than two items; a third is kept to be named. */
-enum { ITEMS_MAX = 3, QUOTE_BYTES = 84 };
+/* No axis takes more than three items; a fourth is kept to be named. */
+enum { ITEMS_MAX = 4, QUOTE_BYTES = 84 };
 
 struct item {
 	const char *name;
@@ -65,6 +67,22 @@ struct draft {
 	int mask_given;
 	char quotes[AXES][QUOTE_BYTES];
 };
+
+/* recipe_values.c: what is done with an item wherever it stands. All set the sentence on refusal. */
+int find_item(const struct word *w, const struct item *item); /* its place in the list of words, or < 0 */
+int refuse_argument(const struct word *w, const struct item *item);  /* 0 if it has none */
+int refuse_more_items(const struct word *w, size_t most);            /* 0 if there are not more */
+int refuse_number(const struct word *w, const char *text, const char *rule); /* always */
+int read_float(const struct word *w, const char *text, const char *rule, float *out); /* not negative */
+/* A whole number of low..high at *text, which then points behind it; 0 if there is none. */
+unsigned read_whole(const char **text, unsigned low, unsigned high);
+
+/* recipe_dynamics.c: one function for each axis. */
+int read_signal(const struct word *w, struct draft *d);
+int read_memory(const struct word *w, struct draft *d);
+int read_update(const struct word *w, struct draft *d);
+int read_reset(const struct word *w, struct draft *d);
+int refuse_dynamics(const struct draft *d); /* combinations of these that make no sense */
 
 /* Reads w->value (cutting it up) into the draft. SLUICE_EINVAL with the sentence set by fail(). */
 int read_value(enum axis_id id, struct word *w, struct draft *d);

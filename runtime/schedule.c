@@ -42,6 +42,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)steps;
+	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;
 	switch (selection_kinds[recipe->up.select].exchange) {
@@ -89,6 +90,11 @@ double schedule_density(const struct schedule *s, const struct direction *d, uin
 double schedule_largest_density(const struct schedule *s, const struct direction *d)
 {
 	return schedule_density(s, d, 1);
+}
+
+int schedule_sends_all(const struct schedule *s, uint64_t step)
+{
+	return s->reset && step % s->reset == 0;
 }
 
 uint64_t schedule_count(double density, uint64_t n)

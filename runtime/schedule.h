@@ -18,6 +18,7 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
+	uint64_t reset;          /* every so many steps everything is sent; 0: never */
 	struct phase phases[SCHEDULE_PHASES];
 	unsigned n_phases, n_downs;  /* downs: publications of a shard in a step */
 	uint64_t warmup_steps;
@@ -33,6 +34,8 @@ uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
 /* The largest density any step of the run asks for: sizes slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
+/* 1 in the steps in which reset= sends all that is left, both ways, in f32. */
+int schedule_sends_all(const struct schedule *s, uint64_t step);
 /* Coordinates that density asks for out of n: at least 1 for n > 0. */
 uint64_t schedule_count(double density, uint64_t n);
 #endif

@@ -172,10 +172,11 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
 	double density = watch_density(model, &recipe->down, shard->version + 1, shard->chosen);
-	int whole = watch_whole(model, density); /* then so is what comes up */
+	int whole = watch_whole(model, density, shard->version + 1); /* then so is what comes up */
 	int selects = recipe->down.select != SELECT_ALL && !whole;
 	int sparse = recipe->up.select != SELECT_ALL && !whole;
-	const struct change change = { .update = &model->update, .velocity = shard->velocity,
+	const struct update update = update_of_step(&model->update, shard->version + 1);
+	const struct change change = { .update = &update, .velocity = shard->velocity,
 				       .params = shard->copy, .divisor = shard->counted,
 				       .lr = shard->lr, .residual = shard->residual,
 				       .selects = selects && selection_kinds[recipe->down.select].adds,
@@ -220,7 +221,8 @@ static void publish(sluice_model *model, struct shard *shard)
 	int whole = choose(model, shard, &vector, &n);
 	const uint32_t *index = whole ? NULL : model->index;
 	const float *value = whole ? vector : model->value;
-	struct message m = { .kind = MESSAGE_DELTA, .values = model->recipe.down.values,
+	struct message m = { .kind = MESSAGE_DELTA, .values = schedule_sends_all(&model->schedule, shard->version + 1)
+				     ? (struct value_coding){ VALUE_F32, 0, 0, 0 } : model->recipe.down.values,
 			     /* Workers are below 2^23: a shard's numbers are no worker's. */
 			     .stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
 			     .first = at->begin,

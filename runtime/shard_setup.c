@@ -48,10 +48,10 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct shard_layout *at = &model->layout.shards[id];
-	int velocity = recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	int velocity = recipe->update >= UPDATE_MOMENTUM;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	/* A sketch's workers keep themselves what was not published. */
-	int residual = recipe->memory == MEMORY_RESIDUAL && exchange != EXCHANGE_SKETCH;
+	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);

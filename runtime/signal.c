@@ -4,6 +4,7 @@
 #include "model.h"
 #include "base/error.h"
 #include <math.h>
+#include <string.h>
 
 enum { CHUNK = 2048 };
 
@@ -38,22 +39,66 @@ static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_
 	return rc;
 }
 
-/* Factor that brings the gradient's 2-norm down to the recipe's clip=. */
-static float clip_factor(const sluice_model *model, const float *grad)
+/* What one push, or one range of it, works on. */
+struct input {
+	const float *grad, *before;  /* before: storm's second gradient, else NULL */
+	uint64_t begin, count;       /* coordinates of the whole vector */
+	float newest, older;         /* storm: their factors */
+	float clip;                  /* factor of the gradient before the noise is added */
+	float scale;                 /* step size, if it is inside */
+};
+
+/* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
+static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
+				   float *restrict room)
 {
+	const float *restrict g = in->grad + at, *restrict b = in->before ? in->before + at : NULL;
+
+	if (b)
+		for (size_t i = 0; i < n; i++)
+			room[i] = in->newest * g[i] - in->older * b[i];
+	if (model->recipe.nonfinite != NONFINITE_ZERO)
+		return b ? room : g;
+	for (size_t i = 0; i < n; i++)
+		room[i] = isfinite(g[i]) && (!b || isfinite(b[i])) ? (b ? room[i] : g[i]) : 0.0f;
+	return room;
+}
+
+/* Factor that brings the gradient's 2-norm down to the recipe's clip=. */
+static float clip_factor(const sluice_model *model, const struct input *in)
+{
+	float room[CHUNK];
 	double sum = 0;
-	for (uint64_t i = 0; i < model->layout.count; i++)
-		if (isfinite(grad[i]))
-			sum += (double)grad[i] * grad[i];
+	for (uint64_t at = 0; at < in->count; at += CHUNK) {
+		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
+		const float *g = gradient_piece(model, in, at, n, room);
+		for (size_t i = 0; i < n; i++)
+			sum += (double)g[i] * g[i];
+	}
 	double norm = sqrt(sum);
 	return norm > (double)model->recipe.clip ? (float)(model->recipe.clip / norm) : 1.0f;
+}
+
+/* The noise is part of the gradient: what of it is not sent is kept like the rest. */
+static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
+			       const float *g, float *room)
+{
+	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank, model->worker.step,
+					      model->recipe.seed };
+	const float deviation = model->recipe.noise;
+	float normal[CHUNK];
+
+	random_normal_run(&stream, in->begin + at, n, normal);
+	for (size_t i = 0; i < n; i++)
+		room[i] = in->clip * g[i] + deviation * normal[i];
+	return room;
 }
 
 /* One cache-resident piece: velocity and accumulator from g. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n, float scale)
 {
 	float *restrict sum = model->worker.residual + at;
-	int keep = model->recipe.memory == MEMORY_RESIDUAL;
+	int keep = model->recipe.memory != MEMORY_NONE;
 	if (model->recipe.signal == SIGNAL_MOMENTUM) {
 		float *restrict u = model->worker.velocity + at;
 		const float m = model->recipe.signal_momentum;
@@ -74,38 +119,68 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
-	return selection_kinds[recipe->up.select].adds && !watch_whole(model, model->stats.density_up) &&
-	       recipe->signal == SIGNAL_GRADIENT &&
+	return selection_kinds[recipe->up.select].adds &&
+	       !watch_whole(model, model->stats.density_up, model->worker.step) &&
+	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 
-int signal_accumulate(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
+		      uint64_t count)
 {
 	int rc = judge(model, grad, begin, count);
+	if (!rc && before)
+		rc = judge(model, before, begin, count);
 	if (rc < 0)
 		return rc;
 	model->worker.skip = rc;
 	model->worker.addend = NULL;
 	if (rc)
 		return 0;
-	float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
+	struct input in = { .grad = grad, .before = before, .begin = begin, .count = count, .clip = 1,
+			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
+	if (before) {
+		float alpha = update_alpha(&model->update, model->worker.step);
+		in.newest = 1 / alpha;
+		in.older = (1 - alpha) / alpha;
+	}
 	if (model->recipe.clip > 0)
-		scale *= clip_factor(model, grad);
+		in.clip = clip_factor(model, &in);
+	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
 	if (count == model->layout.count && selection_adds(model)) {
 		model->worker.addend = grad;
-		model->worker.addend_scale = scale;
+		model->worker.addend_scale = factor;
 		return 0;
 	}
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		if (model->recipe.nonfinite == NONFINITE_ZERO) {
-			float clean[CHUNK];
-			for (size_t i = 0; i < n; i++)
-				clean[i] = isfinite(grad[at + i]) ? grad[at + i] : 0.0f;
-			fold(model, begin + at, clean, n, scale);
-		} else {
-			fold(model, begin + at, grad + at, n, scale);
-		}
+		float room[CHUNK];
+		const float *g = gradient_piece(model, &in, at, n, room);
+		if (model->recipe.noise > 0)
+			g = with_noise(model, &in, at, n, g, room);
+		recall(model, begin + at, n);
+		fold(model, begin + at, g, n, factor);
+	}
+	return 0;
+}
+
+/* ---- where to evaluate ---------------------------------------------------------------------- */
+
+int sluice_point(sluice_model *model, const float *params, float *point)
+{
+	if (!model || !params || !point)
+		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
+	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (rc)
+		return rc;
+	const float *previous = model->worker.previous;
+	const uint64_t count = model->layout.count;
+	if (model->recipe.signal == SIGNAL_IGT) {
+		float alpha = update_alpha(&model->update, model->step + 1), ahead = (1 - alpha) / alpha;
+		for (uint64_t i = 0; i < count; i++)
+			point[i] = params[i] + ahead * (params[i] - previous[i]);
+	} else {
+		memmove(point, previous ? previous : params, count * sizeof *point);
 	}
 	return 0;
 }

@@ -197,6 +197,20 @@ SLUICE_API int sluice_push(sluice_model *model, const float *grad);
 SLUICE_API int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin,
 				 uint64_t count);
 
+/* For signal=storm(ALPHA): the same with the gradients of one and the same sample at params (grad) and at the
+ * point that sluice_point() gives, the parameters one step ago (before). Both are the caller's again on return.
+ * Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona, Momentum-Based Variance
+ * Reduction in Non-Convex SGD, NeurIPS 2019. Thread class: object. */
+SLUICE_API int sluice_push_pair(sluice_model *model, const float *grad, const float *before);
+
+/* Where the recipe wants a gradient beside, or instead of, the one at params[0..count), which is what the last
+ * pull or open left: into point[0..count). signal=igt(ALPHA): params extrapolated along the last step, the only
+ * place to evaluate; push that gradient by sluice_push(). signal=storm(ALPHA): the parameters one step ago, for
+ * before of sluice_push_pair(). Other signals: params. In the first step always params. Between a pull (or
+ * open) and a push; nothing is sent. Errors: EINVAL. Paper of igt: Arnold et al., Reducing the Variance in
+ * Online Optimization by Transporting Past Gradients, NeurIPS 2019. Thread class: object. */
+SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
+
 /* Waits for the version that answers the last push, then params += decoded delta, in place: the same
  * bits on every rank. params[0..count) must hold what the last pull (or open) left there. Errors:
  * EINVAL, EPEER, ETIMEDOUT, EWIRE. Thread class: object. */

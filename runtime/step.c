@@ -105,20 +105,37 @@ int step_sent(sluice_model *model)
 	return rc;
 }
 
-int sluice_push(sluice_model *model, const float *grad)
+static int push(sluice_model *model, const float *grad, const float *before)
 {
-	int rc = step_check(model, grad, "sluice_push", STEP_DONE);
-	if (!rc)
-		rc = step_await_slots(model);
+	int rc = step_await_slots(model);
 	if (rc)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model);
-	if ((rc = signal_accumulate(model, grad, 0, model->layout.count)))
+	if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
 	worker_send(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);
+}
+
+int sluice_push(sluice_model *model, const float *grad)
+{
+	int rc = step_check(model, grad, "sluice_push", STEP_DONE);
+	if (!rc && model->recipe.signal == SIGNAL_STORM)
+		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=storm: call sluice_push_pair with the "
+			  "gradients at params and at the point of sluice_point");
+	return rc ? rc : push(model, grad, NULL);
+}
+
+int sluice_push_pair(sluice_model *model, const float *grad, const float *before)
+{
+	int rc = step_check(model, grad, "sluice_push_pair", STEP_DONE);
+	if (!rc)
+		rc = step_check(model, before, "sluice_push_pair", STEP_DONE);
+	if (!rc && model->recipe.signal != SIGNAL_STORM)
+		rc = fail(SLUICE_EINVAL, "sluice_push_pair: needs a recipe with signal=storm(ALPHA)");
+	return rc ? rc : push(model, grad, before);
 }
 
 static int pull_into(sluice_model *model, float *target)
@@ -148,6 +165,8 @@ int sluice_pull(sluice_model *model, float *params)
 	int rc = step_check(model, params, "sluice_pull", STEP_PUSHED);
 	if (!rc && model->recipe.update == UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+	if (!rc)
+		model_remember(model, params);
 	return rc ? rc : pull_into(model, params);
 }
 

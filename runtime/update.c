@@ -8,6 +8,21 @@ static float step_of(const struct update *u, float lr)
 	return u->placement == STEP_INSIDE ? 1.0f : lr;
 }
 
+float update_alpha(const struct update *u, uint64_t step)
+{
+	if (u->kind != UPDATE_EMA || step <= 1 || step > UINT64_MAX - 2) /* also what is before the first one */
+		return 1;
+	return u->alpha > 0 ? u->alpha : 1 / (float)step;
+}
+
+struct update update_of_step(const struct update *u, uint64_t step)
+{
+	struct update now = *u;
+
+	now.alpha = update_alpha(u, step);
+	return now;
+}
+
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
 {
 	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD))
@@ -46,6 +61,12 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 		for (size_t i = 0; i < n; i++) {
 			velocity[i] = m * velocity[i] + sum[i];
 			sum[i] = -step * (sum[i] + m * velocity[i]);
+		}
+		return;
+	case UPDATE_EMA:
+		for (size_t i = 0; i < n; i++) {
+			velocity[i] = (1 - u->alpha) * velocity[i] + u->alpha * sum[i];
+			sum[i] = -step * velocity[i];
 		}
 		return;
 	}

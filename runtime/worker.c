@@ -24,7 +24,6 @@ uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t
 	return (uint32_t)kept;
 }
 
-
 /* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
  * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
 static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
@@ -42,7 +41,7 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
 	struct worker *w = &model->worker;
-	if (model->recipe.memory == MEMORY_RESIDUAL)
+	if (model->recipe.memory != MEMORY_NONE)
 		sparse_subtract(w->residual + at->begin, index, w->value, n);
 	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
 		mask_momentum(model, at->begin, index, n);
@@ -87,8 +86,9 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	const float *vector = w->residual + at->begin;
 	const uint32_t *index = NULL;
 	const float *value = vector;
+	const int reset = schedule_sends_all(&model->schedule, w->step);
 
-	if (selected || w->skip) {
+	if (!reset && (selected || w->skip)) {
 		for (uint32_t i = 0; i < n; i++)
 			w->relative[i] = selected[i] - (uint32_t)at->begin;
 		sparse_gather(vector, w->relative, w->value, n);
@@ -99,6 +99,8 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	}
 	struct message m = worker_message(model, shard);
 	m.count = n;
+	if (reset)
+		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	worker_stage(model, shard, &m, index, value);
 	worker_settle(model, at, index, n);
 	model->stats.pushed_elements += n;
@@ -200,7 +202,8 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
 	w->range = 0; /* of the whole vector is not known yet: grid takes that of the shard */
-	if (w->index) {
+	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
 		for (size_t i = 0; i < n_spans; i++) {
 			w->spans[i].begin += at->begin;
@@ -208,7 +211,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 		}
 		n = select_from(model, w->spans, n_spans);
 	}
-	send_to_shard(model, shard, w->index, (uint32_t)n);
+	send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
 }
 
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
@@ -217,7 +220,8 @@ static void send_messages(sluice_model *model)
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	int sparse = w->index && !watch_whole(model, model->stats.density_up);
+	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
 	if (sparse && !w->skip)
 		n = worker_select(model);
 	if (model->recipe.up.values.type == VALUE_GRID)
@@ -227,7 +231,7 @@ static void send_messages(sluice_model *model)
 		size_t to = from;
 		while (to < n && w->index[to] < end)
 			to++;
-		uint32_t here = sparse || w->skip ? (uint32_t)(to - from) : l->shards[s].span;
+		uint32_t here = sparse || left_out ? (uint32_t)(to - from) : l->shards[s].span;
 		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
 		from = to;
 	}

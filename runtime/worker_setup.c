@@ -29,6 +29,11 @@ int worker_open(sluice_model *model)
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
 	w->residual = vector(l->count, sizeof(float), &rc);
 	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
+	w->memory = vector(recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ? l->count : 0,
+			   sizeof(float), &rc);
+	w->filter = vector(recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1 ? l->count : 0,
+			   sizeof(float), &rc);
+	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->relative = vector(span, sizeof(uint32_t), &rc);
 	w->value = vector(span, sizeof(float), &rc);
@@ -92,6 +97,9 @@ void worker_close(sluice_model *model)
 	selector_close(&w->selector);
 	free(w->residual);
 	free(w->velocity);
+	free(w->memory);
+	free(w->filter);
+	free(w->previous);
 	free(w->index);
 	free(w->relative);
 	free(w->value);

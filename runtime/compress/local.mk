@@ -14,6 +14,7 @@ library_sources += \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/random.c runtime/compress/random.h \
+	runtime/compress/random_normal.c \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \

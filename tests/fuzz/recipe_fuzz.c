@@ -23,6 +23,12 @@ static void expect_possible(const struct recipe *r)
 	expect_direction(&r->down);
 	require(r->signal_momentum >= 0 && r->signal_momentum < 1 && r->update_momentum >= 0 &&
 		r->update_momentum < 1, "an impossible momentum was accepted");
+	require(r->update_alpha >= 0 && r->update_alpha <= 1 && r->signal_alpha >= 0 && r->signal_alpha <= 1,
+		"an impossible weight of the average was accepted");
+	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
+	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 : r->memory_beta > 0 && r->memory_beta <= 1,
+		"an impossible share of the memory was accepted");
+	require(!r->reset || r->memory == MEMORY_RESIDUAL, "a reset of no residual was accepted");
 	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
 	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");
 	require(r->warmup >= 0 && isfinite(r->warmup), "an impossible warm-up was accepted");

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_push_range \
 	tests/unit/test_worth \
 	tests/unit/test_conservation \
+	tests/unit/test_dynamics \
 	tests/unit/test_stats \
 	tests/unit/test_collective \
 	tests/unit/test_join \
@@ -39,7 +40,8 @@ tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)
 tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note
 tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c $(ranks)
-tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c $(ranks)
+tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c tests/unit/sent.h $(ranks)
+tests_unit_test_dynamics_SOURCES = tests/unit/test_dynamics.c tests/unit/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)

@@ -2,8 +2,7 @@
  * Nothing is lost: what is not sent is in a residual, to the bit within a step and to rounding over hundreds
  * of steps; and the textbook counterexample in which compressing both ways does better than one way. */
 #include "base/bytes.h"
-#include "model.h"
-#include "ranks.h"
+#include "sent.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,35 +12,6 @@
 /* ---- within a step --------------------------------------------------------------------------- */
 
 enum { COUNT = 1000 };
-
-static struct message decode_into(const uint8_t *bytes, size_t n, uint64_t begin, float *dense)
-{
-	static uint8_t copy[1 << 16];
-	static uint32_t index[COUNT];
-	static float value[COUNT];
-	struct message m;
-	const char *why;
-	CHECK_OK(message_copy(bytes, n, copy, sizeof copy, &m, &why));
-	CHECK_OK(message_decode(&m, copy, index, value, &why));
-	for (uint32_t i = 0; i < m.count; i++)
-		dense[begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
-	return m;
-}
-
-/* What the last push sent, as its receivers decode it; returns how many coordinates. */
-static uint32_t last_sent(const sluice_model *model, float *dense)
-{
-	uint32_t n = 0;
-	memset(dense, 0, model->layout.count * sizeof *dense);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct up_lane *lane = &model->worker.up[s];
-		const struct shard_layout *at = &model->layout.shards[s];
-		const uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
-								  lane->ring.next_seq - 1);
-		n += decode_into(slot, lane->bytes, at->begin, dense).count;
-	}
-	return n;
-}
 
 struct split {
 	const char *recipe;
@@ -84,7 +54,7 @@ static int split_exactly(int rank, void *argument)
 		if (shard) {
 			memset(published, 0, sizeof published);
 			decode_into(model->worker.down[0].buffer, model->worker.down[0].last_bytes,
-				    0, published);
+				    0, 0, published);
 			for (int i = 0; i < COUNT; i++) {
 				float change =
 					-((0.0f + shared->sent[0][i] + shared->sent[1][i]) * 0.5f);
@@ -225,8 +195,18 @@ static int balance(int rank, void *argument)
 				  noise(7, step, (uint64_t)rank, (uint64_t)i);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
+		if (model->recipe.noise > 0) { /* is part of the gradient */
+			const struct random_stream own = { RANDOM_NOISE, (uint32_t)rank, step, model->recipe.seed };
+			float normal[D];
+			random_normal_run(&own, 0, D, normal);
+			for (int i = 0; i < D; i++)
+				grad[i] += model->recipe.noise * normal[i];
+		}
 		enter(book, rank, model, grad, lr);
 		CHECK_OK(sluice_barrier(job));
+		uint64_t reset = model->recipe.reset;
+		for (int i = 0; i < D && reset && step % reset == 0; i++) /* applied, not dropped */
+			CHECK(book->residual[rank][i] == 0 && book->epsilon[i] == 0);
 		for (int i = rank; i < D; i += W) {
 			double there = (double)params[i] + (double)book->epsilon[i],
 			       want = (double)start[i];
@@ -292,6 +272,14 @@ static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **
 	balance_of("up=all,uniform(1,64) down=all,grid(4)", 2);
 	balance_of("up=topk(0.1),grid(3) down=all,round(0.01)", 3);
 	balance_of("up=all,round(0.5) down=topk(0.1),uniform(8)", 1);
+}
+
+static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none(void **state)
+{
+	(void)state;
+	balance_of("up=topk(0.05) down=topk(0.05) reset=7 signal=gradient,noise(0.5)", 3);
+	balance_of("up=all,uniform(2) down=randk(0.1) reset=50 dense=none", 1);
+	balance_of("up=randk(0.05),f16 down=all reset=1 signal=gradient,noise(2) seed=5", 2);
 }
 
 /* ---- the counterexample ---------------------------------------------------------------------- */
@@ -461,6 +449,7 @@ int main(void)
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_agreed_supports__mass_is_conserved),
+		cmocka_unit_test(train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none),
 		cmocka_unit_test(train__500_noisy_steps_values_in_few_bits__mass_is_conserved),
 		cmocka_unit_test(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),

@@ -49,6 +49,25 @@ static void expect_print(const char *text, const char *wanted)
 	assert_string_equal(printed, wanted);
 }
 
+/* All phrases ('|' between them) must be in the sentence, and the recipe must be left alone. */
+static void expect_refused(const char *text, const char *phrases)
+{
+	struct recipe r, before;
+	char list[512];
+
+	memset(&r, 0x5a, sizeof(r));
+	memcpy(&before, &r, sizeof(r));
+	if (recipe_parse(text, &r) != SLUICE_EINVAL)
+		fail_msg("\"%s\" is not refused", text);
+	assert_memory_equal(&r, &before, sizeof(r));
+	assert_memory_equal(sluice_last_error(), "recipe: ", 8);
+	snprintf(list, sizeof(list), "%s", phrases);
+	for (char *phrase = strtok(list, "|"); phrase; phrase = strtok(NULL, "|"))
+		if (!strstr(sluice_last_error(), phrase))
+			fail_msg("\"%s\" is answered with \"%s\", without \"%s\"", text,
+				 sluice_last_error(), phrase);
+}
+
 static void recipe_parse__null_empty_and_blank_are_the_default(void **state)
 {
 	struct recipe wanted = parsed(RECIPE_DEFAULT);
@@ -126,7 +145,7 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
 	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
-		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast seed=0");
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0");
 }
 
 static void recipe_parse__memory_default_follows_the_directions(void **state)
@@ -164,6 +183,49 @@ static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(vo
 	assert_int_equal(recipe_parse("seed=4294967296", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("seed=1.5", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("seed=-1", &r), SLUICE_EINVAL);
+}
+
+static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit(void **state)
+{
+	struct recipe r = parsed("up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
+
+	(void)state;
+	assert_true(r.signal == SIGNAL_STORM && r.signal_alpha == 0.1f && r.noise == 2);
+	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f && r.placement == STEP_OUTSIDE);
+	assert_true(r.update == UPDATE_EMA && r.update_alpha == 0.1f);
+	r = parsed("up=topk(0.1) signal=momentum(0.5),noise(1),nomask memory=lowpass(0.2),outside reset=none");
+	assert_true(!r.mask && r.noise == 1 && r.memory == MEMORY_LOWPASS && r.placement == STEP_OUTSIDE);
+	r = parsed("up=topk(0.1) signal=igt(1/t) update=ema(1/t) reset=50");
+	assert_true(r.signal == SIGNAL_IGT && r.signal_alpha == 0 && r.reset == 50);
+
+	expect_refused("signal=storm", "storm lacks its number");
+	expect_refused("signal=storm(0)", "above 0 and at most 1, or 1/t");
+	expect_refused("signal=igt(1.5)", "above 0 and at most 1, or 1/t");
+	expect_refused("signal=storm(0.1)", "corrects for the running average");
+	expect_refused("signal=igt(0.1) update=ema(0.2)", "with the same ALPHA");
+	expect_refused("signal=gradient,mask", "one value too many");
+	expect_refused("signal=gradient,noise(1),noise(2)", "one value too many");
+	expect_refused("signal=noise(1)", "does not name the signal");
+	expect_refused("signal=gradient,noise(0)", "above 0");
+	expect_refused("signal=gradient,noise", "noise lacks its number");
+	expect_refused("memory=inside", "does not say what is remembered");
+	expect_refused("memory=lowpass", "lowpass lacks its number");
+	expect_refused("memory=lowpass(0)", "BETA");
+	expect_refused("memory=lowpass(0.5),residual", "a second memory");
+	expect_refused("memory=twostep(1),inside", "one value too many");
+	expect_refused("memory=twostep(1) update=momentum(0.9)", "made for a running average");
+	expect_refused("memory=twostep(1) update=ema(0.1) nonfinite=skip", "consecutive steps");
+	expect_refused("up=topk(0.3) memory=twostep(1) update=ema(0.1)", "diverges");
+	expect_refused("up=all,uniform(2) memory=twostep(1) update=ema(0.1)", "diverges");
+	expect_refused("up=random(0.9) memory=lowpass(0.5)", "would count twice");
+	expect_refused("up=topk(0.1) memory=lowpass(0.5) reset=10", "needs memory=residual");
+	expect_refused("reset=10 memory=none", "needs memory=residual");
+	expect_refused("reset=0", "1 to 1000000000");
+	expect_refused("reset=1.5", "1 to 1000000000");
+	parsed("up=topk(0.5) memory=twostep(1) update=ema(0.1)");
+	parsed("up=all,uniform(3) memory=twostep(1) update=ema(0.1)");
+	parsed("up=topk(0.01) memory=twostep(1) update=sgd");
+	parsed("up=all,round(2) memory=twostep(1) update=ema(0.1)");
 }
 
 static void recipe_parse__mask_default_follows_up(void **state)
@@ -214,16 +276,24 @@ static void recipe_print__spells_out_every_axis(void **state)
 	(void)state;
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
-			 "decay=0 nonfinite=abort coding=fast seed=0");
+			 "decay=0 nonfinite=abort coding=fast reset=none seed=0");
+	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) update=ema(0.1) seed=7",
+		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) memory=twostep(1) "
+		     "update=ema(0.1) warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
+		     "reset=none seed=7");
+	expect_print("up=topk(0.5) signal=igt(1/t) memory=lowpass(0.3),outside update=ema(1/t) dense=none",
+		     "up=topk(0.5),f32 down=all,f32 signal=igt(1/t) memory=lowpass(0.3),outside "
+		     "update=ema(1/t) warmup=0steps dense=none clip=none decay=0 nonfinite=abort coding=fast "
+		     "reset=none seed=0");
 	expect_print("up=all down=all,f16 update=momentum(0.9) dense=none clip=1 decay=1e-4 "
 		     "warmup=1epoch nonfinite=skip coding=small",
 		     "up=all,f32 down=all,f16 signal=gradient memory=residual(inside) "
 		     "update=momentum(0.9) warmup=1epoch dense=none clip=1 decay=0.0001 "
-		     "nonfinite=skip coding=small seed=0");
+		     "nonfinite=skip coding=small reset=none seed=0");
 	expect_print("signal=momentum(0.9) up=topk(0.1%) memory=residual(outside) warmup=250",
 		     "up=topk(0.001),f32 down=all,f32 signal=momentum(0.9),mask "
 		     "memory=residual(outside) update=sgd warmup=250steps dense=*bias* clip=none "
-		     "decay=0 nonfinite=abort coding=fast seed=0");
+		     "decay=0 nonfinite=abort coding=fast reset=none seed=0");
 }
 
 static const char *const valid_recipes[] = {
@@ -240,6 +310,10 @@ static const char *const valid_recipes[] = {
 	"dense=none update=momentum(0)",
 	"up=all,uniform(8,65528) down=topk(0.1),grid(1) seed=123456789",
 	"up=topk(0.01),round(0.3333333) down=all,uniform(1)",
+	"up=topk(0.01) signal=gradient,noise(0.01) memory=residual reset=1000000000",
+	"up=topk(0.01) signal=momentum(0.9),nomask,noise(1e-3) memory=lowpass(0.1)",
+	"up=all,uniform(3) signal=storm(1/t) memory=twostep(0.3333333) update=ema(1/t)",
+	"up=topk(0.1),f16 signal=igt(0.05) memory=twostep(0.3) update=ema(0.05)",
 };
 enum { VALID = sizeof(valid_recipes) / sizeof(valid_recipes[0]) };
 
@@ -330,25 +404,6 @@ static void recipe_text__does_not_depend_on_the_locale(void **state)
 		     "up=topk(0.25),f32 down=all,f32 signal=gradient memory=residual(inside) "
 		     "update=sgd warmup=0steps dense=*bias* clip=none decay=0.5 nonfinite=abort");
 	setlocale(LC_ALL, "C");
-}
-
-/* All phrases ('|' between them) must be in the sentence, and the recipe must be left alone. */
-static void expect_refused(const char *text, const char *phrases)
-{
-	struct recipe r, before;
-	char list[512];
-
-	memset(&r, 0x5a, sizeof(r));
-	memcpy(&before, &r, sizeof(r));
-	if (recipe_parse(text, &r) != SLUICE_EINVAL)
-		fail_msg("\"%s\" is not refused", text);
-	assert_memory_equal(&r, &before, sizeof(r));
-	assert_memory_equal(sluice_last_error(), "recipe: ", 8);
-	snprintf(list, sizeof(list), "%s", phrases);
-	for (char *phrase = strtok(list, "|"); phrase; phrase = strtok(NULL, "|"))
-		if (!strstr(sluice_last_error(), phrase))
-			fail_msg("\"%s\" is answered with \"%s\", without \"%s\"", text,
-				 sluice_last_error(), phrase);
 }
 
 static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **state)
@@ -621,6 +676,7 @@ int main(void)
 		cmocka_unit_test(recipe_parse__auto__in_place_of_both_directions),
 		cmocka_unit_test(recipe_parse__memory_default_follows_the_directions),
 		cmocka_unit_test(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused),
+		cmocka_unit_test(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),

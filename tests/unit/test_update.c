@@ -38,6 +38,11 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 		*velocity_size = m * *velocity_size + *size;
 		*size = step * (*size + m * *velocity_size);
 		return -step * (g + m * *velocity);
+	case UPDATE_EMA:
+		*velocity = (1 - (double)u->alpha) * *velocity + (double)u->alpha * g;
+		*velocity_size = (1 - (double)u->alpha) * *velocity_size + (double)u->alpha * *size;
+		*size = step * *velocity_size;
+		return -step * *velocity;
 	}
 	return NAN;
 }
@@ -74,22 +79,35 @@ static void compare_with_oracle(const struct update *u, unsigned divisor, float 
 static void apply__each_rule_and_placement__is_the_double_precision_rule(void **state)
 {
 	static const enum update_kind kinds[] = { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM,
-						  UPDATE_NESTEROV };
+						  UPDATE_NESTEROV, UPDATE_EMA };
 	static const float decays[] = { 0, 0.01f };
 	static const unsigned divisors[] = { 1, 2, 3, 7, 64 };
 	(void)state;
-	for (size_t k = 0; k < 4; k++)
+	for (size_t k = 0; k < 5; k++)
 		for (size_t d = 0; d < 2; d++)
 			for (size_t w = 0; w < 5; w++)
 				for (int inside = 0; inside < 2; inside++)
 					compare_with_oracle(
 						&(struct update){ .kind = kinds[k],
 								  .momentum = 0.9f,
+								  .alpha = 0.1f,
 								  .decay = decays[d],
 								  .placement =
 									  inside ? STEP_INSIDE :
 										   STEP_OUTSIDE },
 						divisors[w], 0.05f);
+}
+
+static void update_of_step__ema__weighs_the_first_step_whole_then_alpha(void **state)
+{
+	const struct update constant = { .kind = UPDATE_EMA, .alpha = 0.25f }, falling = { .kind = UPDATE_EMA };
+	const struct update other = { .kind = UPDATE_MOMENTUM, .momentum = 0.5f };
+
+	(void)state;
+	assert_true(update_of_step(&constant, 1).alpha == 1 && update_of_step(&constant, 2).alpha == 0.25f);
+	assert_true(update_of_step(&falling, 1).alpha == 1 && update_of_step(&falling, 8).alpha == 0.125f);
+	assert_true(update_alpha(&constant, 0) == 1 && update_alpha(&constant, UINT64_MAX) == 1);
+	assert_true(update_alpha(&other, 9) == 1);
 }
 
 static void apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit(void **state)
@@ -157,6 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(apply__each_rule_and_placement__is_the_double_precision_rule),
+		cmocka_unit_test(update_of_step__ema__weighs_the_first_step_whole_then_alpha),
 		cmocka_unit_test(apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit),
 		cmocka_unit_test(apply__none_two_or_four_workers__is_the_exact_mean),
 		cmocka_unit_test(apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay),

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * For tests that look into messages: what a push sent, as its receivers decode it. */
+#ifndef TESTS_SENT_H
+#define TESTS_SENT_H
+#include "model.h"
+#include "ranks.h"
+#include <string.h>
+
+enum { SENT_MAX = 1000 };
+
+static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_t begin, uint32_t seed,
+					 float *dense)
+{
+	static uint8_t copy[1 << 16];
+	static uint32_t index[SENT_MAX];
+	static float value[SENT_MAX];
+	struct message m;
+	const char *why;
+	CHECK_OK(message_copy(bytes, n, copy, sizeof copy, &m, &why));
+	m.stream.seed = seed;
+	CHECK_OK(message_decode(&m, copy, index, value, &why));
+	for (uint32_t i = 0; i < m.count; i++)
+		dense[begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
+	return m;
+}
+
+/* What the last push sent; returns how many coordinates. */
+static inline uint32_t last_sent(const sluice_model *model, float *dense)
+{
+	uint32_t n = 0;
+	memset(dense, 0, model->layout.count * sizeof *dense);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct up_lane *lane = &model->worker.up[s];
+		const struct shard_layout *at = &model->layout.shards[s];
+		const uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+								  lane->ring.next_seq - 1);
+		n += decode_into(slot, lane->bytes, at->begin, model->recipe.seed, dense).count;
+	}
+	return n;
+}
+#endif
