@@ -10,6 +10,8 @@ dist_man_MANS += \
 	man/sluice_model_open.3 \
 	man/sluice_point.3 \
 	man/sluice_push.3 \
+	man/sluice_push_params.3 \
+	man/sluice_wanted.3 \
 	man/sluice_region_open.3 \
 	man/sluice_simulate.3 \
 	man/sluice_stats.3 \

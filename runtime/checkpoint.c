@@ -41,8 +41,8 @@ static int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = &model->worker;
 	*c = (struct contents){ .sections =
-					calloc(6 + 4 * (size_t)model->n_own, sizeof *c->sections),
-				.numbers = calloc(1 + (size_t)model->n_own, sizeof *c->numbers) };
+					calloc(9 + 5 * (size_t)model->n_own, sizeof *c->sections),
+				.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers) };
 	if (!c->sections || !c->numbers) {
 		contents_free(c);
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
@@ -57,6 +57,14 @@ static int contents_of(sluice_model *model, struct contents *c)
 		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
 		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
 		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
+		add_values(c, SECTION_WORKER_REFERENCE, 0, w->reference, model->layout.count);
+		add_values(c, SECTION_WORKER_SINCE, 0, w->since, model->layout.count);
+		uint64_t *lazy = c->numbers + 1 + model->n_own;
+		if (w->lazy.window) {
+			lazy_save(&w->lazy, lazy);
+			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0, LAZY_NUMBERS,
+									   NULL, lazy };
+		}
 	}
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *s = &model->shards[i];
@@ -65,6 +73,7 @@ static int contents_of(sluice_model *model, struct contents *c)
 		add_values(c, SECTION_SHARD_PARAMETERS, s->id, s->copy, s->at->span);
 		add_values(c, SECTION_SHARD_RESIDUAL, s->id, s->residual, s->at->span);
 		add_values(c, SECTION_SHARD_VELOCITY, s->id, s->velocity, s->at->span);
+		add_values(c, SECTION_SHARD_RUNNING, s->id, s->running, s->at->span);
 	}
 	return 0;
 }
@@ -88,7 +97,7 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
 	for (uint32_t i = 0; i < m->model->n_own; i++)
-		if (c->numbers[1 + i] != m->place.step)
+		if (c->numbers[1 + i] != m->place.step / m->model->recipe.period)
 			return fail(SLUICE_EWIRE,
 				    "shard %u is at version %llu, the checkpoint at step %llu",
 				    m->model->shards[i].id, (unsigned long long)c->numbers[1 + i],
@@ -163,6 +172,10 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	if (sluice_is_worker(model->job) && model->worker.in_step)
 		m->mine.status =
 			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
+	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
+		m->mine.status = fail(SLUICE_EINVAL, "sluice_checkpoint: the workers hold different parameters, of "
+				      "which only the common ones are saved: with when=every(P) checkpoint after a "
+				      "multiple of P steps; with up=block it cannot be done");
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
 			m->mine.status = begin(m, dir, &begun);
@@ -282,15 +295,17 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	sluice_job *job = model->job;
 	progress_take(job);
 	if (sluice_is_worker(job)) {
-		worker_restart(model, m->place.step);
+		worker_restart(model, m->place.step / model->recipe.period);
 		if (file)
 			model->lr = bits_float((uint32_t)contents->numbers[0]);
 	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
-		shard_restart(model, &model->shards[i], m->place.step);
+		shard_restart(model, &model->shards[i], m->place.step / model->recipe.period);
 	progress_release(job);
 	int rc = file ? checkpoint_file_load(file) : 0;
+	if (!rc && file && sluice_is_worker(job))
+		innovation_restore(model, contents->numbers + 1 + model->n_own);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
 		rc = shard_publish_snapshot(model, &model->shards[i]);
@@ -314,7 +329,9 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 		hear_rate(m);
 	/* With update=none the shards publish means, and parameters are the application's. */
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
-		m->mine.status = model_read_snapshots(m->model, m->place.step, params);
+		m->mine.status = model_read_snapshots(m->model, m->place.step / m->model->recipe.period, params);
+	if (!m->mine.status)
+		local_begin(m->model, params);
 	if (!m->mine.status && !file)
 		model_remember(m->model, params);
 	rc = meeting_speak(m, NULL); /* all have read them */

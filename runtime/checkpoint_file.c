@@ -32,10 +32,14 @@ static const char *section_text(uint32_t kind, uint32_t id)
 	case SECTION_WORKER_MEMORY: return "the worker's memory";
 	case SECTION_WORKER_FILTER: return "the worker's filter";
 	case SECTION_WORKER_PREVIOUS: return "the worker's parameters of the step before";
+	case SECTION_WORKER_REFERENCE: return "the worker's reference";
+	case SECTION_WORKER_SINCE: return "the model's change since the worker's last upload";
+	case SECTION_WORKER_LAZY: return "the worker's memory of model changes";
 	case SECTION_SHARD: name = "counters"; break;
 	case SECTION_SHARD_PARAMETERS: name = "parameters"; break;
 	case SECTION_SHARD_RESIDUAL: name = "residual"; break;
 	case SECTION_SHARD_VELOCITY: name = "velocity"; break;
+	case SECTION_SHARD_RUNNING: name = "sum of references"; break;
 	}
 	snprintf(text, sizeof text, "the %s of shard %u", name, id);
 	return text;

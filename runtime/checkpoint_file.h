@@ -43,7 +43,11 @@ enum section_kind {
 	SECTION_SHARD_VELOCITY,
 	SECTION_WORKER_MEMORY,
 	SECTION_WORKER_FILTER,
-	SECTION_WORKER_PREVIOUS
+	SECTION_WORKER_PREVIOUS,
+	SECTION_WORKER_REFERENCE,
+	SECTION_WORKER_SINCE,
+	SECTION_WORKER_LAZY, /* numbers: lazy_save() */
+	SECTION_SHARD_RUNNING
 };
 
 /* What is written, and where what is read goes: the same table in both directions. */

@@ -286,6 +286,9 @@ static uint64_t worker_memory(const struct layout *l, const struct recipe *recip
 	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
 	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
 	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
+	vectors += (recipe->signal == SIGNAL_INNOVATION) + (recipe->when == WHEN_LAZY_SERVER);
+	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
+		vectors += 1 + (recipe->memory != MEMORY_NONE);
 	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
 	bytes += l->support_most * sizeof(uint32_t);
 	if (sparse)
@@ -304,7 +307,7 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 		return 0;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
-	vectors += recipe->update >= UPDATE_MOMENTUM;
+	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
 	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)

@@ -11,14 +11,17 @@ library_sources += \
 	runtime/durable.c runtime/durable.h \
 	runtime/job.c runtime/job.h \
 	runtime/join.c \
+	runtime/innovation.c \
 	runtime/layout.c runtime/layout.h \
+	runtime/lazy.c runtime/lazy.h \
+	runtime/local_steps.c \
 	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
 	runtime/progress.c \
 	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \
-	runtime/recipe_dynamics.c runtime/recipe_values.c runtime/recipe_words.c runtime/recipe_words.h \
+	runtime/recipe_dynamics.c runtime/recipe_values.c runtime/recipe_when.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
 	runtime/schedule.c runtime/schedule.h \
 	runtime/recall.c \

@@ -9,6 +9,7 @@
 #include "delta_log.h"
 #include "job.h"
 #include "layout.h"
+#include "lazy.h"
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
@@ -40,6 +41,7 @@ struct down_lane {
 	unsigned torn;               /* READs of this version that did not check */
 	uint8_t *buffer;             /* delta_bytes, in the staging region */
 	uint32_t *support, support_n; /* agreed in this step: shard-relative, room for support_capacity */
+	double moved;                /* squared norm of this step's delta; with when=lazy */
 };
 
 enum step_state {
@@ -53,6 +55,10 @@ struct worker {
 	float *velocity;             /* signal=momentum, else NULL */
 	float *memory;               /* lowpass: its memory; twostep: the error before the last; else NULL */
 	float *filter;               /* twostep with beta < 1: what it added last, else NULL */
+	float *reference;            /* innovation: what the shards have of this worker, else NULL */
+	float *base, *local;         /* when=every: the common model, and what this worker's steps took off it since;
+				      * local is residual without a memory; else NULL */
+	float *since;                /* lazy-server: the model's change since the last upload, else NULL */
 	float *previous;             /* storm, igt: the parameters one step ago, else NULL */
 	uint32_t *index;             /* selection of the whole vector, room for selected_most; NULL for up=all */
 	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
@@ -77,6 +83,11 @@ struct worker {
 	struct tiling pushed;        /* ranges of the step under way */
 	struct span *spans;          /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
+	struct lazy lazy;            /* window 0: pushes are not left out */
+	double innovation, innovation_error; /* squared norms of the push under way */
+	double distance;             /* squared norm of since */
+	float smoothness;
+	int wanted;                  /* lazy-server: this step's gradient */
 	double density_down;         /* of the step under way */
 	unsigned chosen;             /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
@@ -109,6 +120,7 @@ struct shard {
 	uint64_t version;            /* steps completed */
 	uint64_t published;          /* publications, of which a step may have several */
 	uint32_t *support, support_n; /* agreed in this step; NULL where none is */
+	float *running;              /* innovation: sum of what the shard has of all workers; else NULL */
 	float *cells;                /* sum of the workers' sketches; NULL without */
 	unsigned phase;
 	int next_rank;               /* reduce is complete below this worker */
@@ -165,6 +177,31 @@ struct sluice_model {
  * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: nothing changed. */
 int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
 		      uint64_t count);
+
+/* ---- innovation.c ---- */
+/* A push begins: nothing is weighed yet. */
+void innovation_begin(sluice_model *model);
+/* A message to a shard is encoded (worker.value); the reference follows, or waits for the decision. */
+void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
+/* All are encoded and none is posted. elements: of stats before this push. */
+void innovation_decide(sluice_model *model, uint64_t elements);
+/* A delta is being applied; all are. */
+void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		      uint32_t n);
+void innovation_pulled(sluice_model *model);
+/* From what lazy_save() gave. */
+void innovation_restore(sluice_model *model, const uint64_t *numbers);
+
+/* ---- local_steps.c ---- */
+/* 1 if the step that begins is this worker's own, without an exchange. */
+int local_step(const sluice_model *model);
+/* All workers hold params. */
+void local_begin(sluice_model *model, const float *params);
+/* Before an exchange is sent: the steps of the period enter the accumulator. After: a new period. */
+void local_gather(sluice_model *model);
+void local_restart(sluice_model *model);
+/* The end of a step that was this worker's own. */
+void local_pull(sluice_model *model, float *params);
 
 /* ---- recall.c ---- */
 /* Turns what the last push left in worker.residual[at .. at + n) into what the recipe's memory adds in this

@@ -206,12 +206,16 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 		rc = copy_tensors(model, attr);
 	if (rc)
 		return rc;
+	if (job->members.elastic && model->recipe.signal == SIGNAL_INNOVATION)
+		return fail(SLUICE_EINVAL, "sluice_model_open: signal=innovation with on_failure=continue: what a lost "
+			    "worker gave stays in the shards' sum; use on_failure=abort, or another signal");
 	if (job->members.elastic && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
 		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: the step whose "
 			    "leader is lost could not be finished; use on_failure=abort, or another selector");
 	recipe_print(&model->recipe, model->recipe_text);
 	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
-	int outside = model->recipe.memory == MEMORY_NONE || model->recipe.update == UPDATE_NONE;
+	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
+		      model->recipe.update == UPDATE_NONE;
 	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
 					 model->recipe.decay, model->recipe.update_alpha,
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
@@ -298,6 +302,8 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 		rc = model_spread(model, params);
 		if (!rc && sluice_is_worker(job))
 			model_remember(model, params);
+		if (!rc && sluice_is_worker(job))
+			local_begin(model, params);
 	}
 	if (rc) {
 		progress_take(job);

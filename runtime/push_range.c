@@ -18,6 +18,10 @@ static int check_recipe(const struct recipe *recipe)
 			    "sluice_push_range: the recipe's %s needs %s of the whole gradient before any of it "
 			    "can be added: call sluice_push with the whole, or change the recipe",
 			    key, needs);
+	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS || recipe->update == UPDATE_AVERAGE)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_range: signal=innovation, when= other than always and update=average decide "
+			    "over the whole vector: call sluice_push with the whole, or change the recipe");
 	return 0;
 }
 

@@ -102,6 +102,8 @@ static void set_dependent_defaults(struct draft *d)
 				      selection_kinds[r->down.select].seeded))
 		r->dense[0] = '\0'; /* a seeded support knows no tensors */
 
+	if (r->signal == SIGNAL_INNOVATION || r->update == UPDATE_AVERAGE)
+		lossy = 0; /* what was left out is in the next difference; parameters are not gradients */
 	if (!given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (!d->mask_given)
@@ -177,6 +179,9 @@ static int refuse_combinations(const struct draft *d)
 	int rc = r->automatic ? refuse_beside_auto(d) : refuse_dynamics(d);
 
 	if (!rc)
+		rc = refuse_when(d);
+
+	if (!rc)
 		rc = refuse_selection(d, AXIS_UP, &r->up);
 
 	if (!rc)
@@ -221,7 +226,7 @@ static void warn_about_combinations(const struct recipe *r)
 		biased |= (ways[i]->select != SELECT_ALL && !selection_kinds[ways[i]->select].unbiased &&
 			   !selection_kinds[ways[i]->select].seeded) || rounds_one_way(&ways[i]->values);
 
-	if (r->memory == MEMORY_NONE && biased && !atomic_flag_test_and_set(&said_dropped))
+	if (r->memory == MEMORY_NONE && r->signal != SIGNAL_INNOVATION && biased && !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
 			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
 			 "gaussiank, and uniform(1), grid and round what they round away), and training may not converge; memory=residual keeps it for later steps");
@@ -288,6 +293,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	memset(&d, 0, sizeof(d));
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;
+	d.recipe.period = 1;
 	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
 	while ((rest = next_word(rest, &w)) != NULL) {
 		rc = read_word(&w, &d);

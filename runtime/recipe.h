@@ -13,7 +13,7 @@
  *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale for every
  *                                                            BLOCK values, a multiple of 8, default 512
  *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
- *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A), each [,noise(R)]
+ *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation, each [,noise(R)]
  *                                                            0 <= M < 1; mask is the default for topk
  *                                                            A as of ema; R > 0
  *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B)
@@ -21,7 +21,7 @@
  *                                                            or narrower than f32, else none; none with
  *                                                            an unbiased selector; 0 < B <= 1
  *                                                            placement default inside; twostep: outside
- *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A)
+ *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A) | average
  *                                                            default sgd; 0 < A <= 1 or 1/t
  *   reset=      I | none                                     every I steps all is sent; default none
  *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
@@ -32,12 +32,15 @@
  *   nonfinite=  abort | skip | zero                          default abort
  *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
+ *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) | lazy-server(WINDOW,WEIGHT[,LONGEST])
+ *                                                            default always; see lazy.h
  *   seed=       N                                            0 (default) to 2^32 - 1
  */
-enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT };
+enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT, SIGNAL_INNOVATION };
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL, MEMORY_LOWPASS, MEMORY_TWOSTEP };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
-enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA };
+enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA, UPDATE_AVERAGE };
+enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
@@ -75,6 +78,10 @@ struct recipe {
 	enum coding_choice coding;
 	int automatic;               /* up and down are chosen in the first steps of the job; topk(1) here */
 	uint32_t seed;               /* of all random numbers */
+	enum when_kind when;
+	uint32_t period;             /* steps from exchange to exchange; 1 unless when=every */
+	uint32_t lazy_window, lazy_longest; /* longest 0: no bound */
+	float lazy_weight;
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
@@ -91,6 +98,11 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
 static inline int recipe_looks_back(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
+}
+/* 1 if the shards keep a running average of what is pushed. */
+static inline int recipe_velocity(const struct recipe *r)
+{
+	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV || r->update == UPDATE_EMA;
 }
 /* 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);

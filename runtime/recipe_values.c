@@ -475,6 +475,8 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		return read_reset(w, d);
 	case AXIS_SEED:
 		return read_seed(w, d);
+	case AXIS_WHEN:
+		return read_when(w, d);
 	case AXES:
 		break;
 	}

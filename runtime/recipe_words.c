@@ -16,9 +16,11 @@
 static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
 #define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
-static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "mask", "nomask", "noise" };
+static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "innovation",
+					  "mask", "nomask", "noise" };
 static const char *const memory_words[] = { "none", "residual", "lowpass", "twostep", "inside", "outside" };
-static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema" };
+static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema", "average" };
+static const char *const when_words[] = { "always", "every", "lazy", "lazy-server" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
 static const char *const coding_words[] = { "fast", "small" };
@@ -30,10 +32,11 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 			DIRECTION_WORDS },
 	[AXIS_SIGNAL] = { "signal", "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
-			  "igt(ALPHA), and then noise(R)", signal_words, 7 },
+			  "igt(ALPHA), or innovation, and then noise(R)", signal_words, 8 },
 	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
 			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
-	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M) or ema(ALPHA)", update_words, 5 },
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA) or average",
+			  update_words, 6 },
 	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
 			  NULL, 0 },
 	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
@@ -44,6 +47,8 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
+	[AXIS_WHEN] = { "when", "takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
+			"lazy-server(WINDOW,WEIGHT[,LONGEST])", when_words, 4 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
@@ -170,11 +175,26 @@ static void print_signal(struct writer *w, const struct recipe *r)
 	if (r->signal == SIGNAL_MOMENTUM)
 		add(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
 		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
-	else if (r->signal != SIGNAL_GRADIENT)
+	else if (recipe_looks_back(r))
 		add(w, "(%s)", alpha_text(r->signal_alpha, number));
 	if (r->noise > 0)
 		add(w, ",noise(%s)", shortest(r->noise, 1, number));
 	add(w, " ");
+}
+
+static void print_when(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "when=%s", when_words[r->when]);
+	if (r->when == WHEN_EVERY)
+		add(w, "(%u)", r->period);
+	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
+		add(w, "(%u,%s", r->lazy_window, shortest(r->lazy_weight, 1, number));
+	if (r->lazy_longest)
+		add(w, ",%u", r->lazy_longest);
+	if (r->lazy_window)
+		add(w, ")");
 }
 
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
@@ -209,7 +229,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
 	add(&w, "coding=%s reset=", coding_words[r->coding]);
 	if (r->reset)
-		add(&w, "%llu seed=%u", (unsigned long long)r->reset, r->seed);
+		add(&w, "%llu seed=%u ", (unsigned long long)r->reset, r->seed);
 	else
-		add(&w, "none seed=%u", r->seed);
+		add(&w, "none seed=%u ", r->seed);
+	print_when(&w, r);
 }

@@ -21,12 +21,13 @@ enum axis_id {
 	AXIS_CODING,
 	AXIS_RESET,
 	AXIS_SEED,
+	AXIS_WHEN,
 	AXES
 };
 
 /* Positions in the word lists below. */
 enum { WORD_VALUES = SELECTIONS };      /* by enum selection, then by enum value_type */
-enum { WORD_MASK = SIGNAL_IGT + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
+enum { WORD_MASK = SIGNAL_INNOVATION + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
 enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE };      /* behind those of enum memory_kind */
 /* update=, nonfinite= and coding= list their words in the order of their enums. */
 
@@ -83,6 +84,10 @@ int read_memory(const struct word *w, struct draft *d);
 int read_update(const struct word *w, struct draft *d);
 int read_reset(const struct word *w, struct draft *d);
 int refuse_dynamics(const struct draft *d); /* combinations of these that make no sense */
+
+/* recipe_when.c */
+int read_when(const struct word *w, struct draft *d);
+int refuse_when(const struct draft *d); /* combinations of it, of innovations and averages */
 
 /* Reads w->value (cutting it up) into the draft. SLUICE_EINVAL with the sentence set by fail(). */
 int read_value(enum axis_id id, struct word *w, struct draft *d);

@@ -133,6 +133,13 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 		memset(r->lines, 0, marks_of(r->span));
 }
 
+void reduction_run(struct reduction *r, float *running)
+{
+	for (uint32_t i = 0; i < r->span; i++)
+		r->sum[i] = running[i] += r->sum[i];
+	r->whole = 1;
+}
+
 /* ---- the step ------------------------------------------------------------------------------ */
 
 void reduction_change(struct reduction *r, const struct change *c, struct select_call *call)

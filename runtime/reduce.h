@@ -22,6 +22,9 @@ uint64_t reduction_bytes(uint32_t span);
 /* Adds one message: as sparse_add(). */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);
 
+/* The sum joins a running one (span), and takes its place. */
+void reduction_run(struct reduction *r, float *running);
+
 /* How the sum becomes the change of the model: as update_apply(). */
 struct change {
 	const struct update *update;

@@ -59,7 +59,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		break;
 	}
 	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
-	int elsewhere = recipe->decay > 0 || recipe->update == UPDATE_MOMENTUM || recipe->update == UPDATE_NESTEROV;
+	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
 		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING };
 	add(out, last);

@@ -185,6 +185,8 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 				    .k = schedule_count(density, span - shard->at->exempt),
 				    .index = model->index, .value = model->value,
 				    .hint = &shard->hint };
+	if (shard->running)
+		reduction_run(&shard->reduction, shard->running);
 	reduction_change(&shard->reduction, &change, &call);
 	if (model->schedule.n_downs > 1 && (selects = agree_chooses(model))) {
 		*n_out = agree_choose(model, shard, call.x);
@@ -226,7 +228,8 @@ static void publish(sluice_model *model, struct shard *shard)
 			     /* Workers are below 2^23: a shard's numbers are no worker's. */
 			     .stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
 			     .first = at->begin,
-			     .seeded = selection_kinds[model->recipe.down.select].seeded,
+			     .seeded = selection_kinds[model->recipe.down.select].seeded &&
+				       !selection_kinds[model->recipe.down.select].contiguous,
 			     .densest = model->recipe.coding == CODING_SMALL,
 			     .raised = (uint8_t)shard->raised, .chosen = (uint8_t)shard->chosen_next,
 			     .phase = (uint16_t)(shard->phase + 1),
@@ -248,7 +251,10 @@ static void publish(sluice_model *model, struct shard *shard)
 		index = NULL;
 		n = at->span;
 	}
-	sparse_add(shard->copy, index, model->value, n);
+	if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(shard->copy, index, model->value, n);
+	else
+		sparse_add(shard->copy, index, model->value, n);
 	reduction_clear(&shard->reduction);
 	shard->version++;
 	shard->chosen = shard->chosen_next;

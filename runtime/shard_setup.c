@@ -48,7 +48,7 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct shard_layout *at = &model->layout.shards[id];
-	int velocity = recipe->update >= UPDATE_MOMENTUM;
+	int velocity = recipe_velocity(recipe), running = recipe->signal == SIGNAL_INNOVATION;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	/* A sketch's workers keep themselves what was not published. */
 	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
@@ -58,11 +58,12 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->copy = calloc(at->span, sizeof(float));
 	shard->residual = residual ? vector_open(at->span) : NULL;
 	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
+	shard->running = running ? calloc(at->span, sizeof(float)) : NULL;
 	shard->support = calloc(at->support_capacity + 1, sizeof *shard->support);
 	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
 	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
-	    (velocity && !shard->velocity) || !shard->support || !shard->cells || !shard->inboxes)
+	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support || !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	int rc = reduction_open(&shard->reduction, at->span);
 	if (rc)
@@ -108,6 +109,7 @@ void shards_close(sluice_model *model)
 		reduction_close(&shard->reduction);
 		free(shard->residual);
 		free(shard->velocity);
+		free(shard->running);
 		free(shard->support);
 		free(shard->cells);
 		free(shard->inboxes);

@@ -97,8 +97,15 @@ static const float *with_noise(const sluice_model *model, const struct input *in
 /* One cache-resident piece: velocity and accumulator from g. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n, float scale)
 {
-	float *restrict sum = model->worker.residual + at;
-	int keep = model->recipe.memory != MEMORY_NONE;
+	const struct worker *w = &model->worker;
+	float *restrict sum = (w->local ? w->local : w->residual) + at;
+	int keep = model->recipe.memory != MEMORY_NONE || w->local;
+	if (w->reference) {
+		const float *restrict reference = w->reference + at;
+		for (size_t i = 0; i < n; i++)
+			sum[i] = scale * g[i] - reference[i];
+		return;
+	}
 	if (model->recipe.signal == SIGNAL_MOMENTUM) {
 		float *restrict u = model->worker.velocity + at;
 		const float m = model->recipe.signal_momentum;
@@ -121,7 +128,7 @@ static int selection_adds(const sluice_model *model)
 	const struct recipe *recipe = &model->recipe;
 	return selection_kinds[recipe->up.select].adds &&
 	       !watch_whole(model, model->stats.density_up, model->worker.step) &&
-	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) &&
+	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker.local &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 

@@ -220,6 +220,23 @@ SLUICE_API int sluice_pull(sluice_model *model, float *params);
  * nothing was published); for jobs with an optimizer of their own. Errors as sluice_pull(). */
 SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
 
+/* For update=average: pushes what the recipe selects of params[0..count), which are this worker's own, and the
+ * next sluice_pull() sets these to their mean over the workers (sparse averaging of parameters; Jiang, Agrawal,
+ * NeurIPS 2018). Takes the place of sluice_push(). Errors as sluice_push(). Thread class: object. */
+SLUICE_API int sluice_push_params(sluice_model *model, const float *params);
+
+/* 1 if params have the same bits on all workers after the last pull: always, unless the recipe lets workers take
+ * steps of their own (when=every) or averages block by block. Thread class: object. */
+SLUICE_API int sluice_in_sync(const sluice_model *model);
+
+/* For when=lazy-server (LAG-PS; Chen et al., NeurIPS 2018): 1 if the gradient of the next step is wanted. Where it
+ * is not, sluice_push() may be called with NULL, and does not look at a gradient. 1 with any other recipe.
+ * Thread class: object. */
+SLUICE_API int sluice_wanted(const sluice_model *model);
+/* The Lipschitz constant of the gradient of this worker's loss, finite and > 0; until it is given, every gradient
+ * is wanted. Errors: EINVAL. Thread class: object. */
+SLUICE_API int sluice_set_smoothness(sluice_model *model, float smoothness);
+
 /* A dedicated server's life: gathers, reduces, publishes and takes part in collectives until the
  * workers close the model; then returns 0. Errors as sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
@@ -273,6 +290,7 @@ typedef struct sluice_model_stats {
 	double density_down;
 	uint64_t lost_workers;    /* that the job goes on without, as far as this rank knows */
 	uint64_t refused_messages; /* pushes of lost workers that this rank's shards did not count */
+	uint64_t skipped_pushes;  /* of when=lazy and lazy-server: made, but without an upload */
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);

@@ -38,6 +38,14 @@ void sparse_add(float *vector, const uint32_t *index, const float *value, uint32
 		vector[index[i]] += value[i];
 }
 
+void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count)
+{
+	if (!index)
+		memcpy(vector, value, count * sizeof *vector);
+	for (uint32_t i = 0; i < count && index; i++)
+		vector[index[i]] = value[i];
+}
+
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count)
 {
 	uint32_t i = 0;

@@ -14,6 +14,8 @@ float *vector_open(size_t n);
 /* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL: coordinates
  * 0..count - 1. */
 void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count);
+/* vector[index[i]] = value[i]. */
+void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 #endif

@@ -83,7 +83,7 @@ int step_await_slots(sluice_model *model)
 void step_begin(sluice_model *model)
 {
 	struct worker *w = &model->worker;
-	w->step = model->step + 1;
+	w->step = model->step / model->recipe.period + 1;
 	w->phase = 0;
 	w->encoded = 0;
 	w->target = NULL;
@@ -107,25 +107,48 @@ int step_sent(sluice_model *model)
 
 static int push(sluice_model *model, const float *grad, const float *before)
 {
-	int rc = step_await_slots(model);
+	int alone = local_step(model), rc = alone ? 0 : step_await_slots(model);
 	if (rc)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model);
-	if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
+	if (!grad) /* not wanted */
+		model->worker.skip = 1;
+	else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
+	if (alone) {
+		model->worker.in_step = STEP_PUSHED;
+		return 0;
+	}
+	local_gather(model);
 	worker_send(model);
+	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);
 }
 
 int sluice_push(sluice_model *model, const float *grad)
 {
-	int rc = step_check(model, grad, "sluice_push", STEP_DONE);
+	const int unwanted = model && !sluice_wanted(model);
+	int rc = step_check(model, unwanted ? (const void *)model : grad, "sluice_push", STEP_DONE);
+	if (!rc && model->recipe.update == UPDATE_AVERAGE)
+		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call sluice_push_params with the "
+			  "parameters");
 	if (!rc && model->recipe.signal == SIGNAL_STORM)
 		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=storm: call sluice_push_pair with the "
 			  "gradients at params and at the point of sluice_point");
-	return rc ? rc : push(model, grad, NULL);
+	if (rc)
+		return rc;
+	model->worker.wanted = !unwanted;
+	return push(model, unwanted ? NULL : grad, NULL);
+}
+
+int sluice_push_params(sluice_model *model, const float *params)
+{
+	int rc = step_check(model, params, "sluice_push_params", STEP_DONE);
+	if (!rc && model->recipe.update != UPDATE_AVERAGE)
+		rc = fail(SLUICE_EINVAL, "sluice_push_params: needs a recipe with update=average");
+	return rc ? rc : push(model, params, NULL);
 }
 
 int sluice_push_pair(sluice_model *model, const float *grad, const float *before)
@@ -138,9 +161,24 @@ int sluice_push_pair(sluice_model *model, const float *grad, const float *before
 	return rc ? rc : push(model, grad, before);
 }
 
+static int step_ends(sluice_model *model)
+{
+	model->step++;
+	model->worker.in_step = STEP_DONE;
+	model->stats.steps++;
+	return 0;
+}
+
 static int pull_into(sluice_model *model, float *target)
 {
 	struct worker *w = &model->worker;
+	float *params = target;
+	if (local_step(model)) {
+		local_pull(model, params);
+		return step_ends(model);
+	}
+	if (w->base)
+		target = w->base;
 	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
 	progress_take(model->job);
 	w->target = target;
@@ -152,12 +190,12 @@ static int pull_into(sluice_model *model, float *target)
 	model->stats.wait_ns += now_ns() - start - busy;
 	if (rc)
 		return rc;
-	model->step = w->step;
-	w->in_step = STEP_DONE;
-	model->stats.steps++;
+	if (w->base)
+		memcpy(params, w->base, model->layout.count * sizeof *params);
+	innovation_pulled(model);
 	model->stats.density_down = w->density_down;
 	watch_step(model);
-	return 0;
+	return step_ends(model);
 }
 
 int sluice_pull(sluice_model *model, float *params)

@@ -25,10 +25,10 @@ struct update update_of_step(const struct update *u, uint64_t step)
 
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
 {
-	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD))
+	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD && u->kind != UPDATE_AVERAGE))
 		return 0;
 	*share = 1.0f / (float)divisor;
-	*by = u->kind == UPDATE_NONE ? 1.0f : -step_of(u, lr);
+	*by = u->kind == UPDATE_NONE || u->kind == UPDATE_AVERAGE ? 1.0f : -step_of(u, lr);
 	return 1;
 }
 
@@ -46,6 +46,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 			sum[i] += decay * params[i];
 	switch (u->kind) {
 	case UPDATE_NONE:
+	case UPDATE_AVERAGE:
 		return;
 	case UPDATE_SGD:
 		for (size_t i = 0; i < n; i++)

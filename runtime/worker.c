@@ -41,6 +41,8 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
 	struct worker *w = &model->worker;
+	if (w->reference)
+		innovation_settle(model, at, index, n);
 	if (model->recipe.memory != MEMORY_NONE)
 		sparse_subtract(w->residual + at->begin, index, w->value, n);
 	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
@@ -56,7 +58,8 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 					     recipe->seed },
 				 .first = model->layout.shards[shard].begin, .range = w->range,
 				 .densest = recipe->coding == CODING_SMALL,
-				 .seeded = selection_kinds[recipe->up.select].seeded,
+				 .seeded = selection_kinds[recipe->up.select].seeded &&
+					   !selection_kinds[recipe->up.select].contiguous,
 				 .raised = (uint8_t)w->raise,
 				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
 				 .phase = (uint16_t)w->phase, .parts = 1,
@@ -186,8 +189,8 @@ static int post_messages(sluice_model *model)
 static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	encode_for_shard(model, shard, selected, n);
-	if (model->worker.phase)
-		return; /* token held, and what is encoded is posted next */
+	if (model->worker.phase || model->worker.lazy.window)
+		return; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
 	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
@@ -239,10 +242,13 @@ static void send_messages(sluice_model *model)
 
 void worker_send(sluice_model *model)
 {
+	const uint64_t elements = model->stats.pushed_elements;
+	innovation_begin(model);
 	if (phase_agrees(phase_now(model, model->worker.phase)))
 		agree_encode(model);
 	else
 		send_messages(model);
+	innovation_decide(model, elements);
 	model->worker.encoded = 1;
 }
 
@@ -340,7 +346,11 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		if (m.kind == MESSAGE_SUPPORT) {
 			agree_apply_support(model, shard, &m);
 		} else {
-			sparse_add(w->target + at->begin, index, w->value, m.count);
+			if (model->recipe.update == UPDATE_AVERAGE)
+				sparse_set(w->target + at->begin, index, w->value, m.count);
+			else
+				sparse_add(w->target + at->begin, index, w->value, m.count);
+			innovation_apply(model, shard, index, w->value, m.count);
 			agree_clear_published(model, at, index, w->value, m.count);
 			model->stats.pulled_elements += m.count;
 			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;

@@ -33,6 +33,14 @@ int worker_open(sluice_model *model)
 			   sizeof(float), &rc);
 	w->filter = vector(recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1 ? l->count : 0,
 			   sizeof(float), &rc);
+	int local = recipe->period > 1 && recipe->update != UPDATE_AVERAGE;
+	w->base = vector(local ? l->count : 0, sizeof(float), &rc);
+	w->local = !local ? NULL : recipe->memory == MEMORY_NONE ? w->residual
+		: vector(l->count, sizeof(float), &rc);
+	w->reference = vector(recipe->signal == SIGNAL_INNOVATION ? l->count : 0, sizeof(float), &rc);
+	w->since = vector(recipe->when == WHEN_LAZY_SERVER ? l->count : 0, sizeof(float), &rc);
+	w->lazy = (struct lazy){ .window = recipe->lazy_window, .weight = (double)recipe->lazy_weight,
+				 .longest = recipe->lazy_longest };
 	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->relative = vector(span, sizeof(uint32_t), &rc);
@@ -71,7 +79,8 @@ int worker_open(sluice_model *model)
 void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = &model->worker;
-	w->step = model->step = model->first_step = version;
+	w->step = version;
+	model->step = model->first_step = version * model->recipe.period;
 	w->chosen = model->worth.proposed = 0;
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;
@@ -82,7 +91,6 @@ void worker_restart(sluice_model *model, uint64_t version)
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
 		down->version = down->have_version = version * model->schedule.n_downs;
 		w->up[s].posted = 1; /* nothing to post yet */
-		down->version = down->have_version = version;
 		down->log_end = 0;
 		down->last_bytes = 0;
 		down->read = READ_IDLE;
@@ -95,11 +103,16 @@ void worker_close(sluice_model *model)
 	struct worker *w = &model->worker;
 	region_close(&w->staging);
 	selector_close(&w->selector);
-	free(w->residual);
 	free(w->velocity);
 	free(w->memory);
 	free(w->filter);
 	free(w->previous);
+	free(w->base);
+	if (w->local != w->residual)
+		free(w->local);
+	free(w->residual);
+	free(w->reference);
+	free(w->since);
 	free(w->index);
 	free(w->relative);
 	free(w->value);

@@ -23,6 +23,7 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 			      .run = choose_variance },
 	[SELECT_CYCLIC] = { .argument = ARGUMENT_CYCLIC, .exchange = EXCHANGE_LEADER, .run = choose_cyclic },
 	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH, .exchange = EXCHANGE_SKETCH },
+	[SELECT_BLOCK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .contiguous = 1, .run = choose_block },
 	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .run = choose_randk },
 };
 

@@ -18,15 +18,16 @@ enum selection {
 	SELECT_RANDK,
 	SELECT_CYCLIC,
 	SELECT_SKETCH,
+	SELECT_BLOCK,
 	SELECTIONS
 };
 /* By enum selection; how they are written in a recipe. */
 #define SELECTION_NAMES "all", "topk", "threshold", "gaussiank", "random", "variance", "randk", \
-	"cyclic", "sketch"
+	"cyclic", "sketch", "block"
 #define SELECTION_FORMS                                                                            \
 	"all, topk(DENSITY), threshold(LAMBDA), gaussiank(DENSITY), random(DENSITY), "             \
-	"variance(EPSILON), randk(DENSITY), cyclic(DENSITY[,chunks]) or "                          \
-	"sketch(DENSITY[,ROWS,WIDTH,POOL])"
+	"variance(EPSILON), randk(DENSITY), cyclic(DENSITY[,chunks]), "                             \
+	"sketch(DENSITY[,ROWS,WIDTH,POOL]) or block(DENSITY)"
 
 struct choice {
 	float *x;                    /* what was selected may be rescaled in place (scale) */
@@ -60,6 +61,7 @@ struct selection_kind {
 	int unbiased;                /* draws and scales by itself; remembering the rest would count it twice */
 	int varies;                  /* the number selected is not known before: largest message without memory */
 	int seeded;                  /* the support follows from step and shard, the same for all workers */
+	int contiguous;              /* seeded, but said by its first position (CODING_RUN) */
 	enum exchange exchange;      /* other than own: upwards only, and with a residual */
 	int by_coordinate;           /* whether one is selected depends on no other one */
 	int adds;                    /* select_run() may add the gradient in its own pass */
@@ -74,6 +76,7 @@ size_t choose_gaussiank(const struct choice *c);
 size_t choose_random(const struct choice *c);
 size_t choose_variance(const struct choice *c);
 size_t choose_randk(const struct choice *c);
+size_t choose_block(const struct choice *c);
 size_t choose_cyclic(const struct choice *c);
 
 /* The support of count of span coordinates that seed, step and shard stand for: uniformly random, ascending.

@@ -275,6 +275,28 @@ static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count,
 	return 0;
 }
 
+/* ---- run ---- */
+
+static uint64_t run_bytes(const uint32_t *index, uint32_t count)
+{
+	return count && index[count - 1] - index[0] == count - 1 ? 4 : UINT32_MAX;
+}
+
+static int run_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span, uint32_t *index,
+		      const char **why)
+{
+	uint32_t first;
+
+	if (bytes != 4 || !count)
+		return refuse(why, "the payload's length does not fit a run");
+	first = get_le32(in);
+	if (first > span - count)
+		return refuse(why, "a run ends beyond the shard");
+	for (uint32_t i = 0; i < count; i++)
+		index[i] = first + i;
+	return 0;
+}
+
 /* ---- all ---- */
 
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
@@ -290,6 +312,8 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 		return delta_bytes(index, count);
 	case CODING_BITMAP:
 		return padded(((uint64_t)span + 7) / 8);
+	case CODING_RUN:
+		return run_bytes(index, count);
 	case CODING_RICE:
 		return rice_padded(index, count, span);
 	}
@@ -312,6 +336,9 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 		break;
 	case CODING_BITMAP:
 		bitmap_encode(index, count, span, out);
+		break;
+	case CODING_RUN:
+		put_le32(out, index[0]);
 		break;
 	case CODING_RICE:
 		rice_encode_padded(index, count, span, out, bytes);
@@ -338,6 +365,8 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 		return delta_decode(in, bytes, count, span, index, why);
 	case CODING_BITMAP:
 		return bitmap_decode(in, bytes, count, span, index, why);
+	case CODING_RUN:
+		return run_decode(in, bytes, count, span, index, why);
 	case CODING_RICE:
 		return rice_decode_padded(in, bytes, count, span, index, why);
 	}

@@ -131,7 +131,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
-	static const enum index_coding sparse[] = {CODING_RAW, CODING_BITMAP, CODING_DELTA, CODING_RICE};
+	static const enum index_coding sparse[] = {CODING_RAW, CODING_RUN, CODING_BITMAP, CODING_DELTA,
+						   CODING_RICE};
 	const size_t known = sizeof(sparse) / sizeof(sparse[0]), n = m->densest ? known : known - 1;
 	enum index_coding best = CODING_DENSE;
 
@@ -243,7 +244,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 
 	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SUPPORT)
 		return refuse(why, "unknown message kind %u", h[6]);
-	if (m->coding > CODING_RICE && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
+	if (m->coding > CODING_RUN && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->values.type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);

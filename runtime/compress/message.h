@@ -30,6 +30,7 @@
  * rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 / count))), 0 if that is
  *         below 1: count * m bits packed LSB first, from the next byte on for each gap (gap >> m) zero
  *         bits and a one bit
+ * run:    the first position, u32: count coordinates that follow each other
  * agreed: nothing: the support is the one that an earlier phase of the same step settled
  * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard, span, count
  * A support (kind 4) has positions only, no values.
@@ -55,7 +56,7 @@ enum { MESSAGE_HEADER_BYTES = 96 };
 
 enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3, MESSAGE_SUPPORT = 4 };
 enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3,
-		    CODING_RICE = 4, CODING_SEEDED = 8, CODING_AGREED = 9 };
+		    CODING_RICE = 4, CODING_RUN = 5, CODING_SEEDED = 8, CODING_AGREED = 9 };
 
 struct message {
 	enum message_kind kind;

@@ -278,7 +278,7 @@ static void bad_payload_crc(struct slot *s) { good_raw(s); s->bytes[80] ^= 1; he
 static void payload_bit_flipped(struct slot *s) { good_raw(s); slot_payload(s)[5] ^= 4; }
 static void unknown_kind(struct slot *s) { good_raw(s); s->bytes[6] = 5; header_seal(s); }
 static void kind_zero(struct slot *s) { good_raw(s); s->bytes[6] = 0; header_seal(s); }
-static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 5; header_seal(s); }
+static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 6; header_seal(s); }
 static void agreed_unasked(struct slot *s) { good_raw(s); s->bytes[7] = 9; header_seal(s); }
 static void unknown_value_type(struct slot *s)
 {
@@ -598,7 +598,7 @@ const struct hostile hostile_messages[] = {
 	{ "payload-bit-flipped", payload_bit_flipped, COPY, "payload's checksum", SPAN },
 	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 5", SPAN },
 	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
-	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 5", SPAN },
+	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 6", SPAN },
 	{ "agreed-unasked", agreed_unasked, CHECK, "none are agreed", SPAN },
 	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 6", SPAN },
 	{ "part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN },

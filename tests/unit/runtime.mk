@@ -22,6 +22,7 @@ check_PROGRAMS += \
 	tests/unit/test_transports \
 	tests/unit/test_failure \
 	tests/unit/test_phases \
+	tests/unit/test_lazy \
 	tests/unit/test_simulate \
 	tests/unit/test_slow_rank \
 	tests/unit/test_hostile_rank \
@@ -54,6 +55,7 @@ tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
 tests_unit_test_continue_SOURCES = tests/unit/test_continue.c tests/unit/scratch.h $(ranks)
 tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
+tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c $(ranks)
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)

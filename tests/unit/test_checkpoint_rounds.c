@@ -212,6 +212,7 @@ static void open_rank(int rank, uint64_t step)
 	model->job = &r->job;
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
+	model->recipe.period = 1;
 	model->recipe.update = UPDATE_SGD;
 	snprintf(model->recipe_text, sizeof model->recipe_text, "up=topk(0.01)");
 	model->layout = (struct layout){ .count = COUNT,

@@ -330,6 +330,13 @@ static void restore__each_memory_and_signal__goes_on_bit_by_bit(void **state)
 		"up=all,uniform(4) down=topk(0.2),uniform(2) signal=storm(0.2) update=ema(0.2)",
 		"up=topk(0.1) down=all signal=igt(0.2) update=ema(0.2)",
 		"up=topk(0.1) down=topk(0.1),grid(4) signal=momentum(0.5),noise(1) reset=5",
+		"up=cyclic(0.1) down=all,f16",
+		"up=sketch(0.05) down=all signal=momentum(0.5)",
+		"up=topk(0.1) down=all signal=innovation",
+		"up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)",
+		"up=all down=all signal=innovation when=lazy-server(3,5)",
+		"up=all,uniform(3) down=topk(0.2) memory=none when=every(7)",
+		"up=topk(0.1) down=all when=every(7) memory=residual",
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {

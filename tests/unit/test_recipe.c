@@ -145,7 +145,7 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
 	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
-		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0");
+		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
 }
 
 static void recipe_parse__memory_default_follows_the_directions(void **state)
@@ -165,7 +165,7 @@ static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(vo
 					     "uniform(4,12)", "uniform(4,0)", "uniform(4,65536)", "uniform(4,64,2)",
 					     "grid", "grid(9)", "grid(4,512)", "grid(-1)", "round", "round(0)",
 					     "round(-1)", "round(1e39)", "round(x)", "f16(4)" };
-	struct recipe r = parsed("up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295");
+	struct recipe r = parsed("up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295 when=always");
 	char text[64];
 
 	(void)state;
@@ -276,24 +276,24 @@ static void recipe_print__spells_out_every_axis(void **state)
 	(void)state;
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
-			 "decay=0 nonfinite=abort coding=fast reset=none seed=0");
-	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) update=ema(0.1) seed=7",
+			 "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) update=ema(0.1) seed=7 when=always",
 		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) memory=twostep(1) "
 		     "update=ema(0.1) warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
-		     "reset=none seed=7");
+		     "reset=none seed=7 when=always");
 	expect_print("up=topk(0.5) signal=igt(1/t) memory=lowpass(0.3),outside update=ema(1/t) dense=none",
 		     "up=topk(0.5),f32 down=all,f32 signal=igt(1/t) memory=lowpass(0.3),outside "
 		     "update=ema(1/t) warmup=0steps dense=none clip=none decay=0 nonfinite=abort coding=fast "
-		     "reset=none seed=0");
+		     "reset=none seed=0 when=always");
 	expect_print("up=all down=all,f16 update=momentum(0.9) dense=none clip=1 decay=1e-4 "
 		     "warmup=1epoch nonfinite=skip coding=small",
 		     "up=all,f32 down=all,f16 signal=gradient memory=residual(inside) "
 		     "update=momentum(0.9) warmup=1epoch dense=none clip=1 decay=0.0001 "
-		     "nonfinite=skip coding=small reset=none seed=0");
+		     "nonfinite=skip coding=small reset=none seed=0 when=always");
 	expect_print("signal=momentum(0.9) up=topk(0.1%) memory=residual(outside) warmup=250",
 		     "up=topk(0.001),f32 down=all,f32 signal=momentum(0.9),mask "
 		     "memory=residual(outside) update=sgd warmup=250steps dense=*bias* clip=none "
-		     "decay=0 nonfinite=abort coding=fast reset=none seed=0");
+		     "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
 }
 
 static const char *const valid_recipes[] = {
@@ -308,7 +308,7 @@ static const char *const valid_recipes[] = {
 	"signal=momentum(0),mask up=topk(1)",
 	"warmup=0.3333333333333333epochs up=topk(100%)",
 	"dense=none update=momentum(0)",
-	"up=all,uniform(8,65528) down=topk(0.1),grid(1) seed=123456789",
+	"up=all,uniform(8,65528) down=topk(0.1),grid(1) seed=123456789 when=always",
 	"up=topk(0.01),round(0.3333333) down=all,uniform(1)",
 	"up=topk(0.01) signal=gradient,noise(0.01) memory=residual reset=1000000000",
 	"up=topk(0.01) signal=momentum(0.9),nomask,noise(1e-3) memory=lowpass(0.1)",

@@ -24,6 +24,7 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 	*size = fabs(sum / divisor) + fabs(decay * param);
 	switch (u->kind) {
 	case UPDATE_NONE:
+	case UPDATE_AVERAGE:
 		return g;
 	case UPDATE_SGD:
 		*size *= step;

@@ -30,6 +30,24 @@ const struct method methods[] = {
 	 "up=sketch(0.01,5,1.6,4) down=all signal=momentum(0.9),mask memory=residual(outside) update=sgd",
 	 "up 8 k cells and 4 k values, down 4 k positions and k pairs for any W; one exchange more; worker +2 "
 	 "vectors"},
+	{"lag-wk", "Chen et al., LAG: Lazily Aggregated Gradient for Communication-Efficient Distributed Learning, "
+	 "NeurIPS 2018",
+	 "up=all down=all signal=innovation when=lazy(10,0.1) update=sgd",
+	 "up d values where the gradient changed (large batches), down d; worker +1 vector, shard +1"},
+	{"lag-ps", "the same; a worker is asked where the model moved (--smoothness)",
+	 "up=all down=all signal=innovation when=lazy-server(10,1) update=sgd",
+	 "as lag-wk, and no gradient is computed where none is asked for; worker +2 vectors, shard +1"},
+	{"laq", "Sun et al., Communication-Efficient Distributed Learning via Lazily Aggregated Quantized Gradients, "
+	 "NeurIPS 2019",
+	 "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100) update=sgd",
+	 "up 4 d bits where the gradient changed, down d values; worker +1 vector, shard +1"},
+	{"pqasgd", "Jiang and Agrawal, A Linear Speedup Analysis of Distributed Deep Learning with Sparse and Quantized "
+	 "Communication, NeurIPS 2018",
+	 "up=all,uniform(4) down=all memory=none when=every(4) update=sgd",
+	 "every 4 steps 4 d bits up and d values down; worker +2 vectors"},
+	{"sparse-average", "the same, sparse parameter averaging",
+	 "up=block(0.1) down=block(0.1) memory=none update=average",
+	 "d/10 values up and down, no positions; no memory"},
 	{"randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
 	 "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
 	 "k values up and k pairs down, no positions up; worker +1 vector"},

@@ -31,6 +31,7 @@ enum option_key {
 	OPTION_BATCH,
 	OPTION_LR,
 	OPTION_LR_DECAY,
+	OPTION_SMOOTHNESS,
 	OPTION_SEED,
 	OPTION_METRICS,
 	OPTION_DIGEST,
@@ -62,6 +63,7 @@ static const struct option option_table[] = {
 	{"batch", required_argument, NULL, OPTION_BATCH},
 	{"lr", required_argument, NULL, OPTION_LR},
 	{"lr-decay", required_argument, NULL, OPTION_LR_DECAY},
+	{"smoothness", required_argument, NULL, OPTION_SMOOTHNESS},
 	{"seed", required_argument, NULL, OPTION_SEED},
 	{"metrics", required_argument, NULL, OPTION_METRICS},
 	{"digest", no_argument, NULL, OPTION_DIGEST},
@@ -105,6 +107,7 @@ void options_print_help(void)
 "  --batch N           rows per worker and step; default 64\n"
 "  --lr X              learning rate; default 0.05\n"
 "  --lr-decay X        multiply the learning rate by X after each epoch; default 1\n"
+"  --smoothness X      Lipschitz constant of a worker's gradient, for when=lazy-server\n"
 "  --seed N            order of the rows and first parameters; default 1\n"
 "\n"
 "Job\n"
@@ -256,6 +259,9 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_SEED: rc = parse_count(name, text, 0, INT64_MAX, &o->seed, complaint); break;
 	case OPTION_LR: rc = parse_rate(name, text, 1e6f, &o->lr, complaint); break;
 	case OPTION_LR_DECAY: rc = parse_rate(name, text, 10, &o->lr_decay, complaint); break;
+	case OPTION_SMOOTHNESS:
+		rc = parse_rate(name, text, 1e30f, &o->smoothness, complaint);
+		break;
 	case OPTION_PROGRESS: rc = parse_progress(text, &o->progress, complaint); break;
 	case OPTION_ON_FAILURE: rc = parse_on_failure(text, &o->on_failure, complaint); break;
 	case OPTION_SERVERS:

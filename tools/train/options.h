@@ -24,6 +24,7 @@ struct options {
 	int on_failure;             /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
 	uint32_t shards;
 	float lr, lr_decay;
+	float smoothness;           /* 0: not given */
 	int digest, resume, quiet;
 	enum progress_kind progress;
 	int64_t sleep_rank, nan_rank;               /* -1: nobody */

@@ -31,6 +31,9 @@ struct training {
 	struct network network;
 	struct workspace *workspace;
 	float *params, *grad;
+	float *point, *before;           /* where a second gradient is taken, and that; NULL for most recipes */
+	float lr;                        /* of this epoch */
+	int averages;                    /* update=average: this worker's steps are its own */
 	uint32_t *order;                 /* rows in the order of this epoch */
 	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
 	uint64_t saved;                  /* step of the last checkpoint */
@@ -183,6 +186,11 @@ static int save(struct training *t)
 {
 	if (!t->options.checkpoint || t->saved == sluice_step(t->model))
 		return 0;
+	if (!sluice_in_sync(t->model)) {
+		report_say(&t->report, "no checkpoint at step %llu: the workers hold models of their own",
+			   (unsigned long long)sluice_step(t->model));
+		return 0;
+	}
 	t->saved = sluice_step(t->model);
 	return sluice_checkpoint(t->model, t->options.checkpoint);
 }
@@ -248,7 +256,8 @@ static void disturb(struct training *t, uint64_t step)
 static int begin_epoch(struct training *t, uint64_t epoch)
 {
 	order_shuffle(t->order, t->train.rows, t->options.seed, epoch);
-	return sluice_set_lr(t->model, t->options.lr * powf(t->options.lr_decay, (float)epoch));
+	t->lr = t->options.lr * powf(t->options.lr_decay, (float)epoch);
+	return sluice_set_lr(t->model, t->lr);
 }
 
 /* What follows a step: checks, measurements, reports. */
@@ -258,7 +267,7 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	uint64_t epoch = (step - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
-	if (t->options.digest)
+	if (t->options.digest && sluice_in_sync(t->model))
 		rc = agree_on_digest(
 			t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
 	if (!rc && epoch_ends)
@@ -284,40 +293,78 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	return 0;
 }
 
+/* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is taken. */
+static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+{
+	struct score unused;
+	float *at = t->params;
+	int rc;
+
+	if (!sluice_wanted(t->model))
+		return sluice_push(t->model, NULL);
+	if (t->point && (rc = sluice_point(t->model, t->params, t->point)))
+		return rc;
+	if (t->point && !t->before)
+		at = t->point; /* igt */
+	network_gradient(&t->network, t->workspace, at, &t->train, rows, t->options.batch, t->grad, score);
+	disturb(t, step);
+	if (t->before) { /* storm */
+		network_gradient(&t->network, t->workspace, t->point, &t->train, rows, t->options.batch,
+				 t->before, &unused);
+		return sluice_push_pair(t->model, t->grad, t->before);
+	}
+	if (!t->averages)
+		return sluice_push(t->model, t->grad);
+	for (size_t i = 0; i < t->network.count; i++)
+		t->params[i] -= t->lr * t->grad[i];
+	return sluice_push_params(t->model, t->params);
+}
+
+/* What the recipe asks of the job beside a gradient. */
+static int prepare_steps(struct training *t)
+{
+	const char *recipe = sluice_recipe(t->model);
+	int storm = strstr(recipe, "signal=storm") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+
+	t->averages = strstr(recipe, "update=average") != NULL;
+	t->point = storm || igt ? new_vector(t->network.count, sizeof(*t->point)) : NULL;
+	t->before = storm ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
+	if (((storm || igt) && !t->point) || (storm && !t->before))
+		return SLUICE_ENOMEM;
+	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) : 0;
+}
+
 /* The loop: from sluice_step() to the last step, or until a signal asks to stop. */
 static int train(struct training *t)
 {
 	uint64_t workers = (uint64_t)sluice_workers(t->job), batch = t->options.batch;
 	uint64_t step = sluice_step(t->model), epoch = UINT64_MAX;
+	struct score score = {0};
 	int rc;
 
 	while (step < t->steps && !t->stopped) {
 		uint64_t in_epoch = step % t->steps_per_epoch;
 		const uint32_t *rows;
-		struct score score;
-
 		if (epoch != step / t->steps_per_epoch) {
 			epoch = step / t->steps_per_epoch;
 			if ((rc = begin_epoch(t, epoch)))
 				return rc;
 		}
 		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
-		network_gradient(&t->network, t->workspace, t->params, &t->train, rows, batch,
-				 t->grad, &score);
-		disturb(t, step + 1);
 		if (stop_was_asked())
 			sluice_raise(t->model, FLAG_STOP);
 
-		if ((rc = sluice_push(t->model, t->grad)))
+		if ((rc = push(t, rows, step + 1, &score)))
 			return rc;
 		if ((rc = sluice_pull(t->model, t->params)))
 			return rc;
 
 		step = sluice_step(t->model);
 		t->stopped = !!(sluice_raised(t->model) & FLAG_STOP); /* on all workers alike */
-		if ((rc = after_step(t, step, score.loss / score.rows)))
+		if ((rc = after_step(t, step, score.rows > 0 ? score.loss / score.rows : 0)))
 			return rc;
-		if (t->options.every && step % t->options.every == 0 && (rc = save(t)))
+		if (t->options.every && step % t->options.every == 0 && sluice_in_sync(t->model) &&
+		    (rc = save(t)))
 			return rc;
 	}
 	return save(t);
@@ -336,6 +383,8 @@ static int work(struct training *t)
 			      "nesterov(M)\n", stderr);
 		return -1;
 	}
+	if ((rc = prepare_steps(t)))
+		return rc;
 	if (o->resume && (rc = resume(t)))
 		return rc;
 	report_begin(&t->report, o, sluice_rank(t->job), sluice_step(t->model), t->steps,
@@ -359,7 +408,7 @@ static int work(struct training *t)
 	if ((!t->measured || t->measured != sluice_step(t->model)) && (rc = measure(t)))
 		return rc;
 	t->digest = sluice_digest(t->params, t->network.count * sizeof(float));
-	return agree_on_digest(t->job, t->digest, sluice_step(t->model));
+	return sluice_in_sync(t->model) ? agree_on_digest(t->job, t->digest, sluice_step(t->model)) : 0;
 }
 
 /* The last line. 0, or -1 when the job did not end as it should. */
@@ -396,6 +445,8 @@ static void free_training(struct training *t)
 	workspace_delete(&t->workspace);
 	free(t->params);
 	free(t->grad);
+	free(t->point);
+	free(t->before);
 	free(t->order);
 	free_rows(t);
 }

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * signal=innovation: a worker sends how its gradient differs from what the shards have of it, its reference, and
+ * the shards keep the sum of all references. So an upload can be left out (when=lazy): the reference then stays.
+ * Called by worker.c and step.c. */
+#include "model.h"
+#include <math.h>
+#include <string.h>
+
+static int is_lazy(const sluice_model *model)
+{
+	return model->recipe.when == WHEN_LAZY;
+}
+
+/* Squared norms of what a message carries (worker.value) and of what it leaves of the accumulator. */
+static void weigh(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	const float *vector = w->residual + at->begin;
+	double carried = 0, all = 0, sent = 0, off = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		double value = (double)w->value[i], exact = (double)vector[index ? index[i] : i];
+		carried += value * value;
+		sent += exact * exact;
+		off += (exact - value) * (exact - value);
+	}
+	for (uint32_t i = 0; i < at->span && index; i++)
+		all += (double)vector[i] * (double)vector[i];
+	w->innovation += carried;
+	w->innovation_error += off + (index && all > sent ? all - sent : 0);
+}
+
+void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	if (is_lazy(model))
+		weigh(model, at, index, n);
+	else
+		sparse_add(model->worker.reference + at->begin, index, model->worker.value, n);
+}
+
+/* The message becomes one without coordinates, which says that there is nothing new. */
+static void withdraw(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.count = 0;
+		worker_stage(model, s, &m, w->relative, w->value);
+	}
+}
+
+/* What the shards will add, this worker adds: its own messages, decoded as theirs. */
+static void follow(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		uint8_t *slot = w->up[s].staging +
+				ring_offset(SLOT_DEPTH, at->slot_bytes, w->up[s].ring.next_seq);
+		struct message m;
+		const char *why;
+		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
+		    message_decode(&m, slot, w->relative, w->value, &why))
+			continue; /* cannot be: this worker wrote it */
+		sparse_add(w->reference + at->begin, m.coding == CODING_DENSE ? NULL : w->relative, w->value,
+			   m.count);
+	}
+}
+
+void innovation_decide(sluice_model *model, uint64_t elements)
+{
+	struct worker *w = &model->worker;
+	int unseen = model->recipe.when == WHEN_LAZY_SERVER;
+	if (!is_lazy(model) && !unseen)
+		return;
+	int skips = unseen ? !w->wanted : lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
+	if (skips || w->skip) {
+		if (!unseen)
+			withdraw(model);
+		lazy_skipped(&w->lazy);
+		model->stats.skipped_pushes++;
+		model->stats.pushed_elements = elements;
+		return;
+	}
+	if (!unseen)
+		follow(model);
+	else
+		memset(w->since, 0, model->layout.count * sizeof *w->since);
+	lazy_uploaded(&w->lazy, w->innovation_error);
+}
+
+void innovation_begin(sluice_model *model)
+{
+	model->worker.innovation = 0;
+	model->worker.innovation_error = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		model->worker.down[s].moved = 0;
+}
+
+void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		      uint32_t n)
+{
+	struct worker *w = &model->worker;
+	double moved = 0;
+	if (!w->lazy.window)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		moved += (double)value[i] * (double)value[i];
+	w->down[shard].moved = moved;
+	if (w->since)
+		sparse_add(w->since + model->layout.shards[shard].begin, index, value, n);
+}
+
+static void measure_distance(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	double distance = 0;
+	for (uint64_t i = 0; i < model->layout.count && w->since; i++)
+		distance += (double)w->since[i] * (double)w->since[i];
+	w->distance = distance;
+}
+
+void innovation_pulled(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	double moved = 0;
+	if (!w->lazy.window)
+		return;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* in this order on every worker */
+		moved += w->down[s].moved;
+	lazy_moved(&w->lazy, moved);
+	measure_distance(model);
+}
+
+void innovation_restore(sluice_model *model, const uint64_t *numbers)
+{
+	if (!model->worker.lazy.window)
+		return;
+	lazy_load(&model->worker.lazy, numbers);
+	measure_distance(model);
+}
+
+int sluice_wanted(const sluice_model *model)
+{
+	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
+		return 1;
+	const struct worker *w = &model->worker;
+	return !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
+}
+
+int sluice_set_smoothness(sluice_model *model, float smoothness)
+{
+	if (!model || !(smoothness > 0) || !isfinite(smoothness))
+		return fail(SLUICE_EINVAL, "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
+			    (double)smoothness);
+	model->worker.smoothness = smoothness;
+	return 0;
+}

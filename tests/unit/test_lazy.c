@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Uploads that are left out, and steps that workers take alone: the rules by hand; that nothing drifts apart; and
+ * that a problem with unequal workers is solved with fewer uploads. */
+#include "base/error.h"
+#include "lazy.h"
+#include "model.h"
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- the rules ------------------------------------------------------------------------------ */
+
+static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void **state)
+{
+	struct lazy l = { .window = 2, .weight = 0.5 };
+
+	(void)state;
+	assert_true(lazy_allowance(&l, 0.5f) == 0);
+	lazy_moved(&l, 4);
+	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 4 / 0.25);
+	lazy_moved(&l, 1);
+	lazy_moved(&l, 2); /* the first is out of the window */
+	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 3 / 0.25);
+}
+
+static void lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest(void **state)
+{
+	struct lazy l = { .window = 1, .weight = 1, .longest = 2 };
+
+	(void)state;
+	lazy_moved(&l, 9);
+	assert_false(lazy_skips(&l, 1, 0, 0)); /* never uploaded */
+	lazy_uploaded(&l, 2);
+	assert_true(lazy_skips(&l, 1, 9 + 3 * 2, 0));
+	assert_false(lazy_skips(&l, 1, 9 + 3 * 2 + 0.5, 0));
+	assert_true(lazy_skips(&l, 1, 9 + 3 * 2 + 0.5, 1)); /* its own rounding counts too */
+	lazy_skipped(&l);
+	assert_true(lazy_skips(&l, 1, 0, 0));
+	lazy_skipped(&l);
+	assert_false(lazy_skips(&l, 1, 0, 0));
+	lazy_uploaded(&l, 0);
+	assert_true(lazy_skips_unseen(&l, 1, 3, 1));
+	assert_false(lazy_skips_unseen(&l, 1, 3, 1.1));
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+enum { D = 60, W = 5 };
+
+struct run {
+	const char *recipe;
+	int steps, period;
+	uint64_t uploads, skipped, elements;
+	double gap, worst_sum;          /* from the optimum; references against what the shards have */
+	float params[W][D], sent[W][D];
+	int apart, apart_between;
+};
+
+/* f_m = sum of h_m (x - c_m)^2 / 2, unequal curvatures; the gradient is exact. */
+static float curvature(int m) { return 0.02f + 0.2f * (float)(m * m) / (W * W); }
+static float centre(int m, int i) { return noise(31, (uint64_t)m, 0, (uint64_t)i); }
+
+static double gap_of(const float *x)
+{
+	double gap = 0;
+	for (int i = 0; i < D; i++) {
+		double h = 0, hc = 0;
+		for (int m = 0; m < W; m++) {
+			h += (double)curvature(m);
+			hc += (double)curvature(m) * (double)centre(m, i);
+		}
+		gap += fabs((double)x[i] - hc / h);
+	}
+	return gap / D;
+}
+
+static void follow_references(sluice_model *model, struct run *run)
+{
+	const struct worker *w = &model->worker;
+	if (!w->reference)
+		return;
+	memcpy(run->sent[sluice_rank(model->job)], w->reference, sizeof run->sent[0]);
+}
+
+static void compare_references(const sluice_model *model, struct run *run)
+{
+	for (uint32_t s = 0; s < model->n_own && model->worker.reference; s++)
+		for (uint32_t i = 0; i < model->shards[s].at->span; i++) {
+			double sum = 0;
+			for (int m = 0; m < W; m++)
+				sum += (double)run->sent[m][model->shards[s].at->begin + i];
+			run->worst_sum = fmax(run->worst_sum,
+					      fabs(sum - (double)model->shards[s].running[i]));
+		}
+}
+
+static int solve(sluice_job *job, void *context)
+{
+	struct run *run = context;
+	int rank = sluice_rank(job), rc;
+	float *x = run->params[rank], grad[D];
+	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2,
+				   .lr = 1 };
+	sluice_model *model;
+	memset(x, 0, sizeof run->params[0]);
+	if ((rc = sluice_model_open(job, &attr, x, &model)))
+		return rc;
+	if (model->recipe.when == WHEN_LAZY_SERVER)
+		rc = sluice_set_smoothness(model, curvature(rank));
+	for (int step = 1; step <= run->steps && !rc; step++) {
+		int wanted = sluice_wanted(model);
+		for (int i = 0; i < D; i++)
+			grad[i] = wanted ? curvature(rank) * (x[i] - centre(rank, i)) : NAN;
+		if (!(rc = sluice_push(model, wanted ? grad : NULL)))
+			rc = sluice_pull(model, x);
+		follow_references(model, run);
+		if (!rc)
+			rc = sluice_barrier(job);
+		compare_references(model, run);
+		int apart = memcmp(x, run->params[0], sizeof run->params[0]) != 0;
+		if (step % run->period)
+			run->apart_between |= apart;
+		else
+			run->apart |= apart || !sluice_in_sync(model);
+		if (!rc)
+			rc = sluice_barrier(job);
+	}
+	sluice_model_stats stats = { .size = sizeof stats };
+	if (!rc)
+		rc = sluice_stats(model, &stats);
+	run->skipped += stats.skipped_pushes;
+	run->elements += stats.pushed_elements;
+	run->gap = gap_of(x);
+	sluice_model_close(&model);
+	return rc;
+}
+
+static struct run run_of(const char *recipe, int steps, int period)
+{
+	struct run run = { .recipe = recipe, .steps = steps, .period = period };
+
+	if (sluice_simulate(NULL, W, solve, &run))
+		fail_msg("%s: %s", recipe, sluice_last_error());
+	run.uploads = (uint64_t)(W * steps) - run.skipped;
+	if (run.apart)
+		fail_msg("%s: replicas differ", recipe);
+	print_message("%-64s gap %.2e, %llu uploads, %llu elements\n", recipe, run.gap,
+		      (unsigned long long)run.uploads, (unsigned long long)run.elements);
+	return run;
+}
+
+static void push__innovation_of_everything__is_the_gradient_descent_it_stands_for(void **state)
+{
+	struct run plain = run_of("up=all down=all", 60, 1);
+	struct run innovation = run_of("up=all down=all signal=innovation", 60, 1);
+
+	(void)state;
+	assert_int_equal(innovation.skipped, 0);
+	assert_true(fabs(plain.gap - innovation.gap) < 1e-5);
+	assert_true(innovation.worst_sum < 1e-5);
+}
+
+static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void **state)
+{
+	struct run all = run_of("up=all down=all", 400, 1);
+	struct run lazy = run_of("up=all down=all signal=innovation when=lazy(10,0.1)", 400, 1);
+	struct run served = run_of("up=all down=all signal=innovation when=lazy-server(10,1)", 400, 1);
+	struct run quantised = run_of("up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)", 400, 1);
+
+	(void)state;
+	assert_true(all.gap < 1e-5);
+	assert_true(lazy.gap < 1e-4 && served.gap < 1e-4 && quantised.gap < 1e-3);
+	assert_true(lazy.uploads < 0.6 * (double)all.uploads);
+	assert_true(served.uploads < 0.9 * (double)all.uploads);
+	assert_true(quantised.uploads < 0.6 * (double)all.uploads);
+	assert_int_equal(lazy.elements, lazy.uploads * D);
+	assert_int_equal(served.elements, served.uploads * D);
+	assert_true(lazy.worst_sum < 1e-4 && served.worst_sum < 1e-4 && quantised.worst_sum < 1e-4);
+}
+
+static void push__every_fourth_step__replicas_part_and_meet_again(void **state)
+{
+	struct run local = run_of("up=all down=all when=every(4)", 200, 4);
+	struct run coarse = run_of("up=all,uniform(4) down=all memory=none when=every(4)", 200, 4);
+	struct run kept = run_of("up=topk(0.25) down=all when=every(2)", 200, 2);
+
+	(void)state;
+	assert_true(local.apart_between && coarse.apart_between && kept.apart_between);
+	assert_int_equal(local.elements, W * 50 * D);
+	/* Unequal curvatures pull the average of local models aside. */
+	assert_true(local.gap < 0.1 && coarse.gap < 0.1 && kept.gap < 0.1);
+}
+
+static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
+{
+	struct run plain = run_of("up=all down=all", 50, 1), one = run_of("up=all down=all when=every(1)", 50, 1);
+
+	(void)state;
+	assert_true(fabs(plain.gap - one.gap) < 1e-5);
+}
+
+/* ---- averages of models --------------------------------------------------------------------- */
+
+static int average(sluice_job *job, void *context)
+{
+	struct run *run = context;
+	int rank = sluice_rank(job), rc;
+	float x[D] = { 0 }, grad[D] = { 0 };
+	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2 };
+	sluice_model *model;
+	if ((rc = sluice_model_open(job, &attr, x, &model)))
+		return rc;
+	log_capture();
+	if (sluice_push(model, grad) != SLUICE_EINVAL || !error_says("sluice_push_params", NULL))
+		rc = -1;
+	for (int step = 0; step < run->steps && !rc; step++) {
+		for (int i = 0; i < D; i++)
+			x[i] = (float)(i + 10 * rank + 100 * step); /* means are exact */
+		if (!(rc = sluice_push_params(model, x)))
+			rc = sluice_pull(model, x);
+		memcpy(run->params[rank], x, sizeof x);
+		for (int i = 0; i < D && !rc; i++) {
+			/* 2 shards of 30; of each the block step % 3. */
+			int chosen = run->period == 1 || i % 30 / 10 == step % 3;
+			int own = i + 10 * rank + 100 * step, mean = i + 10 * (W - 1) / 2 + 100 * step;
+			if (x[i] != (float)(chosen ? mean : own))
+				rc = -2;
+		}
+	}
+	sluice_model_stats stats = { .size = sizeof stats };
+	if (!rc)
+		rc = sluice_stats(model, &stats);
+	run->elements = stats.pushed_elements;
+	sluice_model_close(&model);
+	return rc;
+}
+
+static void push_params__all__every_parameter_becomes_the_mean(void **state)
+{
+	struct run run = { .recipe = "up=all down=all update=average", .steps = 4, .period = 1 };
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, W, average, &run), 0);
+	assert_int_equal(run.elements, 4 * D);
+}
+
+static void push_params__blocks__one_in_three_becomes_the_mean_each_step(void **state)
+{
+	struct run run = { .recipe = "up=block(0.34) down=block(0.34) update=average", .steps = 6, .period = 3 };
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, W, average, &run), 0);
+	assert_int_equal(run.elements, 6 * D / 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared),
+		cmocka_unit_test(lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest),
+		cmocka_unit_test(push__innovation_of_everything__is_the_gradient_descent_it_stands_for),
+		cmocka_unit_test(push__lazy_with_unequal_workers__same_point_with_fewer_uploads),
+		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
+		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
+		cmocka_unit_test(push_params__all__every_parameter_becomes_the_mean),
+		cmocka_unit_test(push_params__blocks__one_in_three_becomes_the_mean_each_step),
+	};
+	return cmocka_run_group_tests_name("lazy", tests, NULL, NULL);
+}
