@@ -5,6 +5,7 @@ noinst_PROGRAMS += tests/reproduce/reproduce
 tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/draw.c tests/reproduce/draw.h \
 	tests/reproduce/harness.c tests/reproduce/harness.h \
+	tests/reproduce/lazy.c tests/reproduce/lazy.h \
 	tests/reproduce/main.c \
 	tests/reproduce/memory.h \
 	tests/reproduce/mlp.c \
@@ -16,6 +17,7 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/sections.c tests/reproduce/sections.h \
 	tests/reproduce/section_conservation.c \
 	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_lazy.c \
 	tests/reproduce/section_saddle.c \
 	tests/reproduce/section_scalecom.c \
 	tests/reproduce/section_sketch.c \

@@ -154,7 +154,7 @@ struct rows graded_rows(int workers, int alike, int squared)
 	const struct problem p = squared ? linear_problem("", &r) : logistic_problem("", &r, 0, 0);
 
 	for (int w = 0; w < workers; w++) {
-		double wanted = alike ? 4 : pow(pow(1.3, w) + 1, 2);
+		double wanted = (alike ? 4 : pow(pow(1.3, w) + 1, 2)) / ROWS;
 		double factor = sqrt(wanted / regression_smoothness(&p, w, workers));
 
 		for (size_t i = 0; i < (size_t)ROWS * FEATURES; i++)
