@@ -12,6 +12,7 @@ const struct section sections[] = {
 	{ 9, "ScaleCom", section_scalecom },
 	{ 10, "Unbiased random selection", section_unbiased },
 	{ 11, "Gaussian_k", section_gaussiank },
+	{ 13, "Distributions from few bits", section_histogram },
 	{ 15, "Conservation", section_conservation },
 	{ 17, "What crosses the wire", section_wire },
 };
