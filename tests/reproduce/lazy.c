@@ -45,6 +45,8 @@ int descend(struct page *page, const struct descent *d, struct reached *reached,
 			   .seed = 1, .after = look, .context = &t };
 	float *x = zeroed(p->count, sizeof *x);
 
+	if (d->figure)
+		page_curve(page, &run, d->figure, d->label, 5);
 	p->start(p, run.seed, x);
 	t.first_gap = p->objective(p, x) - d->optimum;
 	free(x);

@@ -12,6 +12,7 @@ struct descent {
 	int workers;
 	double optimum, smoothness;  /* of the problem; the rate is 1 / smoothness */
 	uint64_t most_steps;
+	const char *figure;          /* or NULL */
 };
 
 struct reached {

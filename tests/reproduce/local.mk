@@ -33,8 +33,11 @@ dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh
 EXTRA_DIST += tests/reproduce/RESULTS.md
 
-# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it to
-# tests/reproduce/ of the source tree.
-
+# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
+# figures to tests/reproduce/ of the source tree.
 reproduce: tests/reproduce/reproduce
-	tests/reproduce/reproduce --output tests/reproduce/RESULTS.md
+	mkdir -p tests/reproduce/figures
+	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
+	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
+		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status
+EXTRA_DIST += tests/reproduce/figures.sh

@@ -30,6 +30,7 @@ static const char usage[] =
 	"\n"
 	"  --output FILE   the page (default RESULTS.md)\n"
 	"  --a9a FILE      the public a9a set, LIBSVM text, plain or .gz (default $A9A)\n"
+	"  --figures DIR   where runs leave what sluice-plot draws (default: nowhere)\n"
 	"  --only N[,N]..  these sections only\n"
 	"  --jobs N        sections at a time (default 2)\n"
 	"  --quick         small sizes: whether everything still runs; no criterion is judged by it\n"
@@ -218,6 +219,7 @@ int main(int argc, char **argv)
 {
 	static const struct option long_options[] = {
 		{ "output", required_argument, NULL, 'o' }, { "a9a", required_argument, NULL, 'a' },
+		{ "figures", required_argument, NULL, 'f' },
 		{ "only", required_argument, NULL, 'n' },   { "jobs", required_argument, NULL, 'j' },
 		{ "quick", no_argument, NULL, 'q' },        { "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 }
@@ -237,6 +239,7 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'o': output = optarg; break;
 		case 'a': options.a9a = optarg; break;
+		case 'f': options.figures = optarg; break;
 		case 'n': only = optarg; break;
 		case 'j': jobs = atoi(optarg); break;
 		case 'q': options.quick = 1; break;

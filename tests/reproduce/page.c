@@ -114,6 +114,23 @@ void page_run(struct page *page, const struct run *run, const struct outcome *ou
 			out->seconds);
 }
 
+void page_curve(struct page *page, struct run *run, const char *figure, const char *name,
+		uint64_t every)
+{
+	if (!page->options.figures || page->options.quick)
+		return;
+	snprintf(page->curve, sizeof page->curve, "%s/%s+%s.jsonl", page->options.figures, figure, name);
+	run->curve = page->curve;
+	run->curve_every = every;
+}
+
+/* figures.sh draws it, and finds the title in the page. */
+void page_figure(struct page *page, const char *figure, const char *title)
+{
+	if (page->options.figures && !page->options.quick)
+		page_text(page, "![%s](figures/%s.png)\n\n", title, figure);
+}
+
 void page_text(struct page *page, const char *format, ...)
 {
 	va_list arguments;

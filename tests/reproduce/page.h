@@ -14,6 +14,7 @@ struct claim {
 
 struct options {
 	const char *a9a;             /* file, or NULL */
+	const char *figures;         /* folder for the runs that are drawn, or NULL */
 	int quick;
 };
 
@@ -23,6 +24,7 @@ struct page {
 	size_t rows_bytes, runs_bytes, text_bytes;
 	FILE *rows_out, *runs_out, *text_out;
 	int section, failed;
+	char curve[1024];            /* of the last page_curve() */
 };
 
 void page_open(struct page *page, int section, const struct options *options);
@@ -36,6 +38,10 @@ void page_row_without(struct page *page, const struct claim *claim, const struct
 /* Reads the a9a set that the options name; 0 and a row "no data" where there is none. */
 int page_a9a(struct page *page, struct rows *rows, const struct claim *claim);
 void page_run(struct page *page, const struct run *run, const struct outcome *out);
+/* The run becomes a curve of that name in the section's figure, measured every so many steps. */
+void page_curve(struct page *page, struct run *run, const char *figure, const char *name,
+		uint64_t every);
+void page_figure(struct page *page, const char *figure, const char *title);
 void page_text(struct page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A section: number as in the specification of the methods, and what writes it. */

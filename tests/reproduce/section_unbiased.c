@@ -187,6 +187,7 @@ static void training(struct page *page)
 	double kept = 0.005 * (double)p.count, loss[3] = { 0 };
 	uint64_t bytes[3] = { 0 };
 
+	page_figure(page, "unbiased", "TEXT, 4 workers, 0.5 %");
 	for (int r = 0; r < 3; r++)
 		for (int seed = 1; seed <= seeds; seed++) {
 			struct run run = { .label = labels[r], .problem = &p, .recipe = recipes[r],
@@ -196,6 +197,8 @@ static void training(struct page *page)
 					   .step = r == 2 ? push_uniform : NULL, .context = &kept };
 			struct outcome out;
 
+			if (seed == 1)
+				page_curve(page, &run, "unbiased", labels[r], 10);
 			loss[r] += objective_after(&run, &out) / seeds;
 			bytes[r] = out.sum.up_bytes;
 			if (seed == 1)
