@@ -50,14 +50,14 @@ static uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 	return padded(((uint64_t)count * low + 7) / 8 + (bits + 7) / 8);
 }
 
-/* Of a message of f32 values with that support: the shortest coding allowed. */
-static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
+/* Positions in the shortest coding allowed. */
+static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
 {
-	uint64_t least = 4ull * count, dense = 4ull * span;
+	uint64_t least = 4ull * count;
 	uint64_t delta = delta_bytes(index, count), bitmap = padded((span + 7) / 8);
 
 	if (!count)
-		return MESSAGE_HEADER_BYTES;
+		return 0;
 	least = delta < least ? delta : least;
 	least = bitmap < least ? bitmap : least;
 	if (small) {
@@ -65,8 +65,15 @@ static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t s
 
 		least = rice < least ? rice : least;
 	}
-	least += 4ull * count;
-	return MESSAGE_HEADER_BYTES + (dense < least ? dense : least);
+	return least;
+}
+
+/* Of a message of f32 values with that support. */
+static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
+{
+	uint64_t pairs = position_bytes(index, count, span, small) + 4ull * count, dense = 4ull * span;
+
+	return MESSAGE_HEADER_BYTES + (dense < pairs ? dense : pairs);
 }
 
 /* ---- a run whose messages are read again ------------------------------------------------------- */
@@ -96,6 +103,30 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int see
 	return m.count;
 }
 
+/* A step that agreed on a support: positions once, values without. Returns the elements of the push. */
+static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
+{
+	const struct down_lane *down = &seat->model->worker.down[s];
+	const struct shard_layout *at = &seat->model->layout.shards[s];
+	const uint64_t positions = MESSAGE_HEADER_BYTES +
+		position_bytes(down->support, down->support_n, at->span, t->small);
+	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * down->support_n;
+
+	t->up_bytes += values;
+	t->down_bytes += positions;
+	if (at->sketch_cells) {
+		t->up_bytes += MESSAGE_HEADER_BYTES + 4ull * at->sketch_cells;
+		t->down += recount(t, down->buffer, down->last_bytes, 0, &t->down_bytes);
+	} else {
+		int leader = schedule_leader(seat->step + 1, seat->run->workers);
+
+		t->up_bytes += seat->rank == leader ? positions : 0;
+		t->down += down->support_n;
+		t->down_bytes += values;
+	}
+	return down->support_n;
+}
+
 static int recount_step(struct seat *seat)
 {
 	struct tally *t = seat->run->context;
@@ -103,6 +134,10 @@ static int recount_step(struct seat *seat)
 	uint64_t up = 0;
 
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
+		if (w->down[s].support) {
+			up += recount_agreed(t, seat, s);
+			continue;
+		}
 		const struct up_lane *lane = &w->up[s];
 		const uint8_t *slot = lane->staging +
 			ring_offset(SLOT_DEPTH, seat->model->layout.shards[s].slot_bytes,
@@ -237,6 +272,10 @@ static void methods(struct page *page)
 		{ "unbiased", "up=random(0.01) down=all memory=none", ON_AVERAGE, k, sqrt(k), AT_MOST,
 		  all, 0, 0 },
 		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1 },
+		{ "scalecom", "up=cyclic(0.01) down=all memory=residual(outside)", EXACTLY, k, 0, EXACTLY, k,
+		  0, 0 },
+		{ "sketched", "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)", EXACTLY, 4 * k, 0,
+		  EXACTLY, k, 0, 0 },
 	};
 	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
 				   .gradient = gaussian };
