@@ -154,14 +154,14 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 		     "that owns the only shard, so that every message crosses and is counted. Bytes are sums over\n"
 		     "all steps and workers, headers included; elements are means of a step of a worker. Objectives\n"
 		     "are evaluated in double precision at the float32 parameters.\n\n"
-		     "| section | method | claim | criterion | observed | verdict |\n"
-		     "| --- | --- | --- | --- | --- | --- |\n",
+		     "| section | method | claim | criterion | observed | verdict | recipe | bytes up / down |\n"
+		     "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
 		command, date, machine.sysname, machine.machine, seconds);
 	for (size_t i = 0; i < n; i++)
 		if (parts[i].text[0])
 			fputs(parts[i].text[0], out);
 		else
-			fprintf(out, "| %d | %s | - | - | the section ended by %s %d | **fails** |\n",
+			fprintf(out, "| %d | %s | - | - | the section ended by %s %d | **fails** | - | - |\n",
 				wanted[i]->number, wanted[i]->title,
 				WIFSIGNALED(parts[i].status) ? "signal" : "status",
 				WIFSIGNALED(parts[i].status) ? WTERMSIG(parts[i].status) :

@@ -62,7 +62,7 @@ void page_row(struct page *page, const struct claim *claim, enum verdict verdict
 	cell(page->rows_out, claim->criterion);
 	cell(page->rows_out, text);
 	cell(page->rows_out, verdict_words[verdict]);
-	fputs("|\n", page->rows_out);
+	fprintf(page->rows_out, "| %s | %s |\n", page->recipe, page->bytes);
 	page->failed += verdict == VERDICT_FAILS;
 	fprintf(stderr, "section %d, %s: %s (%s)\n", page->section, claim->method,
 		verdict_words[verdict], text);
@@ -91,9 +91,17 @@ int page_a9a(struct page *page, struct rows *rows, const struct claim *claim)
 	return 1;
 }
 
+void page_about(struct page *page, const char *recipe, const struct counters *sum)
+{
+	snprintf(page->recipe, sizeof page->recipe, "`%s`", recipe);
+	snprintf(page->bytes, sizeof page->bytes, "%llu / %llu",
+		 (unsigned long long)sum->up_bytes, (unsigned long long)sum->down_bytes);
+}
+
 void page_run(struct page *page, const struct run *run, const struct outcome *out)
 {
 	char text[640];
+	page_about(page, run->recipe, &out->sum);
 	const uint64_t steps = out->rc ? run->steps : out->steps;
 	double calls = (double)steps * run->workers;
 

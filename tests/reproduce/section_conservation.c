@@ -134,7 +134,7 @@ static void conserve(struct page *page, const char *method, const char *recipe, 
 		page_row_without(page, &claim, &out);
 	else
 		page_row(page, &claim, book->worst <= 1 && !book->lighter ? VERDICT_HOLDS : VERDICT_FAILS,
-			 "`%s`, %u shard%s: at most %.2g of it over %llu steps%s", recipe, shards,
+			 "%u shard%s: at most %.2g of it over %llu steps%s", shards,
 			 shards > 1 ? "s" : "", book->worst, (unsigned long long)run.steps, deferred);
 	free(book);
 }
@@ -191,7 +191,7 @@ static void average(struct page *page, const char *method, const char *recipe)
 		page_row_without(page, &claim, &out);
 	else
 		page_row(page, &claim, sqrt(off) <= 3 * allowed ? VERDICT_HOLDS : VERDICT_FAILS,
-			 "`%s`: off by %.3g, one deviation is %.3g", recipe, sqrt(off), allowed);
+			 "off by %.3g, one deviation is %.3g", sqrt(off), allowed);
 	free(draws);
 }
 

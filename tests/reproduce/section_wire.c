@@ -166,7 +166,7 @@ static void gaussian(const struct problem *p, const float *x, const struct sampl
 	draw_normals(&s, p->count, grad);
 }
 
-static int count_messages(struct run *run, struct tally *t, struct outcome *out)
+static int count_messages(struct page *page, struct run *run, struct tally *t, struct outcome *out)
 {
 	size_t n = run->problem->count;
 
@@ -178,6 +178,7 @@ static int count_messages(struct run *run, struct tally *t, struct outcome *out)
 	run->context = t;
 	int rc = run_recipe(run, out);
 
+	page_about(page, run->recipe, &out->sum);
 	free(out->x);
 	free(t->copy);
 	free(t->index);
@@ -231,7 +232,7 @@ static void count_method(struct page *page, const struct method *m, const struct
 	struct outcome out;
 	char up[64], down[64];
 
-	if (count_messages(&run, &tally, &out)) {
+	if (count_messages(page, &run, &tally, &out)) {
 		page_row_without(page, &claim, &out);
 		return;
 	}
@@ -250,7 +251,7 @@ static void count_method(struct page *page, const struct method *m, const struct
 		  (unsigned long long)tally.up_bytes, (unsigned long long)out.sum.up_bytes,
 		  (unsigned long long)tally.down_bytes, (unsigned long long)out.sum.down_bytes);
 	page_row(page, &claim, elements && bytes ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "`%s`: up %.1f (%s), down %.1f (%s); bytes %s", m->recipe, up_mean, up, down_mean,
+		 "up %.1f (%s), down %.1f (%s); bytes %s", up_mean, up, down_mean,
 		 down, bytes ? "exact" : "differ");
 }
 
@@ -321,6 +322,7 @@ static void positions(struct page *page)
 			snprintf(recipe, sizeof recipe, "up=topk(%g) down=all memory=none coding=%s",
 				 rows[i].density, small ? "small" : "fast");
 			run_recipe(&run, &out);
+			page_about(page, recipe, &out.sum);
 			free(out.x);
 			if (out.rc) {
 				page_row_without(page, &claim, &out);
