@@ -173,6 +173,13 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 		fprintf(out, "| %d | %.0f |\n", wanted[i]->number, parts[i].seconds);
 }
 
+static void free_parts(struct part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		for (int t = 0; t < PARTS; t++)
+			free(parts[i].text[t]);
+}
+
 static int write_page(const char *path, const struct section **wanted, size_t n,
 		      const struct part *parts, const char *command, double seconds)
 {
@@ -263,5 +270,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "reproduce: the sections could not be run\n");
 		return 1;
 	}
-	return write_page(output, wanted, n, parts, command, (double)(now_ns() - start) / 1e9);
+	int status = write_page(output, wanted, n, parts, command, (double)(now_ns() - start) / 1e9);
+
+	free_parts(parts, n);
+	return status;
 }
