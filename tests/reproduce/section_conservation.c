@@ -208,8 +208,18 @@ void section_conservation(struct page *page)
 	conserve(page, "randk", "up=randk(0.025) down=all memory=residual(inside)", 1);
 	conserve(page, "scalecom", "up=cyclic(0.025) down=all memory=residual(inside)", 1);
 	conserve(page, "sketched", "up=sketch(0.025,5,4,4) down=all memory=residual(inside)", 2);
+	conserve(page, "4 bits", "up=all,uniform(4) down=all memory=residual(inside)", 1);
+	conserve(page, "1 bit", "up=all,uniform(1) down=all memory=residual(inside)", 1);
+	conserve(page, "grid", "up=all,grid(4) down=all,grid(4) memory=residual(inside)", 2);
+	conserve(page, "rounding", "up=all,round(0.1) down=all memory=residual(inside)", 1);
+	conserve(page, "bitopk, 4 bits",
+		 "up=topk(0.1),uniform(4) down=topk(0.1),uniform(4) memory=residual(inside)", 1);
+	conserve(page, "reset", "up=topk(0.025) down=topk(0.025) memory=residual(inside) reset=50", 1);
 	average(page, "unbiased", "up=random(0.05) down=all memory=none update=none");
 	average(page, "unbiased, closed form", "up=variance(1) down=all memory=none update=none");
 	average(page, "unbiased both ways", "up=random(0.2) down=random(0.2) memory=none update=none");
+	average(page, "4 bits", "up=all,uniform(4,64) down=all memory=none update=none");
+	average(page, "2 bits both ways", "up=all,uniform(2) down=all,uniform(2) memory=none update=none");
+	average(page, "unbiased, 4 bits", "up=random(0.2),uniform(4) down=all memory=none update=none");
 	average(page, "randk", "up=randk(0.05) down=all memory=none update=none");
 }

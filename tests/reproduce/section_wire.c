@@ -68,10 +68,25 @@ static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t s
 	return least;
 }
 
-/* Of a message of f32 values with that support. */
-static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
+enum values { F32, F16, UNIFORM_4, GRID_4 }; /* how values are written; uniform in blocks of 512 */
+
+static uint64_t bytes_of_values(enum values values, uint64_t n)
 {
-	uint64_t pairs = position_bytes(index, count, span, small) + 4ull * count, dense = 4ull * span;
+	switch (values) {
+	case F32: return 4 * n;
+	case F16: return padded(2 * n);
+	case UNIFORM_4: return padded((n + 511) / 512 * 4 + (n + 1) / 2);
+	case GRID_4: return padded((n + 1) / 2);
+	}
+	return 0;
+}
+
+/* Of a message with that support. What is in few bits never becomes dense. */
+static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small,
+			       enum values values)
+{
+	uint64_t pairs = position_bytes(index, count, span, small) + bytes_of_values(values, count);
+	uint64_t dense = values <= F16 ? bytes_of_values(values, span) : UINT64_MAX;
 
 	return MESSAGE_HEADER_BYTES + (dense < pairs ? dense : pairs);
 }
@@ -82,24 +97,26 @@ struct tally {
 	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
 	uint64_t least, most;        /* elements of one push */
 	int small, seeded;
+	enum values up_values, down_values;
 	uint8_t *copy;
 	uint32_t *index;
 	float *value;
 };
 
 /* Decodes a message; returns its elements and adds its expected length. */
-static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int seeded, uint64_t *expected)
+static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up, uint64_t *expected)
 {
+	const enum values values = up ? t->up_values : t->down_values;
 	struct message m;
 	const char *why;
 
 	if (message_copy(bytes, n, t->copy, n, &m, &why) ||
 	    message_decode(&m, t->copy, t->index, t->value, &why))
 		return 0;
-	if (seeded || m.coding == CODING_DENSE)
-		*expected += MESSAGE_HEADER_BYTES + 4ull * m.count;
+	if ((up && t->seeded) || m.coding == CODING_DENSE)
+		*expected += MESSAGE_HEADER_BYTES + bytes_of_values(values, m.count);
 	else
-		*expected += expected_bytes(t->index, m.count, m.span, t->small);
+		*expected += expected_bytes(t->index, m.count, m.span, t->small, values);
 	return m.count;
 }
 
@@ -143,7 +160,7 @@ static int recount_step(struct seat *seat)
 			ring_offset(SLOT_DEPTH, seat->model->layout.shards[s].slot_bytes,
 				    lane->ring.next_seq - 1);
 
-		up += recount(t, slot, lane->bytes, t->seeded, &t->up_bytes);
+		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);
 		t->down += recount(t, w->down[s].buffer, w->down[s].last_bytes, 0, &t->down_bytes);
 	}
 	t->up += up;
@@ -197,6 +214,7 @@ struct method {
 	enum formula down_formula;
 	double down, down_most;
 	int seeded;
+	enum values up_values, down_values;
 };
 
 static int meets(enum formula formula, double want, double most, double mean, double least_seen,
@@ -226,7 +244,8 @@ static void count_method(struct page *page, const struct method *m, const struct
 {
 	struct claim claim = { m->name, "elements and bytes as predicted",
 			       "elements by the formula; bytes = headers + coded lengths exactly" };
-	struct tally tally = { .seeded = m->seeded };
+	struct tally tally = { .seeded = m->seeded, .up_values = m->up_values,
+			       .down_values = m->down_values };
 	struct run run = { .label = m->name, .problem = p, .recipe = m->recipe, .workers = WORKERS,
 			   .lr = 0.1f, .steps = page->options.quick ? 3 : 20, .seed = 1 };
 	struct outcome out;
@@ -261,22 +280,34 @@ static void methods(struct page *page)
 	const double all = D, k = K, together = all * (1 - pow(1 - k / all, WORKERS));
 	const double spread = 5 * sqrt(together);
 	const struct method table[] = {
-		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0 },
+		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0, F32, F32 },
 		{ "topk", "up=topk(0.01) down=all memory=residual", EXACTLY, k, 0, ON_AVERAGE, together,
-		  spread, 0 },
+		  spread, 0, F32, F32 },
 		{ "bitopk", "up=topk(0.01) down=topk(0.01) memory=residual", EXACTLY, k, 0, EXACTLY, k,
-		  0, 0 },
+		  0, 0, F32, F32 },
+		{ "bitopk, f16", "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual", EXACTLY, k, 0,
+		  EXACTLY, k, 0, 0, F16, F16 },
 		{ "threshold", "up=threshold(0.3) down=all memory=residual", BETWEEN, 0, all, AT_MOST,
-		  all, 0, 0 },
+		  all, 0, 0, F32, F32 },
 		{ "gaussiank", "up=gaussiank(0.01) down=all memory=residual(outside)", BETWEEN,
-		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0 },
+		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0, F32,
+		  F32 },
 		{ "unbiased", "up=random(0.01) down=all memory=none", ON_AVERAGE, k, sqrt(k), AT_MOST,
-		  all, 0, 0 },
-		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1 },
+		  all, 0, 0, F32, F32 },
+		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1,
+		  F32, F32 },
 		{ "scalecom", "up=cyclic(0.01) down=all memory=residual(outside)", EXACTLY, k, 0, EXACTLY, k,
-		  0, 0 },
+		  0, 0, F32, F32 },
 		{ "sketched", "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)", EXACTLY, 4 * k, 0,
-		  EXACTLY, k, 0, 0 },
+		  EXACTLY, k, 0, 0, F32, F32 },
+		{ "top-k, 4 bits", "up=topk(0.01),uniform(4) down=all memory=residual", EXACTLY, k, 0,
+		  ON_AVERAGE, together, spread, 0, UNIFORM_4, F32 },
+		{ "4 bits", "up=all,uniform(4) down=all memory=none", EXACTLY, all, 0, EXACTLY, all, 0, 0,
+		  UNIFORM_4, F32 },
+		{ "4 bits both ways", "up=all,uniform(4) down=all,uniform(4) memory=none", EXACTLY, all, 0,
+		  EXACTLY, all, 0, 0, UNIFORM_4, UNIFORM_4 },
+		{ "grid", "up=all,grid(4) down=all memory=residual", EXACTLY, all, 0, EXACTLY, all, 0, 0,
+		  GRID_4, F32 },
 	};
 	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
 				   .gradient = gaussian };
