@@ -312,4 +312,5 @@ void section_histogram(struct page *page)
 {
 	pieces(page);
 	gradients(page);
+	global_threshold(page);
 }

@@ -15,6 +15,7 @@ void section_scalecom(struct page *page);    /* 9 */
 void section_unbiased(struct page *page);    /* 10 */
 void section_gaussiank(struct page *page);   /* 11 */
 void section_histogram(struct page *page);   /* 13 */
+void global_threshold(struct page *page);    /* 13, last part */
 void section_conservation(struct page *page); /* 15 */
 void section_wire(struct page *page);        /* 17 */
 #endif
