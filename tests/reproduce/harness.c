@@ -11,6 +11,9 @@ struct running {
 	const struct run *run;
 	struct outcome *out;
 	sluice_model **models;       /* by rank */
+	FILE *curve;
+	uint64_t start_ns;
+	struct counters so_far;      /* with curve: of all workers */
 };
 
 int recipe_offered(const char *recipe, char *why, size_t cap)
@@ -39,8 +42,48 @@ int step_push_pull(struct seat *seat)
 	return rc ? rc : sluice_pull(seat->model, seat->x);
 }
 
-static int train(struct seat *seat)
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+static void draw_point(const struct running *r, const struct seat *seat, const sluice_model_stats *stats)
 {
+	const struct problem *p = r->run->problem;
+
+	fprintf(r->curve, "{\"step\":%llu,\"seconds\":%.6f,\"loss\":%.9g,",
+		(unsigned long long)stats->steps, (double)(now_ns() - r->start_ns) / 1e9,
+		p->objective(p, seat->x));
+	if (p->accuracy)
+		fprintf(r->curve, "\"accuracy\":%.4f,", p->accuracy(p, seat->x));
+	fprintf(r->curve, "\"pushed_total\":%llu,\"pulled_total\":%llu,\"residual_norm\":%.6g,"
+		"\"density_up\":%.6g,\"density_down\":%.6g}\n",
+		(unsigned long long)r->so_far.up_bytes, (unsigned long long)r->so_far.down_bytes,
+		stats->residual_norm,
+		(double)stats->pushed_elements / (double)stats->steps / (double)p->count,
+		(double)stats->pulled_elements / (double)stats->steps / (double)p->count);
+}
+
+/* Each worker adds what its step moved; worker 0 measures now and then. */
+static int follow(struct running *r, const struct seat *seat, struct counters *before)
+{
+	const int measure = !seat->rank && (seat->step + 1) % r->run->curve_every == 0;
+	sluice_model_stats stats = {
+		.size = measure ? sizeof stats : offsetof(sluice_model_stats, residual_norm)
+	};
+	int rc = sluice_stats(seat->model, &stats);
+
+	r->so_far.up_bytes += stats.pushed_bytes - before->up_bytes;
+	r->so_far.down_bytes += stats.pulled_bytes - before->down_bytes;
+	before->up_bytes = stats.pushed_bytes;
+	before->down_bytes = stats.pulled_bytes;
+	if (!rc && measure)
+		draw_point(r, seat, &stats);
+	return rc;
+}
+
+/* ---- a worker -------------------------------------------------------------------------------- */
+
+static int train(struct running *r, struct seat *seat)
+{
+	struct counters before = { 0 };
 	const struct run *run = seat->run;
 	int rc = 0;
 
@@ -55,6 +98,8 @@ static int train(struct seat *seat)
 			rc = run->step ? run->step(seat) : step_push_pull(seat);
 		if (!rc && run->after)
 			rc = run->after(seat);
+		if (!rc && r->curve)
+			rc = follow(r, seat, &before);
 	}
 	return rc;
 }
@@ -78,20 +123,20 @@ static int collect(const struct seat *seat, struct outcome *out)
 	return rc;
 }
 
-static int work(const struct running *r, struct seat *seat)
+static int work(struct running *r, struct seat *seat)
 {
 	int rc = sluice_barrier(seat->job); /* from here on r->models is complete */
 
 	seat->server = r->models[r->run->workers];
 	if (!rc)
-		rc = train(seat);
+		rc = train(r, seat);
 	return rc ? rc : collect(seat, r->out);
 }
 
 /* Ranks do not run at the same time: they may write to one outcome. */
 static int rank_main(sluice_job *job, void *context)
 {
-	const struct running *r = context;
+	struct running *r = context;
 	const struct run *run = r->run;
 	const size_t n = run->problem->count;
 	struct seat seat = { .run = run, .job = job, .rank = sluice_rank(job), .lr = run->lr,
@@ -119,18 +164,22 @@ static int rank_main(sluice_job *job, void *context)
 int run_recipe(const struct run *run, struct outcome *out)
 {
 	const sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
-	struct running r = { run, out, zeroed((size_t)run->workers + 1, sizeof *r.models) };
-	uint64_t start = now_ns();
+	struct running r = { .run = run, .out = out, .start_ns = now_ns(),
+			     .models = zeroed((size_t)run->workers + 1, sizeof *r.models) };
 
 	*out = (struct outcome){ .x = zeroed(run->problem->count, sizeof *out->x) };
 	out->offered = recipe_offered(run->recipe, out->why, sizeof out->why);
+	if (run->curve && !(r.curve = fopen(run->curve, "w")))
+		fprintf(stderr, "reproduce: cannot write %s\n", run->curve);
 	int rc = out->offered ? sluice_simulate(&attr, run->workers + 1, rank_main, &r) : SLUICE_EINVAL;
 
 	if (rc && !out->rc) {
 		out->rc = rc;
 		snprintf(out->why, sizeof out->why, "%s", sluice_last_error());
 	}
-	out->seconds = (double)(now_ns() - start) / 1e9;
+	out->seconds = (double)(now_ns() - r.start_ns) / 1e9;
+	if (r.curve)
+		fclose(r.curve);
 	free(r.models);
 	return out->rc;
 }

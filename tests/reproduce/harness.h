@@ -26,6 +26,9 @@ struct run {
 	/* After each step of a worker; may be NULL. As above. */
 	int (*after)(struct seat *seat);
 	void *context;
+	/* Where the run is drawn: metrics as sluice-train writes them, for sluice-plot; NULL: nowhere. */
+	const char *curve;
+	uint64_t curve_every;        /* steps */
 };
 
 /* A worker in its step. */

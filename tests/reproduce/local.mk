@@ -5,6 +5,7 @@ noinst_PROGRAMS += tests/reproduce/reproduce
 tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/draw.c tests/reproduce/draw.h \
 	tests/reproduce/harness.c tests/reproduce/harness.h \
+	tests/reproduce/lazy.c tests/reproduce/lazy.h \
 	tests/reproduce/main.c \
 	tests/reproduce/memory.h \
 	tests/reproduce/mlp.c \
@@ -16,6 +17,9 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/sections.c tests/reproduce/sections.h \
 	tests/reproduce/section_conservation.c \
 	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_global.c \
+	tests/reproduce/section_histogram.c \
+	tests/reproduce/section_lazy.c \
 	tests/reproduce/section_saddle.c \
 	tests/reproduce/section_scalecom.c \
 	tests/reproduce/section_sketch.c \
@@ -30,8 +34,11 @@ dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh
 EXTRA_DIST += tests/reproduce/RESULTS.md
 
-# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it to
-# tests/reproduce/ of the source tree.
-
+# The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
+# figures to tests/reproduce/ of the source tree.
 reproduce: tests/reproduce/reproduce
-	tests/reproduce/reproduce --output tests/reproduce/RESULTS.md
+	mkdir -p tests/reproduce/figures
+	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
+	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
+		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status
+EXTRA_DIST += tests/reproduce/figures.sh

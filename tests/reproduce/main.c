@@ -30,6 +30,7 @@ static const char usage[] =
 	"\n"
 	"  --output FILE   the page (default RESULTS.md)\n"
 	"  --a9a FILE      the public a9a set, LIBSVM text, plain or .gz (default $A9A)\n"
+	"  --figures DIR   where runs leave what sluice-plot draws (default: nowhere)\n"
 	"  --only N[,N]..  these sections only\n"
 	"  --jobs N        sections at a time (default 2)\n"
 	"  --quick         small sizes: whether everything still runs; no criterion is judged by it\n"
@@ -153,14 +154,14 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 		     "that owns the only shard, so that every message crosses and is counted. Bytes are sums over\n"
 		     "all steps and workers, headers included; elements are means of a step of a worker. Objectives\n"
 		     "are evaluated in double precision at the float32 parameters.\n\n"
-		     "| section | method | claim | criterion | observed | verdict |\n"
-		     "| --- | --- | --- | --- | --- | --- |\n",
+		     "| section | method | claim | criterion | observed | verdict | recipe | bytes up / down |\n"
+		     "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
 		command, date, machine.sysname, machine.machine, seconds);
 	for (size_t i = 0; i < n; i++)
 		if (parts[i].text[0])
 			fputs(parts[i].text[0], out);
 		else
-			fprintf(out, "| %d | %s | - | - | the section ended by %s %d | **fails** |\n",
+			fprintf(out, "| %d | %s | - | - | the section ended by %s %d | **fails** | - | - |\n",
 				wanted[i]->number, wanted[i]->title,
 				WIFSIGNALED(parts[i].status) ? "signal" : "status",
 				WIFSIGNALED(parts[i].status) ? WTERMSIG(parts[i].status) :
@@ -170,6 +171,13 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 	fprintf(out, "\n## Time\n\n| section | s |\n| --- | --- |\n");
 	for (size_t i = 0; i < n; i++)
 		fprintf(out, "| %d | %.0f |\n", wanted[i]->number, parts[i].seconds);
+}
+
+static void free_parts(struct part *parts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		for (int t = 0; t < PARTS; t++)
+			free(parts[i].text[t]);
 }
 
 static int write_page(const char *path, const struct section **wanted, size_t n,
@@ -218,6 +226,7 @@ int main(int argc, char **argv)
 {
 	static const struct option long_options[] = {
 		{ "output", required_argument, NULL, 'o' }, { "a9a", required_argument, NULL, 'a' },
+		{ "figures", required_argument, NULL, 'f' },
 		{ "only", required_argument, NULL, 'n' },   { "jobs", required_argument, NULL, 'j' },
 		{ "quick", no_argument, NULL, 'q' },        { "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 }
@@ -237,6 +246,7 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'o': output = optarg; break;
 		case 'a': options.a9a = optarg; break;
+		case 'f': options.figures = optarg; break;
 		case 'n': only = optarg; break;
 		case 'j': jobs = atoi(optarg); break;
 		case 'q': options.quick = 1; break;
@@ -260,5 +270,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "reproduce: the sections could not be run\n");
 		return 1;
 	}
-	return write_page(output, wanted, n, parts, command, (double)(now_ns() - start) / 1e9);
+	int status = write_page(output, wanted, n, parts, command, (double)(now_ns() - start) / 1e9);
+
+	free_parts(parts, n);
+	return status;
 }

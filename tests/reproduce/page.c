@@ -62,7 +62,7 @@ void page_row(struct page *page, const struct claim *claim, enum verdict verdict
 	cell(page->rows_out, claim->criterion);
 	cell(page->rows_out, text);
 	cell(page->rows_out, verdict_words[verdict]);
-	fputs("|\n", page->rows_out);
+	fprintf(page->rows_out, "| %s | %s |\n", page->recipe, page->bytes);
 	page->failed += verdict == VERDICT_FAILS;
 	fprintf(stderr, "section %d, %s: %s (%s)\n", page->section, claim->method,
 		verdict_words[verdict], text);
@@ -91,9 +91,17 @@ int page_a9a(struct page *page, struct rows *rows, const struct claim *claim)
 	return 1;
 }
 
+void page_about(struct page *page, const char *recipe, const struct counters *sum)
+{
+	snprintf(page->recipe, sizeof page->recipe, "`%s`", recipe);
+	snprintf(page->bytes, sizeof page->bytes, "%llu / %llu",
+		 (unsigned long long)sum->up_bytes, (unsigned long long)sum->down_bytes);
+}
+
 void page_run(struct page *page, const struct run *run, const struct outcome *out)
 {
 	char text[640];
+	page_about(page, run->recipe, &out->sum);
 	const uint64_t steps = out->rc ? run->steps : out->steps;
 	double calls = (double)steps * run->workers;
 
@@ -112,6 +120,23 @@ void page_run(struct page *page, const struct run *run, const struct outcome *ou
 			(unsigned long long)out->sum.down_bytes,
 			(double)out->sum.up_elements / calls, (double)out->sum.down_elements / calls,
 			out->seconds);
+}
+
+void page_curve(struct page *page, struct run *run, const char *figure, const char *name,
+		uint64_t every)
+{
+	if (!page->options.figures || page->options.quick)
+		return;
+	snprintf(page->curve, sizeof page->curve, "%s/%s+%s.jsonl", page->options.figures, figure, name);
+	run->curve = page->curve;
+	run->curve_every = every;
+}
+
+/* figures.sh draws it, and finds the title in the page. */
+void page_figure(struct page *page, const char *figure, const char *title)
+{
+	if (page->options.figures && !page->options.quick)
+		page_text(page, "![%s](figures/%s.png)\n\n", title, figure);
 }
 
 void page_text(struct page *page, const char *format, ...)

@@ -69,7 +69,7 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 int a9a_rows(const char *path, struct rows *out, char *why, size_t cap);
 /* Synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
 struct rows text_rows(void);
-/* 50 rows of 50 features for each worker, scaled so that the worker's part of the loss (logistic or linear)
+/* 50 rows of 50 features for each worker, scaled so that the sum of the worker's losses (logistic or linear)
  * has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
 struct rows graded_rows(int workers, int alike, int squared);
 

@@ -143,9 +143,11 @@ struct rows graded_rows(int workers, int alike, int squared)
 	for (uint32_t row = 0; row < r.n; row++) {
 		const struct random_stream s = draw_stream(DRAW_PIXELS, 2, 0, row);
 
-		draw_normals(&s, FEATURES, r.value + (size_t)row * FEATURES);
-		for (uint32_t j = 0; j < FEATURES; j++)
+		/* Positive, so that one direction is much steeper than the others. */
+		for (uint32_t j = 0; j < FEATURES; j++) {
 			r.column[(size_t)row * FEATURES + j] = j;
+			r.value[(size_t)row * FEATURES + j] = (float)draw_uniform(&s, j);
+		}
 		r.start[row + 1] = (size_t)(row + 1) * FEATURES;
 		double y = draw_normal(&labels, row);
 
@@ -154,7 +156,7 @@ struct rows graded_rows(int workers, int alike, int squared)
 	const struct problem p = squared ? linear_problem("", &r) : logistic_problem("", &r, 0, 0);
 
 	for (int w = 0; w < workers; w++) {
-		double wanted = alike ? 4 : pow(pow(1.3, w) + 1, 2);
+		double wanted = (alike ? 4 : pow(pow(1.3, w) + 1, 2)) / ROWS;
 		double factor = sqrt(wanted / regression_smoothness(&p, w, workers));
 
 		for (size_t i = 0; i < (size_t)ROWS * FEATURES; i++)

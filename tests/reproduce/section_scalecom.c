@@ -75,6 +75,7 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 	double worst = INFINITY;
 	int exact = 1;
 
+	page_figure(page, "scalecom", "MLP, W = 16, k = 1 %");
 	page_text(page, "MLP 784-32-10, batch 32, rate 0.4, k = %d, %d steps of warm-up.\n\n"
 			"| W | recipe | accuracy | elements up after the warm-up | down |\n"
 			"| --- | --- | --- | --- | --- |\n", K, WARMUP);
@@ -89,6 +90,8 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 					   .after = compare_step, .context = &w };
 			struct outcome out;
 
+			if (sizes[i] == 16)
+				page_curve(page, &run, "scalecom", labels[r], 10);
 			got[r] = accuracy_after(&run, &out, NULL);
 			page_run(page, &run, &out);
 			if (out.rc) {

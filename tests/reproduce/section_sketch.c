@@ -14,6 +14,8 @@ static int train(struct page *page, const struct rows *rows, const char *label, 
 	struct run run = { .label = label, .problem = &p, .recipe = recipe, .workers = workers,
 			   .lr = 0.5f, .steps = page->options.quick ? 5 : 300, .seed = 1 };
 
+	if (workers == 16 || (workers < 16 && strcmp(label, "sketch") && strcmp(label, "local top-k")))
+		page_curve(page, &run, "sketch", label, 5);
 	*loss = objective_after(&run, out);
 	*down = down_per_step(&run, out);
 	page_run(page, &run, out);
@@ -39,6 +41,7 @@ static void training(struct page *page)
 	double dense, best, loss, down, unused, worst_loss = -INFINITY, most_down = 0;
 	struct outcome out;
 
+	page_figure(page, "sketch", "TEXT, 1 % (16 workers; dense 4, true top-k 1)");
 	page_text(page, "TEXT, batch %d in all, rate 0.5, momentum 0.9, k = %d.\n\n"
 			"| run | W | loss | elements up | down |\n| --- | --- | --- | --- | --- |\n",
 		  BATCH, K);

@@ -29,6 +29,7 @@ static int measure(struct page *page, const struct problem *p, const char *label
 			   .lr = 1, .decay = 100, .steps = page->options.quick ? 20 : 1500,
 			   .seed = 1, .after = add_error, .context = &error };
 
+	page_curve(page, &run, "threshold", label, 25);
 	at->gap = objective_after(&run, out) - optimum;
 	at->elements = up_per_step(&run, out) * (double)out->steps;
 	at->error = error;
@@ -81,6 +82,7 @@ void section_threshold(struct page *page)
 	const struct problem p = logistic_problem("A9A", &rows, 1e-4, 16);
 	const double optimum = regression_optimum(&p, NULL);
 
+	page_figure(page, "threshold", "a9a, 8 workers");
 	page_text(page, "A9A, %d workers, batch 16, rate 1/(1 + t/100), f* = %.10f.\n\n"
 			"| run | elements a worker | Σ‖e‖² | f - f* |\n| --- | --- | --- | --- |\n",
 		  WORKERS, optimum);

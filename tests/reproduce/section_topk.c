@@ -29,6 +29,9 @@ static int mean_gap(struct page *page, const struct problem *p, const char *reci
 		struct run run = { .label = label, .problem = p, .recipe = recipe, .workers = 3,
 				   .lr = 0.01f, .steps = 1000, .seed = (unsigned)seed + 1,
 				   .after = add_gap, .context = &sum };
+
+		if (!seed)
+			page_curve(page, &run, "counterexample", label, 10);
 		int rc = run_recipe(&run, out);
 
 		free(out->x);
@@ -54,13 +57,14 @@ static void counterexample(struct page *page)
 	int better = 0;
 	struct outcome out;
 
-	if (mean_gap(page, &p, "up=topk(0.01) down=all memory=residual", "counterexample, one way",
+	if (mean_gap(page, &p, "up=topk(0.01) down=all memory=residual", "one way",
 		     seeds, uni, &out) ||
 	    mean_gap(page, &p, "up=topk(0.01) down=topk(0.01) memory=residual",
-		     "counterexample, both ways", seeds, bi, &out)) {
+		     "both ways", seeds, bi, &out)) {
 		page_row_without(page, &claim, &out);
 		return;
 	}
+	page_figure(page, "counterexample", "three workers that disagree, W = 3, k = 1 of 100");
 	page_text(page, "Counterexample: mean of F - F* over steps 800-1000 by seed.\n\n"
 			"| seed | one way | both ways | ratio |\n| --- | --- | --- | --- |\n");
 	for (int s = 0; s < seeds; s++) {
@@ -97,6 +101,7 @@ static void network(struct page *page)
 	const int quick = page->options.quick;
 	double worst_accuracy = 0, worst_saving = INFINITY, worst_size = 0;
 
+	page_figure(page, "topk", "MLP, W = 20, k = 1 %");
 	page_text(page, "MLP 784-32-10, k = k_d = 254 (1 %%), rate 0.3, batch 16, %d steps.\n\n"
 			"| W | accuracy dense | one way | both ways | \\|U\\| | formula | saved down | "
 			"saved both ways |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
@@ -113,6 +118,8 @@ static void network(struct page *page)
 					   .workers = most[i], .lr = 0.3f,
 					   .steps = quick ? 20 : 300, .seed = 1 };
 
+			if (most[i] == 20)
+				page_curve(page, &run, "topk", labels[r], 10);
 			if (!run_recipe(&run, &out[r]))
 				got[r] = p.accuracy(&p, out[r].x);
 			free(out[r].x);

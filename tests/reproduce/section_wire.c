@@ -50,14 +50,14 @@ static uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 	return padded(((uint64_t)count * low + 7) / 8 + (bits + 7) / 8);
 }
 
-/* Of a message of f32 values with that support: the shortest coding allowed. */
-static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
+/* Positions in the shortest coding allowed. */
+static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
 {
-	uint64_t least = 4ull * count, dense = 4ull * span;
+	uint64_t least = 4ull * count;
 	uint64_t delta = delta_bytes(index, count), bitmap = padded((span + 7) / 8);
 
 	if (!count)
-		return MESSAGE_HEADER_BYTES;
+		return 0;
 	least = delta < least ? delta : least;
 	least = bitmap < least ? bitmap : least;
 	if (small) {
@@ -65,8 +65,30 @@ static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t s
 
 		least = rice < least ? rice : least;
 	}
-	least += 4ull * count;
-	return MESSAGE_HEADER_BYTES + (dense < least ? dense : least);
+	return least;
+}
+
+enum values { F32, F16, UNIFORM_4, GRID_4 }; /* how values are written; uniform in blocks of 512 */
+
+static uint64_t bytes_of_values(enum values values, uint64_t n)
+{
+	switch (values) {
+	case F32: return 4 * n;
+	case F16: return padded(2 * n);
+	case UNIFORM_4: return padded((n + 511) / 512 * 4 + (n + 1) / 2);
+	case GRID_4: return padded((n + 1) / 2);
+	}
+	return 0;
+}
+
+/* Of a message with that support. What is in few bits never becomes dense. */
+static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small,
+			       enum values values)
+{
+	uint64_t pairs = position_bytes(index, count, span, small) + bytes_of_values(values, count);
+	uint64_t dense = values <= F16 ? bytes_of_values(values, span) : UINT64_MAX;
+
+	return MESSAGE_HEADER_BYTES + (dense < pairs ? dense : pairs);
 }
 
 /* ---- a run whose messages are read again ------------------------------------------------------- */
@@ -75,25 +97,51 @@ struct tally {
 	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
 	uint64_t least, most;        /* elements of one push */
 	int small, seeded;
+	enum values up_values, down_values;
 	uint8_t *copy;
 	uint32_t *index;
 	float *value;
 };
 
 /* Decodes a message; returns its elements and adds its expected length. */
-static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int seeded, uint64_t *expected)
+static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up, uint64_t *expected)
 {
+	const enum values values = up ? t->up_values : t->down_values;
 	struct message m;
 	const char *why;
 
 	if (message_copy(bytes, n, t->copy, n, &m, &why) ||
 	    message_decode(&m, t->copy, t->index, t->value, &why))
 		return 0;
-	if (seeded || m.coding == CODING_DENSE)
-		*expected += MESSAGE_HEADER_BYTES + 4ull * m.count;
+	if ((up && t->seeded) || m.coding == CODING_DENSE)
+		*expected += MESSAGE_HEADER_BYTES + bytes_of_values(values, m.count);
 	else
-		*expected += expected_bytes(t->index, m.count, m.span, t->small);
+		*expected += expected_bytes(t->index, m.count, m.span, t->small, values);
 	return m.count;
+}
+
+/* A step that agreed on a support: positions once, values without. Returns the elements of the push. */
+static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
+{
+	const struct down_lane *down = &seat->model->worker.down[s];
+	const struct shard_layout *at = &seat->model->layout.shards[s];
+	const uint64_t positions = MESSAGE_HEADER_BYTES +
+		position_bytes(down->support, down->support_n, at->span, t->small);
+	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * down->support_n;
+
+	t->up_bytes += values;
+	t->down_bytes += positions;
+	if (at->sketch_cells) {
+		t->up_bytes += MESSAGE_HEADER_BYTES + 4ull * at->sketch_cells;
+		t->down += recount(t, down->buffer, down->last_bytes, 0, &t->down_bytes);
+	} else {
+		int leader = schedule_leader(seat->step + 1, seat->run->workers);
+
+		t->up_bytes += seat->rank == leader ? positions : 0;
+		t->down += down->support_n;
+		t->down_bytes += values;
+	}
+	return down->support_n;
 }
 
 static int recount_step(struct seat *seat)
@@ -103,12 +151,16 @@ static int recount_step(struct seat *seat)
 	uint64_t up = 0;
 
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
+		if (w->down[s].support) {
+			up += recount_agreed(t, seat, s);
+			continue;
+		}
 		const struct up_lane *lane = &w->up[s];
 		const uint8_t *slot = lane->staging +
 			ring_offset(SLOT_DEPTH, seat->model->layout.shards[s].slot_bytes,
 				    lane->ring.next_seq - 1);
 
-		up += recount(t, slot, lane->bytes, t->seeded, &t->up_bytes);
+		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);
 		t->down += recount(t, w->down[s].buffer, w->down[s].last_bytes, 0, &t->down_bytes);
 	}
 	t->up += up;
@@ -131,7 +183,7 @@ static void gaussian(const struct problem *p, const float *x, const struct sampl
 	draw_normals(&s, p->count, grad);
 }
 
-static int count_messages(struct run *run, struct tally *t, struct outcome *out)
+static int count_messages(struct page *page, struct run *run, struct tally *t, struct outcome *out)
 {
 	size_t n = run->problem->count;
 
@@ -143,6 +195,7 @@ static int count_messages(struct run *run, struct tally *t, struct outcome *out)
 	run->context = t;
 	int rc = run_recipe(run, out);
 
+	page_about(page, run->recipe, &out->sum);
 	free(out->x);
 	free(t->copy);
 	free(t->index);
@@ -161,6 +214,7 @@ struct method {
 	enum formula down_formula;
 	double down, down_most;
 	int seeded;
+	enum values up_values, down_values;
 };
 
 static int meets(enum formula formula, double want, double most, double mean, double least_seen,
@@ -190,13 +244,14 @@ static void count_method(struct page *page, const struct method *m, const struct
 {
 	struct claim claim = { m->name, "elements and bytes as predicted",
 			       "elements by the formula; bytes = headers + coded lengths exactly" };
-	struct tally tally = { .seeded = m->seeded };
+	struct tally tally = { .seeded = m->seeded, .up_values = m->up_values,
+			       .down_values = m->down_values };
 	struct run run = { .label = m->name, .problem = p, .recipe = m->recipe, .workers = WORKERS,
 			   .lr = 0.1f, .steps = page->options.quick ? 3 : 20, .seed = 1 };
 	struct outcome out;
 	char up[64], down[64];
 
-	if (count_messages(&run, &tally, &out)) {
+	if (count_messages(page, &run, &tally, &out)) {
 		page_row_without(page, &claim, &out);
 		return;
 	}
@@ -215,7 +270,7 @@ static void count_method(struct page *page, const struct method *m, const struct
 		  (unsigned long long)tally.up_bytes, (unsigned long long)out.sum.up_bytes,
 		  (unsigned long long)tally.down_bytes, (unsigned long long)out.sum.down_bytes);
 	page_row(page, &claim, elements && bytes ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "`%s`: up %.1f (%s), down %.1f (%s); bytes %s", m->recipe, up_mean, up, down_mean,
+		 "up %.1f (%s), down %.1f (%s); bytes %s", up_mean, up, down_mean,
 		 down, bytes ? "exact" : "differ");
 }
 
@@ -225,18 +280,34 @@ static void methods(struct page *page)
 	const double all = D, k = K, together = all * (1 - pow(1 - k / all, WORKERS));
 	const double spread = 5 * sqrt(together);
 	const struct method table[] = {
-		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0 },
+		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0, F32, F32 },
 		{ "topk", "up=topk(0.01) down=all memory=residual", EXACTLY, k, 0, ON_AVERAGE, together,
-		  spread, 0 },
+		  spread, 0, F32, F32 },
 		{ "bitopk", "up=topk(0.01) down=topk(0.01) memory=residual", EXACTLY, k, 0, EXACTLY, k,
-		  0, 0 },
+		  0, 0, F32, F32 },
+		{ "bitopk, f16", "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual", EXACTLY, k, 0,
+		  EXACTLY, k, 0, 0, F16, F16 },
 		{ "threshold", "up=threshold(0.3) down=all memory=residual", BETWEEN, 0, all, AT_MOST,
-		  all, 0, 0 },
+		  all, 0, 0, F32, F32 },
 		{ "gaussiank", "up=gaussiank(0.01) down=all memory=residual(outside)", BETWEEN,
-		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0 },
+		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0, F32,
+		  F32 },
 		{ "unbiased", "up=random(0.01) down=all memory=none", ON_AVERAGE, k, sqrt(k), AT_MOST,
-		  all, 0, 0 },
-		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1 },
+		  all, 0, 0, F32, F32 },
+		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1,
+		  F32, F32 },
+		{ "scalecom", "up=cyclic(0.01) down=all memory=residual(outside)", EXACTLY, k, 0, EXACTLY, k,
+		  0, 0, F32, F32 },
+		{ "sketched", "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)", EXACTLY, 4 * k, 0,
+		  EXACTLY, k, 0, 0, F32, F32 },
+		{ "top-k, 4 bits", "up=topk(0.01),uniform(4) down=all memory=residual", EXACTLY, k, 0,
+		  ON_AVERAGE, together, spread, 0, UNIFORM_4, F32 },
+		{ "4 bits", "up=all,uniform(4) down=all memory=none", EXACTLY, all, 0, EXACTLY, all, 0, 0,
+		  UNIFORM_4, F32 },
+		{ "4 bits both ways", "up=all,uniform(4) down=all,uniform(4) memory=none", EXACTLY, all, 0,
+		  EXACTLY, all, 0, 0, UNIFORM_4, UNIFORM_4 },
+		{ "grid", "up=all,grid(4) down=all memory=residual", EXACTLY, all, 0, EXACTLY, all, 0, 0,
+		  GRID_4, F32 },
 	};
 	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
 				   .gradient = gaussian };
@@ -282,6 +353,7 @@ static void positions(struct page *page)
 			snprintf(recipe, sizeof recipe, "up=topk(%g) down=all memory=none coding=%s",
 				 rows[i].density, small ? "small" : "fast");
 			run_recipe(&run, &out);
+			page_about(page, recipe, &out.sum);
 			free(out.x);
 			if (out.rc) {
 				page_row_without(page, &claim, &out);

@@ -7,9 +7,12 @@ const struct section sections[] = {
 	{ 2, "Hard threshold", section_threshold },
 	{ 3, "Escaping saddle points", section_saddle },
 	{ 6, "Sketched-SGD", section_sketch },
+	{ 7, "LAG", section_lag },
+	{ 8, "LAQ", section_laq },
 	{ 9, "ScaleCom", section_scalecom },
 	{ 10, "Unbiased random selection", section_unbiased },
 	{ 11, "Gaussian_k", section_gaussiank },
+	{ 13, "Distributions from few bits", section_histogram },
 	{ 15, "Conservation", section_conservation },
 	{ 17, "What crosses the wire", section_wire },
 };

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Draws the figures of a page: figures.sh SLUICE-PLOT PAGE FOLDER. The folder holds FIGURE+CURVE.jsonl files
+# of reproduce --figures; each line ![TITLE](figures/FIGURE.png) of the page is drawn from those it names.
+set -u
+plot=$1 page=$2 folder=$3
+command -v gnuplot >/dev/null && command -v jq >/dev/null || {
+	echo "figures.sh: no figures: jq or gnuplot is not installed" >&2
+	exit 0
+}
+status=0
+while IFS=$'\t' read -r figure title; do
+	runs=()
+	for file in "$folder/$figure"+*.jsonl; do
+		[ -s "$file" ] || continue
+		curve=${file##*/"$figure"+}
+		runs+=("$file=${curve%.jsonl}")
+	done
+	if [ ${#runs[@]} = 0 ]; then
+		echo "figures.sh: $figure has no runs" >&2
+		continue
+	fi
+	"$plot" --output "$folder/$figure.png" --title "$title" --smooth 1 "${runs[@]}" || status=1
+done < <(sed -n 's/^!\[\(.*\)\](figures\/\(.*\)\.png)$/\2\t\1/p' "$page")
+exit $status
