@@ -31,6 +31,7 @@ struct training {
 	struct network network;
 	struct workspace *workspace;
 	float *params, *grad;
+	float *point, *before;           /* for signals that look back (sluice_point); else NULL */
 	uint32_t *order;                 /* rows in the order of this epoch */
 	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
 	uint64_t saved;                  /* step of the last checkpoint */
@@ -139,6 +140,23 @@ static int open_model(struct training *t)
 	};
 
 	return sluice_model_open(t->job, &attr, t->params, &t->model);
+}
+
+/* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */
+static int prepare_signal(struct training *t, struct complaint *complaint)
+{
+	const char *recipe = sluice_recipe(t->model);
+	int storm = strstr(recipe, "signal=storm") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+
+	if (!storm && !igt)
+		return 0;
+	if (sluice_is_worker(t->job)) {
+		t->point = new_vector(t->network.count, sizeof(*t->point));
+		t->before = storm ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
+		if (!t->point || (storm && !t->before))
+			complain_memory(complaint, "the signal");
+	}
+	return agree_on_complaints(t->job, complaint);
 }
 
 /* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it wrote its
@@ -284,6 +302,27 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	return 0;
 }
 
+/* A gradient where the recipe's signal wants it, then the push; its score, too. */
+static int push_gradient(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+{
+	struct score unused;
+	const float *at = t->params;
+	int rc = t->point ? sluice_point(t->model, t->params, t->point) : 0;
+
+	if (rc)
+		return rc;
+	if (t->before)
+		network_gradient(&t->network, t->workspace, t->point, &t->train, rows, t->options.batch,
+				 t->before, &unused);
+	else if (t->point)
+		at = t->point;
+	network_gradient(&t->network, t->workspace, at, &t->train, rows, t->options.batch, t->grad, score);
+	disturb(t, step + 1);
+	if (stop_was_asked())
+		sluice_raise(t->model, FLAG_STOP);
+	return t->before ? sluice_push_pair(t->model, t->grad, t->before) : sluice_push(t->model, t->grad);
+}
+
 /* The loop: from sluice_step() to the last step, or until a signal asks to stop. */
 static int train(struct training *t)
 {
@@ -302,13 +341,7 @@ static int train(struct training *t)
 				return rc;
 		}
 		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
-		network_gradient(&t->network, t->workspace, t->params, &t->train, rows, batch,
-				 t->grad, &score);
-		disturb(t, step + 1);
-		if (stop_was_asked())
-			sluice_raise(t->model, FLAG_STOP);
-
-		if ((rc = sluice_push(t->model, t->grad)))
+		if ((rc = push_gradient(t, rows, step, &score)))
 			return rc;
 		if ((rc = sluice_pull(t->model, t->params)))
 			return rc;
@@ -396,6 +429,8 @@ static void free_training(struct training *t)
 	workspace_delete(&t->workspace);
 	free(t->params);
 	free(t->grad);
+	free(t->point);
+	free(t->before);
 	free(t->order);
 	free_rows(t);
 }
@@ -421,6 +456,8 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 		return rc ? rc : -1;
 	if (!rc)
 		rc = open_model(t);
+	if (!rc)
+		rc = prepare_signal(t, complaint);
 	if (!rc && sluice_is_worker(job)) {
 		rc = work(t);
 		if (!rc)
