@@ -144,6 +144,23 @@ static int open_model(struct training *t)
 	return sluice_model_open(t->job, &attr, t->params, &t->model);
 }
 
+/* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */
+static int prepare_signal(struct training *t, struct complaint *complaint)
+{
+	const char *recipe = sluice_recipe(t->model);
+	int storm = strstr(recipe, "signal=storm") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+
+	if (!storm && !igt)
+		return 0;
+	if (sluice_is_worker(t->job)) {
+		t->point = new_vector(t->network.count, sizeof(*t->point));
+		t->before = storm ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
+		if (!t->point || (storm && !t->before))
+			complain_memory(complaint, "the signal");
+	}
+	return agree_on_complaints(t->job, complaint);
+}
+
 /* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it wrote its
  * very first one leaves none. */
 static int has_checkpoint(const char *folder)
@@ -323,14 +340,7 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 /* What the recipe asks of the job beside a gradient. */
 static int prepare_steps(struct training *t)
 {
-	const char *recipe = sluice_recipe(t->model);
-	int storm = strstr(recipe, "signal=storm") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
-
-	t->averages = strstr(recipe, "update=average") != NULL;
-	t->point = storm || igt ? new_vector(t->network.count, sizeof(*t->point)) : NULL;
-	t->before = storm ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
-	if (((storm || igt) && !t->point) || (storm && !t->before))
-		return SLUICE_ENOMEM;
+	t->averages = strstr(sluice_recipe(t->model), "update=average") != NULL;
 	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) : 0;
 }
 
@@ -472,6 +482,8 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 		return rc ? rc : -1;
 	if (!rc)
 		rc = open_model(t);
+	if (!rc)
+		rc = prepare_signal(t, complaint);
 	if (!rc && sluice_is_worker(job)) {
 		rc = work(t);
 		if (!rc)
