@@ -163,7 +163,7 @@ static int refuse_beside_auto(const struct draft *d)
 	static const enum axis_id chosen[] = { AXIS_UP, AXIS_DOWN, AXIS_WARMUP };
 
 	for (int i = 0; i < 3; i++)
-		if (given(d, chosen[i]))
+		if (given(d, chosen[i]) && (chosen[i] != AXIS_WARMUP || d->recipe.warmup > 0))
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"%s\" beside auto, which chooses the densities itself, from dense to "
 				    "sparse in the first steps: leave one of the two out", d->quotes[chosen[i]]);
@@ -176,14 +176,14 @@ static int refuse_beside_auto(const struct draft *d)
 static int refuse_combinations(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
-	int rc = r->automatic ? refuse_beside_auto(d) : refuse_dynamics(d);
+	int rc = r->automatic ? refuse_beside_auto(d) : SLUICE_OK;
 
+	if (!rc)
+		rc = refuse_dynamics(d);
 	if (!rc)
 		rc = refuse_when(d);
-
 	if (!rc)
 		rc = refuse_selection(d, AXIS_UP, &r->up);
-
 	if (!rc)
 		rc = refuse_selection(d, AXIS_DOWN, &r->down);
 	if (rc)

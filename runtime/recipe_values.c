@@ -7,7 +7,7 @@
 #include "compress/few_bits.h"
 #include "sluice.h"
 
-#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -101,7 +101,7 @@ int read_float(const struct word *w, const char *text, const char *rule, float *
 
 	if (!end || *end)
 		return not_a_number(w, text, rule);
-	if (value > FLT_MAX)
+	if (!isfinite((float)value))
 		return refuse_number(w, text, rule);
 	*out = (float)value;
 	return SLUICE_OK;

@@ -248,6 +248,8 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->values.type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);
+	if (m->kind == MESSAGE_SUPPORT && (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))
+		return refuse(why, "a support that says no positions");
 	if (m->count > m->span)
 		return refuse(why, "%u coordinates for a shard of %u elements", m->count, m->span);
 	if (m->coding == CODING_DENSE && m->count != m->span)

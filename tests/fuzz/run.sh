@@ -20,7 +20,7 @@ sources_of()
 	case $1 in
 	message) echo runtime/compress/message.c runtime/compress/index_coding.c \
 		runtime/compress/index_avx2.c runtime/compress/index_kernels.c runtime/compress/rice.c \
-		runtime/compress/quantize.c runtime/compress/random.c \
+		runtime/compress/quantize.c runtime/compress/few_bits.c runtime/compress/random*.c \
 		runtime/compress/seeded_support.c ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
 	checkpoint) echo runtime/checkpoint_file.c runtime/checkpoint_folder.c runtime/durable.c \
@@ -29,8 +29,9 @@ sources_of()
 		runtime/compress/histogram_calls.c runtime/compress/random.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
-	recipe) echo runtime/recipe.c runtime/recipe_values.c runtime/recipe_words.c \
-		runtime/compress/choose*.c runtime/compress/random.c runtime/compress/seeded_support.c \
+	recipe) echo runtime/recipe.c runtime/recipe_[dvw]*.c \
+		runtime/compress/choose*.c runtime/compress/few_bits.c runtime/compress/random*.c \
+		runtime/compress/seeded_support.c \
 		runtime/compress/select*.c ;;
 	*) usage ;;
 	esac
