@@ -15,6 +15,7 @@
 struct contents {
 	struct checkpoint_section *sections;
 	uint64_t *numbers; /* the learning rate's bits, then the shards' versions */
+	uint64_t *census;  /* of the worker, then of each shard; NULL where there is none */
 	uint32_t n;
 };
 
@@ -34,6 +35,42 @@ static void contents_free(struct contents *c)
 {
 	free(c->sections);
 	free(c->numbers);
+	free(c->census);
+}
+
+static uint64_t *shard_census(const struct contents *c, uint32_t own)
+{
+	return c->census + CENSUS_WORKER_NUMBERS + own * census_shard_numbers();
+}
+
+/* Shares of a global direction. */
+static int add_census(const sluice_model *model, struct contents *c)
+{
+	const size_t of_shard = census_shard_numbers();
+	if (!model->census)
+		return 0;
+	c->census = calloc(CENSUS_WORKER_NUMBERS + model->n_own * of_shard, sizeof *c->census);
+	if (!c->census)
+		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
+	if (sluice_is_worker(model->job)) {
+		census_save_worker(model, c->census);
+		c->sections[c->n++] = (struct checkpoint_section){
+			SECTION_WORKER_CENSUS, 0, CENSUS_WORKER_NUMBERS, NULL, c->census };
+	}
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		census_save_shard(model, i, shard_census(c, i));
+		c->sections[c->n++] = (struct checkpoint_section){ SECTION_SHARD_CENSUS,
+			model->shards[i].id, of_shard, NULL, shard_census(c, i) };
+	}
+	return 0;
+}
+
+static int restore_census(sluice_model *model, const struct contents *c)
+{
+	int rc = c->census && sluice_is_worker(model->job) ? census_restore_worker(model, c->census) : 0;
+	for (uint32_t i = 0; c->census && i < model->n_own && !rc; i++)
+		rc = census_restore_shard(model, i, shard_census(c, i));
+	return rc;
 }
 
 /* The table of this rank's state; the numbers hold the state of now. */
@@ -41,7 +78,7 @@ static int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = &model->worker;
 	*c = (struct contents){ .sections =
-					calloc(9 + 5 * (size_t)model->n_own, sizeof *c->sections),
+					calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
 				.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers) };
 	if (!c->sections || !c->numbers) {
 		contents_free(c);
@@ -75,7 +112,10 @@ static int contents_of(sluice_model *model, struct contents *c)
 		add_values(c, SECTION_SHARD_VELOCITY, s->id, s->velocity, s->at->span);
 		add_values(c, SECTION_SHARD_RUNNING, s->id, s->running, s->at->span);
 	}
-	return 0;
+	int rc = add_census(model, c);
+	if (rc)
+		contents_free(c);
+	return rc;
 }
 
 static struct checkpoint_identity identity_of(const struct meeting *m)
@@ -302,8 +342,10 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
 		shard_restart(model, &model->shards[i], m->place.step / model->recipe.period);
+	int rc = file ? restore_census(model, contents) : 0;
 	progress_release(job);
-	int rc = file ? checkpoint_file_load(file) : 0;
+	if (!rc && file)
+		rc = checkpoint_file_load(file);
 	if (!rc && file && sluice_is_worker(job))
 		innovation_restore(model, contents->numbers + 1 + model->n_own);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {

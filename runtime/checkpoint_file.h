@@ -47,7 +47,9 @@ enum section_kind {
 	SECTION_WORKER_REFERENCE,
 	SECTION_WORKER_SINCE,
 	SECTION_WORKER_LAZY, /* numbers: lazy_save() */
-	SECTION_SHARD_RUNNING
+	SECTION_SHARD_RUNNING,
+	SECTION_WORKER_CENSUS = 16, /* numbers: as census_save_worker() and _shard() say */
+	SECTION_SHARD_CENSUS
 };
 
 /* What is written, and where what is read goes: the same table in both directions. */

@@ -2,6 +2,7 @@
  * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
 #include "layout.h"
 #include "base/error.h"
+#include "census.h"
 #include "compress/message.h"
 #include "reduce.h"
 #include <math.h>
@@ -106,8 +107,8 @@ static uint32_t down_capacity(const struct shard_layout *s, const struct recipe 
 	return (uint32_t)least(s->span, schedule_count(density, s->span - s->exempt) + s->exempt);
 }
 
-/* Room for the messages of all phases. */
-static void size_messages(struct shard_layout *s, const struct recipe *recipe)
+/* Room for the messages of all phases, each with a note behind it. */
+static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	const size_t everything = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
@@ -122,7 +123,9 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe)
 		delta = other;
 	/* With resets everything fits too; the capacities are for the other steps. */
 	s->slot_bytes = recipe->reset && slot < everything ? everything : slot;
+	s->slot_bytes += note;
 	s->delta_bytes = recipe->reset && delta < everything ? everything : delta;
+	s->delta_bytes += note;
 	s->snapshot_bytes = everything;
 }
 
@@ -165,7 +168,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 		l->support_most += s->support_capacity;
 		if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
 			shape_sketch(s, recipe);
-		size_messages(s, recipe);
+		size_messages(s, recipe, census_room(recipe, i));
 		s->slots_offset = slots[s->owner];
 		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
@@ -320,7 +323,11 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 
 uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
-	uint64_t bytes = layout_log_bytes(l, rank) + owner_memory(l, recipe, rank);
+	uint32_t own = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		own += l->shards[i].owner == rank;
+	uint64_t bytes = layout_log_bytes(l, rank) + owner_memory(l, recipe, rank) +
+			 census_memory(recipe, own);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += layout_window_bytes(l, rank, peer);
 	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;

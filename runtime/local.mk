@@ -2,6 +2,7 @@
 library_sources += \
 	runtime/sluice.h \
 	runtime/budget.c runtime/budget.h \
+	runtime/census.c runtime/census.h \
 	runtime/checkpoint.c runtime/checkpoint.h \
 	runtime/checkpoint_file.c runtime/checkpoint_file.h \
 	runtime/checkpoint_folder.c runtime/checkpoint_folder.h \
@@ -15,6 +16,7 @@ library_sources += \
 	runtime/layout.c runtime/layout.h \
 	runtime/lazy.c runtime/lazy.h \
 	runtime/local_steps.c \
+	runtime/measure.c runtime/measure.h \
 	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \

@@ -3,6 +3,7 @@
  * half (shard.c). Neither half looks into the other: they meet in messages. */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
+#include "census.h"
 #include "compress/message.h"
 #include "compress/select.h"
 #include "compress/sketch.h"
@@ -10,6 +11,7 @@
 #include "job.h"
 #include "layout.h"
 #include "lazy.h"
+#include "measure.h"
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
@@ -114,6 +116,7 @@ struct shard {
 	struct reduction reduction;
 	float *residual, *velocity;  /* NULL where the recipe has none */
 	struct select_hint hint;     /* from the last version's selection */
+	struct loss loss;            /* of the last version, where it is measured */
 	struct inbox *inboxes;       /* workers */
 	struct delta_log log;
 	uint8_t *snapshots[2];
@@ -166,6 +169,8 @@ struct sluice_model {
 	uint32_t *index;
 	float *value;
 	struct selector *selector;
+	struct census *census;       /* NULL unless a direction is global */
+	struct measure measure;
 
 	sluice_model_stats stats;
 };

@@ -254,6 +254,8 @@ void model_free(sluice_model *model)
 	free(model->remote_logs);
 	worker_close(model);
 	shards_close(model);
+	census_close(model);
+	free(model->measure.before);
 	layout_free(&model->layout);
 	for (size_t t = 0; model->tensor_names && t < model->n_tensors; t++)
 		free(model->tensor_names[t]);
@@ -289,6 +291,8 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 			rc = shards_open(model);
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
+		if (!rc)
+			rc = census_open(model);
 		rc = collective_agree(job, rc, "open the model");
 	}
 	if (!rc)

@@ -52,6 +52,7 @@ struct direction {
 	int chunks;                  /* cyclic */
 	uint32_t sketch_rows, sketch_pool; /* sketch: rows; coordinates asked for, times those published */
 	float sketch_width;          /* sketch: columns, times coordinates published */
+	uint32_t every;              /* global: steps from one histogram to the next; else 0 */
 	struct value_coding values;
 };
 

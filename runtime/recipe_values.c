@@ -169,10 +169,29 @@ static int read_sketch(const struct word *w, const struct item *item, struct dir
 	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
 }
 
+static int read_global(const struct word *w, const struct item *item, struct direction *d)
+{
+	static const char rule[] = "global(DENSITY,EVERY) takes after the comma how many steps there are from "
+				   "one histogram to the next, 1 to 1000000";
+	char text[RECIPE_TEXT_BYTES];
+	const char *pieces[2];
+	float every = 20;
+	int n = cut_list(w, item, text, pieces, 2);
+	int rc = n < 0 ? n : n == 2 ? read_float(w, pieces[1], rule, &every) : SLUICE_OK;
+
+	if (rc)
+		return rc;
+	if (!(every >= 1 && every <= 1e6f && every == (float)(uint32_t)every))
+		return refuse_number(w, pieces[1], rule);
+	d->every = (uint32_t)every;
+	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+}
+
 /* What stands in the parentheses behind a selector. */
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent, "
+	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent "
+				   "(global(DENSITY) finds it), "
 				   "variance(EPSILON) the variance added, as a share of the squared "
 				   "norm; both are above 0";
 
@@ -185,6 +204,8 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 		return read_cyclic(w, item, d);
 	case ARGUMENT_SKETCH:
 		return read_sketch(w, item, d);
+	case ARGUMENT_GLOBAL:
+		return read_global(w, item, d);
 	case ARGUMENT_LEVEL:
 		break;
 	}

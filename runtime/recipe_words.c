@@ -143,6 +143,9 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 		add(w, "(%s,%u,", shortest(d->density, 0, number), d->sketch_rows);
 		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
+	case ARGUMENT_GLOBAL:
+		add(w, "(%s,%u)", shortest(d->density, 0, number), d->every);
+		break;
 	}
 	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
 	if (d->values.type == VALUE_UNIFORM)

@@ -107,9 +107,15 @@ static int take_push(sluice_model *model, struct shard *shard)
 		refuse(model, shard, worker, "the worker holds another version than this shard published");
 		return 0;
 	}
+	if (census_take_push(model, shard, seq, slot + message_bytes(&m),
+			     at->slot_bytes - message_bytes(&m), &why)) {
+		refuse(model, shard, worker, why);
+		return 0;
+	}
 	if (!same_rate(model, shard, worker, m.lr) || ring_reader_accept(&inbox->ring, worker, seq))
 		return 0;
 	inbox->have_version = m.have_version;
+	model->stats.staleness[0]++;
 	shard->raised |= m.raised;
 	if (!shard->counted)
 		shard->chosen_next = m.chosen;
@@ -181,8 +187,11 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 				       .lr = shard->lr, .residual = shard->residual,
 				       .selects = selects && selection_kinds[recipe->down.select].adds,
 				       .everywhere = !sparse };
+	uint32_t of = span - shard->at->exempt;
 	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans,
-				    .k = schedule_count(density, span - shard->at->exempt),
+				    .k = selection_kinds[recipe->down.select].global
+					? census_down_count(model, shard, density, of)
+					: schedule_count(density, of),
 				    .index = model->index, .value = model->value,
 				    .hint = &shard->hint };
 	if (shard->running)
@@ -241,7 +250,9 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .divisor = shard->counted, .lr = shard->lr };
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
+	bytes += census_note_delta(model, shard, entry + bytes);
 	delta_log_commit(&shard->log, bytes);
+	measure_published(model, shard, vector ? vector : shard->residual, index, n);
 	if (shard->residual)
 		sparse_subtract(shard->residual, index, model->value, n);
 	if (index && m.coding == CODING_DENSE) {

@@ -291,9 +291,25 @@ typedef struct sluice_model_stats {
 	uint64_t lost_workers;    /* that the job goes on without, as far as this rank knows */
 	uint64_t refused_messages; /* pushes of lost workers that this rank's shards did not count */
 	uint64_t skipped_pushes;  /* of when=lazy and lazy-server: made, but without an upload */
+	uint64_t staleness[8];    /* pushes that this rank's shards counted, by how many versions their
+				   * gradient was behind, 7 or more in the last */
+	double threshold_up;      /* up=global, down=global: the newest threshold; 0: none yet */
+	double threshold_down;
+	double shard_residual_norm; /* 2-norm over the residuals of this rank's shards, computed by this call */
+	double compression_error; /* of the last push, see sluice_measure(); 0 where it was not measured */
+	double compression_error_down; /* of the last versions of this rank's shards */
 } sluice_model_stats;
-/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm. object. */
+/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm, and one over those
+ * of this rank's shards when it covers shard_residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
+
+/* on: from the next push on, sluice_stats() tells the compression error |a - C(a)|^2 / |a|^2, where a is
+ * what a step would have sent (for a push: the worker's accumulator; for a version: the shard's residual
+ * and change) and C(a) what its receivers decode. Takes one or two passes over the vectors in each step
+ * and, with memory=none, the memory of one vector. Results stay the same. Not for pushes of which parts
+ * left before the last range (sluice_push_range with threshold). Errors: EINVAL, ENOMEM. Thread class:
+ * object. */
+SLUICE_API int sluice_measure(sluice_model *model, int on);
 
 /* Text of the recipe in use, normalised, all defaults spelled out; owned by the model. */
 SLUICE_API const char *sluice_recipe(const sluice_model *model);

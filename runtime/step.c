@@ -121,6 +121,7 @@ static int push(sluice_model *model, const float *grad, const float *before)
 		return 0;
 	}
 	local_gather(model);
+	measure_push(model);
 	worker_send(model);
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
@@ -192,6 +193,8 @@ static int pull_into(sluice_model *model, float *target)
 		return rc;
 	if (w->base)
 		memcpy(params, w->base, model->layout.count * sizeof *params);
+	census_end_step(model);
+	measure_step(model);
 	innovation_pulled(model);
 	model->stats.density_down = w->density_down;
 	watch_step(model);

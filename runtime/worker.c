@@ -41,6 +41,7 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
 	struct worker *w = &model->worker;
+	measure_sent(model, at->begin, index, n);
 	if (w->reference)
 		innovation_settle(model, at, index, n);
 	if (model->recipe.memory != MEMORY_NONE)
@@ -78,6 +79,7 @@ void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const 
 	struct up_lane *lane = &w->up[shard];
 	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m->seq);
 	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
+	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
 	lane->posted = 0;
 }
 
@@ -114,17 +116,19 @@ static size_t select_from(sluice_model *model, const struct span *spans, size_t 
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
+	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
+	const uint64_t of = l->count - l->exempt;
 	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
 					  .spans = spans, .n_spans = n_spans,
-					  .k = schedule_count(density, l->count - l->exempt),
+					  .k = kind->global ? census_up_count(model, density, of)
+							    : schedule_count(density, of),
 					  .index = w->index, .hint = &w->hint };
 	if (w->addend) {
 		w->addend = NULL;
 		return select_run(w->selector, &call, NULL);
 	}
-	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const struct choice choice = {
 		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
 		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,
@@ -228,6 +232,7 @@ static void send_messages(sluice_model *model)
 		n = worker_select(model);
 	if (model->recipe.up.values.type == VALUE_GRID)
 		w->range = largest_magnitude(w->residual, l->count);
+	census_look(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
@@ -339,7 +344,9 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
 		why = "it chooses what there is not";
 	else if (!message_check(&m, &want, &why) &&
-		 !message_decode(&m, lane->buffer, w->relative, w->value, &why)) {
+		 !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
+		 !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
+				    lane->last_bytes - message_bytes(&m), &why)) {
 		const uint32_t *index = m.coding == CODING_DENSE ? NULL
 			: m.coding == CODING_AGREED ? lane->support : w->relative;
 		if (m.kind == MESSAGE_SUPPORT) {

@@ -25,6 +25,8 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH, .exchange = EXCHANGE_SKETCH },
 	[SELECT_BLOCK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .contiguous = 1, .run = choose_block },
 	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .run = choose_randk },
+	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL, .varies = 1, .global = 1, .adds = 1,
+			    .run = choose_topk },
 };
 
 uint64_t density_count(double density, uint64_t n)

@@ -19,15 +19,17 @@ enum selection {
 	SELECT_CYCLIC,
 	SELECT_SKETCH,
 	SELECT_BLOCK,
+	SELECT_GLOBAL,
 	SELECTIONS
 };
 /* By enum selection; how they are written in a recipe. */
 #define SELECTION_NAMES "all", "topk", "threshold", "gaussiank", "random", "variance", "randk", \
-	"cyclic", "sketch", "block"
+	"cyclic", "sketch", "block", "global"
 #define SELECTION_FORMS                                                                            \
 	"all, topk(DENSITY), threshold(LAMBDA), gaussiank(DENSITY), random(DENSITY), "             \
 	"variance(EPSILON), randk(DENSITY), cyclic(DENSITY[,chunks]), "                             \
-	"sketch(DENSITY[,ROWS,WIDTH,POOL]) or block(DENSITY)"
+	"sketch(DENSITY[,ROWS,WIDTH,POOL]), block(DENSITY) or "                                   \
+	"global(DENSITY[,EVERY])"
 
 struct choice {
 	float *x;                    /* what was selected may be rescaled in place (scale) */
@@ -46,7 +48,8 @@ struct choice {
 };
 
 enum selection_argument {
-	ARGUMENT_NONE, ARGUMENT_DENSITY, ARGUMENT_LEVEL, ARGUMENT_CYCLIC, ARGUMENT_SKETCH
+	ARGUMENT_NONE, ARGUMENT_DENSITY, ARGUMENT_LEVEL, ARGUMENT_CYCLIC, ARGUMENT_SKETCH,
+	ARGUMENT_GLOBAL
 };
 
 /* How workers and shards come to the support of a step. */
@@ -64,6 +67,7 @@ struct selection_kind {
 	int contiguous;              /* seeded, but said by its first position (CODING_RUN) */
 	enum exchange exchange;      /* other than own: upwards only, and with a residual */
 	int by_coordinate;           /* whether one is selected depends on no other one */
+	int global;                  /* k is this one's share of all who select: census.h finds it */
 	int adds;                    /* select_run() may add the gradient in its own pass */
 	size_t (*run)(const struct choice *c);   /* returns how many; NULL for all */
 };

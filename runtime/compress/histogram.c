@@ -24,14 +24,14 @@ static size_t stride_of(unsigned mantissa_bits)
 	return table_entries(mantissa_bits) + PAD;
 }
 
-static uint32_t bins_of(unsigned mantissa_bits)
+uint32_t histogram_bins(unsigned mantissa_bits)
 {
 	return 2 + (254u << mantissa_bits);
 }
 
 size_t histogram_bytes(unsigned mantissa_bits)
 {
-	return sizeof(struct sluice_histogram) + bins_of(mantissa_bits) * sizeof(uint64_t) +
+	return sizeof(struct sluice_histogram) + histogram_bins(mantissa_bits) * sizeof(uint64_t) +
 	       TABLES * stride_of(mantissa_bits) * sizeof(uint32_t);
 }
 
@@ -42,9 +42,9 @@ int histogram_open(unsigned mantissa_bits, struct sluice_histogram **out)
 
 	if (!h)
 		return fail(SLUICE_ENOMEM, "no memory for a histogram of %u bins",
-			    bins_of(mantissa_bits));
+			    histogram_bins(mantissa_bits));
 	h->mantissa_bits = mantissa_bits;
-	h->bins = bins_of(mantissa_bits);
+	h->bins = histogram_bins(mantissa_bits);
 	h->count = (void *)(h + 1);
 	h->tables = (void *)(h->count + h->bins);
 	*out = h;
@@ -187,4 +187,21 @@ float histogram_quantile(const struct sluice_histogram *h, double share)
 		above += here;
 	}
 	return 0;
+}
+
+double histogram_above(const struct sluice_histogram *h, float level)
+{
+	double above = 0, at = log2((double)level);
+
+	for (uint32_t bin = h->bins; bin-- > 1;) {
+		double here = (double)h->count[bin], high, low = lower_edge(h, bin);
+
+		if (low >= at) {
+			above += here;
+			continue;
+		}
+		high = lower_edge(h, bin + 1);
+		return above + (high > at ? here * (high - at) / (high - low) : 0);
+	}
+	return above;
 }

@@ -21,6 +21,7 @@ struct sluice_histogram {
 	uint32_t *tables; /* by the float's bits, several, since then */
 };
 
+uint32_t histogram_bins(unsigned mantissa_bits);
 int histogram_open(unsigned mantissa_bits, struct sluice_histogram **out); /* 0 or SLUICE_ENOMEM */
 size_t histogram_bytes(unsigned mantissa_bits); /* of memory that it takes */
 void histogram_clear(struct sluice_histogram *h);
@@ -36,4 +37,7 @@ size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 			const struct random_stream *stream, uint8_t *out);
 int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why);
 float histogram_quantile(const struct sluice_histogram *h, double share);
+/* How many are as large as level > 0 or larger, with the quantile's interpolation: of histograms that
+ * were summed these numbers add up to what the sum's quantile was asked for. */
+double histogram_above(const struct sluice_histogram *h, float level);
 #endif

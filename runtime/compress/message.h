@@ -108,6 +108,12 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
 		 struct message *m, const char **why);
 
+/* Of a message that passed message_copy(), header included. */
+static inline size_t message_bytes(const struct message *m)
+{
+	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
+}
+
 /* What the receiver knows must hold. Fields set to MESSAGE_ANY are not compared. count_max bounds what
  * message_decode will write, so a dense message is held to it with its span: give MESSAGE_ANY or the
  * span, and room for span values, unless the sender selects so little that it never turns to dense. */

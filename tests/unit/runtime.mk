@@ -4,6 +4,7 @@ ranks = tests/unit/ranks.c tests/unit/ranks.h
 
 check_PROGRAMS += \
 	tests/unit/test_schedule \
+	tests/unit/test_census \
 	tests/unit/test_layout \
 	tests/unit/test_delta_log \
 	tests/unit/test_reduce \
@@ -33,6 +34,7 @@ tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
 tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
 	-Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
+tests_unit_test_census_SOURCES = tests/unit/test_census.c tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h

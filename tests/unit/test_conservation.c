@@ -254,6 +254,8 @@ static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **sta
 	balance_of("up=threshold(0.5) down=threshold(0.1)", 3);
 	balance_of("up=gaussiank(0.05) down=gaussiank(0.1),f16", 2);
 	balance_of("up=randk(0.05) down=randk(0.1)", 3);
+	balance_of("up=global(0.05,10) down=global(0.1,10)", 3);
+	balance_of("up=global(0.02,7),f16 down=all", 2);
 	balance_of("up=threshold(0.5),f16 down=all", 1);
 }
 

@@ -197,6 +197,27 @@ static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the
 	assert_true(squares[2] > 0); /* a count of 256 is rounded, to 0 or to the scale */
 }
 
+static void counts__as_many_as_there_may_be__come_back(void **state)
+{
+	enum { MOST = 65535 };
+	static uint64_t count[MOST], back[MOST];
+	static uint8_t message[MOST * 4];
+	size_t bytes;
+
+	(void)state;
+	for (int i = 0; i < MOST; i++)
+		count[i] = (uint64_t)(i % 7 ? 0 : i % 200);
+	count[MOST - 1] = 1;
+	count[MOST - 2] = ((uint64_t)1 << 47) - 1; /* lengths of 0 and 47 beside each other */
+	assert_true(sluice_counts_bound(MOST, 16) <= sizeof message);
+	assert_int_equal(sluice_counts_bound(MOST + 1, 16), 0);
+	assert_int_equal(sluice_counts_encode(count, MOST, 16, 0, message, sizeof message, &bytes), 0);
+	assert_int_equal(sluice_counts_merge(back, MOST, message, bytes), 0);
+	assert_memory_equal(back, count, (MOST - 2) * sizeof *count);
+	assert_int_equal(back[MOST - 1], 1);
+	assert_true(llabs((long long)(count[MOST - 2] - back[MOST - 2])) < 1ll << 31);
+}
+
 static void encode__same_seed__same_bytes_another_seed__others(void **state)
 {
 	static float a[100000];
@@ -503,6 +524,7 @@ int main(void)
 		cmocka_unit_test(calls__wrong_arguments__refused),
 		cmocka_unit_test(counts__below_two_to_the_bits__are_exact),
 		cmocka_unit_test(counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale),
+		cmocka_unit_test(counts__as_many_as_there_may_be__come_back),
 		cmocka_unit_test(encode__same_seed__same_bytes_another_seed__others),
 		cmocka_unit_test(merge__any_order__is_the_sum),
 		cmocka_unit_test(merge__empty_histogram__adds_nothing),

@@ -25,6 +25,8 @@ static const char *const recipes[] = {
 	"up=all,round(1) down=all memory=twostep(1) signal=igt(0.1) update=ema(0.1)",
 	"up=topk(0.01),uniform(1) down=topk(0.05) reset=10",
 	"up=gaussiank(0.1),uniform(2) down=threshold(1),uniform(8) signal=gradient,noise(1)",
+	"up=global(0.01) down=global(0.05,10)",
+	"up=global(0.01) down=all,f16",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 

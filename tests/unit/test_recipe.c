@@ -249,6 +249,18 @@ static void recipe_parse__densities_in_every_form(void **state)
 	assert_true(parsed("up=topk(0.1%)").up.density == 0.001);
 }
 
+static void recipe_parse__global__takes_a_density_and_steps_between_histograms(void **state)
+{
+	struct recipe r = parsed("up=global(1%) down=global(0.05,100),f16");
+
+	(void)state;
+	assert_true(r.up.select == SELECT_GLOBAL && r.up.density == 0.01 && r.up.every == 20);
+	assert_true(r.down.select == SELECT_GLOBAL && r.down.density == 0.05 && r.down.every == 100);
+	assert_int_equal(r.down.values.type, VALUE_F16);
+	assert_int_equal(r.memory, MEMORY_RESIDUAL);
+	assert_int_equal(parsed("up=topk(0.01)").up.every, 0);
+}
+
 static void recipe_parse__warmups_in_every_form(void **state)
 {
 	static const struct {
@@ -314,6 +326,8 @@ static const char *const valid_recipes[] = {
 	"up=topk(0.01) signal=momentum(0.9),nomask,noise(1e-3) memory=lowpass(0.1)",
 	"up=all,uniform(3) signal=storm(1/t) memory=twostep(0.3333333) update=ema(1/t)",
 	"up=topk(0.1),f16 signal=igt(0.05) memory=twostep(0.3) update=ema(0.05)",
+	"up=global(0.01) down=global(0.1%,1),bf16",
+	"up=topk(0.01) down=global(1e-3,1000000)",
 };
 enum { VALID = sizeof(valid_recipes) / sizeof(valid_recipes[0]) };
 
@@ -425,6 +439,14 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("=all", "unknown key \"\"");
+	expect_refused("up=global", "global lacks its density in \"up=global\"");
+	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");
+	expect_refused("up=global(0.1,)", "\"\" in \"up=global(0.1,)\" is not a number|how many steps");
+	expect_refused("up=global(0.1,0)", "\"0\" in \"up=global(0.1,0)\" is not possible|1 to 1000000");
+	expect_refused("up=global(0.1,1.5)", "\"1.5\"|is not possible");
+	expect_refused("up=global(0.1,5,6)", "\"6\" is one number too many for global");
+	expect_refused("down=global(,5)", "\"\"|is not a number");
+	expect_refused("up=threshold(auto)", "\"auto\"|global(DENSITY) finds it");
 	expect_refused("up=all,fp16", "unknown word \"fp16\"|did you mean \"f16\"?");
 	expect_refused("up=sieve(5)", "unknown word \"sieve\" in \"up=sieve(5)\": up= takes");
 	expect_refused("signal=momentun(0.9)", "did you mean \"momentum\"?|signal= takes");
@@ -679,6 +701,7 @@ int main(void)
 		cmocka_unit_test(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),
+		cmocka_unit_test(recipe_parse__global__takes_a_density_and_steps_between_histograms),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),
 		cmocka_unit_test(recipe_print__spells_out_every_axis),
 		cmocka_unit_test(recipe_print__reads_back_to_the_same_recipe),

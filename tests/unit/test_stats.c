@@ -170,6 +170,145 @@ static void stats__dense_recipe__moves_what_dense_bytes_say(void **state)
 	run_ranks(2, dense_is_dense, NULL);
 }
 
+/* ---- compression error -------------------------------------------------------------------------- */
+
+struct measured {
+	const char *recipe;
+	int ranges;
+};
+
+/* What the last push sent, as its receivers decode it. */
+static void decode_sent(const sluice_model *model, float *sent)
+{
+	static uint8_t copy[1 << 16];
+	static uint32_t index[COUNT];
+	static float value[COUNT];
+	memset(sent, 0, COUNT * sizeof *sent);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct up_lane *lane = &model->worker.up[s];
+		const char *why;
+		struct message m;
+		CHECK_OK(message_copy(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+								  lane->ring.next_seq - 1),
+				      lane->bytes, copy, sizeof copy, &m, &why));
+		CHECK_OK(message_decode(&m, copy, index, value, &why));
+		for (uint32_t i = 0; i < m.count; i++)
+			sent[at->begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
+	}
+}
+
+static int measure_error(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT], before[COUNT], sent[COUNT];
+	const struct measured *how = argument;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = how->recipe, .shards = 3,
+				   .lr = 0.5f };
+	sluice_model_stats stats = { .size = sizeof stats };
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	int keeps = model->recipe.memory == MEMORY_RESIDUAL;
+	float rate = keeps ? 0.5f : 1;
+	for (uint64_t step = 1; step <= 6; step++) {
+		int on = step != 1 && step != 6;
+		double error = 0;
+		CHECK_OK(sluice_measure(model, on));
+		for (uint64_t i = 0; i < COUNT; i++) {
+			grad[i] = noise(12, step, (uint64_t)rank, i);
+			before[i] = (keeps ? model->worker.residual[i] : 0) + rate * grad[i];
+		}
+		if (how->ranges) {
+			CHECK_OK(sluice_push_range(model, grad + 1000, 1000, COUNT - 1000));
+			CHECK_OK(sluice_push_range(model, grad, 0, 1000));
+		} else {
+			CHECK_OK(sluice_push(model, grad));
+		}
+		decode_sent(model, sent);
+		CHECK_OK(sluice_pull(model, params));
+		CHECK_OK(sluice_barrier(job));
+		CHECK_OK(sluice_stats(model, &stats));
+		for (int i = 0; i < COUNT; i++)
+			error += pow((double)before[i] - (double)sent[i], 2);
+		error /= pow(norm_of(before, COUNT), 2);
+		if (on)
+			CHECK(fabs(stats.compression_error - error) <= 1e-6 * error + 1e-12);
+		else if (step == 1)
+			CHECK(stats.compression_error == 0 && stats.compression_error_down == 0);
+		CHECK(stats.staleness[0] == step * model->n_own * (unsigned)sluice_workers(job));
+		CHECK(stats.staleness[7] == 0 && stats.skipped_pushes == 0);
+		double norm = 0;
+		for (uint32_t s = 0; s < model->n_own && keeps; s++)
+			norm += pow(norm_of(model->shards[s].residual, model->shards[s].at->span), 2);
+		CHECK(fabs(stats.shard_residual_norm - sqrt(norm)) <= 1e-9 * sqrt(norm));
+		/* What shards keep is what they did not publish of what they had. */
+		if (on && keeps && model->recipe.down.select != SELECT_ALL) {
+			double lost = 0, all = 0;
+			for (uint32_t s = 0; s < model->n_own; s++) {
+				lost += model->shards[s].loss.lost;
+				all += model->shards[s].loss.all;
+			}
+			CHECK(fabs(lost - norm) <= 1e-5 * norm && all > lost);
+			CHECK(fabs(stats.compression_error_down - lost / all) <= 1e-12);
+		}
+		CHECK_OK(sluice_barrier(job)); /* nobody pushes on before all have looked */
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void measure__every_memory_and_selector__error_is_that_of_the_decoded_messages(void **state)
+{
+	static struct measured cases[] = {
+		{ "up=topk(0.1) down=topk(0.2)", 0 },
+		{ "up=topk(0.1),f16 down=topk(0.2),f16", 0 },
+		{ "up=all,bf16 down=all,f16", 0 },
+		{ "up=random(0.2) down=all memory=none", 0 },
+		{ "up=randk(0.2) down=all memory=none", 0 },
+		{ "up=all,f16 down=all memory=none", 0 },
+		{ "up=global(0.1,2) down=global(0.2,3)", 0 },
+		{ "up=topk(0.1) down=topk(0.2)", 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		run_ranks(2, measure_error, &cases[i]);
+}
+
+static int digest_of_training(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT];
+	uint64_t *digests = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int on = 0; on < 2; on++) {
+		sluice_model *model = NULL;
+		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.3f,
+					   .recipe = "up=topk(0.03) down=topk(0.05)" };
+		memset(params, 0, sizeof params);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		CHECK_OK(sluice_measure(model, on));
+		for (uint64_t step = 1; step <= 20; step++) {
+			for (uint64_t i = 0; i < COUNT; i++)
+				grad[i] = noise(13, step, (uint64_t)rank, i);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+		}
+		digests[on] = check_same(job, params, sizeof params);
+		sluice_model_close(&model);
+	}
+	CHECK(sluice_measure(NULL, 1) == SLUICE_EINVAL);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void measure__on_or_off__same_digest(void **state)
+{
+	uint64_t *digests = shared_memory(2 * sizeof *digests);
+	(void)state;
+	run_ranks(2, digest_of_training, digests);
+	assert_true(digests[0] == digests[1] && digests[0]);
+}
+
 static int ask_wrongly(int rank, void *argument)
 {
 	float params[8] = { 0 };
@@ -207,6 +346,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stats__every_shape__equal_the_lengths_of_the_messages),
 		cmocka_unit_test(stats__dense_recipe__moves_what_dense_bytes_say),
+		cmocka_unit_test(measure__every_memory_and_selector__error_is_that_of_the_decoded_messages),
+		cmocka_unit_test(measure__on_or_off__same_digest),
 		cmocka_unit_test(stats__size_unset_or_short__is_refused_or_respected),
 	};
 	return cmocka_run_group_tests_name("stats", tests, NULL, NULL);

@@ -49,6 +49,9 @@ static void parse__nothing_gives_defaults(void **state)
 	assert_true(options.lr == 0.05f && options.lr_decay == 1);
 	assert_true(options.sleep_rank == -1 && options.nan_rank == -1);
 	assert_int_equal(options.on_failure, 0); /* left to the library */
+	assert_int_equal(options.measure, 0);
+	assert_int_equal(parse("--measure", NULL, NULL), 0);
+	assert_int_equal(options.measure, 1);
 }
 
 static void parse__recipe_option_beats_environment_beats_default(void **state)

@@ -16,6 +16,11 @@ const struct method methods[] = {
 	 "NeurIPS 2021",
 	 "up=threshold(0.01) down=all memory=residual(inside) update=sgd",
 	 "up as many pairs as pass, at most a quarter of a shard; worker +1 vector"},
+	{"global", "Zou, as bitopk; Diakonikolas et al., Communication-Efficient Distributed Learning of Discrete "
+	 "Distributions, NIPS 2017",
+	 "up=global(0.01) down=global(0.01) memory=residual(inside) update=sgd",
+	 "as bitopk, W k pairs over all workers and k over all shards; a histogram of some 100 bytes every 20 "
+	 "steps; worker +1 vector, shard +1"},
 	{"gaussiank", "Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019",
 	 "up=gaussiank(0.01) down=all memory=residual(outside) update=sgd",
 	 "up 2/3 k to 4/3 k pairs; 2 to 16 passes; worker +1 vector"},

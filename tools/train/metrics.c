@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One JSON object per step. pushed, pulled, dense and loss are over all workers; times, densities and
- * the norm of the residual are rank 0's. */
+ * One JSON object per step. pushed, pulled, dense and loss are over all workers; times, densities, counts
+ * and norms are rank 0's. */
 #include "tools/train/metrics.h"
 
 #include <errno.h>
@@ -70,6 +70,22 @@ static void put_time(FILE *file, const char *name, uint64_t now_ns, uint64_t las
 	fprintf(file, ",\"%s\":%.9f", name, (double)(now_ns - last_ns) * 1e-9);
 }
 
+/* Of this step. */
+static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_model_stats *last)
+{
+	enum { BEHIND = sizeof(now->staleness) / sizeof(now->staleness[0]) };
+
+	fprintf(file, ",\"sent\":%llu,\"received\":%llu,\"deferred\":%llu,\"skipped\":%llu,\"staleness\":",
+		(unsigned long long)(now->pushed_elements - last->pushed_elements),
+		(unsigned long long)(now->pulled_elements - last->pulled_elements),
+		(unsigned long long)(now->deferred_elements - last->deferred_elements),
+		(unsigned long long)(now->skipped_pushes - last->skipped_pushes));
+	for (int i = 0; i < BEHIND; i++)
+		fprintf(file, "%c%llu", i ? ',' : '[',
+			(unsigned long long)(now->staleness[i] - last->staleness[i]));
+	fputc(']', file);
+}
+
 static void put_line(struct metrics *m, const struct metrics_step *step, double loss,
 		     const struct traffic *total, const struct carried *carried,
 		     const sluice_model_stats *own)
@@ -102,6 +118,16 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	put_number(file, "density_up", own->density_up);
 	put_number(file, "density_down", own->density_down);
 	put_number(file, "residual_norm", own->residual_norm);
+	put_number(file, "shard_residual_norm", own->shard_residual_norm);
+	if (m->measured) {
+		put_number(file, "compression_error", own->compression_error);
+		put_number(file, "compression_error_down", own->compression_error_down);
+	}
+	if (own->threshold_up > 0)
+		put_number(file, "threshold_up", own->threshold_up);
+	if (own->threshold_down > 0)
+		put_number(file, "threshold_down", own->threshold_down);
+	put_counts(file, own, &m->own);
 	put_time(file, "compress", own->compress_ns, m->own.compress_ns);
 	put_time(file, "push", own->push_ns, m->own.push_ns);
 	put_time(file, "wait", own->wait_ns, m->own.wait_ns);

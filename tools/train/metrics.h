@@ -29,6 +29,7 @@ int carried_own(sluice_job *job, struct carried *own);
 struct metrics {
 	FILE *file;             /* rank 0's; NULL elsewhere */
 	const char *path;
+	int measured;           /* --measure: compression errors too */
 	int failed;             /* writing failed: said once, and the job ends with a status */
 	struct traffic total;   /* up to the last step */
 	struct carried carried;

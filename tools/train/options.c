@@ -35,6 +35,7 @@ enum option_key {
 	OPTION_SEED,
 	OPTION_METRICS,
 	OPTION_DIGEST,
+	OPTION_MEASURE,
 	OPTION_SERVERS,
 	OPTION_ON_FAILURE,
 	OPTION_SHARDS,
@@ -67,6 +68,7 @@ static const struct option option_table[] = {
 	{"seed", required_argument, NULL, OPTION_SEED},
 	{"metrics", required_argument, NULL, OPTION_METRICS},
 	{"digest", no_argument, NULL, OPTION_DIGEST},
+	{"measure", no_argument, NULL, OPTION_MEASURE},
 	{"servers", required_argument, NULL, OPTION_SERVERS},
 	{"on-failure", required_argument, NULL, OPTION_ON_FAILURE},
 	{"shards", required_argument, NULL, OPTION_SHARDS},
@@ -122,6 +124,7 @@ void options_print_help(void)
 "\n"
 "Reports\n"
 "  --metrics FILE      one JSON object per step; with --resume, appended\n"
+"  --measure           compression errors in the metrics; takes up to two passes a step\n"
 "  --digest            check after every step that all replicas have the same bits\n"
 "  --progress WHEN     live line: auto (stderr is a terminal), always, never\n"
 "  --quiet             print nothing but errors and the last line\n"
@@ -248,6 +251,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_METRICS: o->metrics = text; break;
 	case OPTION_CHECKPOINT: o->checkpoint = text; break;
 	case OPTION_DIGEST: o->digest = 1; break;
+	case OPTION_MEASURE: o->measure = 1; break;
 	case OPTION_RESUME: o->resume = 1; break;
 	case OPTION_QUIET: o->quiet = 1; break;
 	case OPTION_HELP: *action = OPTIONS_HELP; break;

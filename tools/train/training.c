@@ -123,6 +123,7 @@ static int prepare(struct training *t, struct complaint *complaint)
 	if (!t->params || !t->grad || !t->order || !t->workspace)
 		return complain_memory(complaint, "the model");
 	network_init(&t->network, o->seed, t->params);
+	t->metrics.measured = o->measure;
 	if (o->metrics && sluice_rank(t->job) == 0)
 		return metrics_open(&t->metrics, o->metrics, o->resume, complaint);
 	return 0;
@@ -141,7 +142,9 @@ static int open_model(struct training *t)
 		.steps_per_epoch = t->steps_per_epoch,
 	};
 
-	return sluice_model_open(t->job, &attr, t->params, &t->model);
+	int rc = sluice_model_open(t->job, &attr, t->params, &t->model);
+
+	return rc || !t->options.measure ? rc : sluice_measure(t->model, 1);
 }
 
 /* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the density,
+ * agree, give more to who has more, and go on after a restart as if there had been none. */
+#include "base/bytes.h"
+#include "model.h"
+#include "ranks.h"
+#include "scratch.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- training --------------------------------------------------------------------------------- */
+
+enum { D = 20000, W = 4, SHARDS = 4 };
+
+struct plan {
+	const char *recipe;
+	int steps, servers;
+	int slower_at;          /* the learning rate falls to a tenth; 0: never */
+	float gradient_scale[W];
+	float region_scale[SHARDS];
+	int checkpoint_at;      /* 0: none */
+	char dir[SCRATCH_PATH];
+	int restore;
+	/* what came out, by rank 0 or the rank itself */
+	uint64_t digest;
+	uint64_t pushed[W], pulled, steps_counted;
+	float own_threshold[W]; /* of the last push */
+	double by_region[SHARDS];
+};
+
+/* Heavy tails. */
+static float gradient_of(const struct plan *plan, int rank, uint64_t step, uint64_t i)
+{
+	float z = noise(21, step, (uint64_t)rank, i);
+
+	return z * z * z * z * z * plan->gradient_scale[rank] * plan->region_scale[i * SHARDS / D];
+}
+
+static int train(int rank, void *argument)
+{
+	static float params[D], grad[D], before[D];
+	struct plan *plan = argument;
+	const sluice_tensor tensors[] = { { "w", D - 20 }, { "bias", 20 } };
+	const sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = plan->servers };
+	sluice_job *job = rank_join(&job_attr);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = plan->recipe, .lr = 0.1f,
+				   .shards = SHARDS, .tensors = tensors, .n_tensors = 2 };
+	sluice_model_stats stats = { .size = sizeof stats };
+	uint64_t step = 0;
+
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+		return 0;
+	}
+	if (plan->restore)
+		CHECK_OK(sluice_restore(model, plan->dir, params, &step));
+	while (step < (uint64_t)plan->steps) {
+		if (++step == (uint64_t)plan->slower_at)
+			CHECK_OK(sluice_set_lr(model, 0.01f));
+		for (uint64_t i = 0; i < D; i++)
+			grad[i] = gradient_of(plan, rank, step, i);
+		memcpy(before, params, sizeof before);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		for (int i = 0; i < D && !rank; i++)
+			plan->by_region[(uint64_t)i * SHARDS / D] += params[i] != before[i];
+		if (step == (uint64_t)plan->checkpoint_at)
+			CHECK_OK(sluice_checkpoint(model, plan->dir));
+	}
+	CHECK_OK(sluice_stats(model, &stats));
+	uint64_t digest = check_same(job, params, sizeof params);
+	/* All hold the same thresholds, and what each one sends ends close to the one of them all. */
+	check_same(job, &model->census->worker.up_level, sizeof(float));
+	check_same(job, &model->census->worker.down_level, sizeof(float));
+	plan->pushed[rank] = stats.pushed_elements;
+	plan->own_threshold[rank] = bits_float(model->worker.hint.last);
+	if (!rank) {
+		plan->digest = digest;
+		plan->pulled = stats.pulled_elements;
+		plan->steps_counted = stats.steps;
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static struct plan *plan_of(const char *recipe, int steps)
+{
+	struct plan *plan = shared_memory(sizeof *plan);
+
+	*plan = (struct plan){ .recipe = recipe, .steps = steps, .gradient_scale = { 1, 2, 3, 4 },
+			       .region_scale = { 1, 1, 1, 1 } };
+	return plan;
+}
+
+/* Selected of what is not exempt, over the run, as a share of `density` of all workers' coordinates. */
+static double up_against_target(const struct plan *plan, int workers, double density)
+{
+	double sum = 0, steps = (double)plan->steps_counted;
+
+	for (int w = 0; w < workers; w++)
+		sum += (double)plan->pushed[w];
+	return (sum - 20 * steps * workers) / (steps * workers * density * (D - 20));
+}
+
+static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void **state)
+{
+	static const struct {
+		const char *recipe;
+		double density;
+	} runs[] = {
+		{ "up=global(0.01) down=all", 0.01 },
+		{ "up=global(0.002,10) down=all memory=residual(outside)", 0.002 },
+		{ "up=global(0.05,50),f16 down=topk(0.1)", 0.05 },
+		{ "up=global(0.02,100) down=global(0.05)", 0.02 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+		struct plan *plan = plan_of(runs[i].recipe, 300);
+
+		run_ranks(W, train, plan);
+		double ratio = up_against_target(plan, W, runs[i].density);
+		print_message("%s: sent / target %.4f; by rank %llu %llu %llu %llu\n", runs[i].recipe, ratio,
+			      (unsigned long long)plan->pushed[0], (unsigned long long)plan->pushed[1],
+			      (unsigned long long)plan->pushed[2], (unsigned long long)plan->pushed[3]);
+		assert_true(ratio > 0.95 && ratio < 1.05);
+		assert_true(plan->pushed[3] > plan->pushed[0]); /* who has more sends more */
+	}
+}
+
+/* Gradients differ by a factor of 4 between ranks, so would thresholds of equal shares. */
+static void train__4_unequal_ranks__their_thresholds_become_one(void **state)
+{
+	struct plan *plan = plan_of("up=global(0.02,10) down=all", 300);
+	float least = INFINITY, most = 0;
+
+	(void)state;
+	run_ranks(W, train, plan);
+	for (int w = 0; w < W; w++) {
+		least = fminf(least, plan->own_threshold[w]);
+		most = fmaxf(most, plan->own_threshold[w]);
+	}
+	print_message("thresholds between %g and %g\n", (double)least, (double)most);
+	assert_true(least > 0 && most < 1.15f * least);
+}
+
+static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent(void **state)
+{
+	static const char *const recipes[] = { "up=global(0.01,50) down=all",
+					       "up=global(0.01,50) down=all memory=residual(outside)" };
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct plan *plan = plan_of(recipes[i], 300);
+
+		plan->slower_at = 160;
+		run_ranks(W, train, plan);
+		double ratio = up_against_target(plan, W, 0.01);
+		print_message("%s: sent / target %.4f\n", recipes[i], ratio);
+		assert_true(ratio > 0.95 && ratio < 1.05);
+	}
+}
+
+/* Regions of the vector, one a shard, whose gradients differ by a factor of 16. */
+static void train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more(void **state)
+{
+	static const struct {
+		const char *recipe;
+		double density;
+	} runs[] = { { "up=topk(0.05) down=global(0.02)", 0.02 },
+		     { "up=global(0.05) down=global(0.01,10)", 0.01 } };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct plan *plan = plan_of(runs[i].recipe, 300);
+		const float scales[SHARDS] = { 1, 4, 8, 16 };
+
+		memcpy(plan->region_scale, scales, sizeof scales);
+		run_ranks(W, train, plan);
+		double ratio = ((double)plan->pulled / (double)plan->steps_counted - 20) /
+			       (runs[i].density * (D - 20));
+		print_message("%s: published / target %.4f; by shard %.0f %.0f %.0f %.0f\n", runs[i].recipe,
+			      ratio, plan->by_region[0], plan->by_region[1], plan->by_region[2],
+			      plan->by_region[3]);
+		assert_true(ratio > 0.95 && ratio < 1.05);
+		assert_true(plan->by_region[3] > 2 * plan->by_region[0]);
+	}
+}
+
+static void train__dedicated_server_and_warm_up__density_follows_the_warm_up(void **state)
+{
+	struct plan *plan = plan_of("up=global(0.01) down=global(0.02) warmup=50", 50);
+	double want = 0;
+
+	(void)state;
+	plan->servers = 1;
+	run_ranks(W, train, plan);
+	for (int t = 0; t < 50; t++)
+		want += 0.25 * pow(0.01 / 0.25, t / 50.0) / 50;
+	double ratio = up_against_target(plan, W - 1, want);
+	print_message("in the warm-up: sent / target %.4f\n", ratio);
+	assert_true(ratio > 0.9 && ratio < 1.1);
+}
+
+static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(void **state)
+{
+	const char *recipe = "up=global(0.01,20) down=global(0.03,16)" /* shards await an answer after step 33 */;
+	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33), *rest = plan_of(recipe, 70);
+
+	(void)state;
+	whole->slower_at = first->slower_at = rest->slower_at = 50;
+	run_ranks(W, train, whole);
+	first->checkpoint_at = 33;
+	assert_int_equal(scratch_make(first->dir), 0);
+	memcpy(rest->dir, first->dir, sizeof rest->dir);
+	rest->restore = 1;
+	run_ranks(W, train, first);
+	run_ranks(W, train, rest);
+	scratch_remove(first->dir);
+	assert_true(first->digest != whole->digest);
+	assert_true(rest->digest == whole->digest);
+}
+
+/* ---- notes ----------------------------------------------------------------------------------------- */
+
+enum { NOTE_ROOM = 1 << 16, SPAN = 500 };
+
+struct half {
+	sluice_job job;
+	sluice_model model;
+	struct shard_layout layout;
+	struct span span;
+	struct shard shard;
+	float residual[SPAN];
+};
+
+/* A model of one shard, in its first step, that has just selected. */
+static struct half *half_of(const char *recipe)
+{
+	struct half *h = calloc(1, sizeof *h);
+
+	assert_non_null(h);
+	assert_int_equal(recipe_parse(recipe, &h->model.recipe), 0);
+	assert_int_equal(schedule_compile(&h->model.recipe, 0, &h->model.schedule), 0);
+	h->model.job = &h->job;
+	h->span = (struct span){ 0, SPAN, 0 };
+	h->model.layout = (struct layout){ .count = SPAN, .n_shards = 1, .shards = &h->layout,
+					   .spans = &h->span, .n_spans = 1 };
+	h->layout.span = SPAN;
+	h->model.shards = &h->shard;
+	h->model.n_own = 1;
+	h->shard.at = &h->layout;
+	h->shard.spans = &h->span;
+	h->shard.n_spans = 1;
+	h->model.worker.step = 1;
+	h->model.worker.residual = h->residual;
+	for (uint32_t i = 0; i < SPAN; i++)
+		h->residual[i] = noise(23, 0, 0, i);
+	assert_int_equal(census_open(&h->model), 0);
+	census_look(&h->model);
+	return h;
+}
+
+static void half_free(struct half *h)
+{
+	census_close(&h->model);
+	free(h);
+}
+
+static void note__of_a_push__is_taken_as_it_was_written(void **state)
+{
+	struct half *h = half_of("up=global(0.1) down=all");
+	uint8_t note[NOTE_ROOM];
+	const char *why;
+
+	(void)state;
+	size_t n = census_note_push(&h->model, 0, 7, note);
+	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
+	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
+	const struct sluice_histogram *sum = h->model.census->shard.workers;
+	assert_int_equal(sum->total, SPAN);
+	assert_memory_equal(sum->count, h->model.census->worker.up.histogram->count,
+			    sum->bins * sizeof *sum->count); /* all counts are below 2^8 */
+	half_free(h);
+}
+
+/* A tenth of 500 is above; a single worker's share is all of it. */
+static void shares__one_worker_one_shard__stay_equal_parts(void **state)
+{
+	struct half *h = half_of("up=global(0.1) down=global(0.1)");
+	uint8_t note[NOTE_ROOM];
+	const char *why;
+
+	(void)state;
+	h->shard.residual = h->residual;
+	size_t n = census_note_push(&h->model, 0, 7, note);
+	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
+	n = census_note_delta(&h->model, &h->shard, note);
+	assert_int_equal(census_take_delta(&h->model, 0, note, n, &why), 0);
+	census_end_step(&h->model);
+	float level = h->model.census->worker.up_level;
+	uint32_t above = 0;
+	for (uint32_t i = 0; i < SPAN; i++)
+		above += fabsf(h->residual[i]) >= level;
+	assert_true(above >= 45 && above <= 55);
+	assert_true(h->model.census->worker.down_level == level); /* of the same vector */
+	h->model.worker.step = 2;
+	h->shard.version = 1;
+	n = census_note_push(&h->model, 0, 8, note);
+	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), 0);
+	assert_int_equal(census_up_count(&h->model, 0.1, SPAN), 50);
+	assert_int_equal(census_down_count(&h->model, &h->shard, 0.1, SPAN), 50);
+	half_free(h);
+}
+
+static void note__any_bit_flipped_cut_or_of_another_message__refused(void **state)
+{
+	struct half *h = half_of("up=global(0.1) down=all");
+	uint8_t note[NOTE_ROOM], wrong[NOTE_ROOM] = { 0 };
+	const char *why = NULL;
+
+	(void)state;
+	size_t n = census_note_push(&h->model, 0, 7, note);
+	for (size_t cut = 0; cut < n; cut++)
+		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, cut, &why), SLUICE_EWIRE);
+	for (size_t bit = 0; bit < 8 * n; bit++) {
+		memcpy(wrong, note, n);
+		wrong[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_int_equal(census_take_push(&h->model, &h->shard, 7, wrong, sizeof wrong, &why),
+				 SLUICE_EWIRE);
+		assert_non_null(why);
+	}
+	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), SLUICE_EWIRE);
+	put_le32(note + 16, 1);
+	put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
+	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
+	assert_int_equal(h->model.census->shard.workers->total, 0);
+	half_free(h);
+}
+
+/* What a peer could say with a good checksum. */
+static void note__impossible_content_with_a_good_checksum__refused(void **state)
+{
+	static const struct {
+		size_t offset;
+		uint32_t value;
+	} lies[] = { { 24, 0x7fc00000 }, { 24, 0x7f800000 }, { 24, 0xbf800000 }, { 28, 0 },
+		     { 28, 1u << 20 },	 { 28, UINT32_MAX }, { 32, 0xffffffff } };
+	uint8_t note[NOTE_ROOM];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+		struct half *h = half_of("up=global(0.1) down=all");
+		const char *why = NULL;
+		size_t n = census_note_push(&h->model, 0, 7, note);
+
+		put_le32(note + lies[i].offset, lies[i].value);
+		put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
+		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
+		assert_non_null(why);
+		assert_int_equal(h->model.census->shard.workers->total, 0);
+		half_free(h);
+	}
+}
+
+static void note__histogram_where_none_was_to_come__refused(void **state)
+{
+	struct half *up = half_of("up=global(0.1) down=all"), *down = half_of("up=all down=global(0.1)");
+	uint8_t note[NOTE_ROOM];
+	const char *why = NULL;
+
+	(void)state;
+	size_t n = census_note_push(&up->model, 0, 7, note);
+	down->model.worker.step = 2; /* its pushes bring a threshold then */
+	down->shard.version = 1;
+	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), SLUICE_EWIRE);
+	n = census_note_push(&down->model, 0, 7, note);
+	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), 0);
+	half_free(up);
+	half_free(down);
+}
+
+static void note__between_exchanges_or_where_nothing_is_global__is_none(void **state)
+{
+	struct half *h = half_of("up=topk(0.1) down=topk(0.1)"), *up = half_of("up=global(0.1,5) down=all");
+	uint8_t note[NOTE_ROOM];
+	const char *why = NULL;
+
+	(void)state;
+	assert_null(h->model.census);
+	census_look(&h->model);
+	assert_int_equal(census_room(&h->model.recipe, 0), 0);
+	assert_int_equal(census_memory(&h->model.recipe, 3), 0);
+	assert_int_equal(census_note_push(&h->model, 0, 7, note), 0);
+	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, 0, &why), 0);
+	assert_int_equal(census_room(&up->model.recipe, 1), 0);
+	assert_int_equal(census_note_push(&up->model, 1, 7, note), 0);
+	for (uint64_t step = 1; step <= 11; step++) {
+		up->model.worker.step = step;
+		up->shard.version = step - 1;
+		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
+		assert_true((census_note_delta(&up->model, &up->shard, note) > 0) == (step % 5 == 1));
+	}
+	half_free(h);
+	half_free(up);
+}
+
+static void restore__numbers_that_none_can_be__refused(void **state)
+{
+	struct half *h = half_of("up=global(0.1) down=global(0.1)");
+	uint64_t worker[CENSUS_WORKER_NUMBERS], shard[2000], wrong[2000];
+	const uint64_t nan_bits = 0x7ff8000000000000u, minus = 0xbff0000000000000u;
+
+	(void)state;
+	assert_true(census_shard_numbers() <= 2000);
+	census_save_worker(&h->model, worker);
+	census_save_shard(&h->model, 0, shard);
+	assert_int_equal(census_restore_worker(&h->model, worker), 0);
+	assert_int_equal(census_restore_shard(&h->model, 0, shard), 0);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }), SLUICE_EWIRE);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ minus, worker[1] }), SLUICE_EWIRE);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }),
+			 SLUICE_EWIRE);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }),
+			 SLUICE_EWIRE);
+	memcpy(wrong, shard, sizeof wrong);
+	wrong[0] = nan_bits;
+	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	wrong[0] = shard[0];
+	wrong[5] = UINT64_MAX;
+	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	half_free(h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(train__4_unequal_ranks__density_over_the_run_within_5_percent),
+		cmocka_unit_test(train__4_unequal_ranks__their_thresholds_become_one),
+		cmocka_unit_test(train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent),
+		cmocka_unit_test(train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more),
+		cmocka_unit_test(train__dedicated_server_and_warm_up__density_follows_the_warm_up),
+		cmocka_unit_test(restore__with_an_answer_under_way__same_digest_as_without_a_restart),
+		cmocka_unit_test(shares__one_worker_one_shard__stay_equal_parts),
+		cmocka_unit_test(note__of_a_push__is_taken_as_it_was_written),
+		cmocka_unit_test(note__any_bit_flipped_cut_or_of_another_message__refused),
+		cmocka_unit_test(note__impossible_content_with_a_good_checksum__refused),
+		cmocka_unit_test(note__histogram_where_none_was_to_come__refused),
+		cmocka_unit_test(note__between_exchanges_or_where_nothing_is_global__is_none),
+		cmocka_unit_test(restore__numbers_that_none_can_be__refused),
+	};
+
+	return cmocka_run_group_tests_name("census", tests, NULL, NULL);
+}
