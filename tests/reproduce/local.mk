@@ -17,6 +17,8 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/sections.c tests/reproduce/sections.h \
 	tests/reproduce/section_conservation.c \
 	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_average.c \
+	tests/reproduce/section_ecx.c \
 	tests/reproduce/section_global.c \
 	tests/reproduce/section_histogram.c \
 	tests/reproduce/section_lazy.c \

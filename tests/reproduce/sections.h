@@ -14,6 +14,7 @@ void section_laq(struct page *page);         /* 8 */
 void section_scalecom(struct page *page);    /* 9 */
 void section_unbiased(struct page *page);    /* 10 */
 void section_gaussiank(struct page *page);   /* 11 */
+void section_average(struct page *page);
 void section_histogram(struct page *page);   /* 13 */
 void global_threshold(struct page *page);    /* 13, last part */
 void section_conservation(struct page *page); /* 15 */
