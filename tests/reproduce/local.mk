@@ -25,6 +25,7 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/section_saddle.c \
 	tests/reproduce/section_scalecom.c \
 	tests/reproduce/section_sketch.c \
+	tests/reproduce/section_svrg.c \
 	tests/reproduce/section_threshold.c \
 	tests/reproduce/section_topk.c \
 	tests/reproduce/section_unbiased.c \
@@ -39,7 +40,7 @@ EXTRA_DIST += tests/reproduce/RESULTS.md
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
 reproduce: tests/reproduce/reproduce
-	mkdir -p tests/reproduce/figures
+	mkdir -p
 	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
 	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
 		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status

@@ -50,10 +50,10 @@ void section_average(struct page *page)
 	static const struct {
 		const char *label, *recipe;
 	} coarse[] = {
-		{ "p=4, b=4", "up=all,uniform(4) down=all memory=none when=every(4)" },
-		{ "p=8, b=4", "up=all,uniform(4) down=all memory=none when=every(8)" },
-		{ "p=8, b=2", "up=all,uniform(2) down=all memory=none when=every(8)" },
-		{ "p=32, b=2", "up=all,uniform(2) down=all memory=none when=every(32)" },
+		{ "period 4, 4 bits", "up=all,uniform(4) down=all memory=none when=every(4)" },
+		{ "period 8, 4 bits", "up=all,uniform(4) down=all memory=none when=every(8)" },
+		{ "period 8, 2 bits", "up=all,uniform(2) down=all memory=none when=every(8)" },
+		{ "period 32, 2 bits", "up=all,uniform(2) down=all memory=none when=every(32)" },
 	}, blocks[] = {
 		{ "sparse 25 %", "up=block(0.25) down=block(0.25) memory=none update=average" },
 		{ "sparse 10 %", "up=block(0.1) down=block(0.1) memory=none update=average" },

@@ -7,6 +7,7 @@ const struct section sections[] = {
 	{ 2, "Hard threshold", section_threshold },
 	{ 3, "Escaping saddle points", section_saddle },
 	{ 4, "ErrorCompensatedX", section_ecx },
+	{ 5, "Double quantisation", section_svrg },
 	{ 6, "Sketched-SGD", section_sketch },
 	{ 7, "LAG", section_lag },
 	{ 8, "LAQ", section_laq },

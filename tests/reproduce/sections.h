@@ -8,6 +8,7 @@ void section_topk(struct page *page);        /* 1 */
 void section_threshold(struct page *page);   /* 2 */
 void section_saddle(struct page *page);      /* 3 */
 void section_ecx(struct page *page);         /* 4 */
+void section_svrg(struct page *page);        /* 5 */
 void section_sketch(struct page *page);      /* 6 */
 void section_lag(struct page *page);         /* 7 */
 void section_laq(struct page *page);         /* 8 */
