@@ -15,6 +15,20 @@ struct trace {
 	uint64_t elements_before[MOST_WORKERS], bytes_before[MOST_WORKERS];
 };
 
+/* The rule of the server knows each worker's smoothness; a gradient that is not wanted is not computed. */
+static int push_if_wanted(struct seat *seat)
+{
+	const struct trace *t = seat->run->context;
+	int rc = seat->step ? 0 : sluice_set_smoothness(seat->model,
+							(float)t->descent->smoothness_of[seat->rank]);
+	int wanted = sluice_wanted(seat->model);
+
+	if (wanted)
+		seat_gradient(seat, seat->x, seat->grad);
+	rc = rc ? rc : sluice_push(seat->model, wanted ? seat->grad : NULL);
+	return rc ? rc : sluice_pull(seat->model, seat->x);
+}
+
 static int look(struct seat *seat)
 {
 	struct trace *t = seat->run->context;
@@ -42,7 +56,8 @@ int descend(struct page *page, const struct descent *d, struct reached *reached,
 	struct run run = { .label = d->label, .problem = p, .recipe = d->recipe,
 			   .workers = d->workers, .lr = (float)(1 / d->smoothness),
 			   .steps = page->options.quick ? 20 : d->most_steps, .stop = &t.stop,
-			   .seed = 1, .after = look, .context = &t };
+			   .seed = 1, .step = d->smoothness_of ? push_if_wanted : NULL, .after = look,
+			   .context = &t };
 	float *x = zeroed(p->count, sizeof *x);
 
 	if (d->figure)

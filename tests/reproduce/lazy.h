@@ -13,6 +13,7 @@ struct descent {
 	double optimum, smoothness;  /* of the problem; the rate is 1 / smoothness */
 	uint64_t most_steps;
 	const char *figure;          /* or NULL */
+	const double *smoothness_of; /* each worker's part, for rules that need it; or NULL */
 };
 
 struct reached {

@@ -17,12 +17,15 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/sections.c tests/reproduce/sections.h \
 	tests/reproduce/section_conservation.c \
 	tests/reproduce/section_gaussiank.c \
+	tests/reproduce/section_average.c \
+	tests/reproduce/section_ecx.c \
 	tests/reproduce/section_global.c \
 	tests/reproduce/section_histogram.c \
 	tests/reproduce/section_lazy.c \
 	tests/reproduce/section_saddle.c \
 	tests/reproduce/section_scalecom.c \
 	tests/reproduce/section_sketch.c \
+	tests/reproduce/section_svrg.c \
 	tests/reproduce/section_threshold.c \
 	tests/reproduce/section_topk.c \
 	tests/reproduce/section_unbiased.c \
@@ -37,7 +40,7 @@ EXTRA_DIST += tests/reproduce/RESULTS.md
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
 reproduce: tests/reproduce/reproduce
-	mkdir -p tests/reproduce/figures
+	mkdir -p
 	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
 	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
 		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status

@@ -62,7 +62,8 @@ void page_row(struct page *page, const struct claim *claim, enum verdict verdict
 	cell(page->rows_out, claim->criterion);
 	cell(page->rows_out, text);
 	cell(page->rows_out, verdict_words[verdict]);
-	fprintf(page->rows_out, "| %s | %s |\n", page->recipe, page->bytes);
+	fprintf(page->rows_out, "| %s | %s |\n", *page->recipe ? page->recipe : "-",
+		*page->bytes ? page->bytes : "-");
 	page->failed += verdict == VERDICT_FAILS;
 	fprintf(stderr, "section %d, %s: %s (%s)\n", page->section, claim->method,
 		verdict_words[verdict], text);
@@ -94,6 +95,10 @@ int page_a9a(struct page *page, struct rows *rows, const struct claim *claim)
 void page_about(struct page *page, const char *recipe, const struct counters *sum)
 {
 	snprintf(page->recipe, sizeof page->recipe, "`%s`", recipe);
+	if (!sum->up_bytes && !sum->down_bytes) {
+		snprintf(page->bytes, sizeof page->bytes, "-");
+		return;
+	}
 	snprintf(page->bytes, sizeof page->bytes, "%llu / %llu",
 		 (unsigned long long)sum->up_bytes, (unsigned long long)sum->down_bytes);
 }

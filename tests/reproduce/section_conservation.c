@@ -85,12 +85,27 @@ static int heaviest_first(const struct seat *seat)
 	return least >= most;
 }
 
+/* Noise is part of the gradient: what the push drew is drawn again. */
+static void draw_noise(const struct seat *seat, float noise[D])
+{
+	const struct recipe *recipe = &seat->model->recipe;
+	const struct random_stream s = { .purpose = RANDOM_NOISE, .rank = (uint32_t)seat->rank,
+					 .step = seat->step + 1, .seed = recipe->seed };
+
+	random_normal_run(&s, 0, D, noise);
+	for (size_t j = 0; j < D; j++)
+		noise[j] *= recipe->noise;
+}
+
 static int enter(struct seat *seat)
 {
 	struct ledger *book = seat->run->context;
+	float noise[D] = { 0 };
 
+	if (seat->model->recipe.noise > 0)
+		draw_noise(seat, noise);
 	for (size_t j = 0; j < D; j++) {
-		double moved = (double)seat->lr * (double)seat->grad[j];
+		double moved = (double)seat->lr * ((double)seat->grad[j] + (double)noise[j]);
 
 		book->moved[seat->rank][j] += moved;
 		book->size[seat->rank][j] += fabs(moved);
@@ -214,6 +229,7 @@ void section_conservation(struct page *page)
 	conserve(page, "rounding", "up=all,round(0.1) down=all memory=residual(inside)", 1);
 	conserve(page, "bitopk, 4 bits",
 		 "up=topk(0.1),uniform(4) down=topk(0.1),uniform(4) memory=residual(inside)", 1);
+	conserve(page, "saddle", "up=topk(0.025) down=all signal=gradient,noise(0.5) memory=residual(inside)", 1);
 	conserve(page, "reset", "up=topk(0.025) down=topk(0.025) memory=residual(inside) reset=50", 1);
 	average(page, "unbiased", "up=random(0.05) down=all memory=none update=none");
 	average(page, "unbiased, closed form", "up=variance(1) down=all memory=none update=none");

@@ -20,6 +20,10 @@ static void table_head(struct page *page, const char *what)
 static void table_row(struct page *page, const char *data, const char *method, const struct reached *r,
 		      const struct reached *all)
 {
+	if (!r->steps) {
+		page_text(page, "| %s | %s | not reached | - | - | - | - |\n", data, method);
+		return;
+	}
 	page_text(page, "| %s | %s | %llu | %llu | %.3f | %.4f | %.4f |\n", data, method,
 		  (unsigned long long)r->steps, (unsigned long long)r->uploads,
 		  (double)r->uploads / (double)all->uploads, r->payload_bits / all->payload_bits,
@@ -28,7 +32,7 @@ static void table_row(struct page *page, const char *data, const char *method, c
 
 /* ---- a9a, shuffled or sorted by label ---------------------------------------------------------- */
 
-enum { ROWS = 10000, PARTS = 10, DATA = 2 };
+enum { ROWS = 10000, PARTS = 10, DATA = 2, MOST = 16 };
 static const char *data_names[DATA] = { "a9a shuffled", "a9a sorted" };
 
 static struct rows sorted_rows(const struct rows *from)
@@ -66,7 +70,7 @@ static struct descent descent_of(const struct problem *p, int workers, const cha
 				 const char *recipe)
 {
 	return (struct descent){ label, p, recipe, workers, regression_optimum(p, NULL),
-				 regression_smoothness(p, 0, 1), 5000, NULL };
+				 regression_smoothness(p, 0, 1), 5000, NULL, NULL };
 }
 
 /* Runs the recipes one after the other; returns how many ran. */
@@ -76,7 +80,11 @@ static int descend_all(struct page *page, const struct problem *p, int workers, 
 {
 	for (int i = 0; i < n; i++) {
 		struct descent d = descent_of(p, workers, labels[i], recipes[i]);
+		double smoothness[MOST];
 
+		for (int w = 0; w < workers && recipes[i] == lag_ps; w++)
+			smoothness[w] = regression_smoothness(p, w, workers);
+		d.smoothness_of = recipes[i] == lag_ps ? smoothness : NULL;
 		if (n == 3 && data == data_names[0])
 			d.figure = "lazy";
 

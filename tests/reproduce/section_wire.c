@@ -58,6 +58,8 @@ static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t s
 
 	if (!count)
 		return 0;
+	if (index[count - 1] - index[0] == count - 1)
+		return 4; /* one after the other: where they begin */
 	least = delta < least ? delta : least;
 	least = bitmap < least ? bitmap : least;
 	if (small) {
@@ -96,7 +98,7 @@ static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t s
 struct tally {
 	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
 	uint64_t least, most;        /* elements of one push */
-	int small, seeded;
+	int small, seeded;           /* seeded: no positions up */
 	enum values up_values, down_values;
 	uint8_t *copy;
 	uint32_t *index;
@@ -150,6 +152,8 @@ static int recount_step(struct seat *seat)
 	const struct worker *w = &seat->model->worker;
 	uint64_t up = 0;
 
+	if ((seat->step + 1) % seat->model->recipe.period)
+		return 0; /* a step that nobody else sees */
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
 		if (w->down[s].support) {
 			up += recount_agreed(t, seat, s);
@@ -183,6 +187,17 @@ static void gaussian(const struct problem *p, const float *x, const struct sampl
 	draw_normals(&s, p->count, grad);
 }
 
+/* A step of one's own, of which the parameters are averaged. */
+static int step_and_average(struct seat *seat)
+{
+	seat_gradient(seat, seat->x, seat->grad);
+	for (size_t j = 0; j < seat->run->problem->count; j++)
+		seat->x[j] -= seat->lr * seat->grad[j];
+	int rc = sluice_push_params(seat->model, seat->x);
+
+	return rc ? rc : sluice_pull(seat->model, seat->x);
+}
+
 static int count_messages(struct page *page, struct run *run, struct tally *t, struct outcome *out)
 {
 	size_t n = run->problem->count;
@@ -207,37 +222,37 @@ static int count_messages(struct page *page, struct run *run, struct tally *t, s
 
 enum formula { EXACTLY, AT_MOST, BETWEEN, ON_AVERAGE };
 
+struct prediction {
+	enum formula formula;
+	double elements, other;      /* other: the most, or how far the mean may be off */
+};
+
 struct method {
 	const char *name, *recipe;
-	enum formula up_formula;
-	double up, up_most;          /* elements of a push */
-	enum formula down_formula;
-	double down, down_most;
-	int seeded;
+	struct prediction up, down;  /* of a push, and of a pull */
+	int seeded;                  /* as in struct tally */
 	enum values up_values, down_values;
 };
 
-static int meets(enum formula formula, double want, double most, double mean, double least_seen,
-		 double most_seen)
+static int meets(const struct prediction *p, double mean, double least, double most)
 {
-	switch (formula) {
-	case EXACTLY: return least_seen == want && most_seen == want;
-	case AT_MOST: return most_seen <= want;
-	case BETWEEN: return least_seen >= want && most_seen <= most;
-	case ON_AVERAGE: return fabs(mean - want) <= most;
+	switch (p->formula) {
+	case EXACTLY: return least == p->elements && most == p->elements;
+	case AT_MOST: return most <= p->elements;
+	case BETWEEN: return least >= p->elements && most <= p->other;
+	case ON_AVERAGE: return fabs(mean - p->elements) <= p->other;
 	}
 	return 0;
 }
 
-static void describe(enum formula formula, double want, double most, char *text, size_t cap)
+static void describe(const struct prediction *p, char *text, size_t cap)
 {
-	static const char *forms[] = { [EXACTLY] = "%.0f", [AT_MOST] = "≤ %.0f",
-				       [BETWEEN] = "%.0f to %.0f", [ON_AVERAGE] = "%.0f ± %.0f" };
-
-	if (formula == EXACTLY || formula == AT_MOST)
-		snprintf(text, cap, forms[formula], want);
-	else
-		snprintf(text, cap, formula == BETWEEN ? "%.0f to %.0f" : "%.0f ± %.0f", want, most);
+	switch (p->formula) {
+	case EXACTLY: snprintf(text, cap, "%.0f", p->elements); break;
+	case AT_MOST: snprintf(text, cap, "≤ %.0f", p->elements); break;
+	case BETWEEN: snprintf(text, cap, "%.0f to %.0f", p->elements, p->other); break;
+	case ON_AVERAGE: snprintf(text, cap, "%.0f ± %.0f", p->elements, p->other); break;
+	}
 }
 
 static void count_method(struct page *page, const struct method *m, const struct problem *p)
@@ -247,7 +262,8 @@ static void count_method(struct page *page, const struct method *m, const struct
 	struct tally tally = { .seeded = m->seeded, .up_values = m->up_values,
 			       .down_values = m->down_values };
 	struct run run = { .label = m->name, .problem = p, .recipe = m->recipe, .workers = WORKERS,
-			   .lr = 0.1f, .steps = page->options.quick ? 3 : 20, .seed = 1 };
+			   .lr = 0.1f, .steps = page->options.quick ? 4 : 20, .seed = 1,
+			   .step = strstr(m->recipe, "update=average") ? step_and_average : NULL };
 	struct outcome out;
 	char up[64], down[64];
 
@@ -257,13 +273,12 @@ static void count_method(struct page *page, const struct method *m, const struct
 	}
 	double down_mean = down_per_step(&run, &out), up_mean = up_per_step(&run, &out);
 	int elements = tally.up == out.sum.up_elements && tally.down == out.sum.down_elements &&
-		meets(m->up_formula, m->up, m->up_most, up_mean, (double)tally.least,
-		      (double)tally.most) &&
-		meets(m->down_formula, m->down, m->down_most, down_mean, down_mean, down_mean);
+		meets(&m->up, up_mean, (double)tally.least, (double)tally.most) &&
+		meets(&m->down, down_mean, down_mean, down_mean);
 	int bytes = tally.up_bytes == out.sum.up_bytes && tally.down_bytes == out.sum.down_bytes;
 
-	describe(m->up_formula, m->up, m->up_most, up, sizeof up);
-	describe(m->down_formula, m->down, m->down_most, down, sizeof down);
+	describe(&m->up, up, sizeof up);
+	describe(&m->down, down, sizeof down);
 	page_text(page, "| `%s` | %s | %.1f (%llu to %llu) | %s | %.1f | %llu | %llu | %llu | %llu |\n",
 		  m->recipe, up, up_mean, (unsigned long long)tally.least,
 		  (unsigned long long)tally.most, down, down_mean,
@@ -278,36 +293,48 @@ static void methods(struct page *page)
 {
 	enum { D = 20000, K = 200 };
 	const double all = D, k = K, together = all * (1 - pow(1 - k / all, WORKERS));
-	const double spread = 5 * sqrt(together);
+	const struct prediction whole = { EXACTLY, all, 0 }, quarter = { EXACTLY, all / 4, 0 };
+	const struct prediction exactly_k = { EXACTLY, k, 0 };
+	const struct prediction joined = { ON_AVERAGE, together, 5 * sqrt(together) };
+	const struct prediction anything = { AT_MOST, all, 0 };
 	const struct method table[] = {
-		{ "dense", "up=all down=all", EXACTLY, all, 0, EXACTLY, all, 0, 0, F32, F32 },
-		{ "topk", "up=topk(0.01) down=all memory=residual", EXACTLY, k, 0, ON_AVERAGE, together,
-		  spread, 0, F32, F32 },
-		{ "bitopk", "up=topk(0.01) down=topk(0.01) memory=residual", EXACTLY, k, 0, EXACTLY, k,
-		  0, 0, F32, F32 },
-		{ "bitopk, f16", "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual", EXACTLY, k, 0,
-		  EXACTLY, k, 0, 0, F16, F16 },
-		{ "threshold", "up=threshold(0.3) down=all memory=residual", BETWEEN, 0, all, AT_MOST,
-		  all, 0, 0, F32, F32 },
-		{ "gaussiank", "up=gaussiank(0.01) down=all memory=residual(outside)", BETWEEN,
-		  ceil(2 * k / 3), floor(4 * k / 3), AT_MOST, 4 * WORKERS * k / 3, 0, 0, F32,
-		  F32 },
-		{ "unbiased", "up=random(0.01) down=all memory=none", ON_AVERAGE, k, sqrt(k), AT_MOST,
-		  all, 0, 0, F32, F32 },
-		{ "randk", "up=randk(0.01) down=all memory=residual", EXACTLY, k, 0, EXACTLY, k, 0, 1,
-		  F32, F32 },
-		{ "scalecom", "up=cyclic(0.01) down=all memory=residual(outside)", EXACTLY, k, 0, EXACTLY, k,
-		  0, 0, F32, F32 },
-		{ "sketched", "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)", EXACTLY, 4 * k, 0,
-		  EXACTLY, k, 0, 0, F32, F32 },
-		{ "top-k, 4 bits", "up=topk(0.01),uniform(4) down=all memory=residual", EXACTLY, k, 0,
-		  ON_AVERAGE, together, spread, 0, UNIFORM_4, F32 },
-		{ "4 bits", "up=all,uniform(4) down=all memory=none", EXACTLY, all, 0, EXACTLY, all, 0, 0,
-		  UNIFORM_4, F32 },
-		{ "4 bits both ways", "up=all,uniform(4) down=all,uniform(4) memory=none", EXACTLY, all, 0,
-		  EXACTLY, all, 0, 0, UNIFORM_4, UNIFORM_4 },
-		{ "grid", "up=all,grid(4) down=all memory=residual", EXACTLY, all, 0, EXACTLY, all, 0, 0,
-		  GRID_4, F32 },
+		{ .name = "dense", .recipe = "up=all down=all", .up = whole, .down = whole },
+		{ .name = "topk", .recipe = "up=topk(0.01) down=all memory=residual", .up = exactly_k,
+		  .down = joined },
+		{ .name = "bitopk", .recipe = "up=topk(0.01) down=topk(0.01) memory=residual",
+		  .up = exactly_k, .down = exactly_k },
+		{ .name = "bitopk, f16", .recipe = "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual",
+		  .up = exactly_k, .down = exactly_k, .up_values = F16, .down_values = F16 },
+		{ .name = "threshold", .recipe = "up=threshold(0.3) down=all memory=residual",
+		  .up = anything, .down = anything },
+		{ .name = "gaussiank", .recipe = "up=gaussiank(0.01) down=all memory=residual(outside)",
+		  .up = { BETWEEN, ceil(2 * k / 3), floor(4 * k / 3) },
+		  .down = { AT_MOST, 4 * WORKERS * k / 3, 0 } },
+		{ .name = "unbiased", .recipe = "up=random(0.01) down=all memory=none",
+		  .up = { ON_AVERAGE, k, sqrt(k) }, .down = anything },
+		{ .name = "randk", .recipe = "up=randk(0.01) down=all memory=residual", .up = exactly_k,
+		  .down = exactly_k, .seeded = 1 },
+		{ .name = "scalecom", .recipe = "up=cyclic(0.01) down=all memory=residual(outside)",
+		  .up = exactly_k, .down = exactly_k },
+		{ .name = "sketched", .recipe = "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)",
+		  .up = { EXACTLY, 4 * k, 0 }, .down = exactly_k },
+		{ .name = "top-k, 4 bits", .recipe = "up=topk(0.01),uniform(4) down=all memory=residual",
+		  .up = exactly_k, .down = joined, .up_values = UNIFORM_4 },
+		{ .name = "4 bits", .recipe = "up=all,uniform(4) down=all memory=none", .up = whole,
+		  .down = whole, .up_values = UNIFORM_4 },
+		{ .name = "4 bits both ways", .recipe = "up=all,uniform(4) down=all,uniform(4) memory=none",
+		  .up = whole, .down = whole, .up_values = UNIFORM_4, .down_values = UNIFORM_4 },
+		{ .name = "grid", .recipe = "up=all,grid(4) down=all memory=residual", .up = whole,
+		  .down = whole, .up_values = GRID_4 },
+		{ .name = "lag-wk", .recipe = "up=all down=all signal=innovation when=lazy(10,0.1)",
+		  .up = anything, .down = whole },
+		{ .name = "laq", .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
+		  .up = anything, .down = whole, .up_values = GRID_4 },
+		{ .name = "pqasgd", .recipe = "up=all,uniform(4) down=all memory=none when=every(4)",
+		  .up = whole, .down = quarter, .up_values = UNIFORM_4 },
+		{ .name = "sparse-average",
+		  .recipe = "up=block(0.25) down=block(0.25) memory=none update=average", .up = quarter,
+		  .down = quarter },
 	};
 	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
 				   .gradient = gaussian };
