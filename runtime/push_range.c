@@ -86,8 +86,8 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	/* A grid's range is that of the whole vector. */
 	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID)
 		send_complete_shards(model, begin, begin + count);
-	else if (whole)
-		worker_send(model);
+	else if (whole && (rc = worker_send(model)))
+		return rc;
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	if (!whole)
 		return 0;

@@ -121,7 +121,8 @@ static int push(sluice_model *model, const float *grad, const float *before)
 		return 0;
 	}
 	local_gather(model);
-	worker_send(model);
+	if ((rc = worker_send(model)))
+		return rc;
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);
