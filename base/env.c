@@ -63,6 +63,11 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_SPIN", ENV_MICROSECONDS, "50us", "0us .. 1s",
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
+	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
+	  "Where the progress thread runs. auto keeps it on the processors beside the RDMA device it serves, or, "
+	  "without one, on the package of the thread that called sluice_init(), always within what the launcher "
+	  "gave this rank. no leaves it to the kernel.",
+	  FIELD(placement) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels of selection and message codings is used; all give the same. "
 	  "auto takes the best that the processor has. For tests and measurements.",

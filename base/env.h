@@ -20,6 +20,7 @@ struct settings {
 	int wait_timeout_ms;     /* SLUICE_WAIT_TIMEOUT, 600s */
 	int boot_timeout_ms;     /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
 	int spin_us;             /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
+	char placement[8];       /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];        /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	uint64_t memory_bytes;   /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
 };

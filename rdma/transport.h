@@ -132,6 +132,7 @@ struct transport_ops {
 struct transport {
 	const struct transport_ops *ops;
 	struct transport_counters counters;
+	const char *device;      /* "mlx5_0"; NULL where it has none */
 };
 struct endpoint { struct transport *transport; int peer; };
 struct remote { struct endpoint *endpoint; uint64_t bytes; unsigned access; };

@@ -20,6 +20,7 @@ library_sources += \
 	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
 	runtime/peers.c \
+	runtime/place.c runtime/place.h \
 	runtime/progress.c \
 	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \

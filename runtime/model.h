@@ -179,9 +179,11 @@ struct sluice_model {
 /* The first step of a push: grad[0..count), of coordinates from begin on, is judged (recipe nonfinite=),
  * clipped, and added to the worker's accumulator as the recipe's signal; or, where it is the whole, left
  * to the selection to add (worker.addend). before: storm's second gradient, of the same coordinates, else NULL.
- * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: nothing changed. */
+ * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: the job has ended. */
 int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
 		      uint64_t count);
+/* After a selection that added grad: judges grad where the sum is not finite. SLUICE_ENUMERIC. */
+int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan);
 
 /* ---- innovation.c ---- */
 /* A push begins: nothing is weighed yet. */
@@ -219,9 +221,9 @@ void worker_close(sluice_model *model);
 void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
-/* Selects, encodes and posts what is accumulated: for all shards, or, where coordinates are selected one by
+/* Selects, encodes and posts what is accumulated (SLUICE_ENUMERIC: nothing was posted): for all shards, or, where coordinates are selected one by
  * one, for one. */
-void worker_send(sluice_model *model);
+int worker_send(sluice_model *model);
 void worker_send_shard(sluice_model *model, uint32_t shard);
 /* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
@@ -231,7 +233,7 @@ struct message worker_message(const sluice_model *model, uint32_t shard);
 /* Encodes into the shard's staging slot; decoded values into worker.value. */
 void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		  const float *value);
-/* One decision over the whole vector, into worker.index. */
+/* One decision over the whole vector, into worker.index, where the selector does not add. */
 size_t worker_select(sluice_model *model);
 /* What was sent leaves the residual, as the receiver decodes it (worker.value), and the momentum. */
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);

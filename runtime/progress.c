@@ -8,6 +8,7 @@
  * a call that follows another soon costs neither arming nor a thread that wakes for what the caller takes
  * itself. */
 #include "job.h"
+#include "place.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include <errno.h>
@@ -372,6 +373,11 @@ int progress_start(sluice_job *job)
 		job->thread_started = 0;
 		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));
 	}
+	const char *device = NULL;
+	for (int t = 0; t < job->n_transports && !device; t++)
+		device = job->transports[t]->device;
+	if (strcmp(job->settings.placement, "no"))
+		place_thread(job->thread, device);
 	return 0;
 }
 

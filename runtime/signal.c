@@ -135,7 +135,9 @@ static int selection_adds(const sluice_model *model)
 int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
 		      uint64_t count)
 {
-	int rc = judge(model, grad, begin, count);
+	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the cache. */
+	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) && !before;
+	int rc = late ? 0 : judge(model, grad, begin, count);
 	if (!rc && before)
 		rc = judge(model, before, begin, count);
 	if (rc < 0)
@@ -162,6 +164,8 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
 		float room[CHUNK];
+		if (late && first_nonfinite(grad + at, n) < n)
+			return judge(model, grad, begin, count);
 		const float *g = gradient_piece(model, &in, at, n, room);
 		if (model->recipe.noise > 0)
 			g = with_noise(model, &in, at, n, g, room);
@@ -190,4 +194,15 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		memmove(point, previous ? previous : params, count * sizeof *point);
 	}
 	return 0;
+}
+
+int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan)
+{
+	const struct worker *w = &model->worker;
+	int finite = !nan;
+	/* What is infinite is selected before everything else. */
+	for (size_t i = 0; i < selected && finite; i++)
+		finite = isfinite(w->residual[w->index[i]]) != 0;
+	return finite || model->recipe.nonfinite != NONFINITE_ABORT
+		? 0 : judge(model, grad, 0, model->layout.count);
 }

@@ -182,7 +182,7 @@ SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
  * the caller's again on return. One push, then one pull per step. Errors: EINVAL (no pull since the
- * last push), ENUMERIC (tensor and index are named; nothing was pushed or accumulated), EPEER,
+ * last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over), EPEER,
  * ETIMEDOUT, EWIRE. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const float *grad);
 

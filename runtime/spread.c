@@ -60,22 +60,43 @@ static int read_blocking(sluice_model *model, int peer, struct remote *remote, u
 	return rc;
 }
 
-/* What a byte of a dense message costs over this wire: a piece of a snapshot is read again, now that the
- * memory on its way has been touched. */
-static int measure_wire(sluice_model *model, uint64_t version, struct region *buffer)
+/* A snapshot in private memory becomes parameters. */
+static int take_snapshot(const sluice_model *model, uint32_t s, uint64_t version, uint8_t *bytes, float *params)
+{
+	const struct shard_layout *at = &model->layout.shards[s];
+	struct message m;
+	const char *why = "";
+	struct message_expect want = { .kind = MESSAGE_SNAPSHOT, .rank = (uint64_t)at->owner,
+				       .epoch = model_epoch(model), .model = model->id, .shard = s,
+				       .seq = version, .step = version, .phase = 0, .span = at->span,
+				       .count_max = at->span };
+	if (message_copy(bytes, at->snapshot_bytes, bytes, at->snapshot_bytes, &m, &why) ||
+	    message_check(&m, &want, &why) || m.coding != CODING_DENSE ||
+	    message_decode(&m, bytes, NULL, params + at->begin, &why))
+		return fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
+			    rank_text(model->job, at->owner), why);
+	return 0;
+}
+
+/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken again, and a
+ * piece of another rank's is read again, now that the memory on its way has been touched. */
+static int measure_dense(sluice_model *model, uint64_t version, struct region *buffer, float *params)
 {
 	enum { PIECE = 4 << 20 };
 	const struct layout *l = &model->layout;
-	uint32_t s = 0;
+	uint32_t last = l->n_shards - 1, s = 0;
+	uint64_t start = now_ns();
+	int rc = take_snapshot(model, last, version, buffer->base, params);
+	model->worth.work_ns_per_byte = (double)(now_ns() - start) / (double)l->shards[last].snapshot_bytes;
 	while (s < l->n_shards && l->shards[s].owner == model->job->rank)
 		s++;
-	if (s == l->n_shards)
-		return 0;
+	if (rc || s == l->n_shards)
+		return rc;
 	const struct shard_layout *at = &l->shards[s];
 	size_t bytes = at->snapshot_bytes < PIECE ? at->snapshot_bytes : PIECE;
-	uint64_t start = now_ns();
-	int rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
-			       at->snapshot_offset[version & 1], buffer, buffer->base, bytes);
+	start = now_ns();
+	rc = read_blocking(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset[version & 1],
+			   buffer, buffer->base, bytes);
 	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
 	return rc;
 }
@@ -91,25 +112,13 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 	int rc = region_open(largest, 0, "snapshot", &buffer);
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		struct message m;
-		const char *why = "";
-		struct message_expect want = { .kind = MESSAGE_SNAPSHOT, .rank = (uint64_t)at->owner,
-					       .epoch = model_epoch(model), .model = model->id, .shard = s,
-					       .seq = version, .step = version, .phase = 0, .span = at->span,
-					       .count_max = at->span };
 		rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
 				   at->snapshot_offset[version & 1], buffer, buffer->base, at->snapshot_bytes);
-		uint64_t start = now_ns();
-		if (!rc && (message_copy(buffer->base, at->snapshot_bytes, buffer->base, at->snapshot_bytes,
-					 &m, &why) ||
-			    message_check(&m, &want, &why) || m.coding != CODING_DENSE ||
-			    message_decode(&m, buffer->base, NULL, params + at->begin, &why)))
-			rc = fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
-				  rank_text(job, at->owner), why);
-		model->worth.work_ns_per_byte = (double)(now_ns() - start) / (double)at->snapshot_bytes;
+		if (!rc)
+			rc = take_snapshot(model, s, version, buffer->base, params);
 	}
 	if (!rc && !job->seat)
-		rc = measure_wire(model, version, buffer);
+		rc = measure_dense(model, version, buffer, params);
 	region_close(&buffer);
 	return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its pushes; a
  * shard follows the push that it counts first, and says so in its delta, which all workers follow. With any
- * other recipe rank 0 says, once, if compression costs more than it saves. The arithmetic is worth.c's. */
+ * other recipe one rank says, once, if compression costs more than it saves. The arithmetic is worth.c's. */
 #include "base/log.h"
 #include "model.h"
 
@@ -30,13 +30,25 @@ static struct worth_step step_taken(sluice_model *model)
 				    .dense_bytes = now.dense_bytes - before.dense_bytes };
 }
 
-/* The one that speaks for all. */
 static int is_first_worker(const sluice_job *job)
 {
 	int first = 0;
 	while (first < job->rank && !job_living(job, first))
 		first++;
 	return first == job->rank;
+}
+
+/* The one that speaks of the wire for all: the first worker that has one, as the owner of all shards has not. */
+static int speaks(const sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	int only_owner = l->shards[0].owner, first = 0;
+	for (uint32_t s = 1; s < l->n_shards; s++)
+		if (l->shards[s].owner != only_owner)
+			only_owner = -1;
+	while (first < model->job->rank && (first == only_owner || !job_living(model->job, first)))
+		first++;
+	return first == model->job->rank;
 }
 
 void watch_step(sluice_model *model)
@@ -58,7 +70,7 @@ void watch_step(sluice_model *model)
 	const struct worth_step step = step_taken(model);
 	if (steps > warmup)
 		worth_note(&model->worth, steps - warmup, 0, &step);
-	if (steps == warmup + WORTH_WATCHED && is_first_worker(model->job) &&
+	if (steps == warmup + WORTH_WATCHED && speaks(model) &&
 	    worth_verdict(&model->worth, model->layout.count, text, sizeof text))
 		log_line(LOG_WARN, "runtime", "model %u: %s", model->id, text);
 }

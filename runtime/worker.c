@@ -112,7 +112,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 }
 
 /* A decision over these spans of the vector, in one pass with the addition where the recipe allows. */
-static size_t select_from(sluice_model *model, const struct span *spans, size_t n_spans)
+static int select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
@@ -126,8 +126,10 @@ static size_t select_from(sluice_model *model, const struct span *spans, size_t 
 							    : schedule_count(density, of),
 					  .index = w->index, .hint = &w->hint };
 	if (w->addend) {
+		int nan;
 		w->addend = NULL;
-		return select_run(w->selector, &call, NULL);
+		*n_out = select_run(w->selector, &call, &nan);
+		return signal_check_sum(model, call.grad, *n_out, nan);
 	}
 	const struct choice choice = {
 		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
@@ -137,12 +139,15 @@ static size_t select_from(sluice_model *model, const struct span *spans, size_t 
 		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
 			    (uint32_t)model->job->rank, w->step, model->recipe.seed },
 		.selector = w->selector, .hint = &w->hint, .index = w->index };
-	return kind->run(&choice);
+	*n_out = kind->run(&choice);
+	return 0;
 }
 
 size_t worker_select(sluice_model *model)
 {
-	return select_from(model, model->layout.spans, model->layout.n_spans);
+	size_t n = 0;
+	select_from(model, model->layout.spans, model->layout.n_spans, &n);
+	return n;
 }
 
 /* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
@@ -215,21 +220,22 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 			w->spans[i].begin += at->begin;
 			w->spans[i].end += at->begin;
 		}
-		n = select_from(model, w->spans, n_spans);
+		select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
 	}
 	send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
 }
 
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
-static void send_messages(sluice_model *model)
+static int send_messages(sluice_model *model)
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
 	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	if (sparse && !w->skip)
-		n = worker_select(model);
+	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
+	if (rc)
+		return rc;
 	if (model->recipe.up.values.type == VALUE_GRID)
 		w->range = largest_magnitude(w->residual, l->count);
 	census_look(model);
@@ -242,18 +248,21 @@ static void send_messages(sluice_model *model)
 		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
 		from = to;
 	}
+	return 0;
 }
 
-void worker_send(sluice_model *model)
+int worker_send(sluice_model *model)
 {
 	const uint64_t elements = model->stats.pushed_elements;
+	int rc = 0;
 	innovation_begin(model);
 	if (phase_agrees(phase_now(model, model->worker.phase)))
 		agree_encode(model);
 	else
-		send_messages(model);
+		rc = send_messages(model);
 	innovation_decide(model, elements);
 	model->worker.encoded = 1;
+	return rc;
 }
 
 /* ---- pull -------------------------------------------------------------------------------- */

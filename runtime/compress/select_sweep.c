@@ -77,6 +77,8 @@ static void put_merged(struct sweep *w, const struct select_lists *l)
 	size_t a = 0, b = 0, near = l->n_near < w->ties ? l->n_near : w->ties;
 
 	w->ties -= near;
+	if (!w->ties)
+		__atomic_store_n(&w->ties_found, 1, __ATOMIC_RELAXED);
 	while (a < l->n || b < near) {
 		int from_near = a == l->n || (b < near && l->near_index[b] < l->index[a]);
 
@@ -144,6 +146,8 @@ static void put(struct sweep *w, const struct tile *t, const struct select_lists
 	w->counted += t->exempt ? 0 : l->n;
 	w->n_near += l->n_near;
 	w->near_stored += stored;
+	if (w->one_key && w->near_stored >= w->budget - w->counted)
+		__atomic_store_n(&w->ties_found, 1, __ATOMIC_RELAXED);
 }
 
 /* The lists of a tile go to their place where there is surely room, else to the stage. */
@@ -190,6 +194,8 @@ static void work(void *context, unsigned worker)
 
 		if (w->adding && end_so_far(w) != SWEEP_COMPLETE)
 			b = BOUNDS_NOTHING;
+		else if (!t.exempt && __atomic_load_n(&w->ties_found, __ATOMIC_RELAXED))
+			b.below = b.above;
 		list_tile(w, &t, b, &l);
 		fetch_values(w, &l);
 		if (w->s->pool)

@@ -42,6 +42,7 @@ struct sweep {
 	int one_key;                /* all near ones are ties: the first near_room are enough */
 	int merge_ties;             /* the first `ties` near ones are selected at once */
 	size_t ties;
+	int ties_found;             /* as many as are needed: no more are looked for */
 	struct select_bounds bounds;
 	size_t budget, room;        /* k; entries of call->index */
 	/* what was found */

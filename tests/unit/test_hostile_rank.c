@@ -95,6 +95,7 @@ static void as_rank_2(struct message *m) { m->rank = 2; }
 static void of_another_step(struct message *m) { m->step++; }
 static void out_of_sequence(struct message *m) { m->seq++; }
 static void of_another_version(struct message *m) { m->have_version--; }
+static void with_a_choice(struct message *m) { m->chosen = 1; } /* the recipe is not auto */
 static void of_another_span(struct message *m) { m->span += 50; }
 static void as_a_delta(struct message *m) { m->kind = MESSAGE_DELTA; }
 
@@ -120,6 +121,12 @@ static void push_another_version(sluice_model *model, const struct attack *attac
 {
 	(void)attack;
 	push_spoilt(model, of_another_version, 0);
+}
+
+static void push_a_choice(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, with_a_choice, 0);
 }
 
 static void push_another_span(sluice_model *model, const struct attack *attack)
@@ -353,6 +360,7 @@ static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void
 		{ .launch = push_another_step, .says = "step 5 where 4 is expected" },
 		{ .launch = push_out_of_sequence, .says = "seq" },
 		{ .launch = push_another_version, .says = "another version" },
+		{ .launch = push_a_choice, .says = "chooses what there is not" },
 		{ .launch = push_another_span, .says = "span 250 where 200 is expected" },
 		{ .launch = push_a_delta, .says = "kind" },
 		{ .launch = notify_again_and_again, .says = "shard 0" },

@@ -45,6 +45,7 @@ static struct message example(uint32_t span, uint32_t count, enum value_type typ
 				 .values = { type, 0, 0, 0 },
 				 .densest = densest,
 				 .raised = 0x81,
+				 .chosen = 3,
 				 .phase = 2,
 				 .part = 1,
 				 .parts = 3,
@@ -201,6 +202,7 @@ static void expect_same_fields(const struct message *a, const struct message *b)
 	assert_int_equal(a->coding, b->coding);
 	assert_int_equal(a->values.type, b->values.type);
 	assert_int_equal(a->raised, b->raised);
+	assert_int_equal(a->chosen, b->chosen);
 	assert_int_equal(a->phase, b->phase);
 	assert_int_equal(a->part, b->part);
 	assert_int_equal(a->parts, b->parts);
@@ -580,7 +582,7 @@ static void header__fields_are_at_their_offsets(void **state)
 	assert_int_equal(get_le32(h + 76), length - 96);
 	assert_int_equal(get_le32(h + 80), crc32c(0, h + 96, length - 96));
 	assert_int_equal(get_le32(h + 84), 9);
-	assert_int_equal(get_le32(h + 88), 0);
+	assert_int_equal(get_le32(h + 88), 3); /* the choice; no bits, no block */
 	assert_int_equal(get_le32(h + 92), crc32c(0, h, 92));
 }
 

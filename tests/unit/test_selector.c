@@ -348,6 +348,40 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 	free(chosen);
 }
 
+/* Ties end with a tile, one before, one behind it; they fit the room, or are looked for a second time. */
+static void select__ties_that_end_at_a_tile_equal_sort(void **state)
+{
+	enum { N = 60000, SMALL_TILE = 4096 };
+	static const size_t counts[] = { SMALL_TILE - 1, SMALL_TILE, SMALL_TILE + 1, 3 * SMALL_TILE + 1, N / 2, N - 1 };
+	float *x = malloc(N * sizeof(*x)), *zero = calloc(N, sizeof(*zero));
+	uint8_t *chosen = malloc(N);
+
+	(void)state;
+	assert_true(x && zero && chosen);
+	for (size_t i = 0; i < N; i++)
+		x[i] = i % 3 ? -1.0f : 1.0f;
+	for (unsigned c = 0; c < 24; c++) {
+		struct trial t = { .n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1 };
+		struct select_hint hint = { 0 };
+		struct selector *s = NULL;
+
+		x[N - 1] = c % 2 ? 5.0f : 1.0f;
+		t.spans[0] = (struct span){ 0, N, 0 };
+		t.k = t.room = counts[c / 4];
+		assert_int_equal(selector_open_for(N, t.k, 1 + c / 2 % 2, &s), 0);
+		size_t expected = oracle(x, N, t.spans, 1, t.k, chosen);
+		s->tile = SMALL_TILE;
+		for (int way = 0; way < 10; way++) {
+			s->near_room = way < 5 ? s->near_room : SMALL_TILE / 2;
+			expect_oracle(&t, s, &hint, way % 5, chosen, expected);
+		}
+		selector_close(&s);
+	}
+	free(x);
+	free(zero);
+	free(chosen);
+}
+
 static void select__drifting_residual_with_hints_equals_sort_every_step(void **state)
 {
 	enum { N = 50000, K = 500 };
@@ -521,6 +555,7 @@ int main(void)
 		cmocka_unit_test(kernels__any_version_lists_what_the_portable_one_lists),
 		cmocka_unit_test(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort),
 		cmocka_unit_test(select__two_levels_at_the_boundary_equal_sort),
+		cmocka_unit_test(select__ties_that_end_at_a_tile_equal_sort),
 		cmocka_unit_test(select__drifting_residual_with_hints_equals_sort_every_step),
 		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
 		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Where the progress thread goes, on machines made up: one and two packages, with and without a network card,
+ * and ranks that the launcher bound to all, some or one of their processors. */
+#include "place.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+
+static hwloc_topology_t synthetic(const char *text)
+{
+	hwloc_topology_t t;
+	assert_int_equal(hwloc_topology_init(&t), 0);
+	assert_int_equal(hwloc_topology_set_synthetic(t, text), 0);
+	assert_int_equal(hwloc_topology_load(t), 0);
+	return t;
+}
+
+/* The same with a card below the last package: processors 8 to 15 of two packages. */
+static hwloc_topology_t with_card(const char *text)
+{
+	static const char card[] =
+		"<object type=\"Bridge\" gp_index=\"900\" bridge_type=\"0-1\" depth=\"0\" "
+		"bridge_pci=\"0000:[80-81]\"><object type=\"PCIDev\" gp_index=\"901\" "
+		"pci_busid=\"0000:81:00.0\" pci_type=\"0207 [15b3:1017] [15b3:0007] 00\" "
+		"pci_link_speed=\"15.753846\"><object type=\"OSDev\" gp_index=\"902\" "
+		"name=\"mlx5_0\" osdev_type=\"3\"/></object></object>";
+	hwloc_topology_t plain = synthetic(text), t;
+	char *xml, *last = NULL;
+	int bytes;
+	assert_int_equal(hwloc_topology_export_xmlbuffer(plain, &xml, &bytes, 0), 0);
+	for (char *at = xml; (at = strstr(at, "</object>")) != NULL; at++)
+		if (strncmp(at + 9, "\n  </object>", 12) == 0)
+			last = at; /* the end of the last package */
+	assert_non_null(last);
+	char *whole = malloc((size_t)bytes + sizeof card);
+	sprintf(whole, "%.*s%s%s", (int)(last - xml), xml, card, last);
+	assert_int_equal(hwloc_topology_init(&t), 0);
+	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_ALL);
+	assert_int_equal(hwloc_topology_set_xmlbuffer(t, whole, (int)strlen(whole) + 1), 0);
+	assert_int_equal(hwloc_topology_load(t), 0);
+	free(whole);
+	hwloc_free_xmlbuffer(plain, xml);
+	hwloc_topology_destroy(plain);
+	return t;
+}
+
+/* "" where the thread stays as it is, else its processors. */
+static void expect(hwloc_topology_t t, const char *allowed, int here, const char *device, const char *wanted,
+		   const char *says)
+{
+	hwloc_bitmap_t set = hwloc_bitmap_alloc(), at = hwloc_bitmap_alloc(), chosen = hwloc_bitmap_alloc();
+	char why[PLACE_WHY_BYTES], list[64] = "";
+	hwloc_bitmap_list_sscanf(set, allowed);
+	hwloc_bitmap_only(at, (unsigned)here);
+	if (place_choose(t, set, at, device, chosen, why))
+		hwloc_bitmap_list_snprintf(list, sizeof list, chosen);
+	assert_string_equal(list, wanted);
+	if (!strstr(why, says))
+		fail_msg("\"%s\" does not say \"%s\"", why, says);
+	hwloc_bitmap_free(set);
+	hwloc_bitmap_free(at);
+	hwloc_bitmap_free(chosen);
+}
+
+static void place__one_package_and_no_card__left_as_it_is(void **state)
+{
+	hwloc_topology_t t = synthetic("pack:1 numa:1 core:4 pu:2");
+	(void)state;
+	expect(t, "0-7", 3, NULL, "", "one package and no RDMA device");
+	hwloc_topology_destroy(t);
+}
+
+static void place__two_packages_and_no_card__the_callers_within_its_binding(void **state)
+{
+	hwloc_topology_t t = synthetic("pack:2 numa:1 core:4 pu:2");
+	(void)state;
+	expect(t, "0-15", 3, NULL, "0-7", "on processors 0-7, beside the calling thread");
+	expect(t, "0-15", 9, NULL, "8-15", "beside the calling thread");
+	expect(t, "6-9", 8, NULL, "8-9", "beside the calling thread");
+	expect(t, "8-15", 9, NULL, "", "all processors of this rank (8-15)");
+	expect(t, "5", 5, NULL, "", "all processors of this rank (5)");
+	hwloc_topology_destroy(t);
+}
+
+static void place__card__beside_it_wherever_the_caller_runs(void **state)
+{
+	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
+	(void)state;
+	expect(t, "0-15", 3, "mlx5_0", "8-15", "on processors 8-15, beside mlx5_0");
+	expect(t, "4-11", 4, "mlx5_0", "8-11", "beside mlx5_0");
+	expect(t, "10-11", 10, "mlx5_0", "", "all processors of this rank (10-11) are beside mlx5_0");
+	hwloc_topology_destroy(t);
+}
+
+static void place__bound_away_from_the_card_or_card_unknown__left_as_it_is(void **state)
+{
+	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
+	(void)state;
+	expect(t, "0-7", 3, "mlx5_0", "", "bound this rank to processors 0-7, away from mlx5_0");
+	expect(t, "0-15", 3, "rxe0", "", "not known where rxe0 is");
+	hwloc_topology_destroy(t);
+}
+
+static void place__card_of_the_only_package__left_as_it_is(void **state)
+{
+	hwloc_topology_t t = with_card("pack:1 numa:1 core:4 pu:2");
+	(void)state;
+	expect(t, "0-7", 3, "mlx5_0", "", "all processors of this rank (0-7) are beside mlx5_0");
+	hwloc_topology_destroy(t);
+}
+#endif
+
+static void *wait_here(void *mutex)
+{
+	pthread_mutex_lock(mutex);
+	pthread_mutex_unlock(mutex);
+	return NULL;
+}
+
+/* Of this machine, whatever it is. */
+static void place_thread__this_machine__stays_within_the_binding(void **state)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+	cpu_set_t own, its, both;
+	(void)state;
+	pthread_mutex_lock(&mutex);
+	assert_int_equal(pthread_create(&thread, NULL, wait_here, &mutex), 0);
+	place_thread(thread, NULL);
+	place_thread(thread, "none_0");
+	assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof own, &own), 0);
+	assert_int_equal(pthread_getaffinity_np(thread, sizeof its, &its), 0);
+	CPU_AND(&both, &own, &its);
+	assert_true(CPU_EQUAL(&both, &its) && CPU_COUNT(&its) > 0);
+	pthread_mutex_unlock(&mutex);
+	pthread_join(thread, NULL);
+	pthread_mutex_destroy(&mutex);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#ifdef HAVE_HWLOC
+		cmocka_unit_test(place__one_package_and_no_card__left_as_it_is),
+		cmocka_unit_test(place__two_packages_and_no_card__the_callers_within_its_binding),
+		cmocka_unit_test(place__card__beside_it_wherever_the_caller_runs),
+		cmocka_unit_test(place__bound_away_from_the_card_or_card_unknown__left_as_it_is),
+		cmocka_unit_test(place__card_of_the_only_package__left_as_it_is),
+#endif
+		cmocka_unit_test(place_thread__this_machine__stays_within_the_binding),
+	};
+	return cmocka_run_group_tests_name("place", tests, NULL, NULL);
+}
