@@ -88,8 +88,8 @@ void section_saddle(struct page *page)
 		{ "top-1", "topk(0.01)", "residual", "gradient,noise(0.01)" },
 		{ "top-10", "topk(0.1)", "residual", "gradient,noise(0.01)" },
 		{ "random-10", "randk(0.1)", "residual", "gradient,noise(0.01)" },
-		{ "top-1, reset 1000", "topk(0.01)", "residual,reset(1000)", "gradient,noise(0.01)" },
-		{ "top-1, reset 100", "topk(0.01)", "residual,reset(100)", "gradient,noise(0.01)" },
+		{ "top-1, reset 1000", "topk(0.01)", "residual reset=1000", "gradient,noise(0.01)" },
+		{ "top-1, reset 100", "topk(0.01)", "residual reset=100", "gradient,noise(0.01)" },
 	};
 	enum { DENSE, TOP1, RESET_1000 = 4, RESET_100, TRIALS };
 	const struct problem p = saddle_problem(D);
