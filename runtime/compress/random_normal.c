@@ -1,69 +1,79 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform ones is turned into a pair of
  * normal ones. Logarithm, sine and cosine are written out, because those of a C library differ from
- * machine to machine in the last bit, and a run must not. Called for recipes with noise(R). */
+ * machine to machine in the last bit, and a run must not; and so that the compiler makes vectors of the
+ * loops, whose length is fixed. Called for recipes with noise(R). */
 #include "random.h"
 #include "base/bytes.h"
 #include <math.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
-enum { PIECE = 256 };
+enum { PAIRS = 64, QUARTER = 30 };
 
-/* -2 ln u of 0 < u <= 1: u = m 2^e with m near 1; ln m by the series of atanh. */
-static inline double minus_two_ln(double u)
+/* radius = sqrt(-2 ln u), u = (k + 1) / 2^24 of the upper 24 bits: u = m 2^e with m near 1, and ln m by the
+ * series of atanh. */
+static void radii(const uint32_t *restrict bits, float *restrict radius)
 {
-	const double ln_2 = 0.69314718055994530942;
-	uint64_t bits;
-	int64_t exponent;
-	double m, s, q;
+	const int32_t root_half = 0x3f3504f3;
 
-	memcpy(&bits, &u, sizeof(bits));
-	bits -= 0x3fe6a09e667f3bcdu;          /* sqrt(1/2): m in [sqrt(1/2), sqrt(2)) */
-	exponent = (int64_t)bits >> 52;
-	bits = (bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
-	memcpy(&m, &bits, sizeof(m));
-	s = (m - 1) / (m + 1);
-	q = s * s;
-	s *= 2 + q * (2.0 / 3 + q * (2.0 / 5 + q * (2.0 / 7 + q * (2.0 / 9 + q * (2.0 / 11)))));
-	return -2 * (s + (double)exponent * ln_2);
+	for (int i = 0; i < PAIRS; i++) {
+		float u = (float)((int32_t)(bits[i] >> 8) + 1) * 0x1p-24f, m, s, q;
+		int32_t above = (int32_t)float_bits(u) - root_half;
+
+		m = bits_float((uint32_t)((above & 0x7fffff) + root_half));
+		s = (m - 1) / (m + 1);
+		q = s * s;
+		s *= 2 + q * (2.0f / 3 + q * (2.0f / 5 + q * (2.0f / 7)));
+		s = -2 * (s + (float)(above >> 23) * 0.693147181f);
+		radius[i] = s > 0 ? s : 0;
+	}
+#if defined(__x86_64__)
+	for (int i = 0; i < PAIRS; i += 4)
+		_mm_storeu_ps(radius + i, _mm_sqrt_ps(_mm_loadu_ps(radius + i)));
+#else
+	for (int i = 0; i < PAIRS; i++)
+		radius[i] = sqrtf(radius[i]);
+#endif
 }
 
-/* Sine and cosine of 2 pi t for t in [-1/8, 1/8]: their Taylor series. */
-static inline void sine_cosine(double t, double *sine, double *cosine)
+/* The turn of 2^32 parts: its nearest quarter, and from there at most an eighth, by Taylor's series. */
+static void turn(const uint32_t *restrict bits, const float *restrict radius, float *restrict along,
+		 float *restrict across)
 {
-	const double x = t * 6.28318530717958647693, q = x * x;
+	for (int i = 0; i < PAIRS; i++) {
+		uint32_t quarter = (bits[i] + (1u << (QUARTER - 1))) >> QUARTER;
+		float x = (float)(int32_t)(bits[i] - (quarter << QUARTER)) * (6.28318531f * 0x1p-32f), q = x * x;
+		float s = x * (1 - q / 6 * (1 - q / 20 * (1 - q / 42 * (1 - q / 72))));
+		float c = 1 - q / 2 * (1 - q / 12 * (1 - q / 30 * (1 - q / 56)));
+		uint32_t swap = 0u - (quarter & 1), sb = float_bits(s), cb = float_bits(c);
 
-	*sine = x * (1 - q / 6 * (1 - q / 20 * (1 - q / 42 * (1 - q / 72 * (1 - q / 110)))));
-	*cosine = 1 - q / 2 * (1 - q / 12 * (1 - q / 30 * (1 - q / 56 * (1 - q / 90 * (1 - q / 132)))));
-}
-
-/* The whole turn is cut into eighths: a quarter of the circle is one of four turned ones. */
-static inline void normal_pair(uint32_t a, uint32_t b, float *first, float *second)
-{
-	double radius = sqrt(minus_two_ln(((double)a + 1) * 0x1p-32));
-	uint32_t quarter = (b + 0x20000000u) >> 30;
-	double t = (double)(int32_t)(b - (quarter << 30)) * 0x1p-32, s, c;
-
-	sine_cosine(t, &s, &c);
-	*first = (float)(radius * (quarter & 1 ? (quarter & 2 ? s : -s) : quarter & 2 ? -c : c));
-	*second = (float)(radius * (quarter & 1 ? (quarter & 2 ? -c : c) : quarter & 2 ? -s : s));
+		along[i] = radius[i] * bits_float(((sb & swap) | (cb & ~swap)) ^ (quarter + 1) >> 1 << 31);
+		across[i] = radius[i] * bits_float(((cb & swap) | (sb & ~swap)) ^ quarter >> 1 << 31);
+	}
 }
 
 void random_normal_run(const struct random_stream *s, uint64_t first, size_t n, float *out)
 {
-	uint32_t bits[PIECE];
-	float pair[2];
+	uint32_t bits[2 * PAIRS], u[PAIRS], v[PAIRS];
+	float radius[PAIRS], along[PAIRS], across[PAIRS], both[2 * PAIRS];
 
 	for (size_t i = 0, here; i < n; i += here) {
-		uint64_t even = (first + i) & ~(uint64_t)1, skip = (first + i) - even;
+		size_t odd = (first + i) % 2;
 
-		here = n - i < PIECE - 2 ? n - i : PIECE - 2;
-		random_run(s, even, (skip + here + 1) & ~(size_t)1, bits);
-		for (size_t j = 0; j < skip + here; j += 2) {
-			normal_pair(bits[j], bits[j + 1], &pair[0], &pair[1]);
-			if (j >= skip)
-				out[i + j - skip] = pair[0];
-			if (j + 1 < skip + here)
-				out[i + j + 1 - skip] = pair[1];
+		here = n - i < 2 * PAIRS - odd ? n - i : 2 * PAIRS - odd;
+		random_run(s, first + i - odd, 2 * PAIRS, bits);
+		for (int j = 0; j < PAIRS; j++) {
+			u[j] = bits[2 * j];
+			v[j] = bits[2 * j + 1];
 		}
+		radii(u, radius);
+		turn(v, radius, along, across);
+		for (int j = 0; j < PAIRS; j++) {
+			both[2 * j] = along[j];
+			both[2 * j + 1] = across[j];
+		}
+		memcpy(out + i, both + odd, here * sizeof(*out));
 	}
 }

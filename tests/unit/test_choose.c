@@ -79,6 +79,50 @@ static void random_run__any_beginning_and_length__is_the_same_as_one_at_a_time(v
 		}
 }
 
+static void random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair(void **state)
+{
+	const struct random_stream s = { RANDOM_NOISE, 2, 3, 5 };
+	const double turn = 2 * acos(-1);
+	float run[400], again[400];
+
+	(void)state;
+	random_normal_run(&s, 0, 400, run);
+	for (int i = 0; i < 400; i += 2) {
+		double radius = sqrt(-2 * log(((double)(random_at(&s, (uint64_t)i) >> 8) + 1) * 0x1p-24));
+		double angle = turn * random_at(&s, (uint64_t)i + 1) * 0x1p-32;
+
+		assert_true(fabs((double)run[i] - radius * cos(angle)) < 2e-6);
+		assert_true(fabs((double)run[i + 1] - radius * sin(angle)) < 2e-6);
+	}
+	for (size_t first = 0; first < 10; first++)
+		for (size_t n = 0; first + n <= 400; n += 13) {
+			random_normal_run(&s, first, n, again);
+			assert_memory_equal(again, run + first, n * sizeof(*run));
+		}
+}
+
+static void random_normal_run__100000_numbers__are_normal(void **state)
+{
+	enum { COUNT = 100000 };
+	static float v[COUNT];
+	const struct random_stream s = { RANDOM_NOISE, 0, 1, 0 };
+	double mean = 0, square = 0, fourth = 0, beyond = 0;
+
+	(void)state;
+	random_normal_run(&s, 0, COUNT, v);
+	for (int i = 0; i < COUNT; i++) {
+		double z = (double)v[i];
+
+		mean += z / COUNT;
+		square += z * z / COUNT;
+		fourth += z * z * z * z / COUNT;
+		beyond += (fabs(z) > 1.959964) / (double)COUNT;
+	}
+	assert_true(fabs(mean) < 5 / sqrt(COUNT) && fabs(square - 1) < 5 * sqrt(2.0 / COUNT));
+	assert_true(fabs(fourth - 3) < 5 * sqrt(96.0 / COUNT));
+	assert_true(fabs(beyond - 0.05) < 5 * sqrt(0.05 * 0.95 / COUNT));
+}
+
 static void random_quad__bits__are_even(void **state)
 {
 	struct random_stream s = { 1, 0, 1, 0 };
@@ -238,6 +282,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
 		cmocka_unit_test(random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
+		cmocka_unit_test(random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair),
+		cmocka_unit_test(random_normal_run__100000_numbers__are_normal),
 		cmocka_unit_test(random_quad__bits__are_even),
 		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),
 		cmocka_unit_test(choose_gaussiank__every_shape__count_is_within_a_third),
