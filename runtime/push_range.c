@@ -83,7 +83,8 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 		return rc;
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
-	if (selection_kinds[model->recipe.up.select].by_coordinate)
+	/* A grid's range is that of the whole vector. */
+	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID)
 		send_complete_shards(model, begin, begin + count);
 	else if (whole)
 		worker_send(model);

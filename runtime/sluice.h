@@ -189,8 +189,8 @@ SLUICE_API int sluice_push(sluice_model *model, const float *grad);
 /* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
  * coordinates begin .. begin + count - 1, and the caller's again on return. The ranges of a step may come
  * in any order and must tile the model exactly once; the last one completes the push, with the same bits
- * everywhere as one sluice_push() of the whole. Recipes with up=all or up=threshold send to each shard as
- * soon as its range is complete, all others at the last one. Errors: as sluice_push(), and EINVAL (outside
+ * everywhere as one sluice_push() of the whole. Recipes with up=all or up=threshold, but for values on a
+ * grid, send to each shard as soon as its range is complete, all others at the last one. Errors: as sluice_push(), and EINVAL (outside
  * of the model, pushed already: nothing changed; clip= or nonfinite=skip, which need the whole first).
  * While ranges are missing, sluice_push(), sluice_pull(), sluice_set_lr() and sluice_checkpoint() give
  * EINVAL. Thread class: object. */

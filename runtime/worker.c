@@ -204,7 +204,6 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 	struct worker *w = &model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
-	w->range = 0; /* of the whole vector is not known yet: grid takes that of the shard */
 	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
 	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);

@@ -67,6 +67,12 @@ static const char *const recipes[] = {
 	"up=random(0.05) down=all",
 	"up=variance(1.5) down=all",
 	"up=randk(0.05) down=randk(0.1)",
+	"up=all,uniform(3,64) down=topk(0.1),uniform(2)",
+	"up=all,grid(4) down=all,round(0.01)",
+	"up=topk(0.05) down=all signal=gradient,noise(0.1) memory=lowpass(0.3)",
+	"up=all,uniform(2) down=all memory=twostep(0.4) update=ema(0.2) nonfinite=zero",
+	"up=threshold(0.1) down=topk(0.1) signal=igt(0.5) update=ema(0.5) reset=3",
+	"up=all,uniform(4) down=all signal=momentum(0.5),noise(0.1) reset=2",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, COUNT = 1500, STEPS = 6 };
 
@@ -186,6 +192,7 @@ static int send_early(int rank, void *argument)
 	static const struct { const char *recipe; int early; } cases[] = {
 		{ "up=all down=all", 1 }, { "up=threshold(0.01) down=all", 1 },
 		{ "up=topk(0.01) down=all", 0 }, { "up=gaussiank(0.01) down=all", 0 },
+		{ "up=all,uniform(4) down=all", 1 }, { "up=all,grid(4) down=all", 0 },
 	};
 	sluice_job *job = rank_join(NULL);
 	(void)rank;
@@ -275,11 +282,12 @@ static int refuse_recipes(int rank, void *argument)
 {
 	static const struct { const char *recipe, *key; } cases[] = {
 		{ "up=topk(0.01) clip=1", "clip=" }, { "up=topk(0.01) nonfinite=skip", "nonfinite=skip" },
+		{ "signal=storm(0.5) update=ema(0.5)", "signal=storm" },
 	};
 	sluice_job *job = rank_join(NULL);
 	(void)rank;
 	(void)argument;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
 		sluice_model *model = NULL;
 		sluice_model_attr attr = attributes(cases[i].recipe, 2);
@@ -289,7 +297,10 @@ static int refuse_recipes(int rank, void *argument)
 		CHECK(sluice_push_range(model, grad, 0, COUNT) == SLUICE_EINVAL &&
 		      error_says(cases[i].key, "sluice_push"));
 		sluice_set_log(NULL, NULL);
-		CHECK_OK(sluice_push(model, grad));
+		if (i == 2)
+			CHECK_OK(sluice_push_pair(model, grad, grad));
+		else
+			CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		sluice_model_close(&model);
 	}
