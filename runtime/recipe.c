@@ -217,7 +217,7 @@ static int rounds_one_way(const struct value_coding *values)
 static void warn_about_combinations(const struct recipe *r)
 {
 	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
-	static atomic_flag said_twice = ATOMIC_FLAG_INIT;
+	static atomic_flag said_twice = ATOMIC_FLAG_INIT, said_signs = ATOMIC_FLAG_INIT;
 	/* Unbiased ones drop on purpose, and randk scales for it. */
 	int biased = 0;
 	const struct direction *const ways[] = { &r->up, &r->down };
@@ -230,6 +230,12 @@ static void warn_about_combinations(const struct recipe *r)
 		log_line(LOG_WARN, "runtime",
 			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
 			 "gaussiank, and uniform(1), grid and round what they round away), and training may not converge; memory=residual keeps it for later steps");
+	if (r->memory == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
+	    r->up.values.type == VALUE_UNIFORM && r->up.values.bits == 1 &&
+	    !atomic_flag_test_and_set(&said_signs))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is storm or igt: "
+			 "2 bits are stable with twostep(0.3)");
 	if (r->signal == SIGNAL_MOMENTUM &&
 	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
 	    !atomic_flag_test_and_set(&said_twice))

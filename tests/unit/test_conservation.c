@@ -274,6 +274,7 @@ static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **
 	balance_of("up=all,uniform(1,64) down=all,grid(4)", 2);
 	balance_of("up=topk(0.1),grid(3) down=all,round(0.01)", 3);
 	balance_of("up=all,round(0.5) down=topk(0.1),uniform(8)", 1);
+	balance_of("up=cyclic(0.05),uniform(3,8) down=all,uniform(4)", 3);
 }
 
 static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none(void **state)

@@ -277,6 +277,54 @@ static void push__noise__has_its_deviation_and_differs_by_rank_and_seed(void **s
 	assert_true(fabs(square / D / (W * 0.25) - 1) < 5 * sqrt(2.0 / D)); /* independent, so squares add */
 }
 
+/* ---- shards ------------------------------------------------------------------------------------ */
+
+struct cuts {
+	const char *recipe;
+	uint32_t shards[2];
+	uint64_t digest[2];
+};
+
+static int cut(sluice_job *job, void *context)
+{
+	enum { COUNT = 384 };        /* shards of 64 or 128 */
+	struct cuts *c = context;
+	for (int i = 0; i < 2; i++) {
+		float params[COUNT] = { 0 }, grad[COUNT];
+		sluice_model *model = NULL;
+		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->recipe, .lr = 0.1f,
+					   .shards = c->shards[i] };
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (uint64_t step = 1; step <= 10; step++) {
+			for (int j = 0; j < COUNT; j++)
+				grad[j] = params[j] + noise(4, step, (uint64_t)sluice_rank(job), (uint64_t)j);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+		}
+		c->digest[i] = sluice_digest(params, sizeof params);
+		sluice_model_close(&model);
+	}
+	return 0;
+}
+
+static void train__other_shards__same_bits_where_blocks_begin_with_them(void **state)
+{
+	struct cuts cuts[] = {
+		{ .recipe = "up=all,uniform(3,64) down=all,uniform(4,32)", .shards = { 1, 6 } },
+		{ .recipe = "up=all,uniform(2,64) down=all memory=none", .shards = { 3, 6 } },
+		{ .recipe = "up=all,grid(4) down=all", .shards = { 1, 5 } },
+		{ .recipe = "up=all,round(0.25) down=all,round(0.001)", .shards = { 1, 7 } },
+		{ .recipe = "up=topk(0.1) down=all signal=gradient,noise(1) memory=lowpass(0.5)", .shards = { 1, 7 } },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+		run_simulated(cut, &cuts[i]);
+		if (cuts[i].digest[0] != cuts[i].digest[1])
+			fail_msg("%s: other bits with %u shards than with %u", cuts[i].recipe, cuts[i].shards[0],
+				 cuts[i].shards[1]);
+	}
+}
+
 /* ---- checkpoints ------------------------------------------------------------------------------ */
 
 struct interrupted {
@@ -357,6 +405,7 @@ int main(void)
 		cmocka_unit_test(point__each_signal__is_where_its_gradient_is_due),
 		cmocka_unit_test(calls__that_do_not_fit_the_signal__are_refused),
 		cmocka_unit_test(push__noise__has_its_deviation_and_differs_by_rank_and_seed),
+		cmocka_unit_test(train__other_shards__same_bits_where_blocks_begin_with_them),
 		cmocka_unit_test(restore__each_memory_and_signal__goes_on_bit_by_bit),
 	};
 	return cmocka_run_group_tests_name("dynamics", tests, NULL, NULL);

@@ -609,6 +609,11 @@ static void recipe_parse__doubtful_combinations_warn(void **state)
 	parsed("signal=momentum(0.9) update=nesterov(0.9)");
 	assert_int_equal(warnings, 2);
 	assert_non_null(strstr(last_warning, "update=nesterov apply a momentum twice"));
+	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1) signal=storm(0.1)");
+	assert_int_equal(warnings, 2);
+	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1)");
+	assert_int_equal(warnings, 3);
+	assert_non_null(strstr(last_warning, "may diverge unless the signal is storm or igt"));
 }
 
 static void recipe_sends_whole__matches_patterns(void **state)

@@ -35,6 +35,16 @@ const struct method methods[] = {
 	 "up=sketch(0.01,5,1.6,4) down=all signal=momentum(0.9),mask memory=residual(outside) update=sgd",
 	 "up 8 k cells and 4 k values, down 4 k positions and k pairs for any W; one exchange more; worker +2 "
 	 "vectors"},
+	{"saddle", "Avdiukhin, Yaroslavtsev, Escaping Saddle Points with Compressed SGD, NeurIPS 2021",
+	 "up=topk(0.01) down=all signal=gradient,noise(0.001) memory=residual(inside) reset=1000 update=sgd",
+	 "as topk, and every 1000th step as dense; slots for a whole shard; worker +1 vector"},
+	{"ecx", "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, NeurIPS 2021",
+	 "up=all,uniform(4) down=all signal=gradient memory=twostep(1) update=ema(0.1)",
+	 "up 4 bits and 1/16 a coordinate, down 32; worker +2 vectors, shard +2"},
+	{"ecx-storm", "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, "
+	 "NeurIPS 2021",
+	 "up=all,uniform(4) down=all signal=storm(0.1) memory=twostep(1) update=ema(0.1)",
+	 "as ecx, and two gradients a step; worker +3 vectors, shard +2"},
 	{"lag-wk", "Chen et al., LAG: Lazily Aggregated Gradient for Communication-Efficient Distributed Learning, "
 	 "NeurIPS 2018",
 	 "up=all down=all signal=innovation when=lazy(10,0.1) update=sgd",
