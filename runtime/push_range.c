@@ -86,15 +86,11 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	/* A grid's range is that of the whole vector. */
 	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID)
 		send_complete_shards(model, begin, begin + count);
-<<<<<<< HEAD
 	else if (whole) {
 		measure_push(model);
-		worker_send(model);
+		if ((rc = worker_send(model)))
+			return rc;
 	}
-=======
-	else if (whole && (rc = worker_send(model)))
-		return rc;
->>>>>>> 0703d654c371d5e1853fea2f5d2ffbc0a989eace
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	if (!whole)
 		return 0;

@@ -121,13 +121,9 @@ static int push(sluice_model *model, const float *grad, const float *before)
 		return 0;
 	}
 	local_gather(model);
-<<<<<<< HEAD
 	measure_push(model);
-	worker_send(model);
-=======
 	if ((rc = worker_send(model)))
 		return rc;
->>>>>>> 0703d654c371d5e1853fea2f5d2ffbc0a989eace
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);

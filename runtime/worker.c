@@ -260,7 +260,8 @@ int worker_send(sluice_model *model)
 		agree_encode(model);
 	else
 		rc = send_messages(model);
-	innovation_decide(model, elements);
+	if (!rc)
+		innovation_decide(model, elements);
 	model->worker.encoded = 1;
 	return rc;
 }
