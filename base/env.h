@@ -21,6 +21,7 @@ struct settings {
 	int boot_timeout_ms;     /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
 	int spin_us;             /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
 	char kernels[16];        /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
+	char gpu[256];           /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
 	uint64_t memory_bytes;   /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
 };
 

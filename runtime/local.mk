@@ -17,6 +17,7 @@ library_sources += \
 	runtime/local_steps.c \
 	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
+	runtime/on_device.c runtime/on_device.h \
 	runtime/peers.c \
 	runtime/progress.c \
 	runtime/push_range.c \

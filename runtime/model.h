@@ -10,6 +10,7 @@
 #include "job.h"
 #include "layout.h"
 #include "lazy.h"
+#include "on_device.h"
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
@@ -93,6 +94,7 @@ struct worker {
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
 	float *target;               /* params (or mean) of the pull under way */
 	uint32_t shards_done;
+	struct on_device device;     /* gradients or params in GPU memory */
 };
 
 /* ---- shard half ---- */
@@ -177,6 +179,10 @@ struct sluice_model {
  * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: nothing changed. */
 int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
 		      uint64_t count);
+
+/* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
+ * 0 to go on, 1 to leave the gradient out, or an error. */
+int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* ---- innovation.c ---- */
 /* A push begins: nothing is weighed yet. */

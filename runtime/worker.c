@@ -114,6 +114,8 @@ static size_t select_from(sluice_model *model, const struct span *spans, size_t 
 {
 	struct worker *w = &model->worker;
 	const struct layout *l = &model->layout;
+	if (w->device.selects)
+		return w->device.found;
 	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
@@ -345,10 +347,11 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		if (m.kind == MESSAGE_SUPPORT) {
 			agree_apply_support(model, shard, &m);
 		} else {
-			if (model->recipe.update == UPDATE_AVERAGE)
-				sparse_set(w->target + at->begin, index, w->value, m.count);
-			else
-				sparse_add(w->target + at->begin, index, w->value, m.count);
+			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
+			if (rc) {
+				job_fail(job, rc, job->rank, "%s", sluice_last_error());
+				return;
+			}
 			innovation_apply(model, shard, index, w->value, m.count);
 			agree_clear_published(model, at, index, w->value, m.count);
 			model->stats.pulled_elements += m.count;
