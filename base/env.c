@@ -72,6 +72,10 @@ const struct env_entry env_table[] = {
 	  "Which version of the kernels of selection and message codings is used; all give the same. "
 	  "auto takes the best that the processor has. For tests and measurements.",
 	  FIELD(kernels) },
+	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
+	  "The module for gradients and parameters in GPU memory, loaded when such memory is first seen. "
+	  "auto is the one that was installed with the library; off loads none.",
+	  FIELD(gpu) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
 	  FIELD(memory_bytes) },

@@ -22,6 +22,7 @@ struct settings {
 	int spin_us;             /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
 	char placement[8];       /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];        /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
+	char gpu[256];           /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
 	uint64_t memory_bytes;   /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
 };
 

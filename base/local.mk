@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Errors, log lines, environment, bytes: what every other folder stands on.
 library_sources += \
+	base/both.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \
+	base/device.c base/device.h \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
 	base/log.c base/log.h \

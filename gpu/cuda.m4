@@ -1,22 +1,50 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# SLUICE_CHECK_CUDA: --with-cuda=auto|yes|no|DIR. Finds nvcc (DIR/bin, then PATH).
-# This release has no GPU module: the check only says what a build with one would find.
+# SLUICE_CHECK_CUDA: --with-cuda=auto|yes|no|DIR finds nvcc (DIR/bin, then PATH) and the static CUDA runtime, and
+# compiles one kernel for the -gencode list. GENCODE="..." at configure replaces the list.
 AC_DEFUN([SLUICE_CHECK_CUDA], [
 	AC_ARG_WITH([cuda],
 		[AS_HELP_STRING([--with-cuda=auto|yes|no|DIR], [GPU module built with nvcc (auto)])],
 		[], [with_cuda=auto])
+	AC_ARG_VAR([GENCODE], [-gencode options of nvcc: the GPUs that the module is built for])
+	have_cuda=no
 	AS_CASE([$with_cuda],
 		[no], [cuda_summary="no (--with-cuda=no)"],
+		[auto|yes], [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH:/usr/local/cuda/bin])],
+		[AC_PATH_PROG([NVCC], [nvcc], [], [$with_cuda/bin])])
+	AS_IF([test "$with_cuda" != no], [
+		AS_IF([test -n "$NVCC"], [SLUICE_TRY_NVCC], [cuda_summary="no (nvcc not found)"])
+		AS_IF([test "$have_cuda" = no && test "$with_cuda" != auto],
+			[AC_MSG_ERROR([--with-cuda=$with_cuda: $cuda_summary; name the toolkit's folder, --with-cuda=DIR])])
+	])
+	AM_CONDITIONAL([HAVE_CUDA], [test "$have_cuda" = yes])
+])
+
+AC_DEFUN([SLUICE_TRY_NVCC], [
+	# The toolkit is where nvcc really is: /usr/bin/nvcc may be a link.
+	cuda_dir=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
+	AS_IF([test -z "$GENCODE"], [GENCODE="-gencode arch=compute_80,code=sm_80 dnl
+-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90"])
+	CUDA_CPPFLAGS="-I$cuda_dir/include"
+	AS_IF([test -d "$cuda_dir/lib64"], [cuda_lib=$cuda_dir/lib64], [cuda_lib=$cuda_dir/lib])
+	CUDA_LIBS="$cuda_lib/libcudart_static.a -ldl -lrt"
+	# Same bits as the CPU: no contraction to multiply-add, denormals kept. No C++ runtime in the module.
+	NVCCFLAGS="-O2 --fmad=false --ftz=false --compiler-options=-fno-exceptions,-fno-threadsafe-statics"
+	AC_SUBST([CUDA_CPPFLAGS])
+	AC_SUBST([CUDA_LIBS])
+	AC_SUBST([NVCCFLAGS])
+	AC_MSG_CHECKING([whether $NVCC compiles for $GENCODE])
+	AS_MKDIR_P([conftest.dir])
+	printf '%s\n' '#include <cuda_runtime.h>' 'extern "C" __global__ void set(float *x) { *x = 1; }' \
+		'extern "C" int start(void **a) { return cudaLaunchKernel((const void *)set, dim3(1), dim3(1), a, 0, 0); }' \
+		>conftest.dir/kernel.cu
+	AS_IF([! $NVCC $NVCCFLAGS $GENCODE -c conftest.dir/kernel.cu -o conftest.dir/kernel.o >&AS_MESSAGE_LOG_FD 2>&1],
+		[cuda_summary="no ($NVCC does not compile a kernel for $GENCODE: see config.log)"],
+		[! test -f "$cuda_lib/libcudart_static.a"],
+		[cuda_summary="no ($cuda_lib/libcudart_static.a is missing)"],
 		[
-			AS_CASE([$with_cuda],
-				[auto|yes], [AC_PATH_PROG([NVCC], [nvcc], [], [$PATH:/usr/local/cuda/bin])],
-				[AC_PATH_PROG([NVCC], [nvcc], [], [$with_cuda/bin])])
-			AS_IF([test -z "$NVCC" && test "$with_cuda" != auto],
-				[AC_MSG_ERROR([--with-cuda=$with_cuda, but nvcc was not found: name the toolkit folder, --with-cuda=DIR])])
-			AS_IF([test -n "$NVCC" && test "$with_cuda" != auto],
-				[AC_MSG_ERROR([--with-cuda=$with_cuda: this release has no GPU module yet; use auto or no])])
-			AS_IF([test -n "$NVCC"],
-				[cuda_summary="$NVCC found; the GPU module itself is not part of this release"],
-				[cuda_summary="no (nvcc not found)"])
+			have_cuda=yes
+			cuda_summary="yes ($NVCC, $(echo "$GENCODE" | sed 's/-gencode arch=compute_[[0-9a-z]]*,code=//g'))"
 		])
+	rm -rf conftest.dir
+	AC_MSG_RESULT([$have_cuda])
 ])

@@ -155,8 +155,11 @@ static int write_own_file(struct meeting *m)
 	struct contents contents;
 	struct checkpoint_sum sum = { 0 };
 	struct checkpoint_identity identity = identity_of(m);
+	int rc = on_device_fetch_residual(m->model);
+	if (rc)
+		return rc;
 	progress_take(m->model->job);
-	int rc = contents_of(m->model, &contents);
+	rc = contents_of(m->model, &contents);
 	progress_release(m->model->job);
 	if (rc)
 		return rc;
@@ -457,7 +460,12 @@ int sluice_checkpoint(sluice_model *model, const char *dir)
 int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
 {
 	int rc = check_call(model, "sluice_restore");
-	return rc ? rc : restore(model, dir, params, step_out);
+	struct borrowed host = { 0 };
+	if (!rc)
+		rc = on_device_borrow(params, model->layout.count, &host);
+	if (!rc)
+		rc = restore(model, dir, host.host, step_out);
+	return on_device_return(&host, rc);
 }
 
 int checkpoint_serve(sluice_model *model, uint32_t op)

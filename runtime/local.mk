@@ -19,6 +19,7 @@ library_sources += \
 	runtime/measure.c runtime/measure.h \
 	runtime/members.c \
 	runtime/model.c runtime/model_open.c runtime/model.h \
+	runtime/on_device.c runtime/on_device.h \
 	runtime/peers.c \
 	runtime/place.c runtime/place.h \
 	runtime/progress.c \

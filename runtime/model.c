@@ -197,6 +197,9 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
 	    model->worker.residual && model->recipe.memory != MEMORY_NONE) {
 		double sum = 0;
+		int rc = on_device_fetch_residual(model);
+		if (rc)
+			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)model->worker.residual[i] * model->worker.residual[i];
 		now.residual_norm = sqrt(sum);

@@ -12,6 +12,7 @@
 #include "layout.h"
 #include "lazy.h"
 #include "measure.h"
+#include "on_device.h"
 #include "rdma/ring.h"
 #include "reduce.h"
 #include "sparse.h"
@@ -95,6 +96,7 @@ struct worker {
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
 	float *target;               /* params (or mean) of the pull under way */
 	uint32_t shards_done;
+	struct on_device device;     /* gradients or params in GPU memory */
 };
 
 /* ---- shard half ---- */
@@ -184,6 +186,10 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 		      uint64_t count);
 /* After a selection that added grad: judges grad where the sum is not finite. SLUICE_ENUMERIC. */
 int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan);
+
+/* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
+ * 0 to go on, 1 to leave the gradient out, or an error. */
+int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* ---- innovation.c ---- */
 /* A push begins: nothing is weighed yet. */

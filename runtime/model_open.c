@@ -11,7 +11,7 @@
 
 static int check_attributes(const sluice_job *job, const sluice_model_attr *attr, const float *params)
 {
-	if (!attr || attr->size < sizeof *attr)
+	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
 		return fail(SLUICE_EINVAL, "sluice_model_open: attr is NULL or its size field is not set "
 			    "(attr.size = sizeof attr)");
 	if (!attr->count || attr->count > UINT32_MAX)
@@ -282,6 +282,11 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 		: fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already", JOB_MODELS);
 	if (!rc)
 		rc = prepare(model, attr);
+	struct borrowed host = { 0 };
+	if (!rc)
+		rc = on_device_borrow(params, attr->count, &host);
+	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
+		model->worker.device.stream = attr->stream;
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
@@ -303,12 +308,13 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 		if (job->models_end <= (int)model->id)
 			job->models_end = (int)model->id + 1;
 		progress_release(job);
-		rc = model_spread(model, params);
+		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))
-			model_remember(model, params);
+			model_remember(model, host.host);
 		if (!rc && sluice_is_worker(job))
-			local_begin(model, params);
+			local_begin(model, host.host);
 	}
+	rc = on_device_return(&host, rc);
 	if (rc) {
 		progress_take(job);
 		if (model->id < JOB_MODELS && job->models[model->id] == model)

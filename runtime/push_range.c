@@ -72,6 +72,8 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 	if (rc)
 		return rc;
 	struct worker *w = &model->worker;
+	if ((rc = on_device_range(model, &grad, count)))
+		return rc;
 	if (w->in_step == STEP_DONE && (rc = step_await_slots(model)))
 		return rc;
 	if ((rc = take_range(model, begin, count)))

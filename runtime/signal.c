@@ -8,35 +8,35 @@
 
 enum { CHUNK = 2048 };
 
-/* Gradients with NaN or infinity. Returns 0 to go on, 1 to leave this gradient out, or an error. */
-static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
 {
-	uint64_t bad = first_nonfinite(grad, count), in_tensor;
-	if (bad == count)
-		return 0;
-	switch (model->recipe.nonfinite) {
-	case NONFINITE_ZERO:
-		for (uint64_t i = bad; i < count; i++)
-			model->stats.nonfinite_elements += !isfinite(grad[i]);
-		return 0;
-	case NONFINITE_SKIP:
-		for (uint64_t i = bad; i < count; i++)
-			model->stats.nonfinite_elements += !isfinite(grad[i]);
-		return 1;
-	case NONFINITE_ABORT:
-		break;
+	uint64_t in_tensor;
+	if (model->recipe.nonfinite != NONFINITE_ABORT) {
+		model->stats.nonfinite_elements += n;
+		return model->recipe.nonfinite == NONFINITE_SKIP;
 	}
 	sluice_job *job = model->job;
-	const char *tensor = model_coordinate(model, begin + bad, &in_tensor);
+	const char *tensor = model_coordinate(model, bad, &in_tensor);
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job)
 		: job_fail(job, SLUICE_ENUMERIC, job->rank,
 			   "the gradient of %s at step %llu is %s at index %llu of tensor %s: lower the learning "
 			   "rate or clip=, or choose nonfinite=skip or zero",
 			   rank_text(job, job->rank), (unsigned long long)model->step + 1,
-			   isnan(grad[bad]) ? "NaN" : "infinite", (unsigned long long)in_tensor, tensor);
+			   isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor, tensor);
 	progress_release(job);
 	return rc;
+}
+
+/* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
+static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+{
+	uint64_t bad = first_nonfinite(grad, count), n = 0;
+	if (bad == count)
+		return 0;
+	for (uint64_t i = bad; i < count; i++)
+		n += !isfinite(grad[i]);
+	return signal_nonfinite(model, begin + bad, n, grad[bad]);
 }
 
 /* What one push, or one range of it, works on. */
@@ -177,13 +177,8 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 
 /* ---- where to evaluate ---------------------------------------------------------------------- */
 
-int sluice_point(sluice_model *model, const float *params, float *point)
+static void point_at(const sluice_model *model, const float *params, float *point)
 {
-	if (!model || !params || !point)
-		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
-	int rc = step_check(model, params, "sluice_point", STEP_DONE);
-	if (rc)
-		return rc;
 	const float *previous = model->worker.previous;
 	const uint64_t count = model->layout.count;
 	if (model->recipe.signal == SIGNAL_IGT) {
@@ -193,7 +188,23 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	} else {
 		memmove(point, previous ? previous : params, count * sizeof *point);
 	}
-	return 0;
+}
+
+int sluice_point(sluice_model *model, const float *params, float *point)
+{
+	if (!model || !params || !point)
+		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
+	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (rc)
+		return rc;
+	struct borrowed from = { 0 }, to = { 0 };
+	rc = on_device_borrow((float *)params, model->layout.count, &from); /* only read */
+	if (!rc)
+		rc = on_device_borrow(point, model->layout.count, &to);
+	if (!rc)
+		point_at(model, from.host, to.host);
+	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */
+	return on_device_return(&to, rc);
 }
 
 int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan)

@@ -168,11 +168,13 @@ typedef struct sluice_model_attr {
 	float lr;                     /* first learning rate; 0: 0.01; see sluice_set_lr() */
 	uint64_t steps_per_epoch;     /* gives warmup=Nepoch its length; 0: unknown */
 	uint64_t memory_bytes;        /* refuse to open above this per rank; 0: SLUICE_MEMORY, else no limit */
+	void *stream;                 /* cudaStream_t for gradients and params in GPU memory; NULL: the default one */
 } sluice_model_attr;
 
 /* Opens a model: collective over all ranks with equal attributes (differences are named). Rank 0's
  * params[0..count) become version 0 on every rank; params is the caller's, and may be NULL on a
- * dedicated server. Errors: EINVAL (attributes, recipe), ENOMEM, EPEER, ETIMEDOUT.
+ * dedicated server. Here and below params, grad and mean may be host memory or memory of a GPU, told apart
+ * by address. Errors: EINVAL (attributes, recipe), ENOMEM, EPEER, ETIMEDOUT, EGPU.
  * Thread class: object (job). */
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
 				 sluice_model **model_out);
@@ -181,9 +183,10 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
- * the caller's again on return. One push, then one pull per step. Errors: EINVAL (no pull since the
- * last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over), EPEER,
- * ETIMEDOUT, EWIRE. Thread class: object. */
+ * the caller's again on return. In GPU memory it is read in the order of the model's stream, and what
+ * the recipe allows is selected there. One push, then one pull per step. Errors: EINVAL (no pull since
+ * the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
+ * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named). Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const float *grad);
 
 /* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
@@ -212,8 +215,9 @@ SLUICE_API int sluice_push_pair(sluice_model *model, const float *grad, const fl
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
 /* Waits for the version that answers the last push, then params += decoded delta, in place: the same
- * bits on every rank. params[0..count) must hold what the last pull (or open) left there. Errors:
- * EINVAL, EPEER, ETIMEDOUT, EWIRE. Thread class: object. */
+ * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
+ * they are complete in the order of the model's stream, not yet on return. Errors: EINVAL, EPEER,
+ * ETIMEDOUT, EWIRE, EGPU. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where

@@ -114,7 +114,10 @@ static int push(sluice_model *model, const float *grad, const float *before)
 	step_begin(model);
 	if (!grad) /* not wanted */
 		model->worker.skip = 1;
-	else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
+	else if ((rc = on_device_gradient(model, &grad, &before)))
+		return rc;
+	else if ((rc = model->worker.device.selects ? on_device_accumulate(model, grad)
+		      : signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
 	if (alone) {
 		model->worker.in_step = STEP_PUSHED;
@@ -122,7 +125,7 @@ static int push(sluice_model *model, const float *grad, const float *before)
 	}
 	local_gather(model);
 	measure_push(model);
-	if ((rc = worker_send(model)))
+	if ((rc = worker_send(model)) || (rc = on_device_settle(model)))
 		return rc;
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
@@ -208,8 +211,10 @@ int sluice_pull(sluice_model *model, float *params)
 	if (!rc && model->recipe.update == UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
+		rc = on_device_target(model, &params);
+	if (!rc)
 		model_remember(model, params);
-	return rc ? rc : pull_into(model, params);
+	return on_device_pulled(model, rc ? rc : pull_into(model, params));
 }
 
 int sluice_pull_mean(sluice_model *model, float *mean)
@@ -217,8 +222,9 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	int rc = step_check(model, mean, "sluice_pull_mean", STEP_PUSHED);
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
-	if (rc)
-		return rc;
-	memset(mean, 0, model->layout.count * sizeof *mean);
-	return pull_into(model, mean);
+	if (!rc)
+		rc = on_device_target(model, &mean);
+	if (!rc)
+		rc = on_device_zero(model, mean, model->layout.count);
+	return on_device_pulled(model, rc ? rc : pull_into(model, mean));
 }

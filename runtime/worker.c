@@ -118,6 +118,10 @@ static int select_from(sluice_model *model, const struct span *spans, size_t n_s
 	const struct layout *l = &model->layout;
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const uint64_t of = l->count - l->exempt;
+	if (w->device.selects) {
+		*n_out = w->device.found;
+		return 0;
+	}
 	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
@@ -362,10 +366,11 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		if (m.kind == MESSAGE_SUPPORT) {
 			agree_apply_support(model, shard, &m);
 		} else {
-			if (model->recipe.update == UPDATE_AVERAGE)
-				sparse_set(w->target + at->begin, index, w->value, m.count);
-			else
-				sparse_add(w->target + at->begin, index, w->value, m.count);
+			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
+			if (rc) {
+				job_fail(job, rc, job->rank, "%s", sluice_last_error());
+				return;
+			}
 			innovation_apply(model, shard, index, w->value, m.count);
 			agree_clear_published(model, at, index, w->value, m.count);
 			model->stats.pulled_elements += m.count;

@@ -86,6 +86,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->in_step = STEP_DONE;
 	tiling_clear(&w->pushed);
 	w->phase = 0;
+	w->device.stale = 1;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
@@ -101,6 +102,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 void worker_close(sluice_model *model)
 {
 	struct worker *w = &model->worker;
+	on_device_close(&w->device);
 	region_close(&w->staging);
 	selector_close(&w->selector);
 	free(w->velocity);

@@ -4,15 +4,11 @@
 #include "index_coding.h"
 #include "base/bytes.h"
 #include "index_kernels.h"
+#include "message_rules.h"
 #include "rice.h"
 #include "sluice.h"
 
 enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8 };
-
-static uint64_t padded(uint64_t bytes)
-{
-	return (bytes + 3) & ~(uint64_t)3;
-}
 
 static int refuse(const char **why, const char *text)
 {
@@ -53,16 +49,6 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 
 /* ---- delta ---- */
 
-static uint32_t blocks_of(uint32_t count)
-{
-	return count / INDEX_BLOCK + (count % INDEX_BLOCK != 0);
-}
-
-static uint32_t block_bytes(uint32_t n, unsigned width)
-{
-	return (n * width + 7) / 8;
-}
-
 static unsigned bits_of(uint32_t largest)
 {
 	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
@@ -81,22 +67,22 @@ static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next, uint
 static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 {
 	const struct index_kernels *k = index_kernels();
-	uint64_t bytes = padded(blocks_of(count));
+	uint64_t bytes = section_padded(delta_blocks(count));
 	uint32_t next = 0, gap[INDEX_BLOCK];
 
 	for (uint32_t i = 0, n; i < count; i += n) {
 		n = smaller(count - i, INDEX_BLOCK);
-		bytes += block_bytes(n, bits_of(n == INDEX_BLOCK ? k->largest(index + i, next)
+		bytes += delta_block_bytes(n, bits_of(n == INDEX_BLOCK ? k->largest(index + i, next)
 								  : last_gaps(index + i, n, next, gap)));
 		next = index[i + n - 1] + 1;
 	}
-	return padded(bytes);
+	return section_padded(bytes);
 }
 
 static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, uint64_t bytes)
 {
 	const struct index_kernels *k = index_kernels();
-	uint8_t *widths = out, *at = out + padded(blocks_of(count));
+	uint8_t *widths = out, *at = out + section_padded(delta_blocks(count));
 	const uint8_t *end = out + bytes;
 	uint32_t next = 0, block = 0;
 
@@ -112,13 +98,13 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		widths[block] = (uint8_t)width;
 		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
-		if (end - at >= block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
+		if (end - at >= delta_block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
 			k->pack(gap, width, at);
 		} else {
 			k->pack(gap, width, bits);
-			memcpy(at, bits, block_bytes(n, width));
+			memcpy(at, bits, delta_block_bytes(n, width));
 		}
-		at += block_bytes(n, width);
+		at += delta_block_bytes(n, width);
 		next = index[i + n - 1] + 1;
 	}
 	while ((at - out) & 3)
@@ -130,7 +116,7 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next, uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
-	const uint32_t bytes = block_bytes(n, width);
+	const uint32_t bytes = delta_block_bytes(n, width);
 	uint8_t bits[BITS_BYTES + 8]; /* so that each gap is one load of 8 bytes */
 	uint64_t at = *next, all = 0;
 
@@ -155,7 +141,7 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 /* A whole block; left: bytes from in on. Returns 1 if the width was the smallest possible. */
 static int unpack(const uint8_t *in, uint64_t left, unsigned width, uint64_t *next, uint32_t *index)
 {
-	const uint32_t bytes = block_bytes(INDEX_BLOCK, width);
+	const uint32_t bytes = delta_block_bytes(INDEX_BLOCK, width);
 	uint8_t bits[BITS_BYTES + INDEX_SLACK];
 	uint32_t all;
 
@@ -171,20 +157,20 @@ static int unpack(const uint8_t *in, uint64_t left, unsigned width, uint64_t *ne
 static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
 			uint32_t *index, const char **why)
 {
-	const uint32_t blocks = blocks_of(count);
-	const uint8_t *widths = in, *at = in + padded(blocks);
-	uint64_t needed = padded(blocks), next = 0;
+	const uint32_t blocks = delta_blocks(count);
+	const uint8_t *widths = in, *at = in + section_padded(blocks);
+	uint64_t needed = section_padded(blocks), next = 0;
 
 	if (bytes < needed)
 		return refuse(why, "the payload is too short for its delta widths");
 	for (uint32_t block = 0; block < blocks; block++) {
 		if (widths[block] > INDEX_WIDTH_MAX)
 			return refuse(why, "a delta width exceeds 32 bits");
-		needed += block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK), widths[block]);
+		needed += delta_block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK), widths[block]);
 	}
-	if (bytes != padded(needed))
+	if (bytes != section_padded(needed))
 		return refuse(why, "the payload's length does not fit its delta widths");
-	for (uint64_t i = blocks; i < padded(blocks); i++)
+	for (uint64_t i = blocks; i < section_padded(blocks); i++)
 		if (in[i])
 			return refuse(why, "padding after the delta widths is not zero");
 	for (uint64_t i = needed; i < bytes; i++)
@@ -199,7 +185,7 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 			return refuse(why, "a delta block is not packed canonically");
 		if (next > span)
 			return refuse(why, "a delta index lies beyond the shard");
-		at += block_bytes(n, widths[block]);
+		at += delta_block_bytes(n, widths[block]);
 	}
 	return 0;
 }
@@ -249,7 +235,7 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 
 static uint64_t rice_padded(const uint32_t *index, uint32_t count, uint32_t span)
 {
-	return padded(rice_bytes(index, count, span));
+	return section_padded(rice_bytes(index, count, span));
 }
 
 static void rice_encode_padded(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out,
@@ -267,7 +253,7 @@ static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count,
 
 	if (rc)
 		return rc;
-	if (bytes != padded(used))
+	if (bytes != section_padded(used))
 		return refuse(why, "the payload's length does not fit its Rice codes");
 	for (uint64_t i = used; i < bytes; i++)
 		if (in[i])
@@ -311,7 +297,7 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 	case CODING_DELTA:
 		return delta_bytes(index, count);
 	case CODING_BITMAP:
-		return padded(((uint64_t)span + 7) / 8);
+		return section_of_bitmap(span);
 	case CODING_RUN:
 		return run_bytes(index, count);
 	case CODING_RICE:

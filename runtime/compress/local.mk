@@ -12,6 +12,7 @@ library_sources += \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
+	runtime/compress/message_rules.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/random.c runtime/compress/random.h \
 	runtime/compress/random_normal.c \
@@ -21,7 +22,9 @@ library_sources += \
 	runtime/compress/select_estimate.c \
 	runtime/compress/select_portable.c runtime/compress/select_kernels.h \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
+	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/seeded_support.c \
 	runtime/compress/sketch.c runtime/compress/sketch.h \
-	runtime/compress/topk.c
+	runtime/compress/topk.c \
+	runtime/compress/value_codes.h

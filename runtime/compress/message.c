@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "choose.h"
 #include "index_coding.h"
+#include "message_rules.h"
 #include "sluice.h"
 #include <assert.h>
 #include <float.h>
@@ -13,11 +14,6 @@
 #include <stdio.h>
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
-
-static uint64_t padded(uint64_t bytes)
-{
-	return (bytes + 3) & ~(uint64_t)3;
-}
 
 static uint64_t values_bytes(uint32_t count, const struct value_coding *values)
 {
@@ -27,7 +23,7 @@ static uint64_t values_bytes(uint32_t count, const struct value_coding *values)
 
 static uint64_t values_section(uint32_t count, const struct value_coding *values)
 {
-	return padded(values_bytes(count, values));
+	return section_padded(values_bytes(count, values));
 }
 
 /* A support has positions only. */
@@ -149,7 +145,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
 
-		if (bytes < *payload_bytes || (best == CODING_DENSE && bytes == *payload_bytes)) {
+		if (coding_wins(bytes, best, *payload_bytes)) {
 			best = sparse[i];
 			*payload_bytes = bytes;
 		}

@@ -12,7 +12,7 @@
 
 /* ---- scratch ---- */
 
-enum { ROOM_LEAST = 4096, HINT_NARROWEST = 1 << 15, HINT_WIDEST = 1 << 20 };
+enum { ROOM_LEAST = 4096 };
 
 struct sizes {
 	size_t room, tile, stage;
@@ -191,41 +191,6 @@ static size_t finish(struct sweep *w, struct known near, uint32_t *boundary)
 
 /* ---- the call ---- */
 
-static struct known around(const struct select_hint *hint)
-{
-	struct known k = { 1, KEY_MASK };
-
-	if (hint->next > hint->width)
-		k.low = hint->next - hint->width;
-	if (hint->width < KEY_INFINITY - hint->next)
-		k.high = hint->next + hint->width;
-	return k;
-}
-
-static uint32_t distance(uint32_t a, uint32_t b)
-{
-	return a > b ? a - b : b - a;
-}
-
-/* The boundary is expected to move on as it did; the interval is as wide as it was off. */
-static void remember(struct select_hint *hint, uint32_t key)
-{
-	uint32_t moved = distance(key, hint->last), off = distance(key, hint->next);
-	uint32_t width = moved / 4 + (off < HINT_WIDEST ? 2 * off : HINT_WIDEST);
-
-	if (hint->last == 0 || moved > HINT_WIDEST) {
-		hint->next = key;
-		width = 0; /* too fast to foretell: sample */
-	} else {
-		hint->next = key + (key - hint->last);
-		width = width < HINT_NARROWEST ? HINT_NARROWEST :
-			width > HINT_WIDEST    ? HINT_WIDEST :
-						 width;
-	}
-	hint->last = key;
-	hint->width = width;
-}
-
 static struct select_bounds bounds_of(struct known near)
 {
 	if (near.low > near.high)
@@ -249,12 +214,11 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 		*(call.spans[j].exempt ? &exempt : &total) += length;
 	}
 	call.k = call.k < total ? call.k : total;
-	hinted = call.hint && call.hint->width && call.hint->next < KEY_INFINITY && call.k &&
-		 call.k < total &&
-		 hint_agrees(s, &call, adding, total, around(call.hint));
+	hinted = call.hint && hint_foretells(call.hint) && call.k && call.k < total &&
+		 hint_agrees(s, &call, adding, total, hint_around(call.hint));
 	for (unsigned guess = 0;;) {
 		if (hinted)
-			near = around(call.hint);
+			near = hint_around(call.hint);
 		else if (call.k && call.k < total && guess <= GUESSES)
 			near = guess < GUESSES
 				? estimate(s, &call, adding, total, known, guess)
@@ -290,7 +254,7 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 			known.high = near.low - 1;
 	}
 	if (call.hint && call.k && call.k < total && !nan)
-		remember(call.hint, boundary);
+		hint_remember(call.hint, boundary);
 	if (nan_out)
 		*nan_out = nan;
 	return found;

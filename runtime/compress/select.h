@@ -5,6 +5,7 @@
  * A selector holds the scratch for vectors of up to n elements (allocated once at open). */
 #ifndef COMPRESS_SELECT_H
 #define COMPRESS_SELECT_H
+#include "select_rules.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,13 +30,6 @@ int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **ou
  * rank above finite values. No allocation. */
 size_t select_topk(struct selector *s, const float *x, const struct span *spans, size_t n_spans,
 		   size_t k, uint32_t *index);
-
-/* Where the boundary (a magnitude's bits) was in the last vector of a sequence, and where it is
- * expected next, within width (0: it is not foretold); zeroed before the first. A wrong hint costs
- * time, at most about one pass. */
-struct select_hint {
-	uint32_t last, next, width;
-};
 
 /* All that can be asked for in one selection. Fields that are not set are zero. */
 struct select_call {

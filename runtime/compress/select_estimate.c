@@ -10,11 +10,10 @@ struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t 
 		  uint32_t counts[BINS])
 {
 	for (;;) {
-		unsigned shift = 0;
+		const struct known known = { low, high };
+		unsigned shift = known_shift(known);
 		uint32_t bin, width = high - low;
 
-		while (width >> shift >= BINS)
-			shift++;
 		memset(counts, 0, BINS * sizeof(*counts));
 		for (size_t i = 0; i < n; i++) {
 			uint32_t above_low = key_of(v[i]) - low;
@@ -26,9 +25,8 @@ struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t 
 			need -= counts[bin];
 		if (shift == 0)
 			return (struct cut){ .floor = low + bin, .ties = need };
-		low += bin << shift;
-		if (high - low >= 1u << shift)
-			high = low + (1u << shift) - 1;
+		low = known_bin(known, shift, bin).low;
+		high = known_bin(known, shift, bin).high;
 	}
 }
 
@@ -176,10 +174,8 @@ struct known narrow(struct selector *s, const float *x, const struct select_call
 	while (known.low < known.high) {
 		uint32_t width = known.high - known.low, bin;
 		size_t need = call->k;
-		unsigned shift = 0;
+		unsigned shift = known_shift(known);
 
-		while (width >> shift >= BINS)
-			shift++;
 		memset(s->counts, 0, BINS * sizeof(*s->counts));
 		for (size_t j = 0; j < call->n_spans; j++)
 			for (uint64_t i = call->spans[j].begin;
@@ -195,9 +191,7 @@ struct known narrow(struct selector *s, const float *x, const struct select_call
 			need -= s->counts[bin];
 		if (s->counts[bin] < need)
 			return (struct known){ 1, 0 }; /* there are fewer than k non-zeros */
-		known.low += bin << shift;
-		if (known.high - known.low >= 1u << shift)
-			known.high = known.low + (1u << shift) - 1;
+		known = known_bin(known, shift, bin);
 		if (s->counts[bin] <= s->near_room)
 			break;
 	}

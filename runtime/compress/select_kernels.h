@@ -2,21 +2,13 @@
  * The hot loop of selection, in three versions with one meaning: portable C, AVX2, AVX-512. Chosen
  * once per selector; private to select*.c and the tests.
  *
- * The *key* of a float is its bits without the sign: keys order as magnitudes. A kernel walks
- * x[begin, end) and lists, in ascending order, the *sure* coordinates (key > above) and, apart from
+ * Keys are explained in select_rules.h. A kernel walks x[begin, end) and lists, in ascending order, the *sure* coordinates (key > above) and, apart from
  * them, the *near* ones (below < key <= above) with their values. above >= below >= 0. */
 #ifndef COMPRESS_SELECT_KERNELS_H
 #define COMPRESS_SELECT_KERNELS_H
-#include "base/bytes.h"
+#include "select_rules.h"
 #include <stddef.h>
 #include <stdint.h>
-
-enum { KEY_MASK = 0x7fffffff, KEY_INFINITY = 0x7f800000 };
-
-static inline uint32_t key_of(float x)
-{
-	return float_bits(x) & KEY_MASK;
-}
 
 struct select_bounds {
 	int32_t above, below;

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 /* One thread lists into place, tile after tile; several wait for each other less often. */
-enum { TILE = 16384, TILE_SHARED = 65536, BINS = 2048 };
+enum { TILE = 16384, TILE_SHARED = 65536 };
 
 /* Listed but not yet in its place: one tile's entries. */
 struct select_stage {
@@ -72,10 +72,6 @@ struct cut {
 struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 		  uint32_t counts[BINS]);
 
-/* What is known of the k-th largest key. */
-struct known {
-	uint32_t low, high;
-};
 /* What the next pass should call near: an interval that holds the k-th largest key most probably,
  * from a sample; wider and from a larger sample at each attempt. */
 struct known estimate(struct selector *s, const struct select_call *call, int adding, size_t total,

@@ -16,7 +16,7 @@
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-static uint32_t key_of(float x)
+static uint32_t magnitude_bits(float x)
 {
 	return float_bits(x) & 0x7fffffff;
 }
@@ -26,7 +26,7 @@ static const float *sorted_by;
 static int by_magnitude_then_index(const void *left, const void *right)
 {
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	uint32_t ka = key_of(sorted_by[a]), kb = key_of(sorted_by[b]);
+	uint32_t ka = magnitude_bits(sorted_by[a]), kb = magnitude_bits(sorted_by[b]);
 
 	if (ka != kb)
 		return ka < kb ? 1 : -1;

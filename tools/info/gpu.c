@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * GPUs beside RDMA: driver, the two ways to register GPU memory, and what on the PCI bus stands
  * between card and GPU (IOMMU translation, ACS redirection). Facts on nodes that have no GPU. */
+#include "base/device.h"
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,24 @@ static void toolkit(const struct node *node, struct report *r)
 		   release ? release : text);
 }
 
+/* Whether this library can use GPU memory here: a module that is there should find the GPUs of the node. */
+static void module(int gpu, struct report *r)
+{
+	const char *why = "";
+	const struct device_ops *ops = device_load(&why);
+	char text[512];
+
+	if (!ops)
+		report_add(r, VERDICT_INFO, section, "gpu-module", NULL, "%s", why);
+	else if (!ops->describe(text, sizeof(text)))
+		report_add(r, VERDICT_INFO, section, "gpu-module", NULL, "%s", text);
+	else
+		report_add(r, gpu ? VERDICT_WARN : VERDICT_INFO, section, "gpu-module",
+			   gpu ? "compare the driver (nvidia-smi) with the CUDA version that Sluice was built with" :
+				 NULL,
+			   "%s", ops->error());
+}
+
 void probe_gpu(const struct node *node, struct report *r)
 {
 	static struct names devices;
@@ -128,6 +147,7 @@ void probe_gpu(const struct node *node, struct report *r)
 	report_add(r, VERDICT_INFO, section, "cuda-driver", NULL, "%s",
 		   gpu ? line : "no NVIDIA driver on this node");
 	toolkit(node, r);
+	module(gpu, r);
 	node_list(node, &devices, "/sys/class/infiniband");
 	matters = gpu && devices.n > 0;
 	if (node_line(node, line, "/proc/sys/kernel/osrelease") ||

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the list of loaded
+ * libraries a call: without the driver's library there is no memory of its kind. */
+#include "base/device.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct device_ops *_Atomic loaded;
+static char reason[512]; /* under lock; why loading failed, which is tried once */
+
+const char *device_module_path(void)
+{
+	const char *named = getenv("SLUICE_GPU");
+
+	return named && *named && strcmp(named, "auto") ? named : SLUICE_MODULE_DIR "/libsluice_cuda.so";
+}
+
+static const struct device_ops *load(void)
+{
+	const char *path = device_module_path();
+	const struct device_ops *ops;
+	device_module_fn *module;
+	void *handle, *symbol;
+
+	if (!strcmp(path, "off")) {
+		snprintf(reason, sizeof(reason), "the GPU module is switched off (SLUICE_GPU=off)");
+		return NULL;
+	}
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!handle) {
+		snprintf(reason, sizeof(reason),
+			 "there is no GPU module (%s): build Sluice with --with-cuda=yes, or name the module with "
+			 "SLUICE_GPU", dlerror());
+		return NULL;
+	}
+	symbol = dlsym(handle, DEVICE_MODULE_SYMBOL);
+	memcpy(&module, &symbol, sizeof(symbol));
+	ops = symbol ? module() : NULL;
+	if (ops && ops->size == sizeof(*ops))
+		return ops;
+	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice", path);
+	dlclose(handle);
+	return NULL;
+}
+
+const struct device_ops *device_load(const char **why)
+{
+	const struct device_ops *ops = loaded;
+
+	if (ops)
+		return ops;
+	pthread_mutex_lock(&lock);
+	ops = loaded;
+	if (!ops && !*reason)
+		loaded = ops = load();
+	*why = reason;
+	pthread_mutex_unlock(&lock);
+	return ops;
+}
+
+/* Asks the driver that is in the process already, when the module cannot be asked. Its ABI:
+ * cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CUdeviceptr), 2 is device memory. */
+static int driver_says_device(void *driver, const void *p)
+{
+	int (*get)(void *, int, unsigned long long);
+	void *symbol = dlsym(driver, "cuPointerGetAttribute");
+	int type = 0;
+
+	memcpy(&get, &symbol, sizeof(symbol));
+	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
+}
+
+int device_of(const void *p, const struct device_ops **ops_out)
+{
+	const struct device_ops *ops = loaded;
+	const char *why = "", *named = getenv("SLUICE_GPU");
+	void *driver = NULL;
+	int device, found;
+
+	*ops_out = NULL;
+	if (!ops) {
+		/* A module that is named is asked in any case: it may bring a driver of its own. */
+		driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+		if (!driver && !(named && strchr(named, '/')))
+			return 0;
+		ops = device_load(&why);
+	}
+	found = ops ? ops->find(p, &device) : driver ? driver_says_device(driver, p) : 0;
+	if (driver)
+		dlclose(driver);
+	if (!ops && found)
+		return fail(SLUICE_EGPU, "%p is GPU memory, but %s", p, why);
+	if (found < 0)
+		return device_fail(ops, "asking whose memory a pointer is");
+	*ops_out = found ? ops : NULL;
+	return 0;
+}
+
+int device_fail(const struct device_ops *ops, const char *function)
+{
+	return fail(SLUICE_EGPU, "%s: %s", function, ops->error());
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The seam to accelerators: one table of functions, which the module in gpu/ fills. The module is loaded
+ * when memory of its kind is first seen, so one package serves nodes with and without CUDA. Called by
+ * runtime/on_device.c, sluice-info and the tests; nobody outside gpu/ sees a CUDA type.
+ *
+ * Operations return 0 or -1, and after -1 error() is the sentence: operation, kernel, device, CUDA's text.
+ * Those with a stream only enqueue there unless they say that they wait. NULL is the default stream. */
+#ifndef BASE_DEVICE_H
+#define BASE_DEVICE_H
+#include "base/memory.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* Coordinates begin .. end - 1 of a vector. */
+struct device_span {
+	uint32_t begin, end;
+};
+
+/* Scratch for selections from vectors of up to n elements; one selection at a time. */
+struct device_selector;
+
+/* As struct select_call (select.h). All pointers are device memory. */
+struct device_select {
+	const float *x;          /* NULL: residual += scale * grad, and select from that */
+	float *residual;
+	const float *grad;
+	float scale;
+	int clear;               /* selected coordinates of residual become 0 */
+	int judge;               /* if grad holds NaN or infinity, nothing is changed and nothing selected */
+	int forget;              /* made as if it were the first; for measurements */
+	uint64_t k;
+	int by_level;            /* instead of k: all |x| >= level, zeros never */
+	float level;
+};
+
+/* What a selection came to; all of it in host memory. */
+struct device_selected {
+	size_t n;                /* of the selector's room, ascending */
+	int nan;                 /* a NaN was met in the sum: n is 0 */
+	uint64_t nonfinite;      /* judge: how many of grad are NaN or infinite */
+	uint64_t first_nonfinite;
+	unsigned passes;         /* over the vector that finding them took; 1 with a good hint */
+	int overfull;            /* by_level: more than the room passed; n is the room, the first of them */
+};
+
+/* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */
+struct device_pack {
+	const uint32_t *index;   /* ascending; base is subtracted */
+	const float *value;
+	float *decoded;          /* what the receiver will decode; may be value */
+	uint8_t *payload;        /* message_bound() bytes, 4-byte aligned */
+	uint32_t base, count, span;
+	int value_type;          /* enum value_type */
+};
+
+struct device_packed {
+	int coding;              /* enum index_coding */
+	uint32_t payload_bytes;
+	float scale;
+};
+
+struct device_ops {
+	size_t size;             /* sizeof(struct device_ops): another one is another build, and refused */
+	const char *name;        /* "cuda" */
+	const char *(*error)(void);                       /* of the calling thread */
+	/* Devices that can be used, as one line of text (name, memory, compute capability). */
+	int (*describe)(char *text, size_t cap);
+	/* 1: p is memory of a device (its number in *device); 0: it is not; -1. */
+	int (*find)(const void *p, int *device);
+
+	int (*alloc)(size_t bytes, struct memory *out);   /* exported as far as driver and device can */
+	void (*release)(struct memory *memory);
+	int (*pinned_alloc)(size_t bytes, void **out);    /* host memory that copies run beside kernels from */
+	void (*pinned_release)(void *pinned);
+	/* Either side may be host memory; pageable host memory may be used again on return. */
+	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
+	int (*zero)(void *to, size_t bytes, void *stream);
+	int (*wait)(void *stream);
+	/* What a NIC has written to device memory, and completed, is seen by kernels that start later. Waits. */
+	int (*flush)(void);
+
+	/* exempt: ascending spans whose non-zeros are all selected, outside of k; copied. */
+	int (*selector_open)(int device, size_t n, size_t k, const struct device_span *exempt,
+			     size_t n_exempt, struct device_selector **out);
+	void (*selector_close)(struct device_selector **selector);
+	int (*select)(struct device_selector *s, const struct device_select *call, void *stream);
+	/* Waits for it; index and value (host memory, room as opened; value may be NULL) are filled. */
+	int (*selected)(struct device_selector *s, uint32_t *index, float *value,
+			struct device_selected *out, void *stream);
+
+	/* At most as many entries as the selector has room for: k and the exempt ones. */
+	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
+	/* Waits for it. */
+	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
+
+	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable host
+	 * memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch comes from the selector. */
+	int (*add)(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+		   uint32_t count, void *stream);
+	int (*assign)(struct device_selector *s, float *vector, const uint32_t *index,
+		      const float *value, uint32_t count, void *stream);
+};
+
+/* The one symbol of a module. */
+typedef const struct device_ops *device_module_fn(void);
+#define DEVICE_MODULE_SYMBOL "sluice_device_module"
+
+/* Whose memory is p? *ops_out becomes NULL for host memory, else the table for it. Loads the module when
+ * needed. SLUICE_EGPU: p is (or must be taken for) device memory, and there is no way to use it: the
+ * sentence says why. Thread class: any. */
+int device_of(const void *p, const struct device_ops **ops_out);
+
+/* Loads the module, for those who ask about it. NULL: *why is a static sentence. */
+const struct device_ops *device_load(const char **why);
+/* The file that device_load() opens. */
+const char *device_module_path(void);
+
+/* SLUICE_EGPU with what the table's last failure was, after "function: ". */
+int device_fail(const struct device_ops *ops, const char *function);
+#endif

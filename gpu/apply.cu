@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What is done at the coordinates of a decoded message, as runtime/sparse.c does it: every coordinate is
+ * touched by one thread and one rounding, so the bits are the CPU's. 256 threads, any grid, one entry a
+ * thread and turn; 8 bytes of list and two sectors of 32 bytes of the vector are touched an entry. */
+#include "gpu/apply.h"
+#include "gpu/kernel.h"
+
+KERNEL(apply, apply_args)
+{
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
+	     i += (uint64_t)gridDim.x * BLOCK) {
+		float *at = a.vector + (a.index ? a.index[i] : i), v = a.value[i];
+
+		switch (a.kind) {
+		case APPLY_ADD: *at += v; break;
+		case APPLY_SUBTRACT: *at -= v; break;
+		case APPLY_ASSIGN: *at = v; break;
+		}
+	}
+}
+
+FROM_C cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchKernel((const void *)apply, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Sparse updates on the device (apply.cu). Called by selector.c and the tests. */
+#ifndef GPU_APPLY_H
+#define GPU_APPLY_H
+#include <cuda_runtime_api.h>
+#include <stdint.h>
+
+enum apply_kind { APPLY_ADD, APPLY_SUBTRACT, APPLY_ASSIGN };
+
+struct apply_args {
+	float *vector;
+	const uint32_t *index;   /* ascending; NULL: coordinates 0..count - 1 */
+	const float *value;
+	uint32_t count;
+	enum apply_kind kind;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What every kernel of this folder stands on. Kernels are written in the C that CUDA's compiler and a C
+ * compiler both take: nvcc builds them for GPUs, and tests/gpu/emulation, whose <cuda_runtime.h> comes
+ * first then, runs the same source on the CPU, thread by thread, warp by warp.
+ *
+ * A kernel takes one struct by value, named a. Warp functions are called by all 32 lanes. */
+#ifndef GPU_KERNEL_H
+#define GPU_KERNEL_H
+#include <cuda_runtime.h>
+#include "base/both.h"
+#include "base/bytes.h"
+#include <stdint.h>
+
+enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
+#define ALL_LANES 0xffffffffu
+
+#ifdef __CUDACC__
+/* Four blocks on a multiprocessor: at most 64 registers a thread. */
+#define KERNEL(name, args)                                                                         \
+	extern "C" __global__ void __launch_bounds__(BLOCK, 4) name(const __grid_constant__ struct args a)
+#define UNROLL _Pragma("unroll")
+#define FROM_C extern "C"
+
+__device__ static inline void while_waiting(void)
+{
+	__nanosleep(64);
+}
+
+__device__ static inline uint64_t shuffle_up64(uint64_t v, unsigned by)
+{
+	return __shfl_up_sync(ALL_LANES, (unsigned long long)v, by);
+}
+
+/* A counter that other blocks change. */
+__device__ static inline uint32_t look(const uint32_t *counter)
+{
+	return *(const volatile uint32_t *)counter;
+}
+#endif
+
+static inline dim3 blocks_of(unsigned n)
+{
+	dim3 d;
+
+	d.x = n;
+	d.y = d.z = 1;
+	return d;
+}
+
+/* ---- sums over a warp and a block --------------------------------------------------------------- */
+
+__device__ static inline unsigned lane_id(void)
+{
+	return threadIdx.x % LANES;
+}
+
+__device__ static inline unsigned warp_id(void)
+{
+	return threadIdx.x / LANES;
+}
+
+__device__ static inline uint32_t warp_inclusive(uint32_t v)
+{
+	for (unsigned by = 1; by < LANES; by *= 2) {
+		uint32_t below = __shfl_up_sync(ALL_LANES, v, by);
+
+		v += lane_id() >= by ? below : 0;
+	}
+	return v;
+}
+
+__device__ static inline uint64_t warp_inclusive64(uint64_t v)
+{
+	for (unsigned by = 1; by < LANES; by *= 2) {
+		uint64_t below = shuffle_up64(v, by);
+
+		v += lane_id() >= by ? below : 0;
+	}
+	return v;
+}
+
+/* What the threads before this one have together; *all: what the block has. sums: WARPS entries of shared
+ * memory. All threads of the block call it. */
+__device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint64_t *all)
+{
+	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
+
+	__syncthreads(); /* sums may still be read from the last call */
+	if (lane_id() == LANES - 1)
+		sums[warp_id()] = inclusive;
+	__syncthreads();
+	for (unsigned w = 0; w < WARPS; w++) {
+		before += w < warp_id() ? sums[w] : 0;
+		total += sums[w];
+	}
+	*all = total;
+	return before + inclusive - v;
+}
+
+/* ---- a barrier of all blocks -------------------------------------------------------------------- */
+
+/* All blocks of a cooperative launch, which are resident together. arrived is zero before the launch;
+ * *passed counts the barriers of this thread's block. Orders everything written before it, by any block,
+ * before everything read after it. */
+__device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
+{
+	*passed += 1;
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence();
+		atomicAdd(arrived, 1u);
+		while (look(arrived) < *passed * gridDim.x)
+			while_waiting();
+		__threadfence();
+	}
+	__syncthreads();
+}
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device can; what
+ * cannot be is registered otherwise, or staged, by rdma/ladder.c.
+ *
+ * Order of a NIC's writes and kernels: a NIC that writes device memory over PCIe gives no order towards the
+ * device's own reads unless the device says that it does (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a
+ * completion on the host calls cuda_flush() before it starts a kernel that reads what was written: the flush
+ * orders the NIC's earlier writes before that kernel's reads. The other way round no flush is needed: a kernel
+ * that was waited for on the host has its writes where PCIe readers see them. */
+#include "gpu/memory.h"
+#include "gpu/driver.h"
+#include "gpu/failure.h"
+#include <unistd.h>
+
+/* The driver cuts smaller requests out of pages that others share, which cannot be exported. */
+enum { DEVICE_PAGE = 2 << 20 };
+
+int cuda_find(const void *p, int *device)
+{
+	struct cudaPointerAttributes attributes;
+	cudaError_t error = cudaPointerGetAttributes(&attributes, p);
+
+	if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
+		cudaGetLastError();
+		return 0; /* no device, so no memory of one */
+	}
+	if (error == cudaErrorInvalidValue) {
+		cudaGetLastError();
+		return 0; /* what older runtimes say of memory they do not know */
+	}
+	if (cuda_check(error, "asking what memory a pointer is"))
+		return -1;
+	*device = attributes.device;
+	/* Managed and pinned memory is the host's too. */
+	return attributes.type == cudaMemoryTypeDevice;
+}
+
+/* One copy on the default stream, waited for: the ladder's, which is no hot path. */
+static int copy_now(void *to, const void *from, size_t n)
+{
+	return cuda_copy(to, from, n, NULL) || cuda_wait(NULL) ? -1 : 0;
+}
+
+int cuda_alloc(size_t bytes, struct memory *out)
+{
+	struct memory m = { .place = MEMORY_DEVICE, .fd = -1, .copy = copy_now };
+
+	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
+	const size_t whole = (bytes + granule - 1) / granule * granule;
+
+	m.bytes = bytes;
+	if (cuda_check(cudaMalloc(&m.address, whole ? whole : 1), "allocating a buffer"))
+		return -1;
+	if (granule > 1)
+		driver_export(m.address, whole, &m.fd, &m.fd_offset);
+	*out = m;
+	return 0;
+}
+
+void cuda_release(struct memory *memory)
+{
+	if (!memory || !memory->address)
+		return;
+	if (memory->fd >= 0)
+		close(memory->fd);
+	cudaFree(memory->address);
+	*memory = (struct memory){ .fd = -1 };
+}
+
+int cuda_pinned_alloc(size_t bytes, void **out)
+{
+	return cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault), "allocating pinned memory");
+}
+
+void cuda_pinned_release(void *pinned)
+{
+	if (pinned)
+		cudaFreeHost(pinned);
+}
+
+int cuda_copy(void *to, const void *from, size_t bytes, void *stream)
+{
+	if (!bytes)
+		return 0;
+	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "a copy");
+}
+
+int cuda_zero(void *to, size_t bytes, void *stream)
+{
+	if (!bytes)
+		return 0;
+	return cuda_check(cudaMemsetAsync(to, 0, bytes, stream), "clearing memory");
+}
+
+int cuda_wait(void *stream)
+{
+	return cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
+}
+
+int cuda_flush(void)
+{
+	int device, ordering = 0, options = 0;
+
+	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
+	    cuda_check(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, device),
+		       "asking for the order of RDMA writes") ||
+	    cuda_check(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions, device),
+		       "asking for the flush of RDMA writes"))
+		return -1;
+	if (ordering >= cudaGPUDirectRDMAWritesOrderingOwner)
+		return 0;
+	if (!(options & cudaFlushGPUDirectRDMAWritesOptionHost))
+		return cuda_refuse("GPU %d neither orders RDMA writes before its kernels nor can flush them",
+				   device);
+	return cuda_check(cudaDeviceFlushGPUDirectRDMAWrites(
+				  cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
+				  cudaFlushGPUDirectRDMAWritesToOwner),
+			  "flushing RDMA writes");
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Buffers on the device, and copies. Operations as in base/device.h. */
+#ifndef GPU_MEMORY_H
+#define GPU_MEMORY_H
+#include "base/device.h"
+
+int cuda_find(const void *p, int *device);
+int cuda_alloc(size_t bytes, struct memory *out);
+void cuda_release(struct memory *memory);
+int cuda_pinned_alloc(size_t bytes, void **out);
+void cuda_pinned_release(void *pinned);
+int cuda_copy(void *to, const void *from, size_t bytes, void *stream);
+int cuda_zero(void *to, size_t bytes, void *stream);
+int cuda_wait(void *stream);
+int cuda_flush(void);
+#endif

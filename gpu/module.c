@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table that the library gets from this module, through its one symbol. */
+#include "gpu/failure.h"
+#include "gpu/memory.h"
+#include "gpu/selector.h"
+#include <stdio.h>
+
+/* One line: devices, or why there is none. */
+static int describe(char *text, size_t cap)
+{
+	cudaError_t error;
+	size_t at = 0;
+	int n = 0;
+
+	error = cudaGetDeviceCount(&n);
+	if (error == cudaErrorInsufficientDriver) {
+		cudaGetLastError();
+		return cuda_refuse("this node has no CUDA driver (libcuda.so.1), or one older than CUDA %d.%d",
+				   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+	}
+	if (error == cudaErrorNoDevice || (error == cudaSuccess && !n)) {
+		cudaGetLastError();
+		return cuda_refuse("there is a CUDA driver, but it finds no GPU");
+	}
+	if (cuda_check(error, "looking for GPUs"))
+		return -1;
+	text[0] = 0;
+	for (int d = 0; d < n && at < cap; d++) {
+		struct cudaDeviceProp p;
+
+		if (cuda_check(cudaGetDeviceProperties(&p, d), "looking for GPUs"))
+			return -1;
+		at += (size_t)snprintf(text + at, cap - at, "%s%d: %.64s, %.1f GiB, compute capability %d.%d",
+				       d ? "; " : "", d, p.name, (double)p.totalGlobalMem / 0x1p30, p.major,
+				       p.minor);
+	}
+	return 0;
+}
+
+static const struct device_ops ops = {
+	.size = sizeof(ops),
+	.name = "cuda",
+	.error = cuda_failure,
+	.describe = describe,
+	.find = cuda_find,
+	.alloc = cuda_alloc,
+	.release = cuda_release,
+	.pinned_alloc = cuda_pinned_alloc,
+	.pinned_release = cuda_pinned_release,
+	.copy = cuda_copy,
+	.zero = cuda_zero,
+	.wait = cuda_wait,
+	.flush = cuda_flush,
+	.selector_open = cuda_selector_open,
+	.selector_close = cuda_selector_close,
+	.select = cuda_select,
+	.selected = cuda_selected,
+	.pack = cuda_pack,
+	.packed = cuda_packed,
+	.add = cuda_add,
+	.assign = cuda_assign,
+};
+
+/* Hidden by default; this one is looked up by name. */
+__attribute__((visibility("default"))) device_module_fn sluice_device_module;
+
+const struct device_ops *sluice_device_module(void)
+{
+	return &ops;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Packing on the device (pack.h), one cooperative launch: the widths of all delta blocks, then, when every
+ * block of the grid knows all lengths, the coding is chosen and written. 256 threads, any grid; a warp takes a
+ * delta block of 128 gaps. Memory touched an entry: 8 bytes twice, and what is written. Shared memory: 6.3 KiB.
+ * Equal input gives equal bytes, whatever the grid. */
+#include "gpu/pack.h"
+#include "gpu/kernel.h"
+#include "runtime/compress/value_codes.h"
+
+enum { GAPS_EACH = DELTA_BLOCK / LANES };
+
+struct pack_shared {
+	uint32_t gap[WARPS][DELTA_BLOCK];
+	uint64_t sums[WARPS];
+	uint64_t offset[BLOCK];      /* of the delta blocks of a turn */
+};
+
+/* The delta blocks of this block of the grid. */
+struct run {
+	uint32_t begin, end;
+};
+
+__device__ static inline struct run run_of(const struct pack_args *a)
+{
+	const uint32_t blocks = delta_blocks(a->count);
+	struct run r;
+
+	r.begin = (uint32_t)((uint64_t)blocks * blockIdx.x / gridDim.x);
+	r.end = (uint32_t)((uint64_t)blocks * (blockIdx.x + 1) / gridDim.x);
+	return r;
+}
+
+__device__ static inline uint32_t gaps_of(const struct pack_args *a, uint32_t block)
+{
+	const uint32_t left = a->count - block * DELTA_BLOCK;
+
+	return left < DELTA_BLOCK ? left : DELTA_BLOCK;
+}
+
+/* Entry i's distance from the smallest index that could come there. */
+__device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
+{
+	return i ? a->index[i] - a->index[i - 1] - 1 : a->index[0] - a->base;
+}
+
+/* ---- first: lengths ---------------------------------------------------------------------------- */
+
+/* Widths of this block's run; returns their bytes together, on every thread. */
+__device__ static inline uint64_t measure(const struct pack_args *a, struct run run, struct pack_shared *sh)
+{
+	uint64_t bytes = 0, all;
+	uint32_t largest = 0;
+
+	for (uint32_t b = run.begin + warp_id(); b < run.end; b += WARPS) {
+		const uint32_t n = gaps_of(a, b), first = b * DELTA_BLOCK;
+		uint32_t gaps = 0, width;
+
+		for (unsigned g = lane_id(); g < n; g += LANES) {
+			uint32_t magnitude = float_bits(a->value[first + g]) & F32_MAGNITUDE;
+
+			gaps |= gap_at(a, first + g);
+			largest = magnitude > largest ? magnitude : largest;
+		}
+		gaps = __reduce_or_sync(ALL_LANES, gaps);
+		width = gaps ? 32 - (uint32_t)__clz((int)gaps) : 0;
+		if (lane_id() == 0) {
+			a->widths[b] = (uint8_t)width;
+			bytes += delta_block_bytes(n, width);
+		}
+	}
+	largest = __reduce_max_sync(ALL_LANES, largest);
+	if (lane_id() == 0 && largest)
+		atomicMax(&a->state->largest, largest);
+	block_before(bytes, sh->sums, &all);
+	return all;
+}
+
+struct choice {
+	enum index_coding coding;
+	uint64_t payload, indices;   /* bytes of all, and of the index section */
+};
+
+__device__ static inline void consider(struct choice *c, enum index_coding coding, uint64_t indices,
+				       uint64_t values)
+{
+	if (!coding_wins(indices + values, c->coding, c->payload))
+		return;
+	c->coding = coding;
+	c->indices = indices;
+	c->payload = indices + values;
+}
+
+__device__ static inline struct choice choose(const struct pack_args *a, uint64_t delta_bytes)
+{
+	const uint64_t values = section_of_values(a->count, a->value_type);
+	struct choice c;
+
+	c.coding = CODING_DENSE;
+	c.indices = 0;
+	c.payload = section_of_values(a->span, a->value_type);
+	if (a->count == a->span)
+		return c;
+	consider(&c, CODING_RAW, 4 * (uint64_t)a->count, values);
+	if (a->count && a->index[a->count - 1] - a->index[0] == a->count - 1)
+		consider(&c, CODING_RUN, 4, values);
+	consider(&c, CODING_BITMAP, section_of_bitmap(a->span), values);
+	consider(&c, CODING_DELTA,
+		 section_padded(section_padded(delta_blocks(a->count)) + delta_bytes), values);
+	return c;
+}
+
+/* ---- then: bytes ------------------------------------------------------------------------------- */
+
+__device__ static inline uint64_t thread_of_grid(void)
+{
+	return (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+}
+
+__device__ static inline uint64_t threads_of_grid(void)
+{
+	return (uint64_t)gridDim.x * BLOCK;
+}
+
+__device__ static inline void put_word(uint8_t *p, uint32_t word)
+{
+	*(uint32_t *)(void *)p = word; /* devices are little-endian */
+}
+
+__device__ static inline void write_zeros(uint8_t *to, uint64_t bytes)
+{
+	for (uint64_t i = 4 * thread_of_grid(); i < bytes; i += 4 * threads_of_grid())
+		put_word(to + i, 0);
+}
+
+/* The code of one value at `to`; returns what it decodes to. */
+__device__ static inline float write_value(const struct pack_args *a, float scale, float limit, float v,
+					   uint8_t *to)
+{
+	uint16_t code;
+	float scaled, decoded;
+
+	switch (a->value_type) {
+	case VALUE_F32:
+		put_word(to, float_bits(v));
+		return v;
+	case VALUE_F16:
+		scaled = v * scale;
+		scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
+		code = f16_encode_inline(scaled);
+		decoded = f16_decode_inline(code) * (1 / scale);
+		break;
+	default:
+		code = bf16_encode_inline(v);
+		decoded = bf16_decode_inline(code);
+		break;
+	}
+	*(uint16_t *)(void *)to = code;
+	return decoded;
+}
+
+/* In a row, or each at its place among zeros. */
+__device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to, int scattered)
+{
+	const uint32_t width = a->value_type == VALUE_F32 ? 4 : 2;
+	const float limit = f16_limit(scale);
+
+	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
+		uint64_t at = scattered ? a->index[i] - a->base : i;
+
+		a->decoded[i] = write_value(a, scale, limit, a->value[i], to + width * at);
+	}
+}
+
+__device__ static inline void write_raw(const struct pack_args *a)
+{
+	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid())
+		put_word(a->payload + 4 * i, a->index[i] - a->base);
+}
+
+__device__ static inline void write_bitmap(const struct pack_args *a)
+{
+	uint32_t *words = (uint32_t *)(void *)a->payload;
+
+	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
+		uint32_t index = a->index[i] - a->base;
+
+		atomicOr(&words[index / 32], 1u << index % 32);
+	}
+}
+
+/* Byte b of a block's gaps, packed from the least significant bit on; those beyond the last are zero. */
+__device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width, uint32_t b)
+{
+	uint32_t from = 8 * b / width, byte = 0;
+	int shift = (int)(from * width) - (int)(8 * b); /* where gap `from` begins in this byte; <= 0 */
+
+	for (; shift < 8 && from < DELTA_BLOCK; from++, shift += (int)width)
+		byte |= shift < 0 ? gap[from] >> -shift : gap[from] << shift;
+	return (uint8_t)byte;
+}
+
+/* A warp writes a delta block's width and bits. */
+__device__ static inline void write_block(const struct pack_args *a, uint32_t block, uint8_t *to,
+					  uint32_t *gap)
+{
+	const uint32_t n = gaps_of(a, block), first = block * DELTA_BLOCK;
+	const unsigned width = a->widths[block];
+
+	__syncwarp(ALL_LANES); /* gap may still be read from the last block */
+	for (unsigned g = lane_id(); g < DELTA_BLOCK; g += LANES)
+		gap[g] = g < n ? gap_at(a, first + g) : 0;
+	__syncwarp(ALL_LANES);
+	for (uint32_t b = lane_id(); b < delta_block_bytes(n, width); b += LANES)
+		to[b] = packed_byte(gap, width, b);
+	if (lane_id() == 0)
+		a->payload[block] = (uint8_t)width;
+}
+
+/* before: bytes of the delta blocks before this block's run. */
+__device__ static inline void write_delta(const struct pack_args *a, struct run run, uint64_t before,
+					  struct pack_shared *sh)
+{
+	uint8_t *bits = a->payload + section_padded(delta_blocks(a->count));
+
+	for (uint32_t from = run.begin; from < run.end; from += BLOCK) {
+		const uint32_t b = from + threadIdx.x;
+		uint64_t mine = b < run.end ? delta_block_bytes(gaps_of(a, b), a->widths[b]) : 0, all;
+		uint64_t here = block_before(mine, sh->sums, &all);
+
+		sh->offset[threadIdx.x] = before + here;
+		__syncthreads();
+		for (uint32_t i = warp_id(); i < BLOCK && from + i < run.end; i += WARPS)
+			write_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
+		before += all;
+		/* block_before() of the next turn is a barrier before offset is written again */
+	}
+}
+
+__device__ static inline void zero_between(uint8_t *payload, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		payload[i] = 0;
+}
+
+/* What the paddings hold, by one thread. */
+__device__ static inline void write_padding(const struct pack_args *a, struct choice c, uint64_t delta_bytes)
+{
+	const uint64_t used = (uint64_t)a->count * (a->value_type == VALUE_F32 ? 4 : 2);
+	const uint64_t blocks = delta_blocks(a->count);
+
+	if (c.coding == CODING_DENSE && a->count < a->span)
+		return; /* zeros already */
+	if (c.coding == CODING_DELTA) {
+		zero_between(a->payload, blocks, section_padded(blocks));
+		zero_between(a->payload, section_padded(blocks) + delta_bytes, c.indices);
+	}
+	zero_between(a->payload, c.indices + used, c.payload);
+}
+
+KERNEL(pack, pack_args)
+{
+	__shared__ struct pack_shared sh;
+	const struct run run = run_of(&a);
+	uint64_t mine = measure(&a, run, &sh), before = 0, whole = 0, delta_bytes;
+	uint32_t passed = 0;
+	struct choice c;
+	float scale;
+
+	if (threadIdx.x == 0)
+		a.block_sums[blockIdx.x] = mine;
+	grid_barrier(&a.state->barrier, &passed);
+	for (unsigned b = threadIdx.x; b < gridDim.x; b += BLOCK) {
+		whole += a.block_sums[b];
+		before += b < blockIdx.x ? a.block_sums[b] : 0;
+	}
+	block_before(before, sh.sums, &before);
+	block_before(whole, sh.sums, &delta_bytes);
+	c = choose(&a, delta_bytes);
+	scale = a.value_type == VALUE_F16 ? f16_scale_of(look(&a.state->largest)) : 1.0f;
+	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a.count < a.span)) {
+		write_zeros(a.payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
+		grid_barrier(&a.state->barrier, &passed);
+	}
+	switch (c.coding) {
+	case CODING_RAW: write_raw(&a); break;
+	case CODING_RUN:
+		if (thread_of_grid() == 0)
+			put_word(a.payload, a.index[0] - a.base);
+		break;
+	case CODING_BITMAP: write_bitmap(&a); break;
+	case CODING_DELTA: write_delta(&a, run, before, &sh); break;
+	default: break;
+	}
+	write_values(&a, scale, a.payload + c.indices, c.coding == CODING_DENSE);
+	if (thread_of_grid() == 0) {
+		write_padding(&a, c, delta_bytes);
+		a.state->coding = (uint32_t)c.coding;
+		a.state->payload_bytes = (uint32_t)c.payload;
+		a.state->scale = scale;
+	}
+}
+
+FROM_C cudaError_t pack_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)pack, BLOCK, 0);
+}
+
+FROM_C cudaError_t pack_enqueue(const struct pack_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+	cudaError_t error = cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream);
+
+	if (error != cudaSuccess)
+		return error;
+	return cudaLaunchCooperativeKernel((const void *)pack, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
+					   stream);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See plan.h. */
+#include "gpu/plan.h"
+
+/* cudaMalloc()'s own granule: every array begins where any vector load may. */
+enum { GRANULE = 256, ROOM_LEAST = 4096, ROOM_SHARE = 64, GAPS_A_BLOCK = 128 };
+
+static size_t take(size_t *end, size_t bytes)
+{
+	size_t at = *end;
+
+	*end += (bytes + GRANULE - 1) / GRANULE * GRANULE;
+	return at;
+}
+
+static size_t at_most(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
+			       size_t packing_bytes)
+{
+	struct select_plan p = { .n = n, .k = at_most(k, n) };
+
+	p.tiles = (uint32_t)((n + TILE_COORDINATES - 1) / TILE_COORDINATES);
+	/* What is above the boundary, and about one in 64 near it; never more than there are. */
+	p.room = (uint32_t)at_most(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
+	p.state = take(&p.bytes, state_bytes);
+	p.exempt = take(&p.bytes, n_exempt * 2 * sizeof(uint32_t));
+	p.packing = take(&p.bytes, packing_bytes);
+	p.widths = take(&p.bytes, p.room / GAPS_A_BLOCK + 1);
+	p.block_sums = take(&p.bytes, GRID_MOST * 2 * sizeof(uint64_t));
+	p.first = take(&p.bytes, p.tiles * sizeof(uint32_t));
+	p.counts = take(&p.bytes, p.tiles * sizeof(uint32_t));
+	p.candidate_index = take(&p.bytes, p.room * sizeof(uint32_t));
+	p.candidate_value = take(&p.bytes, p.room * sizeof(float));
+	p.index = take(&p.bytes, p.room * sizeof(uint32_t));
+	p.value = take(&p.bytes, p.room * sizeof(float));
+	return p;
+}
+
+unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each)
+{
+	uint64_t wanted = ((uint64_t)tiles + warps - 1) / warps;
+	uint64_t resident = (uint64_t)multiprocessors * blocks_each;
+
+	wanted = wanted < resident ? wanted : resident;
+	wanted = wanted < GRID_MOST ? wanted : GRID_MOST;
+	return wanted ? (unsigned)wanted : 1;
+}
+
+unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors, unsigned blocks_each)
+{
+	return select_grid(count / gaps + (count % gaps != 0), warps, multiprocessors, blocks_each);
+}
+
+unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each)
+{
+	uint64_t wanted = (count + block - 1) / block;
+	uint64_t most = (uint64_t)multiprocessors * blocks_each;
+
+	wanted = wanted < most ? wanted : most;
+	return wanted ? (unsigned)wanted : 1;
+}

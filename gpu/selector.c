@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See selector.h. A selector is one allocation on the device, cut up by plan.c; nothing is allocated after
+ * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
+#include "gpu/selector.h"
+#include "gpu/apply.h"
+#include "gpu/failure.h"
+#include "gpu/pack.h"
+#include "gpu/topk.h"
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
+
+struct on_device {
+	struct topk_state state;
+	struct select_hint hint;
+};
+
+struct device_selector {
+	struct select_plan plan;
+	unsigned multiprocessors, grid, pack_residents;
+	int device;
+	uint32_t n_exempt, exempt_coordinates;
+	uint8_t *memory;
+};
+
+/* The application's current device may be another one; it is put back. */
+static int enter(const struct device_selector *s, int *before)
+{
+	if (cuda_check(cudaGetDevice(before), "asking for the device"))
+		return -1;
+	return *before == s->device ? 0 : cuda_check(cudaSetDevice(s->device), "choosing the device");
+}
+
+static int leave(const struct device_selector *s, int before, int rc)
+{
+	if (before != s->device)
+		cudaSetDevice(before);
+	return rc;
+}
+
+static void *part(const struct device_selector *s, size_t offset)
+{
+	return s->memory + offset;
+}
+
+static int allocate(struct device_selector *s, const struct device_span *exempt)
+{
+	int multiprocessors, blocks_each, packing_each;
+
+	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
+		       "asking for multiprocessors") ||
+	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
+	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
+		return -1;
+	s->multiprocessors = (unsigned)multiprocessors;
+	s->pack_residents = (unsigned)packing_each;
+	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
+	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
+		return -1;
+	/* No step has been: the hint is zero. */
+	if (cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), NULL),
+		       "clearing a selector") ||
+	    (s->n_exempt &&
+	     cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
+					cudaMemcpyDefault, NULL), "copying spans")))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(NULL), "clearing a selector");
+}
+
+int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
+		       struct device_selector **out)
+{
+	struct device_selector *s;
+	uint32_t coordinates = 0;
+	int before;
+
+	if (n > UINT32_MAX)
+		return cuda_refuse("a selector for %zu coordinates: the largest number is %u", n,
+				   UINT32_MAX);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return cuda_refuse("no memory for a selector");
+	for (size_t i = 0; i < n_exempt; i++)
+		coordinates += exempt[i].end - exempt[i].begin;
+	s->n_exempt = (uint32_t)n_exempt;
+	s->exempt_coordinates = coordinates;
+	s->plan = select_plan(n, k, coordinates, n_exempt, sizeof(struct on_device),
+			      sizeof(struct pack_state));
+	s->device = device;
+	if (enter(s, &before)) {
+		free(s);
+		return -1;
+	}
+	if (leave(s, before, allocate(s, exempt))) {
+		cuda_selector_close(&s);
+		return -1;
+	}
+	*out = s;
+	return 0;
+}
+
+void cuda_selector_close(struct device_selector **selector)
+{
+	if (!selector || !*selector)
+		return;
+	cudaFree((*selector)->memory); /* of whatever device */
+	free(*selector);
+	*selector = NULL;
+}
+
+/* The key of the smallest magnitude that passes; zeros never do. */
+static uint32_t level_key(float level)
+{
+	uint32_t key = key_of(level);
+
+	return level > 0 && key ? key : 1;
+}
+
+int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
+{
+	struct on_device *there = part(s, s->plan.state);
+	struct topk_args args = {
+		.x = call->x, .residual = call->residual, .grad = call->grad, .scale = call->scale,
+		.clear = call->clear, .judge = call->judge, .by_level = call->by_level,
+		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
+		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
+		.exempt_coordinates = s->exempt_coordinates,
+		.level = level_key(call->level), .state = &there->state,
+		.hint = call->by_level || call->forget ? NULL : &there->hint, .block_sums = part(s, s->plan.block_sums),
+		.first = part(s, s->plan.first), .counts = part(s, s->plan.counts),
+		.candidate_index = part(s, s->plan.candidate_index),
+		.candidate_value = part(s, s->plan.candidate_value),
+		.index = part(s, s->plan.index), .value = part(s, s->plan.value),
+		.room = s->plan.room
+	};
+
+	int before;
+
+	if (!call->by_level && args.k > s->plan.k)
+		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k, s->plan.k);
+	if (call->by_level && isnan(call->level))
+		return cuda_refuse("the level is NaN");
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before,
+		     cuda_check(topk_enqueue(&args, s->grid, stream), "starting the kernel topk"));
+}
+
+static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
+{
+	if (!bytes)
+		return 0;
+	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
+}
+
+static int take_selected(struct device_selector *s, uint32_t *index, float *value,
+			 struct device_selected *out, void *stream)
+{
+	const struct on_device *there = part(s, s->plan.state);
+	const size_t bytes = offsetof(struct topk_state, barrier);
+	struct topk_state state;
+
+	if (fetch(&state, &there->state, bytes, stream, "copying the result of topk") ||
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
+		return -1;
+	*out = (struct device_selected){ .n = state.found, .nan = state.nan != 0,
+					 .passes = state.passes, .nonfinite = state.nonfinite,
+					 .first_nonfinite = (uint32_t)~state.inverted_first };
+	if (out->n > s->plan.room) {
+		out->overfull = 1;
+		out->n = 0;
+	}
+	if (fetch(index, part(s, s->plan.index), out->n * sizeof(*index), stream,
+		  "copying the result of topk") ||
+	    (value && fetch(value, part(s, s->plan.value), out->n * sizeof(*value), stream,
+			    "copying the result of topk")))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(stream), "copying the result of topk");
+}
+
+int cuda_selected(struct device_selector *s, uint32_t *index, float *value, struct device_selected *out,
+		  void *stream)
+{
+	int before;
+
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, take_selected(s, index, value, out, stream));
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream)
+{
+	struct pack_args args = { .index = call->index, .value = call->value, .decoded = call->decoded,
+				  .payload = call->payload, .base = call->base, .count = call->count,
+				  .span = call->span, .value_type = (enum value_type)call->value_type,
+				  .state = part(s, s->plan.packing), .block_sums = part(s, s->plan.block_sums),
+				  .widths = part(s, s->plan.widths) };
+	unsigned grid = pack_grid(args.count, DELTA_BLOCK, SELECT_WARPS, s->multiprocessors,
+				  s->pack_residents);
+	int before;
+
+	if (args.count > s->plan.room)
+		return cuda_refuse("%u entries to pack, but the selector has room for %u", args.count,
+				   s->plan.room);
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"));
+}
+
+int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream)
+{
+	struct pack_state state;
+
+	if (fetch(&state, part(s, s->plan.packing), offsetof(struct pack_state, barrier), stream,
+		  "copying the result of pack") ||
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel pack, or one before it,"))
+		return -1;
+	*out = (struct device_packed){ (int)state.coding, state.payload_bytes, state.scale };
+	return 0;
+}
+
+/* ---- sparse updates ---------------------------------------------------------------------------- */
+
+/* The lists travel through the candidates' place, whose last selection is over, in pieces of its room. */
+static int update_here(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+		       uint32_t count, enum apply_kind kind, void *stream)
+{
+	uint32_t *there_index = part(s, s->plan.candidate_index);
+	float *there_value = part(s, s->plan.candidate_value);
+
+	for (uint32_t at = 0, n; at < count; at += n) {
+		n = count - at < s->plan.room ? count - at : s->plan.room;
+		struct apply_args args = { .vector = index ? vector : vector + at,
+					   .index = index ? there_index : NULL, .value = there_value,
+					   .count = n, .kind = kind };
+		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
+
+		/* Pageable memory: CUDA has read it when the call returns. */
+		if ((index && fetch(there_index, index + at, n * sizeof(*index), stream,
+				    "copying indices to the device")) ||
+		    fetch(there_value, value + at, n * sizeof(*value), stream,
+			  "copying values to the device") ||
+		    cuda_check(apply_enqueue(&args, grid, stream), "starting the kernel apply"))
+			return -1;
+	}
+	return 0;
+}
+
+static int update(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+		  uint32_t count, enum apply_kind kind, void *stream)
+{
+	int before;
+
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, update_here(s, vector, index, value, count, kind, stream));
+}
+
+int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+	     uint32_t count, void *stream)
+{
+	return update(s, vector, index, value, count, APPLY_ADD, stream);
+}
+
+int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+		uint32_t count, void *stream)
+{
+	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Selections and sparse updates for the library: the host's part of the kernels. Operations as in
+ * base/device.h. */
+#ifndef GPU_SELECTOR_H
+#define GPU_SELECTOR_H
+#include "base/device.h"
+
+int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
+		       struct device_selector **out);
+void cuda_selector_close(struct device_selector **selector);
+int cuda_select(struct device_selector *s, const struct device_select *call, void *stream);
+int cuda_selected(struct device_selector *s, uint32_t *index, float *value, struct device_selected *out,
+		  void *stream);
+int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream);
+int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
+int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+	     uint32_t count, void *stream);
+int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
+		uint32_t count, void *stream);
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Exact selection on the device: what topk.cu is given and what it leaves behind. Called by selector.c and
+ * the tests. */
+#ifndef GPU_TOPK_H
+#define GPU_TOPK_H
+#include "base/device.h"
+#include "gpu/plan.h"
+#include "runtime/compress/select_rules.h"
+#include <cuda_runtime_api.h>
+
+enum { ATTEMPTS = 2 };
+
+/* Zeroed before each launch. The host reads what is before barrier. */
+struct topk_state {
+	uint32_t found;              /* selected; by level: those that passed, perhaps more than the room */
+	uint32_t nan;
+	uint32_t passes;             /* over the vector, to find them */
+	uint32_t nonfinite;          /* of grad, if it was judged */
+	uint32_t inverted_first;     /* of them the smallest coordinate, all bits inverted; 0: none */
+	uint32_t barrier;
+	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
+	uint32_t of_vector[NARROWINGS][BINS], of_candidates[NARROWINGS][BINS];
+};
+
+struct topk_args {
+	const float *x;              /* NULL: residual += scale * grad, selected from residual */
+	float *residual;
+	const float *grad;
+	float scale;
+	int clear, judge, by_level;
+	uint32_t n, k;               /* k of those that are not exempt */
+	const struct device_span *exempt; /* ascending; their non-zeros are all selected, outside of k */
+	uint32_t n_exempt, exempt_coordinates;
+	uint32_t level;              /* key of the smallest magnitude that passes; at least 1 */
+	struct topk_state *state;
+	struct select_hint *hint;    /* read and replaced; NULL: none */
+	uint64_t *block_sums;
+	uint32_t *first, *counts;    /* of each tile: its candidates in the list */
+	uint32_t *candidate_index;
+	float *candidate_value;
+	uint32_t *index;             /* what is selected, ascending */
+	float *value;
+	uint32_t room;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Blocks of topk that fit on a multiprocessor of the current device. */
+cudaError_t topk_residents(int *blocks_each);
+/* Enqueues the selection: clears state, one cooperative launch. */
+cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The rules of message.c that the GPU's packing follows too. Layouts are in message.h. Pure, inline. */
+#ifndef COMPRESS_MESSAGE_RULES_H
+#define COMPRESS_MESSAGE_RULES_H
+#include "base/both.h"
+#include "message.h"
+
+HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
+{
+	return (bytes + 3) & ~(uint64_t)3;
+}
+
+HOST_AND_DEVICE static inline uint64_t section_of_values(uint32_t count, enum value_type type)
+{
+	return section_padded((uint64_t)count * (type == VALUE_F32 ? 4 : 2));
+}
+
+HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)
+{
+	return section_padded(((uint64_t)span + 7) / 8);
+}
+
+/* Of the sparse codings, tried in the order raw, bitmap, delta, Rice: the shortest, of equal ones the one that
+ * is read fastest; dense only where it is shorter than all. */
+HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best, uint64_t best_bytes)
+{
+	return bytes < best_bytes || (best == CODING_DENSE && bytes == best_bytes);
+}
+
+/* ---- delta: blocks of 128 gaps, each with as many bits as its largest gap ----------------------- */
+
+enum { DELTA_BLOCK = 128 };
+
+HOST_AND_DEVICE static inline uint32_t delta_blocks(uint32_t count)
+{
+	return count / DELTA_BLOCK + (count % DELTA_BLOCK != 0);
+}
+
+HOST_AND_DEVICE static inline uint32_t delta_block_bytes(uint32_t gaps, unsigned width)
+{
+	return (gaps * width + 7) / 8;
+}
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The rules of exact selection that the CPU's passes and the GPU's kernels share: how magnitudes order, how
+ * an interval is cut into bins, where the next boundary is expected. Pure, inline. */
+#ifndef COMPRESS_SELECT_RULES_H
+#define COMPRESS_SELECT_RULES_H
+#include "base/bytes.h"
+#include <stdint.h>
+
+/* The *key* of a float is its bits without the sign: keys order as magnitudes, NaN is above infinity. */
+enum { KEY_MASK = 0x7fffffff, KEY_INFINITY = 0x7f800000 };
+
+HOST_AND_DEVICE static inline uint32_t key_of(float x)
+{
+	return float_bits(x) & KEY_MASK;
+}
+
+/* ---- intervals --------------------------------------------------------------------------------- */
+
+/* What is known of the k-th largest key: low <= key <= high. Bins are counted from low. */
+struct known {
+	uint32_t low, high;
+};
+enum { BINS = 2048 };
+
+/* Bins are 2^shift keys wide. */
+HOST_AND_DEVICE static inline unsigned known_shift(struct known known)
+{
+	unsigned shift = 0;
+
+	while ((known.high - known.low) >> shift >= BINS)
+		shift++;
+	return shift;
+}
+
+HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigned shift, uint32_t bin)
+{
+	known.low += bin << shift;
+	if (known.high - known.low >= 1u << shift)
+		known.high = known.low + (1u << shift) - 1;
+	return known;
+}
+
+/* ---- hints ------------------------------------------------------------------------------------- */
+
+/* Where the boundary (a magnitude's bits) was in the last vector of a sequence, and where it is
+ * expected next, within width (0: it is not foretold); zeroed before the first. A wrong hint costs
+ * time, at most about one pass. */
+struct select_hint {
+	uint32_t last, next, width;
+};
+enum { HINT_NARROWEST = 1 << 15, HINT_WIDEST = 1 << 20 };
+
+HOST_AND_DEVICE static inline int hint_foretells(const struct select_hint *hint)
+{
+	return hint->width && hint->next < KEY_INFINITY;
+}
+
+HOST_AND_DEVICE static inline struct known hint_around(const struct select_hint *hint)
+{
+	struct known k = { 1, KEY_MASK };
+
+	if (hint->next > hint->width)
+		k.low = hint->next - hint->width;
+	if (hint->width < KEY_INFINITY - hint->next)
+		k.high = hint->next + hint->width;
+	return k;
+}
+
+HOST_AND_DEVICE static inline uint32_t key_distance(uint32_t a, uint32_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* The boundary is expected to move on as it did; the interval is as wide as it was off. */
+HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint32_t key)
+{
+	uint32_t moved = key_distance(key, hint->last), off = key_distance(key, hint->next);
+	uint32_t width = moved / 4 + (off < HINT_WIDEST ? 2 * off : HINT_WIDEST);
+
+	if (hint->last == 0 || moved > HINT_WIDEST) {
+		hint->next = key;
+		width = 0; /* too fast to foretell: sample or count */
+	} else {
+		hint->next = key + (key - hint->last);
+		width = width < HINT_NARROWEST ? HINT_NARROWEST :
+			width > HINT_WIDEST    ? HINT_WIDEST :
+						 width;
+	}
+	hint->last = key;
+	hint->width = width;
+}
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One value on the wire, in portable C: the definition that quantize.c's vector instructions and the GPU's
+ * kernels follow, bit by bit. */
+#ifndef COMPRESS_VALUE_CODES_H
+#define COMPRESS_VALUE_CODES_H
+#include "base/bytes.h"
+
+enum {
+	F32_MAGNITUDE = 0x7fffffff,
+	F32_INFINITY = 0x7f800000,
+	F32_SIGN_SHIFT = 31,
+	F16_INFINITY = 0x7c00,
+	F16_LARGEST = 0x7bff,
+	BF16_LARGEST = 0x7f7f,
+	SCALE_EXPONENT_MAX = 125,  /* 2^-149 * 2^125 = 2^-24, the smallest f16 */
+	SCALED_EXPONENT = 14
+};
+
+/* The largest scaled value that decodes to a finite one: the largest f16, or where f32 ends before,
+ * the largest f32 of f16's precision. */
+HOST_AND_DEVICE static inline float f16_limit(float scale)
+{
+	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
+}
+
+/* The scale of a message whose largest magnitude (bits without sign) this is. */
+HOST_AND_DEVICE static inline float f16_scale_of(uint32_t largest)
+{
+	int exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);
+
+	if (!largest)
+		return 1;
+	if (exponent > SCALE_EXPONENT_MAX) /* also for a denormal, whose exponent field is 0 */
+		exponent = SCALE_EXPONENT_MAX;
+	return bits_float((uint32_t)(exponent + 127) << 23);
+}
+
+HOST_AND_DEVICE static inline uint16_t f16_encode_inline(float v)
+{
+	uint32_t bits = float_bits(v);
+	uint32_t sign = bits >> 16 & 0x8000;
+	uint32_t magnitude = bits & F32_MAGNITUDE;
+
+	if (magnitude >= 0x477ff000) /* 65520 and above would round to infinity */
+		return (uint16_t)(sign | F16_LARGEST);
+	if (magnitude < 0x38800000) /* below 2^-14: in [0.5, 1) the last place is 2^-24, as here */
+		return (uint16_t)(sign | (float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000));
+	magnitude += 0xfff + (magnitude >> 13 & 1);
+	return (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
+}
+
+HOST_AND_DEVICE static inline float f16_decode_inline(uint16_t code)
+{
+	uint32_t sign = (uint32_t)(code & 0x8000) << 16;
+	uint32_t magnitude = code & 0x7fff;
+
+	if (magnitude >= F16_INFINITY)
+		return bits_float(sign | F32_INFINITY | (magnitude & 0x3ff) << 13);
+	if (magnitude < 0x400)
+		return bits_float(sign | float_bits((float)magnitude * 0x1p-24f));
+	return bits_float(sign | ((magnitude << 13) + 0x38000000));
+}
+
+HOST_AND_DEVICE static inline uint16_t bf16_encode_inline(float v)
+{
+	uint32_t bits = float_bits(v);
+	uint32_t code = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+
+	if ((code & 0x7fff) > BF16_LARGEST)
+		code = (bits >> 16 & 0x8000) | BF16_LARGEST;
+	return (uint16_t)code;
+}
+
+HOST_AND_DEVICE static inline float bf16_decode_inline(uint16_t code)
+{
+	return bits_float((uint32_t)code << 16);
+}
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The part of CUDA's runtime that gpu/ uses, for tests on machines without a GPU: device memory is host
+ * memory that is known as such, everything happens at once. Not for production; emulation.c. */
+#ifndef EMULATED_CUDA_RUNTIME_API_H
+#define EMULATED_CUDA_RUNTIME_API_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUDART_VERSION 13000
+typedef enum {
+	cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
+	cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100, cudaErrorLaunchFailure = 719
+} cudaError_t;
+typedef struct emulated_stream *cudaStream_t;
+typedef struct { unsigned x, y, z; } dim3;
+typedef struct { float x, y, z, w; } float4;
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice,
+		      cudaMemoryTypeManaged };
+struct cudaPointerAttributes { enum cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
+struct cudaDeviceProp {
+	char name[256];
+	size_t totalGlobalMem;
+	int multiProcessorCount, major, minor;
+};
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrGPUDirectRDMAFlushWritesOptions = 117,
+		      cudaDevAttrGPUDirectRDMAWritesOrdering = 118 };
+enum { cudaGPUDirectRDMAWritesOrderingOwner = 100, cudaFlushGPUDirectRDMAWritesOptionHost = 1 };
+enum cudaFlushGPUDirectRDMAWritesTarget { cudaFlushGPUDirectRDMAWritesTargetCurrentDevice };
+enum cudaFlushGPUDirectRDMAWritesScope { cudaFlushGPUDirectRDMAWritesToOwner = 100 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+enum { cudaEnableDefault = 0, cudaHostAllocDefault = 0 };
+
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p);
+cudaError_t cudaMalloc(void **out, size_t bytes);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block,
+							   size_t shared);
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
+			     cudaStream_t stream);
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
+					size_t shared, cudaStream_t stream);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+					     unsigned long long flags,
+					     enum cudaDriverEntryPointQueryResult *result);
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+						enum cudaFlushGPUDirectRDMAWritesScope scope);
+
+/* ---- for tests ---- */
+enum { EMULATED_MULTIPROCESSORS = 3 };
+/* The call after `after` others fails with error. */
+__attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
+/* Whether there is a driver and a device at all. */
+__attribute__((visibility("default"))) void emulated_device(int present);
+#endif

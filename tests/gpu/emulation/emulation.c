@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Runs kernels on the CPU (cuda_runtime.h) and stands in for CUDA's runtime. A block is a system thread, its
+ * threads are coroutines that change places only where CUDA's threads must meet: in warp functions and
+ * barriers. Blocks of a cooperative launch really run beside each other; those of another take turns. The
+ * order in which coroutines go on is shuffled from launch to launch, so what depends on it shows. */
+#include "coroutine.h"
+#include "cuda_runtime.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 2 };
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define ENTER(fake, stack, bytes) __sanitizer_start_switch_fiber(fake, stack, bytes)
+#define ENTERED(fake, stack, bytes) __sanitizer_finish_switch_fiber(fake, stack, bytes)
+#else
+#define ENTER(fake, stack, bytes) (void)(fake)
+#define ENTERED(fake, stack, bytes) (void)(fake)
+#endif
+
+struct warp {
+	uint64_t given[2][WARP]; /* of this meeting and the one before, which may still be read */
+	unsigned arrived, meeting;
+};
+
+struct coroutine {
+	coroutine_state state;
+	char *stack;
+	void *fake;
+	int done;
+	struct emulated_place place;
+};
+
+struct block {
+	struct coroutine thread[THREADS_MOST];
+	struct warp warp[THREADS_MOST / WARP];
+	coroutine_state scheduler;
+	void *scheduler_fake;
+	const void *scheduler_stack;
+	size_t scheduler_bytes;
+	unsigned now, threads, arrived, barrier;
+	void (*kernel)(const void *);
+	const void *args;
+	char *stacks;
+};
+
+static _Thread_local struct block *block;
+
+/* ---- meeting points ---------------------------------------------------------------------------- */
+
+const struct emulated_place *emulated_here(void)
+{
+	return &block->thread[block->now].place;
+}
+
+/* To the scheduler and back. */
+static void give_way(void)
+{
+	struct coroutine *self = &block->thread[block->now];
+
+	ENTER(self->done ? NULL : &self->fake, block->scheduler_stack, block->scheduler_bytes);
+	coroutine_switch(&self->state, &block->scheduler);
+	ENTERED(self->fake, &block->scheduler_stack, &block->scheduler_bytes);
+}
+
+const uint64_t *emulated_exchange(uint64_t mine)
+{
+	struct warp *w = &block->warp[block->now / WARP];
+	const unsigned meeting = w->meeting;
+
+	w->given[meeting % 2][block->now % WARP] = mine;
+	if (++w->arrived == WARP) {
+		w->arrived = 0;
+		w->meeting++;
+	}
+	while (w->meeting == meeting)
+		give_way();
+	return w->given[meeting % 2];
+}
+
+void emulated_block_barrier(void)
+{
+	const unsigned barrier = block->barrier;
+
+	if (++block->arrived == block->threads) {
+		block->arrived = 0;
+		block->barrier++;
+	}
+	while (block->barrier == barrier)
+		give_way();
+}
+
+void emulated_pause(void)
+{
+	sched_yield();
+}
+
+/* ---- one block --------------------------------------------------------------------------------- */
+
+static void begin(void)
+{
+	ENTERED(NULL, &block->scheduler_stack, &block->scheduler_bytes);
+	block->kernel(block->args);
+	block->thread[block->now].done = 1;
+	give_way();
+}
+
+static void start(struct block *b, unsigned t, unsigned index, unsigned grid)
+{
+	struct coroutine *c = &b->thread[t];
+
+	*c = (struct coroutine){ .stack = b->stacks + (size_t)t * STACK_BYTES,
+				 .place = { .thread = { t, 0, 0 }, .block = { index, 0, 0 },
+					    .grid = { grid, 1, 1 }, .threads = { b->threads, 1, 1 } } };
+	coroutine_make(&c->state, c->stack, STACK_BYTES, begin);
+}
+
+static void run_block(struct block *b, unsigned index, unsigned grid)
+{
+	unsigned left = b->threads, order = index * 7 + grid;
+
+	memset(b->warp, 0, sizeof b->warp);
+	b->arrived = b->barrier = 0;
+	for (unsigned t = 0; t < b->threads; t++)
+		start(b, t, index, grid);
+	while (left) {
+		unsigned warps = b->threads / WARP, odd = 2 * (order++ % 16) + 1;
+
+		/* all threads once, warps and lanes in an order that changes */
+		for (unsigned i = 0; i < b->threads; i++) {
+			unsigned t = (i / WARP + order) % warps * WARP + (i * odd + order) % WARP;
+			struct coroutine *c = &b->thread[t];
+
+			if (c->done)
+				continue;
+			b->now = t;
+			ENTER(&b->scheduler_fake, c->stack, STACK_BYTES);
+			coroutine_switch(&b->scheduler, &c->state);
+			ENTERED(b->scheduler_fake, NULL, NULL);
+			left -= c->done;
+		}
+	}
+}
+
+/* ---- a launch ---------------------------------------------------------------------------------- */
+
+struct launch {
+	void (*kernel)(const void *);
+	const void *args;
+	unsigned grid, threads, next;
+};
+
+static void *run_blocks(void *argument)
+{
+	struct launch *l = argument;
+	struct block *b = calloc(1, sizeof *b);
+
+	if (!b || !(b->stacks = malloc((size_t)l->threads * STACK_BYTES)))
+		abort();
+	b->kernel = l->kernel;
+	b->args = l->args;
+	b->threads = l->threads;
+	block = b;
+	for (unsigned index; (index = __atomic_fetch_add(&l->next, 1, __ATOMIC_SEQ_CST)) < l->grid;)
+		run_block(b, index, l->grid);
+	block = NULL;
+	free(b->stacks);
+	free(b);
+	return NULL;
+}
+
+static void run(const void *kernel, unsigned grid, unsigned threads, const void *args, unsigned at_once)
+{
+	struct launch l = { .args = args, .grid = grid, .threads = threads };
+	pthread_t workers[EMULATED_MULTIPROCESSORS];
+
+	memcpy(&l.kernel, &kernel, sizeof kernel);
+	if (threads > THREADS_MOST || threads % WARP || at_once > EMULATED_MULTIPROCESSORS)
+		abort();
+	for (unsigned i = 0; i < at_once; i++)
+		if (pthread_create(&workers[i], NULL, run_blocks, &l))
+			abort();
+	for (unsigned i = 0; i < at_once; i++)
+		pthread_join(workers[i], NULL);
+}
+
+/* ---- the runtime ------------------------------------------------------------------------------- */
+
+struct allocation {
+	struct allocation *next;
+	char *base;
+	size_t bytes;
+	enum cudaMemoryType type;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct allocation *all;
+	unsigned fail_in;
+	cudaError_t failure, last;
+	int absent;
+} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void emulated_fail(unsigned after, cudaError_t error)
+{
+	runtime.fail_in = after + 1;
+	runtime.failure = error;
+}
+
+void emulated_device(int present)
+{
+	runtime.absent = !present;
+}
+
+static cudaError_t answer(cudaError_t error)
+{
+	if (runtime.absent)
+		error = cudaErrorInsufficientDriver;
+	else if (runtime.fail_in && !--runtime.fail_in)
+		error = runtime.failure;
+	if (error)
+		runtime.last = error;
+	return error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+	switch (error) {
+	case cudaSuccess: return "cudaSuccess";
+	case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+	case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+	case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+	case cudaErrorNoDevice: return "cudaErrorNoDevice";
+	case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+	}
+	return "unknown";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	switch (error) {
+	case cudaSuccess: return "no error";
+	case cudaErrorInvalidValue: return "invalid argument";
+	case cudaErrorMemoryAllocation: return "out of memory";
+	case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorLaunchFailure: return "unspecified launch failure";
+	}
+	return "unknown error";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t last = runtime.last;
+
+	runtime.last = cudaSuccess;
+	return last;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+	*n = !runtime.absent;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = 0;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	return answer(device ? cudaErrorInvalidValue : cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+	(void)device;
+	*properties = (struct cudaDeviceProp){ .name = "emulated on the CPU", .totalGlobalMem = 1u << 30,
+					       .multiProcessorCount = EMULATED_MULTIPROCESSORS,
+					       .major = 9 };
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+	(void)device;
+	*value = attribute == cudaDevAttrMultiProcessorCount ? EMULATED_MULTIPROCESSORS :
+		 attribute == cudaDevAttrGPUDirectRDMAFlushWritesOptions;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+						enum cudaFlushGPUDirectRDMAWritesScope scope)
+{
+	(void)target, (void)scope;
+	return answer(cudaSuccess);
+}
+
+static struct allocation *allocation_of(const void *p)
+{
+	struct allocation *a = runtime.all;
+
+	while (a && !((const char *)p >= a->base && (const char *)p < a->base + a->bytes))
+		a = a->next;
+	return a;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p)
+{
+	struct allocation *a;
+
+	pthread_mutex_lock(&runtime.lock);
+	a = allocation_of(p);
+	*attributes = (struct cudaPointerAttributes){
+		.type = a ? a->type : cudaMemoryTypeUnregistered, .devicePointer = (void *)p };
+	pthread_mutex_unlock(&runtime.lock);
+	return answer(cudaSuccess);
+}
+
+static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
+{
+	struct allocation *a;
+	cudaError_t error = answer(cudaSuccess);
+
+	if (error)
+		return error;
+	a = calloc(1, sizeof *a);
+	if (!a || !(a->base = malloc(bytes ? bytes : 1))) {
+		free(a);
+		return answer(cudaErrorMemoryAllocation);
+	}
+	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
+	a->bytes = bytes ? bytes : 1;
+	a->type = type;
+	pthread_mutex_lock(&runtime.lock);
+	a->next = runtime.all;
+	runtime.all = a;
+	pthread_mutex_unlock(&runtime.lock);
+	*out = a->base;
+	return cudaSuccess;
+}
+
+static cudaError_t release(void *p)
+{
+	struct allocation **at = &runtime.all, *a;
+
+	if (!p)
+		return cudaSuccess;
+	pthread_mutex_lock(&runtime.lock);
+	while (*at && (*at)->base != (char *)p)
+		at = &(*at)->next;
+	a = *at;
+	if (a)
+		*at = a->next;
+	pthread_mutex_unlock(&runtime.lock);
+	if (!a)
+		return answer(cudaErrorInvalidValue);
+	free(a->base);
+	free(a);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) { return allocate(out, bytes, cudaMemoryTypeDevice); }
+cudaError_t cudaFree(void *p) { return release(p); }
+cudaError_t cudaFreeHost(void *p) { return release(p); }
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	return allocate(out, bytes, cudaMemoryTypeHost);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t stream)
+{
+	cudaError_t error = answer(cudaSuccess);
+
+	(void)kind, (void)stream;
+	if (!error && bytes)
+		memmove(to, from, bytes);
+	return error;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+	cudaError_t error = answer(cudaSuccess);
+
+	(void)stream;
+	if (!error && bytes)
+		memset(to, byte, bytes);
+	return error;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
+							   size_t shared)
+{
+	(void)kernel, (void)threads, (void)shared;
+	*blocks = 1;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared,
+			     cudaStream_t stream)
+{
+	cudaError_t error = answer(cudaSuccess);
+
+	(void)shared, (void)stream;
+	if (!error)
+		run(kernel, grid.x, threads.x, args[0], grid.x < BLOCKS_AT_ONCE ? grid.x : BLOCKS_AT_ONCE);
+	return error;
+}
+
+/* More blocks than fit would wait for each other for ever: CUDA refuses them too. */
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
+					size_t shared, cudaStream_t stream)
+{
+	cudaError_t error = answer(grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess);
+
+	(void)shared, (void)stream;
+	if (!error)
+		run(kernel, grid.x, threads.x, args[0], grid.x);
+	return error;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+					     unsigned long long flags,
+					     enum cudaDriverEntryPointQueryResult *result)
+{
+	(void)symbol, (void)version, (void)flags;
+	*function = NULL;
+	*result = cudaDriverEntryPointSymbolNotFound;
+	return answer(cudaSuccess);
+}

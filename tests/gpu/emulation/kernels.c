@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The kernels as C. */
+#include "gpu/topk.cu"
+#include "gpu/pack.cu"
+#include "gpu/apply.cu"

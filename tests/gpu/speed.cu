@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Times the module's kernels beside the device's own copy and CUB's radix sort, in one run: medians of
+ * repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s | of copy". Built and run by
+ * tests/gpu/run: speed MODULE [N]. */
+#include "base/device.h"
+#include <algorithm>
+#include <cub/device/device_radix_sort.cuh>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <vector>
+
+enum { REPEAT = 15, WARM = 4, SHIFTS = 64, SHIFT = 16, BLOCK = 256, GRID = 1024 };
+enum data { GAUSSIAN, EQUAL, SORTED };
+
+static const struct device_ops *ops;
+static cudaStream_t stream;
+static double copy_speed;
+
+static void need(bool good, const char *what)
+{
+	if (good)
+		return;
+	fprintf(stderr, "speed: %s: %s; %s\n", what, ops ? ops->error() : "", cudaGetErrorString(cudaGetLastError()));
+	exit(1);
+}
+
+static void *device_memory(size_t bytes)
+{
+	void *p = NULL;
+
+	need(cudaMalloc(&p, bytes) == cudaSuccess, "no memory");
+	return p;
+}
+
+__device__ static double uniform(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	x ^= x >> 31;
+	return ((double)(x >> 11) + 0.5) / 9007199254740992.0;
+}
+
+__global__ static void fill(float *x, size_t n, enum data data)
+{
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n; i += (size_t)gridDim.x * BLOCK)
+		x[i] = data == EQUAL ? 0.25f : data == SORTED ? (float)((double)(i + 1) / (double)n) :
+			(float)(sqrt(-2 * log(uniform(2 * i))) * cospi(2 * uniform(2 * i + 1)));
+}
+
+__global__ static void keys_of(const float *x, uint32_t *key, uint32_t *index, size_t n)
+{
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n; i += (size_t)gridDim.x * BLOCK) {
+		key[i] = __float_as_uint(x[i]) & 0x7fffffff;
+		index[i] = (uint32_t)i;
+	}
+}
+
+template <class Work> static double median_ms(Work work)
+{
+	std::vector<float> times;
+	cudaEvent_t begin, end;
+
+	cudaEventCreate(&begin);
+	cudaEventCreate(&end);
+	for (int i = 0; i < WARM + REPEAT; i++) {
+		float ms;
+
+		cudaEventRecord(begin, stream);
+		work(i);
+		cudaEventRecord(end, stream);
+		need(cudaEventSynchronize(end) == cudaSuccess, "a kernel");
+		cudaEventElapsedTime(&ms, begin, end);
+		if (i >= WARM)
+			times.push_back(ms);
+	}
+	std::sort(times.begin(), times.end());
+	cudaEventDestroy(begin);
+	cudaEventDestroy(end);
+	return times[times.size() / 2];
+}
+
+static void row(const char *what, size_t n, double density, double ms, double bytes)
+{
+	double speed = bytes / ms * 1e-6;
+
+	printf("%-34s | %10zu | %6.3f | %9.4f | %7.1f | %5.2f\n", what, n, density, ms, speed, speed / copy_speed);
+	fflush(stdout);
+}
+
+static void measure_copy(float *to, const float *from, size_t n)
+{
+	double ms = median_ms([&](int) { cudaMemcpyAsync(to, from, n * 4, cudaMemcpyDeviceToDevice, stream); });
+
+	copy_speed = 8.0 * n / ms * 1e-6;
+	row("copy", n, 1, ms, 8.0 * n);
+}
+
+/* residual += grad and top-k, 12 bytes a coordinate. */
+static double select(const char *what, struct device_selector *s, float *residual, const float *pool, size_t n,
+		     size_t k, int forget)
+{
+	cudaMemsetAsync(residual, 0, n * 4, stream);
+	double ms = median_ms([&](int i) {
+		struct device_select call = {};
+
+		call.residual = residual;
+		call.grad = pool + i % SHIFTS * SHIFT;
+		call.scale = 1;
+		call.clear = 1;
+		call.forget = forget;
+		call.k = k;
+		need(!ops->select(s, &call, stream), "select");
+	});
+
+	row(what, n, (double)k / n, ms, 12.0 * n);
+	return ms;
+}
+
+static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
+{
+	struct device_select call = {};
+	cudaGraph_t graph;
+	cudaGraphExec_t ready;
+
+	call.residual = residual;
+	call.grad = pool;
+	call.scale = 1;
+	call.clear = 1;
+	call.k = k;
+	need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess, "capture");
+	need(!ops->select(s, &call, stream), "select");
+	need(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "capture");
+	need(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess, "graph");
+	row("select, captured graph", n, (double)k / n,
+	    median_ms([&](int) { cudaGraphLaunch(ready, stream); }), 12.0 * n);
+	cudaGraphExecDestroy(ready);
+	cudaGraphDestroy(graph);
+}
+
+/* The selected lists, packed and applied: bytes that must be read and written. */
+static void messages(struct device_selector *s, float *vector, size_t n, size_t k)
+{
+	std::vector<uint32_t> index(k);
+	std::vector<float> value(k);
+	struct device_selected got;
+	struct device_select call = {};
+
+	call.x = vector;
+	call.k = k;
+	need(!ops->select(s, &call, stream) &&
+	     !ops->selected(s, index.data(), value.data(), &got, stream), "select");
+	uint32_t *there = (uint32_t *)device_memory(got.n * 4);
+	float *values = (float *)device_memory(got.n * 4);
+	uint8_t *payload = (uint8_t *)device_memory(got.n * 8 + n / 8 + 4096);
+	struct device_pack pack = {};
+	struct device_packed packed;
+
+	cudaMemcpy(there, index.data(), got.n * 4, cudaMemcpyDefault);
+	cudaMemcpy(values, value.data(), got.n * 4, cudaMemcpyDefault);
+	pack.index = there;
+	pack.value = pack.decoded = values;
+	pack.payload = payload;
+	pack.count = (uint32_t)got.n;
+	pack.span = (uint32_t)n;
+	double ms = median_ms([&](int) { need(!ops->pack(s, &pack, stream), "pack"); });
+	need(!ops->packed(s, &packed, stream), "pack");
+	row("pack, f32", n, (double)k / n, ms, 8.0 * got.n + packed.payload_bytes);
+	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector first */
+	ms = median_ms([&](int) {
+		need(!ops->add(s, vector, there, values, (uint32_t)got.n, stream), "add");
+	});
+	row("apply, lists on the device", n, (double)k / n, ms, 88.0 * got.n);
+	/* as the pull does it now */
+	ms = median_ms([&](int) {
+		need(!ops->add(s, vector, index.data(), value.data(), (uint32_t)got.n, stream), "add");
+	});
+	row("apply, lists from the host", n, (double)k / n, ms, 72.0 * got.n);
+	cudaFree(there);
+	cudaFree(values);
+	cudaFree(payload);
+}
+
+static void sort(const float *x, size_t n, double ours)
+{
+	uint32_t *memory = (uint32_t *)device_memory(n * 16);
+	void *scratch = NULL;
+	size_t bytes = 0;
+
+	keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
+	cub::DeviceRadixSort::SortPairsDescending(NULL, bytes, memory, memory + 2 * n, memory + n,
+						  memory + 3 * n, n, 0, 31, stream);
+	scratch = device_memory(bytes);
+	double ms = median_ms([&](int) {
+		cub::DeviceRadixSort::SortPairsDescending(scratch, bytes, memory, memory + 2 * n, memory + n,
+							  memory + 3 * n, n, 0, 31, stream);
+	});
+	row("CUB radix sort of pairs", n, 1, ms, 16.0 * n);
+	printf("  %.1f times as long as select with a hint, 0.1 %%\n", ms / ours);
+	cudaFree(scratch);
+	cudaFree(memory);
+}
+
+int main(int argc, char **argv)
+{
+	size_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 250000000, small = 1000000;
+	void *module = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
+	char text[512];
+
+	need(module != NULL, "usage: speed MODULE [N]");
+	ops = ((device_module_fn *)dlsym(module, DEVICE_MODULE_SYMBOL))();
+	need(ops->size == sizeof(*ops) && !ops->describe(text, sizeof(text)), "no device");
+	printf("%s\n", text);
+	cudaStreamCreate(&stream);
+	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4), *residual = (float *)device_memory(n * 4);
+	struct device_selector *s;
+	double hinted = 0;
+
+	printf("%-34s | %10s | %6s | %9s | %7s | %5s\n", "what", "n", "part", "ms", "GB/s", "of copy");
+	fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, GAUSSIAN);
+	measure_copy(residual, pool, n);
+	for (int percent = 0; percent < 2; percent++) {
+		size_t k = n / (percent ? 100 : 1000);
+
+		need(!ops->selector_open(0, n, k, NULL, 0, &s), "selector");
+		double ms = select("select + residual, hint", s, residual, pool, n, k, 0);
+		hinted = percent ? hinted : ms;
+		double fresh = select("select + residual, no hint", s, residual, pool, n, k, 1);
+		fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, EQUAL);
+		ms = select("the same, all equal", s, residual, pool, n, k, 1);
+		printf("  %.2f times as long as Gaussian\n", ms / fresh);
+		fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, SORTED);
+		ms = select("the same, sorted", s, residual, pool, n, k, 1);
+		printf("  %.2f times as long as Gaussian\n", ms / fresh);
+		fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, GAUSSIAN);
+		messages(s, pool, n, k);
+		ops->selector_close(&s);
+	}
+	need(!ops->selector_open(0, small, small / 100, NULL, 0, &s), "selector");
+	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);
+	select_in_graph(s, residual, pool, small, small / 1000);
+	ops->selector_close(&s);
+	sort(pool, n, hinted);
+	return 0;
+}

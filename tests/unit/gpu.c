@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See gpu.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "gpu.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct memory kept[256];
+
+int gpu_slow(void)
+{
+	return getenv("GPU_TEST_SMALL") || !strcmp(device_module_path(), EMULATED_MODULE);
+}
+
+const struct device_ops *gpu(void)
+{
+	static const struct device_ops *ops;
+	const char *why;
+	char text[512];
+
+	if (ops)
+		return ops;
+	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
+	ops = device_load(&why);
+	if (!ops)
+		fail_msg("%s", why);
+	if (ops->describe(text, sizeof(text)))
+		fail_msg("%s", ops->error());
+	return ops;
+}
+
+void *gpu_memory(const void *from, size_t bytes)
+{
+	struct memory *m = kept;
+
+	while (m->address)
+		m++;
+	assert_true(m < kept + sizeof(kept) / sizeof(kept[0]));
+	assert_int_equal(gpu()->alloc(bytes, m), 0);
+	if (from) {
+		assert_int_equal(gpu()->copy(m->address, from, bytes, NULL), 0);
+	} else {
+		void *poison = malloc(bytes + 1);
+
+		assert_non_null(poison);
+		memset(poison, 0x5a, bytes);
+		assert_int_equal(gpu()->copy(m->address, poison, bytes, NULL), 0);
+		assert_int_equal(gpu()->wait(NULL), 0);
+		free(poison);
+	}
+	assert_int_equal(gpu()->wait(NULL), 0);
+	return m->address;
+}
+
+void gpu_free(void *there)
+{
+	for (struct memory *m = kept; there && m < kept + sizeof(kept) / sizeof(kept[0]); m++)
+		if (m->address == there) {
+			gpu()->release(m);
+			return;
+		}
+	assert_null(there);
+}
+
+void gpu_fetch(void *to, const void *there, size_t bytes)
+{
+	assert_int_equal(gpu()->copy(to, there, bytes, NULL), 0);
+	assert_int_equal(gpu()->wait(NULL), 0);
+}

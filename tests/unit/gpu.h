@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * For tests of the GPU module: the table, and memory of the device. The module is the one that SLUICE_GPU
+ * names, else the one whose kernels run on the CPU. */
+#ifndef TESTS_UNIT_GPU_H
+#define TESTS_UNIT_GPU_H
+#include "base/device.h"
+
+/* Fails the test if there is no module or no device. */
+const struct device_ops *gpu(void);
+/* Whether sizes should be small: kernels run on the CPU, or under a checker (GPU_TEST_SMALL). */
+int gpu_slow(void);
+/* Device memory with these bytes, poisoned if from is NULL; gpu_free() accepts NULL. */
+void *gpu_memory(const void *from, size_t bytes);
+void gpu_free(void *there);
+void gpu_fetch(void *to, const void *there, size_t bytes);
+#endif

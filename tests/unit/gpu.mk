@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The GPU module through its table: on the CPU here, on a GPU in tests/gpu/run, with the same programs.
+emulated_module = -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\"
+check_PROGRAMS += tests/unit/test_gpu_select
+tests_unit_test_gpu_select_SOURCES = tests/unit/test_gpu_select.c tests/unit/gpu.c tests/unit/gpu.h \
+	tests/unit/random.h
+tests_unit_test_gpu_select_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_select_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_step
+tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/scratch.h $(ranks)
+tests_unit_test_gpu_step_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_step_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_device
+# Its name and version give it the soname of CUDA's driver.
+check_LTLIBRARIES += tests/unit/libcuda.la
+tests_unit_libcuda_la_SOURCES = tests/unit/fake_driver.c
+tests_unit_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -shared -rpath /nowhere
+tests_unit_test_device_SOURCES = tests/unit/test_device.c
+tests_unit_test_device_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module) \
+	-DFAKE_DRIVER=\"$(abs_top_builddir)/tests/unit/.libs/libcuda.so.1\"
+if HAVE_CUDA
+tests_unit_test_device_CPPFLAGS += -DREAL_MODULE=\"$(abs_top_builddir)/.libs/libsluice_cuda.so\"
+endif
+tests_unit_test_device_DEPENDENCIES = libinternal.la libsluice_emulated.la tests/unit/libcuda.la
+check_PROGRAMS += tests/unit/test_gpu_plan
+tests_unit_test_gpu_plan_SOURCES = tests/unit/test_gpu_plan.c gpu/plan.c gpu/plan.h
+check_PROGRAMS += tests/unit/test_gpu_messages
+tests_unit_test_gpu_messages_SOURCES = tests/unit/test_gpu_messages.c tests/unit/gpu.c tests/unit/gpu.h \
+	tests/unit/random.h
+tests_unit_test_gpu_messages_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_messages_DEPENDENCIES = libinternal.la libsluice_emulated.la

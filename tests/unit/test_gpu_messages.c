@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Packing on the device against message_encode(), byte by byte, and sparse updates against runtime/sparse.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "compress/message.h"
+#include "gpu.h"
+#include "random.h"
+#include "sparse.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0x5a, SLACK = 64 };
+
+static void *memory(size_t bytes)
+{
+	void *p = malloc(bytes + 1);
+
+	assert_non_null(p);
+	memset(p, POISON, bytes + 1);
+	return p;
+}
+
+/* ---- packing ----------------------------------------------------------------------------------- */
+
+struct list {
+	uint32_t *index, count, span, base;
+	float *value;
+};
+
+static float value_of(int kind, struct random *r)
+{
+	uint32_t bits = random_bits(r);
+
+	switch (kind % 4) {
+	case 0: return random_normal(r);
+	case 1: return bits_float(bits & 0x807fffff); /* denormal */
+	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest */
+	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
+	}
+}
+
+/* About one in `every` coordinates of a span, clustered by kind. */
+static struct list list_of(uint32_t span, uint32_t every, int kind, struct random *r)
+{
+	struct list l = { .index = memory((size_t)span * 4), .value = memory((size_t)span * 4), .span = span,
+			  .base = kind & 1 ? 123456 : 0 };
+
+	for (uint32_t i = 0; i < span; i++) {
+		int take = every < 2 ? 1 : kind % 3 == 2 ? i / 300 % every == 0 : random_bits(r) % every == 0;
+
+		if (!take)
+			continue;
+		l.index[l.count] = i;
+		l.value[l.count++] = value_of(kind, r);
+	}
+	return l;
+}
+
+static void expect_same_bytes(const struct list *l, enum value_type type, size_t seen[CODING_RUN + 1])
+{
+	struct message m = { .kind = MESSAGE_PUSH, .values = { .type = type }, .parts = 1, .span = l->span,
+			     .count = l->count, .lr = 1 };
+	size_t cap = message_bound(l->span, l->count, (struct value_coding){ .type = type }), count = l->count * 4;
+	uint8_t *here = memory(cap), *got = memory(cap + SLACK);
+	float *decoded = memory(count), *got_decoded = memory(count);
+	uint32_t *shifted = memory(count);
+	size_t bytes = message_encode(&m, l->index, l->value, decoded, here, cap) - MESSAGE_HEADER_BYTES;
+	struct device_selector *s;
+	struct device_packed packed;
+
+	for (uint32_t i = 0; i < l->count; i++)
+		shifted[i] = l->index[i] + l->base;
+	uint8_t *payload = gpu_memory(NULL, cap + SLACK);
+	uint32_t *index = gpu_memory(shifted, count);
+	float *value = gpu_memory(l->value, count);
+	const struct device_pack call = { .index = index, .value = value, .decoded = value,
+					  .payload = payload, .base = l->base, .count = l->count,
+					  .span = l->span, .value_type = type };
+	assert_int_equal(gpu()->selector_open(0, l->span, l->count, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->pack(s, &call, NULL), 0);
+	assert_int_equal(gpu()->packed(s, &packed, NULL), 0);
+	assert_int_equal(packed.coding, m.coding);
+	assert_int_equal(packed.payload_bytes, bytes);
+	assert_true(packed.scale == m.scale);
+	gpu_fetch(got, payload, cap + SLACK);
+	gpu_fetch(got_decoded, value, count);
+	assert_memory_equal(got, here + MESSAGE_HEADER_BYTES, bytes);
+	for (size_t i = bytes; i < cap + SLACK; i++)
+		assert_int_equal(got[i], POISON); /* nothing behind is written */
+	assert_memory_equal(got_decoded, decoded, count);
+	seen[packed.coding]++;
+	gpu()->selector_close(&s);
+	gpu_free(payload);
+	gpu_free(index);
+	gpu_free(value);
+	free(here);
+	free(got);
+	free(decoded);
+	free(got_decoded);
+	free(shifted);
+}
+
+static void pack__any_list_gives_the_bytes_of_the_encoder(void **state)
+{
+	static const uint32_t spans[] = { 1, 31, 32, 33, 127, 128, 129, 1000, 40000, 100001 };
+	static const uint32_t every[] = { 1, 2, 3, 10, 40, 1000, 30000 };
+	size_t seen[CODING_RUN + 1] = { 0 };
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(spans) / sizeof(spans[0]); s++)
+		for (size_t e = 0; e < sizeof(every) / sizeof(every[0]); e++) {
+			int kind = (int)(s + e);
+			struct random r = { s * 10 + e + 1 };
+			struct list l = list_of(spans[s], every[e], kind, &r);
+
+			for (int type = VALUE_F32; type <= VALUE_BF16; type++)
+				expect_same_bytes(&l, (enum value_type)type, seen);
+			free(l.index);
+			free(l.value);
+		}
+	for (int coding = 0; coding <= CODING_RUN; coding++) /* each was the cheapest of some; Rice is on request */
+		assert_true(seen[coding] > 0 || coding == CODING_RICE);
+}
+
+/* Gaps of every width up to the widest that a shard can have. */
+static void pack__any_width_of_gaps(void **state)
+{
+	size_t seen[CODING_RUN + 1] = { 0 };
+
+	(void)state;
+	for (unsigned width = 0; width <= 31; width++) {
+		struct random r = { width + 1 };
+		struct list l = { .index = memory(400 * 4), .value = memory(400 * 4), .span = UINT32_MAX };
+		uint64_t next = 0;
+
+		while (l.count < 400) {
+			next += random_bits(&r) & ((1u << width) - 1);
+			if (next >= l.span)
+				break;
+			l.index[l.count] = (uint32_t)next++;
+			l.value[l.count++] = value_of(0, &r);
+		}
+		l.span = (uint32_t)next + 5 > 100000 ? (uint32_t)next + 5 : 100000;
+		expect_same_bytes(&l, VALUE_F16, seen);
+		free(l.index);
+		free(l.value);
+	}
+	assert_true(seen[CODING_DELTA] > 10);
+}
+
+/* ---- sparse updates ---------------------------------------------------------------------------- */
+
+static void compare_update(size_t n, uint32_t every, int dense, int assign)
+{
+	struct random r = { n + every };
+	struct list l = list_of((uint32_t)n, dense ? 1 : every, 0, &r);
+	float *vector = memory(n * 4), *got = memory(n * 4), *there;
+	struct device_selector *s;
+
+	for (size_t i = 0; i < n; i++)
+		vector[i] = random_normal(&r);
+	there = gpu_memory(vector, n * 4);
+	/* room for fewer than there are: the update goes in pieces */
+	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
+	assert_int_equal((assign ? gpu()->assign : gpu()->add)(s, there, dense ? NULL : l.index, l.value,
+							       l.count, NULL), 0);
+	if (assign)
+		for (uint32_t i = 0; i < l.count; i++)
+			vector[l.index[i]] = l.value[i];
+	else
+		sparse_add(vector, dense ? NULL : l.index, l.value, l.count);
+	memset(l.index, 0, l.count * sizeof(*l.index)); /* the lists are ours again */
+	memset(l.value, 0, l.count * sizeof(*l.value));
+	gpu_fetch(got, there, n * 4);
+	assert_memory_equal(got, vector, n * 4);
+	gpu()->selector_close(&s);
+	gpu_free(there);
+	free(vector);
+	free(got);
+	free(l.index);
+	free(l.value);
+}
+
+static void add_and_assign__any_size_gives_the_bits_of_the_cpu(void **state)
+{
+	static const size_t sizes[] = { 1, 31, 32, 33, 255, 256, 257, 4095, 4097, 30000 };
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+		for (int way = 0; way < 4; way++) {
+			compare_update(sizes[s], 3, way & 1, way >> 1);
+			compare_update(sizes[s], 100, way & 1, way >> 1);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pack__any_list_gives_the_bytes_of_the_encoder),
+		cmocka_unit_test(pack__any_width_of_gaps),
+		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Selection on the device against selection on the CPU (select_run), bit by bit: sizes around warps and tiles,
+ * ties, zeros, denormals, infinities, NaN, right and wrong hints, unaligned vectors. The kernels run on the CPU
+ * here and on a GPU in tests/gpu/run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "compress/choose.h"
+#include "gpu.h"
+#include "random.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KINDS = 11, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
+
+static float value_of(int kind, size_t i, size_t n, struct random *r)
+{
+	uint32_t bits = random_bits(r);
+
+	switch (kind) {
+	case 0: return random_normal(r);
+	case 1: return (float)((int)(bits % 7) - 3);
+	case 2: return bits & 1 ? 0.25f : -0.25f;
+	case 3: return bits & 1 ? 0.0f : -0.0f;
+	case 4: return bits % 50 ? 0.0f : random_normal(r);
+	case 5: return bits_float(bits & 0x807fffff); /* denormal */
+	case 6: return bits_float(0x3f800000 + bits % 3000);
+	case 7: return bits % 10 ? random_normal(r) : bits & 1 ? INFINITY : -INFINITY;
+	case 8: return (float)(i + 1) / (float)n;
+	case 9: return i < n / 2 ? 1.0f : i % 100 ? 2.0f : 3.0f; /* more ties than there is room for */
+	default: return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r);
+	}
+}
+
+/* A vector on both sides, the device's perhaps not where vector loads may be. */
+struct pair {
+	float *here, *there;
+	void *memory;
+	size_t n, shift;
+};
+
+static struct pair pair_new(size_t n, size_t shift)
+{
+	struct pair p = { .n = n, .shift = shift, .here = malloc(n * 4 + 4) };
+
+	assert_non_null(p.here);
+	p.memory = gpu_memory(NULL, (n + shift) * 4 + 4);
+	p.there = (float *)p.memory + shift;
+	return p;
+}
+
+static void pair_send(struct pair *p)
+{
+	assert_int_equal(gpu()->copy(p->there, p->here, p->n * 4, NULL), 0);
+	assert_int_equal(gpu()->wait(NULL), 0);
+}
+
+static void expect_same_vector(const struct pair *p)
+{
+	float *got = malloc(p->n * 4 + 4);
+
+	assert_non_null(got);
+	gpu_fetch(got, p->there, p->n * 4);
+	if (p->n)
+		assert_memory_equal(got, p->here, p->n * 4);
+	free(got);
+}
+
+static void pair_free(struct pair *p)
+{
+	gpu_free(p->memory);
+	free(p->here);
+}
+
+struct lists {
+	uint32_t *index;
+	float *value;
+	size_t n;
+};
+
+static struct lists lists_new(size_t n)
+{
+	struct lists l = { malloc(n * 4 + 4), malloc(n * 4 + 4), 0 };
+
+	assert_true(l.index && l.value);
+	memset(l.index, 0x5a, n * 4 + 4);
+	memset(l.value, 0x5a, n * 4 + 4);
+	return l;
+}
+
+static void expect_same_lists(const struct lists *cpu, const struct lists *device)
+{
+	assert_int_equal(device->n, cpu->n);
+	if (!cpu->n)
+		return;
+	assert_memory_equal(device->index, cpu->index, cpu->n * 4);
+	assert_memory_equal(device->value, cpu->value, cpu->n * 4);
+}
+
+static void lists_free(struct lists *l)
+{
+	free(l->index);
+	free(l->value);
+}
+
+/* Where coordinates are exempt: the same for both sides. */
+struct spans {
+	struct span all[2 * SPANS_MOST + 1];
+	struct device_span exempt[SPANS_MOST];
+	size_t n, n_exempt;
+};
+
+/* A few exempt spans (none if !some), short and long, at the ends too. */
+static struct spans spans_of(size_t n, int some, struct random *r)
+{
+	struct spans s = { .n = 0 };
+	uint64_t at = 0;
+
+	while (some && at < n && s.n_exempt < SPANS_MOST) {
+		uint64_t begin = at + random_bits(r) % (n / 3 + 1), end;
+
+		begin = random_bits(r) % 3 ? begin : at;
+		end = begin + 1 + random_bits(r) % (random_bits(r) % 2 ? 20 : n / 10 + 1);
+		if (begin >= n)
+			break;
+		end = end < n ? end : n;
+		if (begin > at)
+			s.all[s.n++] = (struct span){ at, begin, 0 };
+		s.all[s.n++] = (struct span){ begin, end, 1 };
+		s.exempt[s.n_exempt++] = (struct device_span){ (uint32_t)begin, (uint32_t)end };
+		at = end;
+	}
+	if (at < n)
+		s.all[s.n++] = (struct span){ at, n, 0 };
+	return s;
+}
+
+/* One step on both sides: the same choice, the same values, the same residual. */
+static unsigned expect_same_step(struct selector *cpu, struct device_selector *device, struct pair *residual,
+				 struct pair *grad, const struct spans *spans, int adding, int clear,
+				 size_t k)
+{
+	size_t most = k;
+
+	for (size_t i = 0; i < spans->n_exempt; i++)
+		most += spans->exempt[i].end - spans->exempt[i].begin;
+	struct lists on_cpu = lists_new(most), on_device = lists_new(most);
+	const float scale = 0.37f;
+	const struct select_call call = { .x = adding ? NULL : residual->here,
+					  .residual = residual->here,
+					  .grad = adding ? grad->here : NULL, .scale = scale,
+					  .clear = clear && adding, .spans = spans->all, .n_spans = spans->n, .k = k,
+					  .index = on_cpu.index, .value = on_cpu.value };
+	const struct device_select there = { .x = adding ? NULL : residual->there,
+					     .residual = residual->there,
+					     .grad = adding ? grad->there : NULL, .scale = scale,
+					     .clear = clear && adding, .k = k };
+	struct device_selected got;
+	int nan;
+
+	on_cpu.n = select_run(cpu, &call, &nan);
+	assert_int_equal(gpu()->select(device, &there, NULL), 0);
+	assert_int_equal(gpu()->selected(device, on_device.index, on_device.value, &got, NULL), 0);
+	on_device.n = got.n;
+	assert_int_equal(got.nan, nan);
+	assert_int_equal(got.overfull, 0);
+	expect_same_lists(&on_cpu, &on_device);
+	expect_same_vector(residual);
+	lists_free(&on_cpu);
+	lists_free(&on_device);
+	return got.passes;
+}
+
+/* Returns how many passes the last step took. */
+static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, int adding, int clear)
+{
+	struct random r = { seed };
+	size_t shift = seed % (UNALIGNED_MOST + 1), other = seed / 7 % (UNALIGNED_MOST + 1);
+	struct pair residual = pair_new(n, shift), grad = pair_new(n, seed % 2 ? shift : other);
+	struct spans spans = spans_of(n, seed % 3 == 1, &r);
+	struct device_selector *device;
+	struct selector *cpu;
+	unsigned passes = 0;
+
+	assert_int_equal(selector_open(n, &cpu), 0);
+	assert_int_equal(gpu()->selector_open(0, n, k, spans.exempt, spans.n_exempt, &device), 0);
+	for (size_t i = 0; i < n; i++)
+		residual.here[i] = adding ? 0 : value_of(kind, i, n, &r);
+	pair_send(&residual);
+	for (int step = 0; step < steps; step++) {
+		/* now and then nothing is where the hint expects it */
+		float factor = seed % 5 == 0 && step % 3 == 2 ? 64.0f : 1.0f;
+
+		for (size_t i = 0; i < n; i++)
+			grad.here[i] = value_of(kind, i, n, &r) * factor;
+		pair_send(&grad);
+		passes = expect_same_step(cpu, device, &residual, &grad, &spans, adding, clear, k);
+	}
+	selector_close(&cpu);
+	gpu()->selector_close(&device);
+	pair_free(&residual);
+	pair_free(&grad);
+	return passes;
+}
+
+static void select__any_size_and_kind_gives_the_bits_of_the_cpu(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 3071, 3073,
+					8191, 8192, 8193, 24575, 24577 };
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+		for (int kind = 0; kind < KINDS; kind++) {
+			uint64_t seed = s * KINDS + (size_t)kind + 1;
+			struct random r = { seed };
+			size_t n = sizes[s], k = seed % 4 ? random_bits(&r) % (n / 10 + 2) : n;
+
+			if (k > n)
+				k = n;
+			compare(kind, n, k, seed, 3, kind % 3 != 0, (int)seed % 2);
+		}
+}
+
+static void select__no_or_all_coordinates_asked_for(void **state)
+{
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++) {
+		compare(kind, 5000, 0, 3, 2, 1, 1);
+		compare(kind, 5000, 5000, 4, 2, 1, 0);
+		compare(kind, 5000, 4999, 5, 2, 1, 1);
+	}
+}
+
+/* Room for candidates is k + n / 64 + 4096: these have more ties than that. */
+static void select__more_ties_than_room_takes_the_first(void **state)
+{
+	(void)state;
+	for (int adding = 0; adding < 2; adding++) {
+		compare(2, 60000, 100, 11, 2, adding, 1);
+		compare(9, 60000, 1000, 12, 2, adding, 1);
+		compare(9, 60001, 31000, 13, 1, adding, 0);
+		compare(6, 60000, 20, 14, 2, adding, 1);
+	}
+}
+
+static void select__a_sequence_with_hints_right_and_wrong(void **state)
+{
+	(void)state;
+	compare(0, 40000, 400, 20, 11, 1, 1); /* seed % 5 == 0: jumps */
+	compare(0, 40000, 40, 21, 12, 1, 1);
+	compare(10, 40000, 4000, 25, 9, 1, 0);
+}
+
+static void select__a_steady_sequence_takes_one_pass_a_step(void **state)
+{
+	(void)state;
+	assert_int_equal(compare(0, 40000, 400, 21, 1, 1, 1), 2);
+	assert_int_equal(compare(0, 40000, 400, 21, 12, 1, 1), 1);
+	assert_int_equal(compare(0, 40000, 400, 22, 12, 1, 1), 1);
+}
+
+static void select__a_million_and_seven(void **state)
+{
+	(void)state;
+	if (getenv("GPU_TEST_SMALL"))
+		skip();
+	compare(0, 1000007, 1000, 31, gpu_slow() ? 2 : 5, 1, 1);
+	compare(0, 1000007, 10000, 32, gpu_slow() ? 1 : 5, 1, 1);
+	if (gpu_slow())
+		return;
+	for (int kind = 0; kind < KINDS; kind++)
+		compare(kind, 1000007, 100000, 40 + (uint64_t)kind, 4, 1, 1);
+}
+
+/* As many as the device has room for, up to a thousand million. */
+static void select__a_thousand_million(void **state)
+{
+	size_t n = 1000000000;
+	struct memory room;
+
+	(void)state;
+	if (gpu_slow())
+		skip();
+	while (n > 1000007 && gpu()->alloc(n * 16, &room))
+		n /= 2;
+	gpu()->release(&room);
+	compare(6, n, n / 1000, 51, 2, 1, 1);
+}
+
+static void select__nan_in_the_sum_selects_nothing(void **state)
+{
+	(void)state;
+	for (size_t at = 0; at < 5000; at += 1237)
+		for (int hinted = 0; hinted < 2; hinted++) {
+			struct random r = { at + 1 };
+			struct spans whole = spans_of(5000, 0, &r);
+			struct pair residual = pair_new(5000, 0), grad = pair_new(5000, 0);
+			struct device_selector *device;
+			struct selector *cpu;
+
+			assert_int_equal(selector_open(5000, &cpu), 0);
+			assert_int_equal(gpu()->selector_open(0, 5000, 50, NULL, 0, &device), 0);
+			memset(residual.here, 0, 5000 * 4);
+			pair_send(&residual);
+			for (int step = 0; step <= 3 * hinted; step++) {
+				for (size_t i = 0; i < 5000; i++)
+					grad.here[i] = random_normal(&r);
+				if (step == 3 * hinted)
+					grad.here[at] = -NAN;
+				pair_send(&grad);
+				expect_same_step(cpu, device, &residual, &grad, &whole, 1, 1, 50);
+			}
+			selector_close(&cpu);
+			gpu()->selector_close(&device);
+			pair_free(&residual);
+			pair_free(&grad);
+		}
+}
+
+static void select__judged_gradient_with_infinity_changes_nothing(void **state)
+{
+	(void)state;
+	struct pair residual = pair_new(3000, 0), grad = pair_new(3000, 0);
+	struct device_selector *device;
+	struct device_selected got;
+	uint32_t index[100];
+
+	assert_int_equal(gpu()->selector_open(0, 3000, 30, NULL, 0, &device), 0);
+	for (size_t i = 0; i < 3000; i++) {
+		residual.here[i] = (float)i;
+		grad.here[i] = 1;
+	}
+	grad.here[1234] = INFINITY;
+	grad.here[1300] = NAN;
+	grad.here[2999] = -INFINITY;
+	pair_send(&residual);
+	pair_send(&grad);
+	const struct device_select call = { .residual = residual.there, .grad = grad.there, .scale = 1,
+					    .judge = 1, .clear = 1, .k = 30 };
+	assert_int_equal(gpu()->select(device, &call, NULL), 0);
+	assert_int_equal(gpu()->selected(device, index, NULL, &got, NULL), 0);
+	assert_int_equal(got.n, 0);
+	assert_int_equal(got.nonfinite, 3);
+	assert_int_equal(got.first_nonfinite, 1234);
+	expect_same_vector(&residual);
+	grad.here[1234] = grad.here[1300] = grad.here[2999] = 1;
+	pair_send(&grad);
+	assert_int_equal(gpu()->select(device, &call, NULL), 0);
+	assert_int_equal(gpu()->selected(device, index, NULL, &got, NULL), 0);
+	assert_int_equal(got.n, 30);
+	assert_int_equal(got.nonfinite, 0);
+	assert_int_equal(index[29], 2999);
+	gpu()->selector_close(&device);
+	pair_free(&residual);
+	pair_free(&grad);
+}
+
+static void select_by_level__selects_what_the_threshold_selector_does(void **state)
+{
+	static const float levels[] = { 0, 1e-40f, 0.25f, 1, 2.5f, INFINITY };
+
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++)
+		for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++) {
+			const size_t n = 6000;
+			struct random r = { (uint64_t)kind + 1 };
+			struct pair x = pair_new(n, 0);
+			struct lists cpu = lists_new(n), device = lists_new(n);
+			struct device_selector *s;
+			struct device_selected got;
+			struct span whole = { 0, n, 0 };
+
+			for (size_t i = 0; i < n; i++)
+				x.here[i] = value_of(kind, i, n, &r);
+			pair_send(&x);
+			const struct choice choice = { .x = x.here, .spans = &whole, .n_spans = 1,
+						       .level = levels[l], .index = cpu.index };
+			cpu.n = choose_threshold(&choice);
+			for (size_t i = 0; i < cpu.n; i++)
+				cpu.value[i] = x.here[cpu.index[i]];
+			assert_int_equal(gpu()->selector_open(0, n, n, NULL, 0, &s), 0);
+			const struct device_select call = { .x = x.there, .by_level = 1,
+							    .level = levels[l] };
+			assert_int_equal(gpu()->select(s, &call, NULL), 0);
+			assert_int_equal(gpu()->selected(s, device.index, device.value, &got, NULL), 0);
+			device.n = got.n;
+			expect_same_lists(&cpu, &device);
+			gpu()->selector_close(&s);
+			lists_free(&cpu);
+			lists_free(&device);
+			pair_free(&x);
+		}
+}
+
+static void select_by_level__more_than_the_room_is_said(void **state)
+{
+	const size_t n = 60000;
+	struct pair x = pair_new(n, 0);
+	struct device_selector *s;
+	struct device_selected got;
+	uint32_t *index = malloc(n * 4);
+
+	(void)state;
+	assert_non_null(index);
+	for (size_t i = 0; i < n; i++)
+		x.here[i] = 1;
+	pair_send(&x);
+	assert_int_equal(gpu()->selector_open(0, n, 100, NULL, 0, &s), 0);
+	const struct device_select call = { .x = x.there, .by_level = 1, .level = 0.5f };
+	assert_int_equal(gpu()->select(s, &call, NULL), 0);
+	assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
+	assert_int_equal(got.overfull, 1);
+	assert_int_equal(got.n, 0);
+	gpu()->selector_close(&s);
+	pair_free(&x);
+	free(index);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(select__any_size_and_kind_gives_the_bits_of_the_cpu),
+		cmocka_unit_test(select__no_or_all_coordinates_asked_for),
+		cmocka_unit_test(select__more_ties_than_room_takes_the_first),
+		cmocka_unit_test(select__a_sequence_with_hints_right_and_wrong),
+		cmocka_unit_test(select__a_steady_sequence_takes_one_pass_a_step),
+		cmocka_unit_test(select__a_million_and_seven),
+		cmocka_unit_test(select__a_thousand_million),
+		cmocka_unit_test(select__nan_in_the_sum_selects_nothing),
+		cmocka_unit_test(select__judged_gradient_with_infinity_changes_nothing),
+		cmocka_unit_test(select_by_level__selects_what_the_threshold_selector_does),
+		cmocka_unit_test(select_by_level__more_than_the_room_is_said),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

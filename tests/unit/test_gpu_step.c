@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Two models in one job get the same gradients, one in host memory, the other in GPU memory: parameters,
+ * messages and residual stay the same bits, whether the recipe selects on the GPU or on the host. */
+#include "base/error.h"
+#include "base/bytes.h"
+#include "model.h"
+#include "ranks.h"
+#include "scratch.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { COUNT = 5000, STEPS = 6, RANKS = 3, CALLS = 60 };
+
+struct shape {
+	const char *recipe;
+	int on_gpu;          /* whether selection is expected there */
+	int nan_at;          /* step whose gradient holds a NaN; 0: none */
+	int home_at;         /* from this step on the gradient is in host memory; 0: never */
+	int ranges_at;       /* in this step it comes in ranges; 0: never */
+};
+
+/* The table, in a rank; the module whose kernels run on the CPU unless SLUICE_GPU names another. */
+static const struct device_ops *device(void)
+{
+	const char *why = "";
+	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
+	const struct device_ops *ops = device_load(&why);
+	if (!ops)
+		fprintf(stderr, "%s\n", why);
+	CHECK(ops != NULL);
+	return ops;
+}
+
+static float *device_vector(const struct device_ops *ops, struct memory *m)
+{
+	CHECK_OK(ops->alloc(COUNT * sizeof(float), m));
+	CHECK_OK(ops->zero(m->address, COUNT * sizeof(float), NULL));
+	CHECK_OK(ops->wait(NULL));
+	return m->address;
+}
+
+static void to_device(const struct device_ops *ops, float *there, const float *here)
+{
+	CHECK_OK(ops->copy(there, here, COUNT * sizeof(float), NULL));
+	CHECK_OK(ops->wait(NULL));
+}
+
+static void expect_on_device(const struct device_ops *ops, const float *there, const float *here)
+{
+	static float got[COUNT];
+	CHECK_OK(ops->copy(got, there, sizeof got, NULL));
+	CHECK_OK(ops->wait(NULL));
+	CHECK(!memcmp(got, here, sizeof got));
+}
+
+static void gradient(float *grad, int rank, int step, const struct shape *shape)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		grad[i] = noise(7, (uint64_t)step, (uint64_t)rank, i) * (i % 100 ? 1.0f : 20.0f);
+	if (step == shape->nan_at && rank == 1)
+		grad[321] = NAN;
+}
+
+static void expect_same_stats(sluice_model *host, sluice_model *gpu)
+{
+	sluice_model_stats a = { .size = sizeof a }, b = { .size = sizeof b };
+	CHECK_OK(sluice_stats(host, &a));
+	CHECK_OK(sluice_stats(gpu, &b));
+	CHECK(a.pushed_bytes == b.pushed_bytes && a.pulled_bytes == b.pulled_bytes);
+	CHECK(a.pushed_elements == b.pushed_elements && a.deferred_elements == b.deferred_elements);
+	CHECK(a.nonfinite_elements == b.nonfinite_elements);
+	CHECK(float_bits((float)a.residual_norm) == float_bits((float)b.residual_norm));
+}
+
+/* By the call that the recipe asks for. params: what sluice_push_params() pushes. */
+static int push_one(sluice_model *model, const float *grad, const float *params, int in_ranges)
+{
+	const struct recipe *recipe = &model->recipe;
+	if (recipe->signal == SIGNAL_STORM)
+		return sluice_push_pair(model, grad, grad);
+	if (recipe->update == UPDATE_AVERAGE)
+		return sluice_push_params(model, params);
+	if (!in_ranges)
+		return sluice_push(model, grad);
+	int rc = sluice_push_range(model, grad + 2000, 2000, COUNT - 2000);
+	return rc ? rc : sluice_push_range(model, grad, 0, 2000);
+}
+
+static int train_both(int rank, void *argument)
+{
+	const struct shape *shape = argument;
+	static float params[COUNT], grad[COUNT], point[COUNT];
+	const struct device_ops *ops = device();
+	struct memory params_memory, grad_memory;
+	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape->recipe, .shards = 3,
+				   .tensors = tensors, .n_tensors = 2 };
+	int mean = strstr(shape->recipe, "update=none") != NULL;
+	for (size_t i = 0; i < COUNT; i++)
+		params[i] = rank ? 0 : noise(1, 0, 0, i);
+	to_device(ops, there, params);
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	expect_on_device(ops, there, params);
+	for (int step = 1; step <= STEPS; step++) {
+		int home = shape->home_at && step >= shape->home_at;
+		gradient(grad, rank, step, shape);
+		int ranges = step == shape->ranges_at;
+		CHECK_OK(sluice_point(host, params, point));
+		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
+		expect_on_device(ops, grad_there, point);
+		to_device(ops, grad_there, grad);
+		CHECK_OK(push_one(host, grad, params, ranges));
+		CHECK_OK(push_one(gpu, home ? grad : grad_there, there, ranges));
+		CHECK(gpu->worker.device.selects == (shape->on_gpu && !home && !ranges));
+		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
+		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
+		expect_on_device(ops, there, params);
+		expect_same_stats(host, gpu);
+	}
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	sluice_finalize(&job);
+	ops->release(&params_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.3),bf16 down=all memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.001) down=all memory=residual update=none", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip", .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .nan_at = 2 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd" },
+		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd" },
+		{ .recipe = "up=all down=all update=sgd" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) memory=residual", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)" },
+		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)" },
+		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)" },
+		{ .recipe = "up=all down=all signal=igt(0.25) update=ema(0.25)" },
+		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)" },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
+		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5)" },
+		{ .recipe = "up=topk(0.1) down=all when=every(3) memory=residual" },
+		{ .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)" },
+		{ .recipe = "up=all down=all update=average memory=none" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(RANKS, train_both, &shapes[i]);
+}
+
+/* A program that was compiled before the stream was added. */
+static int open_without_stream(int rank, void *argument)
+{
+	static float params[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, stream), .count = COUNT,
+				   .stream = argument };
+	(void)rank;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(model->worker.device.stream == NULL);
+	sluice_model_close(&model);
+	attr.size = sizeof attr;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(model->worker.device.stream == argument);
+	sluice_model_close(&model);
+	attr.size = offsetof(sluice_model_attr, stream) - 1;
+	log_capture();
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
+{
+	static int anything;
+	(void)state;
+	run_ranks(1, open_without_stream, &anything);
+}
+
+/* ---- checkpoint ---------------------------------------------------------------------------- */
+
+static int train_and_resume(int rank, void *argument)
+{
+	static float grad[COUNT], last[COUNT];
+	static const struct shape shape = { .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" };
+	const struct device_ops *ops = device();
+	struct memory params_memory, grad_memory;
+	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
+	sluice_job *job = rank_join(NULL);
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape.recipe };
+	for (int life = 0; life < 2; life++) {
+		sluice_model *model = NULL;
+		uint64_t step = 0;
+		CHECK_OK(ops->zero(there, COUNT * sizeof(float), NULL));
+		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		if (life)
+			CHECK_OK(sluice_restore(model, argument, there, &step));
+		for (int s = (int)step + 1; s <= STEPS; s++) {
+			gradient(grad, rank, s, &shape);
+			to_device(ops, grad_there, grad);
+			CHECK_OK(sluice_push(model, grad_there));
+			CHECK_OK(sluice_pull(model, there));
+			if (s == STEPS / 2 && !life)
+				CHECK_OK(sluice_checkpoint(model, argument));
+		}
+		if (life) {
+			CHECK(step == STEPS / 2);
+			expect_on_device(ops, there, last);
+		}
+		CHECK_OK(ops->copy(last, there, sizeof last, NULL));
+		CHECK_OK(ops->wait(NULL));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	ops->release(&params_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void checkpoint__residual_on_the_gpu_is_restored(void **state)
+{
+	char dir[SCRATCH_PATH];
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	run_ranks(2, train_and_resume, dir);
+	scratch_remove(dir);
+}
+
+/* ---- errors -------------------------------------------------------------------------------- */
+
+static int push_nan(int rank, void *argument)
+{
+	static float grad[COUNT];
+	static const struct shape shape = { .nan_at = 1 };
+	const struct device_ops *ops = device();
+	struct memory params_memory, grad_memory;
+	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_tensor tensors[] = { { "weight", 300 }, { "bias", COUNT - 300 } };
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument,
+				   .tensors = tensors, .n_tensors = 2 };
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, there, &model));
+	gradient(grad, 1, 1, &shape);
+	to_device(ops, grad_there, grad);
+	CHECK(sluice_push(model, grad_there) == (rank < 0 ? 0 : SLUICE_ENUMERIC));
+	CHECK(error_says("is NaN at index 21 of tensor bias", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	ops->release(&params_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push__nan_in_gpu_memory_is_named(void **state)
+{
+	(void)state;
+	run_ranks(1, push_nan, "up=topk(0.02) down=all memory=residual");
+	run_ranks(1, push_nan, "up=all down=all");
+}
+
+/* Every call to CUDA of a push and a pull fails once: they say which, on which GPU. */
+static int push_failing(int rank, void *argument)
+{
+	static float grad[COUNT], zero[COUNT];
+	const struct device_ops *ops = device();
+	struct memory params_memory, grad_memory;
+	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
+	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	void (*fail_later)(unsigned, int);
+	unsigned failed = 0, succeeded = 0;
+	memcpy(&fail_later, &symbol, sizeof symbol);
+	log_capture();
+	for (unsigned after = 0; after < CALLS; after++) {
+		sluice_job *job = rank_join(NULL);
+		sluice_model *model = NULL;
+		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
+		to_device(ops, there, zero);
+		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		gradient(grad, rank, 1, &(struct shape){ 0 });
+		to_device(ops, grad_there, grad);
+		fail_later(after, 719);
+		int rc = sluice_push(model, grad_there);
+		if (!rc)
+			rc = sluice_pull(model, there);
+		fail_later(1u << 30, 0);
+		CHECK(!rc || rc == SLUICE_EGPU);
+		if (rc)
+			CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)", NULL));
+		failed += rc != 0;
+		succeeded += !rc;
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+	}
+	CHECK(succeeded > 1); /* a buffer that cannot be exported is no failure, and there are fewer calls */
+	CHECK(failed > 20);
+	dlclose(module);
+	ops->release(&params_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push_and_pull__any_cuda_call_failing_is_EGPU_with_its_text(void **state)
+{
+	(void)state;
+	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+		skip();
+	run_ranks(1, push_failing, "up=topk(0.02),f16 down=all memory=residual");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
+		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
+		cmocka_unit_test(checkpoint__residual_on_the_gpu_is_restored),
+		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
+		cmocka_unit_test(push_and_pull__any_cuda_call_failing_is_EGPU_with_its_text),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
