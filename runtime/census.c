@@ -168,7 +168,7 @@ static int add_histogram(struct sluice_histogram *sum, const struct note *note, 
 }
 
 /* Looks at x and writes what was seen as a message; 0 bytes if there is NaN or infinity, which is refused
- * elsewhere. */
+ * elsewhere. What the message says is kept, with its rounding: so the shares of all add up. */
 static size_t see(struct constituent *c, const float *x, const struct span *spans, size_t n_spans,
 		  const struct random_stream *stream, uint8_t *out)
 {
@@ -176,7 +176,14 @@ static size_t see(struct constituent *c, const float *x, const struct span *span
 	for (size_t s = 0; s < n_spans; s++)
 		if (!spans[s].exempt)
 			histogram_see(c->histogram, x + spans[s].begin, spans[s].end - spans[s].begin);
-	return histogram_take(c->histogram) ? 0 : histogram_encode(c->histogram, COUNT_BITS, stream, out);
+	if (histogram_take(c->histogram))
+		return 0;
+
+	size_t bytes = histogram_encode(c->histogram, COUNT_BITS, stream, out);
+	const char *why;
+
+	histogram_clear(c->histogram);
+	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes; /* it always is merged */
 }
 
 /* Workers are below 2^23: a shard's numbers are no worker's. */
