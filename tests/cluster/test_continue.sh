@@ -27,7 +27,7 @@ for ((round = 1; round <= rounds; round++)); do
 	[ $((round % 10)) = 5 ] && signal=STOP
 	victim=$(((round - 1) % workers)) watched=0
 	# Slow steps, so that there is something left to be done after the loss.
-	job_start continue $((workers + 2)) $options "$sparse" --progress always --sleep $(((victim + 1) % workers)):20:1
+	job_start continue $((workers + 2)) $options "$sparse" --progress always --sleep $(((victim + 1) % workers)):20:2.5
 	for ((tries = 0; tries < 1500; tries++)); do
 		mapfile -t list < <(ranks)
 		[ ${#list[@]} = $((workers + 2)) ] && grep -q 'epoch' "$SCRATCH/continue.err.0" 2>/dev/null && break

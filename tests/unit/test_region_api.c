@@ -40,6 +40,7 @@ static int ring_of_puts(int rank, void *argument)
 	uint8_t *own = sluice_region_base(region);
 	for (size_t i = 0; i < WINDOW; i++)
 		CHECK(!own[i]);
+	CHECK_OK(sluice_barrier(job)); /* all have looked before the first put */
 	for (unsigned s = 0; s < SIZES; s++) {
 		size_t n = sizes[s], offset = s * 7;
 		fill(buffer, n, s * 10 + (unsigned)rank);
