@@ -448,6 +448,9 @@ static int check_call(const sluice_model *model, const char *function)
 		rc = fail(SLUICE_EINVAL,
 			  "%s: %s is a dedicated server: it takes part inside sluice_serve",
 			  function, rank_text(model->job, model->job->rank));
+	if (!rc && model_async(model))
+		rc = fail(SLUICE_EINVAL, "%s: not with when=async, whose workers and shards are at no common step",
+			  function);
 	return rc;
 }
 

@@ -177,6 +177,8 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 			   .bytes = mine ? bytes : 0 };
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
+	if (!rc)
+		rc = async_park(job);
 	if (!rc) {
 		r.seq = ++job->collective_seq;
 		rc = progress_until(job, round_done, round_describe, &r);

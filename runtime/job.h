@@ -192,6 +192,10 @@ static inline int round_leader(const sluice_job *job)
 	return rank;
 }
 
+/* ---- async.c ---- */
+/* Before a wait for others than shards: tells these that they need not wait for this rank. Token held. */
+int async_park(sluice_job *job);
+
 /* ---- collective.c ---- */
 enum collective {
 	COLLECTIVE_BARRIER = 1, COLLECTIVE_SUM, COLLECTIVE_GATHER, COLLECTIVE_OPEN, COLLECTIVE_EXCHANGE,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
 #include "layout.h"
+#include "async.h"
 #include "base/error.h"
 #include "census.h"
 #include "compress/message.h"
@@ -121,10 +122,12 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 		slot = other;
 	if (s->support_capacity && delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With resets everything fits too; the capacities are for the other steps. */
-	s->slot_bytes = recipe->reset && slot < everything ? everything : slot;
+	/* With resets, and at anchors, everything fits too; the capacities are for the other steps. */
+	const int whole = recipe->reset || recipe->svrg_steps;
+
+	s->slot_bytes = whole && slot < everything ? everything : slot;
 	s->slot_bytes += note;
-	s->delta_bytes = recipe->reset && delta < everything ? everything : delta;
+	s->delta_bytes = whole && delta < everything ? everything : delta;
 	s->delta_bytes += note;
 	s->snapshot_bytes = everything;
 }
@@ -173,7 +176,8 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
-		s->log_bytes = (LOG_ENTRIES + 1) * s->delta_bytes;
+		/* Asynchronous workers read what was published for each of them. */
+		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) * s->delta_bytes;
 		s->snapshot_offset[0] = s->log_offset + s->log_bytes;
 		s->snapshot_offset[1] = s->snapshot_offset[0] + s->snapshot_bytes;
 		logs[s->owner] = s->snapshot_offset[1] + s->snapshot_bytes;
@@ -290,6 +294,7 @@ static uint64_t worker_memory(const struct layout *l, const struct recipe *recip
 	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
 	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
 	vectors += (recipe->signal == SIGNAL_INNOVATION) + (recipe->when == WHEN_LAZY_SERVER);
+	vectors += recipe->when == WHEN_ASYNC;
 	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
 		vectors += 1 + (recipe->memory != MEMORY_NONE);
 	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
@@ -309,8 +314,9 @@ static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe
 	if (!own.span)
 		return 0;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
+	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
 	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
+	vectors += async_vectors(recipe);
 	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)

@@ -25,7 +25,8 @@ library_sources += \
 	runtime/progress.c \
 	runtime/push_range.c \
 	runtime/recipe.c runtime/recipe.h \
-	runtime/recipe_dynamics.c runtime/recipe_values.c runtime/recipe_when.c runtime/recipe_words.c runtime/recipe_words.h \
+	runtime/async.c runtime/async.h runtime/shard_async.c \
+	runtime/recipe_async.c runtime/recipe_dynamics.c runtime/recipe_values.c runtime/recipe_when.c runtime/recipe_words.c runtime/recipe_words.h \
 	runtime/reduce.c runtime/reduce.h \
 	runtime/schedule.c runtime/schedule.h \
 	runtime/recall.c \

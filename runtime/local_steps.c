@@ -43,5 +43,6 @@ void local_pull(sluice_model *model, float *params)
 int sluice_in_sync(const sluice_model *model)
 {
 	return model && model->worker.in_step == STEP_DONE && model->step % model->recipe.period == 0 &&
-	       !selection_kinds[model->recipe.up.select].contiguous;
+	       !selection_kinds[model->recipe.up.select].contiguous &&
+	       (!model_async(model) || !model->step || schedule_before_anchor(&model->schedule, model->step));
 }

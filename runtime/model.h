@@ -3,6 +3,7 @@
  * half (shard.c). Neither half looks into the other: they meet in messages. */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
+#include "async.h"
 #include "census.h"
 #include "compress/message.h"
 #include "compress/select.h"
@@ -28,6 +29,7 @@ struct up_lane {
 	uint8_t *staging;            /* SLOT_DEPTH slots, in the staging region */
 	size_t bytes;                /* of the message of this step */
 	int posted;
+	int control;                 /* it carries no gradient */
 };
 
 /* Index in the cookie of a READ that belongs to no lane. */
@@ -44,6 +46,7 @@ struct down_lane {
 	unsigned torn;               /* READs of this version that did not check */
 	uint8_t *buffer;             /* delta_bytes, in the staging region */
 	uint32_t *support, support_n; /* agreed in this step: shard-relative, room for support_capacity */
+	uint64_t base;               /* when=async: the shard's version in params; what it answers is have_version */
 	double moved;                /* squared norm of this step's delta; with when=lazy */
 };
 
@@ -62,6 +65,10 @@ struct worker {
 	float *base, *local;         /* when=every: the common model, and what this worker's steps took off it since;
 				      * local is residual without a memory; else NULL */
 	float *since;                /* lazy-server: the model's change since the last upload, else NULL */
+	float *anchor;               /* when=async: what publications are differences to; else NULL */
+	uint32_t anchors;            /* svrg: that came before this one */
+	uint64_t awaited;            /* when=async: the message whose answer a pull waits for */
+	int parked;                  /* when=async: the shards do not count on this worker */
 	float *previous;             /* storm, igt: the parameters one step ago, else NULL */
 	uint32_t *index;             /* selection of the whole vector, room for selected_most; NULL for up=all */
 	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
@@ -101,12 +108,24 @@ struct worker {
 
 /* ---- shard half ---- */
 
+/* What a notice tells: the publication's number, and where it lies in the log. */
+struct announced {
+	uint64_t version, log_end;
+	uint32_t bytes;
+};
+
 struct inbox {                       /* of one worker at one shard */
 	const uint8_t *slots;        /* SLOT_DEPTH slots in the window the worker writes */
 	struct ring_reader ring;
 	uint64_t arrived;            /* pushes notified so far */
 	uint64_t have_version;
 	int notice_due;              /* the current version is not announced to this worker yet */
+	struct announced newest;
+	/* when=async, where have_version is what its gradients are computed on: */
+	uint64_t steps, answers;     /* pushes taken or refused; publications made for it */
+	uint64_t asked;              /* the newest message that has an answer, or will have */
+	int waits;                   /* a checked push is next in the ring */
+	int parked;                  /* it does not compute */
 };
 
 struct shard {
@@ -135,7 +154,7 @@ struct shard {
 	unsigned raised;
 	unsigned chosen, chosen_next; /* as the worker's; what the push counted first carries */
 	uint64_t waiting_since_ns;   /* first push of the step being gathered; 0: none yet */
-	uint32_t last_bytes;         /* of the newest log entry */
+	struct async_shard *async;   /* when=async, else NULL */
 };
 
 struct sluice_model {
@@ -227,6 +246,10 @@ void worker_close(sluice_model *model);
 void worker_notice(sluice_model *model, uint32_t shard);
 /* All shards are at `version` and all rings empty: after open and restore. */
 void worker_restart(sluice_model *model, uint64_t version);
+/* Posts what is encoded and not posted yet; 1 when all is. Token held. */
+int worker_post(sluice_model *model);
+/* The publication that answers the phase under way. */
+uint64_t worker_wanted(const sluice_model *model);
 /* Selects, encodes and posts what is accumulated (SLUICE_ENUMERIC: nothing was posted): for all shards, or, where coordinates are selected one by
  * one, for one. */
 int worker_send(sluice_model *model);
@@ -274,7 +297,31 @@ void agree_publish(sluice_model *model, struct shard *shard);
 /* Of the sum, what is published under an agreed support, into model->index and value; returns how many. */
 uint32_t agree_choose(sluice_model *model, struct shard *shard, const float *x);
 
+/* ---- async.c, when=async only ---- */
+/* All workers hold params, version 0. */
+void async_begin(sluice_model *model, const float *params);
+/* A pull without a push: asks for the newest, and counts on the bound again. */
+int async_ask(sluice_model *model);
+/* What an answer to the last message must be. */
+void async_expect(const sluice_model *model, struct message_expect *want);
+/* NULL, or why it is refused. */
+const char *async_judge(const sluice_model *model, const struct message *m);
+/* worker.value into the part of the target that is the shard's. */
+void async_apply(sluice_model *model, uint32_t shard, const struct message *m);
+/* All shards have answered. */
+void async_pulled(sluice_model *model);
+
+/* ---- shard_async.c, when=async only ---- */
+int shard_async_open(sluice_model *model, struct shard *shard);
+void shard_async_close(struct shard *shard);
+/* shard.copy is what all workers begin with. */
+void shard_async_begin(sluice_model *model, struct shard *shard);
+/* As shard_advance(), but for the notices. */
+int shard_async_advance(sluice_model *model, struct shard *shard);
+
 /* ---- shard.c ---- */
+/* Blames the worker for its push. Returns SLUICE_EWIRE. */
+int shard_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why);
 /* The workers of this publication hear of it. */
 void shard_announce(sluice_model *model, struct shard *shard, size_t bytes);
 int shards_open(sluice_model *model);
@@ -320,6 +367,11 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 static inline int phase_agrees(const struct phase *p)
 {
 	return p->support == SUPPORT_AGREED || p->payload == PAYLOAD_INDICES || p->payload == PAYLOAD_SKETCH;
+}
+
+static inline int model_async(const sluice_model *model)
+{
+	return model->recipe.when == WHEN_ASYNC;
 }
 
 /* ---- model.c ---- */

@@ -212,6 +212,14 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	if (job->members.elastic && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
 		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: the step whose "
 			    "leader is lost could not be finished; use on_failure=abort, or another selector");
+	if (model_async(model) && job->members.elastic)
+		return fail(SLUICE_EINVAL, "sluice_model_open: when=async with on_failure=continue: what a lost worker "
+			    "had under way could not be told from what is late; use on_failure=abort");
+	if (model_async(model) && model->recipe.staleness + 1 < (uint32_t)job->workers)
+		return fail(SLUICE_EINVAL, "sluice_model_open: when=async(%u) with %d workers: each of them may be under "
+			    "way with a gradient while the others are counted; write async(%d) or more",
+			    model->recipe.staleness, job->workers, job->workers - 1);
+	schedule_anchors(&model->schedule, &model->recipe, job->workers);
 	recipe_print(&model->recipe, model->recipe_text);
 	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
@@ -313,6 +321,8 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 			model_remember(model, host.host);
 		if (!rc && sluice_is_worker(job))
 			local_begin(model, host.host);
+		if (!rc && sluice_is_worker(job))
+			async_begin(model, host.host);
 	}
 	rc = on_device_return(&host, rc);
 	if (rc) {

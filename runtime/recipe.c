@@ -102,7 +102,9 @@ static void set_dependent_defaults(struct draft *d)
 				      selection_kinds[r->down.select].seeded))
 		r->dense[0] = '\0'; /* a seeded support knows no tensors */
 
-	if (r->signal == SIGNAL_INNOVATION || r->update == UPDATE_AVERAGE)
+	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
+		lossy = 0; /* each publication is of the whole model anew: nothing is left out of it for long */
+	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG || r->update == UPDATE_AVERAGE)
 		lossy = 0; /* what was left out is in the next difference; parameters are not gradients */
 	if (!given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;

@@ -13,15 +13,15 @@
  *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale for every
  *                                                            BLOCK values, a multiple of 8, default 512
  *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
- *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation, each [,noise(R)]
+ *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M), each [,noise(R)]
  *                                                            0 <= M < 1; mask is the default for topk
- *                                                            A as of ema; R > 0
+ *                                                            A as of ema; R > 0; M >= 1 steps, see async.h
  *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B)
  *                                                            default: residual if up or down is topk
  *                                                            or narrower than f32, else none; none with
  *                                                            an unbiased selector; 0 < B <= 1
  *                                                            placement default inside; twostep: outside
- *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A) | average
+ *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A) | average | accelerated
  *                                                            default sgd; 0 < A <= 1 or 1/t
  *   reset=      I | none                                     every I steps all is sent; default none
  *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
@@ -33,14 +33,15 @@
  *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
  *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) | lazy-server(WINDOW,WEIGHT[,LONGEST])
- *                                                            default always; see lazy.h
+ *               async(TAU[,whole])                           default always; see lazy.h and async.h; 1 <= TAU
  *   seed=       N                                            0 (default) to 2^32 - 1
  */
-enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT, SIGNAL_INNOVATION };
+enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT, SIGNAL_INNOVATION, SIGNAL_SVRG };
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL, MEMORY_LOWPASS, MEMORY_TWOSTEP };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
-enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA, UPDATE_AVERAGE };
-enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER };
+enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA, UPDATE_AVERAGE,
+		   UPDATE_ACCELERATED };
+enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
@@ -83,6 +84,9 @@ struct recipe {
 	uint32_t period;             /* steps from exchange to exchange; 1 unless when=every */
 	uint32_t lazy_window, lazy_longest; /* longest 0: no bound */
 	float lazy_weight;
+	uint32_t staleness;          /* async: most updates between a push and its parameters; else 0 */
+	int whole;                   /* async: parameters are published, not their difference to the anchor */
+	uint32_t svrg_steps;         /* of all workers together, from anchor to anchor; 0 unless signal=svrg */
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
@@ -104,6 +108,11 @@ static inline int recipe_looks_back(const struct recipe *r)
 static inline int recipe_velocity(const struct recipe *r)
 {
 	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV || r->update == UPDATE_EMA;
+}
+/* 1 if a step may take a second gradient, by sluice_push_pair(). */
+static inline int recipe_pairs(const struct recipe *r)
+{
+	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
 }
 /* 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);

@@ -107,12 +107,13 @@ int read_signal(const struct word *w, struct draft *d)
 
 	if (found < 0)
 		return found;
-	if (found > SIGNAL_INNOVATION)
+	if (found > SIGNAL_SVRG)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s", w->quote,
 			    item->name);
 	r->signal = (enum signal_kind)found;
 	rc = r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_INNOVATION ? refuse_argument(w, item)
+		: r->signal == SIGNAL_SVRG ? read_svrg(w, item, r)
 		: r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_momentum)
 		: read_alpha(w, item, &r->signal_alpha);
 	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)

@@ -64,6 +64,8 @@ int read_when(const struct word *w, struct draft *d)
 		rc = refuse_argument(w, item);
 	else if (found == WHEN_EVERY)
 		rc = read_every(w, item, &d->recipe);
+	else if (found == WHEN_ASYNC)
+		rc = read_async(w, item, &d->recipe);
 	else
 		rc = read_lazy(w, item, &d->recipe);
 	return rc ? rc : refuse_more_items(w, 1);
@@ -156,5 +158,7 @@ int refuse_when(const struct draft *d)
 	if (!rc && r->up.select == SELECT_BLOCK && r->update != UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "recipe: \"%s\" leaves most of each gradient out for good: write "
 			  "update=average, or up=randk(DENSITY)", d->quotes[AXIS_UP]);
+	if (!rc)
+		rc = refuse_async(d);
 	return !rc && r->when == WHEN_EVERY ? refuse_every(d) : rc;
 }

@@ -16,11 +16,11 @@
 static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
 #define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
-static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "innovation",
+static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "innovation", "svrg",
 					  "mask", "nomask", "noise" };
 static const char *const memory_words[] = { "none", "residual", "lowpass", "twostep", "inside", "outside" };
-static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema", "average" };
-static const char *const when_words[] = { "always", "every", "lazy", "lazy-server" };
+static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema", "average", "accelerated" };
+static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
 static const char *const coding_words[] = { "fast", "small" };
@@ -32,11 +32,11 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 			DIRECTION_WORDS },
 	[AXIS_SIGNAL] = { "signal", "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
-			  "igt(ALPHA), or innovation, and then noise(R)", signal_words, 8 },
+			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)", signal_words, 9 },
 	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
 			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
-	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA) or average",
-			  update_words, 6 },
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA) average or accelerated",
+			  update_words, 7 },
 	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
 			  NULL, 0 },
 	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
@@ -48,7 +48,7 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_WHEN] = { "when", "takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
-			"lazy-server(WINDOW,WEIGHT[,LONGEST])", when_words, 4 },
+			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)", when_words, 5 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
@@ -180,6 +180,8 @@ static void print_signal(struct writer *w, const struct recipe *r)
 		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
 	else if (recipe_looks_back(r))
 		add(w, "(%s)", alpha_text(r->signal_alpha, number));
+	if (r->signal == SIGNAL_SVRG)
+		add(w, "(%u)", r->svrg_steps);
 	if (r->noise > 0)
 		add(w, ",noise(%s)", shortest(r->noise, 1, number));
 	add(w, " ");
@@ -198,6 +200,8 @@ static void print_when(struct writer *w, const struct recipe *r)
 		add(w, ",%u", r->lazy_longest);
 	if (r->lazy_window)
 		add(w, ")");
+	if (r->when == WHEN_ASYNC)
+		add(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");
 }
 
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])

@@ -27,7 +27,7 @@ enum axis_id {
 
 /* Positions in the word lists below. */
 enum { WORD_VALUES = SELECTIONS };      /* by enum selection, then by enum value_type */
-enum { WORD_MASK = SIGNAL_INNOVATION + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
+enum { WORD_MASK = SIGNAL_SVRG + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
 enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE };      /* behind those of enum memory_kind */
 /* update=, nonfinite= and coding= list their words in the order of their enums. */
 
@@ -88,6 +88,11 @@ int refuse_dynamics(const struct draft *d); /* combinations of these that make n
 /* recipe_when.c */
 int read_when(const struct word *w, struct draft *d);
 int refuse_when(const struct draft *d); /* combinations of it, of innovations and averages */
+
+/* recipe_async.c */
+int read_async(const struct word *w, const struct item *item, struct recipe *r);
+int read_svrg(const struct word *w, const struct item *item, struct recipe *r);
+int refuse_async(const struct draft *d); /* combinations of when=async, signal=svrg and update=accelerated */
 
 /* Reads w->value (cutting it up) into the draft. SLUICE_EINVAL with the sentence set by fail(). */
 int read_value(enum axis_id id, struct word *w, struct draft *d);

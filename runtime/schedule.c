@@ -45,9 +45,12 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;
+	out->anchor_period = 0;
 	switch (selection_kinds[recipe->up.select].exchange) {
 	case EXCHANGE_OWN:
 		add(out, phase_of(PHASE_UP, &recipe->up));
+		if (recipe->when == WHEN_ASYNC)
+			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
 		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_LEADER });
@@ -64,6 +67,22 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING };
 	add(out, last);
 	return 0;
+}
+
+void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers)
+{
+	uint64_t all = (uint64_t)workers;
+	s->anchor_period = recipe->svrg_steps ? (recipe->svrg_steps + all - 1) / all + 1 : 0;
+}
+
+int schedule_at_anchor(const struct schedule *s, uint64_t step)
+{
+	return s->anchor_period && (step - 1) % s->anchor_period == 0;
+}
+
+int schedule_before_anchor(const struct schedule *s, uint64_t step)
+{
+	return s->anchor_period && step % s->anchor_period == 0;
 }
 
 int schedule_leader(uint64_t step, int workers)
@@ -94,7 +113,7 @@ double schedule_largest_density(const struct schedule *s, const struct direction
 
 int schedule_sends_all(const struct schedule *s, uint64_t step)
 {
-	return s->reset && step % s->reset == 0;
+	return (s->reset && step % s->reset == 0) || schedule_at_anchor(s, step);
 }
 
 uint64_t schedule_count(double density, uint64_t n)

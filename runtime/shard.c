@@ -20,7 +20,7 @@
 
 /* ---- gather ------------------------------------------------------------------------------- */
 
-static int refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
+int shard_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
 {
 	return job_blame(model->job, SLUICE_EWIRE, worker,
 			"the push of step %llu from %s to shard %u was refused: %s",
@@ -92,24 +92,24 @@ static int take_push(sluice_model *model, struct shard *shard)
 		rc = message_check(&m, &want, &why);
 	m.stream.seed = model->recipe.seed;
 	if (rc || message_decode(&m, model->copy, model->index, model->value, &why)) {
-		refuse(model, shard, worker, why);
+		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
 	if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0)) {
-		refuse(model, shard, worker, "it chooses what there is not");
+		shard_refuse(model, shard, worker, "it chooses what there is not");
 		return 0;
 	}
 	if (!epoch_exists(model->job, m.epoch)) {
-		refuse(model, shard, worker, "it carries an epoch that the job was never in");
+		shard_refuse(model, shard, worker, "it carries an epoch that the job was never in");
 		return 0;
 	}
 	if (m.have_version != shard->published) {
-		refuse(model, shard, worker, "the worker holds another version than this shard published");
+		shard_refuse(model, shard, worker, "the worker holds another version than this shard published");
 		return 0;
 	}
 	if (census_take_push(model, shard, seq, slot + message_bytes(&m),
 			     at->slot_bytes - message_bytes(&m), &why)) {
-		refuse(model, shard, worker, why);
+		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
 	if (!same_rate(model, shard, worker, m.lr) || ring_reader_accept(&inbox->ring, worker, seq))
@@ -123,7 +123,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 		reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index,
 			      model->value, m.count);
 	else if ((why = agree_take(model, shard, &m))) {
-		refuse(model, shard, worker, why);
+		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
 	shard->counted++;
@@ -213,13 +213,14 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 
 void shard_announce(sluice_model *model, struct shard *shard, size_t bytes)
 {
-	shard->last_bytes = (uint32_t)bytes;
 	shard->published++;
 	shard->next_rank = 0;
 	shard->counted = 0;
 	shard->waiting_since_ns = 0;
-	for (int w = 0; w < model->job->workers; w++)
+	for (int w = 0; w < model->job->workers; w++) {
+		shard->inboxes[w].newest = (struct announced){ shard->published, shard->log.end, (uint32_t)bytes };
 		shard->inboxes[w].notice_due = job_living(model->job, w);
+	}
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
@@ -285,10 +286,10 @@ static int send_notices(sluice_model *model, struct shard *shard)
 		if (!inbox->notice_due || job->peers[w].state == PEER_LOST || !model->remote_windows[w])
 			continue;
 		uint8_t line[NOTICE_BYTES];
-		put_le64(line, shard->published);
-		put_le64(line + 8, shard->log.end);
+		put_le64(line, inbox->newest.version);
+		put_le64(line + 8, inbox->newest.log_end);
 		put_le64(line + 16, ring_reader_consumed(&inbox->ring));
-		put_le32(line + 24, shard->last_bytes);
+		put_le32(line + 24, inbox->newest.bytes);
 		put_le32(line + 28, crc32c(0, line, 28));
 		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = model->remote_windows[w],
 				      .offset = layout_notice_offset(&model->layout, w, shard->at),
@@ -316,6 +317,8 @@ int shard_advance(sluice_model *model, struct shard *shard)
 	int moved = 0;
 	if (model->job->failure.code)
 		return 0;
+	if (shard->async)
+		return shard_async_advance(model, shard) | send_notices(model, shard);
 	while (shard->next_rank < model->job->workers && take_push(model, shard))
 		moved = 1;
 	if (shard->next_rank == model->job->workers && shard->counted) {
@@ -349,7 +352,8 @@ static int missing_workers(const sluice_job *job, const struct shard *shard, cha
 	int missing = 0;
 	*who = 0;
 	for (int w = shard->next_rank; w < job->workers; w++) {
-		if (!job_living(job, w) || shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq)
+		if (!job_living(job, w) || shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq ||
+		    (shard->inboxes[w].parked && !shard->async->gathering))
 			continue;
 		size_t used = strlen(who);
 		if (missing < 5)

@@ -28,7 +28,6 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->chosen = shard->chosen_next = 0;
 	model->first_step = version;
 	shard->waiting_since_ns = 0;
-	shard->last_bytes = 0;
 	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
 	for (int i = 0; i < 2; i++)
 		shard->snapshots[i] = base + at->snapshot_offset[i];
@@ -41,6 +40,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 		inbox->arrived = 0;
 		inbox->have_version = version;
 		inbox->notice_due = 0;
+		inbox->newest = (struct announced){ shard->published, 0, 0 };
 	}
 }
 
@@ -51,7 +51,7 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	int velocity = recipe_velocity(recipe), running = recipe->signal == SIGNAL_INNOVATION;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	/* A sketch's workers keep themselves what was not published. */
-	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH;
+	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
@@ -66,6 +66,8 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support || !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	int rc = reduction_open(&shard->reduction, at->span);
+	if (!rc && recipe->when == WHEN_ASYNC)
+		rc = shard_async_open(model, shard);
 	if (rc)
 		return rc;
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
@@ -113,6 +115,7 @@ void shards_close(sluice_model *model)
 		free(shard->support);
 		free(shard->cells);
 		free(shard->inboxes);
+		shard_async_close(shard);
 	}
 	free(model->shards);
 	free(model->copy);

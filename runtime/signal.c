@@ -148,7 +148,9 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 		return 0;
 	struct input in = { .grad = grad, .before = before, .begin = begin, .count = count, .clip = 1,
 			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
-	if (before) {
+	if (before && model->recipe.signal == SIGNAL_SVRG) {
+		in.newest = in.older = 1;
+	} else if (before) {
 		float alpha = update_alpha(&model->update, model->worker.step);
 		in.newest = 1 / alpha;
 		in.older = (1 - alpha) / alpha;
@@ -179,7 +181,8 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 
 static void point_at(const sluice_model *model, const float *params, float *point)
 {
-	const float *previous = model->worker.previous;
+	const struct worker *w = &model->worker;
+	const float *previous = model->recipe.signal == SIGNAL_SVRG ? w->anchor : w->previous;
 	const uint64_t count = model->layout.count;
 	if (model->recipe.signal == SIGNAL_IGT) {
 		float alpha = update_alpha(&model->update, model->step + 1), ahead = (1 - alpha) / alpha;

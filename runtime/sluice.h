@@ -200,8 +200,8 @@ SLUICE_API int sluice_push(sluice_model *model, const float *grad);
 SLUICE_API int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin,
 				 uint64_t count);
 
-/* For signal=storm(ALPHA): the same with the gradients of one and the same sample at params (grad) and at the
- * point that sluice_point() gives, the parameters one step ago (before). Both are the caller's again on return.
+/* For signal=storm(ALPHA) and svrg(STEPS): the same with the gradients of one and the same sample at params (grad) and at the
+ * point that sluice_point() gives, the parameters one step ago or the anchor (before). Both are the caller's again on return.
  * Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona, Momentum-Based Variance
  * Reduction in Non-Convex SGD, NeurIPS 2019. Thread class: object. */
 SLUICE_API int sluice_push_pair(sluice_model *model, const float *grad, const float *before);
@@ -209,10 +209,15 @@ SLUICE_API int sluice_push_pair(sluice_model *model, const float *grad, const fl
 /* Where the recipe wants a gradient beside, or instead of, the one at params[0..count), which is what the last
  * pull or open left: into point[0..count). signal=igt(ALPHA): params extrapolated along the last step, the only
  * place to evaluate; push that gradient by sluice_push(). signal=storm(ALPHA): the parameters one step ago, for
- * before of sluice_push_pair(). Other signals: params. In the first step always params. Between a pull (or
+ * before of sluice_push_pair(). signal=svrg(STEPS): the anchor, for the same. Other signals: params. In the first step always params. Between a pull (or
  * open) and a push; nothing is sent. Errors: EINVAL. Paper of igt: Arnold et al., Reducing the Variance in
  * Online Optimization by Transporting Past Gradients, NeurIPS 2019. Thread class: object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
+
+/* For signal=svrg(STEPS): 1 if the next push is at an anchor. It takes the full gradient of this worker's data at
+ * params, by sluice_push(). 0 otherwise: sluice_push_pair() takes the gradients of one sample at params and at the
+ * anchor, which sluice_point() gives. Thread class: object. */
+SLUICE_API int sluice_anchor_due(const sluice_model *model);
 
 /* Waits for the version that answers the last push, then params += decoded delta, in place: the same
  * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
@@ -293,7 +298,8 @@ typedef struct sluice_model_stats {
 	double density_up;        /* density of the last push as the schedule asked for it, 1 for all */
 	double density_down;
 	uint64_t lost_workers;    /* that the job goes on without, as far as this rank knows */
-	uint64_t refused_messages; /* pushes of lost workers that this rank's shards did not count */
+	uint64_t refused_messages; /* pushes that this rank's shards did not count: of lost workers and, with
+				   * when=async, too stale after a collective or of another anchor */
 	uint64_t skipped_pushes;  /* of when=lazy and lazy-server: made, but without an upload */
 	uint64_t staleness[8];    /* pushes that this rank's shards counted, by how many versions their
 				   * gradient was behind, 7 or more in the last */
@@ -302,6 +308,7 @@ typedef struct sluice_model_stats {
 	double shard_residual_norm; /* 2-norm over the residuals of this rank's shards, computed by this call */
 	double compression_error; /* of the last push, see sluice_measure(); 0 where it was not measured */
 	double compression_error_down; /* of the last versions of this rank's shards */
+	uint64_t staleness_most;  /* of these, the largest; when=async(TAU) keeps it to TAU */
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm, and one over those
  * of this rank's shards when it covers shard_residual_norm. object. */

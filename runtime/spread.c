@@ -145,6 +145,8 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 					   buffer->base, bytes);
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
+		if (!rc && shard->async)
+			shard_async_begin(model, shard);
 		if (!rc)
 			rc = shard_publish_snapshot(model, shard);
 	}

@@ -31,7 +31,7 @@ static void describe_wait(void *context, char *text, size_t cap)
 	sluice_model *model = context;
 	struct worker *w = &model->worker;
 	uint32_t waiting = 0, first = 0;
-	uint64_t wanted = schedule_publications(&model->schedule, w->step, w->phase);
+	uint64_t wanted = worker_wanted(model);
 	int down = w->phase < model->schedule.n_phases && phase_now(model, w->phase)->direction == PHASE_DOWN;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		int missing = down ? w->down[s].have_version < wanted : !w->up[s].posted;
@@ -88,6 +88,8 @@ void step_begin(sluice_model *model)
 	w->encoded = 0;
 	w->target = NULL;
 	w->shards_done = 0;
+	w->awaited = w->up[0].ring.next_seq;
+	w->parked = 0;
 	model->stats.density_up = watch_density(model, &model->recipe.up, w->step, w->chosen);
 	w->density_down = watch_density(model, &model->recipe.down, w->step, w->chosen);
 }
@@ -139,9 +141,10 @@ int sluice_push(sluice_model *model, const float *grad)
 	if (!rc && model->recipe.update == UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call sluice_push_params with the "
 			  "parameters");
-	if (!rc && model->recipe.signal == SIGNAL_STORM)
-		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=storm: call sluice_push_pair with the "
-			  "gradients at params and at the point of sluice_point");
+	if (!rc && recipe_pairs(&model->recipe) && !sluice_anchor_due(model))
+		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
+			  "gradients at params and at the point of sluice_point",
+			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
 	if (rc)
 		return rc;
 	model->worker.wanted = !unwanted;
@@ -161,8 +164,11 @@ int sluice_push_pair(sluice_model *model, const float *grad, const float *before
 	int rc = step_check(model, grad, "sluice_push_pair", STEP_DONE);
 	if (!rc)
 		rc = step_check(model, before, "sluice_push_pair", STEP_DONE);
-	if (!rc && model->recipe.signal != SIGNAL_STORM)
-		rc = fail(SLUICE_EINVAL, "sluice_push_pair: needs a recipe with signal=storm(ALPHA)");
+	if (!rc && !recipe_pairs(&model->recipe))
+		rc = fail(SLUICE_EINVAL, "sluice_push_pair: needs a recipe with signal=storm(ALPHA) or svrg(STEPS)");
+	if (!rc && sluice_anchor_due(model))
+		rc = fail(SLUICE_EINVAL, "sluice_push_pair: an anchor is due (sluice_anchor_due): call sluice_push with the "
+			  "full gradient of this worker's data");
 	return rc ? rc : push(model, grad, before);
 }
 
@@ -197,9 +203,12 @@ static int pull_into(sluice_model *model, float *target)
 		return rc;
 	if (w->base)
 		memcpy(params, w->base, model->layout.count * sizeof *params);
+	if (w->in_step == STEP_DONE) /* nothing was pushed */
+		return 0;
 	census_end_step(model);
 	measure_step(model);
 	innovation_pulled(model);
+	async_pulled(model);
 	model->stats.density_down = w->density_down;
 	watch_step(model);
 	return step_ends(model);
@@ -207,9 +216,12 @@ static int pull_into(sluice_model *model, float *target)
 
 int sluice_pull(sluice_model *model, float *params)
 {
-	int rc = step_check(model, params, "sluice_pull", STEP_PUSHED);
+	int asks = model && model_async(model) && model->worker.in_step == STEP_DONE;
+	int rc = step_check(model, params, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
 	if (!rc && model->recipe.update == UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+	if (!rc && asks)
+		rc = async_ask(model);
 	if (!rc)
 		rc = on_device_target(model, &params);
 	if (!rc)

@@ -49,6 +49,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	case UPDATE_AVERAGE:
 		return;
 	case UPDATE_SGD:
+	case UPDATE_ACCELERATED: /* the shard's other vectors are shard_async.c's */
 		for (size_t i = 0; i < n; i++)
 			sum[i] = -step * sum[i];
 		return;

@@ -67,7 +67,8 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 				 .rank = (uint32_t)model->job->rank,
 				 .epoch = model->job->membership_epoch, .model = model->id,
 				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
-				 .have_version = w->down[shard].have_version,
+				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
+				 .anchor = w->anchors,
 				 .span = model->layout.shards[shard].span, .lr = model->lr };
 }
 
@@ -81,6 +82,7 @@ void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const 
 	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
 	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
 	lane->posted = 0;
+	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
 }
 
 /* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
@@ -181,7 +183,9 @@ static int post_message(sluice_model *model, uint32_t s)
 	}
 	lane->posted = 1;
 	ring_writer_advance(&lane->ring);
-	if (at->owner != job->rank) {
+	if (at->owner != job->rank && lane->control) {
+		model->stats.control_bytes += lane->bytes;
+	} else if (at->owner != job->rank) {
 		model->stats.pushed_bytes += lane->bytes;
 		if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
 			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
@@ -190,7 +194,7 @@ static int post_message(sluice_model *model, uint32_t s)
 }
 
 /* What an earlier attempt could not post yet. Returns 1 when all are out. */
-static int post_messages(sluice_model *model)
+int worker_post(sluice_model *model)
 {
 	int complete = 1;
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++)
@@ -318,8 +322,10 @@ static void read_delta(sluice_model *model, uint32_t shard)
 }
 
 /* The publication that answers the phase under way. */
-static uint64_t wanted(const sluice_model *model)
+uint64_t worker_wanted(const sluice_model *model)
 {
+	if (model_async(model))
+		return model->worker.awaited;
 	return schedule_publications(&model->schedule, model->worker.step, model->worker.phase);
 }
 
@@ -332,18 +338,20 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct down_lane *lane = &w->down[shard];
 	struct message m;
-	const char *why = "the READ failed";
+	const char *why = "the READ failed", *judged;
 	const struct phase *phase = phase_now(model, w->phase);
 	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
 				       .rank = (uint64_t)at->owner,
 				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
-				       .seq = wanted(model), .step = w->step, .phase = w->phase,
+				       .seq = worker_wanted(model), .step = w->step, .phase = w->phase,
 				       .span = at->span,
 				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->span };
 	if (phase->support == SUPPORT_AGREED) {
 		want.agreed = 1;
 		want.count_max = lane->support_n;
 	}
+	if (model_async(model))
+		async_expect(model, &want);
 	lane->read = READ_IDLE;
 	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
 					      at->delta_bytes, &m, &why)) {
@@ -353,8 +361,10 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		return;
 	}
 	m.stream.seed = model->recipe.seed;
-	if (m.have_version != lane->have_version)
+	if (m.have_version != lane->have_version && !model_async(model))
 		why = "it applies to another version than this worker holds";
+	else if (model_async(model) && (judged = async_judge(model, &m)))
+		why = judged;
 	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
 		why = "it chooses what there is not";
 	else if (!message_check(&m, &want, &why) &&
@@ -365,6 +375,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 			: m.coding == CODING_AGREED ? lane->support : w->relative;
 		if (m.kind == MESSAGE_SUPPORT) {
 			agree_apply_support(model, shard, &m);
+		} else if (model_async(model)) {
+			async_apply(model, shard, &m);
 		} else {
 			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
 			if (rc) {
@@ -394,7 +406,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 static int take_deltas(sluice_model *model)
 {
 	struct worker *w = &model->worker;
-	const uint64_t publication = wanted(model);
+	const uint64_t publication = worker_wanted(model);
 	if (!w->target)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
@@ -424,7 +436,7 @@ int worker_advance(sluice_model *model, unsigned until)
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
 		if (up && !w->encoded)
 			worker_send(model);
-		if (!(up ? post_messages(model) : take_deltas(model)))
+		if (!(up ? worker_post(model) : take_deltas(model)))
 			return 0;
 		w->phase++;
 		w->encoded = 0;

@@ -41,6 +41,7 @@ int worker_open(sluice_model *model)
 	w->since = vector(recipe->when == WHEN_LAZY_SERVER ? l->count : 0, sizeof(float), &rc);
 	w->lazy = (struct lazy){ .window = recipe->lazy_window, .weight = (double)recipe->lazy_weight,
 				 .longest = recipe->lazy_longest };
+	w->anchor = vector(recipe->when == WHEN_ASYNC ? l->count : 0, sizeof(float), &rc);
 	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->relative = vector(span, sizeof(uint32_t), &rc);
@@ -87,6 +88,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	tiling_clear(&w->pushed);
 	w->phase = 0;
 	w->device.stale = 1;
+	w->parked = 1; /* until async_begin() */
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
 		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
@@ -108,6 +110,7 @@ void worker_close(sluice_model *model)
 	free(w->velocity);
 	free(w->memory);
 	free(w->filter);
+	free(w->anchor);
 	free(w->previous);
 	free(w->base);
 	if (w->local != w->residual)

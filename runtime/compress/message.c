@@ -56,7 +56,7 @@ static void header_put(const struct message *m, uint32_t payload_crc, uint8_t *h
 	put_le32(h + 64, float_bits(m->lr));
 	put_le16(h + 68, m->part);
 	put_le16(h + 70, m->parts);
-	put_le32(h + 72, m->staleness);
+	put_le32(h + 72, m->anchor);
 	put_le32(h + 76, m->payload_bytes);
 	put_le32(h + PAYLOAD_CRC_OFFSET, payload_crc);
 	put_le32(h + 84, m->model);
@@ -88,7 +88,7 @@ static void header_get(const uint8_t *h, struct message *m)
 	m->lr = bits_float(get_le32(h + 64));
 	m->part = get_le16(h + 68);
 	m->parts = get_le16(h + 70);
-	m->staleness = get_le32(h + 72);
+	m->anchor = get_le32(h + 72);
 	m->payload_bytes = get_le32(h + 76);
 	m->model = get_le32(h + 84);
 }
@@ -238,7 +238,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 {
 	const char *text;
 
-	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_SUPPORT)
+	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_PARK)
 		return refuse(why, "unknown message kind %u", h[6]);
 	if (m->coding > CODING_RUN && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 		return refuse(why, "unknown index coding %u", h[7]);

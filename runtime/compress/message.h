@@ -10,7 +10,7 @@
  *        8    1 value type           64    4 lr        f32 bits
  *        9    1 raised flags         68    2 part      index of this part
  *       10    2 phase                70    2 parts     parts of the phase's message
- *       12    4 source rank          72    4 staleness
+ *       12    4 source rank          72    4 anchor
  *       16    4 membership epoch     76    4 payload bytes
  *       20    4 shard                80    4 CRC32C of the payload
  *       24    8 seq                  84    4 model id
@@ -54,7 +54,8 @@
 #endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 
-enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3, MESSAGE_SUPPORT = 4 };
+enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3, MESSAGE_SUPPORT = 4,
+		    MESSAGE_ASK = 5, MESSAGE_PARK = 6 /* without coordinates: async.h */ };
 enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3,
 		    CODING_RICE = 4, CODING_RUN = 5, CODING_SEEDED = 8, CODING_AGREED = 9 };
 
@@ -77,7 +78,8 @@ struct message {
 	uint64_t seq;              /* push: ring sequence; delta and snapshot: version */
 	uint64_t step;             /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
-	uint32_t span, count, divisor, staleness;
+	uint32_t span, count, divisor;
+	uint32_t anchor;           /* svrg: how many anchors came before the one that this belongs to; else 0 */
 	float scale, lr;
 	uint32_t payload_bytes;    /* set by message_encode */
 };

@@ -276,7 +276,7 @@ static void bad_header_crc(struct slot *s) { good_raw(s); s->bytes[92] ^= 1; }
 static void header_bit_flipped(struct slot *s) { good_raw(s); s->bytes[33] ^= 0x10; }
 static void bad_payload_crc(struct slot *s) { good_raw(s); s->bytes[80] ^= 1; header_seal(s); }
 static void payload_bit_flipped(struct slot *s) { good_raw(s); slot_payload(s)[5] ^= 4; }
-static void unknown_kind(struct slot *s) { good_raw(s); s->bytes[6] = 5; header_seal(s); }
+static void unknown_kind(struct slot *s) { good_raw(s); s->bytes[6] = 7; header_seal(s); }
 static void kind_zero(struct slot *s) { good_raw(s); s->bytes[6] = 0; header_seal(s); }
 static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 6; header_seal(s); }
 static void agreed_unasked(struct slot *s) { good_raw(s); s->bytes[7] = 9; header_seal(s); }
@@ -596,7 +596,7 @@ const struct hostile hostile_messages[] = {
 	{ "header-bit-flipped", header_bit_flipped, COPY, "header's checksum", SPAN },
 	{ "bad-payload-crc", bad_payload_crc, COPY, "payload's checksum", SPAN },
 	{ "payload-bit-flipped", payload_bit_flipped, COPY, "payload's checksum", SPAN },
-	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 5", SPAN },
+	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 7", SPAN },
 	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
 	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 6", SPAN },
 	{ "agreed-unasked", agreed_unasked, CHECK, "none are agreed", SPAN },

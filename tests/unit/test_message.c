@@ -59,7 +59,7 @@ static struct message example(uint32_t span, uint32_t count, enum value_type typ
 				 .span = span,
 				 .count = count,
 				 .divisor = 0,
-				 .staleness = 1,
+				 .anchor = 1,
 				 .lr = 0.05f };
 }
 
@@ -216,7 +216,7 @@ static void expect_same_fields(const struct message *a, const struct message *b)
 	assert_int_equal(a->span, b->span);
 	assert_int_equal(a->count, b->count);
 	assert_int_equal(a->divisor, b->divisor);
-	assert_int_equal(a->staleness, b->staleness);
+	assert_int_equal(a->anchor, b->anchor);
 	assert_true(a->scale == b->scale);
 	assert_true(a->lr == b->lr);
 	assert_int_equal(a->payload_bytes, b->payload_bytes);

@@ -27,6 +27,7 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 	case UPDATE_AVERAGE:
 		return g;
 	case UPDATE_SGD:
+	case UPDATE_ACCELERATED:
 		*size *= step;
 		return -step * g;
 	case UPDATE_MOMENTUM:
