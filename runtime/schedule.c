@@ -53,7 +53,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
-		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_LEADER });
+		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	case EXCHANGE_SKETCH:

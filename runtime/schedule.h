@@ -8,7 +8,7 @@
 enum phase_direction { PHASE_UP, PHASE_DOWN };
 enum phase_support { SUPPORT_OWN, SUPPORT_ALL, SUPPORT_AGREED /* in an earlier phase of the step */ };
 enum phase_payload { PAYLOAD_PAIRS, PAYLOAD_VALUES, PAYLOAD_INDICES, PAYLOAD_SKETCH };
-enum phase_close { CLOSE_ALL_LIVING, CLOSE_LEADER /* the one worker that sends */,
+enum phase_close { CLOSE_ALL_LIVING,
 		   CLOSE_ANY /* one push, of whomever */ };
 struct phase {
 	enum phase_direction direction;

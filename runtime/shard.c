@@ -63,11 +63,6 @@ static int take_push(sluice_model *model, struct shard *shard)
 		return 0; /* about to be dropped */
 	const struct shard_layout *at = shard->at;
 	const struct phase *phase = phase_now(model, shard->phase);
-	if (phase->close == CLOSE_LEADER &&
-	    worker != schedule_leader(shard->version + 1, model->job->workers)) {
-		shard->next_rank++;
-		return 1;
-	}
 	struct inbox *inbox = &shard->inboxes[worker];
 	uint64_t seq = inbox->ring.next_seq, step = shard->version + 1;
 	if (inbox->arrived < seq)

@@ -18,6 +18,10 @@ const char *agree_take(sluice_model *model, struct shard *shard, const struct me
 		if (m->coding != CODING_DENSE)
 			return "a sketch has all its cells";
 		sparse_add(shard->cells, NULL, model->value, m->count);
+	} else if (phase->payload == PAYLOAD_INDICES &&
+		   shard->next_rank != schedule_leader(shard->version + 1, model->job->workers)) {
+		if (m->count)
+			return "another worker selects in this step";
 	} else if (phase->payload == PAYLOAD_INDICES) {
 		for (uint32_t i = 0; i < m->count; i++)
 			shard->support[i] = m->coding == CODING_DENSE ? i : model->index[i];

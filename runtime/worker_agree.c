@@ -31,6 +31,18 @@ static void encode_indices(sluice_model *model)
 	}
 }
 
+/* Another one selects; that this worker is ready for what it selects must be known all the same, because a shard
+ * keeps the newest publication for its readers, not the one before. */
+static void encode_consent(sluice_model *model)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.kind = MESSAGE_SUPPORT;
+		m.count = 0;
+		worker_stage(model, s, &m, model->worker.relative, NULL);
+	}
+}
+
 static void encode_sketches(sluice_model *model)
 {
 	struct worker *w = &model->worker;
@@ -69,9 +81,9 @@ void agree_encode(sluice_model *model)
 	sluice_job *job = model->job;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		model->worker.up[s].posted = 1;
-	if (phase->close == CLOSE_LEADER && job->rank != schedule_leader(model->worker.step, job->workers))
-		return; /* another one selects */
-	if (phase->payload == PAYLOAD_INDICES)
+	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker.step, job->workers))
+		encode_consent(model);
+	else if (phase->payload == PAYLOAD_INDICES)
 		encode_indices(model);
 	else if (phase->payload == PAYLOAD_SKETCH)
 		encode_sketches(model);

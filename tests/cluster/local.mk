@@ -8,6 +8,7 @@ EXTRA_DIST += tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_idle.sh \
 	tests/cluster/test_info.sh \
 	tests/cluster/test_kill.sh \
+	tests/cluster/test_methods.sh \
 	tests/cluster/test_no_pmix.sh \
 	tests/cluster/test_resume.sh \
 	tests/cluster/test_slow.sh \

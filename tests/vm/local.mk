@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	tests/vm/test_limits.sh \
 	tests/vm/test_link.sh \
 	tests/vm/test_loss.sh \
+	tests/vm/test_methods.sh \
 	tests/vm/test_posts.sh \
 	tests/vm/test_rights.sh \
 	tests/vm/test_stopped.sh \

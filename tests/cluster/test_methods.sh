@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Every named method trains on Fashion-MNIST with four ranks under srun; those that wait for each other end with the
+# bits, and the bytes, of four simulated ranks.
+# limit: 300 s
+. "$TOP/tests/cluster/lib.sh"
+
+methods=$("$train" --methods | sed -n 's/^\([a-z][a-z-]*\)$/\1/p')
+[ "$(echo "$methods" | wc -l)" -ge 15 ] || fail "--methods lists $(echo "$methods" | wc -l) methods"
+for method in $methods; do
+	options="--model mlp:32 --limit 8000 --epochs 1 --batch 16 --seed 1 --method $method"
+	case $method in
+	# for convex losses and gradients with little noise
+	lag-* | laq) options="--model softmax --limit 8000 --epochs 10 --batch 500 --lr 0.02 --smoothness 200 --method $method" ;;
+	esac
+	job_ok "$method" 4 $options --quiet
+	loss=$(final "$method" loss)
+	awk -v loss="$loss" 'BEGIN { exit !(loss < 2.2) }' || { show "$method"; fail "$method does not train: loss $loss"; }
+	line="$method: accuracy $(final "$method" accuracy), $(final "$method" pushed) bytes pushed, $(final "$method" pulled) pulled"
+	case $method in
+	*asylpg*) echo "| $line" ; continue ;; # whose push comes first is chance
+	esac
+	"$train" --simulate 4 $options --quiet >"$SCRATCH/simulated.out" 2>"$SCRATCH/simulated.err" ||
+		{ show simulated; fail "$method: four simulated ranks fail"; }
+	for field in digest pushed pulled; do
+		[ "$(final "$method" $field)" = "$(final simulated $field)" ] ||
+			fail "$method: $field is $(final "$method" $field), simulated $(final simulated $field)"
+	done
+	echo "| $line, digest $(final "$method" digest) as simulated"
+done

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Named methods spread over the axes of a recipe end with the same bits over verbs and over shared memory: other
+# selections, supports that are agreed on, few bits, uploads left out, local steps, averages of parameters.
+# limit: 600 s
+. "$TOP/tests/vm/lib.sh"
+
+for method in global scalecom sketched ecx laq pqasgd sparse-average; do
+	for transport in shm verbs; do
+		SLUICE_TRANSPORT=$transport job_ok "$method-$transport" 4 "$train" "${small[@]}" --digest --method "$method"
+	done
+	shm=$(final "$method-shm" digest) verbs=$(final "$method-verbs" digest)
+	echo "| $method: digest over shm $shm, over verbs $verbs; bytes over verbs $(bytes_over "$method-verbs" verbs)"
+	[ -n "$shm" ] || { show "$method-shm"; fail "$method: no digest"; }
+	[ "$shm" = "$verbs" ] || fail "$method: the digests differ"
+	[ "$(bytes_over "$method-verbs" verbs)" -gt 0 ] || fail "$method: no byte over verbs"
+done
