@@ -199,7 +199,7 @@ int on_device_settle(sluice_model *model)
 /* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
 static int target_is_host(const struct worker *w)
 {
-	return w->base || w->local || w->previous;
+	return w->base || w->local || w->previous || w->anchor;
 }
 
 int on_device_target(sluice_model *model, float **target)

@@ -371,21 +371,25 @@ static int end_of_anchor(sluice_model *model, struct shard *shard)
 
 /* ---- both --------------------------------------------------------------------------------- */
 
+static int look_at_all(sluice_model *model, struct shard *shard)
+{
+	int any = 0;
+	for (int w = 0; w < model->job->workers && !model->job->failure.code; w++)
+		any |= look(model, shard, w);
+	return any;
+}
+
 int shard_async_advance(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
-	int moved = 0, more = 1;
-	while (more && !model->job->failure.code) {
-		more = 0;
-		for (int w = 0; w < model->job->workers && !model->job->failure.code; w++)
-			more |= look(model, shard, w);
-		if (a->gathering)
-			more |= gather(model, shard);
-		else
-			more |= step(model, shard);
+	int moved = 0;
+	/* A push that had to wait waits until something else comes. */
+	for (int more = look_at_all(model, shard); more && !model->job->failure.code;) {
+		moved = 1;
+		more = a->gathering ? gather(model, shard) : step(model, shard);
 		if (a->mean && !a->gathering)
 			more |= end_of_anchor(model, shard);
-		moved |= more;
+		more |= look_at_all(model, shard);
 	}
 	if (shard->next_rank > 0 || oldest_waiting(model, shard) >= 0)
 		shard->waiting_since_ns = shard->waiting_since_ns && !moved ? shard->waiting_since_ns : now_ns();

@@ -221,8 +221,9 @@ SLUICE_API int sluice_anchor_due(const sluice_model *model);
 
 /* Waits for the version that answers the last push, then params += decoded delta, in place: the same
  * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
- * they are complete in the order of the model's stream, not yet on return. Errors: EINVAL, EPEER,
- * ETIMEDOUT, EWIRE, EGPU. Thread class: object. */
+ * they are complete in the order of the model's stream, not yet on return. With when=async: waits until the
+ * last push is counted and sets params, to other ones on each worker; without a push since the last pull it
+ * brings the newest, as is to be done after a collective. Errors: EINVAL, EPEER, ETIMEDOUT, EWIRE, EGPU. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where

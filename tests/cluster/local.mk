@@ -2,6 +2,7 @@
 EXTRA_DIST += tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_accounting.sh \
 	tests/cluster/test_accuracy.sh \
+	tests/cluster/test_async.sh \
 	tests/cluster/test_bad_input.sh \
 	tests/cluster/test_continue.sh \
 	tests/cluster/test_bench.sh \

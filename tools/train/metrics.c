@@ -83,7 +83,7 @@ static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_m
 	for (int i = 0; i < BEHIND; i++)
 		fprintf(file, "%c%llu", i ? ',' : '[',
 			(unsigned long long)(now->staleness[i] - last->staleness[i]));
-	fputc(']', file);
+	fprintf(file, "],\"staleness_most\":%llu", (unsigned long long)now->staleness_most);
 }
 
 static void put_line(struct metrics *m, const struct metrics_step *step, double loss,

@@ -34,6 +34,9 @@ struct training {
 	float *point, *before;           /* where a second gradient is taken, and that; NULL for most recipes */
 	float lr;                        /* of this epoch */
 	int averages;                    /* update=average: this worker's steps are its own */
+	int async;                       /* when=async: workers meet at the ends of epochs only */
+	uint32_t *part;                  /* signal=svrg: this worker's rows, for full gradients; else NULL */
+	size_t part_rows;
 	uint32_t *order;                 /* rows in the order of this epoch */
 	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
 	uint64_t saved;                  /* step of the last checkpoint */
@@ -147,18 +150,32 @@ static int open_model(struct training *t)
 	return rc || !t->options.measure ? rc : sluice_measure(t->model, 1);
 }
 
+/* The rows of which this worker's full gradients are. */
+static int take_rows(struct training *t)
+{
+	size_t rank = (size_t)sluice_rank(t->job), workers = (size_t)sluice_workers(t->job);
+	size_t first = t->train.rows * rank / workers;
+
+	t->part_rows = t->train.rows * (rank + 1) / workers - first;
+	t->part = new_vector(t->part_rows, sizeof(*t->part));
+	for (size_t i = 0; i < t->part_rows && t->part; i++)
+		t->part[i] = (uint32_t)(first + i);
+	return t->part != NULL;
+}
+
 /* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */
 static int prepare_signal(struct training *t, struct complaint *complaint)
 {
 	const char *recipe = sluice_recipe(t->model);
-	int storm = strstr(recipe, "signal=storm") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+	int svrg = strstr(recipe, "signal=svrg") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+	int pairs = svrg || strstr(recipe, "signal=storm") != NULL;
 
-	if (!storm && !igt)
+	if (!pairs && !igt)
 		return 0;
 	if (sluice_is_worker(t->job)) {
 		t->point = new_vector(t->network.count, sizeof(*t->point));
-		t->before = storm ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
-		if (!t->point || (storm && !t->before))
+		t->before = pairs ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
+		if (!t->point || (pairs && !t->before) || (svrg && !take_rows(t)))
 			complain_memory(complaint, "the signal");
 	}
 	return agree_on_complaints(t->job, complaint);
@@ -292,7 +309,7 @@ static int after_step(struct training *t, uint64_t step, double loss)
 			t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
 	if (!rc && epoch_ends)
 		rc = measure(t);
-	if (!rc && t->options.metrics) {
+	if (!rc && t->options.metrics && (epoch_ends || !t->async)) {
 		struct metrics_step line = {
 			.step = step,
 			.epoch = epoch,
@@ -320,6 +337,12 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 	float *at = t->params;
 	int rc;
 
+	if (sluice_anchor_due(t->model)) {
+		network_gradient(&t->network, t->workspace, t->params, &t->train, t->part, t->part_rows, t->grad,
+				 score);
+		disturb(t, step);
+		return sluice_push(t->model, t->grad);
+	}
 	if (!sluice_wanted(t->model))
 		return sluice_push(t->model, NULL);
 	if (t->point && (rc = sluice_point(t->model, t->params, t->point)))
@@ -328,7 +351,7 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 		at = t->point; /* igt */
 	network_gradient(&t->network, t->workspace, at, &t->train, rows, t->options.batch, t->grad, score);
 	disturb(t, step);
-	if (t->before) { /* storm */
+	if (t->before) { /* storm, svrg */
 		network_gradient(&t->network, t->workspace, t->point, &t->train, rows, t->options.batch,
 				 t->before, &unused);
 		return sluice_push_pair(t->model, t->grad, t->before);
@@ -344,7 +367,18 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 static int prepare_steps(struct training *t)
 {
 	t->averages = strstr(sluice_recipe(t->model), "update=average") != NULL;
+	t->async = strstr(sluice_recipe(t->model), "when=async") != NULL;
 	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) : 0;
+}
+
+/* Asynchronous workers agree on stopping where they meet, and go on from the newest parameters. */
+static int meet(struct training *t)
+{
+	double asked = stop_was_asked();
+	int rc = sluice_sum(t->job, &asked, 1);
+
+	t->stopped = asked > 0;
+	return rc ? rc : sluice_pull(t->model, t->params);
 }
 
 /* The loop: from sluice_step() to the last step, or until a signal asks to stop. */
@@ -364,7 +398,7 @@ static int train(struct training *t)
 				return rc;
 		}
 		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
-		if (stop_was_asked())
+		if (stop_was_asked() && !t->async)
 			sluice_raise(t->model, FLAG_STOP);
 
 		if ((rc = push(t, rows, step + 1, &score)))
@@ -375,6 +409,8 @@ static int train(struct training *t)
 		step = sluice_step(t->model);
 		t->stopped = !!(sluice_raised(t->model) & FLAG_STOP); /* on all workers alike */
 		if ((rc = after_step(t, step, score.rows > 0 ? score.loss / score.rows : 0)))
+			return rc;
+		if (t->async && step % t->steps_per_epoch == 0 && (rc = meet(t)))
 			return rc;
 		if (t->options.every && step % t->options.every == 0 && sluice_in_sync(t->model) &&
 		    (rc = save(t)))
@@ -398,6 +434,12 @@ static int work(struct training *t)
 	}
 	if ((rc = prepare_steps(t)))
 		return rc;
+	if (t->async && o->checkpoint) {
+		if (sluice_rank(t->job) == 0)
+			fputs("sluice-train: --checkpoint is not possible with when=async, whose workers are "
+			      "at no common step: leave it out, or choose another recipe\n", stderr);
+		return -1;
+	}
 	if (o->resume && (rc = resume(t)))
 		return rc;
 	report_begin(&t->report, o, sluice_rank(t->job), sluice_step(t->model), t->steps,
@@ -413,6 +455,8 @@ static int work(struct training *t)
 			   "%llu values of the test set are dropped: their columns are not in the "
 			   "training set",
 			   (unsigned long long)t->test.dropped);
+	if (t->async && (rc = sluice_pull(t->model, t->params))) /* all have prepared themselves */
+		return rc;
 	if ((rc = train(t)))
 		return rc;
 	if (t->stopped && sluice_step(t->model) < t->steps)
@@ -461,6 +505,7 @@ static void free_training(struct training *t)
 	free(t->point);
 	free(t->before);
 	free(t->order);
+	free(t->part);
 	free_rows(t);
 }
 
