@@ -39,9 +39,10 @@ EXTRA_DIST += tests/reproduce/RESULTS.md
 
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
+figures = tests/reproduce/figures
 reproduce: tests/reproduce/reproduce
-	mkdir -p
-	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
-	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
-		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status
+	mkdir -p $(figures)
+	tests/reproduce/reproduce --figures $(figures) --output tests/reproduce/RESULTS.md; status=$$?; \
+	$(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
+		tests/reproduce/RESULTS.md $(figures) && exit $$status
 EXTRA_DIST += tests/reproduce/figures.sh
