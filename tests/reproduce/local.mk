@@ -35,7 +35,7 @@ tests_reproduce_reproduce_LDADD = libtrain.la libinternal.la $(BLAS_LIBS) -lm
 
 dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh
-EXTRA_DIST += tests/reproduce/RESULTS.md
+EXTRA_DIST += tests/reproduce/RESULTS.md tests/reproduce/figures
 
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
