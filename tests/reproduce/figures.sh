@@ -20,6 +20,6 @@ while IFS=$'\t' read -r figure title; do
 		echo "figures.sh: $figure has no runs" >&2
 		continue
 	fi
-	"$plot" --output "$folder/$figure.png" --title "$title" --smooth 1 "${runs[@]}" || status=1
+	"$plot" --output "$folder/$figure.png" --title "$title" --size 1280x640 --smooth 1 "${runs[@]}" || status=1
 done < <(sed -n 's/^!\[\(.*\)\](figures\/\(.*\)\.png)$/\2\t\1/p' "$page")
 exit $status

@@ -44,6 +44,12 @@ int step_push_pull(struct seat *seat)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
+/* Seconds a step took so far, on average; ranks of a simulation wait while others have their turn. */
+static double share_of_step(uint64_t ns, const sluice_model_stats *stats)
+{
+	return (double)ns / 1e9 / (double)stats->steps;
+}
+
 static void draw_point(const struct running *r, const struct seat *seat, const sluice_model_stats *stats)
 {
 	const struct problem *p = r->run->problem;
@@ -54,11 +60,15 @@ static void draw_point(const struct running *r, const struct seat *seat, const s
 	if (p->accuracy)
 		fprintf(r->curve, "\"accuracy\":%.4f,", p->accuracy(p, seat->x));
 	fprintf(r->curve, "\"pushed_total\":%llu,\"pulled_total\":%llu,\"residual_norm\":%.6g,"
-		"\"density_up\":%.6g,\"density_down\":%.6g}\n",
+		"\"density_up\":%.6g,\"density_down\":%.6g,\"compress\":%.9f,\"push\":%.9f,"
+		"\"wait\":%.9f,\"pull\":%.9f,\"apply\":%.9f}\n",
 		(unsigned long long)r->so_far.up_bytes, (unsigned long long)r->so_far.down_bytes,
 		stats->residual_norm,
 		(double)stats->pushed_elements / (double)stats->steps / (double)p->count,
-		(double)stats->pulled_elements / (double)stats->steps / (double)p->count);
+		(double)stats->pulled_elements / (double)stats->steps / (double)p->count,
+		share_of_step(stats->compress_ns, stats), share_of_step(stats->push_ns, stats),
+		share_of_step(stats->wait_ns, stats), share_of_step(stats->pull_ns, stats),
+		share_of_step(stats->apply_ns, stats));
 }
 
 /* Each worker adds what its step moved; worker 0 measures now and then. */

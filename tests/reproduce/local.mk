@@ -35,13 +35,14 @@ tests_reproduce_reproduce_LDADD = libtrain.la libinternal.la $(BLAS_LIBS) -lm
 
 dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh
-EXTRA_DIST += tests/reproduce/RESULTS.md
+EXTRA_DIST += tests/reproduce/RESULTS.md tests/reproduce/figures
 
 # The a9a set, LIBSVM text, plain or gzip: make reproduce A9A=FILE. To keep the page, copy it and its
 # figures to tests/reproduce/ of the source tree.
+figures = tests/reproduce/figures
 reproduce: tests/reproduce/reproduce
-	mkdir -p
-	tests/reproduce/reproduce --figures tests/reproduce/figures --output tests/reproduce/RESULTS.md; \
-	status=$$?; $(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
-		tests/reproduce/RESULTS.md tests/reproduce/figures && exit $$status
+	mkdir -p $(figures)
+	tests/reproduce/reproduce --figures $(figures) --output tests/reproduce/RESULTS.md; status=$$?; \
+	$(srcdir)/tests/reproduce/figures.sh $(srcdir)/tools/plot/sluice-plot \
+		tests/reproduce/RESULTS.md $(figures) && exit $$status
 EXTRA_DIST += tests/reproduce/figures.sh

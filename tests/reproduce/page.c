@@ -132,7 +132,13 @@ void page_curve(struct page *page, struct run *run, const char *figure, const ch
 {
 	if (!page->options.figures || page->options.quick)
 		return;
-	snprintf(page->curve, sizeof page->curve, "%s/%s+%s.jsonl", page->options.figures, figure, name);
+	size_t folder = (size_t)snprintf(page->curve, sizeof page->curve, "%s/", page->options.figures);
+
+	if (folder >= sizeof page->curve)
+		return;
+	snprintf(page->curve + folder, sizeof page->curve - folder, "%s+%s.jsonl", figure, name);
+	for (char *c = page->curve + folder; *c; c++)
+		*c = *c == '/' || *c == '=' ? ' ' : *c; /* neither belongs in what becomes FILE=LABEL */
 	run->curve = page->curve;
 	run->curve_every = every;
 }

@@ -143,11 +143,9 @@ struct rows graded_rows(int workers, int alike, int squared)
 	for (uint32_t row = 0; row < r.n; row++) {
 		const struct random_stream s = draw_stream(DRAW_PIXELS, 2, 0, row);
 
-		/* Positive, so that one direction is much steeper than the others. */
-		for (uint32_t j = 0; j < FEATURES; j++) {
+		draw_normals(&s, FEATURES, r.value + (size_t)row * FEATURES);
+		for (uint32_t j = 0; j < FEATURES; j++)
 			r.column[(size_t)row * FEATURES + j] = j;
-			r.value[(size_t)row * FEATURES + j] = (float)draw_uniform(&s, j);
-		}
 		r.start[row + 1] = (size_t)(row + 1) * FEATURES;
 		double y = draw_normal(&labels, row);
 

@@ -58,10 +58,12 @@ static int train(struct page *page, struct training *t, const char *label, const
 		 struct reached *r)
 {
 	const uint64_t steps = (uint64_t)(page->options.quick ? 1 : epochs) * (UPDATES / WORKERS + 1);
-	const struct run run = { .label = label, .problem = &t->batches, .recipe = recipe, .workers = WORKERS,
-				 .lr = lr, .steps = steps, .seed = 1, .step = step, .context = t };
+	struct run run = { .label = label, .problem = &t->batches, .recipe = recipe, .workers = WORKERS,
+			   .lr = lr, .steps = steps, .seed = 1, .step = step, .context = t };
 	const double messages = 2.0 * WORKERS * (double)steps;
 
+	if (epochs == EPOCHS)
+		page_curve(page, &run, "asylpg", label, 25);
 	t->staleness_most = t->refused = 0;
 	r->gap = objective_after(&run, &r->out) - t->optimum;
 	page_run(page, &run, &r->out);
@@ -96,6 +98,7 @@ static void quantisers(struct page *page, const struct rows *rows)
 	struct reached r[5];
 	uint64_t staleness = 0, refused = 0;
 
+	page_figure(page, "asylpg", "a9a, 8 workers, staleness at most 8");
 	page_text(page, "A9A, %d rows of length 1, λ = 1e-3, batch 8, rate 1, %d workers, %d updates an epoch, %d "
 			"epochs. Bits are those of payloads, the full gradients and anchors in f32 included; bytes are "
 			"with headers.\n\n"
