@@ -230,7 +230,7 @@ static int refuse_twostep(const struct draft *d)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with nonfinite=skip: two-step memory needs the errors of consecutive "
 			    "steps; write nonfinite=abort or zero", d->quotes[AXIS_MEMORY]);
-	if (r->update == UPDATE_EMA && r->memory_beta == 1 && is_coarse(&r->up))
+	if (r->update == UPDATE_EMA && r->memory_beta == 1 && (r->automatic || is_coarse(&r->up)))
 		return fail(SLUICE_EINVAL,
 			    "recipe: memory=twostep(1) with \"%s\" diverges: the memory of a coordinate that is not "
 			    "sent grows with every step; write twostep(0.3), or send more: at least half of the "
