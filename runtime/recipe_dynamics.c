@@ -210,9 +210,9 @@ int read_reset(const struct word *w, struct draft *d)
 /* Leaves so much behind that two-step memory at BETA = 1 grows without end. */
 static int is_coarse(const struct direction *up)
 {
-	const double energy_kept = 0.5; /* as a density, which keeps more than its share */
+	const double least_density = 0.5; /* it is 1 for selectors that take none */
 
-	if (selection_kinds[up->select].argument == ARGUMENT_DENSITY && up->density < energy_kept)
+	if (up->density < least_density)
 		return 1;
 	return (up->values.type == VALUE_UNIFORM || up->values.type == VALUE_GRID) && up->values.bits < 3;
 }
@@ -230,11 +230,11 @@ static int refuse_twostep(const struct draft *d)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with nonfinite=skip: two-step memory needs the errors of consecutive "
 			    "steps; write nonfinite=abort or zero", d->quotes[AXIS_MEMORY]);
-	if (r->update == UPDATE_EMA && r->memory_beta == 1 && is_coarse(&r->up))
+	if (r->update == UPDATE_EMA && r->memory_beta == 1 && (r->automatic || is_coarse(&r->up)))
 		return fail(SLUICE_EINVAL,
 			    "recipe: memory=twostep(1) with \"%s\" diverges: the memory of a coordinate that is not "
 			    "sent grows with every step; write twostep(0.3), or send more: at least half of the "
-			    "coordinates, 3 bits a value, or round(WIDTH)", d->quotes[AXIS_UP]);
+			    "coordinates, 3 bits a value, or round(WIDTH)", r->automatic ? "auto" : d->quotes[AXIS_UP]);
 	return SLUICE_OK;
 }
 

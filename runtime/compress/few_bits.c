@@ -200,22 +200,10 @@ static void sign_values(const uint8_t *restrict codes, float step, float *restri
 
 static void rounding_numbers(const struct rounding *r, size_t at, size_t n, uint32_t *random)
 {
-	uint64_t have = UINT64_MAX;
-	uint32_t four[4];
-
-	if (!r->index) {
+	if (r->index)
+		random_each(&r->stream, r->first, r->index + at, n, random);
+	else
 		random_run(&r->stream, r->first + at, n, random);
-		return;
-	}
-	for (size_t i = 0; i < n; i++) {
-		uint64_t coordinate = r->first + r->index[at + i];
-
-		if (have != coordinate / 4) {
-			have = coordinate / 4;
-			random_quad(&r->stream, have, four);
-		}
-		random[i] = four[coordinate % 4];
-	}
 }
 
 static void uniform_encode(const struct value_coding *c, const float *v, size_t n,

@@ -59,11 +59,11 @@ static inline struct halves multiply(__m128i v, uint32_t by)
 				_mm_or_si128(_mm_srli_epi64(even, 32), _mm_and_si128(odd, upper)) };
 }
 
-/* Quads quad .. quad + 3, whose high parts are equal. */
-static void quads(const struct random_stream *s, uint64_t quad, uint32_t *out)
+/* The quads high << 32 | low[0..3]. */
+static void quads(const struct random_stream *s, uint32_t high, const uint32_t low[AT_ONCE], uint32_t *out)
 {
-	__m128i c0 = _mm_add_epi32(_mm_set1_epi32((int)(uint32_t)quad), _mm_setr_epi32(0, 1, 2, 3));
-	__m128i c1 = _mm_set1_epi32((int)((uint32_t)(quad >> 32) << 24 ^ s->rank));
+	__m128i c0 = _mm_loadu_si128((const __m128i *)(const void *)low);
+	__m128i c1 = _mm_set1_epi32((int)(high << 24 ^ s->rank));
 	__m128i c2 = _mm_set1_epi32((int)(uint32_t)s->step), c3 = _mm_set1_epi32((int)(uint32_t)(s->step >> 32));
 	uint32_t k0 = KEY ^ s->seed, k1 = s->purpose;
 
@@ -86,12 +86,32 @@ static void quads(const struct random_stream *s, uint64_t quad, uint32_t *out)
 	_mm_storeu_si128((__m128i *)(void *)(out + 12), _mm_unpackhi_epi64(b, d));
 }
 #else
-static void quads(const struct random_stream *s, uint64_t quad, uint32_t *out)
+static void quads(const struct random_stream *s, uint32_t high, const uint32_t low[AT_ONCE], uint32_t *out)
 {
-	for (uint64_t i = 0; i < AT_ONCE; i++)
-		random_quad(s, quad + i, out + 4 * i);
+	for (int i = 0; i < AT_ONCE; i++)
+		random_quad(s, (uint64_t)high << 32 | low[i], out + 4 * i);
 }
 #endif
+
+void random_each(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n, uint32_t *out)
+{
+	uint32_t low[AT_ONCE], four[4 * AT_ONCE];
+	size_t i = 0;
+
+	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+		uint64_t begin = (first + index[i]) / 4, end = (first + index[i + AT_ONCE - 1]) / 4;
+
+		if (begin >> 32 != end >> 32)
+			break; /* once in 2^34 coordinates: the rest one by one */
+		for (size_t j = 0; j < AT_ONCE; j++)
+			low[j] = (uint32_t)((first + index[i + j]) / 4);
+		quads(s, (uint32_t)(begin >> 32), low, four);
+		for (size_t j = 0; j < AT_ONCE; j++)
+			out[i + j] = four[4 * j + (first + index[i + j]) % 4];
+	}
+	for (; i < n; i++)
+		out[i] = random_at(s, first + index[i]);
+}
 
 void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_t *out)
 {
@@ -102,9 +122,10 @@ void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_
 		out[i] = random_at(s, first + i);
 	for (; i + 4 * AT_ONCE <= n; i += 4 * AT_ONCE) {
 		uint64_t quad = (first + i) / 4;
+		const uint32_t at = (uint32_t)quad, low[AT_ONCE] = { at, at + 1, at + 2, at + 3 };
 
-		if ((uint32_t)quad <= UINT32_MAX - AT_ONCE)
-			quads(s, quad, out + i);
+		if (at <= UINT32_MAX - AT_ONCE)
+			quads(s, (uint32_t)(quad >> 32), low, out + i);
 		else
 			for (uint64_t j = 0; j < AT_ONCE; j++)
 				random_quad(s, quad + j, out + i + 4 * j);

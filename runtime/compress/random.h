@@ -26,6 +26,8 @@ void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4]);
 uint32_t random_at(const struct random_stream *s, uint64_t coordinate);
 /* Those of coordinates first ... first + n - 1. */
 void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_t *out);
-/* The same as normal numbers, mean 0, deviation 1: the same bits on every machine. */
+/* Those of coordinates first + index[0..n), which ascend. */
+void random_each(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n, uint32_t *out);
+/* Those of coordinates first ... first + n - 1 as normal numbers, mean 0, deviation 1: the same bits on every machine. */
 void random_normal_run(const struct random_stream *s, uint64_t first, size_t n, float *out);
 #endif

@@ -5,6 +5,7 @@
 #include "tools/bench/codec.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
 #include "sluice.h"
 #include "tools/bench/densities.h"
@@ -19,10 +20,10 @@
 enum { MOST = 2000 };
 
 /* What is written and read back, in the order of the rows. */
-enum subject { RAW, DELTA, RICE, BITMAP, F32, F16, BF16, CHECKSUM, MESSAGE, SUBJECTS };
+enum subject { RAW, DELTA, RICE, BITMAP, F32, F16, BF16, UNIFORM, GRID, CHECKSUM, MESSAGE, SUBJECTS };
 
 static const char *const names[SUBJECTS] = { "raw",  "delta", "rice", "bitmap",	 "f32",
-					     "f16",  "bf16",  "crc32c",	 "message" };
+					     "f16",  "bf16",  "uniform", "grid", "crc32c", "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
 struct bench {
@@ -78,6 +79,25 @@ static void run_values(struct bench *b, enum subject s)
 	b->length[s] = b->k * value_bytes(type);
 }
 
+/* Four bits a value; uniform draws a random number for each. */
+static void run_few_bits(struct bench *b, enum subject s)
+{
+	struct value_coding values = { s == UNIFORM ? VALUE_UNIFORM : VALUE_GRID, 4,
+				       s == UNIFORM ? UNIFORM_BLOCK : 0, 0 };
+	const struct rounding rounding = { .stream = { RANDOM_ROUND, 0, 1, 0 }, .index = b->index };
+	const char *why = NULL;
+	uint64_t began = now_ns();
+	float scale = few_bits_fit(&values, b->value, b->k, 0);
+
+	few_bits_encode(&values, scale, b->value, b->k, &rounding, b->bytes, b->got_value);
+	samples_add(&b->encode[s], seconds_since(began));
+	began = now_ns();
+	if (few_bits_decode(&values, scale, b->bytes, b->k, b->got_value, &why))
+		b->trouble = why;
+	samples_add(&b->decode[s], seconds_since(began));
+	b->length[s] = few_bits_bytes(&values, b->k);
+}
+
 static void run_checksum(struct bench *b)
 {
 	uint64_t began = now_ns();
@@ -121,6 +141,8 @@ static int repeat(struct bench *b)
 	samples_add(&b->copy, seconds_since(began));
 	for (enum subject s = F32; s <= BF16; s++)
 		run_values(b, s);
+	for (enum subject s = UNIFORM; s <= GRID; s++)
+		run_few_bits(b, s);
 	run_checksum(b);
 	run_message(b);
 	return b->trouble ? -1 : 0;
@@ -257,7 +279,8 @@ int bench_codec(const struct options *o)
 	int rc = -1;
 
 	/* Rice codes of few positions, and all others, are within twice the plain numbers and the bitmap. */
-	b.capacity = message_bound(b.span, (uint32_t)most, (struct value_coding){ VALUE_F32, 0, 0, 0 }) + 8 * most + b.span / 4 + 64;
+	b.capacity = message_bound(b.span, (uint32_t)most, (struct value_coding){ VALUE_F32, 0, 0, 0 }) +
+		     8 * most + b.span / 4 + 64;
 	b.x = malloc(o->n * sizeof(*b.x));
 	b.index = calloc(most, sizeof(*b.index));
 	b.got = calloc(most, sizeof(*b.got));
