@@ -169,7 +169,7 @@ static int refuse_beside_auto(const struct draft *d)
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"%s\" beside auto, which chooses the densities itself, from dense to "
 				    "sparse in the first steps: leave one of the two out", d->quotes[chosen[i]]);
-	if (d->recipe.memory == MEMORY_NONE) /* the default is another one */
+	if (d->recipe.memory != MEMORY_RESIDUAL) /* the default is that one */
 		return fail(SLUICE_EINVAL, "recipe: \"%s\" beside auto, whose sparse choices need "
 			    "memory=residual", d->quotes[AXIS_MEMORY]);
 	return SLUICE_OK;

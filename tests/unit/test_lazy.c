@@ -173,9 +173,9 @@ static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void 
 	(void)state;
 	assert_true(all.gap < 1e-5);
 	assert_true(lazy.gap < 1e-4 && served.gap < 1e-4 && quantised.gap < 1e-3);
-	assert_true(lazy.uploads < 0.6 * (double)all.uploads);
-	assert_true(served.uploads < 0.9 * (double)all.uploads);
-	assert_true(quantised.uploads < 0.6 * (double)all.uploads);
+	assert_true((double)lazy.uploads < 0.6 * (double)all.uploads);
+	assert_true((double)served.uploads < 0.9 * (double)all.uploads);
+	assert_true((double)quantised.uploads < 0.6 * (double)all.uploads);
 	assert_int_equal(lazy.elements, lazy.uploads * D);
 	assert_int_equal(served.elements, served.uploads * D);
 	assert_true(lazy.worst_sum < 1e-4 && served.worst_sum < 1e-4 && quantised.worst_sum < 1e-4);

@@ -144,8 +144,14 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_int_equal(r.up.select, SELECT_TOPK);
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
+	assert_int_equal(parsed("auto warmup=0").automatic, 1);
 	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
 		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+
+	char printed[RECIPE_TEXT_BYTES];
+	recipe_print(&r, printed);
+	struct recipe again = parsed(printed);
+	assert_memory_equal(&r, &again, sizeof(r));
 }
 
 static void recipe_parse__memory_default_follows_the_directions(void **state)
@@ -437,6 +443,7 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
 	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
 	expect_refused("auto memory=none", "\"memory=none\" beside auto");
+	expect_refused("auto memory=lowpass(0.1)", "beside auto");
 	expect_refused("automatic", "and the word auto");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
