@@ -22,6 +22,14 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 
 #define ENTERED(fake, stack, bytes) (void)(fake)
 #endif
 
+/* Valgrind must be told that these are stacks, or it takes a change of them for a huge frame. */
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define VALGRIND_STACK_REGISTER(begin, end) 0
+#define VALGRIND_STACK_DEREGISTER(id) (void)(id)
+#endif
+
 struct warp {
 	uint64_t given[2][WARP]; /* of this meeting and the one before, which may still be read */
 	unsigned arrived, meeting;
@@ -30,6 +38,7 @@ struct warp {
 struct coroutine {
 	coroutine_state state;
 	char *stack;
+	unsigned stack_id; /* valgrind's */
 	void *fake;
 	int done;
 	struct emulated_place place;
@@ -116,6 +125,7 @@ static void start(struct block *b, unsigned t, unsigned index, unsigned grid)
 	*c = (struct coroutine){ .stack = b->stacks + (size_t)t * STACK_BYTES,
 				 .place = { .thread = { t, 0, 0 }, .block = { index, 0, 0 },
 					    .grid = { grid, 1, 1 }, .threads = { b->threads, 1, 1 } } };
+	c->stack_id = VALGRIND_STACK_REGISTER(c->stack, c->stack + STACK_BYTES);
 	coroutine_make(&c->state, c->stack, STACK_BYTES, begin);
 }
 
@@ -141,6 +151,8 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 			ENTER(&b->scheduler_fake, c->stack, STACK_BYTES);
 			coroutine_switch(&b->scheduler, &c->state);
 			ENTERED(b->scheduler_fake, NULL, NULL);
+			if (c->done)
+				VALGRIND_STACK_DEREGISTER(c->stack_id);
 			left -= c->done;
 		}
 	}
