@@ -9,8 +9,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 2 };
+enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 2, PAGE = 4096 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -158,6 +159,31 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 	}
 }
 
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+struct allocation {
+	struct allocation *next;
+	char *base;
+	size_t bytes, mapped;
+	enum cudaMemoryType type;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct allocation *all;
+	unsigned fail_in;
+	cudaError_t failure, last;
+	int absent;
+} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as they would be. */
+static void let(int access)
+{
+	for (struct allocation *a = runtime.all; a; a = a->next)
+		if (a->type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, access))
+			abort();
+}
+
 /* ---- a launch ---------------------------------------------------------------------------------- */
 
 struct launch {
@@ -193,29 +219,16 @@ static void run(const void *kernel, unsigned grid, unsigned threads, const void 
 	memcpy(&l.kernel, &kernel, sizeof kernel);
 	if (threads > THREADS_MOST || threads % WARP || at_once > EMULATED_MULTIPROCESSORS)
 		abort();
+	let(PROT_READ | PROT_WRITE);
 	for (unsigned i = 0; i < at_once; i++)
 		if (pthread_create(&workers[i], NULL, run_blocks, &l))
 			abort();
 	for (unsigned i = 0; i < at_once; i++)
 		pthread_join(workers[i], NULL);
+	let(PROT_NONE);
 }
 
 /* ---- the runtime ------------------------------------------------------------------------------- */
-
-struct allocation {
-	struct allocation *next;
-	char *base;
-	size_t bytes;
-	enum cudaMemoryType type;
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct allocation *all;
-	unsigned fail_in;
-	cudaError_t failure, last;
-	int absent;
-} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void emulated_fail(unsigned after, cudaError_t error)
 {
@@ -343,13 +356,19 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 	if (error)
 		return error;
 	a = calloc(1, sizeof *a);
-	if (!a || !(a->base = malloc(bytes ? bytes : 1))) {
+	if (!a)
+		return answer(cudaErrorMemoryAllocation);
+	a->mapped = (bytes / PAGE + 1) * PAGE;
+	a->base = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (a->base == MAP_FAILED) {
 		free(a);
 		return answer(cudaErrorMemoryAllocation);
 	}
 	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
 	a->bytes = bytes ? bytes : 1;
 	a->type = type;
+	if (type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, PROT_NONE))
+		abort();
 	pthread_mutex_lock(&runtime.lock);
 	a->next = runtime.all;
 	runtime.all = a;
@@ -373,7 +392,7 @@ static cudaError_t release(void *p)
 	pthread_mutex_unlock(&runtime.lock);
 	if (!a)
 		return answer(cudaErrorInvalidValue);
-	free(a->base);
+	munmap(a->base, a->mapped);
 	free(a);
 	return cudaSuccess;
 }
@@ -393,8 +412,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	cudaError_t error = answer(cudaSuccess);
 
 	(void)kind, (void)stream;
-	if (!error && bytes)
+	if (!error && bytes) {
+		let(PROT_READ | PROT_WRITE);
 		memmove(to, from, bytes);
+		let(PROT_NONE);
+	}
 	return error;
 }
 
@@ -403,8 +425,11 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
 	cudaError_t error = answer(cudaSuccess);
 
 	(void)stream;
-	if (!error && bytes)
+	if (!error && bytes) {
+		let(PROT_READ | PROT_WRITE);
 		memset(to, byte, bytes);
+		let(PROT_NONE);
+	}
 	return error;
 }
 
