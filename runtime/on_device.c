@@ -24,6 +24,8 @@ static const char *why_on_host(const sluice_model *model)
 	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker.local ||
 	    model->layout.support_most)
 		return "the recipe has steps that need the whole residual";
+	if (model->measure.on)
+		return "sluice_measure() looks at the whole residual";
 	if (recipe->up.values.type == VALUE_GRID)
 		return "the grid needs the whole residual";
 	return NULL;
@@ -197,9 +199,10 @@ int on_device_settle(sluice_model *model)
 /* ---- parameters ---------------------------------------------------------------------------- */
 
 /* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
-static int target_is_host(const struct worker *w)
+static int target_is_host(const sluice_model *model)
 {
-	return w->base || w->local || w->previous || w->anchor;
+	const struct worker *w = &model->worker;
+	return w->base || w->local || w->previous || w->anchor || model_async(model);
 }
 
 int on_device_target(sluice_model *model, float **target)
@@ -210,7 +213,7 @@ int on_device_target(sluice_model *model, float **target)
 	if (rc || !d->target)
 		return rc;
 	d->ops = d->target;
-	if (!target_is_host(&model->worker))
+	if (!target_is_host(model))
 		return open_selector(model, *target);
 	d->target = NULL;
 	void *copy = d->params_copy;

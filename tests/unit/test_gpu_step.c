@@ -21,6 +21,7 @@ struct shape {
 	int nan_at;          /* step whose gradient holds a NaN; 0: none */
 	int home_at;         /* from this step on the gradient is in host memory; 0: never */
 	int ranges_at;       /* in this step it comes in ranges; 0: never */
+	int measured_at;     /* from this step on sluice_measure() is on; 0: never */
 };
 
 /* The table, in a rank; the module whose kernels run on the CPU unless SLUICE_GPU names another. */
@@ -112,14 +113,16 @@ static int train_both(int rank, void *argument)
 	for (int step = 1; step <= STEPS; step++) {
 		int home = shape->home_at && step >= shape->home_at;
 		gradient(grad, rank, step, shape);
-		int ranges = step == shape->ranges_at;
+		int ranges = step == shape->ranges_at, measured = shape->measured_at && step >= shape->measured_at;
+		CHECK_OK(sluice_measure(host, measured));
+		CHECK_OK(sluice_measure(gpu, measured));
 		CHECK_OK(sluice_point(host, params, point));
 		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
 		expect_on_device(ops, grad_there, point);
 		to_device(ops, grad_there, grad);
 		CHECK_OK(push_one(host, grad, params, ranges));
 		CHECK_OK(push_one(gpu, home ? grad : grad_there, there, ranges));
-		CHECK(gpu->worker.device.selects == (shape->on_gpu && !home && !ranges));
+		CHECK(gpu->worker.device.selects == (shape->on_gpu && !home && !ranges && !measured));
 		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
 		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
 		expect_on_device(ops, there, params);
@@ -150,6 +153,7 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd" },
 		{ .recipe = "up=all down=all update=sgd" },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .measured_at = 3 },
 		{ .recipe = "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) memory=residual", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)" },

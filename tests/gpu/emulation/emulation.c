@@ -9,8 +9,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 2 };
+enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 2, PAGE = 4096 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -22,6 +23,14 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10, BLOCKS_AT_ONCE = 
 #define ENTERED(fake, stack, bytes) (void)(fake)
 #endif
 
+/* Valgrind must be told that these are stacks, or it takes a change of them for a huge frame. */
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#else
+#define VALGRIND_STACK_REGISTER(begin, end) 0
+#define VALGRIND_STACK_DEREGISTER(id) (void)(id)
+#endif
+
 struct warp {
 	uint64_t given[2][WARP]; /* of this meeting and the one before, which may still be read */
 	unsigned arrived, meeting;
@@ -30,6 +39,7 @@ struct warp {
 struct coroutine {
 	coroutine_state state;
 	char *stack;
+	unsigned stack_id; /* valgrind's */
 	void *fake;
 	int done;
 	struct emulated_place place;
@@ -116,6 +126,7 @@ static void start(struct block *b, unsigned t, unsigned index, unsigned grid)
 	*c = (struct coroutine){ .stack = b->stacks + (size_t)t * STACK_BYTES,
 				 .place = { .thread = { t, 0, 0 }, .block = { index, 0, 0 },
 					    .grid = { grid, 1, 1 }, .threads = { b->threads, 1, 1 } } };
+	c->stack_id = VALGRIND_STACK_REGISTER(c->stack, c->stack + STACK_BYTES);
 	coroutine_make(&c->state, c->stack, STACK_BYTES, begin);
 }
 
@@ -141,9 +152,36 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 			ENTER(&b->scheduler_fake, c->stack, STACK_BYTES);
 			coroutine_switch(&b->scheduler, &c->state);
 			ENTERED(b->scheduler_fake, NULL, NULL);
+			if (c->done)
+				VALGRIND_STACK_DEREGISTER(c->stack_id);
 			left -= c->done;
 		}
 	}
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+struct allocation {
+	struct allocation *next;
+	char *base;
+	size_t bytes, mapped;
+	enum cudaMemoryType type;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct allocation *all;
+	unsigned fail_in;
+	cudaError_t failure, last;
+	int absent;
+} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as they would be. */
+static void let(int access)
+{
+	for (struct allocation *a = runtime.all; a; a = a->next)
+		if (a->type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, access))
+			abort();
 }
 
 /* ---- a launch ---------------------------------------------------------------------------------- */
@@ -181,29 +219,16 @@ static void run(const void *kernel, unsigned grid, unsigned threads, const void 
 	memcpy(&l.kernel, &kernel, sizeof kernel);
 	if (threads > THREADS_MOST || threads % WARP || at_once > EMULATED_MULTIPROCESSORS)
 		abort();
+	let(PROT_READ | PROT_WRITE);
 	for (unsigned i = 0; i < at_once; i++)
 		if (pthread_create(&workers[i], NULL, run_blocks, &l))
 			abort();
 	for (unsigned i = 0; i < at_once; i++)
 		pthread_join(workers[i], NULL);
+	let(PROT_NONE);
 }
 
 /* ---- the runtime ------------------------------------------------------------------------------- */
-
-struct allocation {
-	struct allocation *next;
-	char *base;
-	size_t bytes;
-	enum cudaMemoryType type;
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct allocation *all;
-	unsigned fail_in;
-	cudaError_t failure, last;
-	int absent;
-} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void emulated_fail(unsigned after, cudaError_t error)
 {
@@ -331,13 +356,19 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 	if (error)
 		return error;
 	a = calloc(1, sizeof *a);
-	if (!a || !(a->base = malloc(bytes ? bytes : 1))) {
+	if (!a)
+		return answer(cudaErrorMemoryAllocation);
+	a->mapped = (bytes / PAGE + 1) * PAGE;
+	a->base = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (a->base == MAP_FAILED) {
 		free(a);
 		return answer(cudaErrorMemoryAllocation);
 	}
 	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
 	a->bytes = bytes ? bytes : 1;
 	a->type = type;
+	if (type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, PROT_NONE))
+		abort();
 	pthread_mutex_lock(&runtime.lock);
 	a->next = runtime.all;
 	runtime.all = a;
@@ -361,7 +392,7 @@ static cudaError_t release(void *p)
 	pthread_mutex_unlock(&runtime.lock);
 	if (!a)
 		return answer(cudaErrorInvalidValue);
-	free(a->base);
+	munmap(a->base, a->mapped);
 	free(a);
 	return cudaSuccess;
 }
@@ -381,8 +412,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	cudaError_t error = answer(cudaSuccess);
 
 	(void)kind, (void)stream;
-	if (!error && bytes)
+	if (!error && bytes) {
+		let(PROT_READ | PROT_WRITE);
 		memmove(to, from, bytes);
+		let(PROT_NONE);
+	}
 	return error;
 }
 
@@ -391,8 +425,11 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
 	cudaError_t error = answer(cudaSuccess);
 
 	(void)stream;
-	if (!error && bytes)
+	if (!error && bytes) {
+		let(PROT_READ | PROT_WRITE);
 		memset(to, byte, bytes);
+		let(PROT_NONE);
+	}
 	return error;
 }
 
