@@ -224,7 +224,7 @@ static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_
 	expect_refused("up=topk(0.3) memory=twostep(1) update=ema(0.1)", "diverges");
 	expect_refused("up=all,uniform(2) memory=twostep(1) update=ema(0.1)", "diverges");
 	expect_refused("up=cyclic(0.1) memory=twostep(1) update=ema(0.1)", "diverges");
-	expect_refused("auto memory=twostep(1) update=ema(0.1)", "diverges");
+	expect_refused("auto memory=twostep(1) update=ema(0.1)", "memory=residual");
 	expect_refused("up=random(0.9) memory=lowpass(0.5)", "would count twice");
 	expect_refused("up=topk(0.1) memory=lowpass(0.5) reset=10", "needs memory=residual");
 	expect_refused("reset=10 memory=none", "needs memory=residual");
