@@ -191,7 +191,7 @@ static void finalize__with_a_model_open__is_told_to_the_others(void **state)
 static int one_closes_early(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = 1000, };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = 1000 * slowness() };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, NULL, 3, params);
 	(void)argument;

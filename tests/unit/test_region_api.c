@@ -257,7 +257,7 @@ static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
 
 static int time_out(int rank, void *argument)
 {
-	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 200 };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 200 * slowness() };
 	sluice_job *job = rank_join(&attr);
 	sluice_region *region = NULL;
 	(void)argument;

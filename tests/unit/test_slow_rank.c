@@ -126,7 +126,7 @@ static int wait_too_long(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	/* Only rank 0 is impatient, and rank 2 never pushes. */
-	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 500 };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 500 * slowness() };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, 3, params);
 	(void)argument;
@@ -152,7 +152,7 @@ static void pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed(void *
 
 static int wait_too_long_in_a_barrier(int rank, void *argument)
 {
-	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 300 };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 300 * slowness() };
 	sluice_job *job = rank_join(&attr);
 	(void)argument;
 	log_capture();
