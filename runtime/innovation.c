@@ -3,6 +3,7 @@
  * the shards keep the sum of all references. So an upload can be left out (when=lazy): the reference then stays.
  * Called by worker.c and step.c. */
 #include "model.h"
+#include "base/log.h"
 #include <math.h>
 #include <string.h>
 
@@ -29,6 +30,43 @@ static void weigh(sluice_model *model, const struct shard_layout *at, const uint
 	w->innovation_error += off + (index && all > sent ? all - sent : 0);
 }
 
+/* Twice the uploads so far, and one more if the push is one; or that everything is sent anew. */
+enum { REFRESH = UINT32_MAX };
+
+uint32_t innovation_mark(const struct worker *w)
+{
+	return w->refresh ? REFRESH : 2 * w->uploads + (uint32_t)w->uploading;
+}
+
+void innovation_renew(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (!w->refresh)
+		return;
+	memset(w->reference, 0, model->layout.count * sizeof *w->reference);
+	w->lazy.uploaded = 0; /* so that this push is not left out */
+}
+
+void innovation_take(sluice_model *model, struct shard *shard, int worker, const struct message *m)
+{
+	struct inbox *inbox = &shard->inboxes[worker];
+	if (m->anchor == REFRESH) {
+		if (!shard->restarted) /* all workers do so in the same step */
+			memset(shard->running, 0, shard->at->span * sizeof *shard->running);
+		shard->restarted = 1;
+		inbox->uploads = 1;
+		return;
+	}
+	if (m->anchor / 2 != inbox->uploads) {
+		log_line(LOG_WARN, "runtime", "step %llu: %s has made %u uploads to shard %u, which took %u: one was lost "
+			 "or came twice, and all workers will send their gradients anew",
+			 (unsigned long long)shard->version + 1, rank_text(model->job, worker), m->anchor / 2,
+			 shard->id, inbox->uploads);
+		shard->refresh = 1;
+	}
+	inbox->uploads = m->anchor / 2 + m->anchor % 2;
+}
+
 void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
 	if (is_lazy(model))
@@ -41,6 +79,7 @@ void innovation_settle(sluice_model *model, const struct shard_layout *at, const
 static void withdraw(sluice_model *model)
 {
 	struct worker *w = &model->worker;
+	w->uploading = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
 		m.count = 0;
@@ -66,14 +105,20 @@ static void follow(sluice_model *model)
 	}
 }
 
-void innovation_decide(sluice_model *model, uint64_t elements)
+/* 1: this push is left out. */
+static int leaves_out(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (w->skip)
+		return 1;
+	return is_lazy(model) && lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
+}
+
+static void decide(sluice_model *model, uint64_t elements)
 {
 	struct worker *w = &model->worker;
 	int unseen = model->recipe.when == WHEN_LAZY_SERVER;
-	if (!is_lazy(model) && !unseen)
-		return;
-	int skips = unseen ? !w->wanted : lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
-	if (skips || w->skip) {
+	if (leaves_out(model)) {
 		if (!unseen)
 			withdraw(model);
 		lazy_skipped(&w->lazy);
@@ -88,9 +133,21 @@ void innovation_decide(sluice_model *model, uint64_t elements)
 	lazy_uploaded(&w->lazy, w->innovation_error);
 }
 
+void innovation_decide(sluice_model *model, uint64_t elements)
+{
+	struct worker *w = &model->worker;
+	if (!w->reference)
+		return;
+	if (w->lazy.window)
+		decide(model, elements);
+	w->uploads = w->refresh ? 1 : w->uploads + (uint32_t)w->uploading;
+	w->refresh = 0;
+}
+
 void innovation_begin(sluice_model *model)
 {
 	model->worker.innovation = 0;
+	model->worker.uploading = !model->worker.skip;
 	model->worker.innovation_error = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		model->worker.down[s].moved = 0;
@@ -144,7 +201,7 @@ int sluice_wanted(const sluice_model *model)
 	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
 		return 1;
 	const struct worker *w = &model->worker;
-	return !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
+	return w->refresh || !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
 }
 
 int sluice_set_smoothness(sluice_model *model, float smoothness)

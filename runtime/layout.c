@@ -16,11 +16,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static int add_span(struct layout *l, uint64_t begin, uint64_t end, int exempt)
+static int add_span(struct layout *l, uint64_t begin, uint64_t end, int exempt, int apart)
 {
 	if (begin == end)
 		return 0;
-	if (l->n_spans && l->spans[l->n_spans - 1].exempt == exempt) {
+	if (!apart && l->n_spans && l->spans[l->n_spans - 1].exempt == exempt) {
 		l->spans[l->n_spans - 1].end = end;
 		return 0;
 	}
@@ -33,6 +33,8 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 	l->spans = calloc(attr->n_tensors + 1, sizeof *l->spans);
 	if (!l->spans)
 		return fail(SLUICE_ENOMEM, "no memory for %zu tensors", attr->n_tensors);
+	const int by_tensor = selection_kinds[recipe->up.select].by_tensor ||
+			      selection_kinds[recipe->down.select].by_tensor;
 	uint64_t at = 0;
 	for (size_t t = 0; t < attr->n_tensors; t++) {
 		const sluice_tensor *tensor = &attr->tensors[t];
@@ -41,13 +43,13 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 				    "tensor %zu (%s): its %llu elements end beyond the model's %llu", t,
 				    tensor->name ? tensor->name : "no name",
 				    (unsigned long long)tensor->count, (unsigned long long)attr->count);
-		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name));
+		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name), by_tensor);
 		at += tensor->count;
 	}
 	if (attr->n_tensors && at != attr->count)
 		return fail(SLUICE_EINVAL, "the tensors have %llu elements together, the model has %llu",
 			    (unsigned long long)at, (unsigned long long)attr->count);
-	add_span(l, at, attr->count, 0);
+	add_span(l, at, attr->count, 0, by_tensor);
 	for (size_t i = 0; i < l->n_spans; i++)
 		if (l->spans[i].exempt)
 			l->exempt += l->spans[i].end - l->spans[i].begin;
@@ -94,10 +96,12 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
+	if (kind->by_tensor) /* each is rounded up */
+		pairs += l->n_spans;
 	return (uint32_t)least(s->span, pairs + s->exempt);
 }
 
-static uint32_t down_capacity(const struct shard_layout *s, const struct recipe *recipe,
+static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
 			      const struct schedule *schedule)
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
@@ -105,7 +109,10 @@ static uint32_t down_capacity(const struct shard_layout *s, const struct recipe 
 		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
 		return s->span;
-	return (uint32_t)least(s->span, schedule_count(density, s->span - s->exempt) + s->exempt);
+	uint64_t k = schedule_count(density, s->span - s->exempt);
+	if (selection_kinds[recipe->down.select].by_tensor)
+		k += l->n_spans;
+	return (uint32_t)least(s->span, k + s->exempt);
 }
 
 /* Room for the messages of all phases, each with a note behind it. */
@@ -165,7 +172,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 			if (spans[j].exempt)
 				s->exempt += (uint32_t)(spans[j].end - spans[j].begin);
 		s->up_capacity = up_capacity(l, s, recipe, schedule);
-		s->down_capacity = down_capacity(s, recipe, schedule);
+		s->down_capacity = down_capacity(l, s, recipe, schedule);
 		if (selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN)
 			s->support_capacity = s->up_capacity;
 		l->support_most += s->support_capacity;
@@ -217,6 +224,8 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 		out->selected_most = out->exempt +
 			schedule_count(schedule_largest_density(schedule, &recipe->up),
 				       out->count - out->exempt);
+	if (kind->by_tensor)
+		out->selected_most = least(out->count, out->selected_most + out->n_spans);
 	if (kind->seeded) /* rounded up in each shard */
 		out->selected_most = least(out->count, out->selected_most + out->n_shards);
 	if (!rc)

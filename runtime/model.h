@@ -95,9 +95,10 @@ struct worker {
 	unsigned raise, raised;
 	struct lazy lazy;            /* window 0: pushes are not left out */
 	double innovation, innovation_error; /* squared norms of the push under way */
+	uint32_t uploads;            /* innovation: so far */
+	int uploading, refresh;      /* this push is one; the next one sends everything anew */
 	double distance;             /* squared norm of since */
 	float smoothness;
-	int wanted;                  /* lazy-server: this step's gradient */
 	double density_down;         /* of the step under way */
 	unsigned chosen;             /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
 	int skip;                    /* nonfinite=skip: this step's messages are empty */
@@ -118,6 +119,7 @@ struct inbox {                       /* of one worker at one shard */
 	const uint8_t *slots;        /* SLOT_DEPTH slots in the window the worker writes */
 	struct ring_reader ring;
 	uint64_t arrived;            /* pushes notified so far */
+	uint32_t uploads;            /* innovation: taken so far */
 	uint64_t have_version;
 	int notice_due;              /* the current version is not announced to this worker yet */
 	struct announced newest;
@@ -144,6 +146,7 @@ struct shard {
 	uint64_t version;            /* steps completed */
 	uint64_t published;          /* publications, of which a step may have several */
 	uint32_t *support, support_n; /* agreed in this step; NULL where none is */
+	int refresh, restarted;      /* innovation: running lacks something; it began anew in this step */
 	float *running;              /* innovation: sum of what the shard has of all workers; else NULL */
 	float *cells;                /* sum of the workers' sketches; NULL without */
 	unsigned phase;
@@ -211,6 +214,12 @@ int signal_check_sum(sluice_model *model, const float *grad, size_t selected, in
 int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* ---- innovation.c ---- */
+/* Before the gradient is folded: a reference that a shard has lost count of begins anew. */
+void innovation_renew(sluice_model *model);
+/* What a push says of the worker's uploads. */
+uint32_t innovation_mark(const struct worker *w);
+/* The shard compares: where an upload is missing or came twice, all workers are asked to begin anew. */
+void innovation_take(sluice_model *model, struct shard *shard, int worker, const struct message *m);
 /* A push begins: nothing is weighed yet. */
 void innovation_begin(sluice_model *model);
 /* A message to a shard is encoded (worker.value); the reference follows, or waits for the decision. */

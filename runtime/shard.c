@@ -111,6 +111,8 @@ static int take_push(sluice_model *model, struct shard *shard)
 		return 0;
 	inbox->have_version = m.have_version;
 	model->stats.staleness[0]++;
+	if (shard->running)
+		innovation_take(model, shard, worker, &m);
 	shard->raised |= m.raised;
 	if (!shard->counted)
 		shard->chosen_next = m.chosen;
@@ -243,7 +245,8 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .shard = shard->id, .seq = shard->published + 1, .step = shard->version + 1,
 			     .have_version = shard->published, .span = at->span, .count = n,
 			     .agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
-			     .divisor = shard->counted, .lr = shard->lr };
+			     .divisor = shard->counted, .lr = shard->lr,
+			     .anchor = (uint32_t)shard->refresh };
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
 	bytes += census_note_delta(model, shard, entry + bytes);
@@ -267,6 +270,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	shard->chosen = shard->chosen_next;
 	shard->phase = 0;
 	shard->raised = 0;
+	shard->refresh = shard->restarted = 0;
 	shard_announce(model, shard, bytes);
 }
 

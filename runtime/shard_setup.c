@@ -21,6 +21,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->version = version;
 	shard->published = version * model->schedule.n_downs;
 	shard->support_n = 0;
+	shard->refresh = shard->restarted = 0;
 	shard->phase = 0;
 	shard->next_rank = 0;
 	shard->counted = 0;
@@ -38,6 +39,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 		ring_reader_init(&inbox->ring, SLOT_DEPTH, at->slot_bytes);
 		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
 		inbox->arrived = 0;
+		inbox->uploads = 0;
 		inbox->have_version = version;
 		inbox->notice_due = 0;
 		inbox->newest = (struct announced){ shard->published, 0, 0 };

@@ -114,6 +114,7 @@ static int push(sluice_model *model, const float *grad, const float *before)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model);
+	innovation_renew(model);
 	if (!grad) /* not wanted */
 		model->worker.skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
@@ -147,7 +148,6 @@ int sluice_push(sluice_model *model, const float *grad)
 			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
 	if (rc)
 		return rc;
-	model->worker.wanted = !unwanted;
 	return push(model, unwanted ? NULL : grad, NULL);
 }
 

@@ -68,7 +68,7 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 				 .epoch = model->job->membership_epoch, .model = model->id,
 				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
 				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
-				 .anchor = w->anchors,
+				 .anchor = w->reference ? innovation_mark(w) : w->anchors,
 				 .span = model->layout.shards[shard].span, .lr = model->lr };
 }
 
@@ -384,6 +384,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 				return;
 			}
 			innovation_apply(model, shard, index, w->value, m.count);
+			w->refresh |= w->reference && m.anchor;
 			agree_clear_published(model, at, index, w->value, m.count);
 			model->stats.pulled_elements += m.count;
 			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;

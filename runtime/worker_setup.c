@@ -85,6 +85,8 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->chosen = model->worth.proposed = 0;
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;
+	w->uploads = 0;
+	w->refresh = 0;
 	tiling_clear(&w->pushed);
 	w->phase = 0;
 	w->device.stale = 1;

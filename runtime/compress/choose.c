@@ -25,6 +25,7 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH, .exchange = EXCHANGE_SKETCH },
 	[SELECT_BLOCK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .contiguous = 1, .run = choose_block },
 	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY, .seeded = 1, .run = choose_randk },
+	[SELECT_TENSOR_TOPK] = { .argument = ARGUMENT_DENSITY, .by_tensor = 1, .run = choose_tensor_topk },
 	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL, .varies = 1, .global = 1, .adds = 1,
 			    .run = choose_topk },
 };

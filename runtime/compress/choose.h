@@ -20,14 +20,15 @@ enum selection {
 	SELECT_SKETCH,
 	SELECT_BLOCK,
 	SELECT_GLOBAL,
+	SELECT_TENSOR_TOPK,
 	SELECTIONS
 };
 /* By enum selection; how they are written in a recipe. */
 #define SELECTION_NAMES "all", "topk", "threshold", "gaussiank", "random", "variance", "randk", \
-	"cyclic", "sketch", "block", "global"
+	"cyclic", "sketch", "block", "global", "tensor-topk"
 #define SELECTION_FORMS                                                                            \
 	"all, topk(DENSITY), threshold(LAMBDA), gaussiank(DENSITY), random(DENSITY), "             \
-	"variance(EPSILON), randk(DENSITY), cyclic(DENSITY[,chunks]), "                             \
+	"variance(EPSILON), randk(DENSITY), tensor-topk(DENSITY), cyclic(DENSITY[,chunks]), "        \
 	"sketch(DENSITY[,ROWS,WIDTH,POOL]), block(DENSITY) or "                                   \
 	"global(DENSITY[,EVERY])"
 
@@ -66,6 +67,7 @@ struct selection_kind {
 	int seeded;                  /* the support follows from step and shard, the same for all workers */
 	int contiguous;              /* seeded, but said by its first position (CODING_RUN) */
 	enum exchange exchange;      /* other than own: upwards only, and with a residual */
+	int by_tensor;               /* spans end where tensors do */
 	int by_coordinate;           /* whether one is selected depends on no other one */
 	int global;                  /* k is this one's share of all who select: census.h finds it */
 	int adds;                    /* select_run() may add the gradient in its own pass */
@@ -75,6 +77,7 @@ extern const struct selection_kind selection_kinds[SELECTIONS];
 
 /* choose_threshold.c, choose_random.c, choose_randk.c */
 size_t choose_topk(const struct choice *c);
+size_t choose_tensor_topk(const struct choice *c);
 size_t choose_threshold(const struct choice *c);
 size_t choose_gaussiank(const struct choice *c);
 size_t choose_random(const struct choice *c);

@@ -79,7 +79,8 @@ struct message {
 	uint64_t step;             /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
-	uint32_t anchor;           /* svrg: how many anchors came before the one that this belongs to; else 0 */
+	uint32_t anchor;           /* svrg: how many anchors came before the one that this belongs to; innovation:
+				    * what innovation.c counts; else 0 */
 	float scale, lr;
 	uint32_t payload_bytes;    /* set by message_encode */
 };

@@ -294,6 +294,47 @@ static void message__seeded_support__is_read_without_an_index_on_the_wire(void *
 	assert_int_not_equal(message_decode(&back, copy, got, read, &why), 0);
 }
 
+/* Ten tensors, the later ones with ever smaller values: each sends its own share. */
+static void choose__tensor_topk__each_tensor_sends_its_share(void **state)
+{
+	struct span tensors[11];
+	struct selector *selector;
+
+	(void)state;
+	fill(GAUSSIAN);
+	for (int t = 0; t < 10; t++) {
+		tensors[t] = (struct span){ (uint64_t)t * 1500, (uint64_t)t * 1500 + 1500, t == 3 };
+		for (int i = 0; i < 1500; i++)
+			x[t * 1500 + i] = ldexpf(x[t * 1500 + i], -5 * t);
+	}
+	tensors[10] = (struct span){ 15000, 15001, 0 }; /* one coordinate: one is sent */
+	assert_int_equal(selector_open(N, &selector), 0);
+	size_t n = choose_tensor_topk(&(struct choice){ .x = x, .spans = tensors, .n_spans = 11, .density = 0.011,
+							.selector = selector, .index = chosen });
+	assert_int_equal(n, 9 * 17 + 1500 + 1); /* 16.5, rounded up; the exempt one whole */
+	for (size_t i = 1; i < n; i++)
+		assert_true(chosen[i] > chosen[i - 1]);
+	for (int t = 0; t < 10; t++) {
+		float least_sent = INFINITY, largest_kept = 0;
+		static uint8_t sent[N];
+		int count = 0;
+
+		memset(sent, 0, sizeof(sent));
+		for (size_t i = 0; i < n; i++)
+			sent[chosen[i]] = 1;
+		for (int i = t * 1500; i < t * 1500 + 1500; i++) {
+			count += sent[i];
+			if (sent[i])
+				least_sent = fminf(least_sent, fabsf(x[i]));
+			else
+				largest_kept = fmaxf(largest_kept, fabsf(x[i]));
+		}
+		assert_int_equal(count, t == 3 ? 1500 : 17);
+		assert_true(least_sent >= largest_kept);
+	}
+	selector_close(&selector);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +347,7 @@ int main(void)
 		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),
 		cmocka_unit_test(choose_gaussiank__every_shape__count_is_within_a_third),
 		cmocka_unit_test(choose_variance__ratio__is_one_plus_epsilon),
+		cmocka_unit_test(choose__tensor_topk__each_tensor_sends_its_share),
 		cmocka_unit_test(choose__unbiased_selectors_4000_draws__mean_is_the_vector),
 		cmocka_unit_test(choose_random__density__is_met),
 		cmocka_unit_test(message__seeded_support__is_read_without_an_index_on_the_wire),

@@ -262,6 +262,7 @@ static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **sta
 static void train__500_noisy_steps_agreed_supports__mass_is_conserved(void **state)
 {
 	(void)state;
+	balance_of("up=tensor-topk(0.05) down=tensor-topk(0.05),f16", 3);
 	balance_of("up=cyclic(0.05) down=all", 3);
 	balance_of("up=cyclic(0.04,chunks),f16 down=all,bf16", 2);
 	balance_of("up=sketch(0.05) down=all", 3);

@@ -57,6 +57,9 @@ struct run {
 	double gap, worst_sum;          /* from the optimum; references against what the shards have */
 	float params[W][D], sent[W][D];
 	int apart, apart_between;
+	int damage;                     /* step after which shard 0 forgets or doubles an upload of rank 1; 0: none */
+	int doubles, warned;
+	double sum_after;               /* worst_sum of the last step */
 };
 
 /* f_m = sum of h_m (x - c_m)^2 / 2, unequal curvatures; the gradient is exact. */
@@ -87,14 +90,28 @@ static void follow_references(sluice_model *model, struct run *run)
 
 static void compare_references(const sluice_model *model, struct run *run)
 {
+	double worst = 0;
 	for (uint32_t s = 0; s < model->n_own && model->worker.reference; s++)
 		for (uint32_t i = 0; i < model->shards[s].at->span; i++) {
 			double sum = 0;
 			for (int m = 0; m < W; m++)
 				sum += (double)run->sent[m][model->shards[s].at->begin + i];
-			run->worst_sum = fmax(run->worst_sum,
-					      fabs(sum - (double)model->shards[s].running[i]));
+			worst = fmax(worst, fabs(sum - (double)model->shards[s].running[i]));
 		}
+	run->worst_sum = fmax(run->worst_sum, worst);
+	if (model->n_own)
+		run->sum_after = worst;
+}
+
+/* As if the last upload of rank 1 had not come to shard 0, or had come twice. */
+static void damage(sluice_model *model, struct run *run, int step)
+{
+	if (step != run->damage || !model->n_own || model->shards[0].id)
+		return;
+	struct shard *shard = &model->shards[0];
+	shard->inboxes[1].uploads += run->doubles ? 1u : -1u;
+	for (uint32_t i = 0; i < shard->at->span; i++)
+		shard->running[i] += run->doubles ? 0.3f : -0.4f;
 }
 
 static int solve(sluice_job *job, void *context)
@@ -120,6 +137,7 @@ static int solve(sluice_job *job, void *context)
 		if (!rc)
 			rc = sluice_barrier(job);
 		compare_references(model, run);
+		damage(model, run, step);
 		int apart = memcmp(x, run->params[0], sizeof run->params[0]) != 0;
 		if (step % run->period)
 			run->apart_between |= apart;
@@ -202,6 +220,30 @@ static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
 	assert_true(fabs(plain.gap - one.gap) < 1e-5);
 }
 
+static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
+{
+	static const char *const recipes[] = { "up=all down=all signal=innovation when=lazy(10,0.1)",
+					       "up=all down=all signal=innovation when=lazy-server(10,1)",
+					       "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
+					       "up=topk(0.2) down=all signal=innovation" };
+
+	(void)state;
+	log_capture();
+	for (int i = 0; i < 8; i++) {
+		struct run run = { .recipe = recipes[i / 2], .steps = 500, .period = 1, .damage = 20,
+				   .doubles = i % 2 };
+		if (sluice_simulate(NULL, W, solve, &run))
+			fail_msg("%s: %s", run.recipe, sluice_last_error());
+		print_message("%-64s gap %.2e, sums differed by %.2e, at the end by %.1e\n", run.recipe, run.gap,
+			      run.worst_sum, run.sum_after);
+		assert_int_equal(run.apart, 0);
+		assert_true(run.worst_sum > 0.2); /* the damage was there */
+		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
+	}
+	assert_true(log_saw("rank 1", "lost or came twice", "anew", NULL));
+	sluice_set_log(NULL, NULL);
+}
+
 /* ---- averages of models --------------------------------------------------------------------- */
 
 static int average(sluice_job *job, void *context)
@@ -263,6 +305,7 @@ int main(void)
 		cmocka_unit_test(lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest),
 		cmocka_unit_test(push__innovation_of_everything__is_the_gradient_descent_it_stands_for),
 		cmocka_unit_test(push__lazy_with_unequal_workers__same_point_with_fewer_uploads),
+		cmocka_unit_test(push__lost_or_repeated_upload__is_noticed_and_healed),
 		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
 		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
 		cmocka_unit_test(push_params__all__every_parameter_becomes_the_mean),
