@@ -85,7 +85,7 @@ static int contents_of(sluice_model *model, struct contents *c)
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
 	}
 	if (sluice_is_worker(model->job)) {
-		c->numbers[0] = float_bits(model->lr);
+		c->numbers[0] = float_bits(model->lr) | (uint64_t)(w->refresh != 0) << 32;
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
 		/* Without memory the accumulator is only scratch. */
 		if (model->recipe.memory != MEMORY_NONE)
@@ -341,6 +341,7 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 		worker_restart(model, m->place.step / model->recipe.period);
 		if (file)
 			model->lr = bits_float((uint32_t)contents->numbers[0]);
+		model->worker.refresh = file && contents->numbers[0] >> 32;
 	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)

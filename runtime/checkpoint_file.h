@@ -34,7 +34,7 @@ enum {
 
 enum section_kind {
 	SECTION_RECIPE = 1, /* text; written and compared by checkpoint_file.c itself */
-	SECTION_WORKER,     /* numbers: bits of the learning rate */
+	SECTION_WORKER,     /* numbers: bits of the learning rate; bit 32: a new reference is due */
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,
 	SECTION_SHARD, /* numbers: version */

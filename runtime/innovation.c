@@ -51,9 +51,8 @@ void innovation_take(sluice_model *model, struct shard *shard, int worker, const
 {
 	struct inbox *inbox = &shard->inboxes[worker];
 	if (m->anchor == REFRESH) {
-		if (!shard->restarted) /* all workers do so in the same step */
+		if (!shard->restarted++) /* all workers do so in the same step */
 			memset(shard->running, 0, shard->at->span * sizeof *shard->running);
-		shard->restarted = 1;
 		inbox->uploads = 1;
 		return;
 	}
@@ -65,6 +64,11 @@ void innovation_take(sluice_model *model, struct shard *shard, int worker, const
 		shard->refresh = 1;
 	}
 	inbox->uploads = m->anchor / 2 + m->anchor % 2;
+}
+
+int innovation_lacks(const struct shard *shard)
+{
+	return shard->refresh || (shard->restarted && shard->restarted != shard->counted);
 }
 
 void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)

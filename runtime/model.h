@@ -146,7 +146,8 @@ struct shard {
 	uint64_t version;            /* steps completed */
 	uint64_t published;          /* publications, of which a step may have several */
 	uint32_t *support, support_n; /* agreed in this step; NULL where none is */
-	int refresh, restarted;      /* innovation: running lacks something; it began anew in this step */
+	int refresh;                 /* innovation: running lacks something */
+	uint32_t restarted;          /* pushes of this step that begin it anew: none or all */
 	float *running;              /* innovation: sum of what the shard has of all workers; else NULL */
 	float *cells;                /* sum of the workers' sketches; NULL without */
 	unsigned phase;
@@ -174,7 +175,7 @@ struct sluice_model {
 	uint64_t schema;             /* digest of everything that must agree */
 	float lr;
 	uint64_t step;               /* completed */
-	uint64_t first_step;         /* completed at open, or restored */
+	uint64_t first_step;         /* exchanges completed at open, or restored */
 	struct worth worth;          /* the worker half's */
 	struct worth_step watched;   /* sums up to the last step */
 
@@ -220,6 +221,8 @@ void innovation_renew(sluice_model *model);
 uint32_t innovation_mark(const struct worker *w);
 /* The shard compares: where an upload is missing or came twice, all workers are asked to begin anew. */
 void innovation_take(sluice_model *model, struct shard *shard, int worker, const struct message *m);
+/* All pushes of a step are in: 1 if the sum is not that of all references, and the workers are to begin anew. */
+int innovation_lacks(const struct shard *shard);
 /* A push begins: nothing is weighed yet. */
 void innovation_begin(sluice_model *model);
 /* A message to a shard is encoded (worker.value); the reference follows, or waits for the decision. */

@@ -41,7 +41,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 				    recipe->warmup);
 		steps *= (double)steps_per_epoch;
 	}
-	out->warmup_steps = (uint64_t)steps;
+	out->warmup_steps = (uint64_t)(steps / recipe->period); /* densities are those of exchanges */
 	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;

@@ -246,7 +246,7 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .have_version = shard->published, .span = at->span, .count = n,
 			     .agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
 			     .divisor = shard->counted, .lr = shard->lr,
-			     .anchor = (uint32_t)shard->refresh };
+			     .anchor = (uint32_t)innovation_lacks(shard) };
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
 	bytes += census_note_delta(model, shard, entry + bytes);
@@ -270,7 +270,8 @@ static void publish(sluice_model *model, struct shard *shard)
 	shard->chosen = shard->chosen_next;
 	shard->phase = 0;
 	shard->raised = 0;
-	shard->refresh = shard->restarted = 0;
+	shard->refresh = 0;
+	shard->restarted = 0;
 	shard_announce(model, shard, bytes);
 }
 

@@ -21,7 +21,8 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->version = version;
 	shard->published = version * model->schedule.n_downs;
 	shard->support_n = 0;
-	shard->refresh = shard->restarted = 0;
+	shard->refresh = 0;
+	shard->restarted = 0;
 	shard->phase = 0;
 	shard->next_rank = 0;
 	shard->counted = 0;

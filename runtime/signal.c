@@ -83,7 +83,8 @@ static float clip_factor(const sluice_model *model, const struct input *in)
 static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
 			       const float *g, float *room)
 {
-	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank, model->worker.step,
+	/* Of the step, not of the exchange: with when=every each local step has its own. */
+	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank, model->step + 1,
 					      model->recipe.seed };
 	const float deviation = model->recipe.noise;
 	float normal[CHUNK];

@@ -185,6 +185,7 @@ static int pull_into(sluice_model *model, float *target)
 	struct worker *w = &model->worker;
 	float *params = target;
 	if (local_step(model)) {
+		w->raised = 0; /* flags travel with exchanges */
 		local_pull(model, params);
 		return step_ends(model);
 	}

@@ -81,7 +81,8 @@ void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = &model->worker;
 	w->step = version;
-	model->step = model->first_step = version * model->recipe.period;
+	model->first_step = version;
+	model->step = version * model->recipe.period;
 	w->chosen = model->worth.proposed = 0;
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;

@@ -62,7 +62,7 @@ tests_unit_test_continue_SOURCES = tests/unit/test_continue.c tests/unit/scratch
 tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(ranks)
-tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c $(ranks)
+tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)

@@ -5,6 +5,7 @@
 #include "lazy.h"
 #include "model.h"
 #include "ranks.h"
+#include "scratch.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,8 +58,8 @@ struct run {
 	double gap, worst_sum;          /* from the optimum; references against what the shards have */
 	float params[W][D], sent[W][D];
 	int apart, apart_between;
-	int damage;                     /* step after which shard 0 forgets or doubles an upload of rank 1; 0: none */
-	int doubles, warned;
+	int damage;                     /* step after which something goes wrong; 0: never */
+	enum { FORGETS, DOUBLES, ALONE } how; /* shard 0 an upload of rank 1; rank 1 begins anew, nobody else */
 	double sum_after;               /* worst_sum of the last step */
 };
 
@@ -103,15 +104,21 @@ static void compare_references(const sluice_model *model, struct run *run)
 		run->sum_after = worst;
 }
 
-/* As if the last upload of rank 1 had not come to shard 0, or had come twice. */
+
 static void damage(sluice_model *model, struct run *run, int step)
 {
-	if (step != run->damage || !model->n_own || model->shards[0].id)
+	if (step != run->damage)
+		return;
+	if (run->how == ALONE) {
+		model->worker.refresh = sluice_rank(model->job) == 1;
+		return;
+	}
+	if (!model->n_own || model->shards[0].id)
 		return;
 	struct shard *shard = &model->shards[0];
-	shard->inboxes[1].uploads += run->doubles ? 1u : -1u;
+	shard->inboxes[1].uploads += run->how == DOUBLES ? 1u : -1u;
 	for (uint32_t i = 0; i < shard->at->span; i++)
-		shard->running[i] += run->doubles ? 0.3f : -0.4f;
+		shard->running[i] += run->how == DOUBLES ? 0.3f : -0.4f;
 }
 
 static int solve(sluice_job *job, void *context)
@@ -229,19 +236,98 @@ static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
 
 	(void)state;
 	log_capture();
-	for (int i = 0; i < 8; i++) {
-		struct run run = { .recipe = recipes[i / 2], .steps = 500, .period = 1, .damage = 20,
-				   .doubles = i % 2 };
+	for (int i = 0; i < 12; i++) {
+		struct run run = { .recipe = recipes[i / 3], .steps = 500, .period = 1, .damage = 20,
+				   .how = i % 3 };
 		if (sluice_simulate(NULL, W, solve, &run))
 			fail_msg("%s: %s", run.recipe, sluice_last_error());
 		print_message("%-64s gap %.2e, sums differed by %.2e, at the end by %.1e\n", run.recipe, run.gap,
 			      run.worst_sum, run.sum_after);
 		assert_int_equal(run.apart, 0);
-		assert_true(run.worst_sum > 0.2); /* the damage was there */
+		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage was there */
 		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
 	}
 	assert_true(log_saw("rank 1", "lost or came twice", "anew", NULL));
 	sluice_set_log(NULL, NULL);
+}
+
+/* A checkpoint between the noticing and the mending keeps what is due. */
+static int interrupt(sluice_job *job, void *context)
+{
+	float x[D] = { 0 }, grad[D];
+	sluice_model_attr attr = { .size = sizeof attr, .count = D, .shards = 2, .lr = 0.5f,
+				   .recipe = "up=topk(0.2) down=all signal=innovation" };
+	sluice_model *model;
+	int rc = sluice_model_open(job, &attr, x, &model);
+	for (int step = 1; step <= 3 && !rc; step++) {
+		if (step == 3 && model->n_own)
+			model->shards[0].inboxes[1].uploads++;
+		for (int i = 0; i < D; i++)
+			grad[i] = x[i] - centre(sluice_rank(job), i);
+		if (!(rc = sluice_push(model, grad)))
+			rc = sluice_pull(model, x);
+		if (!rc)
+			rc = sluice_barrier(job);
+	}
+	if (!rc && !model->worker.refresh)
+		rc = 1;
+	if (!rc)
+		rc = sluice_checkpoint(model, context);
+	sluice_model_close(&model);
+	if (!rc)
+		rc = sluice_model_open(job, &attr, x, &model);
+	if (!rc && !(rc = sluice_restore(model, context, x, NULL)) && !model->worker.refresh)
+		rc = 2;
+	sluice_model_close(&model);
+	return rc;
+}
+
+static void restore__before_all_have_begun_anew__it_is_still_due(void **state)
+{
+	char dir[512];
+
+	(void)state;
+	log_capture();
+	assert_int_equal(scratch_make(dir), 0);
+	assert_int_equal(sluice_simulate(NULL, 3, interrupt, dir), 0);
+	scratch_remove(dir);
+	sluice_set_log(NULL, NULL);
+}
+
+/* ---- local steps -------------------------------------------------------------------------- */
+
+static int flags_and_noise(sluice_job *job, void *context)
+{
+	float x[D] = { 0 }, before[D] = { 0 }, grad[D] = { 0 }, moved[4][D];
+	sluice_model_attr attr = { .size = sizeof attr, .count = D, .lr = 1,
+				   .recipe = "up=all down=all signal=gradient,noise(1) when=every(2)" };
+	sluice_model *model;
+	unsigned raised[4];
+	int rc = sluice_model_open(job, &attr, x, &model), same = 0;
+	(void)context;
+	for (int step = 0; step < 4 && !rc; step++) {
+		if (step == 0)
+			sluice_raise(model, 4);
+		if (!(rc = sluice_push(model, grad)))
+			rc = sluice_pull(model, x);
+		raised[step] = sluice_raised(model);
+		for (int i = 0; i < D; i++)
+			moved[step][i] = x[i] - before[i];
+		memcpy(before, x, sizeof x);
+	}
+	sluice_model_close(&model);
+	if (!rc && (raised[0] || raised[1] != 4 || raised[2] || raised[3]))
+		rc = 1;
+	for (int step = 1; step < 4 && !rc; step++)
+		for (int i = 0; i < D; i++)
+			same += fabsf(moved[step][i] - moved[step - 1][i]) < 1e-4f;
+	return rc ? rc : same > 3 ? 2 : 0;
+}
+
+static void push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step(void **state)
+{
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 1, flags_and_noise, NULL), 0);
 }
 
 /* ---- averages of models --------------------------------------------------------------------- */
@@ -308,6 +394,8 @@ int main(void)
 		cmocka_unit_test(push__lost_or_repeated_upload__is_noticed_and_healed),
 		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
 		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
+		cmocka_unit_test(restore__before_all_have_begun_anew__it_is_still_due),
+		cmocka_unit_test(push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step),
 		cmocka_unit_test(push_params__all__every_parameter_becomes_the_mean),
 		cmocka_unit_test(push_params__blocks__one_in_three_becomes_the_mean_each_step),
 	};

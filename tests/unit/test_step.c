@@ -192,6 +192,38 @@ static void step__dense__is_plain_sgd_in_rank_order_to_the_bit(void **state)
 	run_ranks(4, dense_oracle, NULL);
 }
 
+/* The last rank comes late to every pull: what it has yet to read must wait for it, though the leader of the next
+ * step is ready long before. */
+static int read_late(int rank, void *argument)
+{
+	enum { LATE_STEPS = 12 };
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(argument, 2);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= LATE_STEPS; step++) {
+		fill_gradient(grad, COUNT, rank, step, params);
+		CHECK_OK(sluice_push(model, grad));
+		if (rank == 2)
+			sleep_ms(5);
+		CHECK_OK(sluice_pull(model, params));
+	}
+	check_same(job, params, sizeof params);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__one_rank_reads_late__no_publication_overtakes_it(void **state)
+{
+	static char cyclic[] = "up=cyclic(0.02) down=all", sketch[] = "up=sketch(0.02) down=all", topk[] = "up=topk(0.02)";
+	(void)state;
+	run_ranks(3, read_late, cyclic);
+	run_ranks(3, read_late, sketch);
+	run_ranks(3, read_late, topk);
+}
+
 static int pull_means(int rank, void *argument)
 {
 	float params[COUNT], grad[COUNT], mean[COUNT];
@@ -359,6 +391,7 @@ int main(void)
 		cmocka_unit_test(step__one_worker__same_bits_as_with_servers_and_again),
 		cmocka_unit_test(step__two_workers__same_bits_everywhere_and_with_servers),
 		cmocka_unit_test(step__four_workers__same_bits_everywhere_and_with_servers),
+		cmocka_unit_test(step__one_rank_reads_late__no_publication_overtakes_it),
 		cmocka_unit_test(step__dense__is_plain_sgd_in_rank_order_to_the_bit),
 		cmocka_unit_test(pull_mean__update_none__is_the_exact_mean),
 		cmocka_unit_test(step__shards_of_a_few_coordinates__same_bits_everywhere),
