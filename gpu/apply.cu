@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done at the coordinates of a decoded message, as runtime/sparse.c does it: every coordinate is
+ * What is done at the coordinates of a decoded message, as runtime/compress/sparse.c does it: every coordinate is
  * touched by one thread and one rounding, so the bits are the CPU's. 256 threads, any grid, one entry a
  * thread and turn; 8 bytes of list and two sectors of 32 bytes of the vector are touched an entry. */
 #include "gpu/apply.h"

@@ -212,10 +212,10 @@ environment() {
 # Every key of the recipe language is explained, and no other one.
 recipe_keys() {
 	sed -n 's/.*\[AXIS_[A-Z]*\] = { "\([a-z]*\)".*/\1/p' \
-		"$top_srcdir/runtime/recipe_words.c" >"$tmp/keys"
+		"$top_srcdir/runtime/recipe/recipe_words.c" >"$tmp/keys"
 	sed -n '/^\.Sh GRAMMAR/,/^\.Sh STEP/s/^\.It Cm \([a-z]*\) Ns = .*/\1/p' \
 		"$man/sluice_recipe.7" >"$tmp/explained"
-	same "runtime/recipe_words.c" "$tmp/keys" "GRAMMAR of sluice_recipe(7)" "$tmp/explained"
+	same "runtime/recipe/recipe_words.c" "$tmp/keys" "GRAMMAR of sluice_recipe(7)" "$tmp/explained"
 }
 
 lint

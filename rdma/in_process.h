@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What ranks share that live in one process (a simulated job, runtime/simulate.c): a list of each other's
+ * What ranks share that live in one process (a simulated job, runtime/job/simulate.c): a list of each other's
  * transports, and regions that are reached by address instead of by a memory file, because hundreds of ranks
  * would need more mappings than a process may have. Used by region.c and self.c. One thread at a time. */
 #ifndef RDMA_IN_PROCESS_H

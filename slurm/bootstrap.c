@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Rank, size, node, and one card per rank: see bootstrap.h. The launcher's calls are in pmix_calls.c,
  * the bytes of a card in card.c; this file decides what a missing launcher means and what goes into
- * the own card. Called by runtime/job.c. */
+ * the own card. Called by runtime/job/job.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "compress/message.h"

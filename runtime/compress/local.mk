@@ -26,5 +26,6 @@ library_sources += \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/seeded_support.c \
 	runtime/compress/sketch.c runtime/compress/sketch.h \
+	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
 	runtime/compress/value_codes.h

@@ -5,7 +5,7 @@
  * bytes. The bytes lie in memory files; a private folder holds what is written again. */
 #include "fuzz.h"
 #include "base/bytes.h"
-#include "checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "tests/unit/scratch.h"
 #include <sys/mman.h>
 

@@ -3,7 +3,7 @@
  * and its printed text must be read as the very same recipe and print the same again. */
 #include "fuzz.h"
 #include "compress/few_bits.h"
-#include "recipe.h"
+#include "recipe/recipe.h"
 #include <math.h>
 
 static void expect_direction(const struct direction *d)

@@ -23,13 +23,13 @@ sources_of()
 		runtime/compress/quantize.c runtime/compress/few_bits.c runtime/compress/random*.c \
 		runtime/compress/seeded_support.c ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
-	checkpoint) echo runtime/checkpoint_file.c runtime/checkpoint_folder.c runtime/durable.c \
+	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/durable.c \
 		runtime/compress/select*.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
 		runtime/compress/histogram_calls.c runtime/compress/random.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
-	recipe) echo runtime/recipe.c runtime/recipe_[advw]*.c \
+	recipe) echo runtime/recipe/recipe.c runtime/recipe_[advw]*.c \
 		runtime/compress/choose*.c runtime/compress/few_bits.c runtime/compress/random*.c \
 		runtime/compress/seeded_support.c \
 		runtime/compress/select*.c ;;

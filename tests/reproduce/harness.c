@@ -3,7 +3,7 @@
 #include "tests/reproduce/harness.h"
 #include "tests/reproduce/memory.h"
 #include "base/clock.h"
-#include "recipe.h"
+#include "recipe/recipe.h"
 #include <math.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
-#include "model.h"
+#include "model/model.h"
 #include <math.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * vanish. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/memory.h"
-#include "model.h"
+#include "model/model.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the density,
  * agree, give more to who has more, and go on after a restart as if there had been none. */
 #include "base/bytes.h"
-#include "model.h"
+#include "model/model.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <math.h>

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "scratch.h"
 #include "sluice.h"
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "scratch.h"
 #include "sluice.h"
 #include <math.h>

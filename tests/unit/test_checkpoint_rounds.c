@@ -3,9 +3,9 @@
  * what a restore calls in the two halves of a model are replaced by the linker (--wrap) with small
  * fakes that behave; the rounds, folders and files are the real ones. */
 #include "base/bytes.h"
-#include "checkpoint.h"
-#include "checkpoint_folder.h"
-#include "model.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "model/model.h"
 #include "scratch.h"
 #include <errno.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device against message_encode(), byte by byte, and sparse updates against runtime/sparse.c. */
+ * Packing on the device against message_encode(), byte by byte, and sparse updates against runtime/compress/sparse.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "compress/message.h"
 #include "gpu.h"
 #include "random.h"
-#include "sparse.h"
+#include "compress/sparse.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they must,
  * and the memory that is announced is the memory that is taken. */
-#include "layout.h"
+#include "model/layout.h"
 #include "base/room.h"
 #include "compress/message.h"
-#include "model.h"
+#include "model/model.h"
 #include "ranks.h"
 #include <malloc.h>
 #include <setjmp.h>

@@ -2,8 +2,8 @@
  * Uploads that are left out, and steps that workers take alone: the rules by hand; that nothing drifts apart; and
  * that a problem with unequal workers is solved with fewer uploads. */
 #include "base/error.h"
-#include "lazy.h"
-#include "model.h"
+#include "worker/lazy.h"
+#include "model/model.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <math.h>

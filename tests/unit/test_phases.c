@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "compress/choose.h"
 #include "compress/sketch.h"
-#include "model.h"
+#include "model/model.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The recipe language: defaults, round trips, every refusal by its key phrase, random mutations. */
-#include "recipe.h"
+#include "recipe/recipe.h"
 #include "base/log.h"
 #include "sluice.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A shard's sum and its way into the residual, bit by bit against the plain loops that define it: for
  * each update rule, sparse and dense messages, few and many lines. */
-#include "reduce.h"
+#include "shard/reduce.h"
 #include "base/bytes.h"
 #include "random.h"
-#include "sparse.h"
+#include "compress/sparse.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a recipe means over time: phases, warm-up, and how many coordinates a density asks for. */
-#include "schedule.h"
+#include "recipe/schedule.h"
 #include "base/log.h"
 #include "sluice.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of a model against the messages themselves: exact, and a rank's own shard is not traffic. */
-#include "model.h"
+#include "model/model.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

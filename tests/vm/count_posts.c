@@ -6,7 +6,7 @@
  * greetings); small: writes without immediate of up to 64 bytes (heartbeats, credits); write: larger
  * ones, which no protocol step should need. */
 #include "hook.h"
-#include "runtime/job.h"
+#include "runtime/job/job.h"
 #include <endian.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * them the plain passes over the same memory; medians of times and of ratios within a repetition. */
 #include "tools/bench/reduce.h"
 #include "base/clock.h"
-#include "runtime/reduce.h"
+#include "runtime/shard/reduce.h"
 #include "sluice.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sluice_checkpoint() and sluice_restore(): what a rank saves, and the order in which all do it. A
+ * failed file fails the call on every rank, not the job. Rounds, folders and files are
+ * checkpoint_rounds.c's, checkpoint_folder.c's and checkpoint_file.c's. */
+#include "checkpoint/checkpoint.h"
+#include "base/bytes.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_rounds.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- what a rank saves --------------------------------------------------------------------- */
+
+struct contents {
+	struct checkpoint_section *sections;
+	uint64_t *numbers; /* the learning rate's bits, then the shards' versions */
+	uint64_t *census;  /* of the worker, then of each shard; NULL where there is none */
+	uint32_t n;
+};
+
+static void add_values(struct contents *c, enum section_kind kind, uint32_t id, float *values,
+		       uint64_t count)
+{
+	if (values)
+		c->sections[c->n++] = (struct checkpoint_section){ kind, id, count, values, NULL };
+}
+
+static void add_number(struct contents *c, enum section_kind kind, uint32_t id, uint64_t *number)
+{
+	c->sections[c->n++] = (struct checkpoint_section){ kind, id, 1, NULL, number };
+}
+
+static void contents_free(struct contents *c)
+{
+	free(c->sections);
+	free(c->numbers);
+	free(c->census);
+}
+
+static uint64_t *shard_census(const struct contents *c, uint32_t own)
+{
+	return c->census + CENSUS_WORKER_NUMBERS + own * census_shard_numbers();
+}
+
+/* Shares of a global direction. */
+static int add_census(const sluice_model *model, struct contents *c)
+{
+	const size_t of_shard = census_shard_numbers();
+	if (!model->census)
+		return 0;
+	c->census = calloc(CENSUS_WORKER_NUMBERS + model->n_own * of_shard, sizeof *c->census);
+	if (!c->census)
+		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
+	if (sluice_is_worker(model->job)) {
+		census_save_worker(model, c->census);
+		c->sections[c->n++] = (struct checkpoint_section){
+			SECTION_WORKER_CENSUS, 0, CENSUS_WORKER_NUMBERS, NULL, c->census };
+	}
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		census_save_shard(model, i, shard_census(c, i));
+		c->sections[c->n++] = (struct checkpoint_section){ SECTION_SHARD_CENSUS,
+			model->shards[i].id, of_shard, NULL, shard_census(c, i) };
+	}
+	return 0;
+}
+
+static int restore_census(sluice_model *model, const struct contents *c)
+{
+	int rc = c->census && sluice_is_worker(model->job) ? census_restore_worker(model, c->census) : 0;
+	for (uint32_t i = 0; c->census && i < model->n_own && !rc; i++)
+		rc = census_restore_shard(model, i, shard_census(c, i));
+	return rc;
+}
+
+/* The table of this rank's state; the numbers hold the state of now. */
+static int contents_of(sluice_model *model, struct contents *c)
+{
+	struct worker *w = &model->worker;
+	*c = (struct contents){ .sections =
+					calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
+				.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers) };
+	if (!c->sections || !c->numbers) {
+		contents_free(c);
+		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
+	}
+	if (sluice_is_worker(model->job)) {
+		c->numbers[0] = float_bits(model->lr) | (uint64_t)(w->refresh != 0) << 32;
+		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
+		/* Without memory the accumulator is only scratch. */
+		if (model->recipe.memory != MEMORY_NONE)
+			add_values(c, SECTION_WORKER_RESIDUAL, 0, w->residual, model->layout.count);
+		add_values(c, SECTION_WORKER_VELOCITY, 0, w->velocity, model->layout.count);
+		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
+		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
+		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
+		add_values(c, SECTION_WORKER_REFERENCE, 0, w->reference, model->layout.count);
+		add_values(c, SECTION_WORKER_SINCE, 0, w->since, model->layout.count);
+		uint64_t *lazy = c->numbers + 1 + model->n_own;
+		if (w->lazy.window) {
+			lazy_save(&w->lazy, lazy);
+			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0, LAZY_NUMBERS,
+									   NULL, lazy };
+		}
+	}
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		struct shard *s = &model->shards[i];
+		c->numbers[1 + i] = s->version;
+		add_number(c, SECTION_SHARD, s->id, &c->numbers[1 + i]);
+		add_values(c, SECTION_SHARD_PARAMETERS, s->id, s->copy, s->at->span);
+		add_values(c, SECTION_SHARD_RESIDUAL, s->id, s->residual, s->at->span);
+		add_values(c, SECTION_SHARD_VELOCITY, s->id, s->velocity, s->at->span);
+		add_values(c, SECTION_SHARD_RUNNING, s->id, s->running, s->at->span);
+	}
+	int rc = add_census(model, c);
+	if (rc)
+		contents_free(c);
+	return rc;
+}
+
+static struct checkpoint_identity identity_of(const struct meeting *m)
+{
+	const sluice_model *model = m->model;
+	const sluice_job *job = model->job;
+	return (struct checkpoint_identity){ .rank = (uint32_t)job->rank,
+					     .size = (uint32_t)job->size,
+					     .workers = (uint32_t)job->workers,
+					     .shards = model->layout.n_shards,
+					     .count = model->layout.count,
+					     .step = m->place.step,
+					     .schema = model->schema,
+					     .generation = m->place.generation,
+					     .recipe = model->recipe_text };
+}
+
+/* After the workers agreed that they are between two steps, every shard has published that step. */
+static int check_versions(const struct contents *c, const struct meeting *m)
+{
+	for (uint32_t i = 0; i < m->model->n_own; i++)
+		if (c->numbers[1 + i] != m->place.step / m->model->recipe.period)
+			return fail(SLUICE_EWIRE,
+				    "shard %u is at version %llu, the checkpoint at step %llu",
+				    m->model->shards[i].id, (unsigned long long)c->numbers[1 + i],
+				    (unsigned long long)m->place.step);
+	return 0;
+}
+
+/* ---- checkpoint --------------------------------------------------------------------------- */
+
+/* The shards rest until this call returns on every worker: their vectors are read without the
+ * token, so that heartbeats go on while the disk works. */
+static int write_own_file(struct meeting *m)
+{
+	char path[DURABLE_PATH_BYTES];
+	struct contents contents;
+	struct checkpoint_sum sum = { 0 };
+	struct checkpoint_identity identity = identity_of(m);
+	int rc = on_device_fetch_residual(m->model);
+	if (rc)
+		return rc;
+	progress_take(m->model->job);
+	rc = contents_of(m->model, &contents);
+	progress_release(m->model->job);
+	if (rc)
+		return rc;
+	checkpoint_path(&m->place, identity.rank, path);
+	rc = check_versions(&contents, m);
+	if (!rc)
+		rc = checkpoint_file_write(path, &identity, contents.sections, contents.n, &sum);
+	contents_free(&contents);
+	m->mine.bytes = sum.bytes;
+	m->mine.crc = sum.crc;
+	return rc;
+}
+
+/* The leader: the generation becomes the valid one. A rank that said nothing has no file in it. */
+static int name_latest(struct meeting *m)
+{
+	uint32_t size = (uint32_t)m->model->job->size;
+	struct checkpoint_manifest manifest = { .step = m->place.step,
+						.generation = m->place.generation,
+						.ranks = size,
+						.sums = calloc(size, sizeof *manifest.sums) };
+	if (!manifest.sums)
+		return fail(SLUICE_ENOMEM, "no memory for the list of a checkpoint's files");
+	for (uint32_t r = 0; r < size; r++) {
+		struct word w;
+		meeting_heard(m, (int)r, &w);
+		manifest.sums[r] = (struct checkpoint_sum){ w.bytes, w.crc };
+	}
+	int rc = checkpoint_manifest_write(m->place.dir, &manifest);
+	free(manifest.sums);
+	return rc;
+}
+
+/* The leader, before the first round. */
+static int begin(struct meeting *m, const char *dir, int *begun_out)
+{
+	int rc = checkpoint_dir(dir, 1, m->place.dir);
+	m->place.step = m->model->step;
+	if (!rc)
+		rc = checkpoint_begin(&m->place);
+	*begun_out = !rc;
+	m->mine.generation = m->place.generation;
+	memcpy(m->mine.text, m->place.dir, sizeof m->place.dir);
+	return rc;
+}
+
+static int save_in_rounds(struct meeting *m, const char *dir)
+{
+	sluice_model *model = m->model;
+	int rank = model->job->rank, begun = 0, rc, again, namer;
+	m->mine.step = model->step;
+	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
+	if (sluice_is_worker(model->job) && model->worker.in_step)
+		m->mine.status =
+			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
+	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
+		m->mine.status = fail(SLUICE_EINVAL, "sluice_checkpoint: the workers hold different parameters, of "
+				      "which only the common ones are saved: with when=every(P) checkpoint after a "
+				      "multiple of P steps; with up=block it cannot be done");
+	do {
+		if (rank == m->leader && !begun && !m->mine.status)
+			m->mine.status = begin(m, dir, &begun);
+		rc = meeting_agree(m, NULL, "sluice_checkpoint", &again);
+	} while (!rc && again);
+	if (!rc) {
+		m->mine.status = write_own_file(m);
+		rc = meeting_speak(m, NULL);
+		if (!rc)
+			rc = meeting_verdict(m);
+	}
+	if (!rc) {
+		do { /* once more if the leader was lost before it could say that it is done */
+			namer = m->leader;
+			if (rank == namer)
+				m->mine.status = name_latest(m);
+			rc = meeting_speak(m, NULL);
+			if (!rc)
+				rc = meeting_verdict(m);
+		} while (!rc && namer != m->leader);
+		if (!rc && rank == namer)
+			checkpoint_clean(&m->place);
+	}
+	/* Unless a peer is lost, nobody writes any more. */
+	if (rc && begun && !m->lost)
+		checkpoint_drop(&m->place);
+	return rc;
+}
+
+static int save(sluice_model *model, const char *dir)
+{
+	struct meeting *m = NULL;
+	int rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
+	if (!rc)
+		rc = save_in_rounds(m, dir);
+	if (!rc)
+		log_line(LOG_INFO, "runtime", "checkpoint of step %llu is complete in %s",
+			 (unsigned long long)m->place.step, m->place.dir);
+	meeting_close(&m);
+	return rc;
+}
+
+/* ---- restore ------------------------------------------------------------------------------ */
+
+/* Rank 0, which leads as long as none is lost, before the first round: *sums_out is a file's size and CRC for each rank. */
+static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
+{
+	const sluice_job *job = m->model->job;
+	struct checkpoint_manifest manifest = { 0 };
+	int rc = checkpoint_dir(dir, 0, m->mine.text);
+	if (!rc)
+		rc = checkpoint_manifest_read(m->mine.text, &manifest);
+	if (rc)
+		return rc;
+	*sums_out = manifest.sums;
+	m->mine.step = manifest.step;
+	m->mine.generation = manifest.generation;
+	if (manifest.ranks != (uint32_t)job->size)
+		return fail(SLUICE_EINVAL,
+			    "the checkpoint in %s was made by %u ranks, this job has %d: start as "
+			    "many (srun -n%u)",
+			    dir, manifest.ranks, job->size, manifest.ranks);
+	return 0;
+}
+
+static int open_own_file(struct meeting *m, struct contents *contents,
+			 struct checkpoint_file **file)
+{
+	char path[DURABLE_PATH_BYTES];
+	struct checkpoint_identity identity = identity_of(m);
+	struct checkpoint_sum sum = { m->terms.bytes, m->terms.crc };
+	*file = NULL;
+	if (!sum.bytes && sluice_is_worker(m->model->job)) {
+		log_line(LOG_WARN, "runtime",
+			 "the checkpoint in %s was made without this rank, which was lost then: it begins with "
+			 "an empty residual", m->place.dir);
+		return 0;
+	}
+	checkpoint_path(&m->place, identity.rank, path);
+	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
+	if (!rc)
+		rc = check_versions(contents, m);
+	float lr = bits_float((uint32_t)contents->numbers[0]);
+	if (!rc && sluice_is_worker(m->model->job) && !(isfinite(lr) && lr > 0))
+		rc = fail(SLUICE_EWIRE, "the checkpoint file %s holds the learning rate %g", path,
+			  (double)lr);
+	return rc;
+}
+
+/* A worker without a file takes the learning rate of one that has: they must train at one rate. */
+enum { HAS_RATE = 1 };
+
+static void say_rate(struct meeting *m, const struct checkpoint_file *file)
+{
+	m->mine.digest = file && sluice_is_worker(m->model->job)
+		? (uint64_t)HAS_RATE << 32 | float_bits(m->model->lr) : 0;
+}
+
+static void hear_rate(struct meeting *m)
+{
+	for (int r = 0; r < m->model->job->workers; r++) {
+		struct word w;
+		meeting_heard(m, r, &w);
+		float lr = bits_float((uint32_t)w.digest);
+		if (w.digest >> 32 == HAS_RATE && isfinite(lr) && lr > 0) {
+			m->model->lr = lr;
+			return;
+		}
+	}
+}
+
+/* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled
+ * without it, so that heartbeats go on while the disk works. */
+static int load(struct meeting *m, const struct contents *contents, struct checkpoint_file *file)
+{
+	sluice_model *model = m->model;
+	sluice_job *job = model->job;
+	progress_take(job);
+	if (sluice_is_worker(job)) {
+		worker_restart(model, m->place.step / model->recipe.period);
+		if (file)
+			model->lr = bits_float((uint32_t)contents->numbers[0]);
+		model->worker.refresh = file && contents->numbers[0] >> 32;
+	}
+	model->step = m->place.step;
+	for (uint32_t i = 0; i < model->n_own; i++)
+		shard_restart(model, &model->shards[i], m->place.step / model->recipe.period);
+	int rc = file ? restore_census(model, contents) : 0;
+	progress_release(job);
+	if (!rc && file)
+		rc = checkpoint_file_load(file);
+	if (!rc && file && sluice_is_worker(job))
+		innovation_restore(model, contents->numbers + 1 + model->n_own);
+	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
+		progress_take(job);
+		rc = shard_publish_snapshot(model, &model->shards[i]);
+		progress_release(job);
+	}
+	return rc;
+}
+
+/* From here on every rank's file is known to be good. */
+static int load_in_rounds(struct meeting *m, const struct contents *contents,
+			  struct checkpoint_file *file, float *params)
+{
+	m->mine.status = load(m, contents, file);
+	say_rate(m, file);
+	int rc = meeting_speak(m, NULL); /* all snapshots exist */
+	if (!rc)
+		rc = meeting_verdict(m);
+	if (rc)
+		return rc;
+	if (!file)
+		hear_rate(m);
+	/* With update=none the shards publish means, and parameters are the application's. */
+	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
+		m->mine.status = model_read_snapshots(m->model, m->place.step / m->model->recipe.period, params);
+	if (!m->mine.status)
+		local_begin(m->model, params);
+	if (!m->mine.status && !file)
+		model_remember(m->model, params);
+	rc = meeting_speak(m, NULL); /* all have read them */
+	return rc ? rc : meeting_verdict(m);
+}
+
+static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
+{
+	sluice_model *model = m->model;
+	struct checkpoint_sum *sums = NULL;
+	struct checkpoint_file *file = NULL;
+	struct contents contents = { 0 };
+	int lost = 0, again;
+	while (lost < model->job->workers && round_has(model->job, lost))
+		lost++;
+	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
+	if (lost < model->job->workers)
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_restore needs all ranks, and %s is lost: start the job anew",
+				      rank_text(model->job, lost));
+	else if (sluice_is_worker(model->job) && (model->worker.in_step || model->step))
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_restore: this model has made steps already; restore "
+				      "right after sluice_model_open");
+	else if (sluice_is_worker(model->job) && !params)
+		m->mine.status = fail(SLUICE_EINVAL, "sluice_restore: params is NULL on a worker");
+	else if (model->job->rank == 0)
+		m->mine.status = find_latest(m, dir, &sums);
+	int rc = meeting_agree(m, m->mine.status ? NULL : sums, "sluice_restore", &again);
+	free(sums);
+	if (rc)
+		return rc;
+	m->mine.status = contents_of(model, &contents);
+	if (!m->mine.status)
+		m->mine.status = open_own_file(m, &contents, &file);
+	rc = meeting_speak(m, NULL);
+	if (!rc)
+		rc = meeting_verdict(m);
+	if (!rc)
+		rc = load_in_rounds(m, &contents, file, params);
+	checkpoint_file_close(&file);
+	contents_free(&contents);
+	return rc;
+}
+
+static int restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
+{
+	struct meeting *m = NULL;
+	int rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
+	if (!rc)
+		rc = restore_in_rounds(m, dir, params);
+	if (!rc && step_out)
+		*step_out = m->place.step;
+	if (!rc)
+		log_line(LOG_INFO, "runtime", "restored step %llu from %s",
+			 (unsigned long long)m->place.step, m->place.dir);
+	meeting_close(&m);
+	return rc;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static int check_call(const sluice_model *model, const char *function)
+{
+	if (!model)
+		return fail(SLUICE_EINVAL, "%s: the model is NULL", function);
+	int rc = job_check(model->job, function);
+	if (!rc && !sluice_is_worker(model->job))
+		rc = fail(SLUICE_EINVAL,
+			  "%s: %s is a dedicated server: it takes part inside sluice_serve",
+			  function, rank_text(model->job, model->job->rank));
+	if (!rc && model_async(model))
+		rc = fail(SLUICE_EINVAL, "%s: not with when=async, whose workers and shards are at no common step",
+			  function);
+	return rc;
+}
+
+int sluice_checkpoint(sluice_model *model, const char *dir)
+{
+	int rc = check_call(model, "sluice_checkpoint");
+	return rc ? rc : save(model, dir);
+}
+
+int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
+{
+	int rc = check_call(model, "sluice_restore");
+	struct borrowed host = { 0 };
+	if (!rc)
+		rc = on_device_borrow(params, model->layout.count, &host);
+	if (!rc)
+		rc = restore(model, dir, host.host, step_out);
+	return on_device_return(&host, rc);
+}
+
+int checkpoint_serve(sluice_model *model, uint32_t op)
+{
+	sluice_job *job = model->job;
+	if (op == COLLECTIVE_RESTORE)
+		restore(model, NULL, NULL, NULL);
+	else
+		save(model, NULL);
+	progress_take(job);
+	int rc = job->failure.code ? job_failed(job) : 0;
+	progress_release(job);
+	return rc;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One mail to each peer and one from each per round, and the judgement of what was heard: the same
+ * on every rank, because all judge the same rows. */
+#include "checkpoint/checkpoint_rounds.h"
+#include "base/bytes.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void write_row(const struct word *w, uint8_t *row)
+{
+	put_le32(row, (uint32_t)w->status);
+	put_le32(row + 4, w->model);
+	put_le64(row + 8, w->step);
+	put_le64(row + 16, w->digest);
+	put_le64(row + 24, w->bytes);
+	put_le32(row + 32, w->crc);
+	put_le32(row + 36, w->generation);
+	memcpy(row + ROW_TEXT, w->text, ROW_TEXT_BYTES);
+}
+
+void meeting_heard(const struct meeting *m, int rank, struct word *out)
+{
+	const uint8_t *row = m->heard + (size_t)rank * ROW_BYTES;
+	out->status = (int32_t)get_le32(row);
+	if (out->status > 0 || out->status < SLUICE_EIO)
+		out->status = SLUICE_EWIRE; /* no code at all */
+	out->model = get_le32(row + 4);
+	out->step = get_le64(row + 8);
+	out->digest = get_le64(row + 16);
+	out->bytes = get_le64(row + 24);
+	out->crc = get_le32(row + 32);
+	out->generation = get_le32(row + 36);
+	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
+	out->text[ROW_TEXT_BYTES - 1] = '\0';
+}
+
+/* A rank that cannot even take part, or will not: the others must not wait for this one. */
+static int leave(sluice_model *model, int culprit, const char *why)
+{
+	sluice_job *job = model->job;
+	progress_take(job);
+	int rc = job_fail(job, culprit == job->rank ? SLUICE_ENOMEM : SLUICE_EPEER, culprit, "%s %s",
+			  rank_text(job, culprit), why);
+	progress_release(job);
+	return rc;
+}
+
+void meeting_close(struct meeting **m)
+{
+	if (*m) {
+		free((*m)->said);
+		free((*m)->heard);
+	}
+	free(*m);
+	*m = NULL;
+}
+
+int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
+{
+	size_t size = (size_t)model->job->size;
+	struct meeting *m = calloc(1, sizeof *m);
+	if (m) {
+		m->said = malloc(size * ROW_BYTES);
+		m->heard = malloc(size * ROW_BYTES);
+	}
+	if (!m || !m->said || !m->heard) {
+		meeting_close(&m);
+		return leave(model, model->job->rank, "has no memory for the rounds of a checkpoint");
+	}
+	m->model = model;
+	m->op = op;
+	m->leader = round_leader(model->job);
+	m->complete = 1;
+	for (int w = 0; w < model->job->workers; w++)
+		m->complete &= round_has(model->job, w);
+	*out = m;
+	return 0;
+}
+
+int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
+{
+	const sluice_job *job = m->model->job;
+	m->mine.model = m->model->id;
+	if (m->mine.status)
+		snprintf(m->mine.text, sizeof m->mine.text, "%s", sluice_last_error());
+	for (int p = 0; p < job->size; p++) {
+		if (sums) {
+			m->mine.bytes = sums[p].bytes;
+			m->mine.crc = sums[p].crc;
+		}
+		write_row(&m->mine, m->said + (size_t)p * ROW_BYTES);
+	}
+	int rc = collective_run(m->model->job, m->op, m->said, ROW_BYTES, ROW_BYTES, m->heard);
+	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
+		if (m->complete && !round_has(job, w))
+			rc = leave(m->model, w, "was lost in the middle of a restore");
+	m->lost = rc != 0;
+	m->leader = rc ? 0 : round_leader(job);
+	return rc;
+}
+
+int meeting_verdict(const struct meeting *m)
+{
+	const sluice_job *job = m->model->job;
+	for (int r = 0; r < job->size; r++) {
+		struct word w;
+		meeting_heard(m, r, &w);
+		if (!w.status)
+			continue;
+		if (m->mine.status)
+			return w.status;
+		return fail_quietly(w.status, "%s: %.*s", rank_text(job, r), ERROR_TEXT_BYTES,
+				    w.text);
+	}
+	return 0;
+}
+
+/* The same judgement on every rank, from the same rows. */
+static int compare_terms(struct meeting *m, const char *function)
+{
+	const sluice_job *job = m->model->job;
+	for (int r = m->leader + 1; r < job->size; r++) {
+		struct word w;
+		if (!round_has(job, r))
+			continue;
+		meeting_heard(m, r, &w);
+		if (w.model != m->terms.model)
+			return fail(SLUICE_EINVAL, "%s: %s calls it for model %u, %s for model %u",
+				    function, rank_text(job, m->leader), m->terms.model,
+				    rank_text(job, r), w.model);
+		if (r >= job->workers)
+			continue;
+		if (w.digest != m->terms.digest)
+			return fail(SLUICE_EINVAL, "%s: %s and %s were given different directories",
+				    function, rank_text(job, m->leader), rank_text(job, r));
+		if (m->op == COLLECTIVE_CHECKPOINT && w.step != m->terms.step)
+			return fail(SLUICE_EINVAL,
+				    "%s: %s is at step %llu, %s at step %llu: call it after the "
+				    "same step on all workers",
+				    function, rank_text(job, m->leader),
+				    (unsigned long long)m->terms.step,
+				    rank_text(job, r), (unsigned long long)w.step);
+	}
+	return 0;
+}
+
+int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
+		  int *again_out)
+{
+	int rc = meeting_speak(m, sums);
+	if (rc)
+		return rc;
+	meeting_heard(m, m->leader, &m->terms);
+	*again_out = !m->terms.text[0];
+	if ((rc = meeting_verdict(m)) || (rc = compare_terms(m, function)))
+		return rc;
+	m->place.step = m->terms.step;
+	m->place.generation = m->terms.generation;
+	snprintf(m->place.dir, sizeof m->place.dir, "%.*s", CHECKPOINT_DIR_BYTES - 1,
+		 m->terms.text);
+	return 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Write, fsync, rename, fsync of the folder: in this order, every result checked. */
+#include "checkpoint/durable.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *remedy(int err)
+{
+	switch (err) {
+	case ENOSPC:
+	case EDQUOT: return "free space there or choose another directory";
+	case EACCES:
+	case EPERM:
+	case EROFS: return "choose a directory that this user may read and write";
+	case ENOENT:
+	case ENOTDIR:
+	case ESTALE: return "it must lie in one directory that all ranks see";
+	case EMFILE:
+	case ENFILE: return "raise the limit of open files (ulimit -n)";
+	default: return "look at the file system and the kernel log of this node";
+	}
+}
+
+int durable_failed(const char *call, const char *path)
+{
+	int err = errno;
+	return fail(SLUICE_EIO, "%s of %s failed: %s; %s", call, path, errno_text(err),
+		    remedy(err));
+}
+
+int durable_open(struct durable *file, const char *path)
+{
+	file->fd = -1;
+	int n = snprintf(file->temporary, sizeof file->temporary, "%s.tmp", path);
+	if (n < 0 || (size_t)n >= sizeof file->temporary) {
+		errno = ENAMETOOLONG;
+		return durable_failed("open", path);
+	}
+	memcpy(file->path, path, strlen(path) + 1);
+	file->fd =
+		open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+	return file->fd < 0 ? durable_failed("open", file->temporary) : 0;
+}
+
+void durable_abandon(struct durable *file)
+{
+	if (file->fd < 0)
+		return;
+	int saved_errno = errno;
+	close(file->fd);
+	unlink(file->temporary);
+	file->fd = -1;
+	errno = saved_errno;
+}
+
+static int abandon_after(struct durable *file, const char *call)
+{
+	durable_abandon(file);
+	return durable_failed(call, file->temporary);
+}
+
+int durable_write(struct durable *file, const void *bytes, size_t n)
+{
+	const uint8_t *at = bytes;
+	while (n) {
+		ssize_t written = write(file->fd, at, n);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written == 0)
+			errno = ENOSPC; /* a regular file takes at least one byte or says why not */
+		if (written <= 0)
+			return abandon_after(file, "write");
+		at += written;
+		n -= (size_t)written;
+	}
+	return 0;
+}
+
+/* The folder that holds path, "." or "/" if there is none in its text. */
+static void parent_of(const char *path, char parent[DURABLE_PATH_BYTES])
+{
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) : 0;
+	memcpy(parent, path, n);
+	parent[n] = '\0';
+	if (!n)
+		memcpy(parent, slash ? "/" : ".", 2);
+}
+
+int durable_commit(struct durable *file)
+{
+	if (fsync(file->fd))
+		return abandon_after(file, "fsync");
+	/* Network file systems may report a full disk only here. */
+	if (close(file->fd)) {
+		int err = errno;
+		file->fd = -1; /* Linux has released it even so */
+		unlink(file->temporary);
+		errno = err;
+		return durable_failed("close", file->temporary);
+	}
+	file->fd = -1;
+	if (rename(file->temporary, file->path)) {
+		int err = errno;
+		unlink(file->temporary);
+		errno = err;
+		return durable_failed("rename", file->temporary);
+	}
+	char parent[DURABLE_PATH_BYTES];
+	parent_of(file->path, parent);
+	return durable_sync_folder(parent);
+}
+
+int durable_sync_folder(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return durable_failed("open", path);
+	int failed = fsync(fd), err = errno;
+	close(fd);
+	errno = err;
+	/* File systems that cannot synchronise folders say so by these two; their names are as safe
+	 * as they can be. */
+	if (failed && err != EINVAL && err != EOPNOTSUPP)
+		return durable_failed("fsync", path);
+	return 0;
+}

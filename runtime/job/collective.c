@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and waits for
+ * theirs. Two mails a pair are enough: nobody can begin round n+2 before all have finished round n.
+ * Control path only; gradients and deltas never come here.
+ *
+ * Where lost workers are dropped (members.c) a round has one step more, or a worker that died after it
+ * wrote to some ranks only would count on these and not on the others:
+ *
+ *   1. each rank writes its mail to each living peer;
+ *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A lost
+ *      worker's missing mail holds this up only until the epoch without it is adopted;
+ *   3. the announcer, when all living ranks have reported, closes the round with the workers that live
+ *      then, and announces both. What a rank reported under an older epoch is enough: it then holds more
+ *      mails than it needs;
+ *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are zero.
+ *
+ * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round is ever
+ * repeated: a worker counts if it lived when the round was closed, even if it dies before it hears of
+ * it. It does not matter which worker is lost, rank 0 or another, nor how many. */
+#include "job/job.h"
+#include "base/bytes.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct round {
+	sluice_job *job;
+	uint64_t seq;
+	uint32_t op;
+	int next_post;                /* peers below it have our mail */
+	const uint8_t *mine;
+	size_t stride, bytes;
+};
+
+static const char *const op_names[] = {
+	[COLLECTIVE_BARRIER] = "sluice_barrier", [COLLECTIVE_SUM] = "sluice_sum",
+	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "an open",
+	[COLLECTIVE_EXCHANGE] = "an open", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
+	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "a close",
+	[COLLECTIVE_FINALIZE] = "sluice_finalize",
+};
+
+static const char *op_name(uint32_t op)
+{
+	return op && op < sizeof op_names / sizeof *op_names ? op_names[op] : "an unknown collective";
+}
+
+static size_t mail_offset(uint64_t seq)
+{
+	return LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES);
+}
+
+static const uint8_t *mail_from(const sluice_job *job, int peer, uint64_t seq)
+{
+	return (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + mail_offset(seq);
+}
+
+/* Our outgoing mail of this round to a peer; stays untouched until round seq + 2. */
+static uint8_t *outgoing(const sluice_job *job, int peer, uint64_t seq)
+{
+	return (uint8_t *)job->outbox->base + LINE_MAIL +
+	       ((size_t)peer * 2 + (seq & 1)) * (MAIL_HEADER_BYTES + MAIL_BYTES);
+}
+
+/* Posts what is not posted yet; stops at a full queue and is called again after progress. */
+static int post_mails(struct round *r)
+{
+	sluice_job *job = r->job;
+	for (; r->next_post < job->size; r->next_post++) {
+		int p = r->next_post;
+		if (job->peers[p].state != PEER_ALIVE)
+			continue; /* waiting for its mail will name it, or it will be dropped */
+		uint8_t *mail = outgoing(job, p, r->seq);
+		memset(mail, 0, MAIL_HEADER_BYTES);
+		put_le64(mail, r->seq);
+		put_le32(mail + 8, r->op);
+		put_le32(mail + 12, (uint32_t)r->bytes);
+		if (r->bytes)
+			memcpy(mail + MAIL_HEADER_BYTES, r->mine + r->stride * (size_t)p, r->bytes);
+		put_le32(mail + 16, crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, r->bytes));
+		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = job->peers[p].control,
+				      .offset = (uint64_t)job->rank * LINE_BYTES + mail_offset(r->seq),
+				      .local_region = job->outbox, .local = mail,
+				      .bytes = MAIL_HEADER_BYTES + r->bytes,
+				      .imm = imm_make(IMM_MAIL, 0, 0) };
+		struct endpoint *e = job->peers[p].endpoint;
+		int rc = e->transport->ops->post(e, &t);
+		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+			return rc;
+		if (rc)
+			return job_fail(job, rc, p, "cannot write to %s", rank_text(job, p));
+	}
+	return 0;
+}
+
+static int first_missing(const struct round *r)
+{
+	for (int p = 0; p < r->job->size; p++)
+		if (r->job->peers[p].mails < r->seq && job_living(r->job, p))
+			return p;
+	return -1;
+}
+
+static int round_done(void *context)
+{
+	struct round *r = context;
+	if (post_mails(r) || first_missing(r) >= 0)
+		return 0;
+	if (!r->job->members.elastic)
+		return 1;
+	members_held(r->job, r->seq);
+	/* Who is last to hear of it must not miss it because this rank leaves. */
+	return r->job->members.closed_seq >= r->seq && !r->job->members.due;
+}
+
+static void round_describe(void *context, char *text, size_t cap)
+{
+	struct round *r = context;
+	int missing = 0, first = first_missing(r);
+	for (int p = 0; p < r->job->size; p++)
+		missing += r->job->peers[p].mails < r->seq && job_living(r->job, p);
+	if (first < 0 && r->job->members.held_seq >= r->seq)
+		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
+			 op_name(r->op), rank_text(r->job, r->job->workers));
+	else if (first < 0)
+		snprintf(text, cap, "%s: all have come, but not every queue has room", op_name(r->op));
+	else
+		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op), rank_text(r->job, first),
+			 missing > 1 ? ", nor have others" : "");
+}
+
+/* Takes the mails out of memory the peers can write: one copy, judged before use. */
+static int take_mails(struct round *r, uint8_t *all)
+{
+	sluice_job *job = r->job;
+	uint8_t copy[MAIL_HEADER_BYTES + MAIL_BYTES];
+	for (int p = 0; p < job->size; p++) {
+		if (!round_has(job, p)) {
+			if (all)
+				memset(all + (size_t)p * r->bytes, 0, r->bytes);
+			continue;
+		}
+		memcpy(copy, mail_from(job, p, r->seq), sizeof copy);
+		uint32_t op = get_le32(copy + 8), bytes = get_le32(copy + 12);
+		if (get_le64(copy) != r->seq || bytes > MAIL_BYTES ||
+		    get_le32(copy + 16) != crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, bytes))
+			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
+					rank_text(job, p));
+		/* Dedicated servers may give nothing, workers give what this rank gives. */
+		int fits = r->mine && (p < job->workers || bytes) ? bytes == r->bytes : bytes <= r->bytes;
+		if (op != r->op || !fits)
+			return job_fail(job, SLUICE_EINVAL, p,
+					"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
+					rank_text(job, p), op_name(op), bytes, op_name(r->op), r->bytes);
+		if (all) {
+			memset(all + (size_t)p * r->bytes, 0, r->bytes);
+			memcpy(all + (size_t)p * r->bytes, copy + MAIL_HEADER_BYTES, bytes);
+		}
+	}
+	return 0;
+}
+
+uint32_t collective_pending(const sluice_job *job)
+{
+	uint64_t seq = job->collective_seq + 1;
+	int first = 0;
+	while (first < job->workers && !job_living(job, first))
+		first++;
+	return first < job->workers && job->peers[first].mails >= seq
+		? get_le32(mail_from(job, first, seq) + 8) : 0;
+}
+
+/* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may give). */
+int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
+		   size_t bytes, void *all)
+{
+	struct round r = { .job = job, .op = op, .mine = mine, .stride = stride,
+			   .bytes = mine ? bytes : 0 };
+	progress_take(job);
+	int rc = job->failure.code ? job_failed(job) : 0;
+	if (!rc)
+		rc = async_park(job);
+	if (!rc) {
+		r.seq = ++job->collective_seq;
+		rc = progress_until(job, round_done, round_describe, &r);
+	}
+	r.bytes = bytes;
+	if (!rc)
+		rc = take_mails(&r, all);
+	progress_release(job);
+	return rc;
+}
+
+int collective_agree(sluice_job *job, int rc, const char *what)
+{
+	enum { TEXT = 252 };
+	uint8_t mine[4 + TEXT] = { 0 };
+	put_le32(mine, (uint32_t)rc);
+	if (rc)
+		snprintf((char *)mine + 4, TEXT, "%s", sluice_last_error());
+	uint8_t *rows = malloc((size_t)job->size * sizeof mine);
+	if (!rows)
+		return fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
+	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, sizeof mine, rows);
+	for (int r = 0; r < job->size && !all && !rc; r++) {
+		const uint8_t *row = rows + (size_t)r * sizeof mine;
+		if (get_le32(row))
+			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what, TEXT - 1,
+				   (const char *)row + 4);
+	}
+	free(rows);
+	return rc ? rc : all;
+}
+
+int sluice_barrier(sluice_job *job)
+{
+	int rc = job_check(job, "sluice_barrier");
+	return rc ? rc : collective_run(job, COLLECTIVE_BARRIER, NULL, 0, 0, NULL);
+}
+
+int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
+{
+	int rc = job_check(job, "sluice_gather");
+	if (rc)
+		return rc;
+	if (!mine || !all || bytes > SLUICE_GATHER_MAX)
+		return fail(SLUICE_EINVAL, "sluice_gather: %zu bytes a rank, at most %d; no NULL", bytes,
+			    SLUICE_GATHER_MAX);
+	uint8_t *rows = malloc((size_t)job->size * bytes + 1);
+	if (!rows)
+		return fail(SLUICE_ENOMEM, "sluice_gather: no memory for %d rows", job->size);
+	rc = collective_run(job, COLLECTIVE_GATHER, mine, 0, bytes, rows);
+	if (!rc)
+		memcpy(all, rows, (size_t)job->workers * bytes);
+	free(rows);
+	return rc;
+}
+
+int sluice_sum(sluice_job *job, double *values, size_t n)
+{
+	enum { CHUNK = MAIL_BYTES / sizeof(double) };
+	int rc = job_check(job, "sluice_sum");
+	if (rc)
+		return rc;
+	if (!values && n)
+		return fail(SLUICE_EINVAL, "sluice_sum: values is NULL");
+	double *rows = malloc((size_t)job->size * MAIL_BYTES);
+	if (!rows)
+		return fail(SLUICE_ENOMEM, "sluice_sum: no memory for %d rows", job->size);
+	for (size_t at = 0; at < n && !rc; at += CHUNK) {
+		size_t part = n - at < CHUNK ? n - at : CHUNK;
+		rc = collective_run(job, COLLECTIVE_SUM, values + at, 0, part * sizeof *rows, rows);
+		for (size_t i = 0; i < part && !rc; i++) {
+			double sum = 0;
+			for (int r = 0; r < job->workers; r++) /* rank order: same bits everywhere */
+				sum += rows[(size_t)r * part + i];
+			values[at + i] = sum;
+		}
+	}
+	free(rows);
+	return rc;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A job's life from sluice_init() to sluice_finalize(), and the one place that records its failure. */
+#include "job/job.h"
+#include "base/log.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *rank_text(const sluice_job *job, int rank)
+{
+	static _Thread_local char texts[4][NODE_NAME_BYTES + 32];
+	static _Thread_local unsigned next;
+	char *text = texts[next++ % 4];
+	snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
+	return text;
+}
+
+int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
+{
+	if (job->failure.code)
+		return job->failure.code;
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(job->failure.text, sizeof job->failure.text, format, arguments);
+	va_end(arguments);
+	job->failure.code = code;
+	job->failure.culprit = culprit;
+	if (!job->finalizing)
+		peers_announce(job, LINE_GAVE_UP, culprit, job->failure.text);
+	return fail(code, "%s", job->failure.text); /* last: it is what sluice_last_error() says */
+}
+
+int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
+{
+	char text[ERROR_TEXT_BYTES];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	if (!job->members.elastic || peer >= job->workers)
+		return job_fail(job, code, peer, "%s", text);
+	peers_lost(job, peer, text);
+	return code;
+}
+
+int job_failed(sluice_job *job)
+{
+	return fail_quietly(job->failure.code, "%s", job->failure.text);
+}
+
+/* A page that the kernel empties in forked children. NULL where it cannot (Linux before 4.14). */
+static int *open_page_of_this_process(void)
+{
+	int *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+		munmap(page, (size_t)sysconf(_SC_PAGESIZE));
+		return NULL;
+	}
+	*page = 1;
+	return page;
+}
+
+int job_in_child(const sluice_job *job)
+{
+	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+}
+
+int job_check(const sluice_job *job, const char *function)
+{
+	if (!job)
+		return fail(SLUICE_EINVAL, "%s: the job is NULL", function);
+	if (job_in_child(job))
+		return fail(SLUICE_EINVAL, "%s: called in a forked child; only process %d may use this job",
+			    function, (int)job->pid);
+	return 0;
+}
+
+static void free_job(sluice_job *job)
+{
+	progress_stop(job);
+	for (int p = 0; job->peers && p < job->size; p++)
+		if (job->peers[p].control)
+			job->peers[p].endpoint->transport->ops->remote_close(&job->peers[p].control);
+	for (int t = 0; t < job->n_transports; t++)
+		job->transports[t]->ops->close(&job->transports[t]);
+	region_close(&job->control);
+	region_close(&job->outbox);
+	pthread_mutex_destroy(&job->token);
+	free(job->peers);
+	free(job->cards);
+	if (job->page_of_this_process)
+		munmap(job->page_of_this_process, (size_t)sysconf(_SC_PAGESIZE));
+	free(job);
+}
+
+int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
+{
+	if (!job_out)
+		return fail(SLUICE_EINVAL, "sluice_init: job_out is NULL");
+	sluice_job *job = calloc(1, sizeof *job);
+	if (!job)
+		return fail(SLUICE_ENOMEM, "sluice_init: no memory for the job");
+	job->pid = getpid();
+	job->page_of_this_process = open_page_of_this_process();
+	job->epoll_fd = -1;
+	job->membership_epoch = 1;
+	pthread_mutex_init(&job->token, NULL);
+	struct bootstrap *boot = NULL;
+	int rc = job_join(job, attr, &boot);
+	bootstrap_close(&boot);
+	if (rc) {
+		/* Peers that are connected already learn why from our last words. */
+		if (!job->failure.code && job->thread_started) {
+			progress_take(job);
+			peers_announce(job, LINE_GAVE_UP, job->rank, sluice_last_error());
+			progress_release(job);
+		}
+		free_job(job);
+		return rc;
+	}
+	if (log_enabled(LOG_DEBUG, "runtime"))
+		env_dump(&job->settings, stderr);
+	*job_out = job;
+	return 0;
+}
+
+void sluice_finalize(sluice_job **job_pointer)
+{
+	sluice_job *job = job_pointer ? *job_pointer : NULL;
+	if (!job)
+		return;
+	*job_pointer = NULL;
+	if (job_in_child(job)) {
+		/* The parent's job goes on; here it only stays reachable for leak checkers. */
+		static sluice_job *volatile parents __attribute__((unused));
+		parents = job;
+		return;
+	}
+	int open = 0;
+	for (int m = 0; m < JOB_MODELS; m++)
+		open |= job->models[m] != NULL;
+	progress_take(job);
+	if (open && !job->failure.code)
+		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a model still open");
+	job->finalizing = !job->failure.code;
+	progress_release(job);
+	if (job->finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL)) {
+		progress_take(job);
+		job->said_bye = 1;
+		peers_announce(job, LINE_BYE, job->rank, "");
+		progress_release(job);
+	}
+	if (open) /* their regions are still in use by the model: leaked with a warning, not unmapped */
+		progress_stop(job);
+	else
+		free_job(job);
+}
+
+int sluice_rank(const sluice_job *job) { return job->rank; }
+int sluice_size(const sluice_job *job) { return job->size; }
+int sluice_workers(const sluice_job *job) { return job->workers; }
+int sluice_is_worker(const sluice_job *job) { return job->rank < job->workers; }
+
+const char *sluice_node(const sluice_job *job, int rank)
+{
+	return job && job->cards && rank >= 0 && rank < job->size ? job->cards[rank].node : "";
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Joining a job: settings, transports, the exchange of cards, the job's secret, and connections with all
+ * peers at once. Called by sluice_init(). */
+#include "job/job.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "compress/message.h"
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* Notifies that a peer may have outstanding here: a push or notice per shard and a few mails. */
+enum { NOTIFY_QUEUE_DEPTH = 4096 };
+/* The same for a simulated rank, from all peers together; a full queue makes its writers take turns. */
+enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
+
+static int allowed(const struct settings *settings, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *at = settings->transport; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at, name, n) && (at[n] == ',' || !at[n]))
+			return 1;
+	return !strcmp(name, "self");
+}
+
+/* Did somebody say which transports to use? */
+static int transports_named(const struct settings *settings)
+{
+	for (size_t i = 0; i < env_table_size; i++)
+		if (!strcmp(env_table[i].name, "SLUICE_TRANSPORT"))
+			return strcmp(settings->transport, env_table[i].fallback) != 0;
+	return 1;
+}
+
+/* A transport that was named must work. Of the others only those must that are needed: why one is not
+ * there is told when a rank cannot be reached without it. */
+static int open_transports(sluice_job *job)
+{
+	struct transport_config config = { .rank = job->rank, .size = job->size,
+					   .queue_depth = NOTIFY_QUEUE_DEPTH, .control = job->control,
+					   .control_line_bytes = LINE_BYTES,
+					   .device = job->settings.device,
+					   .gid_index = job->settings.gid_index,
+					   .memory_windows = job->settings.memory_windows,
+					   .neighbours = job->seat ? seat_neighbours(job->seat) : NULL,
+					   .lost_after_ms = job->settings.lost_after_ms };
+	int named = transports_named(&job->settings);
+	if (job->seat) {
+		config.queue_depth = SIMULATED_QUEUE_DEPTH + SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
+		return self_transport.open(&config, &job->transports[job->n_transports++]);
+	}
+	for (int i = 0; transports[i]; i++) {
+		const char *name = transports[i]->name;
+		if (!allowed(&job->settings, name))
+			continue;
+		int rc = transports[i]->open(&config, &job->transports[job->n_transports]);
+		if (!rc) {
+			job->n_transports++;
+			continue;
+		}
+		char why[ERROR_TEXT_BYTES];
+		snprintf(why, sizeof why, "%s", sluice_last_error());
+		if (named || !strcmp(name, "self") || !strcmp(name, "shm"))
+			return fail(rc, "transport %s: %s", name, why);
+		size_t used = strlen(job->unopened);
+		snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", name, why);
+		log_line(LOG_INFO, "runtime", "no transport %s here: %s", name, why);
+	}
+#ifndef HAVE_VERBS
+	if (named && allowed(&job->settings, "verbs"))
+		return fail(SLUICE_ENOSUPP, "SLUICE_TRANSPORT=%s: this build has no verbs transport (install "
+			    "libibverbs-dev, librdmacm-dev and libssl-dev and configure anew)",
+			    job->settings.transport);
+#endif
+	return 0;
+}
+
+/* Rank 0 makes the secret of the job; it travels to the others in rank 0's card. */
+static int make_secret(const sluice_job *job, struct job_secret *secret)
+{
+	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+	*secret = (struct job_secret){ .wire_version = SLUICE_WIRE_VERSION };
+	for (size_t at = 0; at < sizeof secret->key;) {
+		ssize_t got = getrandom(secret->key + at, sizeof secret->key - at, 0);
+		if (got < 0 && errno != EINTR)
+			return fail(SLUICE_EDEVICE, "getrandom: %s", errno_text(errno));
+		at += got > 0 ? (size_t)got : 0;
+	}
+	if (id)
+		snprintf(secret->job, sizeof secret->job, "slurm %.20s.%.20s", id, step ? step : "");
+	else
+		snprintf(secret->job, sizeof secret->job, "process %d", (int)job->pid);
+	return 0;
+}
+
+enum { SECRET_BYTES = 32 + 64, REASON_BYTES = 600 };
+static const char secret_name[8] = "secret", failed_name[8] = "failed";
+
+/* What all ranks must have alike, as the first word of the payload says it. */
+static uint32_t terms(const sluice_job *job)
+{
+	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
+}
+
+/* The card's payload: the terms, then per transport its name (8 bytes), a length and its address; rank 0
+ * adds the job's secret in the same form. A rank that cannot take part says why instead. */
+static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *bytes_out)
+{
+	size_t at = 4;
+	put_le32(payload, terms(job));
+	for (int t = 0; t < job->n_transports; t++) {
+		const struct transport_ops *ops = job->transports[t]->ops;
+		size_t bytes = 0;
+		memset(payload + at, 0, 8);
+		memcpy(payload + at, ops->name, strnlen(ops->name, 7));
+		int rc = ops->card(job->transports[t], payload + at + 12, &bytes);
+		if (rc)
+			return rc;
+		put_le32(payload + at + 8, (uint32_t)bytes);
+		at += 12 + bytes;
+	}
+	if (job->rank == 0) {
+		struct job_secret secret;
+		int rc = make_secret(job, &secret);
+		if (rc)
+			return rc;
+		memcpy(payload + at, secret_name, sizeof secret_name);
+		put_le32(payload + at + 8, SECRET_BYTES);
+		memcpy(payload + at + 12, secret.key, sizeof secret.key);
+		memcpy(payload + at + 12 + sizeof secret.key, secret.job, sizeof secret.job);
+		explicit_bzero(&secret, sizeof secret);
+		at += 12 + SECRET_BYTES;
+	}
+	*bytes_out = at;
+	return 0;
+}
+
+static size_t write_reason(const sluice_job *job, const char *reason, uint8_t payload[CARD_PAYLOAD_BYTES])
+{
+	size_t bytes = strnlen(reason, REASON_BYTES);
+	put_le32(payload, terms(job));
+	memcpy(payload + 4, failed_name, sizeof failed_name);
+	put_le32(payload + 12, (uint32_t)bytes);
+	memcpy(payload + 16, reason, bytes);
+	return 16 + bytes;
+}
+
+static const uint8_t *find_address(const struct card *card, const char *name, size_t *bytes_out)
+{
+	for (size_t at = 4; at + 12 <= card->payload_bytes;) {
+		size_t bytes = get_le32(card->payload + at + 8);
+		if (bytes > card->payload_bytes - at - 12)
+			return NULL;
+		*bytes_out = bytes;
+		if (!strncmp((const char *)card->payload + at, name, 7))
+			return card->payload + at + 12;
+		at += 12 + bytes;
+	}
+	return NULL;
+}
+
+/* Hands the secret to the transports that prove it, and wipes the copies in the cards. */
+static int admit(sluice_job *job)
+{
+	size_t bytes = 0;
+	const uint8_t *found = find_address(&job->cards[0], secret_name, &bytes);
+	struct job_secret secret = { .wire_version = SLUICE_WIRE_VERSION };
+	if (!found || bytes != SECRET_BYTES)
+		return fail(SLUICE_EWIRE, "%s sent no job key in its card", rank_text(job, 0));
+	memcpy(secret.key, found, sizeof secret.key);
+	memcpy(secret.job, found + sizeof secret.key, sizeof secret.job);
+	secret.job[sizeof secret.job - 1] = 0;
+	explicit_bzero(job->cards[0].payload + (found - job->cards[0].payload), SECRET_BYTES);
+	int rc = 0;
+	for (int t = 0; t < job->n_transports && !rc; t++)
+		if (job->transports[t]->ops->admit)
+			rc = job->transports[t]->ops->admit(job->transports[t], &secret);
+	explicit_bzero(&secret, sizeof secret);
+	return rc;
+}
+
+/* Begins to connect over the first transport that reaches the peer. */
+static int connect_peer(sluice_job *job, int peer)
+{
+	const struct card *card = &job->cards[peer];
+	int same_kernel = !memcmp(card->boot_id, job->cards[job->rank].boot_id, sizeof card->boot_id);
+	char reasons[256] = "";
+	for (int t = 0; t < job->n_transports; t++) {
+		struct transport *transport = job->transports[t];
+		const char *why = "it offers no address for it";
+		size_t bytes, used = strlen(reasons);
+		const uint8_t *address = find_address(card, transport->ops->name, &bytes);
+		if (!address || !transport->ops->reaches(transport, peer, same_kernel, &why)) {
+			snprintf(reasons + used, sizeof reasons - used, " %s: %s;",
+				 transport->ops->name, why);
+			continue;
+		}
+		return transport->ops->connect(transport, peer, address, bytes, &job->peers[peer].endpoint);
+	}
+	return fail(SLUICE_ENOSUPP, "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s",
+		    rank_text(job, peer), rank_text(job, job->rank), reasons, job->unopened,
+		    job->settings.transport);
+}
+
+/* 1: connected, its control region is known. 0: not yet. */
+static int finish_peer(sluice_job *job, int peer)
+{
+	struct peer *p = &job->peers[peer];
+	const struct transport_ops *ops = p->endpoint->transport->ops;
+	int rc = ops->ready ? ops->ready(p->endpoint) : 1;
+	if (rc <= 0)
+		return rc;
+	if ((rc = ops->control(p->endpoint, &p->control)))
+		return rc;
+	p->heard_ns = now_ns();
+	if (p->control->bytes < (uint64_t)job->size * LINE_BYTES)
+		return fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
+			    rank_text(job, peer), (unsigned long long)p->control->bytes);
+	return 1;
+}
+
+struct joining {
+	sluice_job *job;
+	uint64_t give_up_ns;
+	int rc;
+};
+
+static void describe_missing(void *context, char *text, size_t cap)
+{
+	const sluice_job *job = ((struct joining *)context)->job;
+	int missing = 0, named = 0;
+	size_t used = (size_t)snprintf(text, cap, "connections with");
+	for (int p = 0; p < job->size; p++) {
+		if (job->peers[p].control)
+			continue;
+		if (missing++ < 8 && used < cap && ++named)
+			used += (size_t)snprintf(text + used, cap - used, "%s %s", missing > 1 ? "," : "",
+						 rank_text(job, p));
+	}
+	if (missing > named && used < cap)
+		snprintf(text + used, cap - used, " and %d more", missing - named);
+}
+
+static int all_connected(void *context)
+{
+	struct joining *j = context;
+	sluice_job *job = j->job;
+	int missing = 0;
+	for (int p = 0; p < job->size && !j->rc; p++) {
+		int rc = job->peers[p].control ? 1 : finish_peer(job, p);
+		missing += !rc;
+		if (rc < 0)
+			j->rc = rc;
+	}
+	if (missing && !j->rc && now_ns() >= j->give_up_ns) {
+		char text[512];
+		describe_missing(j, text, sizeof text);
+		j->rc = fail(SLUICE_ETIMEDOUT, "%s waited %.0f s (SLUICE_BOOT_TIMEOUT) for %s",
+			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0, text);
+	}
+	return !missing || j->rc;
+}
+
+/* Connects to all at once; nobody blocks the others. */
+static int connect_all(sluice_job *job)
+{
+	struct joining j = { .job = job,
+			     .give_up_ns = now_ns() + (uint64_t)job->settings.boot_timeout_ms * 1000000 };
+	progress_take(job); /* the thread waits until all endpoints exist */
+	int rc = job->seat ? 0 : progress_start(job);
+	for (int p = 0; p < job->size && !rc; p++)
+		rc = connect_peer(job, p);
+	if (!rc)
+		rc = progress_until(job, all_connected, describe_missing, &j);
+	progress_release(job);
+	return rc ? rc : j.rc;
+}
+
+static int check_servers(sluice_job *job)
+{
+	if (job->servers < 0 || job->servers >= job->size)
+		return fail(SLUICE_EINVAL,
+			    "servers=%d, but the job has %d rank%s and at least one must be a worker: start "
+			    "more ranks (srun -n) or ask for fewer servers",
+			    job->servers, job->size, job->size == 1 ? "" : "s");
+	return 0;
+}
+
+/* The lowest rank that cannot take part ends the job for all, at once. */
+static int check_reasons(sluice_job *job)
+{
+	for (int r = 0; r < job->size; r++) {
+		size_t bytes = 0;
+		const uint8_t *reason = find_address(&job->cards[r], failed_name, &bytes);
+		char text[REASON_BYTES + 1];
+		if (!reason || bytes > REASON_BYTES)
+			continue;
+		for (size_t i = 0; i < bytes; i++)
+			text[i] = (char)(reason[i] < ' ' || reason[i] > '~' ? ' ' : reason[i]);
+		text[bytes] = 0;
+		return fail(SLUICE_EPEER, "%s cannot take part: %s", rank_text(job, r), text);
+	}
+	return 0;
+}
+
+/* The same rule on every rank, and again for what the others said. */
+static int check_cards(sluice_job *job)
+{
+	for (int r = 0; r < job->size; r++) {
+		const struct card *card = &job->cards[r];
+		uint32_t theirs = card->payload_bytes < 4 ? 0xffff : get_le32(card->payload);
+		if (theirs != terms(job))
+			return fail(SLUICE_EPEER,
+				    "%s has servers=%d and on_failure=%s, %s has servers=%d and on_failure=%s: give "
+				    "all ranks the same", rank_text(job, job->rank), job->servers,
+				    job->settings.on_failure, rank_text(job, r), (int)(theirs & 0xffff),
+				    theirs >> 16 ? "continue" : "abort");
+	}
+	return 0;
+}
+
+/* What this rank needs before it can be told to the others. */
+static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
+{
+	int rc;
+	if ((rc = check_servers(job)) || (rc = members_open(job)))
+		return rc;
+	if (job->rank == 0)
+		budget_print(&job->budget);
+	job->peers = calloc((size_t)job->size, sizeof *job->peers);
+	if (!job->peers)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
+	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
+	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control", &job->control)) ||
+	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox", &job->outbox)) ||
+	    (rc = open_transports(job)))
+		return rc;
+	return write_payload(job, payload, payload_bytes);
+}
+
+/* Cards are exchanged also by a rank that failed: else the others would wait for it until their time-out. */
+static int meet(sluice_job *job, struct bootstrap *boot)
+{
+	uint8_t payload[CARD_PAYLOAD_BYTES];
+	char reason[ERROR_TEXT_BYTES];
+	size_t payload_bytes = 0;
+	int own = prepare(job, payload, &payload_bytes);
+	if (own) {
+		snprintf(reason, sizeof reason, "%s", sluice_last_error());
+		payload_bytes = write_reason(job, reason, payload);
+	}
+	int rc = job->seat ? seat_exchange(job->seat, payload, payload_bytes, &job->cards)
+		: bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
+	explicit_bzero(payload, sizeof payload);
+	if (own)
+		return fail_quietly(own, "%s", reason);
+	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
+		return rc;
+	return admit(job);
+}
+
+/* Rank and size, from the launcher or from the simulation this thread belongs to. */
+static int find_place(sluice_job *job, struct bootstrap **boot)
+{
+	job->seat = seat_of_thread();
+	if (job->seat)
+		return seat_take(job->seat, &job->rank, &job->size);
+	int rc = bootstrap_open(job->settings.boot_timeout_ms, boot);
+	if (rc)
+		return rc;
+	job->rank = bootstrap_rank(*boot);
+	job->size = bootstrap_size(*boot);
+	log_identify(job->rank, bootstrap_node(*boot));
+	return 0;
+}
+
+int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot)
+{
+	int rc = env_load(&job->settings);
+	if (!rc)
+		rc = log_configure(job->settings.log);
+	if (rc)
+		return rc;
+	struct settings *s = &job->settings;
+	if (attr && attr->size >= offsetof(sluice_job_attr, on_failure)) {
+		s->servers = attr->servers ? attr->servers : s->servers;
+		s->lost_after_ms = attr->lost_after_ms ? attr->lost_after_ms : s->lost_after_ms;
+		s->warn_after_ms = attr->warn_after_ms ? attr->warn_after_ms : s->warn_after_ms;
+		s->wait_timeout_ms = attr->wait_timeout_ms ? attr->wait_timeout_ms : s->wait_timeout_ms;
+	}
+	if (attr && attr->size >= offsetof(sluice_job_attr, on_failure) + sizeof attr->on_failure &&
+	    attr->on_failure) {
+		if (attr->on_failure != SLUICE_ABORT && attr->on_failure != SLUICE_CONTINUE)
+			return fail(SLUICE_EINVAL, "sluice_init: on_failure=%d is neither SLUICE_ABORT nor "
+				    "SLUICE_CONTINUE", attr->on_failure);
+		snprintf(s->on_failure, sizeof s->on_failure, "%s",
+			 attr->on_failure == SLUICE_CONTINUE ? "continue" : "abort");
+	}
+	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
+		return fail(SLUICE_EINVAL, "sluice_init: a negative time in the attributes");
+	budget_make(s, &job->budget);
+	if ((rc = find_place(job, boot)))
+		return rc;
+	job->servers = s->servers;
+	job->workers = job->size - job->servers;
+	if ((rc = meet(job, *boot)))
+		return rc;
+	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
+		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
+		 *boot ? bootstrap_origin(*boot) : "simulated");
+	rc = connect_all(job);
+	/* Nobody goes on before all are connected. */
+	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank is lost,
+ * by progress.c when a membership block arrived, by collective.c when a round can be closed.
+ *
+ * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job cannot
+ * outlive any server, the first of them (the announcer: the lowest rank whose life is the job's) decides
+ * alone. There is no election, nothing to repair when rank 0 dies, and epochs have one order:
+ *
+ *   any rank    loses touch with worker w (process ended, no heartbeat, it gave up, it broke the wire
+ *               format): writes its block without w into its line at the announcer.
+ *   announcer   drops w: next epoch number, one bit less, its block into its line at every rank; at w
+ *               too, so that a worker that was only stopped learns its fate when it wakes up.
+ *   every rank  adopts the epoch: w's mails, pushes and words do not count any more. Bits are only ever
+ *               cleared (a lost worker does not come back), so a block that was overwritten before it
+ *               was read is not missed: the newer one says all that it said.
+ *
+ * A report is believed: a worker that some rank cannot hear is of no use to the job. The shards adopt an
+ * epoch at different moments, so one may count the last push of a lost worker and another may not.
+ * That is fine: each shard publishes one delta per step with the divisor that it counted, all workers
+ * apply that same delta, so the replicas stay the same, bit for bit.
+ *
+ * The same block closes the rounds of the collectives (collective.c): a rank reports that it holds all
+ * mails of a round, the announcer answers with the round's number and the workers that count in it.
+ *
+ * The announcer's block says: its epoch, the workers of it, the last closed round, the workers of that.
+ * Another rank's: the epoch it is in, the workers it hears, the last round whose mails it holds. */
+#include "base/bytes.h"
+#include "base/log.h"
+#include "job/job.h"
+#include <stdio.h>
+#include <string.h>
+
+static int announcer(const sluice_job *job)
+{
+	return job->workers;
+}
+
+static uint8_t *own_block(const sluice_job *job)
+{
+	return (uint8_t *)job->outbox->base + job->outbox->bytes - MEMBERS_BLOCK_BYTES;
+}
+
+int members_open(sluice_job *job)
+{
+	struct membership *m = &job->members;
+	m->elastic = !strcmp(job->settings.on_failure, "continue");
+	atomic_store(&job->living, job->workers);
+	if (!m->elastic)
+		return 0;
+	if (!job->servers)
+		return fail(SLUICE_EINVAL,
+			    "on_failure=continue needs dedicated servers: a worker that owns shards takes a part "
+			    "of the model with it when it is lost; start ranks that only own shards (servers=N, "
+			    "SLUICE_SERVERS) or choose on_failure=abort");
+	if (job->workers > MEMBERS_MAX)
+		return fail(SLUICE_EINVAL, "on_failure=continue with %d workers: at most %d; choose "
+			    "on_failure=abort", job->workers, MEMBERS_MAX);
+	for (int w = 0; w < job->workers; w++)
+		m->living[w / 8] |= (uint8_t)(1 << w % 8);
+	memcpy(m->closed, m->living, sizeof m->closed);
+	return 0;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static int post(sluice_job *job, int peer)
+{
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = job->peers[peer].control,
+			      .offset = (uint64_t)job->rank * LINE_BYTES + LINE_MEMBERS,
+			      .local_region = job->outbox, .local = own_block(job),
+			      .bytes = MEMBERS_BLOCK_BYTES, .imm = imm_make(IMM_MEMBERS, 0, 0) };
+	struct endpoint *e = job->peers[peer].endpoint;
+	return e->transport->ops->post(e, &t);
+}
+
+static void make_due(sluice_job *job, int peer)
+{
+	if (peer == job->rank || !job->peers[peer].control || job->peers[peer].members_due)
+		return;
+	job->peers[peer].members_due = 1;
+	job->members.due++;
+}
+
+void members_post(sluice_job *job)
+{
+	for (int p = 0; p < job->size && job->members.due; p++) {
+		struct peer *peer = &job->peers[p];
+		if (!peer->members_due || (post(job, p) == SLUICE_EAGAIN && job_living(job, p)))
+			continue;
+		peer->members_due = 0; /* of a lost peer no more is wanted than one try */
+		job->members.due--;
+	}
+}
+
+/* The block is rewritten while an older one may still be under way: the reader then finds a wrong
+ * checksum, and the notify of this one behind it. */
+static void write_block(sluice_job *job)
+{
+	struct membership *m = &job->members;
+	uint8_t *block = own_block(job);
+	int announces = job->rank == announcer(job);
+	put_le32(block, job->membership_epoch);
+	put_le64(block + 8, announces ? m->closed_seq : m->held_seq);
+	memcpy(block + MEMBERS_HEADER_BYTES, m->living, MEMBERS_BYTES);
+	memcpy(block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, m->closed, MEMBERS_BYTES);
+	for (int w = 0; w < job->workers; w++)
+		if (job->peers[w].state == PEER_LOST)
+			block[MEMBERS_HEADER_BYTES + w / 8] &= (uint8_t)~(1 << w % 8);
+	put_le32(block + 4, crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8));
+	for (int p = 0; p < job->size; p++)
+		if (announces || p == announcer(job))
+			make_due(job, p);
+	members_post(job);
+}
+
+/* ---- dropping ------------------------------------------------------------------------------ */
+
+/* In this rank's books; the caller has cleared the bit. */
+static void dropped(sluice_job *job, int worker)
+{
+	struct endpoint *e = job->peers[worker].endpoint;
+	job->peers[worker].state = PEER_LOST;
+	/* Not when its connection ends: a worker that only hung may wake up and write. */
+	if (e && e->transport->ops->revoke)
+		e->transport->ops->revoke(e);
+	atomic_fetch_sub(&job->living, 1);
+	for (int i = 0; i < JOB_MODELS; i++)
+		if (job->models[i])
+			model_worker_dropped(job->models[i], worker);
+}
+
+static void say_epoch(const sluice_job *job)
+{
+	log_line(LOG_INFO, "runtime", "epoch %u: %d of %d workers", job->membership_epoch,
+		 sluice_living(job), job->workers);
+}
+
+static void close_round(sluice_job *job);
+
+int members_lost(sluice_job *job, int peer, const char *why)
+{
+	struct membership *m = &job->members;
+	if (!m->elastic)
+		return 0;
+	if (!job_living(job, peer))
+		return 1;
+	/* If it is this rank that was dropped, while it was stopped, the others may have left since. */
+	if (job->rank != announcer(job))
+		members_arrived(job, announcer(job));
+	if (job->failure.code)
+		return 1;
+	if (peer >= job->workers)
+		return 0;
+	if (job->rank == announcer(job) && sluice_living(job) == 1)
+		return 0; /* nobody is left to go on */
+	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job goes on without it", rank_text(job, peer), why);
+	if (!job_living(job, peer))
+		return 1; /* that epoch was already there */
+	if (job->rank == announcer(job)) {
+		m->living[peer / 8] &= (uint8_t)~(1 << peer % 8);
+		job->membership_epoch++;
+		dropped(job, peer);
+		say_epoch(job);
+	}
+	write_block(job);
+	if (job->rank == announcer(job))
+		close_round(job);
+	return 1;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------- */
+
+/* The announcer: a round whose mails all living ranks hold counts those who live now. Everybody has
+ * their mails, because everybody reported; nobody can be in the next round before. */
+static void close_round(sluice_job *job)
+{
+	struct membership *m = &job->members;
+	uint64_t seq = m->closed_seq + 1;
+	if (m->held_seq < seq)
+		return;
+	for (int p = 0; p < job->size; p++)
+		if (p != job->rank && job_living(job, p) && job->peers[p].held_seq < seq)
+			return;
+	memcpy(m->closed, m->living, sizeof m->closed);
+	m->closed_seq = seq;
+	write_block(job);
+}
+
+void members_held(sluice_job *job, uint64_t seq)
+{
+	if (job->members.held_seq >= seq)
+		return;
+	job->members.held_seq = seq;
+	if (job->rank == announcer(job))
+		close_round(job);
+	else
+		write_block(job);
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static void take_report(sluice_job *job, int peer, const uint8_t *block)
+{
+	struct peer *p = &job->peers[peer];
+	if (get_le64(block + 8) > p->held_seq)
+		p->held_seq = get_le64(block + 8);
+	for (int w = 0; w < job->workers && !job->failure.code; w++) {
+		char why[128];
+		if (w == peer || members_bit(block + MEMBERS_HEADER_BYTES, w) || !job_living(job, w))
+			continue;
+		snprintf(why, sizeof why, "%s reported it, and its log says why", rank_text(job, peer));
+		peers_lost(job, w, why);
+	}
+	close_round(job);
+}
+
+static void adopt(sluice_job *job, int from, const uint8_t *block)
+{
+	struct membership *m = &job->members;
+	uint32_t epoch = get_le32(block);
+	uint64_t closed_seq = get_le64(block + 8);
+	const uint8_t *living = block + MEMBERS_HEADER_BYTES;
+	if (epoch < job->membership_epoch || closed_seq < m->closed_seq)
+		return;
+	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
+		job_fail(job, SLUICE_EPEER, job->rank,
+			 "%s dropped this rank: it was silent or broke the rules, and the job goes on without it "
+			 "(SLUICE_ON_FAILURE=continue)", rank_text(job, from));
+		return;
+	}
+	for (int w = 0; w < job->workers; w++) {
+		if (!members_bit(m->living, w) || members_bit(living, w))
+			continue;
+		if (job->peers[w].state != PEER_LOST) /* not seen from here yet */
+			log_line(LOG_WARN, "runtime", "%s is lost: %s dropped it; the job goes on without it",
+				 rank_text(job, w), rank_text(job, from));
+		m->living[w / 8] &= (uint8_t)~(1 << w % 8);
+		dropped(job, w);
+	}
+	if (epoch > job->membership_epoch) {
+		job->membership_epoch = epoch;
+		say_epoch(job);
+	}
+	if (closed_seq > m->closed_seq) {
+		memcpy(m->closed, block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, sizeof m->closed);
+		m->closed_seq = closed_seq;
+	}
+}
+
+void members_arrived(sluice_job *job, int peer)
+{
+	uint8_t block[MEMBERS_BLOCK_BYTES];
+	if (job->rank != announcer(job) && peer != announcer(job)) {
+		job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of membership, which is not its to send",
+			  rank_text(job, peer));
+		return;
+	}
+	memcpy(block, (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
+	       sizeof block);
+	if (get_le32(block + 4) != crc32c(crc32c(0, block, 4), block + 8, sizeof block - 8))
+		return; /* being overwritten; the newer one has a notify of its own */
+	if (job->rank == announcer(job))
+		take_report(job, peer, block);
+	else
+		adopt(job, peer, block);
+}
+
+int sluice_living(const sluice_job *job)
+{
+	return atomic_load(&job->living);
+}

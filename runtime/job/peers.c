@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Who is alive: heartbeats written one-sidedly into each peer's control region, the end of a process
+ * as its transport reports it, and the last words a rank writes before it leaves. */
+#include "job/job.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <stdio.h>
+
+static uint8_t *line_of(const sluice_job *job, int peer)
+{
+	return (uint8_t *)job->control->base + (size_t)peer * LINE_BYTES;
+}
+
+static int put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line,
+	       void *source, size_t bytes, uint32_t imm)
+{
+	struct transfer t = { .kind = kind, .remote = job->peers[peer].control,
+			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
+			      .local_region = job->outbox, .local = source, .bytes = bytes,
+			      .imm = imm };
+	struct endpoint *e = job->peers[peer].endpoint;
+	return e->transport->ops->post(e, &t);
+}
+
+void peers_lost(sluice_job *job, int peer, const char *why)
+{
+	if (job->peers[peer].state != PEER_ALIVE || job->said_bye)
+		return;
+	job->peers[peer].state = PEER_LOST;
+	if (!members_lost(job, peer, why))
+		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
+}
+
+/* Reads the peer's last words, if it wrote any. 1: it left properly or gave up (handled here). */
+static int read_status(sluice_job *job, int peer)
+{
+	uint8_t copy[16 + STATUS_TEXT_BYTES];
+	memcpy(copy, line_of(job, peer) + LINE_STATUS, sizeof copy);
+	uint32_t state = get_le32(copy), culprit = get_le32(copy + 4), length = get_le32(copy + 12);
+	if (state == LINE_ALIVE)
+		return 0;
+	if (length >= STATUS_TEXT_BYTES || culprit >= (uint32_t)job->size || state > LINE_GAVE_UP ||
+	    get_le32(copy + 8) != crc32c(crc32c(0, copy, 8), copy + 12, 4 + length)) {
+		log_line(LOG_WARN, "runtime", "%s left a status that does not check; ignored",
+			 rank_text(job, peer));
+		return 0;
+	}
+	copy[16 + length] = 0;
+	for (uint8_t *c = copy + 16; *c; c++)
+		if (*c < ' ')
+			*c = ' ';
+	if (state == LINE_BYE && !job->finalizing)
+		peers_lost(job, peer, "it left the job before this rank was done");
+	const char *text = (const char *)copy + 16;
+	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
+		char why[STATUS_TEXT_BYTES + 32]; /* whoever it blames: a worker's end is its own */
+		snprintf(why, sizeof why, "it gave up: %s", text);
+		peers_lost(job, peer, why);
+		return 1;
+	}
+	if (job->peers[peer].state == PEER_ALIVE)
+		job->peers[peer].state = PEER_LEFT;
+	if (state == LINE_BYE)
+		return 1;
+	if ((int)culprit == peer)
+		job_fail(job, SLUICE_EPEER, peer, "%s gave up: %s", rank_text(job, peer), text);
+	else if ((int)culprit == job->rank)
+		job_fail(job, SLUICE_EPEER, job->rank, "%s dropped this rank: %s",
+			 rank_text(job, peer), text);
+	else
+		job_fail(job, SLUICE_EPEER, (int)culprit, "%s (reported by rank %d)", text, peer);
+	return 1;
+}
+
+void peers_status(sluice_job *job, int peer)
+{
+	read_status(job, peer);
+}
+
+void peers_gone(sluice_job *job, int peer, const char *why)
+{
+	if (!read_status(job, peer))
+		peers_lost(job, peer, why);
+}
+
+/* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
+ * then learns why nobody waited. A bye goes also to those that said theirs: while they tear down they
+ * may still see this process end. Nobody answers. */
+void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
+{
+	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
+	size_t length = strnlen(text, STATUS_TEXT_BYTES - 1);
+	put_le32(status, state);
+	put_le32(status + 4, (uint32_t)culprit);
+	put_le32(status + 12, (uint32_t)length);
+	memcpy(status + 16, text, length);
+	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
+	for (int p = 0; p < job->size; p++)
+		if (p != job->rank && job->peers[p].control &&
+		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
+			put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
+			    imm_make(IMM_STATUS, 0, 0));
+}
+
+void peers_report(sluice_job *job, const char *text)
+{
+	uint8_t *report = (uint8_t *)job->outbox->base + LINE_REPORT;
+	size_t length = strnlen(text, REPORT_TEXT_BYTES - 1);
+	put_le32(report + 4, (uint32_t)length);
+	memcpy(report + 8, text, length);
+	put_le32(report, crc32c(0, report + 4, 4 + length));
+	for (int p = 0; p < job->size; p++)
+		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
+			put(job, p, TRANSFER_PUT_NOTIFY, LINE_REPORT, report, 8 + length,
+			    imm_make(IMM_REPORT, 0, 0));
+}
+
+void peers_reported(sluice_job *job, int peer)
+{
+	uint8_t copy[8 + REPORT_TEXT_BYTES];
+	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
+	uint32_t length = get_le32(copy + 4);
+	int own = 0;
+	for (int m = 0; m < JOB_MODELS; m++)
+		own |= job->models[m] && model_shards_wait(job->models[m]);
+	if (own || !job->waiting || length >= REPORT_TEXT_BYTES ||
+	    get_le32(copy) != crc32c(0, copy + 4, 4 + length))
+		return;
+	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)
+		if (*c < ' ' || *c > '~')
+			*c = ' ';
+	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,
+		 (const char *)copy + 8);
+}
+
+void peers_tick(sluice_job *job, uint64_t now)
+{
+	if (now < job->next_tick_ns)
+		return;
+	/* If this process itself was stopped, silence of the others proves nothing. */
+	int was_stopped = now - job->last_tick_ns > job->budget.stopped_ns;
+	job->last_tick_ns = now;
+	job->next_tick_ns = now + job->budget.heartbeat_ns;
+	uint8_t *beat = (uint8_t *)job->outbox->base + LINE_HEARTBEAT;
+	put_le64(beat, ++job->heartbeat);
+	for (int p = 0; p < job->size; p++) {
+		struct peer *peer = &job->peers[p];
+		if (p == job->rank || peer->state != PEER_ALIVE || !peer->control)
+			continue; /* control: not connected yet */
+		put(job, p, TRANSFER_PUT, LINE_HEARTBEAT, beat, 8, 0);
+		uint64_t heartbeat = get_le64(line_of(job, p) + LINE_HEARTBEAT);
+		if (heartbeat != peer->heartbeat || was_stopped) {
+			peer->heartbeat = heartbeat;
+			peer->heard_ns = now;
+		} else if (now - peer->heard_ns > job->budget.silent_ns) {
+			char why[160];
+			snprintf(why, sizeof why,
+				 "no heartbeat for %.1f s (stopped, hung, or its node does not answer; SLUICE_LOST_AFTER)",
+				 (double)(now - peer->heard_ns) / 1e9);
+			peers_lost(job, p, why);
+		}
+	}
+}

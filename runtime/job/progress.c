@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Who polls: the caller that waits holds the progress token and polls itself; the progress thread polls
+ * while the application computes. Waits spin briefly, then sleep in the kernel until a peer's notify,
+ * a peer's death, or the next heartbeat.
+ *
+ * The progress thread is either asleep until the transports, armed, wake it; or, while the application
+ * calls often, it dozes: it looks every millisecond whether somebody calls still, and nothing is armed. So
+ * a call that follows another soon costs neither arming nor a thread that wakes for what the caller takes
+ * itself. */
+#include "job/job.h"
+#include "job/place.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
+/* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
+ * where calls follow each other so closely that each of them polls. */
+enum { DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
+
+static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
+{
+	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
+	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
+		if (imm >> 28 == IMM_PUSH && job->models[id])
+			model_push_refused(job->models[id]);
+		return;
+	}
+	switch ((enum imm_kind)(imm >> 28)) {
+	case IMM_MAIL:
+		job->peers[peer].mails++;
+		return;
+	case IMM_STATUS:
+		peers_status(job, peer);
+		return;
+	case IMM_PUSH:
+		if (job->models[id])
+			model_push_arrived(job->models[id], peer, index);
+		return;
+	case IMM_NOTICE:
+		if (job->models[id])
+			model_notice_arrived(job->models[id], peer, index);
+		return;
+	case IMM_REPORT:
+		peers_reported(job, peer);
+		return;
+	case IMM_REGION:
+		if (index < JOB_REGIONS && job->regions[index])
+			window_notified(job->regions[index], peer);
+		return;
+	case IMM_MEMBERS:
+		if (!job->members.elastic)
+			break;
+		members_arrived(job, peer);
+		return;
+	}
+	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
+		 rank_text(job, peer), imm);
+}
+
+static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
+{
+	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
+	if (cookie >> 56 == COOKIE_MODEL && job->models[id])
+		model_read_done(job->models[id], index, status);
+	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
+		window_done(job->regions[id], index, status);
+}
+
+static void explain(sluice_job *job, int always)
+{
+	uint64_t now = now_ns();
+	if (job->waiting) {
+		char text[512];
+		job->waiting->describe(job->waiting->context, text, sizeof text);
+		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s",
+			 (double)(now - job->waiting->since_ns) / 1e9, text);
+	} else if (always) {
+		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
+	}
+	for (int m = 0; m < JOB_MODELS; m++)
+		if (job->models[m])
+			model_explain(job->models[m], now, always);
+}
+
+/* Without a look at the clock. */
+static void poll_events(sluice_job *job)
+{
+	struct event events[EVENTS_PER_POLL];
+	for (int t = 0; t < job->n_transports; t++) {
+		int n;
+		do {
+			n = job->transports[t]->ops->poll(job->transports[t], events, EVENTS_PER_POLL);
+			for (int i = 0; i < n; i++)
+				switch (events[i].kind) {
+				case EVENT_IMM:
+					dispatch_imm(job, events[i].peer, events[i].imm);
+					break;
+				case EVENT_DONE:
+					dispatch_done(job, events[i].cookie, events[i].status);
+					break;
+				case EVENT_GONE:
+					peers_gone(job, events[i].peer, events[i].text);
+					break;
+				}
+		} while (n == EVENTS_PER_POLL);
+	}
+	members_post(job);
+	for (int m = 0; m < job->models_end; m++)
+		if (job->models[m])
+			model_advance(job->models[m]);
+	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
+		explain(job, 1);
+}
+
+void progress_poll(sluice_job *job)
+{
+	peers_tick(job, now_ns());
+	poll_events(job);
+}
+
+static int arm(sluice_job *job)
+{
+	int pending = 0;
+	for (int t = 0; t < job->n_transports; t++)
+		pending |= job->transports[t]->ops->arm(job->transports[t]);
+	return pending;
+}
+
+static void disarm(sluice_job *job)
+{
+	for (int t = 0; t < job->n_transports; t++)
+		job->transports[t]->ops->disarm(job->transports[t]);
+}
+
+/* Sleeps until an event or until_ns. */
+static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
+{
+	struct epoll_event event;
+	uint64_t now = now_ns();
+	int ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
+	if (epoll_wait(job->epoll_fd, &event, 1, ms) < 0 && errno != EINTR)
+		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
+}
+
+static void count_call(sluice_job *job)
+{
+	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
+	atomic_store_explicit(&job->calls, calls + 1, memory_order_relaxed); /* token held: one writer */
+}
+
+void progress_take(sluice_job *job)
+{
+	pthread_mutex_lock(&job->token);
+	count_call(job);
+	if (!job->sleeping_armed)
+		return;
+	for (int t = 0; t < job->n_transports; t++)
+		job->transports[t]->ops->cancel(job->transports[t]);
+	job->sleeping_armed = 0;
+}
+
+/* Hands the transports back to the progress thread: armed, so that it wakes at the next event, unless it
+ * dozes and will look by itself. */
+void progress_release(sluice_job *job)
+{
+	if (job->thread_started && !job->doze_ns) {
+		job->sleeping_armed = 1;
+		if (arm(job))
+			job->transports[0]->ops->wake(job->transports[0]);
+	}
+	pthread_mutex_unlock(&job->token);
+}
+
+void progress_lock(sluice_job *job)
+{
+	pthread_mutex_lock(&job->token);
+	count_call(job);
+}
+
+void progress_unlock(sluice_job *job)
+{
+	pthread_mutex_unlock(&job->token);
+}
+
+/* A simulated rank waits by letting the others run, however long that takes. */
+static int take_turns(sluice_job *job, const struct wait *wait)
+{
+	char text[512];
+	int rc;
+	job->waiting = wait;
+	for (;;) {
+		if (!seat_hand_over(job->seat)) {
+			wait->describe(wait->context, text, sizeof text);
+			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank, "%s waits for %s, but no simulated rank can "
+				      "go on: do all of them make the same calls?", rank_text(job, job->rank), text);
+			break;
+		}
+		poll_events(job);
+		if (wait->done(wait->context)) {
+			rc = 0;
+			break;
+		}
+		if (job->failure.code) {
+			rc = job_failed(job);
+			break;
+		}
+	}
+	seat_moved(job->seat);
+	job->waiting = NULL;
+	return rc;
+}
+
+int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
+		   void *context)
+{
+	struct wait wait = { done, describe, context, 0 };
+	if (job->failure.code)
+		return job_failed(job);
+	/* The progress thread sees to the heartbeat of a caller that never has to wait. */
+	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
+		poll_events(job);
+		if (done(context)) /* complete also if somebody was lost since: the next call says so */
+			return 0;
+	}
+	wait.since_ns = now_ns();
+	if (job->seat && !job->failure.code)
+		return take_turns(job, &wait);
+	job->waiting = &wait;
+	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
+	uint64_t warn_every = job->budget.warn_after_ns;
+	uint64_t warn_at = wait.since_ns + warn_every;
+	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
+	int rc;
+	for (;;) {
+		progress_poll(job);
+		if (done(context)) {
+			rc = 0;
+			break;
+		}
+		if (job->failure.code) {
+			rc = job_failed(job);
+			break;
+		}
+		uint64_t now = now_ns();
+		if (now >= give_up_at) {
+			char text[512];
+			describe(context, text, sizeof text);
+			for (int m = 0; m < JOB_MODELS; m++)
+				if (job->models[m]) /* who keeps own shards waiting may be to blame */
+					model_describe_waits(job->models[m], text + strlen(text),
+							     sizeof text - strlen(text));
+			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
+				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
+				      rank_text(job, job->rank), (double)(now - wait.since_ns) / 1e9, text);
+			break;
+		}
+		if (now >= warn_at) {
+			explain(job, 0);
+			warn_at = now + warn_every;
+		}
+		if (now < spin_until) {
+			sched_yield(); /* a spinning peer on this core gets its turn, and so does the kernel */
+			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
+				poll_events(job);
+				if (done(context))
+					break;
+			}
+			continue;
+		}
+		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
+		if (!arm(job) && !done(context))
+			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
+		disarm(job);
+	}
+	job->waiting = NULL;
+	return rc;
+}
+
+/* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an event. */
+static uint32_t next_doze(uint32_t doze_ns, unsigned calls)
+{
+	if (!calls)
+		return 0;
+	if (!doze_ns || calls < doze_ns / DOZE_NS * CALLS_PER_MS)
+		return DOZE_NS;
+	return doze_ns < DOZE_LONGEST_NS ? 2 * doze_ns : DOZE_LONGEST_NS;
+}
+
+/* What the progress thread does with the token. */
+static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
+{
+	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
+	uint32_t doze_ns = next_doze(job->doze_ns, calls - *calls_seen);
+	*calls_seen = calls;
+	if (!job->doze_ns)
+		disarm(job); /* it slept, and drains what woke it */
+	job->sleeping_armed = 0;
+	progress_poll(job);
+	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
+		for (int m = 0; m < JOB_MODELS; m++)
+			if (job->models[m])
+				model_explain(job->models[m], now_ns(), 0);
+		*warn_at = now_ns() + job->budget.warn_after_ns;
+	}
+	job->doze_ns = doze_ns;
+}
+
+static void doze(uint32_t ns)
+{
+	struct timespec rest = { 0, (long)ns };
+	nanosleep(&rest, NULL);
+}
+
+/* Whoever holds the token for long waits for somebody, and polls: then there is no need to look again. */
+static void take_for_thread(sluice_job *job)
+{
+	for (int tries = 0; job->doze_ns && tries < BUSY_DOZES; tries++) {
+		if (!pthread_mutex_trylock(&job->token))
+			return;
+		doze(job->doze_ns);
+	}
+	pthread_mutex_lock(&job->token);
+}
+
+static void *progress_thread(void *argument)
+{
+	sluice_job *job = argument;
+	uint64_t warn_at = now_ns() + job->budget.warn_after_ns;
+	unsigned calls_seen = 0;
+	while (!atomic_load(&job->stop)) {
+		take_for_thread(job);
+		look_after(job, &calls_seen, &warn_at);
+		uint32_t doze_ns = job->doze_ns;
+		uint64_t until = job->next_tick_ns;
+		progress_release(job);
+		/* The wake-up of progress_stop() may have been drained with the others. */
+		if (doze_ns)
+			doze(doze_ns);
+		else if (!atomic_load(&job->stop))
+			sleep_in_kernel(job, until);
+	}
+	return NULL;
+}
+
+int progress_start(sluice_job *job)
+{
+	job->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (job->epoll_fd < 0)
+		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
+	for (int t = 0; t < job->n_transports; t++) {
+		int fd = job->transports[t]->ops->fd(job->transports[t]);
+		struct epoll_event event = { .events = EPOLLIN };
+		if (epoll_ctl(job->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
+	}
+	job->last_tick_ns = now_ns();
+	/* Signals belong to the application's threads. */
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	job->thread_started = 1;
+	int err = pthread_create(&job->thread, NULL, progress_thread, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		job->thread_started = 0;
+		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));
+	}
+	const char *device = NULL;
+	for (int t = 0; t < job->n_transports && !device; t++)
+		device = job->transports[t]->device;
+	if (strcmp(job->settings.placement, "no"))
+		place_thread(job->thread, device);
+	return 0;
+}
+
+void progress_stop(sluice_job *job)
+{
+	if (job->thread_started) {
+		atomic_store(&job->stop, 1);
+		job->transports[0]->ops->wake(job->transports[0]);
+		pthread_join(job->thread, NULL);
+		job->thread_started = 0;
+	}
+	if (job->epoll_fd >= 0)
+		close(job->epoll_fd);
+	job->epoll_fd = -1;
+}
+
+void sluice_explain(sluice_job *job)
+{
+	atomic_store(&job->explain, 1);
+	if (job->n_transports)
+		job->transports[0]->ops->wake(job->transports[0]);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Public regions: a window of equal size on every rank that all peers may put to and get from. This
+ * half opens, closes and waits for notifies; window_move.c moves bytes. */
+#include "job/window.h"
+#include "base/bytes.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void window_notified(sluice_region *region, int peer)
+{
+	region->notified[peer]++;
+}
+
+static void window_free(sluice_region *region)
+{
+	for (int p = 0; region->remotes && p < region->job->size; p++)
+		if (region->remotes[p])
+			region->job->peers[p].endpoint->transport->ops->remote_close(
+				&region->remotes[p]);
+	region_close(&region->window);
+	region_close(&region->bounce);
+	free(region->remotes);
+	free(region->notified);
+	free(region->flying);
+	free(region);
+}
+
+/* What each rank tells each peer when it opens a region. */
+enum { ROW_STATUS = REGION_DESCRIPTOR_BYTES, ROW_BYTES = ROW_STATUS + 4, ROW = ROW_BYTES + 8 };
+
+/* Opens the peers' windows from what they told. */
+static int open_remotes(sluice_region *region, const uint8_t *theirs)
+{
+	sluice_job *job = region->job;
+	for (int p = 0; p < job->size; p++) {
+		const uint8_t *row = theirs + (size_t)p * ROW;
+		if (!round_has(job, p))
+			continue;
+		if (get_le32(row + ROW_STATUS))
+			return fail(SLUICE_EPEER, "sluice_region_open: %s failed: %s",
+				    rank_text(job, p),
+				    sluice_strerror((int)get_le32(row + ROW_STATUS)));
+		if (get_le64(row + ROW_BYTES) != region->window->bytes)
+			return fail(SLUICE_EPEER,
+				    "sluice_region_open: %s opens %llu bytes, this rank %zu",
+				    rank_text(job, p),
+				    (unsigned long long)get_le64(row + ROW_BYTES),
+				    region->window->bytes);
+	}
+	for (int p = 0; p < job->size; p++) {
+		struct endpoint *e = job->peers[p].endpoint;
+		if (!round_has(job, p))
+			continue;
+		int rc = e->transport->ops->remote_open(e, theirs + (size_t)p * ROW,
+							&region->remotes[p]);
+		if (!rc && region->remotes[p]->bytes != region->window->bytes)
+			rc = fail(SLUICE_EWIRE,
+				  "sluice_region_open: %s described %llu bytes instead of %zu",
+				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
+				  region->window->bytes);
+		if (rc == SLUICE_EPEER && job->members.elastic && p < job->workers)
+			rc = 0; /* it ended since; its event is on the way */
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Tells every peer how to reach this rank's window, or that there is none (status), and learns theirs. */
+static int exchange(sluice_region *region, int status)
+{
+	sluice_job *job = region->job;
+	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
+	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
+	for (int p = 0; p < job->size && !rc; p++) {
+		struct endpoint *e = job->peers[p].endpoint;
+		uint8_t *row = mine + (size_t)p * ROW;
+		if (!status)
+			status = e->transport->ops->describe(e, region->window, row);
+		put_le32(row + ROW_STATUS, (uint32_t)status);
+		put_le64(row + ROW_BYTES, region->window ? region->window->bytes : 0);
+	}
+	if (!rc)
+		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
+	if (!rc)
+		rc = status ? status : open_remotes(region, theirs);
+	free(mine);
+	free(theirs);
+	return rc;
+}
+
+int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out)
+{
+	int rc = job_check(job, "sluice_region_open");
+	if (rc)
+		return rc;
+	if (!region_out || !bytes)
+		return fail(SLUICE_EINVAL, "sluice_region_open: region_out is NULL or bytes is 0");
+	uint32_t id = 0;
+	while (id < JOB_REGIONS && job->regions[id])
+		id++;
+	if (id == JOB_REGIONS)
+		return fail(SLUICE_EINVAL, "sluice_region_open: %d regions are open already",
+			    JOB_REGIONS);
+	sluice_region *region = calloc(1, sizeof *region);
+	if (!region)
+		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
+	region->job = job;
+	region->id = id;
+	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
+	region->notified = calloc((size_t)job->size, sizeof *region->notified);
+	region->flying = calloc((size_t)job->size, sizeof *region->flying);
+	if (!region->remotes || !region->notified || !region->flying)
+		rc = fail(SLUICE_ENOMEM, "sluice_region_open: no memory for %d peers", job->size);
+	if (!rc)
+		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
+	if (!rc)
+		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
+	rc = exchange(region, rc);
+	progress_take(job);
+	if (!rc)
+		job->regions[id] = region; /* before any peer can know that it may put here */
+	progress_release(job);
+	rc = collective_agree(job, rc, "open the region"); /* nobody closes what another still opens */
+	if (rc) {
+		progress_take(job);
+		job->regions[id] = NULL;
+		progress_release(job);
+		window_free(region);
+		return rc;
+	}
+	*region_out = region;
+	return 0;
+}
+
+void sluice_region_close(sluice_region **region_pointer)
+{
+	sluice_region *region = region_pointer ? *region_pointer : NULL;
+	if (!region)
+		return;
+	*region_pointer = NULL;
+	sluice_job *job = region->job;
+	if (job_in_child(job))
+		return;
+	sluice_region_flush(region);
+	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	progress_take(job);
+	job->regions[region->id] = NULL;
+	progress_release(job);
+	window_free(region);
+}
+
+void *sluice_region_base(const sluice_region *region)
+{
+	return region->window->base;
+}
+
+struct notify_wait {
+	sluice_region *region;
+	int rank;
+	uint64_t count;
+};
+
+static int notified(void *context)
+{
+	struct notify_wait *w = context;
+	return w->region->notified[w->rank] >= w->count ||
+	       w->region->job->peers[w->rank].state != PEER_ALIVE;
+}
+
+static void describe_notify(void *context, char *text, size_t cap)
+{
+	struct notify_wait *w = context;
+	snprintf(text, cap, "notify %llu of %s in a region (%llu so far)",
+		 (unsigned long long)w->count, rank_text(w->region->job, w->rank),
+		 (unsigned long long)w->region->notified[w->rank]);
+}
+
+int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
+{
+	struct notify_wait w = { region, rank, count };
+	int rc = window_check(region, rank, 0, 0, "sluice_region_wait");
+	if (rc)
+		return rc;
+	progress_take(region->job);
+	rc = progress_until(region->job, notified, describe_notify, &w);
+	if (!rc && region->notified[rank] < count)
+		rc = region->job->failure.code ? job_failed(region->job) : fail_quietly(
+			SLUICE_EPEER, "sluice_region_wait: %s is gone after notify %llu of %llu",
+			rank_text(region->job, rank), (unsigned long long)region->notified[rank],
+			(unsigned long long)count);
+	progress_release(region->job);
+	return rc;
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * How bytes move between windows. A transfer is cut into pieces, several of which are under way at a
+ * time. A piece starts or ends in registered memory: the own window, or a slot of the bounce buffer;
+ * a transport that copies at post takes any memory, so nothing bounces there. */
+#include "rdma/transfer.h"
+#include "job/window.h"
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
+	IN_FLIGHT = 64,        /* pieces; a transport reports at least so many at a time */
+	OWN_MEMORY = 0xff      /* in place of a slot: nobody waits for this piece alone */
+};
+
+static uint32_t index_make(int rank, uint32_t slot)
+{
+	return (uint32_t)rank << 8 | slot;
+}
+
+static void landed(sluice_region *region, int rank, uint32_t pieces, int status)
+{
+	region->flying[rank] -= pieces;
+	region->in_flight -= pieces;
+	if (status && !region->status) {
+		region->status = status;
+		region->culprit = rank;
+	}
+}
+
+void window_done(sluice_region *region, uint32_t index, int status)
+{
+	int rank = (int)(index >> 8);
+	if (rank >= region->job->size || !region->flying[rank])
+		return; /* late news of a rank that is lost */
+	if ((index & 0xff) < BOUNCE_SLOTS)
+		region->slot_user[index & 0xff] = 0;
+	landed(region, rank, 1, status);
+}
+
+/* What was under way to a rank that is lost never lands. */
+static void give_up_on_lost(sluice_region *region)
+{
+	for (int p = 0; p < region->job->size; p++)
+		if (region->flying[p] && region->job->peers[p].state != PEER_ALIVE) {
+			landed(region, p, region->flying[p], SLUICE_EPEER);
+			for (int s = 0; s < BOUNCE_SLOTS; s++)
+				if (region->slot_user[s] == p + 1)
+					region->slot_user[s] = 0;
+		}
+}
+
+static int take_failure(sluice_region *region)
+{
+	int status = region->status;
+	region->status = 0;
+	return status ? fail_quietly(status, "a transfer with %s failed",
+				     rank_text(region->job, region->culprit)) :
+			0;
+}
+
+static int check_range(const sluice_region *region, size_t offset, size_t bytes,
+		       const char *function)
+{
+	if (offset > region->window->bytes || bytes > region->window->bytes - offset)
+		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
+			    function, bytes, offset, region->window->bytes);
+	return 0;
+}
+
+int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
+		 const char *function)
+{
+	if (!region)
+		return fail(SLUICE_EINVAL, "%s: region is NULL", function);
+	int rc = job_check(region->job, function);
+	if (rc)
+		return rc;
+	if (rank < 0 || rank >= region->job->size)
+		return fail(SLUICE_EINVAL, "%s: rank %d of %d", function, rank, region->job->size);
+	return check_range(region, offset, bytes, function);
+}
+
+/* ---- one piece ------------------------------------------------------------------------------ */
+
+struct piece {
+	sluice_region *region;
+	int rank;
+	struct transfer transfer;
+	uint32_t slot; /* of the bounce buffer, or OWN_MEMORY */
+	int rc;
+};
+
+static struct endpoint *endpoint_of(const sluice_region *region, int rank)
+{
+	return region->job->peers[rank].endpoint;
+}
+
+static int copies(const sluice_region *region, int rank)
+{
+	return endpoint_of(region, rank)->transport->ops->copies_at_post;
+}
+
+static int post(struct piece *p)
+{
+	struct endpoint *e = endpoint_of(p->region, p->rank);
+	int ends = transfer_ends(&p->transfer);
+	if (ends && p->region->in_flight >= IN_FLIGHT)
+		return p->rc = SLUICE_EAGAIN;
+	if (!p->transfer.remote || p->region->job->peers[p->rank].state == PEER_LOST)
+		return p->rc = SLUICE_EPEER; /* a worker that was dropped may still be there */
+	p->rc = e->transport->ops->post(e, &p->transfer);
+	if (!p->rc && ends) {
+		p->region->flying[p->rank]++;
+		p->region->in_flight++;
+		if (p->slot < BOUNCE_SLOTS)
+			p->region->slot_user[p->slot] = p->rank + 1;
+	}
+	return p->rc;
+}
+
+/* A queue is full, or the rank is lost and the news of it comes with the next polls. */
+static int must_wait(const struct piece *p)
+{
+	return p->rc == SLUICE_EAGAIN ||
+	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
+}
+
+static int posted(void *context)
+{
+	struct piece *p = context;
+	give_up_on_lost(p->region);
+	/* Having waited, wait for half of the queue: so a stream of posts sleeps seldom. */
+	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
+		return 0;
+	post(p);
+	return !must_wait(p);
+}
+
+static void describe_piece(void *context, char *text, size_t cap)
+{
+	struct piece *p = context;
+	snprintf(text, cap, "a %s of %zu bytes at %s",
+		 p->transfer.kind == TRANSFER_GET ? "get" : "put", p->transfer.bytes,
+		 rank_text(p->region->job, p->rank));
+}
+
+static int failed_piece(const struct piece *p)
+{
+	if (p->rc == SLUICE_EPEER)
+		return fail_quietly(SLUICE_EPEER, "a transfer of %zu bytes failed: %s is lost",
+				    p->transfer.bytes, rank_text(p->region->job, p->rank));
+	return p->rc;
+}
+
+/* Token held. */
+static int post_waiting(struct piece *p)
+{
+	int rc = progress_until(p->region->job, posted, describe_piece, p);
+	return rc ? rc : failed_piece(p);
+}
+
+/* SLUICE_EAGAIN: it must be posted again, waiting. Token held. */
+static int post_at_once(struct piece *p)
+{
+	sluice_job *job = p->region->job;
+	if (job->failure.code)
+		return job_failed(job);
+	post(p);
+	return must_wait(p) ? SLUICE_EAGAIN : failed_piece(p);
+}
+
+/* Without a system call of ours if no queue is full. Token not held. */
+static int post_quickly(struct piece *p)
+{
+	sluice_job *job = p->region->job;
+	progress_lock(job);
+	int rc = post_at_once(p);
+	progress_unlock(job);
+	if (rc != SLUICE_EAGAIN)
+		return rc;
+	progress_take(job);
+	rc = post_waiting(p);
+	progress_release(job);
+	return rc;
+}
+
+/* ---- memory that needs no bounce --------------------------------------------------------------- */
+
+/* local_region holds the bytes at local. report: a put's end is to be counted too. */
+static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
+		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
+{
+	int copied = copies(region, rank), rc = 0;
+	size_t at = 0;
+	do {
+		size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+		int inlined = kind == TRANSFER_PUT && n <= TRANSFER_INLINE_BYTES;
+		struct piece p = { .region = region,
+				   .rank = rank,
+				   .slot = OWN_MEMORY,
+				   .transfer = {
+					   .kind = notify && at + n == bytes ? TRANSFER_PUT_NOTIFY :
+									       kind,
+					   .remote = region->remotes[rank],
+					   .offset = offset + at,
+					   .local_region = inlined ? NULL : local_region,
+					   .local = n ? local + at : NULL,
+					   .bytes = n,
+					   .imm = imm_make(IMM_REGION, 0, region->id),
+					   .cookie = cookie_make(COOKIE_REGION, region->id,
+								 index_make(rank, OWN_MEMORY)),
+					   .report = kind == TRANSFER_PUT && !inlined && !copied,
+					   .quiet = copied,
+				   } };
+		rc = post_quickly(&p);
+		at += n;
+	} while (!rc && at < bytes);
+	return rc;
+}
+
+static int all_landed(void *context)
+{
+	sluice_region *region = context;
+	give_up_on_lost(region);
+	return !region->in_flight;
+}
+
+static void describe_flush(void *context, char *text, size_t cap)
+{
+	sluice_region *region = context;
+	int rank = 0;
+	while (rank < region->job->size - 1 && !region->flying[rank])
+		rank++;
+	snprintf(text, cap, "%u transfers of a region, one of them with %s", region->in_flight,
+		 rank_text(region->job, rank));
+}
+
+int sluice_region_flush(sluice_region *region)
+{
+	int rc = window_check(region, 0, 0, 0, "sluice_region_flush");
+	if (rc)
+		return rc;
+	progress_take(region->job);
+	if (region->in_flight)
+		rc = progress_until(region->job, all_landed, describe_flush, region);
+	else if (region->job->failure.code)
+		rc = job_failed(region->job);
+	if (!rc)
+		rc = take_failure(region);
+	progress_release(region->job);
+	return rc;
+}
+
+static int check_both(const sluice_region *region, int rank, size_t offset, size_t local_offset,
+		      size_t bytes, const char *function)
+{
+	int rc = window_check(region, rank, offset, bytes, function);
+	return rc ? rc : check_range(region, local_offset, bytes, function);
+}
+
+int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,
+			   size_t bytes, int notify)
+{
+	int rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_put");
+	if (rc || (!bytes && !notify))
+		return rc;
+	return move(region, TRANSFER_PUT, rank, offset, region->window,
+		    (uint8_t *)region->window->base + local_offset, bytes, notify);
+}
+
+int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_t local_offset,
+			   size_t bytes)
+{
+	int rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_get");
+	if (rc || !bytes)
+		return rc;
+	return move(region, TRANSFER_GET, rank, offset, region->window,
+		    (uint8_t *)region->window->base + local_offset, bytes, 0);
+}
+
+/* ---- through the bounce buffer ----------------------------------------------------------------- */
+
+static int slot_free(void *context)
+{
+	struct piece *p = context;
+	give_up_on_lost(p->region);
+	return !p->region->slot_user[p->slot];
+}
+
+static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind, int rank,
+				 size_t offset, size_t bytes)
+{
+	uint32_t slot = region->next_slot++ % BOUNCE_SLOTS;
+	return (struct piece){ .region = region,
+			       .rank = rank,
+			       .slot = slot,
+			       .transfer = {
+				       .kind = kind,
+				       .remote = region->remotes[rank],
+				       .offset = offset,
+				       .local_region = region->bounce,
+				       .local = (uint8_t *)region->bounce->base +
+						(size_t)slot * SLOT_BYTES,
+				       .bytes = bytes,
+				       .imm = imm_make(IMM_REGION, 0, region->id),
+				       .cookie = cookie_make(COOKIE_REGION, region->id,
+							     index_make(rank, slot)),
+				       .report = kind != TRANSFER_GET,
+			       } };
+}
+
+/* Returns when the last piece is copied and posted: data is the caller's again. */
+static int bounce_put(sluice_region *region, int rank, size_t offset, const uint8_t *data,
+		      size_t bytes, int notify)
+{
+	int rc = 0;
+	progress_take(region->job);
+	for (size_t at = 0; !rc && at < bytes; at += SLOT_BYTES) {
+		size_t n = bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES;
+		struct piece p = bounce_piece(
+			region, notify && at + n == bytes ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
+			rank, offset + at, n);
+		rc = progress_until(region->job, slot_free, describe_piece, &p);
+		if (!rc) {
+			memcpy(p.transfer.local, data + at, n);
+			rc = post_waiting(&p);
+		}
+	}
+	if (!rc)
+		rc = take_failure(region);
+	progress_release(region->job);
+	return rc;
+}
+
+static int bounce_get(sluice_region *region, int rank, size_t offset, uint8_t *data, size_t bytes)
+{
+	struct piece flying[BOUNCE_SLOTS]; /* pieces n_taken .. n_posted - 1 */
+	size_t pieces = (bytes + SLOT_BYTES - 1) / SLOT_BYTES, n_posted = 0, n_taken = 0;
+	int rc = 0;
+	progress_take(region->job);
+	while (!rc && n_taken < pieces) {
+		if (n_posted < pieces && n_posted - n_taken < BOUNCE_SLOTS) {
+			size_t at = n_posted * SLOT_BYTES;
+			struct piece *p = &flying[n_posted++ % BOUNCE_SLOTS];
+			*p = bounce_piece(region, TRANSFER_GET, rank, offset + at,
+					  bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES);
+			rc = progress_until(region->job, slot_free, describe_piece, p);
+			if (!rc)
+				rc = post_waiting(p);
+			continue;
+		}
+		struct piece *p = &flying[n_taken % BOUNCE_SLOTS];
+		rc = progress_until(region->job, slot_free, describe_piece, p);
+		if (!rc)
+			rc = take_failure(region);
+		if (!rc)
+			memcpy(data + n_taken * SLOT_BYTES, p->transfer.local, p->transfer.bytes);
+		n_taken++;
+	}
+	progress_release(region->job);
+	return rc;
+}
+
+/* ---- put and get --------------------------------------------------------------------------- */
+
+static int in_own_window(const sluice_region *region, const void *data, size_t bytes)
+{
+	uintptr_t base = (uintptr_t)region->window->base, at = (uintptr_t)data;
+	return at >= base && at - base <= region->window->bytes &&
+	       bytes <= region->window->bytes - (at - base);
+}
+
+int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
+		      size_t bytes, int notify)
+{
+	int rc = window_check(region, rank, offset, bytes, "sluice_region_put");
+	if (!rc && !data && bytes)
+		rc = fail(SLUICE_EINVAL, "sluice_region_put: data is NULL");
+	if (rc || (!bytes && !notify))
+		return rc;
+	/* const is dropped for struct transfer, which serves gets as well; a put only reads. */
+	uint8_t *local = (uint8_t *)(uintptr_t)data;
+	struct region anywhere = { .base = local, .bytes = bytes };
+	if (copies(region, rank) || bytes <= TRANSFER_INLINE_BYTES)
+		return move(region, TRANSFER_PUT, rank, offset, &anywhere, local, bytes, notify);
+	if (!in_own_window(region, data, bytes))
+		return bounce_put(region, rank, offset, data, bytes, notify);
+	rc = move(region, TRANSFER_PUT, rank, offset, region->window, local, bytes, notify);
+	return rc ? rc : sluice_region_flush(region);
+}
+
+int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data, size_t bytes)
+{
+	int rc = window_check(region, rank, offset, bytes, "sluice_region_get");
+	if (!rc && !data && bytes)
+		rc = fail(SLUICE_EINVAL, "sluice_region_get: data is NULL");
+	if (rc || !bytes)
+		return rc;
+	struct region anywhere = { .base = data, .bytes = bytes };
+	if (copies(region, rank))
+		return move(region, TRANSFER_GET, rank, offset, &anywhere, data, bytes, 0);
+	if (!in_own_window(region, data, bytes))
+		return bounce_get(region, rank, offset, data, bytes);
+	rc = move(region, TRANSFER_GET, rank, offset, region->window, data, bytes, 0);
+	return rc ? rc : sluice_region_flush(region);
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
+#include "model/layout.h"
+#include "worker/async.h"
+#include "base/error.h"
+#include "shard/census.h"
+#include "compress/message.h"
+#include "shard/reduce.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int add_span(struct layout *l, uint64_t begin, uint64_t end, int exempt, int apart)
+{
+	if (begin == end)
+		return 0;
+	if (!apart && l->n_spans && l->spans[l->n_spans - 1].exempt == exempt) {
+		l->spans[l->n_spans - 1].end = end;
+		return 0;
+	}
+	l->spans[l->n_spans++] = (struct span){ begin, end, exempt };
+	return 0;
+}
+
+static int make_spans(struct layout *l, const sluice_model_attr *attr, const struct recipe *recipe)
+{
+	l->spans = calloc(attr->n_tensors + 1, sizeof *l->spans);
+	if (!l->spans)
+		return fail(SLUICE_ENOMEM, "no memory for %zu tensors", attr->n_tensors);
+	const int by_tensor = selection_kinds[recipe->up.select].by_tensor ||
+			      selection_kinds[recipe->down.select].by_tensor;
+	uint64_t at = 0;
+	for (size_t t = 0; t < attr->n_tensors; t++) {
+		const sluice_tensor *tensor = &attr->tensors[t];
+		if (!tensor->name || tensor->count > attr->count - at)
+			return fail(SLUICE_EINVAL,
+				    "tensor %zu (%s): its %llu elements end beyond the model's %llu", t,
+				    tensor->name ? tensor->name : "no name",
+				    (unsigned long long)tensor->count, (unsigned long long)attr->count);
+		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name), by_tensor);
+		at += tensor->count;
+	}
+	if (attr->n_tensors && at != attr->count)
+		return fail(SLUICE_EINVAL, "the tensors have %llu elements together, the model has %llu",
+			    (unsigned long long)at, (unsigned long long)attr->count);
+	add_span(l, at, attr->count, 0, by_tensor);
+	for (size_t i = 0; i < l->n_spans; i++)
+		if (l->spans[i].exempt)
+			l->exempt += l->spans[i].end - l->spans[i].begin;
+	return 0;
+}
+
+size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out)
+{
+	uint64_t begin = shard->begin, end = begin + shard->span;
+	size_t n = 0;
+	for (size_t i = 0; i < l->n_spans; i++) {
+		uint64_t b = l->spans[i].begin > begin ? l->spans[i].begin : begin;
+		uint64_t e = least(l->spans[i].end, end);
+		if (b < e)
+			out[n++] = (struct span){ b - begin, e - begin, l->spans[i].exempt };
+	}
+	return n;
+}
+
+/* Coordinates of a shard that a sketch publishes, at the largest density. */
+static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
+			 const struct recipe *recipe)
+{
+	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
+}
+
+/* Most coordinates a push to this shard carries. With a residual a slot of four times the mean is
+ * enough, the rest waits; without one nothing may be left behind. */
+static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
+			    const struct recipe *recipe, const struct schedule *schedule)
+{
+	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
+	double density = schedule_largest_density(schedule, &recipe->up);
+	if (recipe->up.select == SELECT_ALL || recipe->automatic)
+		return s->span;
+	if (kind->exchange == EXCHANGE_SKETCH)
+		return (uint32_t)least(s->span, recipe->up.sketch_pool * sketched(s, schedule, recipe) + s->exempt);
+	if (kind->seeded)
+		return (uint32_t)schedule_count(density, s->span);
+	if (kind->varies && recipe->memory == MEMORY_NONE)
+		return s->span;
+	if (kind->argument == ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
+		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
+	uint64_t k = schedule_count(density, l->count - l->exempt);
+	uint64_t mean = (k * s->span + l->count - 1) / l->count;
+	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
+	if (kind->by_tensor) /* each is rounded up */
+		pairs += l->n_spans;
+	return (uint32_t)least(s->span, pairs + s->exempt);
+}
+
+static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
+			      const struct schedule *schedule)
+{
+	double density = schedule_largest_density(schedule, &recipe->down);
+	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
+		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
+	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
+		return s->span;
+	uint64_t k = schedule_count(density, s->span - s->exempt);
+	if (selection_kinds[recipe->down.select].by_tensor)
+		k += l->n_spans;
+	return (uint32_t)least(s->span, k + s->exempt);
+}
+
+/* Room for the messages of all phases, each with a note behind it. */
+static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
+{
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	const size_t everything = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
+	size_t slot = message_bound(s->span, s->up_capacity, recipe->up.values), other;
+	size_t delta = message_bound(s->span, s->down_capacity, recipe->down.values);
+	if (exchange == EXCHANGE_LEADER && slot < (other = message_support_bound(s->span, s->up_capacity)))
+		slot = other;
+	if (exchange == EXCHANGE_SKETCH &&
+	    slot < (other = message_bound(s->sketch_cells, s->sketch_cells, recipe->up.values)))
+		slot = other;
+	if (s->support_capacity && delta < (other = message_support_bound(s->span, s->support_capacity)))
+		delta = other;
+	/* With resets, and at anchors, everything fits too; the capacities are for the other steps. */
+	const int whole = recipe->reset || recipe->svrg_steps;
+
+	s->slot_bytes = whole && slot < everything ? everything : slot;
+	s->slot_bytes += note;
+	s->delta_bytes = whole && delta < everything ? everything : delta;
+	s->delta_bytes += note;
+	s->snapshot_bytes = everything;
+}
+
+/* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
+static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
+{
+	double columns = ceil((double)recipe->up.sketch_width *
+			      (double)schedule_count(recipe->up.density, s->span - s->exempt));
+	uint64_t most = s->span > 0 ? s->span : 1;
+	s->sketch_columns = columns < 1 ? 1 : columns > (double)most ? (uint32_t)most : (uint32_t)columns;
+	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
+}
+
+static int make_shards(struct layout *l, const struct recipe *recipe, const struct schedule *schedule)
+{
+	int owners = l->workers < l->size ? l->size - l->workers : l->size;
+	int first = l->workers < l->size ? l->workers : 0;
+	l->shards = calloc(l->n_shards, sizeof *l->shards);
+	size_t *slots = calloc((size_t)l->size * 3, sizeof *slots);
+	struct span *spans = calloc(l->n_spans, sizeof *spans);
+	if (!l->shards || !slots || !spans) {
+		free(slots);
+		free(spans);
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", l->n_shards);
+	}
+	size_t *logs = slots + l->size, *owned = logs + l->size;
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		struct shard_layout *s = &l->shards[i];
+		s->begin = l->count * i / l->n_shards;
+		s->span = (uint32_t)(l->count * (i + 1) / l->n_shards - s->begin);
+		s->owner = first + (int)((uint64_t)i * (uint64_t)owners / l->n_shards);
+		size_t n = layout_shard_spans(l, s, spans);
+		for (size_t j = 0; j < n; j++)
+			if (spans[j].exempt)
+				s->exempt += (uint32_t)(spans[j].end - spans[j].begin);
+		s->up_capacity = up_capacity(l, s, recipe, schedule);
+		s->down_capacity = down_capacity(l, s, recipe, schedule);
+		if (selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN)
+			s->support_capacity = s->up_capacity;
+		l->support_most += s->support_capacity;
+		if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
+			shape_sketch(s, recipe);
+		size_messages(s, recipe, census_room(recipe, i));
+		s->slots_offset = slots[s->owner];
+		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
+		s->notice_index = owned[s->owner]++;
+		s->log_offset = logs[s->owner];
+		/* Asynchronous workers read what was published for each of them. */
+		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) * s->delta_bytes;
+		s->snapshot_offset[0] = s->log_offset + s->log_bytes;
+		s->snapshot_offset[1] = s->snapshot_offset[0] + s->snapshot_bytes;
+		logs[s->owner] = s->snapshot_offset[1] + s->snapshot_bytes;
+	}
+	free(slots);
+	free(spans);
+	return 0;
+}
+
+int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
+		const struct schedule *schedule, int size, int workers, struct layout *out)
+{
+	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
+	uint64_t shards = attr->shards;
+	if (!shards)
+		shards = least((uint64_t)workers, (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+	if (shards > attr->count || shards > 0xffffff)
+		return fail(SLUICE_EINVAL, "shards=%llu for a model of %llu parameters: at most one a parameter",
+			    (unsigned long long)shards, (unsigned long long)attr->count);
+	while (!attr->shards && attr->count / shards >= SHARD_ELEMENTS_MAX)
+		shards *= 2;
+	if (attr->count / shards >= SHARD_ELEMENTS_MAX)
+		return fail(SLUICE_EINVAL, "shards=%llu gives shards of %llu elements, at most %d: ask for more",
+			    (unsigned long long)shards, (unsigned long long)(attr->count / shards),
+			    SHARD_ELEMENTS_MAX);
+	out->n_shards = (uint32_t)shards;
+	int rc = make_spans(out, attr, recipe);
+	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
+	if (kind->varies)
+		out->selected_most = out->count;
+	else if (kind->exchange == EXCHANGE_SKETCH)
+		out->selected_most = 0;
+	else if (recipe->up.select == SELECT_CYCLIC && recipe->up.chunks) /* each span ends with a short chunk */
+		out->selected_most = least(out->count, out->exempt + out->n_spans + out->count /
+					   chunk_length(schedule_largest_density(schedule, &recipe->up)));
+	else if (recipe->up.select != SELECT_ALL)
+		out->selected_most = out->exempt +
+			schedule_count(schedule_largest_density(schedule, &recipe->up),
+				       out->count - out->exempt);
+	if (kind->by_tensor)
+		out->selected_most = least(out->count, out->selected_most + out->n_spans);
+	if (kind->seeded) /* rounded up in each shard */
+		out->selected_most = least(out->count, out->selected_most + out->n_shards);
+	if (!rc)
+		rc = make_shards(out, recipe, schedule);
+	if (rc)
+		layout_free(out);
+	return rc;
+}
+
+void layout_free(struct layout *l)
+{
+	free(l->shards);
+	free(l->spans);
+	l->shards = NULL;
+	l->spans = NULL;
+}
+
+size_t layout_slots_bytes(const struct layout *l, int rank)
+{
+	size_t bytes = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes += SLOT_DEPTH * l->shards[i].slot_bytes;
+	return bytes;
+}
+
+size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer)
+{
+	return layout_slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
+}
+
+size_t layout_window_bytes(const struct layout *l, int rank, int peer)
+{
+	size_t bytes = layout_slots_bytes(l, rank);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == peer)
+			bytes += NOTICE_BYTES;
+	return bytes;
+}
+
+size_t layout_log_bytes(const struct layout *l, int rank)
+{
+	size_t bytes = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes = l->shards[i].snapshot_offset[1] + l->shards[i].snapshot_bytes;
+	return bytes;
+}
+
+/* What the two halves share out among their shards: room for the largest one at a time. */
+struct largest {
+	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
+};
+
+static struct largest largest_shard(const struct layout *l, int owner_or_any)
+{
+	struct largest most = { 0, 0, 0 };
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i];
+		if (owner_or_any >= 0 && s->owner != owner_or_any)
+			continue;
+		most.span = layout_room(s) > most.span ? layout_room(s) : most.span;
+		most.slot_bytes = s->slot_bytes > most.slot_bytes ? s->slot_bytes : most.slot_bytes;
+		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
+	}
+	return most;
+}
+
+/* worker_setup.c: accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and values, staging. */
+static uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
+{
+	int sparse = recipe->up.select != SELECT_ALL;
+	struct largest any = largest_shard(l, -1);
+	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
+	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
+	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
+	vectors += (recipe->signal == SIGNAL_INNOVATION) + (recipe->when == WHEN_LAZY_SERVER);
+	vectors += recipe->when == WHEN_ASYNC;
+	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
+		vectors += 1 + (recipe->memory != MEMORY_NONE);
+	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
+	bytes += l->support_most * sizeof(uint32_t);
+	if (sparse)
+		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
+	return bytes;
+}
+
+/* shard_setup.c: copy, reduction, residual, velocity of each own shard, and scratch for one message. */
+static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t vectors = 1, bytes;
+	struct largest own = largest_shard(l, rank);
+	if (!own.span)
+		return 0;
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
+	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
+	vectors += async_vectors(recipe);
+	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (l->shards[i].owner == rank)
+			bytes += vectors * l->shards[i].span * sizeof(float) +
+				 reduction_bytes(l->shards[i].span) +
+				 l->shards[i].support_capacity * sizeof(uint32_t) +
+				 l->shards[i].sketch_cells * sizeof(float);
+	return bytes;
+}
+
+uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint32_t own = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		own += l->shards[i].owner == rank;
+	uint64_t bytes = layout_log_bytes(l, rank) + owner_memory(l, recipe, rank) +
+			 census_memory(recipe, own);
+	for (int peer = 0; peer < l->size; peer++)
+		bytes += layout_window_bytes(l, rank, peer);
+	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
+}

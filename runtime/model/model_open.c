@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Opening a model: attributes and recipe judged and compared between ranks, memory laid out, windows
+ * exchanged. Collective; a rank that cannot do its part is named on all others. */
+#include "model/model.h"
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/room.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int check_attributes(const sluice_job *job, const sluice_model_attr *attr, const float *params)
+{
+	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
+		return fail(SLUICE_EINVAL, "sluice_model_open: attr is NULL or its size field is not set "
+			    "(attr.size = sizeof attr)");
+	if (!attr->count || attr->count > UINT32_MAX)
+		return fail(SLUICE_EINVAL, "sluice_model_open: count=%llu, must be 1 .. 2^32-1",
+			    (unsigned long long)attr->count);
+	if (!params && sluice_is_worker(job))
+		return fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
+	if (attr->n_tensors && !attr->tensors)
+		return fail(SLUICE_EINVAL, "sluice_model_open: n_tensors=%zu, but tensors is NULL",
+			    attr->n_tensors);
+	if (!(attr->lr >= 0) || !isfinite(attr->lr))
+		return fail(SLUICE_EINVAL, "sluice_model_open: lr=%g, must be finite and > 0",
+			    (double)attr->lr);
+	return 0;
+}
+
+static int copy_tensors(sluice_model *model, const sluice_model_attr *attr)
+{
+	model->n_tensors = attr->n_tensors;
+	model->tensor_names = calloc(attr->n_tensors + 1, sizeof *model->tensor_names);
+	model->tensor_ends = calloc(attr->n_tensors + 1, sizeof *model->tensor_ends);
+	if (!model->tensor_names || !model->tensor_ends)
+		return fail(SLUICE_ENOMEM, "no memory for %zu tensor names", attr->n_tensors);
+	uint64_t end = 0;
+	for (size_t t = 0; t < attr->n_tensors; t++) {
+		model->tensor_ends[t] = end += attr->tensors[t].count;
+		model->tensor_names[t] = strdup(attr->tensors[t].name);
+		if (!model->tensor_names[t])
+			return fail(SLUICE_ENOMEM, "no memory for tensor names");
+	}
+	return 0;
+}
+
+/* Everything two ranks must agree on, as one number. */
+static uint64_t schema_of(const sluice_model *model)
+{
+	uint64_t parts[6] = { model->layout.count, model->layout.n_shards, model->n_tensors,
+			      model->schedule.warmup_steps,
+			      digest64(model->recipe_text, strlen(model->recipe_text)),
+			      digest64(model->tensor_ends, model->n_tensors * sizeof *model->tensor_ends) };
+	for (size_t t = 0; t < model->n_tensors; t++)
+		parts[5] = parts[5] * 31 + digest64(model->tensor_names[t], strlen(model->tensor_names[t]));
+	return digest64(parts, sizeof parts);
+}
+
+/* Compares what the ranks opened; a difference is named on all of them. */
+static int compare_models(sluice_model *model)
+{
+	enum { TEXT = 448, ROW = TEXT + 24 };
+	sluice_job *job = model->job;
+	uint8_t mine[ROW] = { 0 };
+	put_le64(mine, model->schema);
+	put_le64(mine + 8, model->id);
+	put_le64(mine + 16, model->layout.count);
+	memcpy(mine + 24, model->recipe_text, strnlen(model->recipe_text, TEXT - 1));
+	uint8_t *rows = malloc((size_t)job->size * ROW);
+	if (!rows)
+		return fail(SLUICE_ENOMEM, "no memory to compare models");
+	int rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW, rows);
+	int first = rc ? 0 : round_leader(job);
+	const uint8_t *terms = rows + (size_t)first * ROW;
+	for (int r = first + 1; r < job->size && !rc; r++) {
+		const uint8_t *row = rows + (size_t)r * ROW;
+		if (round_has(job, r) && memcmp(row, terms, 16))
+			rc = fail(SLUICE_EPEER,
+				  "%s and %s opened different models: %llu parameters with \"%.*s\" against %llu "
+				  "with \"%.*s\" (shards, tensors, steps_per_epoch and the order of opens count too)",
+				  rank_text(job, first), rank_text(job, r), (unsigned long long)get_le64(terms + 16),
+				  TEXT - 1, (const char *)terms + 24, (unsigned long long)get_le64(row + 16),
+				  TEXT - 1, (const char *)row + 24);
+	}
+	free(rows);
+	return rc;
+}
+
+/* One window per peer that has something to write here, one log for all readers. */
+static int open_regions(sluice_model *model)
+{
+	sluice_job *job = model->job;
+	const struct layout *l = &model->layout;
+	size_t n = (size_t)job->size;
+	model->windows = calloc(n, sizeof *model->windows);
+	model->remote_windows = calloc(n, sizeof *model->remote_windows);
+	model->remote_logs = calloc(n, sizeof *model->remote_logs);
+	if (!model->windows || !model->remote_windows || !model->remote_logs)
+		return fail(SLUICE_ENOMEM, "no memory for %zu windows", n);
+	int rc = 0;
+	for (int p = 0; p < job->size && !rc; p++) {
+		size_t bytes = layout_window_bytes(l, job->rank, p);
+		if (bytes)
+			rc = region_open(bytes, REGION_WRITE, "window", &model->windows[p]);
+	}
+	if (!rc && layout_log_bytes(l, job->rank))
+		rc = region_open(layout_log_bytes(l, job->rank), REGION_READ, "log", &model->log);
+	return rc;
+}
+
+static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor, uint64_t need,
+		       struct remote **out)
+{
+	if (!need || !round_has(model->job, peer))
+		return 0;
+	struct endpoint *e = model->job->peers[peer].endpoint;
+	int rc = e->transport->ops->remote_open(e, descriptor, out);
+	if (rc == SLUICE_EPEER && model->job->members.elastic && peer < model->job->workers)
+		return 0; /* it ended since; its event is on the way */
+	if (!rc && (*out)->bytes < need)
+		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",
+			  rank_text(model->job, peer), (unsigned long long)(*out)->bytes,
+			  (unsigned long long)need);
+	return rc;
+}
+
+/* Each peer learns how to reach its window here and the log. */
+static int exchange_regions(sluice_model *model)
+{
+	enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
+	sluice_job *job = model->job;
+	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
+	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to exchange regions");
+	for (int p = 0; p < job->size && !rc; p++) {
+		struct endpoint *e = job->peers[p].endpoint;
+		const struct transport_ops *ops = e->transport->ops;
+		if (model->windows[p])
+			rc = ops->describe(e, model->windows[p], mine + (size_t)p * ROW);
+		if (!rc && model->log)
+			rc = ops->describe(e, model->log, mine + (size_t)p * ROW + ROW / 2);
+	}
+	if (!rc)
+		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
+	for (int p = 0; p < job->size && !rc; p++) {
+		const uint8_t *row = theirs + (size_t)p * ROW;
+		rc = open_remote(model, p, row, layout_window_bytes(&model->layout, p, job->rank),
+				 &model->remote_windows[p]);
+		if (!rc)
+			rc = open_remote(model, p, row + ROW / 2, layout_log_bytes(&model->layout, p),
+					 &model->remote_logs[p]);
+	}
+	free(mine);
+	free(theirs);
+	return rc;
+}
+
+static double mebibytes(uint64_t bytes)
+{
+	return (double)bytes / 1048576;
+}
+
+/* Before anything is allocated: what all ranks of this node need for the model against what is left. No
+ * rank has begun, because all agree first. */
+static int check_room(const sluice_model *model, uint64_t need)
+{
+	const sluice_job *job = model->job;
+	const char *here = sluice_node(job, job->rank);
+	struct room room = room_left("");
+	uint64_t together = 0;
+	int ranks = 0;
+	for (int r = 0; r < job->size; r++)
+		if (job_living(job, r) && !strcmp(sluice_node(job, r), here)) {
+			together += layout_memory(&model->layout, &model->recipe, r);
+			ranks++;
+		}
+	if (together > room.node)
+		return fail(SLUICE_ENOMEM,
+			    "the model needs %.1f MiB on %s, and %.1f MiB on the %d ranks of its node together, but "
+			    "%s has %.1f MiB left: ask for more memory (srun --mem), use more nodes, or a lower "
+			    "density",
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(together), ranks,
+			    room.node_limit, mebibytes(room.node));
+	if (need > room.process)
+		return fail(SLUICE_ENOMEM,
+			    "the model needs %.1f MiB on %s, but the limit on the address space (ulimit -v) leaves "
+			    "%.1f MiB: raise it, use more ranks, or a lower density",
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(room.process));
+	return 0;
+}
+
+static int prepare(sluice_model *model, const sluice_model_attr *attr)
+{
+	sluice_job *job = model->job;
+	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
+	int rc = recipe_parse(text, &model->recipe);
+	if (!rc && model->recipe.automatic && job->seat)
+		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job does not have: name "
+			  "up= and down=");
+	if (!rc)
+		rc = schedule_compile(&model->recipe, attr->steps_per_epoch, &model->schedule);
+	if (!rc)
+		rc = layout_make(attr, &model->recipe, &model->schedule, job->size, job->workers,
+				 &model->layout);
+	if (!rc)
+		rc = copy_tensors(model, attr);
+	if (rc)
+		return rc;
+	if (job->members.elastic && model->recipe.signal == SIGNAL_INNOVATION)
+		return fail(SLUICE_EINVAL, "sluice_model_open: signal=innovation with on_failure=continue: what a lost "
+			    "worker gave stays in the shards' sum; use on_failure=abort, or another signal");
+	if (job->members.elastic && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
+		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: the step whose "
+			    "leader is lost could not be finished; use on_failure=abort, or another selector");
+	if (model_async(model) && job->members.elastic)
+		return fail(SLUICE_EINVAL, "sluice_model_open: when=async with on_failure=continue: what a lost worker "
+			    "had under way could not be told from what is late; use on_failure=abort");
+	if (model_async(model) && model->recipe.staleness + 1 < (uint32_t)job->workers)
+		return fail(SLUICE_EINVAL, "sluice_model_open: when=async(%u) with %d workers: each of them may be under "
+			    "way with a gradient while the others are counted; write async(%d) or more",
+			    model->recipe.staleness, job->workers, job->workers - 1);
+	schedule_anchors(&model->schedule, &model->recipe, job->workers);
+	recipe_print(&model->recipe, model->recipe_text);
+	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
+	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
+		      model->recipe.update == UPDATE_NONE;
+	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
+					 model->recipe.decay, model->recipe.update_alpha,
+					 outside ? STEP_OUTSIDE : model->recipe.placement };
+	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
+	model->schema = schema_of(model);
+	uint64_t need = layout_memory(&model->layout, &model->recipe, job->rank);
+	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
+	if (limit && need > limit)
+		return fail(SLUICE_ENOMEM,
+			    "the model needs %.1f MiB on %s, the limit is %.1f MiB (SLUICE_MEMORY): raise it, use "
+			    "more ranks, or a lower density",
+			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
+	if ((rc = check_room(model, need)))
+		return rc;
+	log_line(LOG_INFO, "runtime", "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s",
+		 model->id, (unsigned long long)attr->count, model->layout.n_shards,
+		 (double)need / 1048576, model->recipe_text);
+	return 0;
+}
+
+void model_free(sluice_model *model)
+{
+	sluice_job *job = model->job;
+	for (int p = 0; p < job->size; p++) {
+		const struct transport_ops *ops = job->peers[p].endpoint->transport->ops;
+		if (model->remote_windows && model->remote_windows[p])
+			ops->remote_close(&model->remote_windows[p]);
+		if (model->remote_logs && model->remote_logs[p])
+			ops->remote_close(&model->remote_logs[p]);
+		if (model->windows)
+			region_close(&model->windows[p]);
+	}
+	region_close(&model->log);
+	free(model->windows);
+	free(model->remote_windows);
+	free(model->remote_logs);
+	worker_close(model);
+	shards_close(model);
+	census_close(model);
+	free(model->measure.before);
+	layout_free(&model->layout);
+	for (size_t t = 0; model->tensor_names && t < model->n_tensors; t++)
+		free(model->tensor_names[t]);
+	free(model->tensor_names);
+	free(model->tensor_ends);
+	free(model);
+}
+
+int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+		      sluice_model **model_out)
+{
+	int rc = job_check(job, "sluice_model_open");
+	if (!rc && !model_out)
+		rc = fail(SLUICE_EINVAL, "sluice_model_open: model_out is NULL");
+	if (rc)
+		return rc;
+	sluice_model *model = calloc(1, sizeof *model);
+	if (!model)
+		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
+	model->job = job;
+	while (model->id < JOB_MODELS && job->models[model->id])
+		model->id++;
+	rc = model->id < JOB_MODELS ? check_attributes(job, attr, params)
+		: fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already", JOB_MODELS);
+	if (!rc)
+		rc = prepare(model, attr);
+	struct borrowed host = { 0 };
+	if (!rc)
+		rc = on_device_borrow(params, attr->count, &host);
+	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
+		model->worker.device.stream = attr->stream;
+	rc = collective_agree(job, rc, "open the model");
+	if (!rc)
+		rc = compare_models(model);
+	if (!rc) {
+		rc = open_regions(model);
+		if (!rc)
+			rc = shards_open(model);
+		if (!rc && sluice_is_worker(job))
+			rc = worker_open(model);
+		if (!rc)
+			rc = census_open(model);
+		rc = collective_agree(job, rc, "open the model");
+	}
+	if (!rc)
+		rc = collective_agree(job, exchange_regions(model), "open the model");
+	if (!rc) {
+		progress_take(job);
+		job->models[model->id] = model;
+		if (job->models_end <= (int)model->id)
+			job->models_end = (int)model->id + 1;
+		progress_release(job);
+		rc = model_spread(model, host.host);
+		if (!rc && sluice_is_worker(job))
+			model_remember(model, host.host);
+		if (!rc && sluice_is_worker(job))
+			local_begin(model, host.host);
+		if (!rc && sluice_is_worker(job))
+			async_begin(model, host.host);
+	}
+	rc = on_device_return(&host, rc);
+	if (rc) {
+		progress_take(job);
+		if (model->id < JOB_MODELS && job->models[model->id] == model)
+			job->models[model->id] = NULL;
+		progress_release(job);
+		model_free(model);
+		return rc;
+	}
+	*model_out = model;
+	return 0;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See on_device.h. */
+#include "model/model.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- gradients ----------------------------------------------------------------------------- */
+
+/* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
+static const char *why_on_host(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	if (recipe->up.select != SELECT_TOPK)
+		return "only topk selects there";
+	if (recipe->memory != MEMORY_RESIDUAL || recipe->signal != SIGNAL_GRADIENT || recipe->noise > 0 ||
+	    recipe->update == UPDATE_AVERAGE)
+		return "only signal=gradient with memory=residual is added there";
+	if (recipe->clip > 0)
+		return "clip= sums up on the host";
+	if (recipe->nonfinite == NONFINITE_ZERO)
+		return "nonfinite=zero is done on the host";
+	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker.local ||
+	    model->layout.support_most)
+		return "the recipe has steps that need the whole residual";
+	if (model->measure.on)
+		return "sluice_measure() looks at the whole residual";
+	if (recipe->up.values.type == VALUE_GRID)
+		return "the grid needs the whole residual";
+	return NULL;
+}
+
+static int open_selector(sluice_model *model, const float *pointer)
+{
+	struct on_device *d = &model->worker.device;
+	const struct layout *l = &model->layout;
+	int device;
+	if (d->selector)
+		return 0;
+	struct device_span *exempt = calloc(l->n_spans + 1, sizeof *exempt);
+	size_t n = 0;
+	if (!exempt)
+		return fail(SLUICE_ENOMEM, "no memory for %zu spans", l->n_spans);
+	for (size_t i = 0; i < l->n_spans; i++)
+		if (l->spans[i].exempt)
+			exempt[n++] = (struct device_span){ (uint32_t)l->spans[i].begin,
+							    (uint32_t)l->spans[i].end };
+	int rc = d->ops->find(pointer, &device) < 0 ||
+		 d->ops->selector_open(device, l->count, l->selected_most, exempt, n, &d->selector);
+	free(exempt);
+	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
+}
+
+/* At the first gradient in device memory that can be selected there. */
+static int begin_selecting(sluice_model *model, const float *grad)
+{
+	struct on_device *d = &model->worker.device;
+	int rc = open_selector(model, grad);
+	if (!rc && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
+		rc = device_fail(d->ops, "a residual on the GPU");
+	if (!rc && !(d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values)))
+		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
+			  (unsigned long long)model->layout.selected_most);
+	if (rc)
+		return rc;
+	d->selects = d->stale = 1;
+	log_line(LOG_INFO, "runtime", "model %u: gradients are selected on the GPU", model->id);
+	return 0;
+}
+
+static int from_device(sluice_model *model, void *to, const void *from, size_t bytes)
+{
+	struct on_device *d = &model->worker.device;
+	if (d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
+		return device_fail(d->ops, "a copy from the GPU");
+	return 0;
+}
+
+int on_device_fetch_residual(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (!w->device.selects || w->device.stale)
+		return 0;
+	return from_device(model, w->residual, w->device.residual.address,
+			   model->layout.count * sizeof(float));
+}
+
+/* The residual comes home: this gradient is selected on the host. */
+static int stop_selecting(sluice_model *model)
+{
+	struct on_device *d = &model->worker.device;
+	int rc = on_device_fetch_residual(model);
+	if (rc || !d->selects)
+		return rc;
+	d->selects = 0;
+	d->ops->release(&d->residual);
+	free(d->values);
+	d->values = NULL;
+	return 0;
+}
+
+/* A copy of count coordinates in host memory, if they are on the device. */
+static int copy_home(sluice_model *model, int which, const float **grad, uint64_t count)
+{
+	struct on_device *d = &model->worker.device;
+	const struct device_ops *ops;
+	int rc = *grad ? device_of(*grad, &ops) : 0;
+	if (rc || !*grad || !ops)
+		return rc;
+	d->ops = ops;
+	if (!d->copies[which] && ops->pinned_alloc(model->layout.count * sizeof(float), &d->copies[which]))
+		return device_fail(ops, "a copy of the gradient");
+	rc = from_device(model, d->copies[which], *grad, count * sizeof(float));
+	if (!rc)
+		*grad = d->copies[which];
+	return rc;
+}
+
+int on_device_gradient(sluice_model *model, const float **grad, const float **before)
+{
+	struct on_device *d = &model->worker.device;
+	const struct device_ops *ops;
+	const char *why = why_on_host(model);
+	int rc = device_of(*grad, &ops);
+	d->found = 0;
+	if (!rc && ops && !why) {
+		d->ops = ops;
+		return d->selects ? 0 : begin_selecting(model, *grad);
+	}
+	if (!rc)
+		rc = stop_selecting(model);
+	if (!rc && ops && !d->copies[0])
+		log_line(LOG_INFO, "runtime", "model %u: gradients are copied from the GPU to the host each step: "
+			 "%s", model->id, why);
+	if (!rc)
+		rc = copy_home(model, 0, grad, model->layout.count);
+	return rc ? rc : copy_home(model, 1, before, model->layout.count);
+}
+
+int on_device_range(sluice_model *model, const float **grad, uint64_t count)
+{
+	int rc = stop_selecting(model);
+	return rc ? rc : copy_home(model, 0, grad, count);
+}
+
+/* The gradient's first NaN or infinity, for the recipe's policy. */
+static int refuse_nonfinite(sluice_model *model, const float *grad, const struct device_selected *got)
+{
+	float bad;
+	int rc = from_device(model, &bad, grad + got->first_nonfinite, sizeof bad);
+	return rc ? rc : signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
+}
+
+int on_device_accumulate(sluice_model *model, const float *grad)
+{
+	struct worker *w = &model->worker;
+	struct on_device *d = &w->device;
+	float *residual = d->residual.address;
+	const struct device_select call = {
+		.residual = residual, .grad = grad, .judge = 1,
+		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
+		.k = schedule_count(model->stats.density_up, model->layout.count - model->layout.exempt) };
+	struct device_selected got;
+	w->addend = NULL;
+	w->skip = 0;
+	d->found = 0;
+	if (d->stale && d->ops->copy(residual, w->residual, model->layout.count * sizeof(float), d->stream))
+		return device_fail(d->ops, "the residual");
+	d->stale = 0;
+	if (d->ops->select(d->selector, &call, d->stream) ||
+	    d->ops->selected(d->selector, w->index, d->values, &got, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	if (got.nonfinite) {
+		int rc = refuse_nonfinite(model, grad, &got);
+		w->skip = rc > 0;
+		return rc < 0 ? rc : 0;
+	}
+	d->found = got.n;
+	for (size_t i = 0; i < got.n; i++)
+		w->residual[w->index[i]] = d->values[i];
+	return 0;
+}
+
+int on_device_settle(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	struct on_device *d = &w->device;
+	if (!d->selects || !d->found)
+		return 0;
+	for (size_t i = 0; i < d->found; i++)
+		d->values[i] = w->residual[w->index[i]];
+	if (d->ops->assign(d->selector, d->residual.address, w->index, d->values, (uint32_t)d->found,
+			   d->stream))
+		return device_fail(d->ops, "sluice_push");
+	return 0;
+}
+
+/* ---- parameters ---------------------------------------------------------------------------- */
+
+/* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
+static int target_is_host(const sluice_model *model)
+{
+	const struct worker *w = &model->worker;
+	return w->base || w->local || w->previous || w->anchor || model_async(model);
+}
+
+int on_device_target(sluice_model *model, float **target)
+{
+	struct on_device *d = &model->worker.device;
+	const size_t bytes = model->layout.count * sizeof(float);
+	int rc = device_of(*target, &d->target);
+	if (rc || !d->target)
+		return rc;
+	d->ops = d->target;
+	if (!target_is_host(model))
+		return open_selector(model, *target);
+	d->target = NULL;
+	void *copy = d->params_copy;
+	if (!copy && d->ops->pinned_alloc(bytes, &copy))
+		return device_fail(d->ops, "a copy of the parameters");
+	d->params_copy = copy;
+	rc = from_device(model, copy, *target, bytes);
+	if (rc)
+		return rc;
+	d->params = *target;
+	*target = copy;
+	return 0;
+}
+
+int on_device_pulled(sluice_model *model, int rc)
+{
+	if (!model)
+		return rc;
+	struct on_device *d = &model->worker.device;
+	const size_t bytes = model->layout.count * sizeof(float);
+	if (!rc && d->params && (d->ops->copy(d->params, d->params_copy, bytes, d->stream) ||
+				 d->ops->wait(d->stream)))
+		rc = device_fail(d->ops, "sluice_pull");
+	d->params = NULL;
+	return rc;
+}
+
+int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
+		    uint32_t count)
+{
+	struct on_device *d = &model->worker.device;
+	const int average = model->recipe.update == UPDATE_AVERAGE;
+	if (d->target)
+		return (average ? d->target->assign : d->target->add)(d->selector, vector, index, value, count,
+								      d->stream)
+			? device_fail(d->target, "sluice_pull") : 0;
+	(average ? sparse_set : sparse_add)(vector, index, value, count);
+	return 0;
+}
+
+int on_device_zero(sluice_model *model, float *target, size_t n)
+{
+	struct on_device *d = &model->worker.device;
+	if (!d->target)
+		memset(target, 0, n * sizeof(float));
+	else if (d->target->zero(target, n * sizeof(float), d->stream))
+		return device_fail(d->target, "sluice_pull_mean");
+	return 0;
+}
+
+int on_device_borrow(float *params, size_t n, struct borrowed *out)
+{
+	*out = (struct borrowed){ .host = params, .params = params, .n = n };
+	int rc = params ? device_of(params, &out->ops) : 0;
+	if (rc || !out->ops)
+		return rc;
+	out->host = malloc(n * sizeof(float));
+	if (!out->host)
+		return fail(SLUICE_ENOMEM, "no memory for a copy of %zu parameters", n);
+	if (out->ops->copy(out->host, params, n * sizeof(float), NULL) || out->ops->wait(NULL))
+		return device_fail(out->ops, "a copy of the parameters");
+	return 0;
+}
+
+int on_device_return(struct borrowed *b, int failed)
+{
+	int rc = failed;
+	if (!b->ops)
+		return rc;
+	if (!rc && (b->ops->copy(b->params, b->host, b->n * sizeof(float), NULL) || b->ops->wait(NULL)))
+		rc = device_fail(b->ops, "a copy of the parameters");
+	free(b->host);
+	*b = (struct borrowed){ 0 };
+	return rc;
+}
+
+void on_device_close(struct on_device *d)
+{
+	if (!d->ops)
+		return;
+	d->ops->selector_close(&d->selector);
+	if (d->residual.address)
+		d->ops->release(&d->residual);
+	d->ops->pinned_release(d->copies[0]);
+	d->ops->pinned_release(d->copies[1]);
+	d->ops->pinned_release(d->params_copy);
+	free(d->values);
+	*d = (struct on_device){ 0 };
+}

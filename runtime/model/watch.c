@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its pushes; a
+ * shard follows the push that it counts first, and says so in its delta, which all workers follow. With any
+ * other recipe one rank says, once, if compression costs more than it saves. The arithmetic is worth.c's. */
+#include "base/log.h"
+#include "model/model.h"
+
+double watch_density(const sluice_model *model, const struct direction *way, uint64_t step,
+		     unsigned chosen)
+{
+	if (!model->recipe.automatic)
+		return schedule_density(&model->schedule, way, step);
+	unsigned i = worth_candidate(step - 1 - model->first_step, chosen);
+	return way == &model->recipe.up ? worth_candidates[i].up : worth_candidates[i].down;
+}
+
+/* What the counters say since the last call. */
+static struct worth_step step_taken(sluice_model *model)
+{
+	const sluice_model_stats *s = &model->stats;
+	const struct worth_step now = { .work_ns = s->compress_ns + s->apply_ns,
+					.wire_ns = s->push_ns + s->wait_ns + s->pull_ns,
+					.bytes = s->pushed_bytes + s->pulled_bytes,
+					.dense_bytes = s->dense_bytes };
+	const struct worth_step before = model->watched;
+	model->watched = now;
+	return (struct worth_step){ .work_ns = now.work_ns - before.work_ns,
+				    .wire_ns = now.wire_ns - before.wire_ns,
+				    .bytes = now.bytes - before.bytes,
+				    .dense_bytes = now.dense_bytes - before.dense_bytes };
+}
+
+static int is_first_worker(const sluice_job *job)
+{
+	int first = 0;
+	while (first < job->rank && !job_living(job, first))
+		first++;
+	return first == job->rank;
+}
+
+/* The one that speaks of the wire for all: the first worker that has one, as the owner of all shards has not. */
+static int speaks(const sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	int only_owner = l->shards[0].owner, first = 0;
+	for (uint32_t s = 1; s < l->n_shards; s++)
+		if (l->shards[s].owner != only_owner)
+			only_owner = -1;
+	while (first < model->job->rank && (first == only_owner || !job_living(model->job, first)))
+		first++;
+	return first == model->job->rank;
+}
+
+void watch_step(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	uint64_t steps = w->step - model->first_step, warmup = model->schedule.warmup_steps;
+	char text[400];
+	if (model->recipe.automatic) {
+		if (steps > WORTH_TRIAL)
+			return;
+		const struct worth_step step = step_taken(model);
+		worth_note(&model->worth, steps, worth_candidate(steps - 1, 0), &step);
+		if (steps == WORTH_TRIAL)
+			model->worth.proposed = worth_choose(&model->worth);
+		return;
+	}
+	if (steps < warmup || steps > warmup + WORTH_WATCHED)
+		return;
+	const struct worth_step step = step_taken(model);
+	if (steps > warmup)
+		worth_note(&model->worth, steps - warmup, 0, &step);
+	if (steps == warmup + WORTH_WATCHED && speaks(model) &&
+	    worth_verdict(&model->worth, model->layout.count, text, sizeof text))
+		log_line(LOG_WARN, "runtime", "model %u: %s", model->id, text);
+}
+
+void watch_chosen(sluice_model *model, unsigned chosen)
+{
+	char text[400];
+	struct worker *w = &model->worker;
+	if (chosen && !w->chosen && is_first_worker(model->job)) {
+		worth_explain(&model->worth, chosen, text, sizeof text);
+		log_line(chosen == 1 ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s", model->id, text);
+	}
+	if (chosen)
+		w->chosen = chosen;
+}

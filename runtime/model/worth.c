@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The arithmetic of worth.h. Whole steps of a candidate are compared by their quickest: what else a machine
+ * does only ever adds time. */
+#include "model/worth.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Downwards more is sent, as in the default recipe: a delta carries what several workers selected. */
+const struct candidate worth_candidates[WORTH_CANDIDATES] = {
+	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
+};
+
+/* A sparser candidate must take at most this part of the time of the one that it replaces. */
+static const double quicker = 0.9;
+
+unsigned worth_candidate(uint64_t steps, unsigned chosen)
+{
+	if (steps < WORTH_TRIAL)
+		return (unsigned)(steps / WORTH_TRIES);
+	return chosen ? chosen - 1 : WORTH_CANDIDATES - 1;
+}
+
+static uint64_t total(const struct worth_step *s)
+{
+	return s->work_ns + s->wire_ns;
+}
+
+void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step)
+{
+	struct worth_step *least = &w->least[candidate];
+
+	if ((steps - 1) % WORTH_TRIES == 0)
+		return; /* the first of its kind: memory is touched, boundaries are looked for */
+	if (!total(least) || total(step) < total(least))
+		*least = *step;
+}
+
+unsigned worth_choose(const struct worth *w)
+{
+	unsigned best = 0;
+
+	for (unsigned i = 1; i < WORTH_CANDIDATES; i++)
+		if ((double)total(&w->least[i]) <= quicker * (double)total(&w->least[best]))
+			best = i;
+	return best + 1;
+}
+
+static double ms(double ns)
+{
+	return ns * 1e-6;
+}
+
+void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap)
+{
+	const struct candidate *c = &worth_candidates[chosen - 1];
+	size_t n;
+
+	if (chosen == 1)
+		snprintf(text, cap, "recipe auto goes on dense (up=all down=all): ");
+	else
+		snprintf(text, cap, "recipe auto goes on with up=topk(%g) down=topk(%g): ", c->up, c->down);
+	for (unsigned i = 0; i < WORTH_CANDIDATES; i++) {
+		const struct worth_step *s = &w->least[i];
+
+		n = strlen(text);
+		snprintf(text + n, cap - n, "%s%g took %.3f ms (%.3f work, %.3f exchange)", i ? ", " : "",
+			 worth_candidates[i].up, ms((double)total(s)), ms((double)s->work_ns),
+			 ms((double)s->wire_ns));
+	}
+	n = strlen(text);
+	if (chosen == 1)
+		snprintf(text + n, cap - n, "; compression costs more than it saves here");
+}
+
+int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap)
+{
+	/* Of each parameter a dense step writes the gradient into a message, and reads the change. */
+	double dense_work = 2 * 4 * (double)parameters * w->work_ns_per_byte;
+	double dense_wire = (double)w->least[0].dense_bytes * w->wire_ns_per_byte;
+	double work = (double)w->least[0].work_ns;
+	double wire = (double)w->least[0].bytes * w->wire_ns_per_byte;
+
+	if (w->wire_ns_per_byte <= 0 || !total(&w->least[0]) || w->least[0].bytes >= w->least[0].dense_bytes)
+		return 0;
+	if (work + wire <= dense_work + dense_wire)
+		return 0;
+	snprintf(text, cap,
+		 "compression costs more than it saves here: %.3f ms a step for selecting, coding and adding, %.3f "
+		 "ms on the wire (%.2f GB/s); up=all down=all would take about %.3f ms and %.3f ms",
+		 ms(work), ms(wire), 1 / w->wire_ns_per_byte, ms(dense_work), ms(dense_wire));
+	return 1;
+}

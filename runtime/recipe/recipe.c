@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c),
+ * settles the defaults that depend on other axes and refuses combinations that make no sense.
+ * model.c calls it at open; sluice-train to check a recipe early. */
+#include "recipe/recipe_words.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "sluice.h"
+
+#include <fnmatch.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite, coding, reset and seed"
+
+static void quote_word(const char *word, char quote[QUOTE_BYTES])
+{
+	size_t n = strlen(word);
+
+	if (n < QUOTE_BYTES) {
+		memcpy(quote, word, n + 1);
+	} else {
+		memcpy(quote, word, QUOTE_BYTES - 4);
+		memcpy(quote + QUOTE_BYTES - 4, "...", 4);
+	}
+}
+
+static int given(const struct draft *d, enum axis_id id)
+{
+	return (d->given >> id & 1) != 0;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static int refuse_key(const char *key, const char *quote)
+{
+	const char *keys[AXES];
+
+	for (int id = 0; id < AXES; id++)
+		keys[id] = recipe_axes[id].key;
+
+	const char *near = nearest_word(key, keys, AXES);
+
+	return fail(SLUICE_EINVAL, "recipe: unknown key \"%.40s\" in \"%s\"%s%s%s keys are " KEYS, key,
+		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
+}
+
+/* In place of up= and down=: room for all that may be chosen. */
+static int read_auto(struct draft *d)
+{
+	if (d->recipe.automatic)
+		return fail(SLUICE_EINVAL, "recipe: auto is given twice");
+	d->recipe.automatic = 1;
+	return SLUICE_OK;
+}
+
+static int read_word(struct word *w, struct draft *d)
+{
+	int id = 0;
+
+	quote_word(w->text, w->quote);
+	if (!strcmp(w->text, "auto"))
+		return read_auto(d);
+	w->value = strchr(w->text, '=');
+	if (!w->value)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE without "
+			    "blanks in them, and the word auto; keys are " KEYS, w->quote);
+	*w->value++ = '\0';
+	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
+		id++;
+	if (id == AXES)
+		return refuse_key(w->text, w->quote);
+	w->axis = &recipe_axes[id];
+	if (given(d, (enum axis_id)id))
+		return fail(SLUICE_EINVAL, "recipe: %s= is given twice, as \"%s\" and as \"%s\"",
+			    w->axis->key, d->quotes[id], w->quote);
+	if (!*w->value)
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" has no value: %s= %s", w->quote,
+			    w->axis->key, w->axis->takes);
+	d->given |= 1u << id;
+	memcpy(d->quotes[id], w->quote, QUOTE_BYTES);
+	return read_value((enum axis_id)id, w, d);
+}
+
+/* ---- the whole recipe ------------------------------------------------------------------------ */
+
+static void set_dependent_defaults(struct draft *d)
+{
+	struct recipe *r = &d->recipe;
+
+	if (r->automatic && !given(d, AXIS_UP) && !given(d, AXIS_DOWN))
+		r->up.select = r->down.select = SELECT_TOPK;
+
+	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
+		    r->up.values.type != VALUE_F32 || r->down.values.type != VALUE_F32;
+
+	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
+		lossy = 0;
+	if (!given(d, AXIS_DENSE) && (selection_kinds[r->up.select].seeded ||
+				      selection_kinds[r->down.select].seeded))
+		r->dense[0] = '\0'; /* a seeded support knows no tensors */
+
+	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
+		lossy = 0; /* each publication is of the whole model anew: nothing is left out of it for long */
+	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG || r->update == UPDATE_AVERAGE)
+		lossy = 0; /* what was left out is in the next difference; parameters are not gradients */
+	if (!given(d, AXIS_MEMORY))
+		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
+	if (!d->mask_given)
+		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
+}
+
+/* What theory forbids of a selector, in either direction. */
+static int refuse_selection(const struct draft *d, enum axis_id id, const struct direction *way)
+{
+	const struct selection_kind *kind = &selection_kinds[way->select];
+
+	if (kind->unbiased && d->recipe.memory != MEMORY_NONE)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with a residual or another memory would count twice what it drops: it "
+			    "scales up what it keeps, so that nothing is missing on average; write "
+			    "memory=none, or a selector such as topk or randk", d->quotes[id]);
+	if (kind->exchange != EXCHANGE_OWN && id == AXIS_DOWN)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\": %s", d->quotes[id],
+			    kind->exchange == EXCHANGE_LEADER
+			    ? "a leader is a worker, and selects what workers push: write up=cyclic(DENSITY)"
+			    : "workers are who sketch: write up=sketch(DENSITY)");
+	if (kind->exchange == EXCHANGE_SKETCH &&
+	    (d->recipe.up.values.type != VALUE_F32 || d->recipe.down.values.type != VALUE_F32))
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with values narrower than f32 would lose their rounding: what a "
+			    "sketch publishes is cleared at the workers; write f32", d->quotes[id]);
+	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.update != UPDATE_NONE &&
+	    (d->recipe.update != UPDATE_SGD || d->recipe.decay > 0))
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum only, which "
+			    "momentum or decay at the shard would spread: write update=sgd, and "
+			    "signal=momentum(M) for momentum", d->quotes[id]);
+	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory == MEMORY_NONE)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with memory=none would lose whatever the others did not select: "
+			    "write memory=residual", d->quotes[id]);
+	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.memory != MEMORY_RESIDUAL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": what a sketch publishes is cleared at the workers, which "
+			    "only memory=residual is made for", d->quotes[id], d->quotes[AXIS_MEMORY]);
+	if (kind->exchange != EXCHANGE_OWN && d->recipe.reset)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": where workers agree on a support they cannot send "
+			    "everything; write reset=none", d->quotes[id], d->quotes[AXIS_RESET]);
+	if (kind->seeded && d->recipe.dense[0])
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so no "
+			    "tensor can be exempt from it; write dense=none", d->quotes[id],
+			    d->quotes[AXIS_DENSE]);
+	return SLUICE_OK;
+}
+
+/* What auto chooses itself, or what its choices cannot do without. */
+static int refuse_beside_auto(const struct draft *d)
+{
+	static const enum axis_id chosen[] = { AXIS_UP, AXIS_DOWN, AXIS_WARMUP };
+
+	for (int i = 0; i < 3; i++)
+		if (given(d, chosen[i]) && (chosen[i] != AXIS_WARMUP || d->recipe.warmup > 0))
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"%s\" beside auto, which chooses the densities itself, from dense to "
+				    "sparse in the first steps: leave one of the two out", d->quotes[chosen[i]]);
+	if (d->recipe.memory != MEMORY_RESIDUAL) /* the default is that one */
+		return fail(SLUICE_EINVAL, "recipe: \"%s\" beside auto, whose sparse choices need "
+			    "memory=residual", d->quotes[AXIS_MEMORY]);
+	return SLUICE_OK;
+}
+
+static int refuse_combinations(const struct draft *d)
+{
+	const struct recipe *r = &d->recipe;
+	int rc = r->automatic ? refuse_beside_auto(d) : SLUICE_OK;
+
+	if (!rc)
+		rc = refuse_dynamics(d);
+	if (!rc)
+		rc = refuse_when(d);
+	if (!rc)
+		rc = refuse_selection(d, AXIS_UP, &r->up);
+	if (!rc)
+		rc = refuse_selection(d, AXIS_DOWN, &r->down);
+	if (rc)
+		return rc;
+
+	if (selection_kinds[r->up.select].exchange != EXCHANGE_OWN && r->down.select != SELECT_ALL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" settles what is published in its own exchange, and \"%s\" would "
+			    "select again: write down=all", d->quotes[AXIS_UP], d->quotes[AXIS_DOWN]);
+	if (r->mask && r->up.select == SELECT_ALL)
+		return fail(SLUICE_EINVAL,
+			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in every "
+			    "step, which leaves the plain gradient: write nomask, or up=topk(DENSITY)",
+			    d->quotes[AXIS_SIGNAL]);
+	if (r->update == UPDATE_NONE && r->decay > 0)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" with update=none: the shard applies no update in which "
+			    "weights could decay; leave decay to the job's own optimizer, or write "
+			    "update=sgd", d->quotes[AXIS_DECAY]);
+	return SLUICE_OK;
+}
+
+/* Not right on average. f16 and bf16 are not either, but by little. */
+static int rounds_one_way(const struct value_coding *values)
+{
+	return values->type == VALUE_GRID || values->type == VALUE_ROUND ||
+	       (values->type == VALUE_UNIFORM && values->bits == 1);
+}
+
+/* Legal, but rarely meant. Each is said once in a process. */
+static void warn_about_combinations(const struct recipe *r)
+{
+	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
+	static atomic_flag said_twice = ATOMIC_FLAG_INIT, said_signs = ATOMIC_FLAG_INIT;
+	/* Unbiased ones drop on purpose, and randk scales for it. */
+	int biased = 0;
+	const struct direction *const ways[] = { &r->up, &r->down };
+
+	for (int i = 0; i < 2; i++)
+		biased |= (ways[i]->select != SELECT_ALL && !selection_kinds[ways[i]->select].unbiased &&
+			   !selection_kinds[ways[i]->select].seeded) || rounds_one_way(&ways[i]->values);
+
+	if (r->memory == MEMORY_NONE && r->signal != SIGNAL_INNOVATION && biased && !atomic_flag_test_and_set(&said_dropped))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
+			 "gaussiank, and uniform(1), grid and round what they round away), and training may not converge; memory=residual keeps it for later steps");
+	if (r->memory == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
+	    r->up.values.type == VALUE_UNIFORM && r->up.values.bits == 1 &&
+	    !atomic_flag_test_and_set(&said_signs))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is storm or igt: "
+			 "2 bits are stable with twostep(0.3)");
+	if (r->signal == SIGNAL_MOMENTUM &&
+	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
+	    !atomic_flag_test_and_set(&said_twice))
+		log_line(LOG_WARN, "runtime",
+			 "recipe: signal=momentum and update=%s apply a momentum twice, at the worker "
+			 "and at the shard; with signal=momentum, update=sgd is usual",
+			 r->update == UPDATE_MOMENTUM ? "momentum" : "nesterov");
+}
+
+static int is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static int check_text(const char *text)
+{
+	size_t n = strnlen(text, RECIPE_TEXT_BYTES);
+
+	if (n == RECIPE_TEXT_BYTES)
+		return fail(SLUICE_EINVAL, "recipe: the text is longer than %d characters",
+			    RECIPE_TEXT_BYTES - 1);
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if ((c < 0x20 && !is_blank(text[i])) || c == 0x7f)
+			return fail(SLUICE_EINVAL,
+				    "recipe: the byte 0x%02x at position %zu is a control character, "
+				    "not text", c, i + 1);
+	}
+	return SLUICE_OK;
+}
+
+/* Copies the next word to w->text; the text after it, NULL when there is none. */
+static const char *next_word(const char *text, struct word *w)
+{
+	size_t n = 0;
+
+	while (is_blank(*text))
+		text++;
+	if (!*text)
+		return NULL;
+	for (; *text && !is_blank(*text); text++)
+		w->text[n++] = *text;
+	w->text[n] = '\0';
+	return text;
+}
+
+int recipe_parse(const char *text, struct recipe *out)
+{
+	struct draft d;
+	struct word w;
+	const char *rest = text ? text : "";
+	int rc = check_text(rest);
+
+	if (rc)
+		return rc;
+	if (!next_word(rest, &w))
+		rest = RECIPE_DEFAULT;
+
+	/* Padding too is zero, so that equal recipes are equal bytes. */
+	memset(&d, 0, sizeof(d));
+	d.recipe.up.density = d.recipe.down.density = 1;
+	d.recipe.update = UPDATE_SGD;
+	d.recipe.period = 1;
+	memcpy(d.recipe.dense, "*bias*", sizeof("*bias*"));
+	while ((rest = next_word(rest, &w)) != NULL) {
+		rc = read_word(&w, &d);
+		if (rc)
+			return rc;
+	}
+
+	set_dependent_defaults(&d);
+	rc = refuse_combinations(&d);
+	if (rc)
+		return rc;
+	warn_about_combinations(&d.recipe);
+	memcpy(out, &d.recipe, sizeof(*out));
+	return SLUICE_OK;
+}
+
+int recipe_sends_whole(const struct recipe *r, const char *tensor_name)
+{
+	char patterns[sizeof(r->dense)];
+	char *rest = patterns;
+	const char *pattern;
+
+	if (!tensor_name || !*r->dense)
+		return 0;
+	memcpy(patterns, r->dense, sizeof(patterns));
+	while ((pattern = strsep(&rest, ",")) != NULL)
+		if (fnmatch(pattern, tensor_name, 0) == 0)
+			return 1;
+	return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The word tables of the recipe language, its numbers, and the printer. A printed recipe is what
+ * ranks compare, checkpoints keep and sluice_recipe() returns: the locale must not change it. */
+#include "recipe/recipe_words.h"
+
+#include <float.h>
+#include <locale.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
+#define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
+enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
+static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "innovation", "svrg",
+					  "mask", "nomask", "noise" };
+static const char *const memory_words[] = { "none", "residual", "lowpass", "twostep", "inside", "outside" };
+static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema", "average", "accelerated" };
+static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
+static const char *const none_word[] = { "none" };
+static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
+static const char *const coding_words[] = { "fast", "small" };
+const char *const placement_words[2] = { "inside", "outside" };
+
+const struct axis recipe_axes[AXES] = {
+	[AXIS_UP] = { "up", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
+		      DIRECTION_WORDS },
+	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
+			DIRECTION_WORDS },
+	[AXIS_SIGNAL] = { "signal", "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
+			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)", signal_words, 9 },
+	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
+			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA) average or accelerated",
+			  update_words, 7 },
+	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
+			  NULL, 0 },
+	[AXIS_DENSE] = { "dense", "takes patterns of tensor names such as *bias*,norm?, or none",
+			 none_word, 1 },
+	[AXIS_CLIP] = { "clip", "takes the largest 2-norm of a local gradient, above 0, or none",
+			none_word, 1 },
+	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
+	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
+	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
+	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
+	[AXIS_WHEN] = { "when", "takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
+			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)", when_words, 5 },
+	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
+};
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static locale_t c_locale;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+
+static void open_c_locale(void)
+{
+	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* predefined: does not fail */
+}
+
+const char *read_number(const char *text, double *out)
+{
+	char *end;
+
+	/* What strtod would take besides: blanks, signs, inf, nan, hexadecimal. */
+	if (!(*text >= '0' && *text <= '9') && *text != '.')
+		return NULL;
+	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+		return NULL;
+	pthread_once(&c_locale_once, open_c_locale);
+	*out = strtod_l(text, &end, c_locale);
+	return end == text ? NULL : end;
+}
+
+enum { NUMBER_BYTES = 32 };
+
+/* The shortest decimal text that reads back as the same double or, for a float, the same float. */
+static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
+{
+	int most_digits = is_float ? FLT_DECIMAL_DIG : DBL_DECIMAL_DIG;
+
+	if (value >= 0 && value < 1e15 && value == (double)(uint64_t)value) {
+		snprintf(text, NUMBER_BYTES, "%llu", (unsigned long long)value);
+		return text; /* 250, not 2.5e+02 */
+	}
+	pthread_once(&c_locale_once, open_c_locale);
+	locale_t callers = uselocale(c_locale);
+
+	for (int digits = 1; digits <= most_digits; digits++) {
+		snprintf(text, NUMBER_BYTES, "%.*g", digits, value);
+		double back = strtod(text, NULL);
+
+		if (is_float ? (float)back == (float)value : back == value)
+			break;
+	}
+	uselocale(callers);
+	return text;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+struct writer {
+	char *text;
+	size_t n;
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct writer *w, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	int n = vsnprintf(w->text + w->n, RECIPE_TEXT_BYTES - w->n, format, args);
+	va_end(args);
+	if (n > 0)
+		w->n += (size_t)n;
+	if (w->n >= RECIPE_TEXT_BYTES) /* cannot be: all axes at their longest take about 600 */
+		w->n = RECIPE_TEXT_BYTES - 1;
+}
+
+static void print_direction(struct writer *w, enum axis_id id, const struct direction *d)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "%s=", recipe_axes[id].key);
+	add(w, "%s", direction_words[d->select]);
+	switch (selection_kinds[d->select].argument) {
+	case ARGUMENT_NONE:
+		break;
+	case ARGUMENT_DENSITY:
+		add(w, "(%s)", shortest(d->density, 0, number));
+		break;
+	case ARGUMENT_LEVEL:
+		add(w, "(%s)", shortest(d->level, 1, number));
+		break;
+	case ARGUMENT_CYCLIC:
+		add(w, "(%s%s)", shortest(d->density, 0, number), d->chunks ? ",chunks" : "");
+		break;
+	case ARGUMENT_SKETCH:
+		add(w, "(%s,%u,", shortest(d->density, 0, number), d->sketch_rows);
+		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
+		break;
+	case ARGUMENT_GLOBAL:
+		add(w, "(%s,%u)", shortest(d->density, 0, number), d->every);
+		break;
+	}
+	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
+	if (d->values.type == VALUE_UNIFORM)
+		add(w, "(%u,%u)", d->values.bits, d->values.block);
+	else if (d->values.type == VALUE_GRID)
+		add(w, "(%u)", d->values.bits);
+	else if (d->values.type == VALUE_ROUND)
+		add(w, "(%s)", shortest(d->values.step, 1, number));
+	add(w, " ");
+}
+
+static void print_warmup(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+	const char *unit = r->warmup_unit == WARMUP_EPOCHS ? "epoch" : "step";
+
+	add(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s");
+}
+
+static const char *alpha_text(float alpha, char number[NUMBER_BYTES])
+{
+	return alpha > 0 ? shortest(alpha, 1, number) : "1/t";
+}
+
+static void print_signal(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "signal=%s", signal_words[r->signal]);
+	if (r->signal == SIGNAL_MOMENTUM)
+		add(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
+		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
+	else if (recipe_looks_back(r))
+		add(w, "(%s)", alpha_text(r->signal_alpha, number));
+	if (r->signal == SIGNAL_SVRG)
+		add(w, "(%u)", r->svrg_steps);
+	if (r->noise > 0)
+		add(w, ",noise(%s)", shortest(r->noise, 1, number));
+	add(w, " ");
+}
+
+static void print_when(struct writer *w, const struct recipe *r)
+{
+	char number[NUMBER_BYTES];
+
+	add(w, "when=%s", when_words[r->when]);
+	if (r->when == WHEN_EVERY)
+		add(w, "(%u)", r->period);
+	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
+		add(w, "(%u,%s", r->lazy_window, shortest(r->lazy_weight, 1, number));
+	if (r->lazy_longest)
+		add(w, ",%u", r->lazy_longest);
+	if (r->lazy_window)
+		add(w, ")");
+	if (r->when == WHEN_ASYNC)
+		add(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");
+}
+
+void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
+{
+	struct writer w = { text, 0 };
+	char number[NUMBER_BYTES];
+
+	if (r->automatic) {
+		add(&w, "auto ");
+	} else {
+		print_direction(&w, AXIS_UP, &r->up);
+		print_direction(&w, AXIS_DOWN, &r->down);
+	}
+	print_signal(&w, r);
+	add(&w, "memory=%s", memory_words[r->memory]);
+	if (r->memory == MEMORY_RESIDUAL)
+		add(&w, "(%s)", placement_words[r->placement]);
+	if (r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP)
+		add(&w, "(%s)", shortest(r->memory_beta, 1, number));
+	if (r->memory == MEMORY_LOWPASS)
+		add(&w, ",%s", placement_words[r->placement]);
+	add(&w, " update=%s", update_words[r->update]);
+	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
+		add(&w, "(%s)", shortest(r->update_momentum, 1, number));
+	if (r->update == UPDATE_EMA)
+		add(&w, "(%s)", alpha_text(r->update_alpha, number));
+	add(&w, " ");
+	print_warmup(&w, r);
+	add(&w, "dense=%s ", *r->dense ? r->dense : "none");
+	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
+	add(&w, "decay=%s ", shortest(r->decay, 1, number));
+	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
+	add(&w, "coding=%s reset=", coding_words[r->coding]);
+	if (r->reset)
+		add(&w, "%llu seed=%u ", (unsigned long long)r->reset, r->seed);
+	else
+		add(&w, "none seed=%u ", r->seed);
+	print_when(&w, r);
+}

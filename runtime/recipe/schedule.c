@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Phases of a recipe and the density of each step. Called by model.c at open, worker.c and shard.c. */
+#include "recipe/schedule.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <math.h>
+
+/* Deep Gradient Compression starts its warm-up at 25 %. */
+static const double warmup_density = 0.25;
+
+static struct phase phase_of(enum phase_direction direction, const struct direction *d)
+{
+	int all = d->select == SELECT_ALL;
+	return (struct phase){ .direction = direction,
+			       .support = all ? SUPPORT_ALL : SUPPORT_OWN,
+			       .payload = all ? PAYLOAD_VALUES : PAYLOAD_PAIRS,
+			       .close = CLOSE_ALL_LIVING };
+}
+
+static void add(struct schedule *s, struct phase phase)
+{
+	s->phases[s->n_phases++] = phase;
+	s->n_downs += phase.direction == PHASE_DOWN;
+}
+
+/* The shard says which coordinates it wants, and every worker sends its values of these. */
+static void agree(struct schedule *s)
+{
+	add(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+	add(s, (struct phase){ PHASE_UP, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING });
+}
+
+int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
+{
+	double steps = recipe->warmup;
+	if (recipe->warmup_unit == WARMUP_EPOCHS && recipe->warmup > 0) {
+		if (!steps_per_epoch)
+			return fail(SLUICE_EINVAL,
+				    "recipe: warmup=%gepoch, but the model was opened without steps_per_epoch: set "
+				    "it, or give the warm-up in steps (warmup=500steps)",
+				    recipe->warmup);
+		steps *= (double)steps_per_epoch;
+	}
+	out->warmup_steps = (uint64_t)(steps / recipe->period); /* densities are those of exchanges */
+	out->reset = recipe->reset;
+	out->n_phases = 0;
+	out->n_downs = 0;
+	out->anchor_period = 0;
+	switch (selection_kinds[recipe->up.select].exchange) {
+	case EXCHANGE_OWN:
+		add(out, phase_of(PHASE_UP, &recipe->up));
+		if (recipe->when == WHEN_ASYNC)
+			out->phases[0].close = CLOSE_ANY;
+		break;
+	case EXCHANGE_LEADER:
+		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+		agree(out);
+		break;
+	case EXCHANGE_SKETCH:
+		add(out, (struct phase){ PHASE_UP, SUPPORT_ALL, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
+		agree(out);
+		break;
+	}
+	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
+	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
+	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
+		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING };
+	add(out, last);
+	return 0;
+}
+
+void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers)
+{
+	uint64_t all = (uint64_t)workers;
+	s->anchor_period = recipe->svrg_steps ? (recipe->svrg_steps + all - 1) / all + 1 : 0;
+}
+
+int schedule_at_anchor(const struct schedule *s, uint64_t step)
+{
+	return s->anchor_period && (step - 1) % s->anchor_period == 0;
+}
+
+int schedule_before_anchor(const struct schedule *s, uint64_t step)
+{
+	return s->anchor_period && step % s->anchor_period == 0;
+}
+
+int schedule_leader(uint64_t step, int workers)
+{
+	return (int)((step - 1) % (uint64_t)workers);
+}
+
+uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase)
+{
+	uint64_t downs = 0;
+	for (unsigned p = 0; p <= phase && p < s->n_phases; p++)
+		downs += s->phases[p].direction == PHASE_DOWN;
+	return (step - 1) * s->n_downs + downs;
+}
+
+double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step)
+{
+	if (d->select == SELECT_ALL || step > s->warmup_steps || d->density >= warmup_density)
+		return d->density;
+	double done = (double)(step - 1) / (double)s->warmup_steps;
+	return warmup_density * pow(d->density / warmup_density, done);
+}
+
+double schedule_largest_density(const struct schedule *s, const struct direction *d)
+{
+	return schedule_density(s, d, 1);
+}
+
+int schedule_sends_all(const struct schedule *s, uint64_t step)
+{
+	return (s->reset && step % s->reset == 0) || schedule_at_anchor(s, step);
+}
+
+uint64_t schedule_count(double density, uint64_t n)
+{
+	return density_count(density, n);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Memory of the shard half: allocated once at open, none per step. */
+#include "model/model.h"
+#include "base/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct shard *shard_find(sluice_model *model, uint32_t id)
+{
+	for (uint32_t i = 0; i < model->n_own; i++)
+		if (model->shards[i].id == id)
+			return &model->shards[i];
+	return NULL;
+}
+
+/* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet shared. */
+void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
+{
+	const struct shard_layout *at = shard->at;
+	uint8_t *base = model->log->base;
+	shard->version = version;
+	shard->published = version * model->schedule.n_downs;
+	shard->support_n = 0;
+	shard->refresh = 0;
+	shard->restarted = 0;
+	shard->phase = 0;
+	shard->next_rank = 0;
+	shard->counted = 0;
+	shard->raised = 0;
+	shard->chosen = shard->chosen_next = 0;
+	model->first_step = version;
+	shard->waiting_since_ns = 0;
+	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
+	for (int i = 0; i < 2; i++)
+		shard->snapshots[i] = base + at->snapshot_offset[i];
+	shard->reduction.whole = 1; /* whatever was added */
+	reduction_clear(&shard->reduction);
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+		ring_reader_init(&inbox->ring, SLOT_DEPTH, at->slot_bytes);
+		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
+		inbox->arrived = 0;
+		inbox->uploads = 0;
+		inbox->have_version = version;
+		inbox->notice_due = 0;
+		inbox->newest = (struct announced){ shard->published, 0, 0 };
+	}
+}
+
+static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct shard_layout *at = &model->layout.shards[id];
+	int velocity = recipe_velocity(recipe), running = recipe->signal == SIGNAL_INNOVATION;
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	/* A sketch's workers keep themselves what was not published. */
+	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
+	shard->id = id;
+	shard->at = at;
+	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
+	shard->copy = calloc(at->span, sizeof(float));
+	shard->residual = residual ? vector_open(at->span) : NULL;
+	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
+	shard->running = running ? calloc(at->span, sizeof(float)) : NULL;
+	shard->support = calloc(at->support_capacity + 1, sizeof *shard->support);
+	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
+	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
+	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
+	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support || !shard->cells || !shard->inboxes)
+		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
+	int rc = reduction_open(&shard->reduction, at->span);
+	if (!rc && recipe->when == WHEN_ASYNC)
+		rc = shard_async_open(model, shard);
+	if (rc)
+		return rc;
+	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
+	shard_restart(model, shard, 0);
+	return 0;
+}
+
+int shards_open(sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	size_t span = 0, bytes = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		if (l->shards[s].owner != model->job->rank)
+			continue;
+		model->n_own++;
+		span = layout_room(&l->shards[s]) > span ? layout_room(&l->shards[s]) : span;
+		bytes = l->shards[s].slot_bytes > bytes ? l->shards[s].slot_bytes : bytes;
+	}
+	if (!model->n_own)
+		return 0;
+	model->shards = calloc(model->n_own, sizeof *model->shards);
+	model->copy = malloc(bytes);
+	model->index = malloc(span * sizeof *model->index);
+	model->value = malloc(span * sizeof *model->value);
+	if (!model->shards || !model->copy || !model->index || !model->value)
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
+	int rc = selector_open(span, &model->selector);
+	uint32_t own = 0;
+	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
+		if (l->shards[s].owner == model->job->rank)
+			rc = open_shard(model, &model->shards[own++], s);
+	return rc;
+}
+
+void shards_close(sluice_model *model)
+{
+	for (uint32_t i = 0; model->shards && i < model->n_own; i++) {
+		struct shard *shard = &model->shards[i];
+		free(shard->spans);
+		free(shard->copy);
+		reduction_close(&shard->reduction);
+		free(shard->residual);
+		free(shard->velocity);
+		free(shard->running);
+		free(shard->support);
+		free(shard->cells);
+		free(shard->inboxes);
+		shard_async_close(shard);
+	}
+	free(model->shards);
+	free(model->copy);
+	free(model->index);
+	free(model->value);
+	selector_close(&model->selector);
+}

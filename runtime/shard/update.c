@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One pass over the shard per step; no fused multiply-add, so the same bits everywhere. */
+#include "shard/update.h"
+
+/* What is left to multiply by: messages of placement "inside" carry the step size. */
+static float step_of(const struct update *u, float lr)
+{
+	return u->placement == STEP_INSIDE ? 1.0f : lr;
+}
+
+float update_alpha(const struct update *u, uint64_t step)
+{
+	if (u->kind != UPDATE_EMA || step <= 1 || step > UINT64_MAX - 2) /* also what is before the first one */
+		return 1;
+	return u->alpha > 0 ? u->alpha : 1 / (float)step;
+}
+
+struct update update_of_step(const struct update *u, uint64_t step)
+{
+	struct update now = *u;
+
+	now.alpha = update_alpha(u, step);
+	return now;
+}
+
+int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
+{
+	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD && u->kind != UPDATE_AVERAGE))
+		return 0;
+	*share = 1.0f / (float)divisor;
+	*by = u->kind == UPDATE_NONE || u->kind == UPDATE_AVERAGE ? 1.0f : -step_of(u, lr);
+	return 1;
+}
+
+/* A piece that stays in the first cache from one rule to the next. */
+static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
+			const float *restrict params, size_t n, float share, float step, float lr)
+{
+	const float m = u->momentum;
+	const float decay = u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
+
+	for (size_t i = 0; i < n; i++)
+		sum[i] *= share;
+	if (u->decay > 0)
+		for (size_t i = 0; i < n; i++)
+			sum[i] += decay * params[i];
+	switch (u->kind) {
+	case UPDATE_NONE:
+	case UPDATE_AVERAGE:
+		return;
+	case UPDATE_SGD:
+	case UPDATE_ACCELERATED: /* the shard's other vectors are shard_async.c's */
+		for (size_t i = 0; i < n; i++)
+			sum[i] = -step * sum[i];
+		return;
+	case UPDATE_MOMENTUM:
+		for (size_t i = 0; i < n; i++) {
+			velocity[i] = m * velocity[i] + sum[i];
+			sum[i] = -step * velocity[i];
+		}
+		return;
+	case UPDATE_NESTEROV:
+		for (size_t i = 0; i < n; i++) {
+			velocity[i] = m * velocity[i] + sum[i];
+			sum[i] = -step * (sum[i] + m * velocity[i]);
+		}
+		return;
+	case UPDATE_EMA:
+		for (size_t i = 0; i < n; i++) {
+			velocity[i] = (1 - u->alpha) * velocity[i] + u->alpha * sum[i];
+			sum[i] = -step * velocity[i];
+		}
+		return;
+	}
+}
+
+void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
+		  unsigned divisor, float lr)
+{
+	enum { PIECE = 2048 };
+	const float share = 1.0f / (float)divisor;
+
+	for (size_t at = 0; at < n; at += PIECE)
+		apply_piece(u, sum + at, velocity ? velocity + at : NULL, params + at,
+			    n - at < PIECE ? n - at : PIECE, share, step_of(u, lr), lr);
+}

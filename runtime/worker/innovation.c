@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * signal=innovation: a worker sends how its gradient differs from what the shards have of it, its reference, and
+ * the shards keep the sum of all references. So an upload can be left out (when=lazy): the reference then stays.
+ * Called by worker.c and step.c. */
+#include "model/model.h"
+#include "base/log.h"
+#include <math.h>
+#include <string.h>
+
+static int is_lazy(const sluice_model *model)
+{
+	return model->recipe.when == WHEN_LAZY;
+}
+
+/* Squared norms of what a message carries (worker.value) and of what it leaves of the accumulator. */
+static void weigh(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	const float *vector = w->residual + at->begin;
+	double carried = 0, all = 0, sent = 0, off = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		double value = (double)w->value[i], exact = (double)vector[index ? index[i] : i];
+		carried += value * value;
+		sent += exact * exact;
+		off += (exact - value) * (exact - value);
+	}
+	for (uint32_t i = 0; i < at->span && index; i++)
+		all += (double)vector[i] * (double)vector[i];
+	w->innovation += carried;
+	w->innovation_error += off + (index && all > sent ? all - sent : 0);
+}
+
+/* Twice the uploads so far, and one more if the push is one; or that everything is sent anew. */
+enum { REFRESH = UINT32_MAX };
+
+uint32_t innovation_mark(const struct worker *w)
+{
+	return w->refresh ? REFRESH : 2 * w->uploads + (uint32_t)w->uploading;
+}
+
+void innovation_renew(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (!w->refresh)
+		return;
+	memset(w->reference, 0, model->layout.count * sizeof *w->reference);
+	w->lazy.uploaded = 0; /* so that this push is not left out */
+}
+
+void innovation_take(sluice_model *model, struct shard *shard, int worker, const struct message *m)
+{
+	struct inbox *inbox = &shard->inboxes[worker];
+	if (m->anchor == REFRESH) {
+		if (!shard->restarted++) /* all workers do so in the same step */
+			memset(shard->running, 0, shard->at->span * sizeof *shard->running);
+		inbox->uploads = 1;
+		return;
+	}
+	if (m->anchor / 2 != inbox->uploads) {
+		log_line(LOG_WARN, "runtime", "step %llu: %s has made %u uploads to shard %u, which took %u: one was lost "
+			 "or came twice, and all workers will send their gradients anew",
+			 (unsigned long long)shard->version + 1, rank_text(model->job, worker), m->anchor / 2,
+			 shard->id, inbox->uploads);
+		shard->refresh = 1;
+	}
+	inbox->uploads = m->anchor / 2 + m->anchor % 2;
+}
+
+int innovation_lacks(const struct shard *shard)
+{
+	return shard->refresh || (shard->restarted && shard->restarted != shard->counted);
+}
+
+void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	if (is_lazy(model))
+		weigh(model, at, index, n);
+	else
+		sparse_add(model->worker.reference + at->begin, index, model->worker.value, n);
+}
+
+/* The message becomes one without coordinates, which says that there is nothing new. */
+static void withdraw(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	w->uploading = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.count = 0;
+		worker_stage(model, s, &m, w->relative, w->value);
+	}
+}
+
+/* What the shards will add, this worker adds: its own messages, decoded as theirs. */
+static void follow(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		uint8_t *slot = w->up[s].staging +
+				ring_offset(SLOT_DEPTH, at->slot_bytes, w->up[s].ring.next_seq);
+		struct message m;
+		const char *why;
+		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
+		    message_decode(&m, slot, w->relative, w->value, &why))
+			continue; /* cannot be: this worker wrote it */
+		sparse_add(w->reference + at->begin, m.coding == CODING_DENSE ? NULL : w->relative, w->value,
+			   m.count);
+	}
+}
+
+/* 1: this push is left out. */
+static int leaves_out(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	if (w->skip)
+		return 1;
+	return is_lazy(model) && lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
+}
+
+static void decide(sluice_model *model, uint64_t elements)
+{
+	struct worker *w = &model->worker;
+	int unseen = model->recipe.when == WHEN_LAZY_SERVER;
+	if (leaves_out(model)) {
+		if (!unseen)
+			withdraw(model);
+		lazy_skipped(&w->lazy);
+		model->stats.skipped_pushes++;
+		model->stats.pushed_elements = elements;
+		return;
+	}
+	if (!unseen)
+		follow(model);
+	else
+		memset(w->since, 0, model->layout.count * sizeof *w->since);
+	lazy_uploaded(&w->lazy, w->innovation_error);
+}
+
+void innovation_decide(sluice_model *model, uint64_t elements)
+{
+	struct worker *w = &model->worker;
+	if (!w->reference)
+		return;
+	if (w->lazy.window)
+		decide(model, elements);
+	w->uploads = w->refresh ? 1 : w->uploads + (uint32_t)w->uploading;
+	w->refresh = 0;
+}
+
+void innovation_begin(sluice_model *model)
+{
+	model->worker.innovation = 0;
+	model->worker.uploading = !model->worker.skip;
+	model->worker.innovation_error = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		model->worker.down[s].moved = 0;
+}
+
+void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		      uint32_t n)
+{
+	struct worker *w = &model->worker;
+	double moved = 0;
+	if (!w->lazy.window)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		moved += (double)value[i] * (double)value[i];
+	w->down[shard].moved = moved;
+	if (w->since)
+		sparse_add(w->since + model->layout.shards[shard].begin, index, value, n);
+}
+
+static void measure_distance(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	double distance = 0;
+	for (uint64_t i = 0; i < model->layout.count && w->since; i++)
+		distance += (double)w->since[i] * (double)w->since[i];
+	w->distance = distance;
+}
+
+void innovation_pulled(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	double moved = 0;
+	if (!w->lazy.window)
+		return;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* in this order on every worker */
+		moved += w->down[s].moved;
+	lazy_moved(&w->lazy, moved);
+	measure_distance(model);
+}
+
+void innovation_restore(sluice_model *model, const uint64_t *numbers)
+{
+	if (!model->worker.lazy.window)
+		return;
+	lazy_load(&model->worker.lazy, numbers);
+	measure_distance(model);
+}
+
+int sluice_wanted(const sluice_model *model)
+{
+	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
+		return 1;
+	const struct worker *w = &model->worker;
+	return w->refresh || !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
+}
+
+int sluice_set_smoothness(sluice_model *model, float smoothness)
+{
+	if (!model || !(smoothness > 0) || !isfinite(smoothness))
+		return fail(SLUICE_EINVAL, "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
+			    (double)smoothness);
+	model->worker.smoothness = smoothness;
+	return 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal, added to
+ * what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
+#include "model/model.h"
+#include "base/error.h"
+#include <math.h>
+#include <string.h>
+
+enum { CHUNK = 2048 };
+
+int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
+{
+	uint64_t in_tensor;
+	if (model->recipe.nonfinite != NONFINITE_ABORT) {
+		model->stats.nonfinite_elements += n;
+		return model->recipe.nonfinite == NONFINITE_SKIP;
+	}
+	sluice_job *job = model->job;
+	const char *tensor = model_coordinate(model, bad, &in_tensor);
+	progress_take(job);
+	int rc = job->failure.code ? job_failed(job)
+		: job_fail(job, SLUICE_ENUMERIC, job->rank,
+			   "the gradient of %s at step %llu is %s at index %llu of tensor %s: lower the learning "
+			   "rate or clip=, or choose nonfinite=skip or zero",
+			   rank_text(job, job->rank), (unsigned long long)model->step + 1,
+			   isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor, tensor);
+	progress_release(job);
+	return rc;
+}
+
+/* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
+static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+{
+	uint64_t bad = first_nonfinite(grad, count), n = 0;
+	if (bad == count)
+		return 0;
+	for (uint64_t i = bad; i < count; i++)
+		n += !isfinite(grad[i]);
+	return signal_nonfinite(model, begin + bad, n, grad[bad]);
+}
+
+/* What one push, or one range of it, works on. */
+struct input {
+	const float *grad, *before;  /* before: storm's second gradient, else NULL */
+	uint64_t begin, count;       /* coordinates of the whole vector */
+	float newest, older;         /* storm: their factors */
+	float clip;                  /* factor of the gradient before the noise is added */
+	float scale;                 /* step size, if it is inside */
+};
+
+/* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
+static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
+				   float *restrict room)
+{
+	const float *restrict g = in->grad + at, *restrict b = in->before ? in->before + at : NULL;
+
+	if (b)
+		for (size_t i = 0; i < n; i++)
+			room[i] = in->newest * g[i] - in->older * b[i];
+	if (model->recipe.nonfinite != NONFINITE_ZERO)
+		return b ? room : g;
+	for (size_t i = 0; i < n; i++)
+		room[i] = isfinite(g[i]) && (!b || isfinite(b[i])) ? (b ? room[i] : g[i]) : 0.0f;
+	return room;
+}
+
+/* Factor that brings the gradient's 2-norm down to the recipe's clip=. */
+static float clip_factor(const sluice_model *model, const struct input *in)
+{
+	float room[CHUNK];
+	double sum = 0;
+	for (uint64_t at = 0; at < in->count; at += CHUNK) {
+		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
+		const float *g = gradient_piece(model, in, at, n, room);
+		for (size_t i = 0; i < n; i++)
+			sum += (double)g[i] * g[i];
+	}
+	double norm = sqrt(sum);
+	return norm > (double)model->recipe.clip ? (float)(model->recipe.clip / norm) : 1.0f;
+}
+
+/* The noise is part of the gradient: what of it is not sent is kept like the rest. */
+static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
+			       const float *g, float *room)
+{
+	/* Of the step, not of the exchange: with when=every each local step has its own. */
+	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank, model->step + 1,
+					      model->recipe.seed };
+	const float deviation = model->recipe.noise;
+	float normal[CHUNK];
+
+	random_normal_run(&stream, in->begin + at, n, normal);
+	for (size_t i = 0; i < n; i++)
+		room[i] = in->clip * g[i] + deviation * normal[i];
+	return room;
+}
+
+/* One cache-resident piece: velocity and accumulator from g. */
+static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n, float scale)
+{
+	const struct worker *w = &model->worker;
+	float *restrict sum = (w->local ? w->local : w->residual) + at;
+	int keep = model->recipe.memory != MEMORY_NONE || w->local;
+	if (w->reference) {
+		const float *restrict reference = w->reference + at;
+		for (size_t i = 0; i < n; i++)
+			sum[i] = scale * g[i] - reference[i];
+		return;
+	}
+	if (model->recipe.signal == SIGNAL_MOMENTUM) {
+		float *restrict u = model->worker.velocity + at;
+		const float m = model->recipe.signal_momentum;
+		for (size_t i = 0; i < n; i++) {
+			u[i] = m * u[i] + scale * g[i];
+			sum[i] = keep ? sum[i] + u[i] : u[i];
+		}
+	} else if (keep) {
+		for (size_t i = 0; i < n; i++)
+			sum[i] += scale * g[i];
+	} else {
+		for (size_t i = 0; i < n; i++)
+			sum[i] = scale * g[i];
+	}
+}
+
+/* Adding can be part of the selection's pass where nothing else is done to the gradient. */
+static int selection_adds(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	return selection_kinds[recipe->up.select].adds &&
+	       !watch_whole(model, model->stats.density_up, model->worker.step) &&
+	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker.local &&
+	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
+}
+
+int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
+		      uint64_t count)
+{
+	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the cache. */
+	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) && !before;
+	int rc = late ? 0 : judge(model, grad, begin, count);
+	if (!rc && before)
+		rc = judge(model, before, begin, count);
+	if (rc < 0)
+		return rc;
+	model->worker.skip = rc;
+	model->worker.addend = NULL;
+	if (rc)
+		return 0;
+	struct input in = { .grad = grad, .before = before, .begin = begin, .count = count, .clip = 1,
+			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
+	if (before && model->recipe.signal == SIGNAL_SVRG) {
+		in.newest = in.older = 1;
+	} else if (before) {
+		float alpha = update_alpha(&model->update, model->worker.step);
+		in.newest = 1 / alpha;
+		in.older = (1 - alpha) / alpha;
+	}
+	if (model->recipe.clip > 0)
+		in.clip = clip_factor(model, &in);
+	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
+	if (count == model->layout.count && selection_adds(model)) {
+		model->worker.addend = grad;
+		model->worker.addend_scale = factor;
+		return 0;
+	}
+	for (uint64_t at = 0; at < count; at += CHUNK) {
+		size_t n = count - at < CHUNK ? count - at : CHUNK;
+		float room[CHUNK];
+		if (late && first_nonfinite(grad + at, n) < n)
+			return judge(model, grad, begin, count);
+		const float *g = gradient_piece(model, &in, at, n, room);
+		if (model->recipe.noise > 0)
+			g = with_noise(model, &in, at, n, g, room);
+		recall(model, begin + at, n);
+		fold(model, begin + at, g, n, factor);
+	}
+	return 0;
+}
+
+/* ---- where to evaluate ---------------------------------------------------------------------- */
+
+static void point_at(const sluice_model *model, const float *params, float *point)
+{
+	const struct worker *w = &model->worker;
+	const float *previous = model->recipe.signal == SIGNAL_SVRG ? w->anchor : w->previous;
+	const uint64_t count = model->layout.count;
+	if (model->recipe.signal == SIGNAL_IGT) {
+		float alpha = update_alpha(&model->update, model->step + 1), ahead = (1 - alpha) / alpha;
+		for (uint64_t i = 0; i < count; i++)
+			point[i] = params[i] + ahead * (params[i] - previous[i]);
+	} else {
+		memmove(point, previous ? previous : params, count * sizeof *point);
+	}
+}
+
+int sluice_point(sluice_model *model, const float *params, float *point)
+{
+	if (!model || !params || !point)
+		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
+	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (rc)
+		return rc;
+	struct borrowed from = { 0 }, to = { 0 };
+	rc = on_device_borrow((float *)params, model->layout.count, &from); /* only read */
+	if (!rc)
+		rc = on_device_borrow(point, model->layout.count, &to);
+	if (!rc)
+		point_at(model, from.host, to.host);
+	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */
+	return on_device_return(&to, rc);
+}
+
+int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan)
+{
+	const struct worker *w = &model->worker;
+	int finite = !nan;
+	/* What is infinite is selected before everything else. */
+	for (size_t i = 0; i < selected && finite; i++)
+		finite = isfinite(w->residual[w->index[i]]) != 0;
+	return finite || model->recipe.nonfinite != NONFINITE_ABORT
+		? 0 : judge(model, grad, 0, model->layout.count);
+}

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The worker half: a gradient goes down this file (select, cut, encode, post), a delta comes back up it
+ * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls in step.c
+ * wait for them. Knows shards only by their messages. */
+#include "model/model.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include <stdio.h>
+
+/* ---- push -------------------------------------------------------------------------------- */
+
+/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
+uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	struct span all = { 0, n, 0 };
+	size_t kept = select_topk(w->selector, w->value, &all, 1, at->up_capacity, w->fitting);
+	for (size_t i = 0; i < kept; i++) {
+		w->relative[i] = w->relative[w->fitting[i]];
+		w->value[i] = w->value[w->fitting[i]];
+	}
+	model->stats.deferred_elements += n - kept;
+	return (uint32_t)kept;
+}
+
+/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
+ * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
+static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
+{
+	const struct span *span = model->layout.spans;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t j = begin + index[i];
+		while (span->end <= j)
+			span++;
+		if (!span->exempt)
+			model->worker.velocity[j] = 0.0f;
+	}
+}
+
+void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	measure_sent(model, at->begin, index, n);
+	if (w->reference)
+		innovation_settle(model, at, index, n);
+	if (model->recipe.memory != MEMORY_NONE)
+		sparse_subtract(w->residual + at->begin, index, w->value, n);
+	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
+		mask_momentum(model, at->begin, index, n);
+}
+
+struct message worker_message(const sluice_model *model, uint32_t shard)
+{
+	const struct worker *w = &model->worker;
+	const struct recipe *recipe = &model->recipe;
+	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
+				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
+					     recipe->seed },
+				 .first = model->layout.shards[shard].begin, .range = w->range,
+				 .densest = recipe->coding == CODING_SMALL,
+				 .seeded = selection_kinds[recipe->up.select].seeded &&
+					   !selection_kinds[recipe->up.select].contiguous,
+				 .raised = (uint8_t)w->raise,
+				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+				 .phase = (uint16_t)w->phase, .parts = 1,
+				 .rank = (uint32_t)model->job->rank,
+				 .epoch = model->job->membership_epoch, .model = model->id,
+				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
+				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
+				 .anchor = w->reference ? innovation_mark(w) : w->anchors,
+				 .span = model->layout.shards[shard].span, .lr = model->lr };
+}
+
+void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		  const float *value)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct up_lane *lane = &w->up[shard];
+	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m->seq);
+	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
+	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
+	lane->posted = 0;
+	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
+}
+
+/* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
+static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	const float *vector = w->residual + at->begin;
+	const uint32_t *index = NULL;
+	const float *value = vector;
+	const int reset = schedule_sends_all(&model->schedule, w->step);
+
+	if (!reset && (selected || w->skip)) {
+		for (uint32_t i = 0; i < n; i++)
+			w->relative[i] = selected[i] - (uint32_t)at->begin;
+		sparse_gather(vector, w->relative, w->value, n);
+		if (n > at->up_capacity)
+			n = worker_fit(model, at, n);
+		index = w->relative;
+		value = w->value;
+	}
+	struct message m = worker_message(model, shard);
+	m.count = n;
+	if (reset)
+		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
+	worker_stage(model, shard, &m, index, value);
+	worker_settle(model, at, index, n);
+	model->stats.pushed_elements += n;
+}
+
+/* A decision over these spans of the vector, in one pass with the addition where the recipe allows. */
+static int select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out)
+{
+	struct worker *w = &model->worker;
+	const struct layout *l = &model->layout;
+	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
+	const uint64_t of = l->count - l->exempt;
+	if (w->device.selects) {
+		*n_out = w->device.found;
+		return 0;
+	}
+	const double density = model->stats.density_up;
+	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
+					  .grad = w->addend, .scale = w->addend_scale,
+					  .spans = spans, .n_spans = n_spans,
+					  .k = kind->global ? census_up_count(model, density, of)
+							    : schedule_count(density, of),
+					  .index = w->index, .hint = &w->hint };
+	if (w->addend) {
+		int nan;
+		w->addend = NULL;
+		*n_out = select_run(w->selector, &call, &nan);
+		return signal_check_sum(model, call.grad, *n_out, nan);
+	}
+	const struct choice choice = {
+		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
+		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,
+		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
+		.scale = model->recipe.memory == MEMORY_NONE,
+		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
+			    (uint32_t)model->job->rank, w->step, model->recipe.seed },
+		.selector = w->selector, .hint = &w->hint, .index = w->index };
+	*n_out = kind->run(&choice);
+	return 0;
+}
+
+size_t worker_select(sluice_model *model)
+{
+	size_t n = 0;
+	select_from(model, model->layout.spans, model->layout.n_spans, &n);
+	return n;
+}
+
+/* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
+ * Token held. */
+static int post_message(sluice_model *model, uint32_t s)
+{
+	struct worker *w = &model->worker;
+	sluice_job *job = model->job;
+	struct up_lane *lane = &w->up[s];
+	const struct shard_layout *at = &model->layout.shards[s];
+	if (lane->posted)
+		return 1;
+	uint64_t offset = ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq);
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = model->remote_windows[at->owner],
+			      .offset = at->slots_offset + offset,
+			      .local_region = w->staging, .local = lane->staging + offset,
+			      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
+	struct endpoint *e = job->peers[at->owner].endpoint;
+	int rc = e->transport->ops->post(e, &t);
+	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+		return 0; /* a lost peer is reported by its own event */
+	if (rc) {
+		job_fail(job, rc, job->rank, "cannot write the push of step %llu to shard %u at %s",
+			 (unsigned long long)w->step, s, rank_text(job, at->owner));
+		return 0;
+	}
+	lane->posted = 1;
+	ring_writer_advance(&lane->ring);
+	if (at->owner != job->rank && lane->control) {
+		model->stats.control_bytes += lane->bytes;
+	} else if (at->owner != job->rank) {
+		model->stats.pushed_bytes += lane->bytes;
+		if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
+			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	}
+	return 1;
+}
+
+/* What an earlier attempt could not post yet. Returns 1 when all are out. */
+int worker_post(sluice_model *model)
+{
+	int complete = 1;
+	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++)
+		complete &= post_message(model, s);
+	return complete && !model->job->failure.code;
+}
+
+/* Encoded and posted at once, so that it is on its way while the next one is encoded. */
+static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+{
+	encode_for_shard(model, shard, selected, n);
+	if (model->worker.phase || model->worker.lazy.window)
+		return; /* token held, or it may be left out: what is encoded is posted when all is */
+	uint64_t start = now_ns();
+	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
+	if (!model->job->failure.code)
+		post_message(model, shard);
+	pthread_mutex_unlock(&model->job->token);
+	model->stats.push_ns += now_ns() - start;
+}
+
+void worker_send_shard(sluice_model *model, uint32_t shard)
+{
+	struct worker *w = &model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	size_t n = at->span;
+	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	if (sparse) {
+		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
+		for (size_t i = 0; i < n_spans; i++) {
+			w->spans[i].begin += at->begin;
+			w->spans[i].end += at->begin;
+		}
+		select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
+	}
+	send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
+}
+
+/* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
+static int send_messages(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	const struct layout *l = &model->layout;
+	size_t n = 0, from = 0;
+	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
+	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
+	if (rc)
+		return rc;
+	if (model->recipe.up.values.type == VALUE_GRID)
+		w->range = largest_magnitude(w->residual, l->count);
+	census_look(model);
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		uint64_t end = l->shards[s].begin + l->shards[s].span;
+		size_t to = from;
+		while (to < n && w->index[to] < end)
+			to++;
+		uint32_t here = sparse || left_out ? (uint32_t)(to - from) : l->shards[s].span;
+		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
+		from = to;
+	}
+	return 0;
+}
+
+int worker_send(sluice_model *model)
+{
+	const uint64_t elements = model->stats.pushed_elements;
+	int rc = 0;
+	innovation_begin(model);
+	if (phase_agrees(phase_now(model, model->worker.phase)))
+		agree_encode(model);
+	else
+		rc = send_messages(model);
+	if (!rc)
+		innovation_decide(model, elements);
+	model->worker.encoded = 1;
+	return rc;
+}
+
+/* ---- pull -------------------------------------------------------------------------------- */
+
+/* A notice is in place: newest wins, fields only grow. */
+void worker_notice(sluice_model *model, uint32_t shard)
+{
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &model->worker.down[shard];
+	uint8_t line[NOTICE_BYTES];
+	memcpy(line, (uint8_t *)model->windows[at->owner]->base +
+	       layout_notice_offset(&model->layout, job->rank, at), sizeof line);
+	uint64_t version = get_le64(line), log_end = get_le64(line + 8);
+	uint32_t last_bytes = get_le32(line + 24);
+	uint64_t unused;
+	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
+	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
+	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
+	    ring_writer_acknowledge(&model->worker.up[shard].ring, at->owner, get_le64(line + 16))) {
+		job_fail(job, SLUICE_EWIRE, at->owner, "%s wrote a notice of shard %u that does not check",
+			 rank_text(job, at->owner), shard);
+		return;
+	}
+	lane->version = version;
+	lane->log_end = log_end;
+	lane->last_bytes = last_bytes;
+}
+
+static void read_delta(sluice_model *model, uint32_t shard)
+{
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &model->worker.down[shard];
+	uint64_t offset = 0;
+	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
+	struct transfer t = { .kind = TRANSFER_GET, .remote = model->remote_logs[at->owner],
+			      .offset = at->log_offset + offset, .local_region = model->worker.staging,
+			      .local = lane->buffer, .bytes = lane->last_bytes,
+			      .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
+	struct endpoint *e = job->peers[at->owner].endpoint;
+	int rc = e->transport->ops->post(e, &t);
+	if (!rc)
+		lane->read = READ_POSTED;
+	else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
+		job_fail(job, rc, job->rank, "cannot read version %llu of shard %u from %s",
+			 (unsigned long long)lane->version, shard, rank_text(job, at->owner));
+}
+
+/* The publication that answers the phase under way. */
+uint64_t worker_wanted(const sluice_model *model)
+{
+	if (model_async(model))
+		return model->worker.awaited;
+	return schedule_publications(&model->schedule, model->worker.step, model->worker.phase);
+}
+
+/* The private copy that a READ brought is validated, then added. */
+static void apply_delta(sluice_model *model, uint32_t shard)
+{
+	enum { TORN_MAX = 64 };
+	struct worker *w = &model->worker;
+	sluice_job *job = model->job;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &w->down[shard];
+	struct message m;
+	const char *why = "the READ failed", *judged;
+	const struct phase *phase = phase_now(model, w->phase);
+	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
+				       .rank = (uint64_t)at->owner,
+				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
+				       .seq = worker_wanted(model), .step = w->step, .phase = w->phase,
+				       .span = at->span,
+				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->span };
+	if (phase->support == SUPPORT_AGREED) {
+		want.agreed = 1;
+		want.count_max = lane->support_n;
+	}
+	if (model_async(model))
+		async_expect(model, &want);
+	lane->read = READ_IDLE;
+	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
+					      at->delta_bytes, &m, &why)) {
+		if (++lane->torn > TORN_MAX)
+			job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s: %s",
+				 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+		return;
+	}
+	m.stream.seed = model->recipe.seed;
+	if (m.have_version != lane->have_version && !model_async(model))
+		why = "it applies to another version than this worker holds";
+	else if (model_async(model) && (judged = async_judge(model, &m)))
+		why = judged;
+	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		why = "it chooses what there is not";
+	else if (!message_check(&m, &want, &why) &&
+		 !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
+		 !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
+				    lane->last_bytes - message_bytes(&m), &why)) {
+		const uint32_t *index = m.coding == CODING_DENSE ? NULL
+			: m.coding == CODING_AGREED ? lane->support : w->relative;
+		if (m.kind == MESSAGE_SUPPORT) {
+			agree_apply_support(model, shard, &m);
+		} else if (model_async(model)) {
+			async_apply(model, shard, &m);
+		} else {
+			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
+			if (rc) {
+				job_fail(job, rc, job->rank, "%s", sluice_last_error());
+				return;
+			}
+			innovation_apply(model, shard, index, w->value, m.count);
+			w->refresh |= w->reference && m.anchor;
+			agree_clear_published(model, at, index, w->value, m.count);
+			model->stats.pulled_elements += m.count;
+			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
+		}
+		lane->have_version = want.seq;
+		lane->torn = 0;
+		w->raised |= m.raised;
+		if (!shard) /* all workers follow one shard */
+			watch_chosen(model, m.chosen);
+		w->shards_done++;
+		if (at->owner != job->rank)
+			model->stats.pulled_bytes += lane->last_bytes;
+		return;
+	}
+	job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s was refused: %s",
+		 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+}
+
+/* Returns 1 when the version of this step is applied for every shard. */
+static int take_deltas(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	const uint64_t publication = worker_wanted(model);
+	if (!w->target)
+		return 0; /* the application has not asked yet */
+	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
+		struct down_lane *lane = &w->down[s];
+		if (lane->have_version >= publication)
+			continue;
+		if (lane->read == READ_IDLE && lane->version >= publication) {
+			uint64_t start = now_ns();
+			read_delta(model, s);
+			model->stats.pull_ns += now_ns() - start;
+		}
+		if (lane->read == READ_ARRIVED) {
+			uint64_t start = now_ns();
+			apply_delta(model, s);
+			model->stats.apply_ns += now_ns() - start;
+		}
+	}
+	return w->shards_done == model->layout.n_shards;
+}
+
+/* ---- both ------------------------------------------------------------------------------- */
+
+int worker_advance(sluice_model *model, unsigned until)
+{
+	struct worker *w = &model->worker;
+	while (w->phase < until) {
+		int up = phase_now(model, w->phase)->direction == PHASE_UP;
+		if (up && !w->encoded)
+			worker_send(model);
+		if (!(up ? worker_post(model) : take_deltas(model)))
+			return 0;
+		w->phase++;
+		w->encoded = 0;
+		w->shards_done = 0;
+	}
+	return 1;
+}

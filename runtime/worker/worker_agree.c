@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The worker half where a support is agreed on: by the indices that one worker selects for all (cyclic), or by
+ * what the shards find in the sum of the workers' sketches and ask for; then the values at that support. */
+#include "model/model.h"
+#include "compress/sketch.h"
+#include "recipe/schedule.h"
+#include <string.h>
+
+static void encode_indices(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	const struct layout *l = &model->layout;
+	size_t n = worker_select(model), from = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		const struct shard_layout *at = &l->shards[s];
+		size_t to = from;
+		while (to < n && w->index[to] < at->begin + at->span)
+			to++;
+		uint32_t here = (uint32_t)(to - from);
+		for (uint32_t i = 0; i < here; i++)
+			w->relative[i] = w->index[from + i] - (uint32_t)at->begin;
+		if (here > at->up_capacity) {
+			sparse_gather(w->residual + at->begin, w->relative, w->value, here);
+			here = worker_fit(model, at, here);
+		}
+		struct message m = worker_message(model, s);
+		m.kind = MESSAGE_SUPPORT;
+		m.count = here;
+		worker_stage(model, s, &m, w->relative, NULL);
+		from = to;
+	}
+}
+
+/* Another one selects; that this worker is ready for what it selects must be known all the same, because a shard
+ * keeps the newest publication for its readers, not the one before. */
+static void encode_consent(sluice_model *model)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.kind = MESSAGE_SUPPORT;
+		m.count = 0;
+		worker_stage(model, s, &m, model->worker.relative, NULL);
+	}
+}
+
+static void encode_sketches(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct sketch_shape shape = agree_sketch_shape(model, at, s);
+		memset(w->value, 0, at->sketch_cells * sizeof *w->value);
+		sketch_add(&shape, w->residual + at->begin, at->span, w->value);
+		struct message m = worker_message(model, s);
+		m.span = at->sketch_cells;
+		worker_stage(model, s, &m, NULL, w->value);
+	}
+}
+
+static void encode_values(sluice_model *model)
+{
+	struct worker *w = &model->worker;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct down_lane *lane = &w->down[s];
+		struct message m = worker_message(model, s);
+		sparse_gather(w->residual + at->begin, lane->support, w->value, lane->support_n);
+		m.count = lane->support_n;
+		m.agreed = 1;
+		worker_stage(model, s, &m, lane->support, w->value);
+		/* What a sketch asked for may not be published: it is settled when that is known. */
+		if (selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
+			worker_settle(model, at, lane->support, lane->support_n);
+		model->stats.pushed_elements += lane->support_n;
+	}
+}
+
+void agree_encode(sluice_model *model)
+{
+	const struct phase *phase = phase_now(model, model->worker.phase);
+	sluice_job *job = model->job;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		model->worker.up[s].posted = 1;
+	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker.step, job->workers))
+		encode_consent(model);
+	else if (phase->payload == PAYLOAD_INDICES)
+		encode_indices(model);
+	else if (phase->payload == PAYLOAD_SKETCH)
+		encode_sketches(model);
+	else
+		encode_values(model);
+}
+
+void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
+{
+	struct down_lane *lane = &model->worker.down[shard];
+	for (uint32_t i = 0; i < m->count; i++)
+		lane->support[i] = m->coding == CODING_DENSE ? i : model->worker.relative[i];
+	lane->support_n = m->count;
+}
+
+void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+			   const float *value, uint32_t n)
+{
+	struct worker *w = &model->worker;
+	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t j = at->begin + (index ? index[i] : i);
+		if (!index && value[i] == 0)
+			continue; /* between the published ones */
+		w->residual[j] = 0;
+		if (w->velocity && model->recipe.mask)
+			w->velocity[j] = 0;
+	}
+}
