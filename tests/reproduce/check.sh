@@ -20,6 +20,7 @@ rows() { grep -c "^| $1 |.*| $2 | [^|]* | [^|]* |\$" page.md; }
 [ "$(rows 15 holds)" -ge 12 ] || { cat page.md; wrong "conservation does not hold"; }
 [ "$(rows 15 '\*\*fails\*\*')" = 0 ] || { cat page.md; wrong "conservation fails"; }
 [ "$(grep -c '^| 17 |.*bytes exact' page.md)" -ge 6 ] || { cat page.md; wrong "bytes are not as predicted"; }
+! grep '^| 17 |.*bytes differ' page.md || wrong "bytes of these are not as predicted"
 [ "$(rows 2 'not run: no data')" -ge 1 ] || wrong "without data section 2 does not say so"
 [ "$(rows 2 holds)" = 0 ] || wrong "without data section 2 is judged"
 for text in 'up=topk(0.025) down=topk(0.025)' '## 15. Conservation' '--only'; do

@@ -139,7 +139,7 @@ static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_
 	} else {
 		int leader = schedule_leader(seat->step + 1, seat->run->workers);
 
-		t->up_bytes += seat->rank == leader ? positions : 0;
+		t->up_bytes += seat->rank == leader ? positions : MESSAGE_HEADER_BYTES; /* consents */
 		t->down += down->support_n;
 		t->down_bytes += values;
 	}
