@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/room.h"
+#include "calls/events.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,11 +312,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = collective_agree(job, exchange_regions(model), "open the model");
 	if (!rc) {
-		progress_take(job);
-		job->models[model->id] = model;
-		if (job->models_end <= (int)model->id)
-			job->models_end = (int)model->id + 1;
-		progress_release(job);
+		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))
 			model_remember(model, host.host);
@@ -326,10 +323,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	}
 	rc = on_device_return(&host, rc);
 	if (rc) {
-		progress_take(job);
-		if (model->id < JOB_MODELS && job->models[model->id] == model)
-			job->models[model->id] = NULL;
-		progress_release(job);
+		events_end(model);
 		model_free(model);
 		return rc;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half of asynchronous steps; see async.h. What is not the same as in others: an answer is a
  * difference to the anchor, or the next anchor itself; a worker may ask for the newest, and parks before
- * collectives. Called by worker.c, step.c and collective.c. */
+ * collectives. Called by worker.c, step.c and events.c. */
 #include "model/model.h"
 #include "compress/message.h"
 #include <stdio.h>
@@ -100,16 +100,6 @@ int async_ask(sluice_model *model)
 	return 0;
 }
 
-/* This rank's models of which the shards count on it. */
-static sluice_model *next_unparked(sluice_job *job)
-{
-	for (int m = 0; m < job->models_end; m++)
-		if (job->models[m] && model_async(job->models[m]) && sluice_is_worker(job) &&
-		    !job->models[m]->worker.parked)
-			return job->models[m];
-	return NULL;
-}
-
 static int posted(void *context)
 {
 	return worker_post(context);
@@ -121,14 +111,11 @@ static void describe(void *context, char *text, size_t cap)
 	snprintf(text, cap, "room in the queues of the shards, to say that this rank enters a collective");
 }
 
-int async_park(sluice_job *job)
+int async_park(sluice_model *model)
 {
-	sluice_model *model;
-	int rc = 0;
-	while (!rc && (model = next_unparked(job))) {
-		model->worker.parked = 1;
-		stage_empty(model, MESSAGE_PARK);
-		rc = progress_until(job, posted, describe, model);
-	}
-	return rc;
+	if (!model_async(model) || model->worker.parked)
+		return 0;
+	model->worker.parked = 1;
+	stage_empty(model, MESSAGE_PARK);
+	return progress_until(model->job, posted, describe, model);
 }
