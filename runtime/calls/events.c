@@ -57,9 +57,9 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 		model->read_status = status;
 		return;
 	}
-	if (index < model->layout.n_shards && model->worker.down) {
-		model->worker.down[index].read = READ_ARRIVED;
-		model->worker.down[index].read_status = status;
+	if (index < model->layout.n_shards && model->worker->down) {
+		model->worker->down[index].read = READ_ARRIVED;
+		model->worker->down[index].read_status = status;
 	}
 }
 

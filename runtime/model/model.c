@@ -10,8 +10,8 @@
 
 void model_remember(sluice_model *model, const float *params)
 {
-	if (model->worker.previous)
-		memcpy(model->worker.previous, params, model->layout.count * sizeof *params);
+	if (model->worker->previous)
+		memcpy(model->worker->previous, params, model->layout.count * sizeof *params);
 }
 
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor)
@@ -85,15 +85,15 @@ int sluice_set_lr(sluice_model *model, float lr)
 {
 	if (!model || !(lr > 0) || !isfinite(lr))
 		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0", (double)lr);
-	if (model->worker.in_step == STEP_PUSHING)
+	if (model->worker->in_step == STEP_PUSHING)
 		return fail(SLUICE_EINVAL, "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
 	model->lr = lr;
 	return 0;
 }
 
-void sluice_raise(sluice_model *model, unsigned flags) { model->worker.raise |= flags & 0xff; }
-unsigned sluice_raised(const sluice_model *model) { return model->worker.raised; }
+void sluice_raise(sluice_model *model, unsigned flags) { model->worker->raise |= flags & 0xff; }
+unsigned sluice_raised(const sluice_model *model) { return model->worker->raised; }
 uint64_t sluice_step(const sluice_model *model) { return model->step; }
 const char *sluice_recipe(const sluice_model *model) { return model->recipe_text; }
 
@@ -129,13 +129,13 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	}
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
-	    model->worker.residual && model->recipe.memory != MEMORY_NONE) {
+	    model->worker->residual && model->recipe.memory != MEMORY_NONE) {
 		double sum = 0;
 		int rc = on_device_fetch_residual(model);
 		if (rc)
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
-			sum += (double)model->worker.residual[i] * model->worker.residual[i];
+			sum += (double)model->worker->residual[i] * model->worker->residual[i];
 		now.residual_norm = sqrt(sum);
 	}
 	if (size >= offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm)

@@ -186,7 +186,7 @@ struct sluice_model {
 
 	int read_pending, read_status; /* of a READ that the caller waits for (READ_BLOCKING) */
 
-	struct worker worker;
+	struct worker *worker;       /* all ranks have one; a server's is not used */
 	struct shard *shards;        /* own ones, n_own */
 	uint32_t n_own;
 	/* Shard half's private scratch: one message at a time. */

@@ -262,6 +262,7 @@ void model_free(sluice_model *model)
 	free(model->remote_windows);
 	free(model->remote_logs);
 	worker_close(model);
+	free(model->worker);
 	shards_close(model);
 	census_close(model);
 	free(model->measure.before);
@@ -282,8 +283,12 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (rc)
 		return rc;
 	sluice_model *model = calloc(1, sizeof *model);
-	if (!model)
+	if (model)
+		model->worker = calloc(1, sizeof *model->worker);
+	if (!model || !model->worker) {
+		free(model);
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
+	}
 	model->job = job;
 	while (model->id < JOB_MODELS && job->models[model->id])
 		model->id++;
@@ -295,7 +300,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = on_device_borrow(params, attr->count, &host);
 	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
-		model->worker.device.stream = attr->stream;
+		model->worker->device.stream = attr->stream;
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
