@@ -13,6 +13,8 @@ library_sources += \
 
 # Ranks, their progress, collectives and windows; alone in a process or as a simulated one.
 library_sources += \
+	runtime/job/budget.c runtime/job/budget.h \
+	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
@@ -21,6 +23,7 @@ library_sources += \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/progress.c \
 	runtime/job/simulate.c runtime/job/simulate.h \
+	runtime/job/traffic.c \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c
 
@@ -49,7 +52,6 @@ library_sources += \
 
 # What both halves share, and the calls of a step.
 library_sources += \
-	runtime/model/budget.c runtime/model/budget.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
@@ -58,9 +60,12 @@ library_sources += \
 	runtime/model/spread.c \
 	runtime/model/step.c \
 	runtime/model/tiling.c runtime/model/tiling.h \
-	runtime/model/traffic.c \
 	runtime/model/watch.c \
 	runtime/model/worth.c runtime/model/worth.h
+
+# The calls that join the parts.
+library_sources += \
+	runtime/calls/events.c runtime/calls/events.h
 
 # What outlives the job.
 library_sources += \

@@ -76,7 +76,7 @@ static int restore_census(sluice_model *model, const struct contents *c)
 /* The table of this rank's state; the numbers hold the state of now. */
 static int contents_of(sluice_model *model, struct contents *c)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	*c = (struct contents){ .sections =
 					calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
 				.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers) };
@@ -212,7 +212,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	int rank = model->job->rank, begun = 0, rc, again, namer;
 	m->mine.step = model->step;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
-	if (sluice_is_worker(model->job) && model->worker.in_step)
+	if (sluice_is_worker(model->job) && model->worker->in_step)
 		m->mine.status =
 			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
 	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
@@ -341,7 +341,7 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 		worker_restart(model, m->place.step / model->recipe.period);
 		if (file)
 			model->lr = bits_float((uint32_t)contents->numbers[0]);
-		model->worker.refresh = file && contents->numbers[0] >> 32;
+		model->worker->refresh = file && contents->numbers[0] >> 32;
 	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
@@ -398,7 +398,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore needs all ranks, and %s is lost: start the job anew",
 				      rank_text(model->job, lost));
-	else if (sluice_is_worker(model->job) && (model->worker.in_step || model->step))
+	else if (sluice_is_worker(model->job) && (model->worker->in_step || model->step))
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore: this model has made steps already; restore "
 				      "right after sluice_model_open");

@@ -36,7 +36,7 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 void recall(const sluice_model *model, uint64_t at, size_t n)
 {
 	const struct recipe *recipe = &model->recipe;
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	const uint64_t step = w->step;
 	float alpha, newer, older;
 

@@ -178,7 +178,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
 	if (!rc)
-		rc = async_park(job);
+		rc = job->client->park(job);
 	if (!rc) {
 		r.seq = ++job->collective_seq;
 		rc = progress_until(job, round_done, round_describe, &r);

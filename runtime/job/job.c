@@ -108,6 +108,7 @@ int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
 	job->pid = getpid();
 	job->page_of_this_process = open_page_of_this_process();
 	job->epoll_fd = -1;
+	job->client = &idle_client;
 	job->membership_epoch = 1;
 	pthread_mutex_init(&job->token, NULL);
 	struct bootstrap *boot = NULL;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Private state of a job, shared by job.c (init, finalize), peers.c (heartbeat, loss), members.c (going
  * on without a lost worker), collective.c (barrier, sum, gather, exchange), progress.c (token, waits,
- * thread) and the models above them. */
+ * thread) and the models above them, which it calls through client.h alone. */
 #ifndef RUNTIME_JOB_H
 #define RUNTIME_JOB_H
 #include "base/env.h"
 #include "base/error.h"
-#include "model/budget.h"
+#include "job/budget.h"
+#include "job/client.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
@@ -120,7 +121,8 @@ struct sluice_job {
 	uint64_t collective_seq;     /* mails sent */
 	const struct wait *waiting;  /* what the caller in progress_until waits for, for explain */
 
-	sluice_model *models[JOB_MODELS];
+	const struct job_client *client; /* never NULL */
+	sluice_model *models[JOB_MODELS]; /* the client's */
 	int models_end;              /* no model lies from here on */
 	sluice_region *regions[JOB_REGIONS];
 };
@@ -192,10 +194,6 @@ static inline int round_leader(const sluice_job *job)
 	return rank;
 }
 
-/* ---- async.c ---- */
-/* Before a wait for others than shards: tells these that they need not wait for this rank. Token held. */
-int async_park(sluice_job *job);
-
 /* ---- collective.c ---- */
 enum collective {
 	COLLECTIVE_BARRIER = 1, COLLECTIVE_SUM, COLLECTIVE_GATHER, COLLECTIVE_OPEN, COLLECTIVE_EXCHANGE,
@@ -237,21 +235,6 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 int progress_start(sluice_job *job);
 void progress_stop(sluice_job *job);
 
-/* ---- model.c, shard.c ---- */
-void model_push_arrived(sluice_model *model, int peer, uint32_t shard);
-void model_notice_arrived(sluice_model *model, int peer, uint32_t shard);
-void model_read_done(sluice_model *model, uint32_t shard, int status);
-/* Its unread pushes are refused, its notices dropped. */
-void model_worker_dropped(sluice_model *model, int worker);
-void model_push_refused(sluice_model *model);
-/* Non-blocking work of the model's shards. */
-void model_advance(sluice_model *model);
-/* One line per wait of the model's shards; returns the number of lines. */
-int model_explain(sluice_model *model, uint64_t now, int always);
-/* 1 if a shard of this rank waits for a push: then it knows itself whom for. */
-int model_shards_wait(const sluice_model *model);
-/* "; shard 2 here waits for the push of step 7 from rank 3 (node n2)", or "". */
-void model_describe_waits(const sluice_model *model, char *text, size_t cap);
 /* ---- window.c ---- */
 void window_notified(sluice_region *region, int peer);
 void window_done(sluice_region *region, uint32_t index, int status); /* EVENT_DONE; index of the cookie */

@@ -124,9 +124,7 @@ static void dropped(sluice_job *job, int worker)
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
 	atomic_fetch_sub(&job->living, 1);
-	for (int i = 0; i < JOB_MODELS; i++)
-		if (job->models[i])
-			model_worker_dropped(job->models[i], worker);
+	job->client->worker_dropped(job, worker);
 }
 
 static void say_epoch(const sluice_job *job)

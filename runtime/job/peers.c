@@ -121,10 +121,7 @@ void peers_reported(sluice_job *job, int peer)
 	uint8_t copy[8 + REPORT_TEXT_BYTES];
 	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
 	uint32_t length = get_le32(copy + 4);
-	int own = 0;
-	for (int m = 0; m < JOB_MODELS; m++)
-		own |= job->models[m] && model_shards_wait(job->models[m]);
-	if (own || !job->waiting || length >= REPORT_TEXT_BYTES ||
+	if (job->client->waits(job) || !job->waiting || length >= REPORT_TEXT_BYTES ||
 	    get_le32(copy) != crc32c(0, copy + 4, 4 + length))
 		return;
 	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)

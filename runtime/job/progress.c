@@ -29,8 +29,8 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
 	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
 	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
-		if (imm >> 28 == IMM_PUSH && job->models[id])
-			model_push_refused(job->models[id]);
+		if (imm >> 28 == IMM_PUSH)
+			job->client->push_refused(job, id);
 		return;
 	}
 	switch ((enum imm_kind)(imm >> 28)) {
@@ -41,12 +41,10 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		peers_status(job, peer);
 		return;
 	case IMM_PUSH:
-		if (job->models[id])
-			model_push_arrived(job->models[id], peer, index);
+		job->client->push_arrived(job, id, peer, index);
 		return;
 	case IMM_NOTICE:
-		if (job->models[id])
-			model_notice_arrived(job->models[id], peer, index);
+		job->client->notice_arrived(job, id, peer, index);
 		return;
 	case IMM_REPORT:
 		peers_reported(job, peer);
@@ -68,8 +66,8 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 {
 	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
-	if (cookie >> 56 == COOKIE_MODEL && job->models[id])
-		model_read_done(job->models[id], index, status);
+	if (cookie >> 56 == COOKIE_MODEL)
+		job->client->read_done(job, id, index, status);
 	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
 		window_done(job->regions[id], index, status);
 }
@@ -85,9 +83,7 @@ static void explain(sluice_job *job, int always)
 	} else if (always) {
 		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
 	}
-	for (int m = 0; m < JOB_MODELS; m++)
-		if (job->models[m])
-			model_explain(job->models[m], now, always);
+	job->client->explain(job, now, always);
 }
 
 /* Without a look at the clock. */
@@ -113,9 +109,7 @@ static void poll_events(sluice_job *job)
 		} while (n == EVENTS_PER_POLL);
 	}
 	members_post(job);
-	for (int m = 0; m < job->models_end; m++)
-		if (job->models[m])
-			model_advance(job->models[m]);
+	job->client->advance(job);
 	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
 		explain(job, 1);
 }
@@ -253,10 +247,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		if (now >= give_up_at) {
 			char text[512];
 			describe(context, text, sizeof text);
-			for (int m = 0; m < JOB_MODELS; m++)
-				if (job->models[m]) /* who keeps own shards waiting may be to blame */
-					model_describe_waits(job->models[m], text + strlen(text),
-							     sizeof text - strlen(text));
+			/* Who keeps own shards waiting may be to blame. */
+			job->client->describe_waits(job, text + strlen(text), sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank), (double)(now - wait.since_ns) / 1e9, text);
@@ -305,9 +297,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->sleeping_armed = 0;
 	progress_poll(job);
 	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
-		for (int m = 0; m < JOB_MODELS; m++)
-			if (job->models[m])
-				model_explain(job->models[m], now_ns(), 0);
+		job->client->explain(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}
 	job->doze_ns = doze_ns;

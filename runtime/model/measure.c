@@ -56,7 +56,7 @@ static double spared(const float *x, const uint32_t *index, const float *decoded
 void measure_push(sluice_model *model)
 {
 	struct measure *m = &model->measure;
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const uint64_t count = model->layout.count;
 
 	m->under_way = m->on && !w->skip;
@@ -77,7 +77,7 @@ void measure_sent(sluice_model *model, uint64_t begin, const uint32_t *index, ui
 	struct measure *m = &model->measure;
 
 	if (m->under_way && m->before)
-		m->up.lost -= spared(m->before + begin, index, model->worker.value, n);
+		m->up.lost -= spared(m->before + begin, index, model->worker->value, n);
 }
 
 void measure_step(sluice_model *model)
@@ -88,7 +88,7 @@ void measure_step(sluice_model *model)
 		return;
 	m->under_way = 0;
 	if (!m->before) /* what was sent has left */
-		m->up.lost = squares(model->worker.residual, model->layout.count);
+		m->up.lost = squares(model->worker->residual, model->layout.count);
 	model->stats.compression_error = loss_share(m->up);
 }
 

@@ -186,7 +186,7 @@ struct sluice_model {
 
 	int read_pending, read_status; /* of a READ that the caller waits for (READ_BLOCKING) */
 
-	struct worker worker;
+	struct worker *worker;       /* all ranks have one; a server's is not used */
 	struct shard *shards;        /* own ones, n_own */
 	uint32_t n_own;
 	/* Shard half's private scratch: one message at a time. */
@@ -322,6 +322,8 @@ const char *async_judge(const sluice_model *model, const struct message *m);
 void async_apply(sluice_model *model, uint32_t shard, const struct message *m);
 /* All shards have answered. */
 void async_pulled(sluice_model *model);
+/* Tells the shards that they need not wait for this worker, if they count on it. Token held. */
+int async_park(sluice_model *model);
 
 /* ---- shard_async.c, when=async only ---- */
 int shard_async_open(sluice_model *model, struct shard *shard);
@@ -346,6 +348,10 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker);
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
 /* Writes the copy as a snapshot entry of the current version. */
 int shard_publish_snapshot(sluice_model *model, struct shard *shard);
+/* For struct job_client's waits, explain and describe_waits. */
+int shards_wait(const sluice_model *model);
+void shards_explain(sluice_model *model, uint64_t now, int always);
+void shards_describe_waits(const sluice_model *model, char *text, size_t cap);
 
 /* ---- watch.c ---- */
 /* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the halves. */

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/room.h"
+#include "calls/events.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,6 +262,7 @@ void model_free(sluice_model *model)
 	free(model->remote_windows);
 	free(model->remote_logs);
 	worker_close(model);
+	free(model->worker);
 	shards_close(model);
 	census_close(model);
 	free(model->measure.before);
@@ -281,8 +283,12 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (rc)
 		return rc;
 	sluice_model *model = calloc(1, sizeof *model);
-	if (!model)
+	if (model)
+		model->worker = calloc(1, sizeof *model->worker);
+	if (!model || !model->worker) {
+		free(model);
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
+	}
 	model->job = job;
 	while (model->id < JOB_MODELS && job->models[model->id])
 		model->id++;
@@ -294,7 +300,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = on_device_borrow(params, attr->count, &host);
 	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
-		model->worker.device.stream = attr->stream;
+		model->worker->device.stream = attr->stream;
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
@@ -311,11 +317,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = collective_agree(job, exchange_regions(model), "open the model");
 	if (!rc) {
-		progress_take(job);
-		job->models[model->id] = model;
-		if (job->models_end <= (int)model->id)
-			job->models_end = (int)model->id + 1;
-		progress_release(job);
+		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))
 			model_remember(model, host.host);
@@ -326,10 +328,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	}
 	rc = on_device_return(&host, rc);
 	if (rc) {
-		progress_take(job);
-		if (model->id < JOB_MODELS && job->models[model->id] == model)
-			job->models[model->id] = NULL;
-		progress_release(job);
+		events_end(model);
 		model_free(model);
 		return rc;
 	}

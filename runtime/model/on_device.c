@@ -21,7 +21,7 @@ static const char *why_on_host(const sluice_model *model)
 		return "clip= sums up on the host";
 	if (recipe->nonfinite == NONFINITE_ZERO)
 		return "nonfinite=zero is done on the host";
-	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker.local ||
+	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker->local ||
 	    model->layout.support_most)
 		return "the recipe has steps that need the whole residual";
 	if (model->measure.on)
@@ -33,7 +33,7 @@ static const char *why_on_host(const sluice_model *model)
 
 static int open_selector(sluice_model *model, const float *pointer)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const struct layout *l = &model->layout;
 	int device;
 	if (d->selector)
@@ -55,7 +55,7 @@ static int open_selector(sluice_model *model, const float *pointer)
 /* At the first gradient in device memory that can be selected there. */
 static int begin_selecting(sluice_model *model, const float *grad)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	int rc = open_selector(model, grad);
 	if (!rc && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
@@ -71,7 +71,7 @@ static int begin_selecting(sluice_model *model, const float *grad)
 
 static int from_device(sluice_model *model, void *to, const void *from, size_t bytes)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	if (d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
 		return device_fail(d->ops, "a copy from the GPU");
 	return 0;
@@ -79,7 +79,7 @@ static int from_device(sluice_model *model, void *to, const void *from, size_t b
 
 int on_device_fetch_residual(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (!w->device.selects || w->device.stale)
 		return 0;
 	return from_device(model, w->residual, w->device.residual.address,
@@ -89,7 +89,7 @@ int on_device_fetch_residual(sluice_model *model)
 /* The residual comes home: this gradient is selected on the host. */
 static int stop_selecting(sluice_model *model)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	int rc = on_device_fetch_residual(model);
 	if (rc || !d->selects)
 		return rc;
@@ -103,7 +103,7 @@ static int stop_selecting(sluice_model *model)
 /* A copy of count coordinates in host memory, if they are on the device. */
 static int copy_home(sluice_model *model, int which, const float **grad, uint64_t count)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const struct device_ops *ops;
 	int rc = *grad ? device_of(*grad, &ops) : 0;
 	if (rc || !*grad || !ops)
@@ -119,7 +119,7 @@ static int copy_home(sluice_model *model, int which, const float **grad, uint64_
 
 int on_device_gradient(sluice_model *model, const float **grad, const float **before)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const struct device_ops *ops;
 	const char *why = why_on_host(model);
 	int rc = device_of(*grad, &ops);
@@ -154,7 +154,7 @@ static int refuse_nonfinite(sluice_model *model, const float *grad, const struct
 
 int on_device_accumulate(sluice_model *model, const float *grad)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	float *residual = d->residual.address;
 	const struct device_select call = {
@@ -184,7 +184,7 @@ int on_device_accumulate(sluice_model *model, const float *grad)
 
 int on_device_settle(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	if (!d->selects || !d->found)
 		return 0;
@@ -201,13 +201,13 @@ int on_device_settle(sluice_model *model)
 /* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
 static int target_is_host(const sluice_model *model)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	return w->base || w->local || w->previous || w->anchor || model_async(model);
 }
 
 int on_device_target(sluice_model *model, float **target)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const size_t bytes = model->layout.count * sizeof(float);
 	int rc = device_of(*target, &d->target);
 	if (rc || !d->target)
@@ -232,7 +232,7 @@ int on_device_pulled(sluice_model *model, int rc)
 {
 	if (!model)
 		return rc;
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const size_t bytes = model->layout.count * sizeof(float);
 	if (!rc && d->params && (d->ops->copy(d->params, d->params_copy, bytes, d->stream) ||
 				 d->ops->wait(d->stream)))
@@ -244,7 +244,7 @@ int on_device_pulled(sluice_model *model, int rc)
 int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
 		    uint32_t count)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	const int average = model->recipe.update == UPDATE_AVERAGE;
 	if (d->target)
 		return (average ? d->target->assign : d->target->add)(d->selector, vector, index, value, count,
@@ -256,7 +256,7 @@ int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, c
 
 int on_device_zero(sluice_model *model, float *target, size_t n)
 {
-	struct on_device *d = &model->worker.device;
+	struct on_device *d = &model->worker->device;
 	if (!d->target)
 		memset(target, 0, n * sizeof(float));
 	else if (d->target->zero(target, n * sizeof(float), d->stream))

@@ -10,7 +10,7 @@ static int slots_free(void *context)
 {
 	sluice_model *model = context;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		if (!ring_writer_free(&model->worker.up[s].ring))
+		if (!ring_writer_free(&model->worker->up[s].ring))
 			return 0;
 	return 1;
 }
@@ -29,7 +29,7 @@ static int pull_done(void *context)
 static void describe_wait(void *context, char *text, size_t cap)
 {
 	sluice_model *model = context;
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(model);
 	int down = w->phase < model->schedule.n_phases && phase_now(model, w->phase)->direction == PHASE_DOWN;
@@ -57,12 +57,12 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 			    rank_text(model->job, model->job->rank));
 	if (!vector)
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
-	enum step_state state = model->worker.in_step;
+	enum step_state state = model->worker->in_step;
 	if (state == STEP_PUSHING && expected != STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "%s: the ranges pushed in this step leave out coordinate %llu and maybe others: push "
 			    "them with sluice_push_range first",
-			    function, (unsigned long long)tiling_gap(&model->worker.pushed));
+			    function, (unsigned long long)tiling_gap(&model->worker->pushed));
 	if ((state == STEP_PUSHED) != (expected == STEP_PUSHED))
 		return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
 			    expected == STEP_PUSHED ? "nothing was pushed since the last pull"
@@ -82,7 +82,7 @@ int step_await_slots(sluice_model *model)
 
 void step_begin(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	w->step = model->step / model->recipe.period + 1;
 	w->phase = 0;
 	w->encoded = 0;
@@ -97,9 +97,9 @@ void step_begin(sluice_model *model)
 int step_sent(sluice_model *model)
 {
 	uint64_t start = now_ns();
-	model->worker.raise = 0;
-	model->worker.encoded = 1;
-	model->worker.in_step = STEP_PUSHED;
+	model->worker->raise = 0;
+	model->worker->encoded = 1;
+	model->worker->in_step = STEP_PUSHED;
 	progress_take(model->job);
 	int rc = progress_until(model->job, push_done, describe_wait, model);
 	progress_release(model->job);
@@ -116,14 +116,14 @@ static int push(sluice_model *model, const float *grad, const float *before)
 	step_begin(model);
 	innovation_renew(model);
 	if (!grad) /* not wanted */
-		model->worker.skip = 1;
+		model->worker->skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
 		return rc;
-	else if ((rc = model->worker.device.selects ? on_device_accumulate(model, grad)
+	else if ((rc = model->worker->device.selects ? on_device_accumulate(model, grad)
 		      : signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
 	if (alone) {
-		model->worker.in_step = STEP_PUSHED;
+		model->worker->in_step = STEP_PUSHED;
 		return 0;
 	}
 	local_gather(model);
@@ -175,14 +175,14 @@ int sluice_push_pair(sluice_model *model, const float *grad, const float *before
 static int step_ends(sluice_model *model)
 {
 	model->step++;
-	model->worker.in_step = STEP_DONE;
+	model->worker->in_step = STEP_DONE;
 	model->stats.steps++;
 	return 0;
 }
 
 static int pull_into(sluice_model *model, float *target)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	float *params = target;
 	if (local_step(model)) {
 		w->raised = 0; /* flags travel with exchanges */
@@ -217,7 +217,7 @@ static int pull_into(sluice_model *model, float *target)
 
 int sluice_pull(sluice_model *model, float *params)
 {
-	int asks = model && model_async(model) && model->worker.in_step == STEP_DONE;
+	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
 	int rc = step_check(model, params, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
 	if (!rc && model->recipe.update == UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");

@@ -53,7 +53,7 @@ static int speaks(const sluice_model *model)
 
 void watch_step(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	uint64_t steps = w->step - model->first_step, warmup = model->schedule.warmup_steps;
 	char text[400];
 	if (model->recipe.automatic) {
@@ -78,7 +78,7 @@ void watch_step(sluice_model *model)
 void watch_chosen(sluice_model *model, unsigned chosen)
 {
 	char text[400];
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (chosen && !w->chosen && is_first_worker(model->job)) {
 		worth_explain(&model->worth, chosen, text, sizeof text);
 		log_line(chosen == 1 ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s", model->id, text);

@@ -197,7 +197,7 @@ static struct random_stream stream_of(const sluice_model *model, uint32_t who, u
 
 void census_look(sluice_model *model)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 
 	if (!model->census || !exchanges(&model->recipe.up, w->step))
@@ -212,7 +212,7 @@ void census_look(sluice_model *model)
 
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
 {
-	const uint64_t step = model->worker.step;
+	const uint64_t step = model->worker->step;
 
 	if (!push_has_note(model, shard, step))
 		return 0;
@@ -231,7 +231,7 @@ int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, 
 		      const char **why)
 {
 	const struct direction *up = &model->recipe.up;
-	const uint64_t step = model->worker.step;
+	const uint64_t step = model->worker->step;
 	struct note note;
 
 	if (!delta_has_note(model, shard, step))
@@ -252,7 +252,7 @@ int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, 
 void census_end_step(sluice_model *model)
 {
 	const struct direction *down = &model->recipe.down;
-	const uint64_t step = model->worker.step;
+	const uint64_t step = model->worker->step;
 
 	if (!model->census || !exchanges(down, step))
 		return;

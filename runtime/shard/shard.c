@@ -364,7 +364,7 @@ static int missing_workers(const sluice_job *job, const struct shard *shard, cha
 	return missing;
 }
 
-void model_describe_waits(const sluice_model *model, char *text, size_t cap)
+void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 {
 	char who[256];
 	*text = 0;
@@ -377,7 +377,7 @@ void model_describe_waits(const sluice_model *model, char *text, size_t cap)
 }
 
 /* One line per shard that has waited since the first push of its step: for whom, since when. */
-int model_explain(sluice_model *model, uint64_t now, int always)
+void shards_explain(sluice_model *model, uint64_t now, int always)
 {
 	sluice_job *job = model->job;
 	uint64_t warn_after = job->budget.warn_after_ns;
@@ -398,10 +398,9 @@ int model_explain(sluice_model *model, uint64_t now, int always)
 			peers_report(job, line);
 		lines++;
 	}
-	return lines;
 }
 
-int model_shards_wait(const sluice_model *model)
+int shards_wait(const sluice_model *model)
 {
 	for (uint32_t i = 0; i < model->n_own; i++)
 		if (model->shards[i].waiting_since_ns)

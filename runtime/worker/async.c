@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half of asynchronous steps; see async.h. What is not the same as in others: an answer is a
  * difference to the anchor, or the next anchor itself; a worker may ask for the newest, and parks before
- * collectives. Called by worker.c, step.c and collective.c. */
+ * collectives. Called by worker.c, step.c and events.c. */
 #include "model/model.h"
 #include "compress/message.h"
 #include <stdio.h>
@@ -9,10 +9,10 @@
 
 void async_begin(sluice_model *model, const float *params)
 {
-	if (!model->worker.anchor)
+	if (!model->worker->anchor)
 		return;
-	memcpy(model->worker.anchor, params, model->layout.count * sizeof *params);
-	model->worker.parked = 0;
+	memcpy(model->worker->anchor, params, model->layout.count * sizeof *params);
+	model->worker->parked = 0;
 }
 
 int sluice_anchor_due(const sluice_model *model)
@@ -25,8 +25,8 @@ int sluice_anchor_due(const sluice_model *model)
 /* The last message was the push before an anchor: its answer is that anchor. */
 static int expects_anchor(const sluice_model *model)
 {
-	return model->worker.in_step == STEP_PUSHED &&
-	       schedule_before_anchor(&model->schedule, model->worker.step);
+	return model->worker->in_step == STEP_PUSHED &&
+	       schedule_before_anchor(&model->schedule, model->worker->step);
 }
 
 void async_expect(const sluice_model *model, struct message_expect *want)
@@ -40,14 +40,14 @@ const char *async_judge(const sluice_model *model, const struct message *m)
 {
 	if (m->coding != CODING_DENSE)
 		return "it has not all coordinates";
-	if (m->anchor != model->worker.anchors + (unsigned)expects_anchor(model))
+	if (m->anchor != model->worker->anchors + (unsigned)expects_anchor(model))
 		return "it belongs to another anchor";
 	return NULL;
 }
 
 void async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	float *restrict params = w->target + at->begin, *restrict anchor = w->anchor + at->begin;
 	const float *restrict value = w->value;
@@ -66,14 +66,14 @@ void async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 
 void async_pulled(sluice_model *model)
 {
-	model->worker.anchors += (unsigned)expects_anchor(model);
+	model->worker->anchors += (unsigned)expects_anchor(model);
 }
 
 /* ---- messages without a gradient ---------------------------------------------------------- */
 
 static void stage_empty(sluice_model *model, enum message_kind kind)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
 		m.kind = kind;
@@ -87,7 +87,7 @@ static void stage_empty(sluice_model *model, enum message_kind kind)
 
 int async_ask(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	int rc = step_await_slots(model);
 	if (rc)
 		return rc;
@@ -98,16 +98,6 @@ int async_ask(sluice_model *model)
 	stage_empty(model, MESSAGE_ASK);
 	w->encoded = 1;
 	return 0;
-}
-
-/* This rank's models of which the shards count on it. */
-static sluice_model *next_unparked(sluice_job *job)
-{
-	for (int m = 0; m < job->models_end; m++)
-		if (job->models[m] && model_async(job->models[m]) && sluice_is_worker(job) &&
-		    !job->models[m]->worker.parked)
-			return job->models[m];
-	return NULL;
 }
 
 static int posted(void *context)
@@ -121,14 +111,11 @@ static void describe(void *context, char *text, size_t cap)
 	snprintf(text, cap, "room in the queues of the shards, to say that this rank enters a collective");
 }
 
-int async_park(sluice_job *job)
+int async_park(sluice_model *model)
 {
-	sluice_model *model;
-	int rc = 0;
-	while (!rc && (model = next_unparked(job))) {
-		model->worker.parked = 1;
-		stage_empty(model, MESSAGE_PARK);
-		rc = progress_until(job, posted, describe, model);
-	}
-	return rc;
+	if (!model_async(model) || model->worker->parked)
+		return 0;
+	model->worker->parked = 1;
+	stage_empty(model, MESSAGE_PARK);
+	return progress_until(model->job, posted, describe, model);
 }

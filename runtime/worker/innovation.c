@@ -15,7 +15,7 @@ static int is_lazy(const sluice_model *model)
 /* Squared norms of what a message carries (worker.value) and of what it leaves of the accumulator. */
 static void weigh(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const float *vector = w->residual + at->begin;
 	double carried = 0, all = 0, sent = 0, off = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ uint32_t innovation_mark(const struct worker *w)
 
 void innovation_renew(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (!w->refresh)
 		return;
 	memset(w->reference, 0, model->layout.count * sizeof *w->reference);
@@ -76,13 +76,13 @@ void innovation_settle(sluice_model *model, const struct shard_layout *at, const
 	if (is_lazy(model))
 		weigh(model, at, index, n);
 	else
-		sparse_add(model->worker.reference + at->begin, index, model->worker.value, n);
+		sparse_add(model->worker->reference + at->begin, index, model->worker->value, n);
 }
 
 /* The message becomes one without coordinates, which says that there is nothing new. */
 static void withdraw(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	w->uploading = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
@@ -94,7 +94,7 @@ static void withdraw(sluice_model *model)
 /* What the shards will add, this worker adds: its own messages, decoded as theirs. */
 static void follow(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		uint8_t *slot = w->up[s].staging +
@@ -112,7 +112,7 @@ static void follow(sluice_model *model)
 /* 1: this push is left out. */
 static int leaves_out(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (w->skip)
 		return 1;
 	return is_lazy(model) && lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
@@ -120,7 +120,7 @@ static int leaves_out(sluice_model *model)
 
 static void decide(sluice_model *model, uint64_t elements)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	int unseen = model->recipe.when == WHEN_LAZY_SERVER;
 	if (leaves_out(model)) {
 		if (!unseen)
@@ -139,7 +139,7 @@ static void decide(sluice_model *model, uint64_t elements)
 
 void innovation_decide(sluice_model *model, uint64_t elements)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (!w->reference)
 		return;
 	if (w->lazy.window)
@@ -150,17 +150,17 @@ void innovation_decide(sluice_model *model, uint64_t elements)
 
 void innovation_begin(sluice_model *model)
 {
-	model->worker.innovation = 0;
-	model->worker.uploading = !model->worker.skip;
-	model->worker.innovation_error = 0;
+	model->worker->innovation = 0;
+	model->worker->uploading = !model->worker->skip;
+	model->worker->innovation_error = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		model->worker.down[s].moved = 0;
+		model->worker->down[s].moved = 0;
 }
 
 void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
 		      uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	double moved = 0;
 	if (!w->lazy.window)
 		return;
@@ -173,7 +173,7 @@ void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index
 
 static void measure_distance(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	double distance = 0;
 	for (uint64_t i = 0; i < model->layout.count && w->since; i++)
 		distance += (double)w->since[i] * (double)w->since[i];
@@ -182,7 +182,7 @@ static void measure_distance(sluice_model *model)
 
 void innovation_pulled(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	double moved = 0;
 	if (!w->lazy.window)
 		return;
@@ -194,9 +194,9 @@ void innovation_pulled(sluice_model *model)
 
 void innovation_restore(sluice_model *model, const uint64_t *numbers)
 {
-	if (!model->worker.lazy.window)
+	if (!model->worker->lazy.window)
 		return;
-	lazy_load(&model->worker.lazy, numbers);
+	lazy_load(&model->worker->lazy, numbers);
 	measure_distance(model);
 }
 
@@ -204,7 +204,7 @@ int sluice_wanted(const sluice_model *model)
 {
 	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
 		return 1;
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	return w->refresh || !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
 }
 
@@ -213,6 +213,6 @@ int sluice_set_smoothness(sluice_model *model, float smoothness)
 	if (!model || !(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL, "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
 			    (double)smoothness);
-	model->worker.smoothness = smoothness;
+	model->worker->smoothness = smoothness;
 	return 0;
 }

@@ -40,7 +40,7 @@ static int check_range(const sluice_model *model, uint64_t begin, uint64_t count
 static int take_range(sluice_model *model, uint64_t begin, uint64_t count)
 {
 	uint64_t taken = 0;
-	int rc = tiling_add(&model->worker.pushed, begin, begin + count, &taken);
+	int rc = tiling_add(&model->worker->pushed, begin, begin + count, &taken);
 	if (rc == SLUICE_EINVAL)
 		return fail(SLUICE_EINVAL,
 			    "sluice_push_range: coordinate %llu of the range [%llu, %llu) was already pushed in "
@@ -57,7 +57,7 @@ static void send_complete_shards(sluice_model *model, uint64_t begin, uint64_t e
 		const struct shard_layout *at = &model->layout.shards[s];
 		uint64_t shard_end = at->begin + at->span;
 		if (at->begin < end && begin < shard_end &&
-		    tiling_covers(&model->worker.pushed, at->begin, shard_end))
+		    tiling_covers(&model->worker->pushed, at->begin, shard_end))
 			worker_send_shard(model, s);
 	}
 }
@@ -71,7 +71,7 @@ int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, ui
 		rc = check_range(model, begin, count);
 	if (rc)
 		return rc;
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if ((rc = on_device_range(model, &grad, count)))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = step_await_slots(model)))

@@ -98,7 +98,7 @@ static const float *with_noise(const sluice_model *model, const struct input *in
 /* One cache-resident piece: velocity and accumulator from g. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n, float scale)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	float *restrict sum = (w->local ? w->local : w->residual) + at;
 	int keep = model->recipe.memory != MEMORY_NONE || w->local;
 	if (w->reference) {
@@ -108,7 +108,7 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 		return;
 	}
 	if (model->recipe.signal == SIGNAL_MOMENTUM) {
-		float *restrict u = model->worker.velocity + at;
+		float *restrict u = model->worker->velocity + at;
 		const float m = model->recipe.signal_momentum;
 		for (size_t i = 0; i < n; i++) {
 			u[i] = m * u[i] + scale * g[i];
@@ -128,8 +128,8 @@ static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
 	return selection_kinds[recipe->up.select].adds &&
-	       !watch_whole(model, model->stats.density_up, model->worker.step) &&
-	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker.local &&
+	       !watch_whole(model, model->stats.density_up, model->worker->step) &&
+	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker->local &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 
@@ -143,8 +143,8 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 		rc = judge(model, before, begin, count);
 	if (rc < 0)
 		return rc;
-	model->worker.skip = rc;
-	model->worker.addend = NULL;
+	model->worker->skip = rc;
+	model->worker->addend = NULL;
 	if (rc)
 		return 0;
 	struct input in = { .grad = grad, .before = before, .begin = begin, .count = count, .clip = 1,
@@ -152,7 +152,7 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 	if (before && model->recipe.signal == SIGNAL_SVRG) {
 		in.newest = in.older = 1;
 	} else if (before) {
-		float alpha = update_alpha(&model->update, model->worker.step);
+		float alpha = update_alpha(&model->update, model->worker->step);
 		in.newest = 1 / alpha;
 		in.older = (1 - alpha) / alpha;
 	}
@@ -160,8 +160,8 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 		in.clip = clip_factor(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
 	if (count == model->layout.count && selection_adds(model)) {
-		model->worker.addend = grad;
-		model->worker.addend_scale = factor;
+		model->worker->addend = grad;
+		model->worker->addend_scale = factor;
 		return 0;
 	}
 	for (uint64_t at = 0; at < count; at += CHUNK) {
@@ -182,7 +182,7 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 
 static void point_at(const sluice_model *model, const float *params, float *point)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	const float *previous = model->recipe.signal == SIGNAL_SVRG ? w->anchor : w->previous;
 	const uint64_t count = model->layout.count;
 	if (model->recipe.signal == SIGNAL_IGT) {
@@ -213,7 +213,7 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 
 int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	int finite = !nan;
 	/* What is infinite is selected before everything else. */
 	for (size_t i = 0; i < selected && finite; i++)

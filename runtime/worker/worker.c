@@ -13,7 +13,7 @@
 /* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
 uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	struct span all = { 0, n, 0 };
 	size_t kept = select_topk(w->selector, w->value, &all, 1, at->up_capacity, w->fitting);
 	for (size_t i = 0; i < kept; i++) {
@@ -34,13 +34,13 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 		while (span->end <= j)
 			span++;
 		if (!span->exempt)
-			model->worker.velocity[j] = 0.0f;
+			model->worker->velocity[j] = 0.0f;
 	}
 }
 
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	measure_sent(model, at->begin, index, n);
 	if (w->reference)
 		innovation_settle(model, at, index, n);
@@ -52,7 +52,7 @@ void worker_settle(sluice_model *model, const struct shard_layout *at, const uin
 
 struct message worker_message(const sluice_model *model, uint32_t shard)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	const struct recipe *recipe = &model->recipe;
 	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
 				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
@@ -75,7 +75,7 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		  const float *value)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct up_lane *lane = &w->up[shard];
 	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m->seq);
@@ -88,7 +88,7 @@ void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const 
 /* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
 static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const float *vector = w->residual + at->begin;
 	const uint32_t *index = NULL;
@@ -116,7 +116,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 /* A decision over these spans of the vector, in one pass with the addition where the recipe allows. */
 static int select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const uint64_t of = l->count - l->exempt;
@@ -160,7 +160,7 @@ size_t worker_select(sluice_model *model)
  * Token held. */
 static int post_message(sluice_model *model, uint32_t s)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	sluice_job *job = model->job;
 	struct up_lane *lane = &w->up[s];
 	const struct shard_layout *at = &model->layout.shards[s];
@@ -206,7 +206,7 @@ int worker_post(sluice_model *model)
 static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	encode_for_shard(model, shard, selected, n);
-	if (model->worker.phase || model->worker.lazy.window)
+	if (model->worker->phase || model->worker->lazy.window)
 		return; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
 	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
@@ -218,7 +218,7 @@ static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *s
 
 void worker_send_shard(sluice_model *model, uint32_t shard)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
 	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
@@ -236,7 +236,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
 static int send_messages(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
 	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
@@ -264,13 +264,13 @@ int worker_send(sluice_model *model)
 	const uint64_t elements = model->stats.pushed_elements;
 	int rc = 0;
 	innovation_begin(model);
-	if (phase_agrees(phase_now(model, model->worker.phase)))
+	if (phase_agrees(phase_now(model, model->worker->phase)))
 		agree_encode(model);
 	else
 		rc = send_messages(model);
 	if (!rc)
 		innovation_decide(model, elements);
-	model->worker.encoded = 1;
+	model->worker->encoded = 1;
 	return rc;
 }
 
@@ -281,7 +281,7 @@ void worker_notice(sluice_model *model, uint32_t shard)
 {
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &model->worker.down[shard];
+	struct down_lane *lane = &model->worker->down[shard];
 	uint8_t line[NOTICE_BYTES];
 	memcpy(line, (uint8_t *)model->windows[at->owner]->base +
 	       layout_notice_offset(&model->layout, job->rank, at), sizeof line);
@@ -291,7 +291,7 @@ void worker_notice(sluice_model *model, uint32_t shard)
 	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
 	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
 	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
-	    ring_writer_acknowledge(&model->worker.up[shard].ring, at->owner, get_le64(line + 16))) {
+	    ring_writer_acknowledge(&model->worker->up[shard].ring, at->owner, get_le64(line + 16))) {
 		job_fail(job, SLUICE_EWIRE, at->owner, "%s wrote a notice of shard %u that does not check",
 			 rank_text(job, at->owner), shard);
 		return;
@@ -305,11 +305,11 @@ static void read_delta(sluice_model *model, uint32_t shard)
 {
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &model->worker.down[shard];
+	struct down_lane *lane = &model->worker->down[shard];
 	uint64_t offset = 0;
 	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
 	struct transfer t = { .kind = TRANSFER_GET, .remote = model->remote_logs[at->owner],
-			      .offset = at->log_offset + offset, .local_region = model->worker.staging,
+			      .offset = at->log_offset + offset, .local_region = model->worker->staging,
 			      .local = lane->buffer, .bytes = lane->last_bytes,
 			      .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
@@ -325,15 +325,15 @@ static void read_delta(sluice_model *model, uint32_t shard)
 uint64_t worker_wanted(const sluice_model *model)
 {
 	if (model_async(model))
-		return model->worker.awaited;
-	return schedule_publications(&model->schedule, model->worker.step, model->worker.phase);
+		return model->worker->awaited;
+	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
 }
 
 /* The private copy that a READ brought is validated, then added. */
 static void apply_delta(sluice_model *model, uint32_t shard)
 {
 	enum { TORN_MAX = 64 };
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct down_lane *lane = &w->down[shard];
@@ -406,7 +406,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 /* Returns 1 when the version of this step is applied for every shard. */
 static int take_deltas(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const uint64_t publication = worker_wanted(model);
 	if (!w->target)
 		return 0; /* the application has not asked yet */
@@ -432,7 +432,7 @@ static int take_deltas(sluice_model *model)
 
 int worker_advance(sluice_model *model, unsigned until)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	while (w->phase < until) {
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
 		if (up && !w->encoded)

@@ -8,7 +8,7 @@
 
 static void encode_indices(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = worker_select(model), from = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
@@ -39,13 +39,13 @@ static void encode_consent(sluice_model *model)
 		struct message m = worker_message(model, s);
 		m.kind = MESSAGE_SUPPORT;
 		m.count = 0;
-		worker_stage(model, s, &m, model->worker.relative, NULL);
+		worker_stage(model, s, &m, model->worker->relative, NULL);
 	}
 }
 
 static void encode_sketches(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = agree_sketch_shape(model, at, s);
@@ -59,7 +59,7 @@ static void encode_sketches(sluice_model *model)
 
 static void encode_values(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct down_lane *lane = &w->down[s];
@@ -77,11 +77,11 @@ static void encode_values(sluice_model *model)
 
 void agree_encode(sluice_model *model)
 {
-	const struct phase *phase = phase_now(model, model->worker.phase);
+	const struct phase *phase = phase_now(model, model->worker->phase);
 	sluice_job *job = model->job;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		model->worker.up[s].posted = 1;
-	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker.step, job->workers))
+		model->worker->up[s].posted = 1;
+	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker->step, job->workers))
 		encode_consent(model);
 	else if (phase->payload == PAYLOAD_INDICES)
 		encode_indices(model);
@@ -93,16 +93,16 @@ void agree_encode(sluice_model *model)
 
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	struct down_lane *lane = &model->worker.down[shard];
+	struct down_lane *lane = &model->worker->down[shard];
 	for (uint32_t i = 0; i < m->count; i++)
-		lane->support[i] = m->coding == CODING_DENSE ? i : model->worker.relative[i];
+		lane->support[i] = m->coding == CODING_DENSE ? i : model->worker->relative[i];
 	lane->support_n = m->count;
 }
 
 void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 			   const float *value, uint32_t n)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
 		return;
 	for (uint32_t i = 0; i < n; i++) {

@@ -18,7 +18,7 @@ int worker_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
 	const struct recipe *recipe = &model->recipe;
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	size_t staging_bytes = 0, span = 0, capacity = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
@@ -79,7 +79,7 @@ int worker_open(sluice_model *model)
 
 void worker_restart(sluice_model *model, uint64_t version)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	w->step = version;
 	model->first_step = version;
 	model->step = version * model->recipe.period;
@@ -106,7 +106,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 
 void worker_close(sluice_model *model)
 {
-	struct worker *w = &model->worker;
+	struct worker *w = model->worker;
 	on_device_close(&w->device);
 	region_close(&w->staging);
 	selector_close(&w->selector);

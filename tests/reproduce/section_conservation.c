@@ -66,7 +66,7 @@ static void compare(struct ledger *book, const struct seat *seat)
 /* What was sent is at least as heavy as what stays. */
 static int heaviest_first(const struct seat *seat)
 {
-	const struct up_lane *lane = &seat->model->worker.up[0];
+	const struct up_lane *lane = &seat->model->worker->up[0];
 	const uint8_t *slot = lane->staging +
 		ring_offset(SLOT_DEPTH, seat->model->layout.shards[0].slot_bytes, lane->ring.next_seq - 1);
 	uint8_t copy[MESSAGE_HEADER_BYTES + 8 * D];
@@ -81,7 +81,7 @@ static int heaviest_first(const struct seat *seat)
 	for (uint32_t i = 0; i < m.count; i++)
 		least = fminf(least, value[i] != 0 ? fabsf(value[i]) : INFINITY);
 	for (size_t j = 0; j < D; j++)
-		most = fmaxf(most, fabsf(seat->model->worker.residual[j]));
+		most = fmaxf(most, fabsf(seat->model->worker->residual[j]));
 	return least >= most;
 }
 
@@ -110,8 +110,8 @@ static int enter(struct seat *seat)
 		book->moved[seat->rank][j] += moved;
 		book->size[seat->rank][j] += fabs(moved);
 	}
-	if (seat->model->worker.residual)
-		memcpy(book->residual[seat->rank], seat->model->worker.residual,
+	if (seat->model->worker->residual)
+		memcpy(book->residual[seat->rank], seat->model->worker->residual,
 		       sizeof book->residual[0]);
 	if (seat->model->recipe.up.select == SELECT_THRESHOLD && seat->run->shards < 2)
 		book->lighter |= !heaviest_first(seat);

@@ -76,7 +76,7 @@ static int enter(struct seat *seat)
 
 	for (size_t j = 0; j < D; j++) {
 		book->grad[j] += (double)seat->grad[j];
-		book->error[j] += (double)seat->model->worker.residual[j];
+		book->error[j] += (double)seat->model->worker->residual[j];
 	}
 	int rc = sluice_barrier(seat->job);
 

@@ -125,7 +125,7 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up,
 /* A step that agreed on a support: positions once, values without. Returns the elements of the push. */
 static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
 {
-	const struct down_lane *down = &seat->model->worker.down[s];
+	const struct down_lane *down = &seat->model->worker->down[s];
 	const struct shard_layout *at = &seat->model->layout.shards[s];
 	const uint64_t positions = MESSAGE_HEADER_BYTES +
 		position_bytes(down->support, down->support_n, at->span, t->small);
@@ -149,7 +149,7 @@ static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_
 static int recount_step(struct seat *seat)
 {
 	struct tally *t = seat->run->context;
-	const struct worker *w = &seat->model->worker;
+	const struct worker *w = seat->model->worker;
 	uint64_t up = 0;
 
 	if ((seat->step + 1) % seat->model->recipe.period)

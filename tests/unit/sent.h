@@ -30,7 +30,7 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	uint32_t n = 0;
 	memset(dense, 0, model->layout.count * sizeof *dense);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct up_lane *lane = &model->worker.up[s];
+		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
 		const uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
 								  lane->ring.next_seq - 1);

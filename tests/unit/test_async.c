@@ -462,9 +462,9 @@ static int wrong_anchor(sluice_job *job, void *context)
 	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
 		uint32_t wrong = rank == 1 && step == WRONG_STEP;
 
-		model->worker.anchors += wrong;
+		model->worker->anchors += wrong;
 		rc = push_step(model, rank, params);
-		model->worker.anchors -= wrong;
+		model->worker->anchors -= wrong;
 		if (!rc)
 			rc = sluice_pull(model, params);
 	}

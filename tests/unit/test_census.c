@@ -80,7 +80,7 @@ static int train(int rank, void *argument)
 	check_same(job, &model->census->worker.up_level, sizeof(float));
 	check_same(job, &model->census->worker.down_level, sizeof(float));
 	plan->pushed[rank] = stats.pushed_elements;
-	plan->own_threshold[rank] = bits_float(model->worker.hint.last);
+	plan->own_threshold[rank] = bits_float(model->worker->hint.last);
 	if (!rank) {
 		plan->digest = digest;
 		plan->pulled = stats.pulled_elements;
@@ -238,6 +238,7 @@ struct half {
 	struct shard_layout layout;
 	struct span span;
 	struct shard shard;
+	struct worker worker;
 	float residual[SPAN];
 };
 
@@ -256,11 +257,12 @@ static struct half *half_of(const char *recipe)
 	h->layout.span = SPAN;
 	h->model.shards = &h->shard;
 	h->model.n_own = 1;
+	h->model.worker = &h->worker;
 	h->shard.at = &h->layout;
 	h->shard.spans = &h->span;
 	h->shard.n_spans = 1;
-	h->model.worker.step = 1;
-	h->model.worker.residual = h->residual;
+	h->model.worker->step = 1;
+	h->model.worker->residual = h->residual;
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
 	assert_int_equal(census_open(&h->model), 0);
@@ -311,7 +313,7 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 		above += fabsf(h->residual[i]) >= level;
 	assert_true(above >= 45 && above <= 55);
 	assert_true(h->model.census->worker.down_level == level); /* of the same vector */
-	h->model.worker.step = 2;
+	h->model.worker->step = 2;
 	h->shard.version = 1;
 	n = census_note_push(&h->model, 0, 8, note);
 	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), 0);
@@ -378,7 +380,7 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 
 	(void)state;
 	size_t n = census_note_push(&up->model, 0, 7, note);
-	down->model.worker.step = 2; /* its pushes bring a threshold then */
+	down->model.worker->step = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
 	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), SLUICE_EWIRE);
 	n = census_note_push(&down->model, 0, 7, note);
@@ -403,7 +405,7 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 	assert_int_equal(census_room(&up->model.recipe, 1), 0);
 	assert_int_equal(census_note_push(&up->model, 1, 7, note), 0);
 	for (uint64_t step = 1; step <= 11; step++) {
-		up->model.worker.step = step;
+		up->model.worker->step = step;
 		up->shard.version = step - 1;
 		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
 		assert_true((census_note_delta(&up->model, &up->shard, note) > 0) == (step % 5 == 1));

@@ -23,6 +23,7 @@ enum { COUNT = 40, SHARDS = 3, RANKS_MAX = 3 };
 struct rank_state {
 	sluice_job job;
 	sluice_model model;
+	struct worker worker;
 	struct shard shards[SHARDS];
 	struct shard_layout layout[SHARDS];
 	float residual[COUNT], velocity[COUNT], params[COUNT];
@@ -137,7 +138,7 @@ void __wrap_progress_release(sluice_job *job)
 
 void __wrap_worker_restart(sluice_model *model, uint64_t version)
 {
-	model->worker.step = model->step = version;
+	model->worker->step = model->step = version;
 }
 
 void __wrap_shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
@@ -210,6 +211,7 @@ static void open_rank(int rank, uint64_t step)
 	r->dir = world.dir;
 	sluice_model *model = &r->model;
 	model->job = &r->job;
+	model->worker = &r->worker;
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
 	model->recipe.period = 1;
@@ -233,8 +235,8 @@ static void open_rank(int rank, uint64_t step)
 						.residual = r->shard_residual[s] };
 	}
 	if (rank < world.workers) {
-		model->worker.residual = r->residual;
-		model->worker.velocity = r->velocity;
+		model->worker->residual = r->residual;
+		model->worker->velocity = r->velocity;
 	}
 	fill(r, step);
 }
@@ -464,7 +466,7 @@ static void inside_a_step__EINVAL_on_all_ranks(void **state)
 {
 	(void)state;
 	open_job(RANKS_MAX, RANKS_MAX, 13);
-	world.ranks[2].model.worker.in_step = 1;
+	world.ranks[2].model.worker->in_step = 1;
 	run_job(0);
 	assert_all(SLUICE_EINVAL, "not pulled yet");
 	assert_int_equal(scratch_count(world.dir).folders, 0);

@@ -46,7 +46,7 @@ static int lowpass(sluice_job *job, void *context)
 		gradient(job, step, params, grad);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(last_sent(model, sent) > 0);
-		const float *left = model->worker.residual;
+		const float *left = model->worker->residual;
 		for (int i = 0; i < D; i++) {
 			float p = memory[i] + 0.25f * grad[i];
 			CHECK(fabsf(sent[i] + left[i] - p) <= 1e-6f * (fabsf(sent[i]) + fabsf(p)));
@@ -129,8 +129,8 @@ static int twostep(sluice_job *job, void *context)
 				beta * (a1 / a0 * (2 - a0) * newest[i] - a2 / a0 * (1 - a0) * older[i]);
 			older[i] = newest[i];
 			newest[i] = a + filter[i] - (double)sent[i];
-			CHECK(fabs((double)model->worker.residual[i] - newest[i]) < 1e-3);
-			newest[i] = (double)model->worker.residual[i]; /* roundings do not add up here */
+			CHECK(fabs((double)model->worker->residual[i] - newest[i]) < 1e-3);
+			newest[i] = (double)model->worker->residual[i]; /* roundings do not add up here */
 			b->error[rank][i] = newest[i];
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -191,7 +191,7 @@ static int look_back(sluice_job *job, void *context)
 		CHECK_OK(sluice_point(model, params, point));
 		for (int i = 0; i < D; i++)
 			CHECK(point[i] == (igt ? params[i] + (1 - alpha) / alpha * (params[i] - last[i])
-					       : model->worker.previous ? last[i] : params[i]));
+					       : model->worker->previous ? last[i] : params[i]));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
 		memcpy(last, params, sizeof last);

@@ -122,7 +122,7 @@ static int train_both(int rank, void *argument)
 		to_device(ops, grad_there, grad);
 		CHECK_OK(push_one(host, grad, params, ranges));
 		CHECK_OK(push_one(gpu, home ? grad : grad_there, there, ranges));
-		CHECK(gpu->worker.device.selects == (shape->on_gpu && !home && !ranges && !measured));
+		CHECK(gpu->worker->device.selects == (shape->on_gpu && !home && !ranges && !measured));
 		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
 		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
 		expect_on_device(ops, there, params);
@@ -183,11 +183,11 @@ static int open_without_stream(int rank, void *argument)
 				   .stream = argument };
 	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->worker.device.stream == NULL);
+	CHECK(model->worker->device.stream == NULL);
 	sluice_model_close(&model);
 	attr.size = sizeof attr;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->worker.device.stream == argument);
+	CHECK(model->worker->device.stream == argument);
 	sluice_model_close(&model);
 	attr.size = offsetof(sluice_model_attr, stream) - 1;
 	log_capture();

@@ -51,7 +51,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	float value[] = { 1, 2 };
 	uint8_t bytes[4096];
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
-	const struct up_lane *lane = &model->worker.up[VICTIM];
+	const struct up_lane *lane = &model->worker->up[VICTIM];
 	struct message m = { .kind = MESSAGE_PUSH,
 			     .parts = 1,
 			     .rank = ATTACKER,

@@ -83,7 +83,7 @@ static double gap_of(const float *x)
 
 static void follow_references(sluice_model *model, struct run *run)
 {
-	const struct worker *w = &model->worker;
+	const struct worker *w = model->worker;
 	if (!w->reference)
 		return;
 	memcpy(run->sent[sluice_rank(model->job)], w->reference, sizeof run->sent[0]);
@@ -92,7 +92,7 @@ static void follow_references(sluice_model *model, struct run *run)
 static void compare_references(const sluice_model *model, struct run *run)
 {
 	double worst = 0;
-	for (uint32_t s = 0; s < model->n_own && model->worker.reference; s++)
+	for (uint32_t s = 0; s < model->n_own && model->worker->reference; s++)
 		for (uint32_t i = 0; i < model->shards[s].at->span; i++) {
 			double sum = 0;
 			for (int m = 0; m < W; m++)
@@ -110,7 +110,7 @@ static void damage(sluice_model *model, struct run *run, int step)
 	if (step != run->damage)
 		return;
 	if (run->how == ALONE) {
-		model->worker.refresh = sluice_rank(model->job) == 1;
+		model->worker->refresh = sluice_rank(model->job) == 1;
 		return;
 	}
 	if (!model->n_own || model->shards[0].id)
@@ -269,14 +269,14 @@ static int interrupt(sluice_job *job, void *context)
 		if (!rc)
 			rc = sluice_barrier(job);
 	}
-	if (!rc && !model->worker.refresh)
+	if (!rc && !model->worker->refresh)
 		rc = 1;
 	if (!rc)
 		rc = sluice_checkpoint(model, context);
 	sluice_model_close(&model);
 	if (!rc)
 		rc = sluice_model_open(job, &attr, x, &model);
-	if (!rc && !(rc = sluice_restore(model, context, x, NULL)) && !model->worker.refresh)
+	if (!rc && !(rc = sluice_restore(model, context, x, NULL)) && !model->worker->refresh)
 		rc = 2;
 	sluice_model_close(&model);
 	return rc;

@@ -33,7 +33,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct up_lane *lane = &model->worker.up[s];
+		const struct up_lane *lane = &model->worker->up[s];
 		t->pushed_elements +=
 			elements_of(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
 								lane->ring.next_seq - 1),
@@ -49,7 +49,7 @@ static void count_pull(const sluice_model *model, struct tally *t)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct down_lane *lane = &model->worker.down[s];
+		const struct down_lane *lane = &model->worker->down[s];
 		t->pulled_elements += elements_of(lane->buffer, lane->last_bytes);
 		if (at->owner == model->job->rank)
 			continue;
@@ -111,7 +111,7 @@ static int count_everything(int rank, void *argument)
 		CHECK(stats.density_down ==
 		      schedule_density(&model->schedule, &model->recipe.down, step));
 		double norm = model->recipe.memory == MEMORY_RESIDUAL
-			? norm_of(model->worker.residual, COUNT) : 0;
+			? norm_of(model->worker->residual, COUNT) : 0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
 	}
 	if (sluice_size(job) == 1)
@@ -186,7 +186,7 @@ static void decode_sent(const sluice_model *model, float *sent)
 	memset(sent, 0, COUNT * sizeof *sent);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct up_lane *lane = &model->worker.up[s];
+		const struct up_lane *lane = &model->worker->up[s];
 		const char *why;
 		struct message m;
 		CHECK_OK(message_copy(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
@@ -216,7 +216,7 @@ static int measure_error(int rank, void *argument)
 		CHECK_OK(sluice_measure(model, on));
 		for (uint64_t i = 0; i < COUNT; i++) {
 			grad[i] = noise(12, step, (uint64_t)rank, i);
-			before[i] = (keeps ? model->worker.residual[i] : 0) + rate * grad[i];
+			before[i] = (keeps ? model->worker->residual[i] : 0) + rate * grad[i];
 		}
 		if (how->ranges) {
 			CHECK_OK(sluice_push_range(model, grad + 1000, 1000, COUNT - 1000));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See budget.h. */
-#include "model/budget.h"
+#include "job/budget.h"
 #include "base/log.h"
 
 /* A peer is judged after 17 of 20 beats, so that it is named within lost_after: hearing a beat and

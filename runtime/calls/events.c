@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a job tells its models (job/client.h), on its way to the half that it is for. */
+#include "calls/events.h"
+#include "base/clock.h"
+#include "model/model.h"
+#include <string.h>
+
+/* ---- notifies and READs (token held) -------------------------------------------------------- */
+
+static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_id)
+{
+	sluice_model *model = job->models[id];
+	if (!model)
+		return;
+	struct shard *shard = shard_find(model, shard_id);
+	if (!shard || peer >= job->workers) {
+		job_blame(job, SLUICE_EWIRE, peer, "%s pushed to shard %u, which is not here",
+			  rank_text(job, peer), shard_id);
+		return;
+	}
+	struct inbox *inbox = &shard->inboxes[peer];
+	if (inbox->arrived - inbox->ring.next_seq + 1 >= SLOT_DEPTH) {
+		job_blame(job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
+			  rank_text(job, peer), shard_id);
+		return;
+	}
+	inbox->arrived++;
+	if (!shard->waiting_since_ns)
+		shard->waiting_since_ns = now_ns();
+}
+
+static void push_refused(sluice_job *job, uint32_t id)
+{
+	if (job->models[id])
+		job->models[id]->stats.refused_messages++;
+}
+
+static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard)
+{
+	sluice_model *model = job->models[id];
+	if (!model)
+		return;
+	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer && sluice_is_worker(job))
+		worker_notice(model, shard);
+	else
+		job_blame(job, SLUICE_EWIRE, peer, "%s sent a notice of shard %u, which it does not own",
+			  rank_text(job, peer), shard);
+}
+
+static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
+{
+	sluice_model *model = id < JOB_MODELS ? job->models[id] : NULL;
+	if (!model)
+		return;
+	if (index == READ_BLOCKING) {
+		model->read_pending = 0;
+		model->read_status = status;
+		return;
+	}
+	if (index < model->layout.n_shards && model->worker->down) {
+		model->worker->down[index].read = READ_ARRIVED;
+		model->worker->down[index].read_status = status;
+	}
+}
+
+/* ---- all models (token held) ---------------------------------------------------------------- */
+
+static void advance(sluice_job *job)
+{
+	for (int m = 0; m < job->models_end; m++) {
+		sluice_model *model = job->models[m];
+		for (uint32_t i = 0; model && i < model->n_own; i++)
+			shard_advance(model, &model->shards[i]);
+	}
+}
+
+static void worker_dropped(sluice_job *job, int worker)
+{
+	for (int m = 0; m < job->models_end; m++) {
+		sluice_model *model = job->models[m];
+		for (uint32_t i = 0; model && i < model->n_own; i++)
+			shard_drop(model, &model->shards[i], worker);
+	}
+}
+
+static int park(sluice_job *job)
+{
+	int rc = 0;
+	for (int m = 0; m < job->models_end && !rc; m++)
+		if (job->models[m] && sluice_is_worker(job))
+			rc = async_park(job->models[m]);
+	return rc;
+}
+
+static int waits(const sluice_job *job)
+{
+	int any = 0;
+	for (int m = 0; m < job->models_end; m++)
+		any |= job->models[m] && shards_wait(job->models[m]);
+	return any;
+}
+
+static void explain(sluice_job *job, uint64_t now, int always)
+{
+	for (int m = 0; m < job->models_end; m++)
+		if (job->models[m])
+			shards_explain(job->models[m], now, always);
+}
+
+static void describe_waits(const sluice_job *job, char *text, size_t cap)
+{
+	*text = 0;
+	for (int m = 0; m < job->models_end; m++)
+		if (job->models[m])
+			shards_describe_waits(job->models[m], text + strlen(text), cap - strlen(text));
+}
+
+static const struct job_client models = {
+	.advance = advance, .push_arrived = push_arrived, .notice_arrived = notice_arrived,
+	.push_refused = push_refused, .read_done = read_done, .worker_dropped = worker_dropped, .park = park,
+	.waits = waits, .explain = explain, .describe_waits = describe_waits,
+};
+
+void events_begin(sluice_model *model)
+{
+	sluice_job *job = model->job;
+	progress_take(job);
+	job->client = &models;
+	job->models[model->id] = model;
+	if (job->models_end <= (int)model->id)
+		job->models_end = (int)model->id + 1;
+	progress_release(job);
+}
+
+void events_end(sluice_model *model)
+{
+	sluice_job *job = model->job;
+	progress_take(job);
+	if (model->id < JOB_MODELS && job->models[model->id] == model)
+		job->models[model->id] = NULL;
+	progress_release(job);
+}
