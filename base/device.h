@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The seam to accelerators: one table of functions, which the module in gpu/ fills. The module is loaded
  * when memory of its kind is first seen, so one package serves nodes with and without CUDA. Called by
- * runtime/model/on_device.c, sluice-info and the tests; nobody outside gpu/ sees a CUDA type.
+ * runtime/worker/on_device.c, sluice-info and the tests; nobody outside gpu/ sees a CUDA type.
  *
  * Operations return 0 or -1, and after -1 error() is the sentence: operation, kernel, device, CUDA's text.
  * Those with a stream only enqueue there unless they say that they wait. NULL is the default stream. */

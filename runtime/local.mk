@@ -27,45 +27,46 @@ library_sources += \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c
 
-# The half that pushes and pulls.
+# What both halves of a model share: where everything lies, and what they say to each other.
 library_sources += \
-	runtime/worker/async.c runtime/worker/async.h \
+	runtime/model/census.c runtime/model/census.h \
+	runtime/model/delta_log.c runtime/model/delta_log.h \
+	runtime/model/layout.c runtime/model/layout.h \
+	runtime/model/measure.c runtime/model/measure.h \
+	runtime/model/model.c runtime/model/model.h \
+	runtime/model/read.c \
+	runtime/model/tiling.c runtime/model/tiling.h \
+	runtime/model/update.c runtime/model/update.h \
+	runtime/model/worth.c runtime/model/worth.h
+
+# The half that pushes and pulls. It and the next one do not know each other.
+library_sources += \
+	runtime/worker/async.c \
 	runtime/worker/innovation.c \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/local_steps.c \
+	runtime/worker/on_device.c runtime/worker/on_device.h \
 	runtime/worker/push_range.c \
+	runtime/worker/recall.c \
 	runtime/worker/signal.c \
-	runtime/worker/worker.c \
+	runtime/worker/step.c \
+	runtime/worker/watch.c \
+	runtime/worker/worker.c runtime/worker/worker.h \
 	runtime/worker/worker_agree.c \
+	runtime/worker/worker_census.c runtime/worker/worker_census.h \
+	runtime/worker/worker_measure.c \
 	runtime/worker/worker_setup.c
 
 # The half that sums and publishes.
 library_sources += \
-	runtime/shard/census.c runtime/shard/census.h \
-	runtime/shard/delta_log.c runtime/shard/delta_log.h \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
-	runtime/shard/shard.c \
+	runtime/shard/shard.c runtime/shard/shard.h \
 	runtime/shard/shard_agree.c \
-	runtime/shard/shard_async.c \
-	runtime/shard/shard_setup.c \
-	runtime/shard/update.c runtime/shard/update.h
-
-# What both halves share, and the calls of a step.
-library_sources += \
-	runtime/model/layout.c runtime/model/layout.h \
-	runtime/model/measure.c runtime/model/measure.h \
-	runtime/model/model.c runtime/model/model.h \
-	runtime/model/model_open.c \
-	runtime/model/on_device.c runtime/model/on_device.h \
-	runtime/model/spread.c \
-	runtime/model/step.c \
-	runtime/model/tiling.c runtime/model/tiling.h \
-	runtime/model/watch.c \
-	runtime/model/worth.c runtime/model/worth.h
-
-# The calls that join the parts.
-library_sources += \
-	runtime/calls/events.c runtime/calls/events.h
+	runtime/shard/shard_async.c runtime/shard/shard_async.h \
+	runtime/shard/shard_census.c runtime/shard/shard_census.h \
+	runtime/shard/shard_innovation.c \
+	runtime/shard/shard_measure.c \
+	runtime/shard/shard_setup.c
 
 # What outlives the job.
 library_sources += \
@@ -73,5 +74,12 @@ library_sources += \
 	runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_file.h \
 	runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/checkpoint_folder.h \
 	runtime/checkpoint/checkpoint_rounds.c runtime/checkpoint/checkpoint_rounds.h \
-	runtime/checkpoint/durable.c runtime/checkpoint/durable.h \
-	runtime/checkpoint/recall.c
+	runtime/checkpoint/durable.c runtime/checkpoint/durable.h
+
+# The calls that join the parts: open and close, what events reach, serving, statistics.
+library_sources += \
+	runtime/calls/events.c runtime/calls/events.h \
+	runtime/calls/model_open.c runtime/calls/model_open.h \
+	runtime/calls/serve.c \
+	runtime/calls/spread.c runtime/calls/spread.h \
+	runtime/calls/stats.c

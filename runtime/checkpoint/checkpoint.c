@@ -6,6 +6,8 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_rounds.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +49,7 @@ static uint64_t *shard_census(const struct contents *c, uint32_t own)
 static int add_census(const sluice_model *model, struct contents *c)
 {
 	const size_t of_shard = census_shard_numbers();
-	if (!model->census)
+	if (!census_room(&model->recipe, 0))
 		return 0;
 	c->census = calloc(CENSUS_WORKER_NUMBERS + model->n_own * of_shard, sizeof *c->census);
 	if (!c->census)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
 #include "model/layout.h"
-#include "worker/async.h"
 #include "base/error.h"
-#include "shard/census.h"
+#include "model/census.h"
 #include "compress/message.h"
-#include "shard/reduce.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -275,12 +273,7 @@ size_t layout_log_bytes(const struct layout *l, int rank)
 	return bytes;
 }
 
-/* What the two halves share out among their shards: room for the largest one at a time. */
-struct largest {
-	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
-};
-
-static struct largest largest_shard(const struct layout *l, int owner_or_any)
+struct largest layout_largest(const struct layout *l, int owner_or_any)
 {
 	struct largest most = { 0, 0, 0 };
 	for (uint32_t i = 0; i < l->n_shards; i++) {
@@ -292,58 +285,4 @@ static struct largest largest_shard(const struct layout *l, int owner_or_any)
 		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
 	}
 	return most;
-}
-
-/* worker_setup.c: accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and values, staging. */
-static uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
-{
-	int sparse = recipe->up.select != SELECT_ALL;
-	struct largest any = largest_shard(l, -1);
-	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
-	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
-	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
-	vectors += (recipe->signal == SIGNAL_INNOVATION) + (recipe->when == WHEN_LAZY_SERVER);
-	vectors += recipe->when == WHEN_ASYNC;
-	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
-		vectors += 1 + (recipe->memory != MEMORY_NONE);
-	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
-	bytes += l->support_most * sizeof(uint32_t);
-	if (sparse)
-		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
-	return bytes;
-}
-
-/* shard_setup.c: copy, reduction, residual, velocity of each own shard, and scratch for one message. */
-static uint64_t owner_memory(const struct layout *l, const struct recipe *recipe, int rank)
-{
-	uint64_t vectors = 1, bytes;
-	struct largest own = largest_shard(l, rank);
-	if (!own.span)
-		return 0;
-	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
-	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
-	vectors += async_vectors(recipe);
-	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		if (l->shards[i].owner == rank)
-			bytes += vectors * l->shards[i].span * sizeof(float) +
-				 reduction_bytes(l->shards[i].span) +
-				 l->shards[i].support_capacity * sizeof(uint32_t) +
-				 l->shards[i].sketch_cells * sizeof(float);
-	return bytes;
-}
-
-uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank)
-{
-	uint32_t own = 0;
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		own += l->shards[i].owner == rank;
-	uint64_t bytes = layout_log_bytes(l, rank) + owner_memory(l, recipe, rank) +
-			 census_memory(recipe, own);
-	for (int peer = 0; peer < l->size; peer++)
-		bytes += layout_window_bytes(l, rank, peer);
-	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
 }

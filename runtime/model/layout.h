@@ -52,14 +52,16 @@ size_t layout_slots_bytes(const struct layout *l, int rank);
 size_t layout_window_bytes(const struct layout *l, int rank, int peer);
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
 size_t layout_log_bytes(const struct layout *l, int rank);
-/* Everything rank keeps allocated for the model, in bytes, but for names and other small things; params
- * and grad are the caller's own. Keep it together with worker_setup.c and shard_setup.c. */
-uint64_t layout_memory(const struct layout *l, const struct recipe *recipe, int rank);
 /* Values that one message to or from the shard can carry, in any phase. */
 static inline size_t layout_room(const struct shard_layout *s)
 {
 	return s->sketch_cells > s->span ? s->sketch_cells : s->span;
 }
+/* What the halves share out among their shards: room for the largest one at a time. owner: -1 for any. */
+struct largest {
+	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
+};
+struct largest layout_largest(const struct layout *l, int owner);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out);
 #endif

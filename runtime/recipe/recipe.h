@@ -43,6 +43,7 @@ enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UP
 		   UPDATE_ACCELERATED };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
+enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 

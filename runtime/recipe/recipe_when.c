@@ -3,7 +3,6 @@
  * the others. Called by recipe.c and recipe_values.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
-#include "worker/lazy.h"
 #include "sluice.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #define RUNTIME_REDUCE_H
 #include "compress/select.h"
 #include "compress/sparse.h"
-#include "shard/update.h"
+#include "model/update.h"
 
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */

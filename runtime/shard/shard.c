@@ -10,7 +10,7 @@
  * of whatever epoch, is refused and counted (refused_messages) unless it was added before the loss was
  * adopted: then it stays in the sum. The step closes when every member's push is in, and its divisor is
  * the number of pushes in the sum. */
-#include "model/model.h"
+#include "shard/shard.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -174,8 +174,8 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
-	double density = watch_density(model, &recipe->down, shard->version + 1, shard->chosen);
-	int whole = watch_whole(model, density, shard->version + 1); /* then so is what comes up */
+	double density = model_density(model, &recipe->down, shard->version + 1, shard->chosen);
+	int whole = model_sends_all(model, density, shard->version + 1); /* then so is what comes up */
 	int selects = recipe->down.select != SELECT_ALL && !whole;
 	int sparse = recipe->up.select != SELECT_ALL && !whole;
 	const struct update update = update_of_step(&model->update, shard->version + 1);

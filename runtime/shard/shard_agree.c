@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half where a support is agreed on (worker_agree.c): the leader's indices go out as they came; of
  * sketches, what their sum shows to be heavy. */
-#include "model/model.h"
+#include "shard/shard.h"
 #include "base/bytes.h"
 #include "compress/sketch.h"
 #include <string.h>
-
-struct sketch_shape agree_sketch_shape(const sluice_model *model, const struct shard_layout *at, uint32_t shard)
-{
-	return (struct sketch_shape){ model->recipe.up.sketch_rows, at->sketch_columns, shard };
-}
 
 const char *agree_take(sluice_model *model, struct shard *shard, const struct message *m)
 {
@@ -36,7 +31,7 @@ const char *agree_take(sluice_model *model, struct shard *shard, const struct me
 static void find_heavy(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	const struct sketch_shape shape = agree_sketch_shape(model, at, shard->id);
+	const struct sketch_shape shape = model_sketch_shape(model, at, shard->id);
 	double density = schedule_density(&model->schedule, &model->recipe.up, shard->version + 1);
 	uint64_t k = schedule_count(density, at->span - at->exempt) * model->recipe.up.sketch_pool;
 	sketch_estimate(&shape, shard->cells, at->span, model->value);

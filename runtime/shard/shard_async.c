@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half of asynchronous steps; see async.h. Called by shard.c. */
-#include "model/model.h"
+#include "shard/shard.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory of the shard half: allocated once at open, none per step. */
-#include "model/model.h"
+#include "shard/shard.h"
 #include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,7 @@ int shards_open(sluice_model *model)
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
 		if (l->shards[s].owner == model->job->rank)
 			rc = open_shard(model, &model->shards[own++], s);
-	return rc;
+	return rc ? rc : shard_census_open(model);
 }
 
 void shards_close(sluice_model *model)
@@ -120,9 +120,34 @@ void shards_close(sluice_model *model)
 		free(shard->inboxes);
 		shard_async_close(shard);
 	}
+	shard_census_close(model);
 	free(model->shards);
 	free(model->copy);
 	free(model->index);
 	free(model->value);
 	selector_close(&model->selector);
+}
+
+/* Copy, reduction, residual, velocity of each own shard, and scratch for one message. */
+uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t vectors = 1, bytes;
+	uint32_t n_own = 0;
+	struct largest own = layout_largest(l, rank);
+	if (!own.span)
+		return 0;
+	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
+	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
+	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
+	vectors += async_vectors(recipe);
+	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
+	for (uint32_t i = 0; i < l->n_shards; i++) {
+		const struct shard_layout *at = &l->shards[i];
+		if (at->owner != rank)
+			continue;
+		n_own++;
+		bytes += vectors * at->span * sizeof(float) + reduction_bytes(at->span) +
+			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
+	}
+	return bytes + shard_census_memory(recipe, n_own);
 }

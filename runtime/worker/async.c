@@ -2,7 +2,7 @@
  * The worker half of asynchronous steps; see async.h. What is not the same as in others: an answer is a
  * difference to the anchor, or the next anchor itself; a worker may ask for the newest, and parks before
  * collectives. Called by worker.c, step.c and events.c. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "compress/message.h"
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,7 @@
  * signal=innovation: a worker sends how its gradient differs from what the shards have of it, its reference, and
  * the shards keep the sum of all references. So an upload can be left out (when=lazy): the reference then stays.
  * Called by worker.c and step.c. */
-#include "model/model.h"
-#include "base/log.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <string.h>
 
@@ -30,12 +29,9 @@ static void weigh(sluice_model *model, const struct shard_layout *at, const uint
 	w->innovation_error += off + (index && all > sent ? all - sent : 0);
 }
 
-/* Twice the uploads so far, and one more if the push is one; or that everything is sent anew. */
-enum { REFRESH = UINT32_MAX };
-
 uint32_t innovation_mark(const struct worker *w)
 {
-	return w->refresh ? REFRESH : 2 * w->uploads + (uint32_t)w->uploading;
+	return w->refresh ? INNOVATION_REFRESH : 2 * w->uploads + (uint32_t)w->uploading;
 }
 
 void innovation_renew(sluice_model *model)
@@ -45,30 +41,6 @@ void innovation_renew(sluice_model *model)
 		return;
 	memset(w->reference, 0, model->layout.count * sizeof *w->reference);
 	w->lazy.uploaded = 0; /* so that this push is not left out */
-}
-
-void innovation_take(sluice_model *model, struct shard *shard, int worker, const struct message *m)
-{
-	struct inbox *inbox = &shard->inboxes[worker];
-	if (m->anchor == REFRESH) {
-		if (!shard->restarted++) /* all workers do so in the same step */
-			memset(shard->running, 0, shard->at->span * sizeof *shard->running);
-		inbox->uploads = 1;
-		return;
-	}
-	if (m->anchor / 2 != inbox->uploads) {
-		log_line(LOG_WARN, "runtime", "step %llu: %s has made %u uploads to shard %u, which took %u: one was lost "
-			 "or came twice, and all workers will send their gradients anew",
-			 (unsigned long long)shard->version + 1, rank_text(model->job, worker), m->anchor / 2,
-			 shard->id, inbox->uploads);
-		shard->refresh = 1;
-	}
-	inbox->uploads = m->anchor / 2 + m->anchor % 2;
-}
-
-int innovation_lacks(const struct shard *shard)
-{
-	return shard->refresh || (shard->restarted && shard->restarted != shard->counted);
 }
 
 void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)

@@ -3,9 +3,7 @@
  * NeurIPS 2018) and of their quantised form (LAQ; Sun, Chen, Giannakis, Yang, NeurIPS 2019). Pure. */
 #ifndef RUNTIME_LAZY_H
 #define RUNTIME_LAZY_H
-#include <stdint.h>
-
-enum { LAZY_WINDOW_MAX = 100 };
+#include "recipe/recipe.h"
 
 struct lazy {
 	uint32_t window;             /* model changes that are looked back on */

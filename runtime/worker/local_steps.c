@@ -2,7 +2,7 @@
  * when=every(P): a worker trains on a model of its own for P steps, by plain SGD, and the workers exchange what
  * these steps did. The accumulator of the period and the common model are kept apart, so that after an exchange
  * all replicas have the same bits. Called by step.c. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include <string.h>
 
 int local_step(const sluice_model *model)

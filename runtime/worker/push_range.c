@@ -2,7 +2,7 @@
  * A push in pieces, as back-propagation frees them: each range is folded into the residual when it comes,
  * and what can be decided before the whole gradient is there is sent before. The parts of a push are
  * step.c's and worker.c's. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/clock.h"
 
 /* Recipes for which a range says too little. */

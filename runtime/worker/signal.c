@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal, added to
  * what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/error.h"
 #include <math.h>
 #include <string.h>
@@ -128,7 +128,7 @@ static int selection_adds(const sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
 	return selection_kinds[recipe->up.select].adds &&
-	       !watch_whole(model, model->stats.density_up, model->worker->step) &&
+	       !model_sends_all(model, model->stats.density_up, model->worker->step) &&
 	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker->local &&
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }

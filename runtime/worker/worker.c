@@ -2,7 +2,7 @@
  * The worker half: a gradient goes down this file (select, cut, encode, post), a delta comes back up it
  * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls in step.c
  * wait for them. Knows shards only by their messages. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -221,7 +221,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
-	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
 		for (size_t i = 0; i < n_spans; i++) {
@@ -239,7 +239,7 @@ static int send_messages(sluice_model *model)
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	int sparse = w->index && !watch_whole(model, model->stats.density_up, w->step);
+	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
 	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)

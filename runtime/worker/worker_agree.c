@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half where a support is agreed on: by the indices that one worker selects for all (cyclic), or by
  * what the shards find in the sum of the workers' sketches and ask for; then the values at that support. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "compress/sketch.h"
 #include "recipe/schedule.h"
 #include <string.h>
@@ -48,7 +48,7 @@ static void encode_sketches(sluice_model *model)
 	struct worker *w = model->worker;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct sketch_shape shape = agree_sketch_shape(model, at, s);
+		const struct sketch_shape shape = model_sketch_shape(model, at, s);
 		memset(w->value, 0, at->sketch_cells * sizeof *w->value);
 		sketch_add(&shape, w->residual + at->begin, at->span, w->value);
 		struct message m = worker_message(model, s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory of the worker half: allocated once at open, none per step. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +56,8 @@ int worker_open(sluice_model *model)
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
 	if (!rc && sparse)
 		rc = selector_open(l->count, &w->selector);
+	if (!rc)
+		rc = worker_census_open(model);
 	if (!rc)
 		rc = region_open(staging_bytes, 0, "staging", &w->staging);
 	if (rc)
@@ -129,6 +131,34 @@ void worker_close(sluice_model *model)
 	free(w->shard_spans);
 	free(w->spans);
 	tiling_free(&w->pushed);
+	worker_census_close(model);
 	free(w->up);
 	free(w->down);
+}
+
+void model_remember(sluice_model *model, const float *params)
+{
+	if (model->worker->previous)
+		memcpy(model->worker->previous, params, model->layout.count * sizeof *params);
+}
+
+/* Accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and values, staging. */
+uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
+{
+	int sparse = recipe->up.select != SELECT_ALL;
+	struct largest any = layout_largest(l, -1);
+	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
+	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
+	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
+	vectors += (recipe->signal == SIGNAL_INNOVATION) + (recipe->when == WHEN_LAZY_SERVER);
+	vectors += recipe->when == WHEN_ASYNC;
+	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
+		vectors += 1 + (recipe->memory != MEMORY_NONE);
+	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
+	bytes += l->support_most * sizeof(uint32_t);
+	if (sparse)
+		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
+	return bytes + worker_census_memory(recipe);
 }

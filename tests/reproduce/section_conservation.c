@@ -4,7 +4,8 @@
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * Section 9: one worker's selection for all. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/memory.h"
-#include "model/model.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "compress/message.h"
-#include "model/model.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
  * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up nobody, what is
  * too late or of another anchor is counted and not used; anchors reach the exact minimum in few bits. */
 #include "base/error.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

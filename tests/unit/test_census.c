@@ -2,7 +2,8 @@
  * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the density,
  * agree, give more to who has more, and go on after a restart as if there had been none. */
 #include "base/bytes.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <math.h>
@@ -77,8 +78,8 @@ static int train(int rank, void *argument)
 	CHECK_OK(sluice_stats(model, &stats));
 	uint64_t digest = check_same(job, params, sizeof params);
 	/* All hold the same thresholds, and what each one sends ends close to the one of them all. */
-	check_same(job, &model->census->worker.up_level, sizeof(float));
-	check_same(job, &model->census->worker.down_level, sizeof(float));
+	check_same(job, &model->worker->census->up_level, sizeof(float));
+	check_same(job, &model->worker->census->down_level, sizeof(float));
 	plan->pushed[rank] = stats.pushed_elements;
 	plan->own_threshold[rank] = bits_float(model->worker->hint.last);
 	if (!rank) {
@@ -265,14 +266,16 @@ static struct half *half_of(const char *recipe)
 	h->model.worker->residual = h->residual;
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
-	assert_int_equal(census_open(&h->model), 0);
+	assert_int_equal(worker_census_open(&h->model), 0);
+	assert_int_equal(shard_census_open(&h->model), 0);
 	census_look(&h->model);
 	return h;
 }
 
 static void half_free(struct half *h)
 {
-	census_close(&h->model);
+	worker_census_close(&h->model);
+	shard_census_close(&h->model);
 	free(h);
 }
 
@@ -286,9 +289,9 @@ static void note__of_a_push__is_taken_as_it_was_written(void **state)
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
 	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
-	const struct sluice_histogram *sum = h->model.census->shard.workers;
+	const struct sluice_histogram *sum = h->model.census->workers;
 	assert_int_equal(sum->total, SPAN);
-	assert_memory_equal(sum->count, h->model.census->worker.up.histogram->count,
+	assert_memory_equal(sum->count, h->model.worker->census->up.histogram->count,
 			    sum->bins * sizeof *sum->count); /* all counts are below 2^8 */
 	half_free(h);
 }
@@ -307,12 +310,12 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 	n = census_note_delta(&h->model, &h->shard, note);
 	assert_int_equal(census_take_delta(&h->model, 0, note, n, &why), 0);
 	census_end_step(&h->model);
-	float level = h->model.census->worker.up_level;
+	float level = h->model.worker->census->up_level;
 	uint32_t above = 0;
 	for (uint32_t i = 0; i < SPAN; i++)
 		above += fabsf(h->residual[i]) >= level;
 	assert_true(above >= 45 && above <= 55);
-	assert_true(h->model.census->worker.down_level == level); /* of the same vector */
+	assert_true(h->model.worker->census->down_level == level); /* of the same vector */
 	h->model.worker->step = 2;
 	h->shard.version = 1;
 	n = census_note_push(&h->model, 0, 8, note);
@@ -343,7 +346,7 @@ static void note__any_bit_flipped_cut_or_of_another_message__refused(void **stat
 	put_le32(note + 16, 1);
 	put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
 	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
-	assert_int_equal(h->model.census->shard.workers->total, 0);
+	assert_int_equal(h->model.census->workers->total, 0);
 	half_free(h);
 }
 
@@ -367,7 +370,7 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 		put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
 		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
 		assert_non_null(why);
-		assert_int_equal(h->model.census->shard.workers->total, 0);
+		assert_int_equal(h->model.census->workers->total, 0);
 		half_free(h);
 	}
 }
@@ -397,9 +400,11 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 
 	(void)state;
 	assert_null(h->model.census);
+	assert_null(h->model.worker->census);
 	census_look(&h->model);
 	assert_int_equal(census_room(&h->model.recipe, 0), 0);
-	assert_int_equal(census_memory(&h->model.recipe, 3), 0);
+	assert_int_equal(worker_census_memory(&h->model.recipe), 0);
+	assert_int_equal(shard_census_memory(&h->model.recipe, 3), 0);
 	assert_int_equal(census_note_push(&h->model, 0, 7, note), 0);
 	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, 0, &why), 0);
 	assert_int_equal(census_room(&up->model.recipe, 1), 0);

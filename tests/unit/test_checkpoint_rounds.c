@@ -5,7 +5,8 @@
 #include "base/bytes.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "scratch.h"
 #include <errno.h>
 #include <math.h>

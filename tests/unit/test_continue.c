@@ -3,7 +3,7 @@
  * counted in each step is taken down (the linker wraps reduction_change), an oracle of a few lines replays it
  * in this process, and survivors and oracle must agree bit by bit. Four workers, two servers, two shards. */
 #include "base/bytes.h"
-#include "model/model.h"
+#include "shard/shard.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <setjmp.h>

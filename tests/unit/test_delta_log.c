@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The delta log against a model of it: entries of random sizes, and notices that cannot be. */
-#include "shard/delta_log.h"
+#include "model/delta_log.h"
 #include "random.h"
 #include "sluice.h"
 #include <setjmp.h>

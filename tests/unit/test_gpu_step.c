@@ -3,7 +3,7 @@
  * messages and residual stay the same bits, whether the recipe selects on the GPU or on the host. */
 #include "base/error.h"
 #include "base/bytes.h"
-#include "model/model.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <dlfcn.h>

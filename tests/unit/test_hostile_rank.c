@@ -2,7 +2,8 @@
  * A rank that writes nonsense where it may write: it is refused by name, and the others live to say so.
  * Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of three shards. */
 #include "base/bytes.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>

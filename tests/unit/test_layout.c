@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they must,
  * and the memory that is announced is the memory that is taken. */
+#include "calls/model_open.h"
 #include "model/layout.h"
 #include "base/room.h"
 #include "compress/message.h"
-#include "model/model.h"
+#include "shard/shard.h"
 #include "ranks.h"
 #include <malloc.h>
 #include <setjmp.h>
@@ -374,7 +375,7 @@ static int measure(int rank, void *argument)
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			counting = 0;
 			uint64_t announced =
-				layout_memory(&model->layout, &model->recipe, sluice_rank(job));
+				model_memory(&model->layout, &model->recipe, sluice_rank(job));
 			/* Names, handles and other small things are not announced. */
 			CHECK(announced <= counted);
 			CHECK(counted - announced < SMALL);
@@ -410,8 +411,8 @@ static int open_beyond_limit(int rank, void *argument)
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	/* The one shard is at rank 0: only there the limit is too low. */
-	attr.memory_bytes = layout_memory(&model->layout, &model->recipe, 0) - 1;
-	CHECK(attr.memory_bytes > layout_memory(&model->layout, &model->recipe, 1));
+	attr.memory_bytes = model_memory(&model->layout, &model->recipe, 0) - 1;
+	CHECK(attr.memory_bytes > model_memory(&model->layout, &model->recipe, 1));
 	sluice_model_close(&model);
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));

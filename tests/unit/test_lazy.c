@@ -3,7 +3,8 @@
  * that a problem with unequal workers is solved with fewer uploads. */
 #include "base/error.h"
 #include "worker/lazy.h"
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include "scratch.h"
 #include <math.h>

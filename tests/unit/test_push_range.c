@@ -2,7 +2,7 @@
  * Pushing in ranges: the set that tells what is there already; the same bits as one push of the whole, for
  * all recipes and any order; early sending where coordinates are decided one by one; refusals. */
 #include "base/error.h"
-#include "model/model.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of a model against the messages themselves: exact, and a rank's own shard is not traffic. */
-#include "model/model.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * Whole steps through the library: all workers hold the same bits after every pull, whatever the recipe,
  * the number of shards and whoever owns them; and dense recipes give plain SGD to the bit. */
 #include "base/bytes.h"
-#include "model/model.h"
+#include "shard/shard.h"
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Update rules against the same rules in double precision, over several steps. */
-#include "shard/update.h"
+#include "model/update.h"
 #include "base/bytes.h"
 #include "random.h"
 #include <float.h>

@@ -2,7 +2,7 @@
  * Whether compression is worth its time: the choice and the verdict from given times; and a job under
  * recipe=auto, whose ranks are given different times, but all go on as the first one chose. */
 #include "base/error.h"
-#include "model/model.h"
+#include "shard/shard.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>

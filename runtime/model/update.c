@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One pass over the shard per step; no fused multiply-add, so the same bits everywhere. */
-#include "shard/update.h"
+#include "model/update.h"
 
 /* What is left to multiply by: messages of placement "inside" carry the step size. */
 static float step_of(const struct update *u, float lr)

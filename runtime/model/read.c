@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Parameters on their way to all ranks: rank 0's first version to the owners, and an owner's snapshot to
- * the workers (at open and after a restore). Both are one-sided READs that the caller waits for. */
+ * One-sided READs that the caller waits for: owners' snapshots become a worker's parameters, at open and after a
+ * restore. */
 #include "model/model.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -43,9 +43,8 @@ static void describe_read(void *context, char *text, size_t cap)
 		 rank_text(r->model->job, r->peer));
 }
 
-/* Fills local (inside region) from the peer's region. */
-static int read_blocking(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
-			 const struct region *region, void *local, size_t bytes)
+int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset, const struct region *region,
+	       void *local, size_t bytes)
 {
 	struct blocking_read r = { .model = model, .peer = peer,
 				   .transfer = { .kind = TRANSFER_GET, .remote = remote, .offset = offset,
@@ -95,7 +94,7 @@ static int measure_dense(sluice_model *model, uint64_t version, struct region *b
 	const struct shard_layout *at = &l->shards[s];
 	size_t bytes = at->snapshot_bytes < PIECE ? at->snapshot_bytes : PIECE;
 	start = now_ns();
-	rc = read_blocking(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset[version & 1],
+	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset[version & 1],
 			   buffer, buffer->base, bytes);
 	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
 	return rc;
@@ -112,7 +111,7 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 	int rc = region_open(largest, 0, "snapshot", &buffer);
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		rc = read_blocking(model, at->owner, model->remote_logs[at->owner],
+		rc = model_read(model, at->owner, model->remote_logs[at->owner],
 				   at->snapshot_offset[version & 1], buffer, buffer->base, at->snapshot_bytes);
 		if (!rc)
 			rc = take_snapshot(model, s, version, buffer->base, params);
@@ -120,77 +119,5 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 	if (!rc && !job->seat)
 		rc = measure_dense(model, version, buffer, params);
 	region_close(&buffer);
-	return rc;
-}
-
-/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this alone. */
-static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
-{
-	enum { PIECE = 1 << 20 };
-	sluice_job *job = model->job;
-	struct endpoint *e = job->peers[0].endpoint;
-	struct remote *source = NULL;
-	struct region *buffer = NULL;
-	int rc = e->transport->ops->remote_open(e, descriptor, &source);
-	if (!rc && source->bytes < model->layout.count * sizeof(float))
-		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has", rank_text(job, 0));
-	if (!rc)
-		rc = region_open(PIECE, 0, "initial", &buffer);
-	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
-		struct shard *shard = &model->shards[i];
-		size_t total = shard->at->span * sizeof(float);
-		for (size_t at = 0; at < total && !rc; at += PIECE) {
-			size_t bytes = total - at < PIECE ? total - at : PIECE;
-			rc = read_blocking(model, 0, source, shard->at->begin * sizeof(float) + at, buffer,
-					   buffer->base, bytes);
-			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
-		}
-		if (!rc && shard->async)
-			shard_async_begin(model, shard);
-		if (!rc)
-			rc = shard_publish_snapshot(model, shard);
-	}
-	region_close(&buffer);
-	if (source)
-		e->transport->ops->remote_close(&source);
-	return rc;
-}
-
-int model_spread(sluice_model *model, float *params)
-{
-	sluice_job *job = model->job;
-	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 0 };
-	size_t bytes = (size_t)job->size * REGION_DESCRIPTOR_BYTES;
-	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
-	struct region *initial = NULL;
-	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to spread parameters");
-	if (!rc && job->rank == 0) {
-		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial", &initial);
-		if (!rc)
-			memcpy(initial->base, params, model->layout.count * sizeof(float));
-		for (int p = 0; p < job->size && !rc; p++) {
-			struct endpoint *e = job->peers[p].endpoint;
-			rc = e->transport->ops->describe(e, initial, mine + (size_t)p * sizeof descriptor);
-		}
-	}
-	if (!rc)
-		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor, sizeof descriptor, theirs);
-	if (!rc && !round_has(job, 0)) {
-		progress_take(job);
-		rc = job_fail(job, SLUICE_EPEER, 0, "%s was lost before the others had its parameters",
-			      rank_text(job, 0));
-		progress_release(job);
-	}
-	if (!rc && model->n_own)
-		rc = read_from_rank0(model, theirs);
-	if (!rc) /* all snapshots exist */
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
-	if (!rc && sluice_is_worker(job))
-		rc = model_read_snapshots(model, 0, params);
-	if (!rc) /* all have read them */
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
-	region_close(&initial);
-	free(mine);
-	free(theirs);
 	return rc;
 }

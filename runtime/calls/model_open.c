@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Opening a model: attributes and recipe judged and compared between ranks, memory laid out, windows
  * exchanged. Collective; a rank that cannot do its part is named on all others. */
-#include "model/model.h"
+#include "calls/model_open.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/room.h"
 #include "calls/events.h"
+#include "calls/spread.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +159,14 @@ static int exchange_regions(sluice_model *model)
 	return rc;
 }
 
+uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
+{
+	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
+	for (int peer = 0; peer < l->size; peer++)
+		bytes += layout_window_bytes(l, rank, peer);
+	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
+}
+
 static double mebibytes(uint64_t bytes)
 {
 	return (double)bytes / 1048576;
@@ -172,7 +183,7 @@ static int check_room(const sluice_model *model, uint64_t need)
 	int ranks = 0;
 	for (int r = 0; r < job->size; r++)
 		if (job_living(job, r) && !strcmp(sluice_node(job, r), here)) {
-			together += layout_memory(&model->layout, &model->recipe, r);
+			together += model_memory(&model->layout, &model->recipe, r);
 			ranks++;
 		}
 	if (together > room.node)
@@ -230,7 +241,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->schema = schema_of(model);
-	uint64_t need = layout_memory(&model->layout, &model->recipe, job->rank);
+	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
 	if (limit && need > limit)
 		return fail(SLUICE_ENOMEM,
@@ -264,7 +275,6 @@ void model_free(sluice_model *model)
 	worker_close(model);
 	free(model->worker);
 	shards_close(model);
-	census_close(model);
 	free(model->measure.before);
 	layout_free(&model->layout);
 	for (size_t t = 0; model->tensor_names && t < model->n_tensors; t++)
@@ -310,8 +320,6 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 			rc = shards_open(model);
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
-		if (!rc)
-			rc = census_open(model);
 		rc = collective_agree(job, rc, "open the model");
 	}
 	if (!rc)

@@ -2,7 +2,7 @@
  * What earlier steps add to the signal of this one: the worker's memory kinds. signal.c calls it piece by
  * piece while a push accumulates; what was left unsent is then in the accumulator (worker.residual), where
  * the last push left it. So a memory kind is a formula here, and not a case in worker.c. */
-#include "model/model.h"
+#include "worker/worker.h"
 
 /* m <- (1 - beta) m + beta (p - c) (Chen et al., ScaleCom, NeurIPS 2020): left[] is p - c. */
 static void lowpass(float *restrict left, float *restrict memory, size_t n, float beta)

@@ -3,16 +3,7 @@
  * shard follows the push that it counts first, and says so in its delta, which all workers follow. With any
  * other recipe one rank says, once, if compression costs more than it saves. The arithmetic is worth.c's. */
 #include "base/log.h"
-#include "model/model.h"
-
-double watch_density(const sluice_model *model, const struct direction *way, uint64_t step,
-		     unsigned chosen)
-{
-	if (!model->recipe.automatic)
-		return schedule_density(&model->schedule, way, step);
-	unsigned i = worth_candidate(step - 1 - model->first_step, chosen);
-	return way == &model->recipe.up ? worth_candidates[i].up : worth_candidates[i].down;
-}
+#include "worker/worker.h"
 
 /* What the counters say since the last call. */
 static struct worth_step step_taken(sluice_model *model)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See delta_log.h. Called by shard.c (append) and worker.c (locate). */
-#include "shard/delta_log.h"
+#include "model/delta_log.h"
 #include "sluice.h"
 #include <stdatomic.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See on_device.h. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/error.h"
 #include "base/log.h"
 #include <stdlib.h>

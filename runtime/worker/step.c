@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls of a training step on a worker: they judge the order of calls, and wait for the worker half
  * (worker.c) to come through the phases. sluice_push_range, which is a push in pieces, is in push_range.c. */
-#include "model/model.h"
+#include "worker/worker.h"
 #include "base/clock.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,8 +91,8 @@ void step_begin(sluice_model *model)
 	w->shards_done = 0;
 	w->awaited = w->up[0].ring.next_seq;
 	w->parked = 0;
-	model->stats.density_up = watch_density(model, &model->recipe.up, w->step, w->chosen);
-	w->density_down = watch_density(model, &model->recipe.down, w->step, w->chosen);
+	model->stats.density_up = model_density(model, &model->recipe.up, w->step, w->chosen);
+	w->density_down = model_density(model, &model->recipe.down, w->step, w->chosen);
 }
 
 int step_sent(sluice_model *model)
@@ -241,3 +242,17 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 		rc = on_device_zero(model, mean, model->layout.count);
 	return on_device_pulled(model, rc ? rc : pull_into(model, mean));
 }
+
+int sluice_set_lr(sluice_model *model, float lr)
+{
+	if (!model || !(lr > 0) || !isfinite(lr))
+		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0", (double)lr);
+	if (model->worker->in_step == STEP_PUSHING)
+		return fail(SLUICE_EINVAL, "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
+			    "already: call it before the first or after the last");
+	model->lr = lr;
+	return 0;
+}
+
+void sluice_raise(sluice_model *model, unsigned flags) { model->worker->raise |= flags & 0xff; }
+unsigned sluice_raised(const sluice_model *model) { return model->worker->raised; }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A model between open and close: the dedicated server's loop, and closing. */
+#include "calls/events.h"
+#include "calls/model_open.h"
+#include "checkpoint/checkpoint.h"
+#include "model/model.h"
+#include <stdio.h>
+
+static int collective_begun(void *context)
+{
+	return collective_pending(context) != 0;
+}
+
+static void describe_serving(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap, "the workers to push or to close the model");
+}
+
+int sluice_serve(sluice_model *model)
+{
+	int rc = model ? job_check(model->job, "sluice_serve")
+		       : fail(SLUICE_EINVAL, "sluice_serve: the model is NULL");
+	if (rc)
+		return rc;
+	sluice_job *job = model->job;
+	if (sluice_is_worker(job))
+		return fail(SLUICE_EINVAL, "sluice_serve: %s is a worker; only the last servers=%d ranks serve",
+			    rank_text(job, job->rank), job->servers);
+	for (;;) {
+		progress_take(job);
+		rc = progress_until(job, collective_begun, describe_serving, job);
+		uint32_t op = collective_pending(job);
+		progress_release(job);
+		if (rc == SLUICE_OK && op == COLLECTIVE_CLOSE)
+			return 0;
+		if (!rc && (op == COLLECTIVE_BARRIER || op == COLLECTIVE_SUM || op == COLLECTIVE_GATHER))
+			rc = collective_run(job, op, NULL, 0, MAIL_BYTES, NULL);
+		else if (!rc && (op == COLLECTIVE_CHECKPOINT || op == COLLECTIVE_RESTORE))
+			rc = checkpoint_serve(model, op);
+		else if (!rc)
+			rc = fail(SLUICE_EINVAL,
+				  "sluice_serve: the workers call something a server cannot take part in while it "
+				  "serves (collective %u)", op);
+		if (rc)
+			return rc;
+	}
+}
+
+void sluice_model_close(sluice_model **model_pointer)
+{
+	sluice_model *model = model_pointer ? *model_pointer : NULL;
+	if (!model)
+		return;
+	*model_pointer = NULL;
+	sluice_job *job = model->job;
+	if (job_in_child(job))
+		return;
+	/* After a failure this returns at once: nobody is waited for. */
+	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	events_end(model);
+	model_free(model);
+}

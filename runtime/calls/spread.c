@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See spread.h: rank 0's parameters to the owners, and the owners' snapshots of them to the workers. */
+#include "calls/spread.h"
+#include "shard/shard.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this alone. */
+static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
+{
+	enum { PIECE = 1 << 20 };
+	sluice_job *job = model->job;
+	struct endpoint *e = job->peers[0].endpoint;
+	struct remote *source = NULL;
+	struct region *buffer = NULL;
+	int rc = e->transport->ops->remote_open(e, descriptor, &source);
+	if (!rc && source->bytes < model->layout.count * sizeof(float))
+		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has", rank_text(job, 0));
+	if (!rc)
+		rc = region_open(PIECE, 0, "initial", &buffer);
+	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
+		struct shard *shard = &model->shards[i];
+		size_t total = shard->at->span * sizeof(float);
+		for (size_t at = 0; at < total && !rc; at += PIECE) {
+			size_t bytes = total - at < PIECE ? total - at : PIECE;
+			rc = model_read(model, 0, source, shard->at->begin * sizeof(float) + at, buffer,
+					   buffer->base, bytes);
+			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
+		}
+		if (!rc && shard->async)
+			shard_async_begin(model, shard);
+		if (!rc)
+			rc = shard_publish_snapshot(model, shard);
+	}
+	region_close(&buffer);
+	if (source)
+		e->transport->ops->remote_close(&source);
+	return rc;
+}
+
+int model_spread(sluice_model *model, float *params)
+{
+	sluice_job *job = model->job;
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 0 };
+	size_t bytes = (size_t)job->size * REGION_DESCRIPTOR_BYTES;
+	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
+	struct region *initial = NULL;
+	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to spread parameters");
+	if (!rc && job->rank == 0) {
+		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial", &initial);
+		if (!rc)
+			memcpy(initial->base, params, model->layout.count * sizeof(float));
+		for (int p = 0; p < job->size && !rc; p++) {
+			struct endpoint *e = job->peers[p].endpoint;
+			rc = e->transport->ops->describe(e, initial, mine + (size_t)p * sizeof descriptor);
+		}
+	}
+	if (!rc)
+		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor, sizeof descriptor, theirs);
+	if (!rc && !round_has(job, 0)) {
+		progress_take(job);
+		rc = job_fail(job, SLUICE_EPEER, 0, "%s was lost before the others had its parameters",
+			      rank_text(job, 0));
+		progress_release(job);
+	}
+	if (!rc && model->n_own)
+		rc = read_from_rank0(model, theirs);
+	if (!rc) /* all snapshots exist */
+		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	if (!rc && sluice_is_worker(job))
+		rc = model_read_snapshots(model, 0, params);
+	if (!rc) /* all have read them */
+		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	region_close(&initial);
+	free(mine);
+	free(theirs);
+	return rc;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Parameters on their way to all ranks, at open. */
+#ifndef RUNTIME_SPREAD_H
+#define RUNTIME_SPREAD_H
+#include "sluice.h"
+
+/* Rank 0's params become version 0 of every shard and of every worker's params. Collective. */
+int model_spread(sluice_model *model, float *params);
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sluice_stats(): what both halves have counted, and norms that are summed up when they are asked for. */
+#include "shard/shard.h"
+#include "worker/worker.h"
+#include <math.h>
+#include <string.h>
+
+static void shard_norms(sluice_model *model, sluice_model_stats *stats)
+{
+	struct loss loss = { 0, 0 };
+	double sum = 0;
+	progress_take(model->job); /* shards move under it */
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		const struct shard *shard = &model->shards[i];
+		for (uint32_t j = 0; shard->residual && j < shard->at->span; j++)
+			sum += (double)shard->residual[j] * (double)shard->residual[j];
+		loss.all += shard->loss.all;
+		loss.lost += shard->loss.lost;
+	}
+	progress_release(model->job);
+	stats->shard_residual_norm = sqrt(sum);
+	stats->compression_error_down = loss_share(loss);
+}
+
+int sluice_stats(sluice_model *model, sluice_model_stats *stats)
+{
+	if (!model || !stats || stats->size < sizeof stats->size)
+		return fail(SLUICE_EINVAL, "sluice_stats: NULL, or stats->size is not set");
+	size_t size = stats->size;
+	progress_take(model->job);
+	sluice_model_stats now = model->stats;
+	progress_release(model->job);
+	now.size = size;
+	if (model->worker->census) {
+		now.threshold_up = (double)model->worker->census->up_level;
+		now.threshold_down = (double)model->worker->census->down_level;
+	}
+	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
+	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
+	    model->worker->residual && model->recipe.memory != MEMORY_NONE) {
+		double sum = 0;
+		int rc = on_device_fetch_residual(model);
+		if (rc)
+			return rc;
+		for (uint64_t i = 0; i < model->layout.count; i++)
+			sum += (double)model->worker->residual[i] * model->worker->residual[i];
+		now.residual_norm = sqrt(sum);
+	}
+	if (size >= offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm)
+		shard_norms(model, &now);
+	memcpy(stats, &now, size < sizeof now ? size : sizeof now);
+	return 0;
+}

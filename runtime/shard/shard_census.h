@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shard half of a census (model/census.h). */
+#ifndef RUNTIME_SHARD_CENSUS_H
+#define RUNTIME_SHARD_CENSUS_H
+#include "model/census.h"
+#include "sluice.h"
+
+struct shard;
+
+struct shard_census {
+	struct constituent *down;         /* n_own */
+	struct sluice_histogram *workers; /* up, at shard 0: sum of the step */
+	uint8_t *note;                    /* a private copy */
+};
+
+/* Of a rank that owns so many shards. */
+uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
+int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
+void shard_census_close(sluice_model *model);
+
+/* How many of n coordinates are selected at this density. */
+uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density, uint64_t n);
+/* Takes the note behind a push; SLUICE_EWIRE with *why. */
+int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, const uint8_t *note,
+		     size_t n, const char **why);
+/* Before what was selected leaves. */
+size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
+
+/* All that a restart needs, between two steps; SLUICE_EWIRE: numbers that none can be. */
+size_t census_shard_numbers(void);
+void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers);
+int census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The worker half of a census (model/census.h): called in the order of worker_census.h. */
+#include "worker/worker.h"
+#include "base/bytes.h"
+#include <float.h>
+#include <stdlib.h>
+
+uint64_t census_up_count(const sluice_model *model, double density, uint64_t n)
+{
+	return constituent_count(&model->worker->census->up, density, n);
+}
+
+void census_look(sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	const struct layout *l = &model->layout;
+
+	if (!census_exchanges(&model->recipe.up, w->step))
+		return;
+
+	struct worker_census *c = model->worker->census;
+	const struct random_stream stream = census_stream(&model->recipe, (uint32_t)model->job->rank, w->step);
+
+	/* Who leaves its gradient out has no say. */
+	c->message_bytes = w->skip ? 0 : constituent_look(&c->up, w->residual, l->spans, l->n_spans, &stream,
+							  c->note);
+}
+
+size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
+{
+	const uint64_t step = model->worker->step;
+
+	if (!census_push_has_note(&model->recipe, shard, step))
+		return 0;
+
+	const struct worker_census *c = model->worker->census;
+	struct note note = { .level = census_exchanges(&model->recipe.down, step - 1) ? c->down_level : 0 };
+
+	if (!shard && census_exchanges(&model->recipe.up, step)) {
+		note.histogram = c->note;
+		note.histogram_bytes = c->message_bytes;
+	}
+	return note_write(&note, shard, seq, out);
+}
+
+int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, size_t n,
+		      const char **why)
+{
+	const struct direction *up = &model->recipe.up;
+	const uint64_t step = model->worker->step;
+	struct note note;
+
+	if (!census_delta_has_note(&model->recipe, shard, step))
+		return 0;
+
+	struct worker_census *c = model->worker->census;
+
+	if (note_read(from, n, shard, step, c->note, &note, why) ||
+	    note_add(&note, census_exchanges(&model->recipe.down, step) ? c->shards : NULL, why))
+		return SLUICE_EWIRE;
+	if (!shard && census_exchanges(up, step)) {
+		c->up_level = note.level;
+		constituent_answered(&c->up, note.level, schedule_density(&model->schedule, up, step));
+	}
+	return 0;
+}
+
+void census_end_step(sluice_model *model)
+{
+	const struct direction *down = &model->recipe.down;
+	const uint64_t step = model->worker->step;
+
+	if (!census_exchanges(down, step))
+		return;
+
+	struct worker_census *c = model->worker->census;
+
+	c->down_level = histogram_quantile(c->shards, schedule_density(&model->schedule, down, step));
+	histogram_clear(c->shards);
+}
+
+void census_save_worker(const sluice_model *model, uint64_t *numbers)
+{
+	const struct worker_census *c = model->worker->census;
+
+	numbers[0] = constituent_save(&c->up);
+	numbers[1] = (uint64_t)float_bits(c->up_level) << 32 | float_bits(c->down_level);
+}
+
+int census_restore_worker(sluice_model *model, const uint64_t *numbers)
+{
+	struct worker_census *c = model->worker->census;
+	float up = bits_float((uint32_t)(numbers[1] >> 32)), down = bits_float((uint32_t)numbers[1]);
+
+	if (!(up >= 0 && up <= FLT_MAX && down >= 0 && down <= FLT_MAX))
+		return fail(SLUICE_EWIRE, "the checkpoint holds the thresholds %g and %g", (double)up,
+			    (double)down);
+	c->up_level = up;
+	c->down_level = down;
+	return constituent_restore(&c->up, numbers[0]);
+}
+
+uint64_t worker_census_memory(const struct recipe *recipe)
+{
+	if (!census_room(recipe, 0))
+		return 0;
+	return sizeof(struct worker_census) + census_room(recipe, 0) + constituent_memory() +
+	       (uint64_t)histogram_bytes(CENSUS_MANTISSA_BITS);
+}
+
+int worker_census_open(sluice_model *model)
+{
+	size_t room = census_room(&model->recipe, 0);
+
+	if (!room)
+		return 0;
+
+	struct worker_census *c = model->worker->census = calloc(1, sizeof(*c));
+
+	if (c)
+		c->note = malloc(room);
+	if (!c || !c->note)
+		return fail(SLUICE_ENOMEM, "no memory for the census of a worker");
+
+	int rc = constituent_open(&c->up);
+
+	return rc ? rc : histogram_open(CENSUS_MANTISSA_BITS, &c->shards);
+}
+
+void worker_census_close(sluice_model *model)
+{
+	struct worker_census *c = model->worker->census;
+
+	if (!c)
+		return;
+	free(c->up.histogram);
+	free(c->shards);
+	free(c->note);
+	free(c);
+	model->worker->census = NULL;
+}
