@@ -22,7 +22,8 @@ library_sources += \
 	runtime/job/peers.c \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/progress.c \
-	runtime/job/simulate.c runtime/job/simulate.h \
+	runtime/job/seat.c runtime/job/seat.h \
+	runtime/job/simulate.c \
 	runtime/job/traffic.c \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c

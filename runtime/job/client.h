@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a job asks of the models that are open in it, without knowing what a model is: a table of functions,
- * registered with the first model (sluice_job.client). Until then it is idle_client, which does nothing. All are
- * called with the token held. */
+ * What a job asks of the models and regions that are open in it, without knowing what they are: tables of
+ * functions, which come with the first of them (sluice_job.client, region_client). Until then the models' is
+ * idle_client, which does nothing. All are called with the token held. */
 #ifndef RUNTIME_CLIENT_H
 #define RUNTIME_CLIENT_H
 #include "sluice.h"
@@ -32,4 +32,11 @@ struct job_client {
 };
 
 extern const struct job_client idle_client;
+
+/* The same for what happens to a public region (sluice_job.regions); never called without one. */
+struct region_client {
+	void (*notified)(sluice_region *region, int peer);
+	/* A GET or PUT with this index in its cookie has ended. */
+	void (*done)(sluice_region *region, uint32_t index, int status);
+};
 #endif

@@ -11,7 +11,7 @@
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
-#include "job/simulate.h"
+#include "job/seat.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -124,6 +124,7 @@ struct sluice_job {
 	const struct job_client *client; /* never NULL */
 	sluice_model *models[JOB_MODELS]; /* the client's */
 	int models_end;              /* no model lies from here on */
+	const struct region_client *region_client; /* set where a region is */
 	sluice_region *regions[JOB_REGIONS];
 };
 
@@ -234,8 +235,4 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		   void *context);
 int progress_start(sluice_job *job);
 void progress_stop(sluice_job *job);
-
-/* ---- window.c ---- */
-void window_notified(sluice_region *region, int peer);
-void window_done(sluice_region *region, uint32_t index, int status); /* EVENT_DONE; index of the cookie */
 #endif

@@ -51,7 +51,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		return;
 	case IMM_REGION:
 		if (index < JOB_REGIONS && job->regions[index])
-			window_notified(job->regions[index], peer);
+			job->region_client->notified(job->regions[index], peer);
 		return;
 	case IMM_MEMBERS:
 		if (!job->members.elastic)
@@ -69,7 +69,7 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 	if (cookie >> 56 == COOKIE_MODEL)
 		job->client->read_done(job, id, index, status);
 	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
-		window_done(job->regions[id], index, status);
+		job->region_client->done(job->regions[id], index, status);
 }
 
 static void explain(sluice_job *job, int always)

@@ -8,10 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-void window_notified(sluice_region *region, int peer)
+static void count_notify(sluice_region *region, int peer)
 {
 	region->notified[peer]++;
 }
+
+static const struct region_client windows = { .notified = count_notify, .done = window_done };
 
 static void window_free(sluice_region *region)
 {
@@ -120,6 +122,7 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
 	rc = exchange(region, rc);
 	progress_take(job);
+	job->region_client = &windows;
 	if (!rc)
 		job->regions[id] = region; /* before any peer can know that it may put here */
 	progress_release(job);

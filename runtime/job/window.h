@@ -26,4 +26,6 @@ struct sluice_region {
 /* 0, or SLUICE_EINVAL: no such rank, or bytes at offset reach beyond the window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);
+/* For struct region_client's done. */
+void window_done(sluice_region *region, uint32_t index, int status);
 #endif
