@@ -40,7 +40,7 @@ struct device_selected {
 	uint64_t nonfinite;      /* judge: how many of grad are NaN or infinite */
 	uint64_t first_nonfinite;
 	unsigned passes;         /* over the vector that finding them took; 1 with a good hint */
-	int overfull;            /* by_level: more than the room passed; n is the room, the first of them */
+	int overfull;            /* by_level: more than the room passed; n is 0 */
 };
 
 /* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */

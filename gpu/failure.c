@@ -22,8 +22,10 @@ int cuda_check(cudaError_t error, const char *what)
 
 	if (error == cudaSuccess)
 		return 0;
-	cudaGetLastError(); /* so that the next call is not blamed for it */
 	if (cudaGetDevice(&device) != cudaSuccess)
+		device = -1;
+	cudaGetLastError(); /* so that the next call is not blamed for it */
+	if (device < 0)
 		return cuda_refuse("%s failed: %s (%s)", what, cudaGetErrorName(error),
 				   cudaGetErrorString(error));
 	return cuda_refuse("%s failed on GPU %d: %s (%s)", what, device, cudaGetErrorName(error),

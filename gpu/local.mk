@@ -4,8 +4,8 @@
 AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\"
 
 gpu_c = gpu/driver.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c gpu/selector.c
-gpu_headers = gpu/apply.h gpu/driver.h gpu/failure.h gpu/kernel.h gpu/memory.h gpu/pack.h gpu/plan.h \
-	gpu/selector.h gpu/topk.h
+gpu_headers = gpu/apply.h gpu/driver.h gpu/failure.h gpu/histogram.h gpu/in_order.h gpu/kernel.h gpu/memory.h \
+	gpu/pack.h gpu/plan.h gpu/selector.h gpu/sweep.h gpu/tile.h gpu/topk.h
 gpu_kernels = gpu/apply.cu gpu/pack.cu gpu/topk.cu
 
 if HAVE_CUDA

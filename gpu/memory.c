@@ -63,7 +63,8 @@ void cuda_release(struct memory *memory)
 		return;
 	if (memory->fd >= 0)
 		close(memory->fd);
-	cudaFree(memory->address);
+	if (cudaFree(memory->address) != cudaSuccess)
+		cudaGetLastError(); /* not for the application to find */
 	*memory = (struct memory){ .fd = -1 };
 }
 
@@ -74,8 +75,8 @@ int cuda_pinned_alloc(size_t bytes, void **out)
 
 void cuda_pinned_release(void *pinned)
 {
-	if (pinned)
-		cudaFreeHost(pinned);
+	if (pinned && cudaFreeHost(pinned) != cudaSuccess)
+		cudaGetLastError();
 }
 
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream)

@@ -36,8 +36,8 @@ static int enter(const struct device_selector *s, int *before)
 
 static int leave(const struct device_selector *s, int before, int rc)
 {
-	if (before != s->device)
-		cudaSetDevice(before);
+	if (before != s->device && cuda_check(cudaSetDevice(before), "choosing the device again"))
+		return -1;
 	return rc;
 }
 
@@ -106,7 +106,8 @@ void cuda_selector_close(struct device_selector **selector)
 {
 	if (!selector || !*selector)
 		return;
-	cudaFree((*selector)->memory); /* of whatever device */
+	if (cudaFree((*selector)->memory) != cudaSuccess) /* of whatever device */
+		cudaGetLastError();
 	free(*selector);
 	*selector = NULL;
 }
@@ -124,7 +125,8 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 	struct on_device *there = part(s, s->plan.state);
 	struct topk_args args = {
 		.x = call->x, .residual = call->residual, .grad = call->grad, .scale = call->scale,
-		.clear = call->clear, .judge = call->judge, .by_level = call->by_level,
+		/* of x there is neither a gradient nor a residual */
+		.clear = call->clear && !call->x, .judge = call->judge && !call->x, .by_level = call->by_level,
 		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
 		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
 		.exempt_coordinates = s->exempt_coordinates,
@@ -212,7 +214,7 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 	return leave(s, before, cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"));
 }
 
-int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream)
+static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
 {
 	struct pack_state state;
 
@@ -222,6 +224,15 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 		return -1;
 	*out = (struct device_packed){ (int)state.coding, state.payload_bytes, state.scale };
 	return 0;
+}
+
+int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream)
+{
+	int before;
+
+	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that is */
+		return -1;
+	return leave(s, before, take_packed(s, out, stream));
 }
 
 /* ---- sparse updates ---------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@ enum { ATTEMPTS = 2 };
 /* Zeroed before each launch. The host reads what is before barrier. */
 struct topk_state {
 	uint32_t found;              /* selected; by level: those that passed, perhaps more than the room */
-	uint32_t nan;
+	uint32_t nan;                /* there is one: nothing is selected */
+	uint32_t largest;            /* key of the whole vector */
 	uint32_t passes;             /* over the vector, to find them */
 	uint32_t nonfinite;          /* of grad, if it was judged */
 	uint32_t inverted_first;     /* of them the smallest coordinate, all bits inverted; 0: none */

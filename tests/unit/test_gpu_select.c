@@ -60,15 +60,21 @@ static void pair_send(struct pair *p)
 	assert_int_equal(gpu()->wait(NULL), 0);
 }
 
+/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a sign. */
 static void expect_same_vector(const struct pair *p)
 {
-	float *got = malloc(p->n * 4 + 4);
+	float *got = malloc(p->n * 4 + 4), *wanted = malloc(p->n * 4 + 4);
 
-	assert_non_null(got);
+	assert_true(got && wanted);
 	gpu_fetch(got, p->there, p->n * 4);
+	for (size_t i = 0; i < p->n; i++) {
+		got[i] = isnan(got[i]) ? NAN : got[i];
+		wanted[i] = isnan(p->here[i]) ? NAN : p->here[i];
+	}
 	if (p->n)
-		assert_memory_equal(got, p->here, p->n * 4);
+		assert_memory_equal(got, wanted, p->n * 4);
 	free(got);
+	free(wanted);
 }
 
 static void pair_free(struct pair *p)
@@ -159,7 +165,8 @@ static unsigned expect_same_step(struct selector *cpu, struct device_selector *d
 	const struct device_select there = { .x = adding ? NULL : residual->there,
 					     .residual = residual->there,
 					     .grad = adding ? grad->there : NULL, .scale = scale,
-					     .clear = clear && adding, .k = k };
+					     /* of a vector that is only read, these mean nothing */
+					     .clear = clear, .judge = !adding, .k = k };
 	struct device_selected got;
 	int nan;
 

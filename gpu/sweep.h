@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Passes over a vector that all blocks of a cooperative launch make together: judging a gradient, and the sweep
+ * that adds, lists what is looked for and counts the rest, in one. Called by topk.cu and gaussian.cu. */
+#ifndef GPU_SWEEP_H
+#define GPU_SWEEP_H
+#include "gpu/tile.h"
+
+/* Tiles go round: consecutive ones to consecutive warps. There are at most 2^22, and 2^15 warps. */
+__device__ static inline uint32_t first_tile(void)
+{
+	return blockIdx.x * WARPS + warp_id();
+}
+
+__device__ static inline uint32_t warps_of_grid(void)
+{
+	return gridDim.x * WARPS;
+}
+
+/* ---- judging ----------------------------------------------------------------------------------- */
+
+__device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint32_t *inverted)
+{
+	if (key_of(v) < KEY_INFINITY)
+		return;
+	*bad += 1;
+	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
+}
+
+/* Counts NaN and infinities of grad; 1 if there are any. */
+__device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
+{
+	const uint32_t tiles = tiles_of(a);
+	uint32_t bad = 0, inverted = 0;
+
+	for (uint32_t t = first_tile(); t < tiles; t += warps_of_grid()) {
+		const int whole = tile_whole(a, t);
+
+		for (unsigned half = 0; half < 2; half++) {
+			const uint64_t at = lane_at(t, half);
+			float4 v[HALF];
+
+			load_half(a->grad, at, a->n, whole, v);
+			UNROLL
+			for (unsigned j = 0; j < HALF; j++) {
+				const uint64_t i = at + j * ROUND_COORDINATES;
+
+				judge_one(v[j].x, i, &bad, &inverted);
+				judge_one(v[j].y, i + 1, &bad, &inverted);
+				judge_one(v[j].z, i + 2, &bad, &inverted);
+				judge_one(v[j].w, i + 3, &bad, &inverted);
+			}
+		}
+	}
+	if (bad) {
+		atomicAdd(&a->state->nonfinite, bad);
+		atomicMax(&a->state->inverted_first, inverted);
+	}
+	grid_barrier(&a->state->barrier, passed);
+	return look(&a->state->nonfinite) != 0;
+}
+
+/* ---- sweeping ---------------------------------------------------------------------------------- */
+
+/* The largest key of what a warp saw goes up once. */
+__device__ static inline void report_largest(const struct topk_args *a, uint32_t largest)
+{
+	largest = __reduce_max_sync(ALL_LANES, largest);
+	if (lane_id() == 0 && largest)
+		atomicMax(&a->state->largest, largest);
+	if (lane_id() == 0 && largest > KEY_INFINITY)
+		a->state->nan = 1;
+}
+
+/* What the lanes of a warp counted goes up once. */
+__device__ static inline void report(const struct topk_args *a, const struct seen *seen, unsigned attempt)
+{
+	uint32_t sure = __reduce_add_sync(ALL_LANES, seen->sure);
+	uint32_t exempt = a->n_exempt ? __reduce_add_sync(ALL_LANES, seen->exempt) : 0;
+
+	if (lane_id() == 0 && sure)
+		atomicAdd(&a->state->sure[attempt], sure);
+	if (lane_id() == 0 && exempt)
+		atomicAdd(&a->state->exempt[attempt], exempt);
+	report_largest(a, seen->largest);
+}
+
+/* Takes room for what a warp found in a tile and writes it there; returns the tile's counts: how many are
+ * listed. *first: where. */
+__device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile, uint32_t marks,
+					     unsigned attempt, uint32_t *first)
+{
+	struct ranks r = rank_marks(marks);
+	uint32_t counts = rank_total(&r);
+
+	if (lane_id() == 0)
+		*first = atomicAdd(&a->state->listed[attempt], counts);
+	*first = __shfl_sync(ALL_LANES, *first, 0);
+	if (*first > a->room || counts > a->room - *first)
+		return 0; /* this attempt has failed; by level: the last ones */
+	write_marks(a, tile, marks, &r, *first, a->candidate_index, a->candidate_value, 0);
+	return counts;
+}
+
+/* Lists what s asks for while there is room, ascending within a tile. counts: how many of a tile are listed,
+ * and in the upper half how many are ties. */
+__device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
+				    unsigned attempt)
+{
+	const uint32_t tiles = tiles_of(a);
+	struct seen seen = { 0, 0, 0 };
+
+	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid()) {
+		uint32_t counts = 0, first = 0;
+		struct marks m = mark_tile(a, tile, adding, s, &seen);
+
+		if (__any_sync(ALL_LANES, m.listed != 0))
+			counts = list_marks(a, tile, m.listed, attempt, &first);
+		if (s.tie)
+			counts |= __reduce_add_sync(ALL_LANES, (uint32_t)__popc((int)m.tied)) << 16;
+		if (lane_id() == 0) {
+			a->first[tile] = first;
+			a->counts[tile] = counts;
+		}
+	}
+	report(a, &seen, attempt);
+}
+#endif
