@@ -4,11 +4,29 @@
 #include "calls/model_open.h"
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
+#include "shard/shard.h"
 #include <stdio.h>
 
-static int collective_begun(void *context)
+/* What a server waits for: that its workers begin something; or that its shards went on, so that the wait,
+ * and its limit, begin anew. */
+struct serving {
+	const sluice_job *job;
+	uint64_t published;
+};
+
+static uint64_t published(const sluice_job *job)
 {
-	return collective_pending(context) != 0;
+	uint64_t sum = 0;
+	for (int m = 0; m < job->models_end; m++)
+		for (uint32_t i = 0; job->models[m] && i < job->models[m]->n_own; i++)
+			sum += job->models[m]->shards[i].version + job->models[m]->shards[i].published;
+	return sum;
+}
+
+static int must_look(void *context)
+{
+	const struct serving *serving = context;
+	return collective_pending(serving->job) || published(serving->job) != serving->published;
 }
 
 static void describe_serving(void *context, char *text, size_t cap)
@@ -29,8 +47,12 @@ int sluice_serve(sluice_model *model)
 			    rank_text(job, job->rank), job->servers);
 	for (;;) {
 		progress_take(job);
-		rc = progress_until(job, collective_begun, describe_serving, job);
-		uint32_t op = collective_pending(job);
+		uint32_t op;
+		do {
+			struct serving serving = { job, published(job) };
+			rc = progress_until(job, must_look, describe_serving, &serving);
+			op = collective_pending(job);
+		} while (!rc && !op);
 		progress_release(job);
 		if (rc == SLUICE_OK && op == COLLECTIVE_CLOSE)
 			return 0;

@@ -150,6 +150,33 @@ static void pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed(void *
 	run_ranks(3, wait_too_long, NULL);
 }
 
+/* A server whose workers train on waits for nobody. */
+static int serve_for_long(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 1,
+				 .wait_timeout_ms = rank == 2 ? 300 * slowness() : 60000 };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, 1, params);
+	(void)argument;
+	log_capture();
+	for (int step = 0; step < 12 && sluice_is_worker(job); step++) {
+		CHECK_OK(step_once(model, grad, params));
+		sleep_ms(50 * slowness());
+	}
+	if (!sluice_is_worker(job))
+		CHECK_OK(sluice_serve(model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void serve__longer_than_wait_timeout_while_workers_train__goes_on(void **state)
+{
+	(void)state;
+	run_ranks(3, serve_for_long, NULL);
+}
+
 static int wait_too_long_in_a_barrier(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 300 * slowness() };
@@ -254,6 +281,7 @@ int main(void)
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
 		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
 		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
+		cmocka_unit_test(serve__longer_than_wait_timeout_while_workers_train__goes_on),
 		cmocka_unit_test(barrier__beyond_wait_timeout__names_who_has_not_come),
 		cmocka_unit_test(explain__from_a_signal_handler__tells_what_a_rank_waits_for),
 	};
