@@ -19,6 +19,8 @@ void local_begin(sluice_model *model, const float *params)
 void local_gather(sluice_model *model)
 {
 	struct worker *w = model->worker;
+	if (w->local)
+		w->skip = 0; /* what was left out is the last step's gradient, not the steps before it */
 	if (w->local && w->local != w->residual)
 		sparse_add(w->residual, NULL, w->local, (uint32_t)model->layout.count);
 }

@@ -220,6 +220,41 @@ static void push__every_fourth_step__replicas_part_and_meet_again(void **state)
 	assert_true(local.gap < 0.1 && coarse.gap < 0.1 && kept.gap < 0.1);
 }
 
+enum { PERIOD = 4 };
+
+/* The last gradient of the period of rank 0 is no number. */
+static int skip_the_exchange_step(sluice_job *job, void *recipe)
+{
+	float params[D] = { 0 }, grad[D];
+	sluice_model *model = NULL;
+	const sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = recipe, .lr = 1 };
+	int rc = sluice_model_open(job, &attr, params, &model);
+
+	for (int step = 1; step <= PERIOD && !rc; step++) {
+		for (int i = 0; i < D; i++)
+			grad[i] = 1;
+		if (step == PERIOD && !sluice_rank(job))
+			grad[D / 2] = NAN;
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	for (int i = 0; i < D && !rc; i++)
+		rc = params[i] == -(PERIOD - 0.5f) ? 0 : SLUICE_ENUMERIC;
+	sluice_model_close(&model);
+	return rc;
+}
+
+static void push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count(void **state)
+{
+	static char plain[] = "up=all down=all memory=none when=every(4) nonfinite=skip",
+		    kept[] = "up=topk(1) down=all when=every(4) nonfinite=skip";
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 2, skip_the_exchange_step, plain), 0);
+	assert_int_equal(sluice_simulate(NULL, 2, skip_the_exchange_step, kept), 0);
+}
+
 static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
 {
 	struct run plain = run_of("up=all down=all", 50, 1), one = run_of("up=all down=all when=every(1)", 50, 1);
@@ -394,6 +429,7 @@ int main(void)
 		cmocka_unit_test(push__lazy_with_unequal_workers__same_point_with_fewer_uploads),
 		cmocka_unit_test(push__lost_or_repeated_upload__is_noticed_and_healed),
 		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
+		cmocka_unit_test(push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count),
 		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
 		cmocka_unit_test(restore__before_all_have_begun_anew__it_is_still_due),
 		cmocka_unit_test(push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step),
