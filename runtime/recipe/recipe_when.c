@@ -111,6 +111,10 @@ static int refuse_average(const struct draft *d)
 		return fail(SLUICE_EINVAL,
 			    "recipe: update=average averages parameters, not gradients: write it with memory=none, "
 			    "and without signal=, decay=, clip= and when=lazy");
+	if (r->nonfinite != NONFINITE_ABORT)
+		return fail(SLUICE_EINVAL,
+			    "recipe: update=average with nonfinite=%s would count parameters that are left out as "
+			    "zeros: write nonfinite=abort", r->nonfinite == NONFINITE_SKIP ? "skip" : "zero");
 	return SLUICE_OK;
 }
 

@@ -52,6 +52,8 @@ static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void *
 	assert_int_equal(recipe_parse("up=block(0.1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=block(0.1) down=all update=average", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=topk(0.1) down=topk(0.1) update=average", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=skip", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=zero", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=random(0.1)", &r), 0);
 	assert_int_equal(r.memory, MEMORY_NONE);
 }
