@@ -20,7 +20,7 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 		return;
 	}
 	struct inbox *inbox = &shard->inboxes[peer];
-	if (inbox->arrived - inbox->ring.next_seq + 1 >= SLOT_DEPTH) {
+	if (inbox->arrived - inbox->ring.next_seq + 1 >= shard->at->slot_depth) {
 		job_blame(job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
 			  rank_text(job, peer), shard_id);
 		return;

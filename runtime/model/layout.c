@@ -176,9 +176,10 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 		l->support_most += s->support_capacity;
 		if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
 			shape_sketch(s, recipe);
+		s->slot_depth = recipe->when == WHEN_ASYNC ? ASYNC_SLOT_DEPTH : SLOT_DEPTH;
 		size_messages(s, recipe, census_room(recipe, i));
 		s->slots_offset = slots[s->owner];
-		slots[s->owner] += SLOT_DEPTH * s->slot_bytes;
+		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
 		/* Asynchronous workers read what was published for each of them. */
@@ -246,7 +247,7 @@ size_t layout_slots_bytes(const struct layout *l, int rank)
 	size_t bytes = 0;
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)
-			bytes += SLOT_DEPTH * l->shards[i].slot_bytes;
+			bytes += l->shards[i].slot_depth * l->shards[i].slot_bytes;
 	return bytes;
 }
 

@@ -9,6 +9,8 @@
 
 enum {
 	SLOT_DEPTH = 2,          /* slots of a (worker, shard) ring: one read, one being written */
+	/* when=async: a push between two words that its worker parks, none of which it knows to be read. */
+	ASYNC_SLOT_DEPTH = 3,
 	LOG_ENTRIES = 2,         /* versions a delta log keeps: staleness 0 + 2 */
 	NOTICE_BYTES = 32,       /* version, log_end, consumed_seq u64; last entry's bytes, CRC32C u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28
@@ -23,6 +25,7 @@ struct shard_layout {
 	uint32_t down_capacity;  /* most coordinates of a delta message */
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
 	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
+	uint32_t slot_depth;     /* slots of each worker's ring */
 	size_t slot_bytes, delta_bytes, snapshot_bytes;
 	size_t slots_offset;     /* in the owner's window for any worker */
 	size_t notice_index;     /* among the owner's shards */

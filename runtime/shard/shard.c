@@ -81,7 +81,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 		want.agreed = 1;
 		want.count_max = shard->support_n;
 	}
-	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, seq);
+	const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, seq);
 	int rc = message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why);
 	if (!rc)
 		rc = message_check(&m, &want, &why);

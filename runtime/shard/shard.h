@@ -20,7 +20,7 @@ struct announced {
 };
 
 struct inbox {                       /* of one worker at one shard */
-	const uint8_t *slots;        /* SLOT_DEPTH slots in the window the worker writes */
+	const uint8_t *slots;        /* slot_depth slots in the window the worker writes */
 	struct ring_reader ring;
 	uint64_t arrived;            /* pushes notified so far */
 	uint32_t uploads;            /* innovation: taken so far */

@@ -144,7 +144,7 @@ static int copy_next(sluice_model *model, struct shard *shard, int worker, struc
 {
 	const struct shard_layout *at = shard->at;
 	struct inbox *inbox = &shard->inboxes[worker];
-	const uint8_t *slot = inbox->slots + ring_offset(SLOT_DEPTH, at->slot_bytes, inbox->ring.next_seq);
+	const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, inbox->ring.next_seq);
 	const char *why = "";
 	struct message_expect want = { .rank = (uint64_t)worker, .epoch = model_epoch(model),
 				       .model = model->id, .shard = shard->id, .seq = inbox->ring.next_seq,

@@ -37,7 +37,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	reduction_clear(&shard->reduction);
 	for (int w = 0; w < model->job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
-		ring_reader_init(&inbox->ring, SLOT_DEPTH, at->slot_bytes);
+		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
 		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
 		inbox->arrived = 0;
 		inbox->uploads = 0;

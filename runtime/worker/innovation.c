@@ -70,7 +70,7 @@ static void follow(sluice_model *model)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		uint8_t *slot = w->up[s].staging +
-				ring_offset(SLOT_DEPTH, at->slot_bytes, w->up[s].ring.next_seq);
+				ring_offset(at->slot_depth, at->slot_bytes, w->up[s].ring.next_seq);
 		struct message m;
 		const char *why;
 		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||

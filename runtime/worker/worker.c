@@ -78,7 +78,7 @@ void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const 
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct up_lane *lane = &w->up[shard];
-	uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes, m->seq);
+	uint8_t *slot = lane->staging + ring_offset(at->slot_depth, at->slot_bytes, m->seq);
 	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
 	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
 	lane->posted = 0;
@@ -166,7 +166,7 @@ static int post_message(sluice_model *model, uint32_t s)
 	const struct shard_layout *at = &model->layout.shards[s];
 	if (lane->posted)
 		return 1;
-	uint64_t offset = ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq);
+	uint64_t offset = ring_offset(at->slot_depth, at->slot_bytes, lane->ring.next_seq);
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = model->remote_windows[at->owner],
 			      .offset = at->slots_offset + offset,

@@ -16,7 +16,7 @@
 /* Towards one shard: where this worker writes its messages. */
 struct up_lane {
 	struct ring_writer ring;
-	uint8_t *staging;            /* SLOT_DEPTH slots, in the staging region */
+	uint8_t *staging;            /* slot_depth slots, in the staging region */
 	size_t bytes;                /* of the message of this step */
 	int posted;
 	int control;                 /* it carries no gradient */

@@ -22,7 +22,7 @@ int worker_open(sluice_model *model)
 	size_t staging_bytes = 0, span = 0, capacity = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
-		staging_bytes += SLOT_DEPTH * at->slot_bytes + at->delta_bytes;
+		staging_bytes += at->slot_depth * at->slot_bytes + at->delta_bytes;
 		span = layout_room(at) > span ? layout_room(at) : span;
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
@@ -69,7 +69,7 @@ int worker_open(sluice_model *model)
 	uint32_t *support = w->support;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		w->up[s].staging = at;
-		at += SLOT_DEPTH * l->shards[s].slot_bytes;
+		at += l->shards[s].slot_depth * l->shards[s].slot_bytes;
 		w->down[s].buffer = at;
 		at += l->shards[s].delta_bytes;
 		w->down[s].support = support;
@@ -96,7 +96,8 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->parked = 1; /* until async_begin() */
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];
-		ring_writer_init(&w->up[s].ring, SLOT_DEPTH, model->layout.shards[s].slot_bytes);
+		ring_writer_init(&w->up[s].ring, model->layout.shards[s].slot_depth,
+				 model->layout.shards[s].slot_bytes);
 		down->version = down->have_version = version * model->schedule.n_downs;
 		w->up[s].posted = 1; /* nothing to post yet */
 		down->log_end = 0;
@@ -159,6 +160,6 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
 	for (uint32_t i = 0; i < l->n_shards; i++)
-		bytes += SLOT_DEPTH * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
+		bytes += l->shards[i].slot_depth * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
 	return bytes + worker_census_memory(recipe);
 }

@@ -69,7 +69,7 @@ static int heaviest_first(const struct seat *seat)
 {
 	const struct up_lane *lane = &seat->model->worker->up[0];
 	const uint8_t *slot = lane->staging +
-		ring_offset(SLOT_DEPTH, seat->model->layout.shards[0].slot_bytes, lane->ring.next_seq - 1);
+		ring_offset(lane->ring.depth, seat->model->layout.shards[0].slot_bytes, lane->ring.next_seq - 1);
 	uint8_t copy[MESSAGE_HEADER_BYTES + 8 * D];
 	uint32_t index[D];
 	float value[D], least = INFINITY, most = 0;

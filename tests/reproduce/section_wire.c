@@ -161,7 +161,7 @@ static int recount_step(struct seat *seat)
 		}
 		const struct up_lane *lane = &w->up[s];
 		const uint8_t *slot = lane->staging +
-			ring_offset(SLOT_DEPTH, seat->model->layout.shards[s].slot_bytes,
+			ring_offset(lane->ring.depth, seat->model->layout.shards[s].slot_bytes,
 				    lane->ring.next_seq - 1);
 
 		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);

@@ -32,7 +32,7 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
-		const uint8_t *slot = lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+		const uint8_t *slot = lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
 								  lane->ring.next_seq - 1);
 		n += decode_into(slot, lane->bytes, at->begin, model->recipe.seed, dense).count;
 	}

@@ -358,6 +358,41 @@ static void async__collective_between_push_and_pull__nobody_is_stuck(void **stat
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &anchors), 0);
 }
 
+/* A worker parks before its push and behind it, and its shards may not have run in between: there are two slots. */
+static int park_on_both_sides(sluice_job *job, void *context)
+{
+	struct plan *plan = context;
+	int rank = sluice_rank(job), rc = 0;
+	float *params = plan->x[rank];
+	sluice_model *model = open_model(job, plan, params);
+
+	if (!model)
+		return SLUICE_EINVAL;
+	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
+		if (!(rc = step_once(model, rank, params)))
+			rc = sluice_barrier(job);
+		if (!rc)
+			rc = push_step(model, rank, params);
+		if (!rc)
+			rc = sluice_barrier(job);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	if (!rc)
+		rc = collect(model, plan);
+	sluice_model_close(&model);
+	return rc;
+}
+
+static void async__collectives_around_a_push__no_slot_is_overwritten(void **state)
+{
+	struct plan plan = { .recipe = "up=all down=all when=async(3)", .lr = 0.05f, .steps = 13 };
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 4, park_on_both_sides, &plan), 0);
+	assert_int_equal(plan.counted + plan.refused, 4 * 2 * 13 * 2);
+}
+
 /* ---- anchors -------------------------------------------------------------------------------------------------- */
 
 /* One worker, full precision: the rounds of the paper, in double. */
@@ -543,6 +578,7 @@ int main(void)
 		cmocka_unit_test(async__four_processes__bound_holds),
 		cmocka_unit_test(async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),
 		cmocka_unit_test(async__collective_between_push_and_pull__nobody_is_stuck),
+		cmocka_unit_test(async__collectives_around_a_push__no_slot_is_overwritten),
 		cmocka_unit_test(svrg__one_worker__follows_the_paper),
 		cmocka_unit_test(svrg__four_workers__same_anchor_everywhere_and_the_minimum),
 		cmocka_unit_test(svrg__parameters_quantised_themselves__stay_away_from_the_minimum),

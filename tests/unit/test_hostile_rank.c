@@ -71,7 +71,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	if (flip)
 		bytes[flip % n] ^= 0x10;
 	put(model->remote_windows[VICTIM],
-	    at->slots_offset + ring_offset(SLOT_DEPTH, at->slot_bytes, lane->ring.next_seq), bytes,
+	    at->slots_offset + ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq), bytes,
 	    n, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 
@@ -80,10 +80,10 @@ static void push_noise(sluice_model *model, const struct attack *attack)
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
 	uint8_t bytes[2 * 4096];
 	(void)attack;
-	CHECK(SLOT_DEPTH * at->slot_bytes <= sizeof bytes);
+	CHECK(at->slot_depth * at->slot_bytes <= sizeof bytes);
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (uint8_t)(255 * noise(1, 0, 0, i));
-	put(model->remote_windows[VICTIM], at->slots_offset, bytes, SLOT_DEPTH * at->slot_bytes,
+	put(model->remote_windows[VICTIM], at->slots_offset, bytes, at->slot_depth * at->slot_bytes,
 	    imm_make(IMM_PUSH, model->id, VICTIM));
 }
 

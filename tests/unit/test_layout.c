@@ -89,12 +89,12 @@ static void check_shards(const struct layout *l, int servers)
 /* What peer may write at rank: the slots of rank's shards and the notices of peer's. */
 static void check_window(const struct layout *l, int rank, int peer)
 {
-	struct piece *pieces = calloc(l->n_shards * (SLOT_DEPTH + 1), sizeof *pieces);
+	struct piece *pieces = calloc(l->n_shards * (ASYNC_SLOT_DEPTH + 1), sizeof *pieces);
 	size_t n = 0, total = layout_window_bytes(l, rank, peer);
 	assert_non_null(pieces);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
-		for (uint64_t slot = 0; slot < SLOT_DEPTH && s->owner == rank; slot++) {
+		for (uint64_t slot = 0; slot < s->slot_depth && s->owner == rank; slot++) {
 			uint64_t begin = s->slots_offset + slot * s->slot_bytes;
 			pieces[n++] = (struct piece){ begin, begin + s->slot_bytes };
 		}

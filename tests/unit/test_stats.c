@@ -36,7 +36,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct up_lane *lane = &model->worker->up[s];
 		t->pushed_elements +=
-			elements_of(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+			elements_of(lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
 								lane->ring.next_seq - 1),
 				    lane->bytes);
 		if (at->owner == model->job->rank)
@@ -190,7 +190,7 @@ static void decode_sent(const sluice_model *model, float *sent)
 		const struct up_lane *lane = &model->worker->up[s];
 		const char *why;
 		struct message m;
-		CHECK_OK(message_copy(lane->staging + ring_offset(SLOT_DEPTH, at->slot_bytes,
+		CHECK_OK(message_copy(lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
 								  lane->ring.next_seq - 1),
 				      lane->bytes, copy, sizeof copy, &m, &why));
 		CHECK_OK(message_decode(&m, copy, index, value, &why));
