@@ -178,6 +178,13 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 			shape_sketch(s, recipe);
 		s->slot_depth = recipe->when == WHEN_ASYNC ? ASYNC_SLOT_DEPTH : SLOT_DEPTH;
 		size_messages(s, recipe, census_room(recipe, i));
+		if (s->slot_bytes > UINT32_MAX || s->delta_bytes > UINT32_MAX) {
+			free(slots);
+			free(spans);
+			return fail(SLUICE_EINVAL, "a message of shard %u would need %zu bytes, 4 GiB or more: open more "
+				    "shards than %u, or a smaller sketch", i,
+				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes, l->n_shards);
+		}
 		s->slots_offset = slots[s->owner];
 		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;

@@ -220,6 +220,19 @@ static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 	}
 }
 
+static void make__sketch_whose_message_has_4_gib__fails_EINVAL(void **state)
+{
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1ull << 30, .shards = 5 };
+	struct recipe recipe;
+	struct layout l;
+	(void)state;
+	assert_int_equal(make(&attr, "up=sketch(0.5,15,2,1)", 5, 5, &recipe, &l), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "shard 0"));
+	attr.shards = 20;
+	assert_int_equal(make(&attr, "up=sketch(0.5,15,2,1)", 5, 5, &recipe, &l), 0);
+	layout_free(&l);
+}
+
 static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void **state)
 {
 	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 },
@@ -500,6 +513,7 @@ int main(void)
 		cmocka_unit_test(make__default_shards__are_one_per_65536_up_to_the_workers),
 		cmocka_unit_test(make__more_owners_than_shards__spreads_them),
 		cmocka_unit_test(make__impossible_shards_or_tensors__fails_EINVAL),
+		cmocka_unit_test(make__sketch_whose_message_has_4_gib__fails_EINVAL),
 		cmocka_unit_test(make__exempt_tensors__are_spans_counted_outside_of_the_density),
 		cmocka_unit_test(make__residual_or_none__slots_hold_four_means_or_everything),
 		cmocka_unit_test(make__capacities__bound_what_messages_need),
