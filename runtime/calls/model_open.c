@@ -144,6 +144,7 @@ static int exchange_regions(sluice_model *model)
 		if (!rc && model->log)
 			rc = ops->describe(e, model->log, mine + (size_t)p * ROW + ROW / 2);
 	}
+	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
 	for (int p = 0; p < job->size && !rc; p++) {

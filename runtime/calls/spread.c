@@ -55,6 +55,7 @@ int model_spread(sluice_model *model, float *params)
 			rc = e->transport->ops->describe(e, initial, mine + (size_t)p * sizeof descriptor);
 		}
 	}
+	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor, sizeof descriptor, theirs);
 	if (!rc && !round_has(job, 0)) {
@@ -65,12 +66,10 @@ int model_spread(sluice_model *model, float *params)
 	}
 	if (!rc && model->n_own)
 		rc = read_from_rank0(model, theirs);
-	if (!rc) /* all snapshots exist */
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	rc = collective_agree(job, rc, "open the model"); /* all snapshots exist */
 	if (!rc && sluice_is_worker(job))
 		rc = model_read_snapshots(model, 0, params);
-	if (!rc) /* all have read them */
-		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	rc = collective_agree(job, rc, "open the model"); /* all have read them */
 	region_close(&initial);
 	free(mine);
 	free(theirs);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where everything of a model lies: shards tile the vector, nothing overlaps, slots hold what they must,
  * and the memory that is announced is the memory that is taken. */
+#include "base/error.h"
 #include "calls/model_open.h"
 #include "model/layout.h"
 #include "base/room.h"
@@ -331,6 +332,8 @@ void __wrap_free(void *p);
 int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
 void __wrap_region_close(struct region **region);
 
+static const char *missing_region; /* there is no memory for one of this name */
+
 void *__wrap_malloc(size_t bytes)
 {
 	void *p = __real_malloc(bytes);
@@ -340,7 +343,9 @@ void *__wrap_malloc(size_t bytes)
 
 void *__wrap_calloc(size_t n, size_t bytes)
 {
-	void *p = __real_calloc(n, bytes);
+	/* The rows in which two ranks tell each other where their regions are. */
+	int descriptors = n == 2 && bytes == 2 * REGION_DESCRIPTOR_BYTES;
+	void *p = missing_region && descriptors && !strcmp(missing_region, "exchange") ? NULL : __real_calloc(n, bytes);
 	counted += counting ? malloc_usable_size(p) : 0;
 	return p;
 }
@@ -360,6 +365,8 @@ void __wrap_free(void *p)
 
 int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out)
 {
+	if (missing_region && !strcmp(name, missing_region))
+		return (fail)(SLUICE_ENOMEM, "no memory for region %s", name);
 	counted += counting ? bytes : 0;
 	return __real_region_open(bytes, access, name, out);
 }
@@ -472,6 +479,36 @@ static int open_beyond_address_space(int rank, void *argument)
 	return 0;
 }
 
+/* Each region that an open needs is missing once on each rank: no rank has the model, and the next open works. */
+static int open_without_a_region(int rank, void *argument)
+{
+	static const char *const names[] = { "window", "log", "staging", "exchange", "initial", "snapshot" };
+	float params[1000] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2 };
+	(void)argument;
+	log_capture();
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		for (int without = 0; without < 2; without++) {
+			sluice_model *model = NULL;
+			missing_region = rank == without ? names[i] : NULL;
+			CHECK(sluice_model_open(job, &attr, params, &model) ==
+			      (rank == without ? SLUICE_ENOMEM : SLUICE_EPEER));
+			CHECK(!model && error_says(rank == without ? names[i] : "could not open the model", NULL));
+			missing_region = NULL;
+			CHECK_OK(sluice_model_open(job, &attr, params, &model));
+			sluice_model_close(&model);
+		}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again(void **state)
+{
+	(void)state;
+	run_ranks(2, open_without_a_region, NULL);
+}
+
 static void open__beyond_the_address_space_of_one_rank__is_refused_on_all(void **state)
 {
 	(void)state;
@@ -521,6 +558,7 @@ int main(void)
 		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
 		cmocka_unit_test(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
 		cmocka_unit_test(open__beyond_the_address_space_of_one_rank__is_refused_on_all),
+		cmocka_unit_test(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again),
 	};
 	return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
 }
