@@ -26,6 +26,9 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 {
 	if (!model || !stats || stats->size < sizeof stats->size)
 		return fail(SLUICE_EINVAL, "sluice_stats: NULL, or stats->size is not set");
+	int rc = job_check(model->job, "sluice_stats");
+	if (rc)
+		return rc;
 	size_t size = stats->size;
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
@@ -39,8 +42,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
 	    model->worker->residual && model->recipe.memory != MEMORY_NONE) {
 		double sum = 0;
-		int rc = on_device_fetch_residual(model);
-		if (rc)
+		if ((rc = on_device_fetch_residual(model)))
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)model->worker->residual[i] * model->worker->residual[i];

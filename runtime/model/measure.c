@@ -11,6 +11,11 @@ SLUICE_API int sluice_measure(sluice_model *model, int on)
 	if (!model)
 		return fail(SLUICE_EINVAL, "sluice_measure: the model is NULL");
 
+	int rc = job_check(model->job, "sluice_measure");
+
+	if (rc)
+		return rc;
+
 	struct measure *m = &model->measure;
 	int copies = on && sluice_is_worker(model->job) && model->recipe.memory == MEMORY_NONE;
 

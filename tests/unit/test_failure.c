@@ -428,6 +428,9 @@ static int fork_in_the_middle(int rank, void *argument)
 				CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
 				CHECK(error_says("forked child", NULL));
 				CHECK(sluice_barrier(job) == SLUICE_EINVAL);
+				sluice_model_stats stats = { .size = sizeof stats };
+				CHECK(sluice_stats(model, &stats) == SLUICE_EINVAL);
+				CHECK(sluice_measure(model, 1) == SLUICE_EINVAL);
 				sluice_model_close(&model);
 				sluice_finalize(&job);
 				CHECK(!model && !job);
