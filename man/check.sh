@@ -104,6 +104,8 @@ names() {
 
 	sed -n 's/^	\(sluice_[a-z0-9_]*\);$/\1/p' "$map" >"$tmp/mapped"
 	same "runtime/sluice.h" "$tmp/functions" "runtime/libsluice.map" "$tmp/mapped"
+	sed -n '/^\.Sh THREADS/,/^\.Sh ENV/s/^\.Fn \([a-z_]*\).*/\1/p' "$man/sluice.7.in" >"$tmp/classes"
+	same "runtime/libsluice.map" "$tmp/mapped" "THREADS of sluice(7)" "$tmp/classes"
 	grep -o '`sluice_[a-z_]*`' "$top_srcdir/NEWS.md" | tr -d '`' >"$tmp/news"
 	same "runtime/libsluice.map" "$tmp/mapped" "NEWS.md" "$tmp/news"
 	library=$top_builddir/.libs/libsluice.so
