@@ -61,31 +61,67 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
+/* What ranks tell each other of their models: numbers of 8 bytes, then the recipe. */
+enum { TOLD_SCHEMA, TOLD_ORDER, TOLD_COUNT, TOLD_SHARDS, TOLD_TENSORS, TOLD_WARMUP, TOLD_NUMBERS };
+enum { TOLD_TEXT = 8 * TOLD_NUMBERS, TOLD_TEXT_BYTES = 960, TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES };
+
+/* The first of what differs. */
+static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
+{
+	static const struct { int which; const char *what; } numbers[] = {
+		{ TOLD_ORDER, "as number %llu and as number %llu: all ranks open their models in one order" },
+		{ TOLD_COUNT, "of %llu and %llu parameters" },
+		{ TOLD_SHARDS, "of %llu and %llu shards" },
+		{ TOLD_TENSORS, "of %llu and %llu tensors" },
+		{ TOLD_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
+	};
+	const char *x_text = (const char *)a + TOLD_TEXT, *y_text = (const char *)b + TOLD_TEXT;
+	int word = 0, same = 0;
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		uint64_t x = get_le64(a + 8 * numbers[i].which), y = get_le64(b + 8 * numbers[i].which);
+		if (x == y)
+			continue;
+		snprintf(text, cap, numbers[i].what, (unsigned long long)x, (unsigned long long)y);
+		return;
+	}
+	for (; x_text[same] && x_text[same] == y_text[same]; same++)
+		word = x_text[same] == ' ' ? same + 1 : word;
+	if (x_text[same] == y_text[same])
+		snprintf(text, cap, "whose tensors have other names or lengths");
+	else
+		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe", (int)strcspn(x_text + word, " "),
+			 x_text + word, (int)strcspn(y_text + word, " "), y_text + word);
+}
+
 /* Compares what the ranks opened; a difference is named on all of them. */
 static int compare_models(sluice_model *model)
 {
-	enum { TEXT = 448, ROW = TEXT + 24 };
+	enum { ROW = TOLD_BYTES };
 	sluice_job *job = model->job;
 	uint8_t mine[ROW] = { 0 };
-	put_le64(mine, model->schema);
-	put_le64(mine + 8, model->id);
-	put_le64(mine + 16, model->layout.count);
-	memcpy(mine + 24, model->recipe_text, strnlen(model->recipe_text, TEXT - 1));
+	put_le64(mine + 8 * TOLD_SCHEMA, model->schema);
+	put_le64(mine + 8 * TOLD_ORDER, model->id);
+	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
+	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
+	put_le64(mine + 8 * TOLD_TENSORS, model->n_tensors);
+	put_le64(mine + 8 * TOLD_WARMUP, model->schedule.warmup_steps);
+	memcpy(mine + TOLD_TEXT, model->recipe_text, strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
 	uint8_t *rows = malloc((size_t)job->size * ROW);
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "no memory to compare models");
 	int rc = collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW, rows);
 	int first = rc ? 0 : round_leader(job);
-	const uint8_t *terms = rows + (size_t)first * ROW;
+	uint8_t *terms = rows + (size_t)first * ROW;
+	terms[ROW - 1] = 0;
 	for (int r = first + 1; r < job->size && !rc; r++) {
-		const uint8_t *row = rows + (size_t)r * ROW;
-		if (round_has(job, r) && memcmp(row, terms, 16))
-			rc = fail(SLUICE_EPEER,
-				  "%s and %s opened different models: %llu parameters with \"%.*s\" against %llu "
-				  "with \"%.*s\" (shards, tensors, steps_per_epoch and the order of opens count too)",
-				  rank_text(job, first), rank_text(job, r), (unsigned long long)get_le64(terms + 16),
-				  TEXT - 1, (const char *)terms + 24, (unsigned long long)get_le64(row + 16),
-				  TEXT - 1, (const char *)row + 24);
+		uint8_t *row = rows + (size_t)r * ROW;
+		row[ROW - 1] = 0; /* a peer wrote it */
+		char difference[ERROR_TEXT_BYTES];
+		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* schema and order */
+			continue;
+		tell_difference(terms, row, difference, sizeof difference);
+		rc = fail(SLUICE_EPEER, "%s and %s opened different models, %s", rank_text(job, first),
+			  rank_text(job, r), difference);
 	}
 	free(rows);
 	return rc;

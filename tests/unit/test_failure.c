@@ -344,7 +344,7 @@ static int open_differently(int rank, void *argument)
 	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
 	CHECK(error_says("rank 0 (node n1) and rank 1 (node n1)", "different models"));
-	CHECK(error_says("topk(0.01)", "topk(0.02)"));
+	CHECK(error_says("with \"up=topk(0.01),f32\" and \"up=topk(0.02),f32\" in the recipe", NULL));
 	attr.recipe = NULL;
 	attr.count = rank == 2 ? 1000 : COUNT;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
@@ -352,6 +352,23 @@ static int open_differently(int rank, void *argument)
 	attr.count = COUNT;
 	attr.shards = rank == 2 ? 2 : 3;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	CHECK(error_says("of 3 and 2 shards", NULL));
+	sluice_tensor named[] = { { "w1", 1000 }, { rank == 2 ? "b" : "b1.bias", 20 }, { "w2", 180 } };
+	attr.shards = 0;
+	attr.tensors = named;
+	attr.n_tensors = rank == 2 ? 0 : 3;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	CHECK(error_says("of 3 and 0 tensors", NULL));
+	attr.n_tensors = 3;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	CHECK(error_says("tensors have other names", NULL));
+	attr.n_tensors = 0;
+	attr.recipe = "up=topk(0.01) warmup=1epoch";
+	attr.steps_per_epoch = rank == 2 ? 7 : 9;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
+	CHECK(error_says("a warm-up of 9 and 7 steps", NULL));
+	attr.recipe = NULL;
+	attr.steps_per_epoch = 0;
 	/* Wrong on one rank only: it knows why, the others who. */
 	attr.shards = 0;
 	CHECK(sluice_model_open(job, &attr, rank == 1 ? NULL : params, &model) ==
