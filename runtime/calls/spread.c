@@ -2,6 +2,7 @@
  * See spread.h: rank 0's parameters to the owners, and the owners' snapshots of them to the workers. */
 #include "calls/spread.h"
 #include "shard/shard.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,17 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	return rc;
 }
 
+/* Rank 0's parameters go to all: nobody could train on what is no number. */
+static int check_finite(const sluice_model *model, const float *params)
+{
+	uint64_t bad = first_nonfinite(params, model->layout.count), in_tensor;
+	if (bad == model->layout.count)
+		return 0;
+	const char *tensor = model_coordinate(model, bad, &in_tensor);
+	return fail(SLUICE_EINVAL, "sluice_model_open: the first parameters hold %s at index %llu of tensor %s",
+		    isnan(params[bad]) ? "NaN" : "infinity", (unsigned long long)in_tensor, tensor);
+}
+
 int model_spread(sluice_model *model, float *params)
 {
 	sluice_job *job = model->job;
@@ -46,6 +58,8 @@ int model_spread(sluice_model *model, float *params)
 	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
 	struct region *initial = NULL;
 	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to spread parameters");
+	if (!rc && job->rank == 0)
+		rc = check_finite(model, params);
 	if (!rc && job->rank == 0) {
 		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial", &initial);
 		if (!rc)

@@ -375,7 +375,8 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 		if (few_bits_decode(&m->values, m->scale, values, m->count, value, &text))
 			return refuse(why, "%s", text);
 	} else if (values_decode(m->values.type, m->scale, values, m->count, value)) {
-		return refuse(why, "a value is NaN or infinite");
+		return refuse(why, "a value is NaN or infinite; if sums overflowed, lower the learning rate or "
+				   "clip= the gradients");
 	}
 	return 0;
 }

@@ -379,7 +379,11 @@ static int open_differently(int rank, void *argument)
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
 	CHECK(error_says("topk", NULL));
-	attr.recipe = NULL; /* and the job goes on */
+	attr.recipe = NULL;
+	params[COUNT - 1] = rank ? 0 : INFINITY;
+	CHECK(sluice_model_open(job, &attr, params, &model) == (rank ? SLUICE_EPEER : SLUICE_EINVAL));
+	CHECK(error_says("first parameters hold infinity at index 1199", NULL));
+	params[COUNT - 1] = 0; /* and the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	leave(job, model);
 	return 0;
