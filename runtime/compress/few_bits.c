@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See few_bits.h. Values go through in pieces that stay in the first cache: values to codes of one byte,
- * codes to bits. The loops have a fixed length and no branch, so that the compiler makes vectors of them. */
+ * codes to bits. The loops over them are in value_kernels.h. */
 #include "few_bits.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
+#include "index_kernels.h"
 #include "sluice.h"
+#include "value_kernels.h"
 #include <float.h>
 #include <math.h>
 
-enum { PIECE = 128, SCALE_BYTES = 4 };
+enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4 };
 /* Of round: 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
 #define ROUND_LARGEST 2097151
 
@@ -33,19 +35,7 @@ uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n)
 
 float largest_magnitude(const float *v, size_t n)
 {
-	float most[8] = { 0 }, all;
-	size_t i = 0;
-
-	for (; i + 8 <= n; i += 8)
-		for (int lane = 0; lane < 8; lane++)
-			most[lane] = fabsf(v[i + (size_t)lane]) > most[lane] ? fabsf(v[i + (size_t)lane])
-									      : most[lane];
-	all = most[0];
-	for (int lane = 1; lane < 8; lane++)
-		all = most[lane] > all ? most[lane] : all;
-	for (; i < n; i++)
-		all = fabsf(v[i]) > all ? fabsf(v[i]) : all;
-	return all;
+	return bits_float(value_kernels()->largest(v, n));
 }
 
 /* The largest integer that round may send: beyond it float is not exact, or D q not finite. */
@@ -61,14 +51,6 @@ static uint32_t zigzag(int32_t q)
 	return (uint32_t)q << 1 ^ (uint32_t)(q >> 31);
 }
 
-static int32_t nearest_integer(float v, float width, float limit)
-{
-	float x = v / width;
-
-	x = x > limit ? limit : x < -limit ? -limit : x;
-	return (int32_t)((x + 0x1.8p23f) - 0x1.8p23f); /* to nearest, ties to even */
-}
-
 static float grid_width(unsigned bits, float range)
 {
 	const float share = 1.0f / (float)((1 << bits) - 1);
@@ -76,11 +58,29 @@ static float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
+/* As many as the largest code needs. */
+static unsigned round_bits(float width, const float *v, size_t n)
+{
+	const struct value_kernels *k = value_kernels();
+	const float limit = round_limit(width);
+	float piece[PIECE] = { 0 };
+	int32_t q[PIECE];
+	uint32_t all = 0;
+
+	for (size_t at = 0, here; at < n; at += here) {
+		here = n - at < PIECE ? n - at : PIECE;
+		memset(piece, 0, here < PIECE ? sizeof(piece) : 0);
+		memcpy(piece, v + at, here * sizeof(*v));
+		k->nearest(piece, width, limit, PIECE, q, piece);
+		for (size_t i = 0; i < PIECE; i++)
+			all |= zigzag(q[i]);
+	}
+	return bit_length(all);
+}
+
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range)
 {
 	const float grid_most = FLT_MAX / 4; /* w code - R stays finite */
-	const float limit = c->type == VALUE_ROUND ? round_limit(c->step) : 0;
-	uint32_t all = 0;
 	float most;
 
 	switch (c->type) {
@@ -90,9 +90,7 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 		most = most < grid_most ? most : grid_most;
 		return grid_width(c->bits, most) > 0 ? most : 0;
 	case VALUE_ROUND:
-		for (size_t i = 0; i < n; i++)
-			all |= zigzag(nearest_integer(v[i], c->step, limit));
-		c->bits = bit_length(all);
+		c->bits = round_bits(c->step, v, n);
 		return c->step;
 	default:
 		return 1;
@@ -130,72 +128,72 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 	}
 }
 
+/* ---- pieces ---- */
+
+static size_t whole(size_t n)
+{
+	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
+}
+
+/* end: of what may be written. Returns where the next codes go. */
+static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out, const uint8_t *end)
+{
+	const size_t bytes = bits_bytes(n, bits);
+
+	if (n % VALUE_GROUP == 0 && (size_t)(end - out) >= bytes + PACK_SLACK)
+		value_kernels()->pack(codes, bits, n, out);
+	else
+		bits_pack(codes, n, bits, out);
+	return out + bytes;
+}
+
+/* Where the next codes are, or NULL: bits behind the last code are not zero. */
+static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint8_t *codes)
+{
+	const size_t bytes = bits_bytes(n, bits);
+
+	if (n % VALUE_GROUP == 0 && (size_t)(end - in) >= bytes + PACK_SLACK)
+		value_kernels()->unpack(in, bits, n, codes);
+	else if (!bits_unpack(in, n, bits, codes))
+		return NULL;
+	return in + bytes;
+}
+
 /* ---- uniform ---- */
 
-/* b = 1: the mean magnitude. Else the least step of which L reach the largest magnitude. */
-static float block_step(const struct value_coding *c, const float *v, size_t n)
+/* The least step of which L reach the largest magnitude. */
+static float block_step(unsigned bits, const float *v, size_t n)
 {
-	const float levels = (float)levels_of(c->bits);
-	double sum = 0;
-	float most, step;
+	const float levels = (float)levels_of(bits), most = largest_magnitude(v, n);
+	float step = most / levels;
 
-	if (c->bits == 1) {
-		for (size_t i = 0; i < n; i++)
-			sum += fabs((double)v[i]);
-		return n ? (float)(sum / (double)n) : 0;
-	}
-	most = largest_magnitude(v, n);
-	step = most / levels;
 	if (step * levels < most)
 		step = nextafterf(step, INFINITY);
 	return isinf(step * levels) ? nextafterf(step, 0) : step;
 }
 
-static void uniform_codes(const float *restrict v, const uint32_t *restrict random, float step, int levels,
-			  uint8_t *restrict codes)
+/* Of one bit: the mean magnitude of each block. The order within a sum is what the result depends on, so
+ * four whole blocks are summed at once: an addition waits for the one before it. */
+static void mean_steps(const float *v, size_t n, size_t block, uint8_t *steps)
 {
-	const float most = (float)levels;
+	double sum[SUMS];
 
-	for (int i = 0; i < PIECE; i++) {
-		float x = v[i] / step, below, share;
-		int q;
+	for (size_t at = 0; at < n; at += SUMS * block) {
+		const size_t left = n - at;
+		size_t i = 0;
 
-		x = x > most ? most : x;
-		x = x < -most ? -most : x;
-		q = (int)x;
-		q -= (float)q > x;
-		below = x - (float)q;
-		share = (float)(int)(random[i] >> 8) * 0x1p-24f;
-		codes[i] = (uint8_t)(q + (share < below) + levels);
+		memset(sum, 0, sizeof(sum));
+		for (; left >= SUMS * block && i < block; i++)
+			for (size_t j = 0; j < SUMS; j++)
+				sum[j] += fabs((double)v[at + j * block + i]);
+		for (size_t j = 0; j < SUMS && j * block < left; j++, steps += SCALE_BYTES) {
+			const size_t here = left - j * block < block ? left - j * block : block;
+
+			for (size_t rest = i; rest < here; rest++)
+				sum[j] += fabs((double)v[at + j * block + rest]);
+			put_le32(steps, float_bits((float)(sum[j] / (double)here)));
+		}
 	}
-}
-
-static void uniform_values(const uint8_t *restrict codes, float step, int levels, float *restrict v)
-{
-	for (int i = 0; i < PIECE; i++)
-		v[i] = (float)(codes[i] - levels) * step;
-}
-
-/* Bytes behind the last code hold zero's. */
-static int codes_allowed(const uint8_t *codes, uint8_t least, uint8_t most)
-{
-	unsigned wrong = 0;
-
-	for (int i = 0; i < PIECE; i++)
-		wrong |= (unsigned)(codes[i] < least) | (unsigned)(codes[i] > most);
-	return !wrong;
-}
-
-static void sign_codes(const float *restrict v, uint8_t *restrict codes)
-{
-	for (int i = 0; i < PIECE; i++)
-		codes[i] = v[i] < 0;
-}
-
-static void sign_values(const uint8_t *restrict codes, float step, float *restrict v)
-{
-	for (int i = 0; i < PIECE; i++)
-		v[i] = bits_float(float_bits(step) ^ (uint32_t)codes[i] << 31);
 }
 
 static void rounding_numbers(const struct rounding *r, size_t at, size_t n, uint32_t *random)
@@ -206,53 +204,72 @@ static void rounding_numbers(const struct rounding *r, size_t at, size_t n, uint
 		random_run(&r->stream, r->first + at, n, random);
 }
 
+/* One block's values; returns where the next codes go. */
+static uint8_t *block_encode(const struct value_coding *c, float step, const float *v, size_t at, size_t n,
+			     const struct rounding *rounding, uint8_t *bits, const uint8_t *end, float *decoded)
+{
+	const struct value_kernels *k = value_kernels();
+	const int levels = levels_of(c->bits);
+	uint8_t codes[PIECE];
+	uint32_t random[PIECE] = { 0 };
+	float last[PIECE] = { 0 };
+
+	for (size_t i = at, here; i < at + n; i += here) {
+		const float *from = v + i;
+		float *to = decoded + i;
+
+		here = at + n - i < PIECE ? at + n - i : PIECE;
+		if (here % VALUE_GROUP) {
+			memcpy(last, from, here * sizeof(*v));
+			from = to = last;
+		}
+		if (!(step > 0)) {
+			memset(codes, levels, sizeof(codes));
+			if (c->bits == 1)
+				k->sign_values(codes, step, whole(here), to);
+			else
+				k->uniform_values(codes, step, levels, whole(here), to);
+		} else if (c->bits == 1) {
+			k->signs(from, step, whole(here), codes, to);
+		} else {
+			rounding_numbers(rounding, i, here, random);
+			k->uniform(from, random, step, levels, whole(here), codes, to);
+		}
+		bits = codes_put(codes, here, c->bits, bits, end);
+		if (to == last)
+			memcpy(decoded + i, last, here * sizeof(*v));
+	}
+	return bits;
+}
+
 static void uniform_encode(const struct value_coding *c, const float *v, size_t n,
 			   const struct rounding *rounding, uint8_t *out, float *decoded)
 {
-	const int levels = levels_of(c->bits);
-	uint8_t *steps = out, *bits = out + blocks_of(c, n) * SCALE_BYTES, codes[PIECE];
-	uint32_t random[PIECE];
-	float piece[PIECE], step = 0;
+	uint8_t *step = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
+	const uint8_t *end = bits + bits_bytes(n, c->bits);
+	size_t ahead = 0; /* of one bit: steps are there up to this value */
 
-	for (size_t at = 0, here; at < n; at += here) {
-		size_t in_block = at % c->block, left = c->block - in_block;
-
-		left = left < n - at ? left : n - at;
-		here = left < PIECE ? left : PIECE;
-		if (!in_block) {
-			step = block_step(c, v + at, left);
-			put_le32(steps + at / c->block * SCALE_BYTES, float_bits(step));
+	for (size_t at = 0, here; at < n; at += here, step += SCALE_BYTES) {
+		here = n - at < c->block ? n - at : c->block;
+		if (c->bits > 1) {
+			put_le32(step, float_bits(block_step(c->bits, v + at, here)));
+		} else if (at == ahead) { /* while they are in the cache; decoded may be v */
+			ahead += n - at < SUMS * (size_t)c->block ? n - at : SUMS * (size_t)c->block;
+			mean_steps(v + at, ahead - at, c->block, step);
 		}
-		if (here < PIECE)
-			memset(piece, 0, sizeof(piece));
-		memcpy(piece, v + at, here * sizeof(*v));
-		if (!(step > 0)) {
-			memset(codes, levels, sizeof(codes));
-		} else if (c->bits == 1) {
-			sign_codes(piece, codes);
-		} else {
-			memset(random, 0, here < PIECE ? sizeof(random) : 0);
-			rounding_numbers(rounding, at, here, random);
-			uniform_codes(piece, random, step, levels, codes);
-		}
-		bits_pack(codes, here, c->bits, bits);
-		bits += bits_bytes(here, c->bits);
-		if (c->bits == 1)
-			sign_values(codes, step, piece);
-		else
-			uniform_values(codes, step, levels, piece);
-		memcpy(decoded + at, piece, here * sizeof(*v));
+		bits = block_encode(c, bits_float(get_le32(step)), v, at, here, rounding, bits, end, decoded);
 	}
 }
 
 static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_t n, float *v,
 			  const char **why)
 {
+	const struct value_kernels *k = value_kernels();
 	const int levels = levels_of(c->bits);
-	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES;
+	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES, *end = bits + bits_bytes(n, c->bits);
 	const uint8_t most = (uint8_t)(c->bits == 1 ? 1 : 2 * levels);
 	uint8_t codes[PIECE];
-	float piece[PIECE], step = 0;
+	float last[PIECE], step = 0, *to;
 
 	for (size_t at = 0, here; at < n; at += here) {
 		size_t left = c->block - at % c->block;
@@ -264,77 +281,77 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) || signbit(step))
 				return refuse(why, "the step of a block is negative or not finite");
 		}
-		memset(codes, levels, sizeof(codes));
-		if (!bits_unpack(bits, here, c->bits, codes))
+		if (here % VALUE_GROUP) /* behind the last code are zero's */
+			memset(codes, levels, sizeof(codes));
+		bits = codes_get(bits, end, here, c->bits, codes);
+		if (!bits)
 			return refuse(why, "bits behind the last code are not zero");
-		bits += bits_bytes(here, c->bits);
-		if (!codes_allowed(codes, step > 0 ? 0 : (uint8_t)levels, step > 0 ? most : (uint8_t)levels))
+		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels, step > 0 ? most : (uint8_t)levels,
+			       whole(here)))
 			return refuse(why, "a code is out of range");
+		to = here % VALUE_GROUP ? last : v + at;
 		if (c->bits == 1)
-			sign_values(codes, step, piece);
+			k->sign_values(codes, step, whole(here), to);
 		else
-			uniform_values(codes, step, levels, piece);
-		memcpy(v + at, piece, here * sizeof(*v));
+			k->uniform_values(codes, step, levels, whole(here), to);
+		if (to == last)
+			memcpy(v + at, last, here * sizeof(*v));
 	}
 	return 1;
 }
 
 /* ---- grid ---- */
 
-static void grid_codes(const float *restrict v, float range, float width, int most, uint8_t *restrict codes)
-{
-	for (int i = 0; i < PIECE; i++) {
-		float x = v[i];
-		int code;
-
-		x = x > range ? range : x;
-		x = x < -range ? -range : x;
-		code = (int)((x + range) / width + 0.5f);
-		codes[i] = (uint8_t)(code > most ? most : code);
-	}
-}
-
-static void grid_values(const uint8_t *restrict codes, float range, float width, float *restrict v)
-{
-	for (int i = 0; i < PIECE; i++)
-		v[i] = width * (float)codes[i] - range;
-}
-
 static void grid_encode(unsigned width_bits, float range, const float *v, size_t n, uint8_t *out,
 			float *decoded)
 {
+	const struct value_kernels *k = value_kernels();
 	const float width = grid_width(width_bits, range);
+	const uint8_t *end = out + bits_bytes(n, width_bits);
 	uint8_t codes[PIECE] = { 0 };
-	float piece[PIECE] = { 0 };
+	float last[PIECE] = { 0 };
 
 	for (size_t at = 0, here; at < n; at += here) {
+		const float *from = v + at;
+		float *to = decoded + at;
+
 		here = n - at < PIECE ? n - at : PIECE;
-		memcpy(piece, v + at, here * sizeof(*v));
+		if (here % VALUE_GROUP) {
+			memcpy(last, from, here * sizeof(*v));
+			from = to = last;
+		}
 		if (range > 0)
-			grid_codes(piece, range, width, (1 << width_bits) - 1, codes);
-		bits_pack(codes, here, width_bits, out);
-		out += bits_bytes(here, width_bits);
-		grid_values(codes, range, width, piece);
-		memcpy(decoded + at, piece, here * sizeof(*v));
+			k->grid(from, range, width, (1 << width_bits) - 1, whole(here), codes, to);
+		else
+			k->grid_values(codes, range, width, whole(here), to);
+		out = codes_put(codes, here, width_bits, out, end);
+		if (to == last)
+			memcpy(decoded + at, last, here * sizeof(*v));
 	}
 }
 
 static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size_t n, float *v,
 		       const char **why)
 {
+	const struct value_kernels *k = value_kernels();
 	const float width = grid_width(width_bits, range);
+	const uint8_t *end = in + bits_bytes(n, width_bits);
 	uint8_t codes[PIECE] = { 0 };
-	float piece[PIECE];
+	float last[PIECE], *to;
 
 	for (size_t at = 0, here; at < n; at += here) {
 		here = n - at < PIECE ? n - at : PIECE;
-		if (!bits_unpack(in, here, width_bits, codes))
+		if (here < PIECE) /* behind the last code are zeros */
+			memset(codes, 0, sizeof(codes));
+		in = codes_get(in, end, here, width_bits, codes);
+		if (!in)
 			return refuse(why, "bits behind the last code are not zero");
-		in += bits_bytes(here, width_bits);
-		if (!(range > 0) && !codes_allowed(codes, 0, 0))
+		if (!(range > 0) && !k->within(codes, 0, 0, whole(here)))
 			return refuse(why, "a code is out of range");
-		grid_values(codes, range, width, piece);
-		memcpy(v + at, piece, here * sizeof(*v));
+		to = here % VALUE_GROUP ? last : v + at;
+		k->grid_values(codes, range, width, whole(here), to);
+		if (to == last)
+			memcpy(v + at, last, here * sizeof(*v));
 	}
 	return 1;
 }
@@ -344,37 +361,75 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 static void round_encode(const struct value_coding *c, float width, const float *v, size_t n, uint8_t *out,
 			 float *decoded)
 {
+	const struct value_kernels *k = value_kernels();
 	const float limit = round_limit(width);
-	struct bit_writer w = { .out = out };
+	const uint8_t *end = out + bits_bytes(n, c->bits);
+	float piece[PIECE] = { 0 };
+	int32_t q[PIECE];
+	uint32_t codes[PIECE];
 
-	for (size_t i = 0; i < n; i++) {
-		int32_t q = nearest_integer(v[i], width, limit);
+	for (size_t at = 0, here; at < n; at += here) {
+		struct bit_writer w = { .out = out };
 
-		if (c->bits)
-			bit_write(&w, zigzag(q), c->bits);
-		decoded[i] = (float)q * width;
+		here = n - at < PIECE ? n - at : PIECE;
+		memcpy(piece, v + at, here * sizeof(*v));
+		k->nearest(piece, width, limit, PIECE, q, piece);
+		memcpy(decoded + at, piece, here * sizeof(*v));
+		if (!c->bits)
+			continue;
+		for (size_t i = 0; i < PIECE; i++)
+			codes[i] = zigzag(q[i]);
+		if (here == INDEX_BLOCK && (size_t)(end - out) >= bits_bytes(here, c->bits) + INDEX_SLACK) {
+			index_kernels()->pack(codes, c->bits, out);
+		} else {
+			for (size_t i = 0; i < here; i++)
+				bit_write(&w, codes[i], c->bits);
+			bit_flush(&w);
+		}
+		out += bits_bytes(here, c->bits);
 	}
-	bit_flush(&w);
+}
+
+/* The codes of one piece; 0 if bits behind the last one are not zero. */
+static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint32_t codes[PIECE])
+{
+	struct bit_reader r = { .in = in, .end = in + bits_bytes(n, bits) };
+
+	if (n == INDEX_BLOCK && (size_t)(end - in) >= bits_bytes(n, bits) + INDEX_SLACK) {
+		index_kernels()->codes(in, bits, codes);
+		return 1;
+	}
+	memset(codes, 0, PIECE * sizeof(*codes));
+	for (size_t i = 0; bits && i < n; i++)
+		codes[i] = bit_read(&r, bits);
+	return !r.held;
 }
 
 static int round_decode(const struct value_coding *c, float width, const uint8_t *in, size_t n, float *v,
 			const char **why)
 {
 	const float limit = round_limit(width);
-	struct bit_reader r = { .in = in, .end = in + bits_bytes(n, c->bits) };
-	uint32_t all = 0;
+	const uint8_t *end = in + bits_bytes(n, c->bits);
+	uint32_t all = 0, codes[PIECE];
 
-	for (size_t i = 0; i < n; i++) {
-		uint32_t code = c->bits ? bit_read(&r, c->bits) : 0;
-		int32_t q = code & 1 ? -(int32_t)(code / 2) - 1 : (int32_t)(code / 2);
+	for (size_t at = 0, here; at < n; at += here, in += bits_bytes(here, c->bits)) {
+		float piece[PIECE];
+		unsigned beyond = 0;
 
-		all |= code;
-		v[i] = (float)q * width;
-		if ((float)q > limit || (float)q < -limit)
+		here = n - at < PIECE ? n - at : PIECE;
+		if (!round_codes(in, end, here, c->bits, codes))
+			return refuse(why, "bits behind the last code are not zero");
+		for (int i = 0; i < PIECE; i++) {
+			const float q = (float)((int32_t)(codes[i] >> 1) ^ -(int32_t)(codes[i] & 1));
+
+			all |= codes[i];
+			beyond |= (unsigned)(q > limit) | (unsigned)(q < -limit);
+			piece[i] = q * width;
+		}
+		memcpy(v + at, piece, here * sizeof(*v));
+		if (beyond)
 			return refuse(why, "a code is out of range");
 	}
-	if (r.held)
-		return refuse(why, "bits behind the last code are not zero");
 	return bit_length(all) == c->bits ? 1 : refuse(why, "codes are wider than the largest one needs");
 }
 

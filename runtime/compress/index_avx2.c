@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The delta coding for AVX2. Eight gaps of w bits are w whole bytes, so groups of eight depend on each
+ * The delta coding for AVX2, and reading raw positions and bitmaps. Eight gaps of w bits are w whole bytes, so groups of eight depend on each
  * other only by the running sum. Reading: the bytes of each gap are shuffled into a lane of 32 bits, shifted
  * down and masked. Writing: neighbours are merged to pairs, pairs to fours, fours to 128 bits. */
 #include "index_kernels.h"
@@ -62,6 +62,26 @@ static inline AVX2 uint32_t any_lane(__m256i v)
 	return (uint32_t)_mm_cvtsi128_si32(half);
 }
 
+/* Eight gaps of the width that bytes, shift and mask are for. */
+static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m256i bytes, __m256i shift,
+				      __m256i mask)
+{
+	__m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)in));
+
+	v = _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(const void *)(in + upper_at)), 1);
+	return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
+}
+
+static AVX2 void codes(const uint8_t *in, unsigned width, uint32_t *gap)
+{
+	const __m256i bytes = load(lanes_of[width].bytes), shift = load(lanes_of[width].shift);
+	const __m256i mask = _mm256_set1_epi32((1 << width) - 1);
+
+	for (int i = 0; i < INDEX_BLOCK; i += LANES, in += width)
+		_mm256_storeu_si256((__m256i *)(void *)(gap + i),
+				    eight_gaps(in, 4 * width / 8, bytes, shift, mask));
+}
+
 static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
 {
 	const __m256i one = _mm256_set1_epi32(1), last = _mm256_set1_epi32(LANES - 1);
@@ -76,11 +96,8 @@ static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, u
 	all = _mm256_setzero_si256();
 	before = _mm256_set1_epi32((int)(uint32_t)(*next - 1));
 	for (int i = 0; i < INDEX_BLOCK; i += LANES, in += width) {
-		__m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)in));
+		__m256i v = eight_gaps(in, upper_at, bytes, shift, mask);
 
-		v = _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(const void *)(in + upper_at)),
-					    1);
-		v = _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
 		all = _mm256_or_si256(all, v);
 		v = running_sum(_mm256_add_epi32(v, one));
 		_mm256_storeu_si256((__m256i *)(void *)(index + i), _mm256_add_epi32(v, before));
@@ -158,12 +175,55 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 	}
 }
 
-static int usable(void)
+/* ---- raw positions and bitmaps ---------------------------------------------------------------- */
+
+static AVX2 int ascends(const uint32_t *index, size_t n)
 {
-	return __builtin_cpu_supports("avx2");
+	__m256i wrong = _mm256_setzero_si256();
+	size_t i = 1;
+
+	for (; i + LANES <= n; i += LANES) {
+		const __m256i before = load(index + i - 1);
+
+		wrong = _mm256_or_si256(wrong, _mm256_cmpeq_epi32(_mm256_max_epu32(before, load(index + i)),
+								  before));
+	}
+	return !any_lane(wrong) && (i >= n || index_portable.ascends(index + i - 1, n - i + 1));
 }
 
-const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack, unpack };
+/* Eight at once, whether they are there or not: how many there are is the only branch. */
+static __attribute__((target("avx2,bmi,popcnt"))) size_t ones(const uint8_t *in, size_t n, uint32_t room,
+							      uint32_t *index, uint32_t *found)
+{
+	uint32_t listed = *found;
+	size_t at = 0;
+
+	for (; at + 8 <= n && room - listed >= 64; at += 8) {
+		const uint32_t base = (uint32_t)(8 * at);
+		uint32_t *to = index + listed;
+		uint64_t word;
+		int left;
+
+		memcpy(&word, in + at, sizeof(word)); /* this machine is little-endian */
+		listed += (uint32_t)_mm_popcnt_u64(word);
+		for (left = (int)_mm_popcnt_u64(word); left > 0; left -= LANES, to += LANES)
+			for (int i = 0; i < LANES; i++) {
+				to[i] = base + (uint32_t)_tzcnt_u64(word);
+				word = _blsr_u64(word);
+			}
+	}
+	*found = listed;
+	return at;
+}
+
+static int usable(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+	       __builtin_cpu_supports("popcnt");
+}
+
+const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack, unpack,
+					  codes, ascends, ones };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -8,7 +8,7 @@
 #include "rice.h"
 #include "sluice.h"
 
-enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8 };
+enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8, RAW_PIECE = 2048 };
 
 static int refuse(const char **why, const char *text)
 {
@@ -25,23 +25,35 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 
 static void raw_encode(const uint32_t *index, uint32_t count, uint8_t *out)
 {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	if (count)
+		memcpy(out, index, 4 * (size_t)count);
+#else
 	for (size_t i = 0; i < count; i++)
 		put_le32(out + 4 * i, index[i]);
+#endif
 }
 
 static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
 		      uint32_t *index, const char **why)
 {
-	int disordered = 0;
+	const struct index_kernels *k = index_kernels();
 
 	if (bytes != 4 * (uint64_t)count)
 		return refuse(why, "the payload's length does not fit the number of raw indices");
-	for (size_t i = 0; i < count; i++)
-		index[i] = get_le32(in + 4 * i);
-	for (size_t i = 1; i < count; i++)
-		disordered |= index[i] <= index[i - 1];
-	if (disordered)
-		return refuse(why, "raw indices are not strictly increasing");
+	for (size_t i = 0, n; i < count; i += n) { /* compared while they are in the cache */
+		const size_t before = i > 0;
+
+		n = count - i < RAW_PIECE ? count - i : RAW_PIECE;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		memcpy(index + i, in + 4 * i, 4 * n);
+#else
+		for (size_t j = i; j < i + n; j++)
+			index[j] = get_le32(in + 4 * j);
+#endif
+		if (!k->ascends(index + i - before, n + before))
+			return refuse(why, "raw indices are not strictly increasing");
+	}
 	if (count && index[count - 1] >= span)
 		return refuse(why, "a raw index lies beyond the shard");
 	return 0;
@@ -139,7 +151,8 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 }
 
 /* A whole block; left: bytes from in on. Returns 1 if the width was the smallest possible. */
-static int unpack(const uint8_t *in, uint64_t left, unsigned width, uint64_t *next, uint32_t *index)
+static int unpack(const struct index_kernels *k, const uint8_t *in, uint64_t left, unsigned width,
+		  uint64_t *next, uint32_t *index)
 {
 	const uint32_t bytes = delta_block_bytes(INDEX_BLOCK, width);
 	uint8_t bits[BITS_BYTES + INDEX_SLACK];
@@ -150,13 +163,14 @@ static int unpack(const uint8_t *in, uint64_t left, unsigned width, uint64_t *ne
 		memset(bits + bytes, 0, INDEX_SLACK);
 		in = bits;
 	}
-	all = index_kernels()->unpack(in, width, next, index);
+	all = k->unpack(in, width, next, index);
 	return !width || all >> (width - 1) & 1;
 }
 
 static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
 			uint32_t *index, const char **why)
 {
+	const struct index_kernels *k = index_kernels();
 	const uint32_t blocks = delta_blocks(count);
 	const uint8_t *widths = in, *at = in + section_padded(blocks);
 	uint64_t needed = section_padded(blocks), next = 0;
@@ -180,7 +194,7 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 		uint32_t first = block * INDEX_BLOCK, n = smaller(count - first, INDEX_BLOCK);
 
 		if (!(n == INDEX_BLOCK
-			      ? unpack(at, (uint64_t)(in + bytes - at), widths[block], &next, index + first)
+			      ? unpack(k, at, (uint64_t)(in + bytes - at), widths[block], &next, index + first)
 			      : unpack_last(at, n, widths[block], &next, index + first)))
 			return refuse(why, "a delta block is not packed canonically");
 		if (next > span)
@@ -192,21 +206,19 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 
 /* ---- bitmap ---- */
 
+/* Without a branch: the word is written after each one. */
 static void bitmap_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
 	uint32_t word = 0, at = 0;
 
 	memset(out, 0, index_bytes(CODING_BITMAP, NULL, count, span));
 	for (uint32_t i = 0; i < count; i++) {
-		if (index[i] / 32 != at) {
-			put_le32(out + 4 * (size_t)at, word);
-			at = index[i] / 32;
-			word = 0;
-		}
-		word |= 1u << index[i] % 32;
-	}
-	if (count)
+		const uint32_t same = -(uint32_t)(index[i] / 32 == at);
+
+		at = index[i] / 32;
+		word = (word & same) | 1u << index[i] % 32;
 		put_le32(out + 4 * (size_t)at, word);
+	}
 }
 
 static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
@@ -218,14 +230,12 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 		return refuse(why, "the payload's length does not fit the bitmap");
 	if (span % 32 && get_le32(in + bytes - 4) >> span % 32)
 		return refuse(why, "the bitmap has bits beyond the shard");
-	for (uint64_t at = 0; at < bytes; at += 4) {
-		uint32_t word = get_le32(in + at);
-
-		if ((uint32_t)__builtin_popcount(word) > count - n)
-			return refuse(why, "the bitmap has more bits than the message has values");
-		for (; word; word &= word - 1)
+	for (uint64_t at = index_kernels()->ones(in, bytes, count, index, &n); at < bytes; at += 4)
+		for (uint32_t word = get_le32(in + at); word; word &= word - 1) {
+			if (n == count)
+				return refuse(why, "the bitmap has more bits than the message has values");
 			index[n++] = (uint32_t)(at * 8) + (uint32_t)__builtin_ctz(word);
-	}
+		}
 	if (n != count)
 		return refuse(why, "the bitmap has fewer bits than the message has values");
 	return 0;

@@ -54,12 +54,40 @@ static uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32
 	return (uint32_t)all;
 }
 
+static void codes(const uint8_t *in, unsigned width, uint32_t *gap)
+{
+	const uint64_t mask = ((uint64_t)1 << width) - 1;
+
+	for (unsigned i = 0, bit = 0; i < INDEX_BLOCK; i++, bit += width)
+		gap[i] = (uint32_t)(get_le64(in + bit / 8) >> bit % 8 & mask);
+}
+
+static int ascends(const uint32_t *index, size_t n)
+{
+	int disordered = 0;
+
+	for (size_t i = 1; i < n; i++)
+		disordered |= index[i] <= index[i - 1];
+	return !disordered;
+}
+
+static size_t ones(const uint8_t *in, size_t n, uint32_t room, uint32_t *index, uint32_t *found)
+{
+	size_t at = 0;
+
+	for (; at + 8 <= n && room - *found >= 64; at += 8)
+		for (uint64_t word = get_le64(in + at); word; word &= word - 1)
+			index[(*found)++] = (uint32_t)(8 * at) + (uint32_t)__builtin_ctzll(word);
+	return at;
+}
+
 static int usable(void)
 {
 	return 1;
 }
 
-const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack, unpack };
+const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack, unpack,
+					      codes, ascends, ones };
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
@@ -75,10 +103,11 @@ static const struct index_kernels *_Atomic chosen;
 const struct index_kernels *index_kernels(void)
 {
 	const struct index_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
-	const char *wanted = getenv("SLUICE_KERNELS");
+	const char *wanted;
 
 	if (kernels)
 		return kernels;
+	wanted = getenv("SLUICE_KERNELS");
 	/* What avx512 names is served by avx2. */
 	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable : index_versions[0];
 	if (!kernels->usable())

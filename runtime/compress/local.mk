@@ -15,6 +15,7 @@ library_sources += \
 	runtime/compress/message_rules.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/random.c runtime/compress/random.h \
+	runtime/compress/random_avx2.c runtime/compress/random_avx512.c runtime/compress/random_kernels.h \
 	runtime/compress/random_normal.c \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
@@ -28,4 +29,5 @@ library_sources += \
 	runtime/compress/sketch.c runtime/compress/sketch.h \
 	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
-	runtime/compress/value_codes.h
+	runtime/compress/value_avx2.c runtime/compress/value_codes.h \
+	runtime/compress/value_kernels.c runtime/compress/value_kernels.h

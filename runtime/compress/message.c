@@ -168,6 +168,22 @@ static void scatter(const struct message *m, const uint32_t *index, const float 
 	}
 }
 
+/* Writes the values and their padding, which is zero already, and continues the checksum with both: piece by
+ * piece, while they are in the cache. */
+static uint32_t values_put(const struct message *m, const float *value, float *decoded, uint8_t *out,
+			   uint32_t crc)
+{
+	const size_t width = value_bytes(m->values.type), piece = COPY_STEP / sizeof(*value);
+	const uint64_t padding = values_section(m->count, &m->values) - width * m->count;
+
+	for (size_t i = 0, n; i < m->count; i += n, out += width * n) {
+		n = m->count - i < piece ? m->count - i : piece;
+		values_encode(m->values.type, m->scale, value + i, n, out, decoded + i);
+		crc = crc32c(crc, out, width * n);
+	}
+	return crc32c(crc, out, padding);
+}
+
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap)
 {
@@ -175,6 +191,7 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	const int few_bits = value_few_bits(m->values.type);
 	const struct rounding rounding = { m->stream, m->first, index };
 	uint64_t payload_bytes;
+	uint32_t crc;
 
 	if (!index)
 		m->count = m->span;
@@ -194,17 +211,21 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		memset(payload, 0, payload_bytes);
 		scatter(m, index, value, decoded, payload);
 		m->count = m->span;
+		crc = crc32c(0, payload, payload_bytes);
 	} else {
 		values = payload + payload_bytes - section_of(m, m->count);
 		if (m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
-		if (few_bits && m->kind != MESSAGE_SUPPORT)
+		crc = crc32c(0, payload, (size_t)(values - payload));
+		if (few_bits && m->kind != MESSAGE_SUPPORT) {
 			few_bits_encode(&m->values, m->scale, value, m->count, &rounding, values, decoded);
-		else if (m->kind != MESSAGE_SUPPORT)
-			values_encode(m->values.type, m->scale, value, m->count, values, decoded);
+			crc = crc32c(crc, values, values_section(m->count, &m->values));
+		} else if (m->kind != MESSAGE_SUPPORT) {
+			crc = values_put(m, value, decoded, values, crc);
+		}
 	}
-	header_put(m, crc32c(0, payload, payload_bytes), out);
+	header_put(m, crc, out);
 	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
 }
 

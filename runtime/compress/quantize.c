@@ -5,6 +5,7 @@
 #include "quantize.h"
 #include "sluice.h"
 #include "value_codes.h"
+#include "value_kernels.h"
 #include <assert.h>
 
 #if defined(__x86_64__)
@@ -17,9 +18,8 @@
 
 /* ---- four at once, in the compiler's own vectors: every machine of today has such registers ---- */
 
-enum { AT_ONCE = 4 };
+enum { AT_ONCE = 4, DECODE_PIECE = 2048 };
 typedef uint32_t words __attribute__((vector_size(4 * AT_ONCE)));
-typedef int32_t signed_words __attribute__((vector_size(4 * AT_ONCE)));
 typedef uint16_t shorts __attribute__((vector_size(2 * AT_ONCE)));
 
 static inline words load_words(const float *v)
@@ -28,28 +28,6 @@ static inline words load_words(const float *v)
 
 	memcpy(&bits, v, sizeof(bits));
 	return bits;
-}
-
-static uint32_t largest_bits(const float *v, size_t n)
-{
-	uint32_t largest = 0;
-	words most = { 0 };
-	size_t i = 0;
-
-	for (; i + AT_ONCE <= n; i += AT_ONCE) {
-		words magnitude = load_words(v + i) & F32_MAGNITUDE;
-		words more = (words)((signed_words)magnitude > (signed_words)most);
-
-		most = (more & magnitude) | (~more & most);
-	}
-	for (int lane = 0; lane < AT_ONCE; lane++)
-		largest = most[lane] > largest ? most[lane] : largest;
-	for (; i < n; i++) {
-		uint32_t magnitude = float_bits(v[i]) & F32_MAGNITUDE;
-
-		largest = magnitude > largest ? magnitude : largest;
-	}
-	return largest;
 }
 
 /* ---- types and scales ---- */
@@ -61,7 +39,7 @@ size_t value_bytes(enum value_type type)
 
 float value_scale(enum value_type type, const float *v, size_t n)
 {
-	return type == VALUE_F16 ? f16_scale_of(largest_bits(v, n)) : 1;
+	return type == VALUE_F16 ? f16_scale_of(value_kernels()->largest(v, n)) : 1;
 }
 
 int value_scale_valid(enum value_type type, float scale)
@@ -96,7 +74,7 @@ float bf16_decode(uint16_t code)
 	return bf16_decode_inline(code);
 }
 
-/* ---- f16 by the machine's instructions: return how many values they did, a multiple of 8 or 4 --- */
+/* ---- by the machine's instructions: return how many values they did, a multiple of 8 or 4 --- */
 
 #if defined(__x86_64__)
 
@@ -202,12 +180,73 @@ static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v
 
 #endif
 
-/* ---- bf16, four at once ---- */
+/* ---- bf16, four at once; before that, where there is AVX2, sixteen ---- */
+
+#if defined(__x86_64__)
+static int has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+/* Eight codes in lanes of 32 bits; their upper halves are zero. */
+__attribute__((target("avx2"))) static inline __m256i bf16_codes(__m256i bits)
+{
+	const __m256i largest = _mm256_set1_epi32(BF16_LARGEST), sign = _mm256_set1_epi32(0x8000);
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+	const __m256i code = _mm256_srli_epi32(
+		_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
+	const __m256i magnitude = _mm256_min_epi32(_mm256_andnot_si256(sign, code), largest);
+
+	return _mm256_or_si256(magnitude, _mm256_and_si256(code, sign));
+}
+
+__attribute__((target("avx2"))) static size_t bf16_encode_wide(const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	size_t i = 0;
+
+	for (; has_avx2() && i + 16 <= n; i += 16) {
+		const __m256i a = bf16_codes(_mm256_loadu_si256((const __m256i *)(const void *)(v + i)));
+		const __m256i b = bf16_codes(_mm256_loadu_si256((const __m256i *)(const void *)(v + i + 8)));
+		const __m256i codes = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+
+		_mm256_storeu_si256((__m256i *)(void *)(out + 2 * i), codes);
+		if (!decoded)
+			continue;
+		_mm256_storeu_si256((__m256i *)(void *)(decoded + i), _mm256_slli_epi32(a, 16));
+		_mm256_storeu_si256((__m256i *)(void *)(decoded + i + 8), _mm256_slli_epi32(b, 16));
+	}
+	return i;
+}
+
+__attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in, size_t n, float *v)
+{
+	size_t i = 0;
+
+	for (; has_avx2() && i + 8 <= n; i += 8) {
+		const __m256i code = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i)));
+
+		_mm256_storeu_si256((__m256i *)(void *)(v + i), _mm256_slli_epi32(code, 16));
+	}
+	return i;
+}
+#else
+static size_t bf16_encode_wide(const float *v, size_t n, uint8_t *out, float *decoded)
+{
+	(void)v, (void)n, (void)out, (void)decoded;
+	return 0;
+}
+
+static size_t bf16_decode_wide(const uint8_t *in, size_t n, float *v)
+{
+	(void)in, (void)n, (void)v;
+	return 0;
+}
+#endif
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *decoded)
 {
-	size_t i = 0;
+	size_t i = bf16_encode_wide(v, n, out, decoded);
 
 	for (; i + AT_ONCE <= n; i += AT_ONCE) {
 		words bits = load_words(v + i), code = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -226,7 +265,7 @@ static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *de
 
 static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
 {
-	size_t i = 0;
+	size_t i = bf16_decode_wide(in, n, v);
 
 	for (; i + AT_ONCE <= n; i += AT_ONCE) {
 		shorts halves;
@@ -301,7 +340,7 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 	switch (type) {
 	case VALUE_F32:
 		f32_copy_out(v, n, out);
-		if (decoded && n)
+		if (decoded && decoded != v && n)
 			memmove(decoded, v, 4 * n);
 		break;
 	case VALUE_F16:
@@ -324,23 +363,7 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 	}
 }
 
-static int all_finite(const float *v, size_t n)
-{
-	uint32_t bad = 0;
-	size_t i = 0;
-	words any = { 0 };
-
-	/* The sign bit of bad is set by every magnitude from infinity up. */
-	for (; i + AT_ONCE <= n; i += AT_ONCE)
-		any |= (load_words(v + i) & F32_MAGNITUDE) + ((1u << F32_SIGN_SHIFT) - F32_INFINITY);
-	for (int lane = 0; lane < AT_ONCE; lane++)
-		bad |= any[lane];
-	for (; i < n; i++)
-		bad |= (float_bits(v[i]) & F32_MAGNITUDE) + ((1u << F32_SIGN_SHIFT) - F32_INFINITY);
-	return !(bad >> F32_SIGN_SHIFT);
-}
-
-int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
+static void decode_piece(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
 {
 	switch (type) {
 	case VALUE_F32:
@@ -357,7 +380,22 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
 	case VALUE_ROUND:
-		break;
+		break; /* few_bits.h */
 	}
-	return all_finite(v, n) ? 0 : SLUICE_EWIRE;
+}
+
+int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
+{
+	const struct value_kernels *k = value_kernels();
+	uint32_t largest = 0;
+
+	for (size_t i = 0, here; i < n; i += here) { /* looked at while they are in the cache */
+		uint32_t most;
+
+		here = n - i < DECODE_PIECE ? n - i : DECODE_PIECE;
+		decode_piece(type, scale, in + i * value_bytes(type), here, v + i);
+		most = k->largest(v + i, here);
+		largest = most > largest ? most : largest;
+	}
+	return largest < F32_INFINITY ? 0 : SLUICE_EWIRE;
 }

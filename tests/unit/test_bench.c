@@ -131,6 +131,63 @@ static void options__bad__are_named(void **state)
 	assert_int_equal(PARSE(&o, complaint, "step", "--coutn", "3"), -1);
 }
 
+static void options__of_another_test__are_refused(void **state)
+{
+	static const struct {
+		const char *option, *argument, *tests; /* of those alone */
+	} own[] = {
+		{ "--sizes", "64", "put get notify" },
+		{ "--with", "1", "put get notify" },
+		{ "--limit", NULL, "put get notify step" },
+		{ "--count", "100", "step" },
+		{ "--recipe", "up=all", "step" },
+		{ "--gradient", "laplace", "step" },
+		{ "--seed", "3", "step select codec reduce" },
+		{ "--n", "100", "select codec reduce" },
+		{ "--k", "10", "select codec reduce" },
+		{ "--density", "0.5", "select codec reduce" },
+		{ "--distribution", "sorted", "select codec reduce" },
+		{ "--threads", "2", "select" },
+		{ "--messages", "2", "reduce" },
+		{ "--steps", "2", "put get notify step select codec reduce" },
+		{ "--repeat", "2", "put get notify step select codec reduce" },
+		{ "--seconds", "2", "put get notify step select codec reduce" },
+		{ "--warmup", "2", "put get notify step select codec reduce" },
+		{ "--json", NULL, "put get notify step select codec reduce" },
+	};
+
+	(void)state;
+	for (enum test test = TEST_PUT; test <= TEST_REDUCE; test++)
+		for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+			char complaint[COMPLAINT_BYTES] = "";
+			const char *words[] = { own[i].option, own[i].argument ? own[i].argument : test_name(test),
+						own[i].argument ? test_name(test) : NULL, NULL };
+			int taken = strstr(own[i].tests, test_name(test)) != NULL;
+			struct options o;
+
+			if (parse(&o, complaint, words) != (taken ? 0 : -1))
+				fail_msg("%s %s: %s", test_name(test), own[i].option, complaint);
+			if (!taken && (!strstr(complaint, own[i].option + 2) || !strstr(complaint, test_name(test))))
+				fail_msg("%s %s: \"%s\" does not say so", test_name(test), own[i].option, complaint);
+		}
+}
+
+static void options__contradictions__are_refused(void **state)
+{
+	char complaint[COMPLAINT_BYTES] = "";
+	struct options o;
+
+	(void)state;
+	assert_int_equal(PARSE(&o, complaint, "select", "--k", "3", "--density", "0.1"), -1);
+	assert_non_null(strstr(complaint, "--density"));
+	assert_int_equal(PARSE(&o, complaint, "codec", "--k", "101", "--n", "100"), -1);
+	assert_non_null(strstr(complaint, "--n"));
+	assert_int_equal(PARSE(&o, complaint, "codec", "--k", "100", "--n", "100"), 0);
+	assert_int_equal(PARSE(&o, complaint, "reduce", "--distribution", "hintwrong"), -1);
+	assert_non_null(strstr(complaint, "hintwrong"));
+	assert_int_equal(PARSE(&o, complaint, "select", "--distribution", "hintwrong"), 0);
+}
+
 static void percentiles__known_samples__are_by_nearest_rank(void **state)
 {
 	struct samples s;
@@ -160,6 +217,8 @@ int main(void)
 		cmocka_unit_test(sizes__malformed__are_refused),
 		cmocka_unit_test(options__good__are_taken),
 		cmocka_unit_test(options__bad__are_named),
+		cmocka_unit_test(options__of_another_test__are_refused),
+		cmocka_unit_test(options__contradictions__are_refused),
 		cmocka_unit_test(percentiles__known_samples__are_by_nearest_rank),
 	};
 

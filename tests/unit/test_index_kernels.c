@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the delta coding's hot loops: each does bit by bit what the portable one does, for every
+ * The versions of the hot loops over positions: each does bit by bit what the portable one does, for every
  * width, whatever bytes it reads, and touches no more than it may. */
 #include "base/bytes.h"
 #include "compress/index_kernels.h"
@@ -108,7 +108,71 @@ static void check_there_and_back(const struct index_kernels *k)
 		k->unpack(bytes, width, &next, got);
 		assert_memory_equal(got, index, sizeof(index));
 		assert_int_equal(next, (uint64_t)index[INDEX_BLOCK - 1] + 1);
+		memset(bytes + 16 * width, 0xff, INDEX_SLACK);
+		k->codes(bytes, width, got);
+		assert_memory_equal(got, gap, sizeof(gap));
 	}
+}
+
+static void check_ascends(const struct index_kernels *k)
+{
+	struct random r = {15};
+	uint32_t index[70] = { 0 };
+
+	for (size_t n = 0; n <= 70; n++) {
+		for (size_t i = 0; i < n; i++)
+			index[i] = (uint32_t)i * 0x03800000 + random_bits(&r) % 0x03800000; /* beyond 2^31 too */
+		assert_true(k->ascends(index, n));
+		for (size_t i = 1; i < n; i++) {
+			uint32_t was = index[i];
+
+			index[i] = index[i - 1];
+			assert_false(k->ascends(index, n));
+			index[i] = index[i - 1] ? index[i - 1] - 1 : 0;
+			assert_false(k->ascends(index, n));
+			index[i] = was;
+		}
+	}
+}
+
+static void check_ones(const struct index_kernels *k)
+{
+	enum { MOST = 64 };
+	struct random r = {16};
+
+	for (int round = 0; round < 40 * ROUNDS; round++) {
+		static uint32_t expected[8 * MOST + 1], got[8 * MOST + 1];
+		size_t n = random_bits(&r) % (MOST + 1), read;
+		uint32_t room = random_bits(&r) % (8 * MOST + 1), found = room ? random_bits(&r) % room : 0;
+		uint32_t wanted_found = found, before = found, dense = random_bits(&r) % 3;
+		uint8_t in[MOST];
+
+		for (size_t i = 0; i < n; i++)
+			in[i] = dense == 0 ? 0xff : dense == 1 ? (uint8_t)random_bits(&r)
+							       : (uint8_t)(1 << random_bits(&r) % 32);
+		memset(got, GUARD, sizeof(got));
+		read = index_portable.ones(in, n, room, expected, &wanted_found);
+		assert_int_equal(k->ones(in, n, room, got, &found), read);
+		assert_int_equal(found, wanted_found);
+		assert_memory_equal(got + before, expected + before, (found - before) * sizeof(*got));
+		assert_true(found <= room && read <= n);
+		for (size_t i = room; i < sizeof(got) / sizeof(*got); i++)
+			assert_int_equal(got[i], 0x01010101u * GUARD);
+		for (size_t i = before; i < found; i++)
+			assert_true(got[i] < 8 * read && in[got[i] / 8] >> got[i] % 8 & 1);
+	}
+}
+
+static void ascends__one_pair_not_in_order__is_seen(void **state)
+{
+	(void)state;
+	each_version(check_ascends);
+}
+
+static void ones__any_bytes_and_room__are_listed_within_it(void **state)
+{
+	(void)state;
+	each_version(check_ones);
 }
 
 static void pack__every_version_and_width__writes_what_the_portable_one_does(void **state)
@@ -142,6 +206,8 @@ int main(void)
 		cmocka_unit_test(unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping),
 		cmocka_unit_test(gaps__every_version__are_the_differences),
 		cmocka_unit_test(pack_unpack__there_and_back__same_indices),
+		cmocka_unit_test(ascends__one_pair_not_in_order__is_seen),
+		cmocka_unit_test(ones__any_bytes_and_room__are_listed_within_it),
 	};
 
 	return cmocka_run_group_tests_name("index kernels", tests, NULL, NULL);

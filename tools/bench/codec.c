@@ -20,10 +20,16 @@
 enum { MOST = 2000 };
 
 /* What is written and read back, in the order of the rows. */
-enum subject { RAW, DELTA, RICE, BITMAP, F32, F16, BF16, UNIFORM, GRID, CHECKSUM, MESSAGE, SUBJECTS };
+enum subject {
+	RAW, DELTA, RICE, BITMAP, F32, F16, BF16,
+	UNIFORM,       /* four bits, each rounded by the number of its position */
+	UNIFORM_DENSE, /* the same as if all positions were sent */
+	SIGN, GRID, ROUND, RANDOM, RANDOM_DENSE, CHECKSUM, MESSAGE, SUBJECTS
+};
 
-static const char *const names[SUBJECTS] = { "raw",  "delta", "rice", "bitmap",	 "f32",
-					     "f16",  "bf16",  "uniform", "grid", "crc32c", "message" };
+static const char *const names[SUBJECTS] = { "raw", "delta", "rice", "bitmap", "f32", "f16", "bf16", "uniform",
+					     "uniform-dense", "sign", "grid", "round", "random", "random-dense",
+					     "crc32c", "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
 struct bench {
@@ -79,12 +85,21 @@ static void run_values(struct bench *b, enum subject s)
 	b->length[s] = b->k * value_bytes(type);
 }
 
-/* Four bits a value; uniform draws a random number for each. */
+static struct value_coding few_bits_of(enum subject s)
+{
+	switch (s) {
+	case SIGN: return (struct value_coding){ VALUE_UNIFORM, 1, UNIFORM_BLOCK, 0 };
+	case GRID: return (struct value_coding){ VALUE_GRID, 4, 0, 0 };
+	case ROUND: return (struct value_coding){ VALUE_ROUND, 0, 0, 1.0f };
+	default: return (struct value_coding){ VALUE_UNIFORM, 4, UNIFORM_BLOCK, 0 };
+	}
+}
+
 static void run_few_bits(struct bench *b, enum subject s)
 {
-	struct value_coding values = { s == UNIFORM ? VALUE_UNIFORM : VALUE_GRID, 4,
-				       s == UNIFORM ? UNIFORM_BLOCK : 0, 0 };
-	const struct rounding rounding = { .stream = { RANDOM_ROUND, 0, 1, 0 }, .index = b->index };
+	struct value_coding values = few_bits_of(s);
+	const struct rounding rounding = { .stream = { RANDOM_ROUND, 0, 1, 0 },
+					   .index = s == UNIFORM_DENSE ? NULL : b->index };
 	const char *why = NULL;
 	uint64_t began = now_ns();
 	float scale = few_bits_fit(&values, b->value, b->k, 0);
@@ -96,6 +111,22 @@ static void run_few_bits(struct bench *b, enum subject s)
 		b->trouble = why;
 	samples_add(&b->decode[s], seconds_since(began));
 	b->length[s] = few_bits_bytes(&values, b->k);
+}
+
+/* The numbers alone that uniform draws, its limit. */
+static void run_random(struct bench *b, enum subject s)
+{
+	const struct random_stream stream = { RANDOM_ROUND, 0, 1, 0 };
+	uint64_t began = now_ns();
+
+	if (s == RANDOM)
+		random_each(&stream, 0, b->index, b->k, b->got);
+	else
+		random_run(&stream, 0, b->k, b->got);
+	samples_add(&b->encode[s], seconds_since(began));
+	samples_add(&b->decode[s], NAN);
+	b->sink ^= b->got[b->k - 1];
+	b->length[s] = 4 * (uint64_t)b->k;
 }
 
 static void run_checksum(struct bench *b)
@@ -141,8 +172,10 @@ static int repeat(struct bench *b)
 	samples_add(&b->copy, seconds_since(began));
 	for (enum subject s = F32; s <= BF16; s++)
 		run_values(b, s);
-	for (enum subject s = UNIFORM; s <= GRID; s++)
+	for (enum subject s = UNIFORM; s <= ROUND; s++)
 		run_few_bits(b, s);
+	for (enum subject s = RANDOM; s <= RANDOM_DENSE; s++)
+		run_random(b, s);
 	run_checksum(b);
 	run_message(b);
 	return b->trouble ? -1 : 0;
@@ -170,7 +203,7 @@ static void print_rows(struct bench *b, int first)
 
 	if (!b->o->json)
 		printf("%s%u of %u: random positions cost %.2f bits at least; copy %.2f GB/s, "
-		       "selection %.3f ms, %zu repetitions\n%-8s %12s %14s %7s %14s %7s\n",
+		       "selection %.3f ms, %zu repetitions\n%-13s %12s %14s %7s %14s %7s\n",
 		       first ? "" : "\n", b->k, b->span, entropy, rate(b, copy) * 1e-9, select * 1e3,
 		       samples_summary(&b->copy).n, "", "bits an item", "write GB/s", "x copy",
 		       "read GB/s", "x copy");
@@ -179,7 +212,7 @@ static void print_rows(struct bench *b, int first)
 		double bits = 8.0 * (double)b->length[s] / b->k;
 
 		if (!b->o->json) {
-			printf("%-8s %12.2f %14.2f %7.2f %14.2f %7.2f\n", names[s], bits,
+			printf("%-13s %12.2f %14.2f %7.2f %14.2f %7.2f\n", names[s], bits,
 			       rate(b, encode) * 1e-9, encode / copy, rate(b, decode) * 1e-9, decode / copy);
 			continue;
 		}

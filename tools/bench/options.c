@@ -67,9 +67,10 @@ void options_print_help(void)
 	      "  --n N            elements; default 10000000\n"
 	      "  --k N            selected ones, or\n"
 	      "  --density X      their share; default 0.001, 0.01 and 0.1 one after another\n"
+	      "  --seed N         of the vectors; default 1\n"
 	      "  --distribution KIND  gaussian, laplace, student (t, 3 degrees), zeros, sparse "
 	      "(0.1 % not zero),\n"
-	      "                   constant, equal (magnitudes), sorted or hintwrong; default "
+	      "                   constant, equal (magnitudes), sorted or, of select, hintwrong; default "
 	      "gaussian\n"
 	      "  --threads N      of the selector of select; default 1\n"
 	      "  --messages N     that a shard gets in a step of reduce; default 4\n"
@@ -85,7 +86,8 @@ void options_print_help(void)
 	      "the same run:\n"
 	      "                   memcpy and a cache-line ping-pong between the same two "
 	      "processes; over verbs,\n"
-	      "                   the perftest command to compare with\n"
+	      "                   the perftest command to compare with (select, codec and reduce "
+	      "always do)\n"
 	      "  --json           one JSON object\n"
 	      "  --help, --version\n",
 	      stdout);
@@ -174,6 +176,27 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "version", no_argument, NULL, 'V' },
 				       { NULL, 0, NULL, 0 } };
 
+enum {
+	MOVES = 1 << TEST_PUT | 1 << TEST_GET | 1 << TEST_NOTIFY,
+	STEP = 1 << TEST_STEP,
+	VECTORS = 1 << TEST_SELECT | 1 << TEST_CODEC | 1 << TEST_REDUCE
+};
+
+/* The tests that an option says something to, a bit for each; all others refuse it. */
+static unsigned tests_with(int key)
+{
+	switch (key) {
+	case 'z': case 'w': return MOVES;
+	case 'c': case 'e': case 'g': return STEP;
+	case 'd': return STEP | VECTORS;
+	case 'n': case 'k': case 'y': case 'b': return VECTORS;
+	case 't': return 1 << TEST_SELECT;
+	case 'm': return 1 << TEST_REDUCE;
+	case 'l': return MOVES | STEP;
+	default: return MOVES | STEP | VECTORS;
+	}
+}
+
 /* 0, or -1: the argument is not one that the option takes. */
 static int take(int key, const char *text, struct options *o)
 {
@@ -230,12 +253,31 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 	return -1;
 }
 
+/* What each argument alone cannot say. given: which rows of the table there were. */
+static int check_together(const struct options *o, const char *given, char complaint[COMPLAINT_BYTES])
+{
+	char what[64];
+
+	for (int i = 0; table[i].name; i++)
+		if (given[i] && !(tests_with(table[i].val) >> o->test & 1)) {
+			snprintf(what, sizeof what, "%s has no option", tests[o->test]);
+			return complain(complaint, what, table[i].name);
+		}
+	if (o->k && o->density > 0)
+		return complain(complaint, "--k and --density say the same: one of them", NULL);
+	if (o->k > o->n)
+		return complain(complaint, "--k is more than --n", NULL);
+	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)
+		return complain(complaint, "only select has hints, so only it takes --distribution", "hintwrong");
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES])
 {
 	struct options o = { .with = -1, .count = 1 << 20, .seed = 1,
 			     .n = 10000000, .threads = 1, .messages = 4 };
+	char what[64], given[sizeof table / sizeof *table] = { 0 };
 	int key, index = 0, given_warmup = 0, kind;
-	char what[64];
 
 	optind = 1;
 	opterr = 0;
@@ -246,6 +288,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 					key == ':' ? "an argument is missing for" :
 						     "unknown, ambiguous or malformed option",
 					argv[optind - 1]);
+		given[index] = 1;
 		o.action = key == 'h' ? ACTION_HELP : key == 'V' ? ACTION_VERSION : o.action;
 		o.json |= key == 'j';
 		o.limit |= key == 'l';
@@ -266,6 +309,8 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 			return complain(complaint, "one test at a time, not also",
 					argv[optind + 1]);
 		o.test = (enum test)kind;
+		if (check_together(&o, given, complaint))
+			return -1;
 	}
 	if (!given_warmup)
 		o.warmup = o.test == TEST_STEP ? 5 : o.test >= TEST_SELECT ? 3 : 20;

@@ -3,10 +3,12 @@
 """Exact top-k of libsluice beside what else finds the k largest magnitudes on this machine.
 
     python3 tools/bench/peers.py [--n 100000000] [--rounds 5] [--lib build/.libs/libsluice.so]
+                                 [--x86-simd-sort DIRECTORY]
 
 Every method runs once in each round, one after another, in one thread; medians, and ratios within a round to
-one read of the vector. numpy is needed; torch and a C++ compiler are used where they are there. All answers
-are compared with numpy's: the same magnitudes must come out.
+one read of the vector. numpy is needed; torch and a C++ compiler are used where they are there, and x86-simd-sort
+where it is installed or its sources are named (numpy's sources hold a copy, in
+numpy/_core/src/npysort/x86-simd-sort). All answers are compared with numpy's: the same magnitudes must come out.
 """
 import argparse
 import ctypes
@@ -44,6 +46,30 @@ extern "C" float nth_value(const float *x, size_t n, size_t k, float *copy)
 }
 """
 
+# Keys and indices together, by the widest registers that this machine has.
+SIMD_SORT = r"""
+#include <x86simdsort-static-incl.h>
+#include <cmath>
+#include <cstdint>
+extern "C" void simd_select(const float *x, size_t n, size_t k, float *key, uint32_t *order, uint32_t *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		key[i] = std::fabs(x[i]);
+		order[i] = (uint32_t)i;
+	}
+	x86simdsortStatic::keyvalue_select(key, order, k - 1, n, false, true);
+	std::copy(order, order + k, out);
+}
+extern "C" float simd_select_value(const float *x, size_t n, size_t k, float *key)
+{
+	for (size_t i = 0; i < n; i++)
+		key[i] = std::fabs(x[i]);
+	x86simdsortStatic::qselect(key, k - 1, n, false, true);
+	return key[k - 1];
+}
+"""
+SIMD_SORT_HEADER = "x86simdsort-static-incl.h"
+
 
 def pointer(array, kind):
     return array.ctypes.data_as(ctypes.POINTER(kind))
@@ -65,16 +91,58 @@ def sluice(path, n, k):
     return run
 
 
-def nth_element(n, k):
+def compiled(text, *options):
+    """The shared library of a C++ source, or None where no compiler makes one."""
     folder = tempfile.mkdtemp()
-    source, library = os.path.join(folder, "nth.cc"), os.path.join(folder, "nth.so")
+    source, library = os.path.join(folder, "peer.cc"), os.path.join(folder, "peer.so")
     with open(source, "w") as f:
-        f.write(NTH_ELEMENT)
+        f.write(text)
     try:
-        subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library], check=True)
+        subprocess.run(["c++", "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", *options, source, "-o",
+                        library], check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    lib = ctypes.CDLL(library)
+    return ctypes.CDLL(library)
+
+
+def simd_sort_folder(named):
+    """Where the header is; None where it is not installed. What was named must be there."""
+    places = [named, os.path.join(named, "src")] if named else [
+        os.path.join(root, place) for root in ("/usr/include", "/usr/local/include")
+        for place in ("", "x86-simd-sort", "x86simdsort")]
+    for place in places:
+        if os.path.exists(os.path.join(place, SIMD_SORT_HEADER)):
+            return place
+    if named:
+        sys.exit(f"no {SIMD_SORT_HEADER} in {named} or its src: name the folder of x86-simd-sort's sources")
+    return None
+
+
+def simd_sort(folder, n, k):
+    lib = compiled(SIMD_SORT, "-I", folder)
+    if not lib:
+        sys.exit(f"x86-simd-sort of {folder} cannot be compiled for this machine")
+    lib.simd_select_value.restype = ctypes.c_float
+    key, order, out = np.empty(n, np.float32), np.empty(n, np.uint32), np.empty(k, np.uint32)
+
+    def with_indices(x):
+        lib.simd_select(pointer(x, ctypes.c_float), ctypes.c_size_t(n), ctypes.c_size_t(k),
+                        pointer(key, ctypes.c_float), pointer(order, ctypes.c_uint32),
+                        pointer(out, ctypes.c_uint32))
+        return out
+
+    def of_values(x):
+        lib.simd_select_value(pointer(x, ctypes.c_float), ctypes.c_size_t(n), ctypes.c_size_t(k),
+                              pointer(key, ctypes.c_float))
+        return None
+
+    return with_indices, of_values
+
+
+def nth_element(n, k):
+    lib = compiled(NTH_ELEMENT)
+    if not lib:
+        return None
     lib.nth_value.restype = ctypes.c_float
     order, out = np.empty(n, np.uint32), np.empty(k, np.uint32)
 
@@ -101,6 +169,8 @@ def methods_for(args, k):
     nth = nth_element(n, k)
     if nth:
         found["std::nth_element"], found["std::nth_element, values only"] = nth
+    if args.simd_sort:
+        found["x86-simd-sort"], found["x86-simd-sort, values only"] = simd_sort(args.simd_sort, n, k)
     try:
         import torch
         torch.set_num_threads(1)
@@ -116,8 +186,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--density", type=float, action="append")
     parser.add_argument("--lib", default="build/.libs/libsluice.so")
+    parser.add_argument("--x86-simd-sort", dest="simd_sort", metavar="DIRECTORY")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    args.simd_sort = simd_sort_folder(args.simd_sort)
+    if not args.simd_sort:
+        print("x86-simd-sort is not installed: name its sources by --x86-simd-sort", file=sys.stderr)
     args.lib = os.path.abspath(args.lib)
     x = np.random.default_rng(1).standard_normal(args.n, dtype=np.float32)
     rows = []

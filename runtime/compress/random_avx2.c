@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Philox for AVX2: the words of a counter stay in the lower halves of lanes of 64 bits, where the products
+ * arise; what the upper halves hold is never looked at. Eight counters at once, as two groups of four,
+ * hide the time of a multiplication. */
+#include "random_kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+
+struct counters {
+	__m256i c0, c1, c2, c3;
+};
+
+AVX2 static inline __attribute__((always_inline)) struct counters
+first_round(const struct random_plan *p, __m256i quad)
+{
+	const __m256i a = _mm256_mul_epu32(quad, _mm256_set1_epi64x(RANDOM_FACTOR_0));
+	const __m256i high = _mm256_slli_epi64(_mm256_srli_epi64(quad, 32), 24);
+
+	return (struct counters){ _mm256_xor_si256(high, _mm256_set1_epi64x((int64_t)p->c0)),
+				  _mm256_set1_epi64x((int64_t)p->c1),
+				  _mm256_xor_si256(_mm256_srli_epi64(a, 32), _mm256_set1_epi64x((int64_t)p->c2)),
+				  a };
+}
+
+/* Keeps the compiler from putting this off: the key is there while the product still waits. */
+AVX2 static inline __m256i early(__m256i v)
+{
+	__asm__("" : "+x"(v));
+	return v;
+}
+
+AVX2 static inline __attribute__((always_inline)) void next_round(struct counters *c, __m256i key_0,
+								  __m256i key_1)
+{
+	const __m256i a = _mm256_mul_epu32(c->c0, _mm256_set1_epi64x(RANDOM_FACTOR_0));
+	const __m256i b = _mm256_mul_epu32(c->c2, _mm256_set1_epi64x(RANDOM_FACTOR_1));
+
+	c->c0 = _mm256_xor_si256(_mm256_srli_epi64(b, 32), early(_mm256_xor_si256(c->c1, key_0)));
+	c->c2 = _mm256_xor_si256(_mm256_srli_epi64(a, 32), early(_mm256_xor_si256(c->c3, key_1)));
+	c->c1 = b;
+	c->c3 = a;
+}
+
+/* All rounds of eight counters. */
+AVX2 static inline __attribute__((always_inline)) void philox(const struct random_plan *p, __m256i low,
+							      __m256i high, struct counters c[2])
+{
+	struct counters x = first_round(p, low), y = first_round(p, high);
+
+	for (int round = 1; round < RANDOM_ROUNDS; round++) {
+		const __m256i key_0 = _mm256_set1_epi64x((int64_t)p->key_0[round]);
+		const __m256i key_1 = _mm256_set1_epi64x((int64_t)p->key_1[round]);
+
+		next_round(&x, key_0, key_1);
+		next_round(&y, key_0, key_1);
+	}
+	c[0] = x;
+	c[1] = y;
+}
+
+/* The lower half of each lane of a, and above it that of b. */
+AVX2 static inline __m256i pairs(__m256i a, __m256i b)
+{
+	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
+}
+
+AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out)
+{
+	struct random_plan p;
+	__m256i low = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)quad), _mm256_setr_epi64x(0, 1, 2, 3));
+	const __m256i four = _mm256_set1_epi64x(4);
+
+	random_plan_make(s, &p);
+	for (size_t i = 0; i < n; i += 32) {
+		const __m256i high = _mm256_add_epi64(low, four);
+		struct counters c[2];
+
+		philox(&p, low, high, c);
+		low = _mm256_add_epi64(high, four);
+		for (int j = 0; j < 2; j++) {
+			const __m256i a = pairs(c[j].c0, c[j].c1), b = pairs(c[j].c2, c[j].c3);
+			const __m256i even = _mm256_unpacklo_epi64(a, b), odd = _mm256_unpackhi_epi64(a, b);
+			__m256i *to = (__m256i *)(void *)(out + i + 16 * j);
+
+			_mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));
+			_mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+		}
+	}
+}
+
+AVX2 static inline __m256 choose(__m256i zero, __m256i one, __m256 by_sign)
+{
+	return _mm256_blendv_ps(_mm256_castsi256_ps(zero), _mm256_castsi256_ps(one), by_sign);
+}
+
+/* The word of each counter that the two lowest bits of its coordinate name, in the lower half of its lane. */
+AVX2 static inline __attribute__((always_inline)) __m256 word_of(const struct counters *c, __m256i coordinate)
+{
+	const __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi64(coordinate, 31));
+	const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi64(coordinate, 30));
+
+	return _mm256_blendv_ps(choose(c->c0, c->c1, odd), choose(c->c2, c->c3, odd), upper);
+}
+
+AVX2 static inline __m256i coordinates(__m256i first, const uint32_t *index)
+{
+	return _mm256_add_epi64(first, _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)(const void *)index)));
+}
+
+AVX2 static void each(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n,
+		      uint32_t *out)
+{
+	struct random_plan p;
+	const __m256i from = _mm256_set1_epi64x((int64_t)first);
+
+	random_plan_make(s, &p);
+	for (size_t i = 0; i < n; i += 8) {
+		const __m256i low = coordinates(from, index + i), high = coordinates(from, index + i + 4);
+		struct counters c[2];
+		__m256 words;
+
+		philox(&p, _mm256_srli_epi64(low, 2), _mm256_srli_epi64(high, 2), c);
+		words = _mm256_shuffle_ps(word_of(&c[0], low), word_of(&c[1], high), 0x88);
+		_mm256_storeu_si256((__m256i *)(void *)(out + i),
+				    _mm256_permute4x64_epi64(_mm256_castps_si256(words), 0xd8));
+	}
+}
+
+static int usable(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+const struct random_kernels random_avx2 = { "avx2", usable, run, each };
+#else
+typedef int no_avx2_on_this_machine;
+#endif

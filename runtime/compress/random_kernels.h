@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The hot loops of the random numbers, in several versions with one meaning. Private to random*.c and the
+ * tests; how they are chosen is in random.c. */
+#ifndef COMPRESS_RANDOM_KERNELS_H
+#define COMPRESS_RANDOM_KERNELS_H
+#include "random.h"
+
+enum { RANDOM_ROUNDS = 10, RANDOM_RUN = 64, RANDOM_EACH = 16 /* numbers: no version makes more at once */ };
+static const uint32_t RANDOM_KEY = 0x534c5543, RANDOM_KEY_STEP_0 = 0x9e3779b9, RANDOM_KEY_STEP_1 = 0xbb67ae85,
+		      RANDOM_FACTOR_0 = 0xd2511f53, RANDOM_FACTOR_1 = 0xcd9e8d57;
+
+struct random_kernels {
+	const char *name; /* as of the kernels of selection */
+	int (*usable)(void);
+	/* The numbers of quads quad, quad + 1, ...: n of them, a multiple of RANDOM_RUN. */
+	void (*run)(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out);
+	/* Those of coordinates first + index[0..n), in any order; n is a multiple of RANDOM_EACH. */
+	void (*each)(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n,
+		     uint32_t *out);
+};
+
+extern const struct random_kernels random_portable;
+#if defined(__x86_64__)
+extern const struct random_kernels random_avx2, random_avx512;
+#endif
+
+/* Best first; NULL ends the list. */
+extern const struct random_kernels *const random_versions[];
+/* Another one from now on, for tests and measurements. */
+void random_kernels_use(const struct random_kernels *kernels);
+
+/* What every counter of a stream shares, one round ahead: in the first round only the coordinate differs. */
+struct random_plan {
+	uint64_t key_0[RANDOM_ROUNDS], key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
+	uint64_t c0, c1, c2;                                 /* what is xored to, or is, the first round's */
+};
+
+static inline void random_plan_make(const struct random_stream *s, struct random_plan *p)
+{
+	const uint64_t b = (uint64_t)RANDOM_FACTOR_1 * (uint32_t)s->step;
+	uint32_t k0 = RANDOM_KEY ^ s->seed, k1 = s->purpose;
+
+	p->c0 = (b >> 32) ^ s->rank ^ k0;
+	p->c1 = (uint32_t)b;
+	p->c2 = (s->step >> 32) ^ k1;
+	for (int round = 0; round < RANDOM_ROUNDS; round++) {
+		p->key_0[round] = k0;
+		p->key_1[round] = k1;
+		k0 += RANDOM_KEY_STEP_0;
+		k1 += RANDOM_KEY_STEP_1;
+	}
+}
+#endif

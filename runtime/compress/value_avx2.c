@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Values in few bits for AVX2: the portable loops, eight values at once and operation by operation, and the
+ * packing of codes, 32 at once. */
+#include "value_kernels.h"
+#include "value_codes.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+enum { LANES = 8 };
+
+AVX2 static inline __m256i load(const void *p)
+{
+	return _mm256_loadu_si256((const __m256i *)p);
+}
+
+AVX2 static uint32_t largest(const float *v, size_t n)
+{
+	const __m256i mask = _mm256_set1_epi32(F32_MAGNITUDE);
+	__m256i a = _mm256_setzero_si256(), b = a;
+	__m128i half;
+	uint32_t all, rest = 0;
+	size_t i = 0;
+
+	for (; i + 2 * LANES <= n; i += 2 * LANES) {
+		a = _mm256_max_epi32(a, _mm256_and_si256(load(v + i), mask));
+		b = _mm256_max_epi32(b, _mm256_and_si256(load(v + i + LANES), mask));
+	}
+	a = _mm256_max_epi32(a, b);
+	half = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+	half = _mm_max_epi32(half, _mm_unpackhi_epi64(half, half));
+	half = _mm_max_epi32(half, _mm_srli_epi64(half, 32));
+	all = (uint32_t)_mm_cvtsi128_si32(half);
+	for (; i < n; i++) {
+		rest = float_bits(v[i]) & F32_MAGNITUDE;
+		all = rest > all ? rest : all;
+	}
+	return all;
+}
+
+/* ---- values to codes ---- */
+
+AVX2 static inline __m256 clamped(__m256 x, float most)
+{
+	return _mm256_max_ps(_mm256_min_ps(x, _mm256_set1_ps(most)), _mm256_set1_ps(-most));
+}
+
+/* 32 numbers of 0..255 as bytes. */
+AVX2 static inline void store_codes(const __m256i code[4], uint8_t *codes)
+{
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(code[0], code[1]),
+						  _mm256_packs_epi32(code[2], code[3]));
+
+	_mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(bytes, order));
+}
+
+AVX2 static void uniform(const float *v, const uint32_t *random, float step, int levels, size_t n,
+			 uint8_t *codes, float *decoded)
+{
+	const __m256 by = _mm256_set1_ps(step), unit = _mm256_set1_ps(0x1p-24f);
+	const __m256i zero_s = _mm256_set1_epi32(levels);
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		__m256i code[4];
+
+		for (size_t j = 0; j < 4; j++) {
+			const size_t at = i + j * LANES;
+			const __m256 x = clamped(_mm256_div_ps(_mm256_loadu_ps(v + at), by), (float)levels);
+			const __m256 floor = _mm256_floor_ps(x);
+			const __m256 share = _mm256_mul_ps(
+				_mm256_cvtepi32_ps(_mm256_srli_epi32(load(random + at), 8)), unit);
+			const __m256 up = _mm256_cmp_ps(share, _mm256_sub_ps(x, floor), _CMP_LT_OQ);
+			const __m256i q = _mm256_sub_epi32(_mm256_cvttps_epi32(floor), _mm256_castps_si256(up));
+
+			_mm256_storeu_ps(decoded + at, _mm256_mul_ps(_mm256_cvtepi32_ps(q), by));
+			code[j] = _mm256_add_epi32(q, zero_s);
+		}
+		store_codes(code, codes + i);
+	}
+}
+
+AVX2 static void signs(const float *v, float step, size_t n, uint8_t *codes, float *decoded)
+{
+	const __m256 magnitude = _mm256_set1_ps(step);
+	const __m256i sign = _mm256_set1_epi32((int)(1u << F32_SIGN_SHIFT));
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		__m256i code[4];
+
+		for (size_t j = 0; j < 4; j++) {
+			const size_t at = i + j * LANES;
+			const __m256i negative = _mm256_castps_si256(
+				_mm256_cmp_ps(_mm256_loadu_ps(v + at), _mm256_setzero_ps(), _CMP_LT_OQ));
+
+			_mm256_storeu_ps(decoded + at,
+					 _mm256_xor_ps(magnitude, _mm256_castsi256_ps(
+									  _mm256_and_si256(negative, sign))));
+			code[j] = _mm256_srli_epi32(negative, 31);
+		}
+		store_codes(code, codes + i);
+	}
+}
+
+AVX2 static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
+		      float *decoded)
+{
+	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width), half = _mm256_set1_ps(0.5f);
+	const __m256i last = _mm256_set1_epi32(most);
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		__m256i code[4];
+
+		for (size_t j = 0; j < 4; j++) {
+			const size_t at = i + j * LANES;
+			const __m256 x = _mm256_add_ps(clamped(_mm256_loadu_ps(v + at), range), from);
+
+			code[j] = _mm256_min_epi32(
+				_mm256_cvttps_epi32(_mm256_add_ps(_mm256_div_ps(x, by), half)), last);
+			_mm256_storeu_ps(decoded + at,
+					 _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(code[j])), from));
+		}
+		store_codes(code, codes + i);
+	}
+}
+
+AVX2 static void nearest(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded)
+{
+	const __m256 by = _mm256_set1_ps(width), shift = _mm256_set1_ps(0x1.8p23f);
+
+	for (size_t i = 0; i < n; i += LANES) {
+		__m256 x = clamped(_mm256_div_ps(_mm256_loadu_ps(v + i), by), limit);
+		__m256i near = _mm256_cvttps_epi32(_mm256_sub_ps(_mm256_add_ps(x, shift), shift));
+
+		_mm256_storeu_si256((__m256i *)(void *)(q + i), near);
+		_mm256_storeu_ps(decoded + i, _mm256_mul_ps(_mm256_cvtepi32_ps(near), by));
+	}
+}
+
+/* ---- codes to values ---- */
+
+AVX2 static inline __m256i eight_codes(const uint8_t *codes)
+{
+	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
+}
+
+AVX2 static void uniform_values(const uint8_t *codes, float step, int levels, size_t n, float *v)
+{
+	const __m256 by = _mm256_set1_ps(step);
+	const __m256i zero_s = _mm256_set1_epi32(levels);
+
+	for (size_t i = 0; i < n; i += LANES)
+		_mm256_storeu_ps(v + i, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(eight_codes(codes + i),
+											zero_s)),
+						      by));
+}
+
+AVX2 static void sign_values(const uint8_t *codes, float step, size_t n, float *v)
+{
+	const __m256i magnitude = _mm256_castps_si256(_mm256_set1_ps(step));
+
+	for (size_t i = 0; i < n; i += LANES)
+		_mm256_storeu_si256((__m256i *)(void *)(v + i),
+				    _mm256_xor_si256(magnitude, _mm256_slli_epi32(eight_codes(codes + i),
+										  F32_SIGN_SHIFT)));
+}
+
+AVX2 static void grid_values(const uint8_t *codes, float range, float width, size_t n, float *v)
+{
+	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width);
+
+	for (size_t i = 0; i < n; i += LANES)
+		_mm256_storeu_ps(v + i, _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(eight_codes(codes + i))),
+						      from));
+}
+
+AVX2 static int within(const uint8_t *codes, uint8_t least, uint8_t most, size_t n)
+{
+	__m256i low = load(codes), high = low;
+
+	for (size_t i = VALUE_GROUP; i < n; i += VALUE_GROUP) {
+		low = _mm256_min_epu8(low, load(codes + i));
+		high = _mm256_max_epu8(high, load(codes + i));
+	}
+	low = _mm256_cmpeq_epi8(_mm256_max_epu8(low, _mm256_set1_epi8((char)least)), low);
+	high = _mm256_cmpeq_epi8(_mm256_min_epu8(high, _mm256_set1_epi8((char)most)), high);
+	return _mm256_movemask_epi8(_mm256_and_si256(low, high)) == -1;
+}
+
+/* ---- packing: bits_merge() and bits_spread() of bit_pack.h, four times eight codes ---- */
+
+/* What mask has stays, what is above it moves down. */
+AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
+{
+	const __m256i m = _mm256_set1_epi64x((int64_t)mask);
+
+	return _mm256_or_si256(_mm256_and_si256(x, m),
+			       _mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
+}
+
+AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP, out += 4 * bits) {
+		__m256i x = load(codes + i);
+		__m128i low, high;
+
+		x = closer(x, 0x00ff00ff00ff00ffu, 8 - bits);
+		x = closer(x, 0x0000ffff0000ffffu, 16 - 2 * bits);
+		x = closer(x, 0x00000000ffffffffu, 32 - 4 * bits);
+		low = _mm256_castsi256_si128(x);
+		high = _mm256_extracti128_si256(x, 1);
+		/* In this order: each overwrites the zeros behind the one before. */
+		_mm_storel_epi64((__m128i *)(void *)out, low);
+		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));
+		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);
+		_mm_storel_epi64((__m128i *)(void *)(out + 3 * bits), _mm_unpackhi_epi64(high, high));
+	}
+}
+
+/* What kept has stays, what moved has goes up. */
+AVX2 static inline __m256i apart(__m256i x, uint64_t kept, uint64_t moved, unsigned by)
+{
+	const __m256i up = _mm256_sll_epi64(_mm256_and_si256(x, _mm256_set1_epi64x((int64_t)moved)),
+					    _mm_cvtsi32_si128((int)by));
+
+	return _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi64x((int64_t)kept)), up);
+}
+
+AVX2 static inline __m128i two_groups(const uint8_t *in, unsigned bits)
+{
+	return _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)(const void *)in),
+				  _mm_loadl_epi64((const __m128i *)(const void *)(in + bits)));
+}
+
+AVX2 static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
+{
+	const uint64_t four = ((uint64_t)1 << 4 * bits) - 1, two = ((uint64_t)1 << 2 * bits) - 1;
+	const uint64_t one = ((uint64_t)1 << bits) - 1;
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP, in += 4 * bits) {
+		__m256i x = _mm256_set_m128i(two_groups(in + 2 * bits, bits), two_groups(in, bits));
+
+		x = apart(x, four, four << 4 * bits, 32 - 4 * bits);
+		x = apart(x, two * 0x0000000100000001u, (two << 2 * bits) * 0x0000000100000001u, 16 - 2 * bits);
+		x = apart(x, one * 0x0001000100010001u, (one << bits) * 0x0001000100010001u, 8 - bits);
+		_mm256_storeu_si256((__m256i *)(void *)(codes + i), x);
+	}
+}
+
+static int usable(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+const struct value_kernels value_avx2 = { "avx2", usable, largest, uniform, signs, grid, nearest,
+					  uniform_values, sign_values, grid_values, within, pack, unpack };
+#else
+typedef int no_avx2_on_this_machine;
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The portable version, which the other is compared with, and the choice. The loops have a fixed inner
+ * length and no branch, so that the compiler makes vectors of them. */
+#include "value_kernels.h"
+#include "base/bytes.h"
+#include "bit_pack.h"
+#include "value_codes.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { LANES = 8 };
+
+static uint32_t largest(const float *v, size_t n)
+{
+	uint32_t most[LANES] = { 0 }, all = 0;
+	size_t i = 0;
+
+	for (; i + LANES <= n; i += LANES)
+		for (size_t lane = 0; lane < LANES; lane++) {
+			uint32_t magnitude = float_bits(v[i + lane]) & F32_MAGNITUDE;
+
+			most[lane] = magnitude > most[lane] ? magnitude : most[lane];
+		}
+	for (int lane = 0; lane < LANES; lane++)
+		all = most[lane] > all ? most[lane] : all;
+	for (; i < n; i++)
+		all = (float_bits(v[i]) & F32_MAGNITUDE) > all ? float_bits(v[i]) & F32_MAGNITUDE : all;
+	return all;
+}
+
+static void uniform_values(const uint8_t *restrict codes, float step, int levels, size_t n, float *restrict v)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			v[j] = (float)(codes[j] - levels) * step;
+}
+
+static void uniform(const float *v, const uint32_t *restrict random, float step, int levels, size_t n,
+		    uint8_t *restrict codes, float *decoded)
+{
+	const float most = (float)levels;
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++) {
+			float x = v[j] / step, below, share;
+			int q;
+
+			x = x > most ? most : x;
+			x = x < -most ? -most : x;
+			q = (int)x;
+			q -= (float)q > x;
+			below = x - (float)q;
+			share = (float)(int)(random[j] >> 8) * 0x1p-24f;
+			codes[j] = (uint8_t)(q + (share < below) + levels);
+		}
+	uniform_values(codes, step, levels, n, decoded);
+}
+
+static void sign_values(const uint8_t *restrict codes, float step, size_t n, float *restrict v)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			v[j] = bits_float(float_bits(step) ^ (uint32_t)codes[j] << F32_SIGN_SHIFT);
+}
+
+static void signs(const float *v, float step, size_t n, uint8_t *restrict codes, float *decoded)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			codes[j] = v[j] < 0;
+	sign_values(codes, step, n, decoded);
+}
+
+static void grid_values(const uint8_t *restrict codes, float range, float width, size_t n, float *restrict v)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			v[j] = width * (float)codes[j] - range;
+}
+
+static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *restrict codes,
+		 float *decoded)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++) {
+			float x = v[j];
+			int code;
+
+			x = x > range ? range : x;
+			x = x < -range ? -range : x;
+			code = (int)((x + range) / width + 0.5f);
+			codes[j] = (uint8_t)(code > most ? most : code);
+		}
+	grid_values(codes, range, width, n, decoded);
+}
+
+static void nearest(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded)
+{
+	for (size_t i = 0; i < n; i++) {
+		float x = v[i] / width;
+
+		x = x > limit ? limit : x < -limit ? -limit : x;
+		q[i] = (int32_t)((x + 0x1.8p23f) - 0x1.8p23f); /* to nearest, ties to even */
+		decoded[i] = (float)q[i] * width;
+	}
+}
+
+static int within(const uint8_t *codes, uint8_t least, uint8_t most, size_t n)
+{
+	unsigned wrong = 0;
+
+	for (size_t i = 0; i < n; i += VALUE_GROUP)
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			wrong |= (unsigned)(codes[j] < least) | (unsigned)(codes[j] > most);
+	return !wrong;
+}
+
+static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
+{
+	bits_pack(codes, n, bits, out);
+}
+
+static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
+{
+	bits_unpack(in, n, bits, codes);
+}
+
+static int usable(void)
+{
+	return 1;
+}
+
+const struct value_kernels value_portable = { "portable", usable, largest, uniform, signs, grid, nearest,
+					      uniform_values, sign_values, grid_values, within, pack, unpack };
+
+/* ---- the choice ---- */
+
+const struct value_kernels *const value_versions[] = {
+#if defined(__x86_64__)
+	&value_avx2,
+#endif
+	&value_portable, NULL
+};
+
+static const struct value_kernels *_Atomic chosen;
+
+const struct value_kernels *value_kernels(void)
+{
+	const struct value_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
+	const char *wanted;
+
+	if (kernels)
+		return kernels;
+	wanted = getenv("SLUICE_KERNELS");
+	/* What avx512 names is served by avx2: wider registers divide no faster. */
+	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable : value_versions[0];
+	if (!kernels->usable())
+		kernels = &value_portable;
+	value_kernels_use(kernels);
+	return kernels;
+}
+
+void value_kernels_use(const struct value_kernels *kernels)
+{
+	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+}

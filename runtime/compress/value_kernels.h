@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The hot loops of values in few bits, in several versions with one meaning; what the codes mean is in
+ * few_bits.h. Private to few_bits.c, quantize.c, value_*.c and the tests. */
+#ifndef COMPRESS_VALUE_KERNELS_H
+#define COMPRESS_VALUE_KERNELS_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. PACK_SLACK: bytes beyond
+ * what is said that pack may write and unpack may read. */
+enum { VALUE_GROUP = 32, VALUE_PIECE = 128, PACK_SLACK = 8 };
+
+struct value_kernels {
+	const char *name; /* as of the kernels of selection */
+	int (*usable)(void);
+	/* The largest magnitude's bits, 0 of nothing; any n, any values. */
+	uint32_t (*largest)(const float *v, size_t n);
+	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. */
+	void (*uniform)(const float *v, const uint32_t *random, float step, int levels, size_t n, uint8_t *codes,
+			float *decoded);
+	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
+	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
+		     float *decoded);
+	/* The nearest of all multiples of width up to limit times, ties to even: which, and its value. */
+	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded);
+	/* The opposite. */
+	void (*uniform_values)(const uint8_t *codes, float step, int levels, size_t n, float *v);
+	void (*sign_values)(const uint8_t *codes, float step, size_t n, float *v);
+	void (*grid_values)(const uint8_t *codes, float range, float width, size_t n, float *v);
+	/* 1 if all of codes[0..n), whole, are least..most. */
+	int (*within)(const uint8_t *codes, uint8_t least, uint8_t most, size_t n);
+	/* Codes below 2^bits, n whole, to n * bits bits and back; bits 1..8. */
+	void (*pack)(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out);
+	void (*unpack)(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes);
+};
+
+extern const struct value_kernels value_portable;
+#if defined(__x86_64__)
+extern const struct value_kernels value_avx2;
+#endif
+
+/* Best first; NULL ends the list. */
+extern const struct value_kernels *const value_versions[];
+/* The one in use: chosen at the first call, as SLUICE_KERNELS says. */
+const struct value_kernels *value_kernels(void);
+/* Another one from now on, for tests and measurements. */
+void value_kernels_use(const struct value_kernels *kernels);
+#endif

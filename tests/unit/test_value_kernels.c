@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The versions of the loops over values in few bits, and of the random numbers: each does bit by bit what the
+ * portable one does, and touches no more than it may. */
+#include "base/bytes.h"
+#include "compress/random_kernels.h"
+#include "compress/value_kernels.h"
+#include "random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { ROUNDS = 300, GUARD = 0x5a, N = VALUE_PIECE };
+static const size_t wholes[] = { VALUE_GROUP, 2 * VALUE_GROUP, 3 * VALUE_GROUP, N };
+
+struct results {
+	uint8_t codes[N + PACK_SLACK];
+	float v[N + 1];
+	int32_t q[N];
+};
+
+static struct results expected, got;
+static float v[N];
+static uint32_t random_numbers[N];
+
+static void clear(void)
+{
+	memset(&expected, GUARD, sizeof expected);
+	memset(&got, GUARD, sizeof got);
+}
+
+/* Near one another, far apart, some zero, some exactly on a level. */
+static void fill(struct random *r, int round)
+{
+	for (int i = 0; i < N; i++) {
+		v[i] = ldexpf(random_normal(r), -(int)(random_bits(r) % (round % 2 ? 3 : 100)));
+		if (random_bits(r) % 10 == 0)
+			v[i] = random_bits(r) % 2 ? 0.0f : -0.0f;
+		if (random_bits(r) % 10 == 0)
+			v[i] = (float)(int)(random_bits(r) % 16) - 8;
+		random_numbers[i] = round % 3 ? random_bits(r) : random_bits(r) % 2 ? UINT32_MAX : 0;
+	}
+}
+
+static float largest_of_v(void)
+{
+	return bits_float(value_portable.largest(v, N));
+}
+
+static void check_to_codes(const struct value_kernels *k)
+{
+	const struct value_kernels *p = &value_portable;
+	struct random r = { 21 };
+
+	for (int round = 0; round < ROUNDS; round++) {
+		size_t n = wholes[round % 4];
+		unsigned bits = 2 + (unsigned)round % 7;
+		int levels = (1 << (bits - 1)) - 1;
+		float most, step;
+
+		fill(&r, round);
+		most = largest_of_v();
+		step = round % 5 ? most / (float)levels : 1;
+		clear();
+		p->uniform(v, random_numbers, step, levels, n, expected.codes, expected.v);
+		k->uniform(v, random_numbers, step, levels, n, got.codes, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		clear();
+		p->signs(v, step, n, expected.codes, expected.v);
+		k->signs(v, step, n, got.codes, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		clear();
+		most = round % 5 ? most : 3;
+		p->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n, expected.codes, expected.v);
+		k->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n, got.codes, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		clear();
+		p->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, expected.q, expected.v);
+		k->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, got.q, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		/* What is decoded may lie where the values are. */
+		memcpy(got.v, v, sizeof v);
+		k->uniform(got.v, random_numbers, step, levels, n, got.codes, got.v);
+		p->uniform(v, random_numbers, step, levels, n, expected.codes, expected.v);
+		assert_memory_equal(got.v, expected.v, n * sizeof *v);
+	}
+}
+
+static void check_from_codes(const struct value_kernels *k)
+{
+	const struct value_kernels *p = &value_portable;
+	struct random r = { 22 };
+	uint8_t codes[N];
+
+	for (int round = 0; round < ROUNDS; round++) {
+		size_t n = wholes[round % 4];
+		unsigned bits = 1 + (unsigned)round % 8;
+		uint8_t least = (uint8_t)random_bits(&r), most = (uint8_t)random_bits(&r);
+		float step = random_normal(&r) * random_normal(&r);
+
+		for (int i = 0; i < N; i++)
+			codes[i] = (uint8_t)(random_bits(&r) >> (32 - bits));
+		clear();
+		p->uniform_values(codes, step, (1 << bits) / 2 - 1, n, expected.v);
+		k->uniform_values(codes, step, (1 << bits) / 2 - 1, n, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		p->grid_values(codes, step, step / 3, n, expected.v);
+		k->grid_values(codes, step, step / 3, n, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		for (int i = 0; i < N; i++)
+			codes[i] &= 1;
+		p->sign_values(codes, step, n, expected.v);
+		k->sign_values(codes, step, n, got.v);
+		assert_memory_equal(&got, &expected, sizeof got);
+		/* One code at a border, wherever it is. */
+		memset(codes, least < most ? least : most, sizeof codes);
+		codes[random_bits(&r) % n] = (uint8_t)(most + round % 3 - 1);
+		assert_int_equal(k->within(codes, least, most, n), p->within(codes, least, most, n));
+		memset(codes, most, sizeof codes);
+		codes[random_bits(&r) % n] = (uint8_t)(least + round % 3 - 1);
+		assert_int_equal(k->within(codes, least, most, n), p->within(codes, least, most, n));
+		memset(codes, 3, sizeof codes);
+		assert_true(k->within(codes, 3, 3, n));
+		codes[n - 1] = 2;
+		assert_false(k->within(codes, 3, 3, n));
+	}
+}
+
+static void check_largest(const struct value_kernels *k)
+{
+	static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 1, 0x80000001 };
+	struct random r = { 23 };
+	uint32_t none = 0;
+
+	for (size_t n = 0; n <= N; n++) {
+		fill(&r, 1);
+		if (n % 3 == 0)
+			v[random_bits(&r) % N] = bits_float(special[n / 3 % 6]);
+		assert_int_equal(k->largest(v, n), value_portable.largest(v, n));
+		for (size_t i = 0; i < n; i++) /* none of them is missed */
+			none |= (float_bits(v[i]) & 0x7fffffff) > k->largest(v, n);
+	}
+	assert_int_equal(none, 0);
+}
+
+static void check_pack(const struct value_kernels *k)
+{
+	struct random r = { 24 };
+
+	for (unsigned bits = 1; bits <= 8; bits++)
+		for (int round = 0; round < 40; round++) {
+			size_t n = wholes[round % 4], bytes = n * bits / 8;
+			uint8_t codes[N], back[N + 1], in[N + PACK_SLACK];
+
+			for (size_t i = 0; i < N; i++)
+				codes[i] = (uint8_t)(random_bits(&r) >> (32 - bits));
+			clear();
+			value_portable.pack(codes, bits, n, expected.codes);
+			k->pack(codes, bits, n, got.codes);
+			assert_memory_equal(got.codes, expected.codes, bytes);
+			for (size_t i = bytes + PACK_SLACK; i < sizeof got.codes; i++)
+				assert_int_equal(got.codes[i], GUARD);
+			/* What lies behind is not looked at. */
+			memcpy(in, got.codes, bytes);
+			memset(in + bytes, 0xff, sizeof in - bytes);
+			memset(back, GUARD, sizeof back);
+			k->unpack(in, bits, n, back);
+			assert_memory_equal(back, codes, n);
+			assert_int_equal(back[n], GUARD);
+		}
+}
+
+static void each_version(void (*check)(const struct value_kernels *))
+{
+	for (size_t i = 0; value_versions[i]; i++)
+		if (value_versions[i]->usable())
+			check(value_versions[i]);
+}
+
+static void to_codes__any_version__is_as_portable(void **state)
+{
+	(void)state;
+	each_version(check_to_codes);
+}
+
+static void from_codes__any_version__is_as_portable(void **state)
+{
+	(void)state;
+	each_version(check_from_codes);
+}
+
+static void largest__any_length__is_as_portable(void **state)
+{
+	(void)state;
+	each_version(check_largest);
+}
+
+static void pack__every_width__comes_back_and_takes_no_more(void **state)
+{
+	(void)state;
+	each_version(check_pack);
+}
+
+static void random__any_version__is_as_portable(void **state)
+{
+	enum { MOST = 4 * RANDOM_RUN };
+	static const uint64_t firsts[] = { 0, 5, 0xffffffffu, 4 * 0xfffffff0ull, 0x3fffffff0ull, 1ull << 35 };
+	static uint32_t index[MOST], wanted[MOST], numbers[MOST + 1];
+	struct random r = { 25 };
+
+	(void)state;
+	for (size_t i = 0; random_versions[i]; i++)
+		for (unsigned round = 0; round < 60 && random_versions[i]->usable(); round++) {
+			const struct random_stream s = { round, random_bits(&r),
+							 (uint64_t)random_bits(&r) << 32 | random_bits(&r),
+							 random_bits(&r) };
+			const uint64_t first = firsts[round % 6];
+			size_t n = RANDOM_EACH * (1 + random_bits(&r) % (MOST / RANDOM_EACH));
+
+			for (size_t j = 0; j < n; j++)
+				index[j] = random_bits(&r) >> round % 20;
+			numbers[n] = GUARD;
+			random_portable.each(&s, first, index, n, wanted);
+			random_versions[i]->each(&s, first, index, n, numbers);
+			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
+			assert_int_equal(numbers[n], GUARD);
+			n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));
+			numbers[n] = GUARD;
+			random_portable.run(&s, first, n, wanted);
+			random_versions[i]->run(&s, first, n, numbers);
+			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
+			assert_int_equal(numbers[n], GUARD);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(to_codes__any_version__is_as_portable),
+		cmocka_unit_test(from_codes__any_version__is_as_portable),
+		cmocka_unit_test(largest__any_length__is_as_portable),
+		cmocka_unit_test(pack__every_width__comes_back_and_takes_no_more),
+		cmocka_unit_test(random__any_version__is_as_portable),
+	};
+
+	return cmocka_run_group_tests_name("value kernels", tests, NULL, NULL);
+}
