@@ -18,6 +18,7 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
+	runtime/job/failure.c \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
 	runtime/job/members.c \
