@@ -3,7 +3,7 @@
  * the library passes through fail() at the place where it was detected. */
 #include "base/error.h"
 #include "base/log.h"
-#include "compress/message.h"
+#include "base/wire_version.h"
 #include "sluice.h"
 
 #include <errno.h>

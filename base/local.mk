@@ -8,9 +8,11 @@ library_sources += \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
 	base/log.c base/log.h \
+	base/log_configure.c \
 	base/memory.h \
 	base/nearest.c base/nearest.h \
-	base/room.c base/room.h
+	base/room.c base/room.h \
+	base/wire_version.h
 
 # Prints the list of environment variables for sluice(7); see man/local.mk.
 noinst_PROGRAMS += base/envdoc

@@ -2,8 +2,6 @@
  * Log lines: formatted on the caller's stack and written with one write(2), so that lines of
  * threads and ranks that share a stderr do not mix and no lock is taken. */
 #include "base/log.h"
-#include "base/error.h"
-#include "base/nearest.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,13 +12,11 @@
 #include <unistd.h>
 
 /* A line stays below PIPE_BUF (4096), up to which a write to a pipe is atomic. */
-enum { LEVELS = 4, MODULES = 4, NODE_BYTES = 64, TEXT_BYTES = 1024, LINE_BYTES = 1280 };
+enum { NODE_BYTES = 64, TEXT_BYTES = 1024, LINE_BYTES = 1280 };
 
-static const char *const level_names[LEVELS] = { "error", "warn", "info", "debug" };
-/* "all" comes last: it is a word of SLUICE_LOG, not a module of its own. */
-static const char *const module_names[MODULES + 1] = { "runtime", "rdma", "slurm", "compress",
-						       "all" };
-static _Atomic int thresholds[MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
+const char *const log_level_names[LOG_LEVELS] = { "error", "warn", "info", "debug" };
+const char *const log_module_names[LOG_MODULES] = { "runtime", "rdma", "slurm", "compress" };
+static _Atomic int thresholds[LOG_MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
 
 /* Where lines go. A change fills the copy that is not in use and then publishes it, so log_line()
  * reads without a lock. A reader that sleeps through two changes could see the second one half
@@ -36,8 +32,8 @@ static pthread_mutex_t change_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t module_index(const char *module)
 {
-	for (size_t m = 0; m < MODULES; m++)
-		if (strcmp(module_names[m], module) == 0)
+	for (size_t m = 0; m < LOG_MODULES; m++)
+		if (strcmp(log_module_names[m], module) == 0)
 			return m;
 	return 0;
 }
@@ -91,7 +87,7 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	} else {
 		char line[LINE_BYTES];
 		int length = snprintf(line, sizeof(line), "%s%s: %s\n", output->prefix,
-				      level_names[level], text);
+				      log_level_names[level], text);
 
 		if (length > 0)
 			write_line(line, (size_t)length);
@@ -143,73 +139,8 @@ void sluice_set_log(sluice_log_fn sink, void *context)
 	log_set_sink(sink, context);
 }
 
-static int find_word(const char *word, const char *const *known, size_t n_known)
+void log_set_levels(const int levels[LOG_MODULES])
 {
-	for (size_t i = 0; i < n_known; i++)
-		if (strcmp(word, known[i]) == 0)
-			return (int)i;
-	return -1;
-}
-
-static int refuse_word(const char *what, const char *word, const char *const *known, size_t n_known,
-		       const char *list)
-{
-	const char *near = nearest_word(word, known, n_known);
-
-	return fail(SLUICE_EINVAL,
-		    "SLUICE_LOG: unknown %s \"%.60s\"%s%s%s: %ss are %s; give LEVEL or "
-		    "MODULE+LEVEL[,MODULE+LEVEL...], for example \"all+warn,rdma+debug\"",
-		    what, word, near ? ", did you mean \"" : "", near ? near : "",
-		    near ? "\"?" : "", what, list);
-}
-
-/* One "LEVEL" or "MODULE+LEVEL", cut out of the list. */
-static int configure_item(char *item, int levels[MODULES])
-{
-	char *plus = strchr(item, '+');
-	const char *module = plus ? item : "all";
-	const char *level = plus ? plus + 1 : item;
-
-	if (plus)
-		*plus = '\0';
-
-	int m = find_word(module, module_names, MODULES + 1);
-	int l = find_word(level, level_names, LEVELS);
-
-	if (m < 0)
-		return refuse_word("module", module, module_names, MODULES + 1,
-				   "all, runtime, rdma, slurm and compress");
-	if (l < 0)
-		return refuse_word("level", level, level_names, LEVELS,
-				   "error, warn, info and debug");
-	for (int i = 0; i < MODULES; i++)
-		if (m == MODULES || m == i)
-			levels[i] = l;
-	return SLUICE_OK;
-}
-
-int log_configure(const char *text)
-{
-	char list[128];
-	int levels[MODULES];
-
-	if (strlen(text) >= sizeof(list))
-		return fail(SLUICE_EINVAL, "SLUICE_LOG: \"%.40s...\" is longer than %zu characters",
-			    text, sizeof(list) - 1);
-	memcpy(list, text, strlen(text) + 1);
-	for (int m = 0; m < MODULES; m++)
-		levels[m] = LOG_WARN; /* modules that the text does not name */
-
-	char *rest = list;
-	char *item;
-
-	while ((item = strsep(&rest, ",")) != NULL) {
-		int rc = configure_item(item, levels);
-
-		if (rc)
-			return rc;
-	}
-	for (int m = 0; m < MODULES; m++)
+	for (int m = 0; m < LOG_MODULES; m++)
 		atomic_store_explicit(&thresholds[m], levels[m], memory_order_relaxed);
-	return SLUICE_OK;
 }

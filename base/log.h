@@ -8,6 +8,9 @@
 #include "sluice.h"
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum { LOG_LEVELS = 4, LOG_MODULES = 4 };
+extern const char *const log_level_names[LOG_LEVELS]; /* by enum log_level */
+extern const char *const log_module_names[LOG_MODULES];
 
 void log_line(enum log_level level, const char *module, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -16,6 +19,7 @@ int log_enabled(enum log_level level, const char *module);
 /* Parses a SLUICE_LOG text and applies it; modules it does not name are at warn. 0, or SLUICE_EINVAL
  * with the message set (nearest known word named) and nothing changed. */
 int log_configure(const char *text);
+void log_set_levels(const int levels[LOG_MODULES]); /* enum log_level of each module */
 /* Rank and node of the prefix "sluice[3 n2]: "; before this call, and after one with
  * rank -1, the prefix is "sluice: ". */
 void log_identify(int rank, const char *node);

@@ -5,7 +5,9 @@ library_sources += runtime/sluice.h
 library_sources += \
 	runtime/recipe/recipe.c runtime/recipe/recipe.h \
 	runtime/recipe/recipe_async.c \
+	runtime/recipe/recipe_direction.c \
 	runtime/recipe/recipe_dynamics.c \
+	runtime/recipe/recipe_items.c \
 	runtime/recipe/recipe_values.c \
 	runtime/recipe/recipe_when.c \
 	runtime/recipe/recipe_words.c runtime/recipe/recipe_words.h \
@@ -16,6 +18,7 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
+	runtime/job/failure.c \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
 	runtime/job/members.c \

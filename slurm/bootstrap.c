@@ -4,7 +4,7 @@
  * the own card. Called by runtime/job/job.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
-#include "compress/message.h"
+#include "base/wire_version.h"
 #include "sluice.h"
 #include "slurm/card.h"
 #include "slurm/launcher.h"

@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "compress/message.h"
+#include "base/wire_version.h"
 #include "sluice.h"
 
 enum {

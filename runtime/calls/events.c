@@ -2,6 +2,7 @@
  * What a job tells its models (job/client.h), on its way to the half that it is for. */
 #include "calls/events.h"
 #include "base/clock.h"
+#include "job/client.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include <string.h>

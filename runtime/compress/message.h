@@ -44,18 +44,16 @@
  */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H
+#include "base/wire_version.h"
 #include "few_bits.h"
 #include "quantize.h"
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 4
-#endif
 enum { MESSAGE_HEADER_BYTES = 96 };
 
 enum message_kind { MESSAGE_PUSH = 1, MESSAGE_DELTA = 2, MESSAGE_SNAPSHOT = 3, MESSAGE_SUPPORT = 4,
-		    MESSAGE_ASK = 5, MESSAGE_PARK = 6 /* without coordinates: async.h */ };
+		    MESSAGE_ASK = 5, MESSAGE_PARK = 6 /* without coordinates: shard_async.h */ };
 enum index_coding { CODING_DENSE = 0, CODING_RAW = 1, CODING_DELTA = 2, CODING_BITMAP = 3,
 		    CODING_RICE = 4, CODING_RUN = 5, CODING_SEEDED = 8, CODING_AGREED = 9 };
 

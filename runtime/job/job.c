@@ -1,54 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job's life from sluice_init() to sluice_finalize(), and the one place that records its failure. */
+ * A job's life from sluice_init() to sluice_finalize(). */
 #include "job/job.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-const char *rank_text(const sluice_job *job, int rank)
-{
-	static _Thread_local char texts[4][NODE_NAME_BYTES + 32];
-	static _Thread_local unsigned next;
-	char *text = texts[next++ % 4];
-	snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
-	return text;
-}
-
-int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
-{
-	if (job->failure.code)
-		return job->failure.code;
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(job->failure.text, sizeof job->failure.text, format, arguments);
-	va_end(arguments);
-	job->failure.code = code;
-	job->failure.culprit = culprit;
-	if (!job->finalizing)
-		peers_announce(job, LINE_GAVE_UP, culprit, job->failure.text);
-	return fail(code, "%s", job->failure.text); /* last: it is what sluice_last_error() says */
-}
-
-int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
-{
-	char text[ERROR_TEXT_BYTES];
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
-	va_end(arguments);
-	if (!job->members.elastic || peer >= job->workers)
-		return job_fail(job, code, peer, "%s", text);
-	peers_lost(job, peer, text);
-	return code;
-}
-
-int job_failed(sluice_job *job)
-{
-	return fail_quietly(job->failure.code, "%s", job->failure.text);
-}
 
 /* A page that the kernel empties in forked children. NULL where it cannot (Linux before 4.14). */
 static int *open_page_of_this_process(void)
@@ -63,21 +20,6 @@ static int *open_page_of_this_process(void)
 	}
 	*page = 1;
 	return page;
-}
-
-int job_in_child(const sluice_job *job)
-{
-	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
-}
-
-int job_check(const sluice_job *job, const char *function)
-{
-	if (!job)
-		return fail(SLUICE_EINVAL, "%s: the job is NULL", function);
-	if (job_in_child(job))
-		return fail(SLUICE_EINVAL, "%s: called in a forked child; only process %d may use this job",
-			    function, (int)job->pid);
-	return 0;
 }
 
 static void free_job(sluice_job *job)
@@ -160,14 +102,4 @@ void sluice_finalize(sluice_job **job_pointer)
 		progress_stop(job);
 	else
 		free_job(job);
-}
-
-int sluice_rank(const sluice_job *job) { return job->rank; }
-int sluice_size(const sluice_job *job) { return job->size; }
-int sluice_workers(const sluice_job *job) { return job->workers; }
-int sluice_is_worker(const sluice_job *job) { return job->rank < job->workers; }
-
-const char *sluice_node(const sluice_job *job, int rank)
-{
-	return job && job->cards && rank >= 0 && rank < job->size ? job->cards[rank].node : "";
 }

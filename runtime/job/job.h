@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Private state of a job, shared by job.c (init, finalize), peers.c (heartbeat, loss), members.c (going
+ * Private state of a job, shared by job.c (init, finalize), failure.c, peers.c (heartbeat, loss), members.c (going
  * on without a lost worker), collective.c (barrier, sum, gather, exchange), progress.c (token, waits,
  * thread) and the models above them, which it calls through client.h alone. */
 #ifndef RUNTIME_JOB_H
@@ -128,7 +128,7 @@ struct sluice_job {
 	sluice_region *regions[JOB_REGIONS];
 };
 
-/* ---- job.c ---- */
+/* ---- failure.c ---- */
 /* Records the first failure of the job, logs it, and tells all living peers who is to blame. Returns
  * code. Token held. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
@@ -137,13 +137,14 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 int job_failed(sluice_job *job);
 /* "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
 const char *rank_text(const sluice_job *job, int rank);
-/* A peer broke the rules. With on_failure=continue a worker is dropped, as if it were lost; else, and for
- * a server, the same as job_fail(). Returns code. Token held. */
-int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
 int job_in_child(const sluice_job *job); /* of the process that called sluice_init */
 /* SLUICE_EINVAL in a forked child, else 0. */
 int job_check(const sluice_job *job, const char *function);
+/* Writes to this rank's line at a peer, from the outbox. As the transport's post(). */
+int peers_put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line, void *source,
+	      size_t bytes, uint32_t imm);
+/* Last words. */
+void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text);
 
 /* ---- join.c ---- */
 /* Everything of sluice_init(): the caller closes *boot, and frees what there is of the job on failure. */
@@ -153,13 +154,16 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 void peers_tick(sluice_job *job, uint64_t now);  /* own heartbeat out, theirs judged */
 void peers_gone(sluice_job *job, int peer, const char *why);     /* EVENT_GONE */
 void peers_status(sluice_job *job, int peer);                    /* IMM_STATUS */
-void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text);
 /* Tells the living peers, who wait for this rank's shard, whom the shard waits for. */
 void peers_report(sluice_job *job, const char *text);
 void peers_reported(sluice_job *job, int peer);                  /* IMM_REPORT */
 
 /* Nothing can be written to it or expected from it any more. why: "its process ended". */
 void peers_lost(sluice_job *job, int peer, const char *why);
+/* A peer broke the rules. With on_failure=continue a worker is dropped, as if it were lost; else, and for
+ * a server, the same as job_fail(). Returns code. Token held. */
+int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* ---- members.c ---- */
 /* After the ranks are known; refuses on_failure=continue where it cannot work. */

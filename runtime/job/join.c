@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "compress/message.h"
+#include "base/wire_version.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>

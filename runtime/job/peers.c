@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Who is alive: heartbeats written one-sidedly into each peer's control region, the end of a process
- * as its transport reports it, and the last words a rank writes before it leaves. */
+ * as its transport reports it, and the last words that a peer wrote before it left. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -12,17 +12,6 @@ static uint8_t *line_of(const sluice_job *job, int peer)
 	return (uint8_t *)job->control->base + (size_t)peer * LINE_BYTES;
 }
 
-static int put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line,
-	       void *source, size_t bytes, uint32_t imm)
-{
-	struct transfer t = { .kind = kind, .remote = job->peers[peer].control,
-			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
-			      .local_region = job->outbox, .local = source, .bytes = bytes,
-			      .imm = imm };
-	struct endpoint *e = job->peers[peer].endpoint;
-	return e->transport->ops->post(e, &t);
-}
-
 void peers_lost(sluice_job *job, int peer, const char *why)
 {
 	if (job->peers[peer].state != PEER_ALIVE || job->said_bye)
@@ -30,6 +19,19 @@ void peers_lost(sluice_job *job, int peer, const char *why)
 	job->peers[peer].state = PEER_LOST;
 	if (!members_lost(job, peer, why))
 		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
+}
+
+int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
+{
+	char text[ERROR_TEXT_BYTES];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	if (!job->members.elastic || peer >= job->workers)
+		return job_fail(job, code, peer, "%s", text);
+	peers_lost(job, peer, text);
+	return code;
 }
 
 /* Reads the peer's last words, if it wrote any. 1: it left properly or gave up (handled here). */
@@ -84,25 +86,6 @@ void peers_gone(sluice_job *job, int peer, const char *why)
 		peers_lost(job, peer, why);
 }
 
-/* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
- * then learns why nobody waited. A bye goes also to those that said theirs: while they tear down they
- * may still see this process end. Nobody answers. */
-void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
-{
-	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
-	size_t length = strnlen(text, STATUS_TEXT_BYTES - 1);
-	put_le32(status, state);
-	put_le32(status + 4, (uint32_t)culprit);
-	put_le32(status + 12, (uint32_t)length);
-	memcpy(status + 16, text, length);
-	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
-	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job->peers[p].control &&
-		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
-			put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
-			    imm_make(IMM_STATUS, 0, 0));
-}
-
 void peers_report(sluice_job *job, const char *text)
 {
 	uint8_t *report = (uint8_t *)job->outbox->base + LINE_REPORT;
@@ -112,8 +95,8 @@ void peers_report(sluice_job *job, const char *text)
 	put_le32(report, crc32c(0, report + 4, 4 + length));
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
-			put(job, p, TRANSFER_PUT_NOTIFY, LINE_REPORT, report, 8 + length,
-			    imm_make(IMM_REPORT, 0, 0));
+			peers_put(job, p, TRANSFER_PUT_NOTIFY, LINE_REPORT, report, 8 + length,
+				  imm_make(IMM_REPORT, 0, 0));
 }
 
 void peers_reported(sluice_job *job, int peer)
@@ -145,7 +128,7 @@ void peers_tick(sluice_job *job, uint64_t now)
 		struct peer *peer = &job->peers[p];
 		if (p == job->rank || peer->state != PEER_ALIVE || !peer->control)
 			continue; /* control: not connected yet */
-		put(job, p, TRANSFER_PUT, LINE_HEARTBEAT, beat, 8, 0);
+		peers_put(job, p, TRANSFER_PUT, LINE_HEARTBEAT, beat, 8, 0);
 		uint64_t heartbeat = get_le64(line_of(job, p) + LINE_HEARTBEAT);
 		if (heartbeat != peer->heartbeat || was_stopped) {
 			peer->heartbeat = heartbeat;

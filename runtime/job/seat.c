@@ -3,7 +3,7 @@
 #include "job/seat.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "compress/message.h"
+#include "base/wire_version.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The arithmetic of layout.h. Called by model.c at open; worker.c and shard.c only read the result. */
+ * The arithmetic of layout.h. Called by model_open.c; worker.c and shard.c only read the result. */
 #include "model/layout.h"
 #include "base/error.h"
 #include "model/census.h"

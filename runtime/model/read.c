@@ -3,7 +3,7 @@
  * restore. */
 #include "model/model.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "rdma/transport.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c),
  * settles the defaults that depend on other axes and refuses combinations that make no sense.
- * model.c calls it at open; sluice-train to check a recipe early. */
+ * model_open.c calls it; sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -15,7 +15,7 @@
  *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
  *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M), each [,noise(R)]
  *                                                            0 <= M < 1; mask is the default for topk
- *                                                            A as of ema; R > 0; M >= 1 steps, see async.h
+ *                                                            A as of ema; R > 0; M >= 1 steps, see shard_async.h
  *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B)
  *                                                            default: residual if up or down is topk
  *                                                            or narrower than f32, else none; none with
@@ -33,7 +33,7 @@
  *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
  *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) | lazy-server(WINDOW,WEIGHT[,LONGEST])
- *               async(TAU[,whole])                           default always; see lazy.h and async.h; 1 <= TAU
+ *               async(TAU[,whole])                           default always; see lazy.h and shard_async.h; 1 <= TAU
  *   seed=       N                                            0 (default) to 2^32 - 1
  */
 enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT, SIGNAL_INNOVATION, SIGNAL_SVRG };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the three files of the recipe language share: recipe.c cuts the text into words,
- * recipe_values.c reads the value of each word, recipe_words.c holds the word tables and prints.
- * Nobody else includes this. */
+ * What the files of the recipe language share: recipe.c cuts the text into words, recipe_values.c reads the
+ * value of each word, with recipe_direction.c, recipe_dynamics.c, recipe_when.c and recipe_async.c, from the items
+ * of recipe_items.c; recipe_words.c holds the word tables and prints. Nobody else includes this. */
 #ifndef RUNTIME_RECIPE_WORDS_H
 #define RUNTIME_RECIPE_WORDS_H
 #include "recipe/recipe.h"
@@ -69,14 +69,18 @@ struct draft {
 	char quotes[AXES][QUOTE_BYTES];
 };
 
-/* recipe_values.c: what is done with an item wherever it stands. All set the sentence on refusal. */
+/* recipe_items.c: what is done with an item wherever it stands. All set the sentence on refusal. */
 int find_item(const struct word *w, const struct item *item); /* its place in the list of words, or < 0 */
 int refuse_argument(const struct word *w, const struct item *item);  /* 0 if it has none */
 int refuse_more_items(const struct word *w, size_t most);            /* 0 if there are not more */
 int refuse_number(const struct word *w, const char *text, const char *rule); /* always */
+int refuse_text(const struct word *w, const char *text, const char *rule);   /* it is no number */
 int read_float(const struct word *w, const char *text, const char *rule, float *out); /* not negative */
 /* A whole number of low..high at *text, which then points behind it; 0 if there is none. */
 unsigned read_whole(const char **text, unsigned low, unsigned high);
+
+/* recipe_direction.c: up= and down=. */
+int read_direction(const struct word *w, struct direction *d);
 
 /* recipe_dynamics.c: one function for each axis. */
 int read_signal(const struct word *w, struct draft *d);

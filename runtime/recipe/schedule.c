@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Phases of a recipe and the density of each step. Called by model.c at open, worker.c and shard.c. */
+ * Phases of a recipe and the density of each step. Called by model_open.c, worker.c and shard.c. */
 #include "recipe/schedule.h"
 #include "base/error.h"
 #include "sluice.h"

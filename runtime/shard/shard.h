@@ -5,6 +5,7 @@
 #define RUNTIME_SHARD_H
 #include "compress/choose.h"
 #include "compress/sparse.h"
+#include "job/job.h"
 #include "model/delta_log.h"
 #include "model/measure.h"
 #include "model/model.h"

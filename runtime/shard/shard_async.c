@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half of asynchronous steps; see async.h. Called by shard.c. */
+ * The shard half of asynchronous steps; see shard_async.h. Called by shard.c. */
 #include "shard/shard.h"
 #include "base/clock.h"
 #include "base/error.h"

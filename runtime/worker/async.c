@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half of asynchronous steps; see async.h. What is not the same as in others: an answer is a
+ * The worker half of asynchronous steps; see shard_async.h. What is not the same as in others: an answer is a
  * difference to the anchor, or the next anchor itself; a worker may ask for the newest, and parks before
  * collectives. Called by worker.c, step.c and events.c. */
 #include "worker/worker.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
- * signal.c, model_open.c, model.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
+ * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
  * Where the recipe allows (topk of the gradient with a residual, no clipping) the residual lives
  * on the device and the selection is made there; only what is selected travels, and worker.residual is merely

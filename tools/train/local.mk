@@ -20,5 +20,7 @@ sluice_train_SOURCES = tools/train/agree.c tools/train/agree.h \
 	tools/train/main.c \
 	tools/train/metrics.c tools/train/metrics.h \
 	tools/train/report.c tools/train/report.h \
+	tools/train/signals.c tools/train/signals.h \
+	tools/train/steps.c tools/train/steps.h \
 	tools/train/training.c tools/train/training.h
 sluice_train_LDADD = libtrain.la libsluice.la -lm

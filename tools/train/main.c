@@ -1,44 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-train: the reference training job. Options and signals, then one rank's part (training.c) in a job
+ * sluice-train: the reference training job. Options, then one rank's part (training.c) in a job
  * that a launcher started, or that of each rank of a simulated one. */
 #include "sluice.h"
 #include "tools/train/methods.h"
+#include "tools/train/signals.h"
 #include "tools/train/training.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { EXIT_BAD_USAGE = 2 };
-
-/* ---- signals ------------------------------------------------------------------------------ */
-
-static volatile sig_atomic_t stop_asked;
-static sluice_job *volatile signalled_job;
-
-static void on_signal(int number)
-{
-	if (number != SIGUSR2)
-		stop_asked = number;
-	else if (signalled_job)
-		sluice_explain(signalled_job);
-}
-
-int stop_was_asked(void)
-{
-	return stop_asked != 0;
-}
-
-/* SIGINT keeps its meaning. */
-static void catch_signals(void)
-{
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGUSR1, &action, NULL);
-	sigaction(SIGUSR2, &action, NULL);
-}
 
 /* ---- simulated ranks ---------------------------------------------------------------------- */
 
@@ -95,9 +66,9 @@ int main(int argc, char **argv)
 			fprintf(stderr, "sluice-train: %s\n", complaint.text);
 		return bad_usage ? EXIT_BAD_USAGE : EXIT_FAILURE;
 	}
-	signalled_job = job;
+	explain_on_signal(job);
 	rc = take_part(job, &options, NULL, bad_usage, &complaint);
-	signalled_job = NULL;
+	explain_on_signal(NULL);
 	sluice_finalize(&job);
 	return !rc ? EXIT_SUCCESS : bad_usage ? EXIT_BAD_USAGE : EXIT_FAILURE;
 }

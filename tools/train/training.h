@@ -17,7 +17,4 @@ struct rows {
  * Collective. 0, SLUICE_E*, or -1 when the job did not end as it should. */
 int take_part(sluice_job *job, const struct options *options, struct rows *shared, int bad_usage,
 	      struct complaint *complaint);
-
-/* main.c: a signal asked the job to stop. */
-int stop_was_asked(void);
 #endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Reads SLUICE_LOG. Apart from log.c, because refusals are errors, and errors are logged. */
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+
+#include <string.h>
+
+static int find_word(const char *word, const char *const *known, size_t n_known)
+{
+	for (size_t i = 0; i < n_known; i++)
+		if (strcmp(word, known[i]) == 0)
+			return (int)i;
+	return -1;
+}
+
+static int refuse_word(const char *what, const char *word, const char *const *known, size_t n_known,
+		       const char *list)
+{
+	const char *near = nearest_word(word, known, n_known);
+
+	return fail(SLUICE_EINVAL,
+		    "SLUICE_LOG: unknown %s \"%.60s\"%s%s%s: %ss are %s; give LEVEL or "
+		    "MODULE+LEVEL[,MODULE+LEVEL...], for example \"all+warn,rdma+debug\"",
+		    what, word, near ? ", did you mean \"" : "", near ? near : "",
+		    near ? "\"?" : "", what, list);
+}
+
+/* One "LEVEL" or "MODULE+LEVEL", cut out of the list. */
+static int configure_item(char *item, int levels[LOG_MODULES])
+{
+	enum { ALL = LOG_MODULES }; /* a word of SLUICE_LOG, not a module of its own */
+	const char *modules[ALL + 1];
+	char *plus = strchr(item, '+');
+	const char *module = plus ? item : "all";
+	const char *level = plus ? plus + 1 : item;
+
+	memcpy(modules, log_module_names, sizeof(log_module_names));
+	modules[ALL] = "all";
+	if (plus)
+		*plus = '\0';
+
+	int m = find_word(module, modules, ALL + 1);
+	int l = find_word(level, log_level_names, LOG_LEVELS);
+
+	if (m < 0)
+		return refuse_word("module", module, modules, ALL + 1,
+				   "all, runtime, rdma, slurm and compress");
+	if (l < 0)
+		return refuse_word("level", level, log_level_names, LOG_LEVELS,
+				   "error, warn, info and debug");
+	for (int i = 0; i < LOG_MODULES; i++)
+		if (m == ALL || m == i)
+			levels[i] = l;
+	return SLUICE_OK;
+}
+
+int log_configure(const char *text)
+{
+	char list[128];
+	int levels[LOG_MODULES];
+
+	if (strlen(text) >= sizeof(list))
+		return fail(SLUICE_EINVAL, "SLUICE_LOG: \"%.40s...\" is longer than %zu characters",
+			    text, sizeof(list) - 1);
+	memcpy(list, text, strlen(text) + 1);
+	for (int m = 0; m < LOG_MODULES; m++)
+		levels[m] = LOG_WARN; /* modules that the text does not name */
+
+	char *rest = list;
+	char *item;
+
+	while ((item = strsep(&rest, ",")) != NULL) {
+		int rc = configure_item(item, levels);
+
+		if (rc)
+			return rc;
+	}
+	log_set_levels(levels);
+	return SLUICE_OK;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The one place that records a job's failure, and the last words by which the peers hear of it; whose job it is. */
+#include "job/job.h"
+#include "base/bytes.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *rank_text(const sluice_job *job, int rank)
+{
+	static _Thread_local char texts[4][NODE_NAME_BYTES + 32];
+	static _Thread_local unsigned next;
+	char *text = texts[next++ % 4];
+	snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
+	return text;
+}
+
+int job_in_child(const sluice_job *job)
+{
+	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+}
+
+int job_check(const sluice_job *job, const char *function)
+{
+	if (!job)
+		return fail(SLUICE_EINVAL, "%s: the job is NULL", function);
+	if (job_in_child(job))
+		return fail(SLUICE_EINVAL, "%s: called in a forked child; only process %d may use this job",
+			    function, (int)job->pid);
+	return 0;
+}
+
+int sluice_rank(const sluice_job *job) { return job->rank; }
+int sluice_size(const sluice_job *job) { return job->size; }
+int sluice_workers(const sluice_job *job) { return job->workers; }
+int sluice_is_worker(const sluice_job *job) { return job->rank < job->workers; }
+
+const char *sluice_node(const sluice_job *job, int rank)
+{
+	return job && job->cards && rank >= 0 && rank < job->size ? job->cards[rank].node : "";
+}
+
+/* ---- failure ------------------------------------------------------------------------------ */
+
+int peers_put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line, void *source,
+	      size_t bytes, uint32_t imm)
+{
+	struct transfer t = { .kind = kind, .remote = job->peers[peer].control,
+			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
+			      .local_region = job->outbox, .local = source, .bytes = bytes,
+			      .imm = imm };
+	struct endpoint *e = job->peers[peer].endpoint;
+	return e->transport->ops->post(e, &t);
+}
+
+/* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
+ * then learns why nobody waited. A bye goes also to those that said theirs: while they tear down they
+ * may still see this process end. Nobody answers. */
+void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
+{
+	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
+	size_t length = strnlen(text, STATUS_TEXT_BYTES - 1);
+	put_le32(status, state);
+	put_le32(status + 4, (uint32_t)culprit);
+	put_le32(status + 12, (uint32_t)length);
+	memcpy(status + 16, text, length);
+	put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
+	for (int p = 0; p < job->size; p++)
+		if (p != job->rank && job->peers[p].control &&
+		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
+			peers_put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
+				  imm_make(IMM_STATUS, 0, 0));
+}
+
+int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
+{
+	if (job->failure.code)
+		return job->failure.code;
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(job->failure.text, sizeof job->failure.text, format, arguments);
+	va_end(arguments);
+	job->failure.code = code;
+	job->failure.culprit = culprit;
+	if (!job->finalizing)
+		peers_announce(job, LINE_GAVE_UP, culprit, job->failure.text);
+	return fail(code, "%s", job->failure.text); /* last: it is what sluice_last_error() says */
+}
+
+int job_failed(sluice_job *job)
+{
+	return fail_quietly(job->failure.code, "%s", job->failure.text);
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Which folder may include from which: the table "Who may know whom" of CONTRIBUTING.md against the #include lines of
+# the sources. Fails on an arrow that is not in the table, and on a folder that has no row.
+set -u
+export LC_ALL=C
+top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
+[ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/../..
+cd "$top_srcdir" || exit 1
+
+# Rows "| `folder` | `other` ... | what it is |", then the sources.
+sed -n '/^## Who may know whom/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
+function wrong(text) { print "wrong: " text; bad = 1 }
+FILENAME == "-" {
+	split($0, cell, "|")
+	gsub(" ", "", cell[2])
+	row[cell[2]] = 1
+	for (i = split(cell[3], name, " "); i > 0; i--) {
+		if (!(name[i] in row))
+			wrong("CONTRIBUTING.md: `" cell[2] "` knows `" name[i] "`, which has no row above it")
+		may[cell[2], name[i]] = 1
+	}
+	next
+}
+FNR == 1 {
+	own = FILENAME
+	sub("^runtime/", "", own)
+	if (!sub("/[^/]*$", "", own) || own == "runtime")
+		own = ""
+	if (own != "" && !(own in row) && !(own in told)) {
+		told[own] = 1
+		wrong("CONTRIBUTING.md has no row for the folder of " FILENAME)
+	}
+}
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+	split($0, part, "\"")
+	other = part[2]
+	sub("^runtime/", "", other)
+	if (!sub("/.*", "", other) || other == own || own == "")
+		next # beside it, or the public header
+	seen[own, other] = 1
+	if (!((own, other) in may))
+		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but may not know `" other "`")
+}
+END {
+	for (pair in may)
+		if (!(pair in seen)) {
+			split(pair, name, SUBSEP)
+			wrong("CONTRIBUTING.md: `" name[1] "` knows `" name[2] "`, but includes nothing of it")
+		}
+	exit bad
+}' - base/*.[ch] rdma/*.[ch] slurm/*.[ch] gpu/*.[ch] gpu/*.cu runtime/*/*.[ch]

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull per step. Called by
+ * training.c. */
+#include "tools/train/steps.h"
+#include "sluice.h"
+#include "tools/train/agree.h"
+#include "tools/train/order.h"
+#include "tools/train/signals.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* The flag of sluice_raise() that asks all workers to stop after this step. */
+enum { FLAG_STOP = 1 };
+
+static int save(struct training *t)
+{
+	if (!t->options.checkpoint || t->saved == sluice_step(t->model))
+		return 0;
+	if (!sluice_in_sync(t->model)) {
+		report_say(&t->report, "no checkpoint at step %llu: the workers hold models of their own",
+			   (unsigned long long)sluice_step(t->model));
+		return 0;
+	}
+	t->saved = sluice_step(t->model);
+	return sluice_checkpoint(t->model, t->options.checkpoint);
+}
+
+int find_leader(struct training *t)
+{
+	int leader, living, rc = agree_on_leader(t->job, &leader, &living);
+
+	if (!rc)
+		report_leader(&t->report, leader == sluice_rank(t->job),
+			      sluice_workers(t->job) - living);
+	return rc;
+}
+
+/* Accuracy and loss on the test rows (without any: on the training rows) and the bytes so far: each
+ * worker takes its share of the rows, and one sum brings them together. Shares of lost workers are
+ * skipped: all figures are over what the living ones looked at. */
+int measure(struct training *t)
+{
+	const struct dataset *set = t->test.rows ? &t->test : &t->train;
+	size_t rank = (size_t)sluice_rank(t->job), workers = (size_t)sluice_workers(t->job);
+	struct score own = {0};
+	struct traffic moved;
+	struct carried carried;
+	int rc = traffic_own(t->model, &moved);
+
+	if (!rc)
+		rc = carried_own(t->job, &carried);
+	if (rc)
+		return rc;
+	network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
+			 set->rows * (rank + 1) / workers, &own);
+	double sums[6 + CARRIERS] = {own.loss,	   own.correct,	 own.rows,
+				     moved.pushed, moved.pulled, moved.dense};
+	memcpy(sums + 6, carried.bytes, sizeof(carried.bytes));
+	rc = sluice_sum(t->job, sums, 6 + CARRIERS);
+	if (rc)
+		return rc;
+	memcpy(t->carried.bytes, sums + 6, sizeof(carried.bytes));
+	t->score = (struct score){sums[0], sums[1], sums[2]};
+	t->total = (struct traffic){sums[3], sums[4], sums[5]};
+	t->measured = sluice_step(t->model);
+	return find_leader(t);
+}
+
+/* --sleep and --nan */
+static void disturb(struct training *t, uint64_t step)
+{
+	const struct options *o = &t->options;
+	struct timespec pause = {
+		.tv_sec = (time_t)o->sleep_seconds,
+		.tv_nsec = (long)((o->sleep_seconds - floor(o->sleep_seconds)) * 1e9),
+	};
+
+	if (o->sleep_rank == sluice_rank(t->job) && o->sleep_step == step)
+		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, &pause) == EINTR)
+			;
+	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step)
+		t->grad[t->network.count / 2] = NAN;
+}
+
+static int begin_epoch(struct training *t, uint64_t epoch)
+{
+	order_shuffle(t->order, t->train.rows, t->options.seed, epoch);
+	t->lr = t->options.lr * powf(t->options.lr_decay, (float)epoch);
+	return sluice_set_lr(t->model, t->lr);
+}
+
+/* What follows a step: checks, measurements, reports. */
+static int after_step(struct training *t, uint64_t step, double loss)
+{
+	int epoch_ends = step % t->steps_per_epoch == 0;
+	uint64_t epoch = (step - 1) / t->steps_per_epoch + 1;
+	int rc = 0;
+
+	if (t->options.digest && sluice_in_sync(t->model))
+		rc = agree_on_digest(
+			t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
+	if (!rc && epoch_ends)
+		rc = measure(t);
+	if (!rc && t->options.metrics && (epoch_ends || !t->async)) {
+		struct metrics_step line = {
+			.step = step,
+			.epoch = epoch,
+			.lr = t->options.lr * powf(t->options.lr_decay, (float)(epoch - 1)),
+			.loss = loss,
+			.images = t->report.images_per_step,
+			.seconds = report_clock() - t->report.began,
+			.test = epoch_ends ? &t->score : NULL,
+		};
+
+		rc = metrics_write(&t->metrics, t->job, t->model, &line);
+	}
+	if (rc)
+		return rc;
+	report_step(&t->report, t->model, step, loss);
+	if (epoch_ends)
+		report_epoch(&t->report, &t->network, epoch, &t->score, &t->total);
+	return 0;
+}
+
+/* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is taken. */
+static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+{
+	struct score unused;
+	float *at = t->params;
+	int rc;
+
+	if (sluice_anchor_due(t->model)) {
+		network_gradient(&t->network, t->workspace, t->params, &t->train, t->part, t->part_rows, t->grad,
+				 score);
+		disturb(t, step);
+		return sluice_push(t->model, t->grad);
+	}
+	if (!sluice_wanted(t->model))
+		return sluice_push(t->model, NULL);
+	if (t->point && (rc = sluice_point(t->model, t->params, t->point)))
+		return rc;
+	if (t->point && !t->before)
+		at = t->point; /* igt */
+	network_gradient(&t->network, t->workspace, at, &t->train, rows, t->options.batch, t->grad, score);
+	disturb(t, step);
+	if (t->before) { /* storm, svrg */
+		network_gradient(&t->network, t->workspace, t->point, &t->train, rows, t->options.batch,
+				 t->before, &unused);
+		return sluice_push_pair(t->model, t->grad, t->before);
+	}
+	if (!t->averages)
+		return sluice_push(t->model, t->grad);
+	for (size_t i = 0; i < t->network.count; i++)
+		t->params[i] -= t->lr * t->grad[i];
+	return sluice_push_params(t->model, t->params);
+}
+
+/* Asynchronous workers agree on stopping where they meet, and go on from the newest parameters. */
+static int meet(struct training *t)
+{
+	double asked = stop_was_asked();
+	int rc = sluice_sum(t->job, &asked, 1);
+
+	t->stopped = asked > 0;
+	return rc ? rc : sluice_pull(t->model, t->params);
+}
+
+/* The loop: from sluice_step() to the last step, or until a signal asks to stop. */
+int train(struct training *t)
+{
+	uint64_t workers = (uint64_t)sluice_workers(t->job), batch = t->options.batch;
+	uint64_t step = sluice_step(t->model), epoch = UINT64_MAX;
+	struct score score = {0};
+	int rc;
+
+	while (step < t->steps && !t->stopped) {
+		uint64_t in_epoch = step % t->steps_per_epoch;
+		const uint32_t *rows;
+		if (epoch != step / t->steps_per_epoch) {
+			epoch = step / t->steps_per_epoch;
+			if ((rc = begin_epoch(t, epoch)))
+				return rc;
+		}
+		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
+		if (stop_was_asked() && !t->async)
+			sluice_raise(t->model, FLAG_STOP);
+
+		if ((rc = push(t, rows, step + 1, &score)))
+			return rc;
+		if ((rc = sluice_pull(t->model, t->params)))
+			return rc;
+
+		step = sluice_step(t->model);
+		t->stopped = !!(sluice_raised(t->model) & FLAG_STOP); /* on all workers alike */
+		if ((rc = after_step(t, step, score.rows > 0 ? score.loss / score.rows : 0)))
+			return rc;
+		if (t->async && step % t->steps_per_epoch == 0 && (rc = meet(t)))
+			return rc;
+		if (t->options.every && step % t->options.every == 0 && sluice_in_sync(t->model) &&
+		    (rc = save(t)))
+			return rc;
+	}
+	return save(t);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The state of one rank's training, and its loop of steps (steps.c). */
+#ifndef TRAIN_STEPS_H
+#define TRAIN_STEPS_H
+#include "sluice.h"
+#include "tools/train/metrics.h"
+#include "tools/train/network.h"
+#include "tools/train/report.h"
+#include "tools/train/training.h"
+
+struct training {
+	struct options options;
+	struct rows *shared;             /* NULL: the rows are this rank's own */
+	sluice_job *job;
+	sluice_model *model;
+	struct dataset train, test;
+	struct network network;
+	struct workspace *workspace;
+	float *params, *grad;
+	float *point, *before;           /* where a second gradient is taken, and that; NULL for most recipes */
+	float lr;                        /* of this epoch */
+	int averages;                    /* update=average: this worker's steps are its own */
+	int async;                       /* when=async: workers meet at the ends of epochs only */
+	uint32_t *part;                  /* signal=svrg: this worker's rows, for full gradients; else NULL */
+	size_t part_rows;
+	uint32_t *order;                 /* rows in the order of this epoch */
+	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
+	uint64_t saved;                  /* step of the last checkpoint */
+	int stopped;                     /* by a signal, at some rank */
+	struct score score;              /* last measurement, over all workers */
+	struct traffic total;            /* at the last measurement, over all workers */
+	struct carried carried;          /* the same */
+	uint64_t measured;               /* step of that */
+	uint64_t digest;
+	struct metrics metrics;
+	struct report report;
+};
+
+/* From sluice_step() to the last step, or until a signal asks to stop; with the last checkpoint. */
+int train(struct training *t);
+/* score, total and carried of now. Collective. */
+int measure(struct training *t);
+/* Who speaks for all from now on. Collective. */
+int find_leader(struct training *t);
+#endif
