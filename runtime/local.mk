@@ -39,6 +39,7 @@ library_sources += \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
 	runtime/model/read.c \
+	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \
 	runtime/model/worth.c runtime/model/worth.h

@@ -310,6 +310,7 @@ typedef struct sluice_model_stats {
 	double compression_error; /* of the last push, see sluice_measure(); 0 where it was not measured */
 	double compression_error_down; /* of the last versions of this rank's shards */
 	uint64_t staleness_most;  /* of these, the largest; when=async(TAU) keeps it to TAU */
+	uint64_t memory_bytes;    /* the most that the library takes for the model on this rank, as checked at open */
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm, and one over those
  * of this rank's shards when it covers shard_residual_norm. object. */

@@ -199,6 +199,8 @@ static int exchange_regions(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
+	/* For a short time: what is read, spread.c, read.c. What rank 0 has there goes before its accumulator comes. */
+	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += layout_window_bytes(l, rank, peer);
 	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
@@ -279,6 +281,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
+	model->stats.memory_bytes = need;
 	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
 	if (limit && need > limit)
 		return fail(SLUICE_ENOMEM,

@@ -9,8 +9,8 @@
 /* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this alone. */
 static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 {
-	enum { PIECE = 1 << 20 };
 	sluice_job *job = model->job;
+	const size_t piece = layout_part_bytes(&model->layout);
 	struct endpoint *e = job->peers[0].endpoint;
 	struct remote *source = NULL;
 	struct region *buffer = NULL;
@@ -18,12 +18,12 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	if (!rc && source->bytes < model->layout.count * sizeof(float))
 		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has", rank_text(job, 0));
 	if (!rc)
-		rc = region_open(PIECE, 0, "initial", &buffer);
+		rc = region_open(piece, 0, "initial", &buffer);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		struct shard *shard = &model->shards[i];
 		size_t total = shard->at->span * sizeof(float);
-		for (size_t at = 0; at < total && !rc; at += PIECE) {
-			size_t bytes = total - at < PIECE ? total - at : PIECE;
+		for (size_t at = 0; at < total && !rc; at += piece) {
+			size_t bytes = total - at < piece ? total - at : piece;
 			rc = model_read(model, 0, source, shard->at->begin * sizeof(float) + at, buffer,
 					   buffer->base, bytes);
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);

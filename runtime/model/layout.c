@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "model/census.h"
 #include "compress/message.h"
+#include "model/snapshot.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -134,7 +135,34 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->slot_bytes += note;
 	s->delta_bytes = whole && delta < everything ? everything : delta;
 	s->delta_bytes += note;
-	s->snapshot_bytes = everything;
+	s->snapshot_bytes = snapshot_bytes(s->span);
+}
+
+/* A message of so many coordinates, or fewer, never becomes dense because that is shorter. */
+static int stays_sparse(uint32_t span, uint32_t count, struct value_coding values)
+{
+	if (value_few_bits(values.type))
+		return count < span;
+	return message_bound(span, count, values) < message_bound(span, span, values);
+}
+
+/* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe says. */
+static uint32_t message_room(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe)
+{
+	const struct selection_kind *up = &selection_kinds[recipe->up.select];
+	const struct selection_kind *down = &selection_kinds[recipe->down.select];
+	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
+	uint32_t selected = (uint32_t)least(l->selected_most, s->span); /* before they are fitted into a slot */
+
+	if (recipe->up.select == SELECT_ALL || recipe->down.select == SELECT_ALL || recipe->automatic ||
+	    recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies ||
+	    up->exchange != EXCHANGE_OWN)
+		return most;
+	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||
+	    !stays_sparse(s->span, s->down_capacity, recipe->down.values))
+		return most;
+	selected = selected > s->up_capacity ? selected : s->up_capacity;
+	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
 /* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
@@ -185,15 +213,15 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 				    "shards than %u, or a smaller sketch", i,
 				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes, l->n_shards);
 		}
+		s->room = message_room(l, s, recipe);
 		s->slots_offset = slots[s->owner];
 		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
 		/* Asynchronous workers read what was published for each of them. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) * s->delta_bytes;
-		s->snapshot_offset[0] = s->log_offset + s->log_bytes;
-		s->snapshot_offset[1] = s->snapshot_offset[0] + s->snapshot_bytes;
-		logs[s->owner] = s->snapshot_offset[1] + s->snapshot_bytes;
+		s->snapshot_offset = s->log_offset + s->log_bytes;
+		logs[s->owner] = s->snapshot_offset + s->snapshot_bytes;
 	}
 	free(slots);
 	free(spans);
@@ -277,18 +305,28 @@ size_t layout_log_bytes(const struct layout *l, int rank)
 	size_t bytes = 0;
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == rank)
-			bytes = l->shards[i].snapshot_offset[1] + l->shards[i].snapshot_bytes;
+			bytes = l->shards[i].snapshot_offset + l->shards[i].snapshot_bytes;
 	return bytes;
+}
+
+size_t layout_part_bytes(const struct layout *l)
+{
+	size_t most = 0;
+	for (uint32_t i = 0; i < l->n_shards; i++)
+		if (snapshot_part_bytes(l->shards[i].span) > most)
+			most = snapshot_part_bytes(l->shards[i].span);
+	return most;
 }
 
 struct largest layout_largest(const struct layout *l, int owner_or_any)
 {
-	struct largest most = { 0, 0, 0 };
+	struct largest most = { 0 };
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
 		if (owner_or_any >= 0 && s->owner != owner_or_any)
 			continue;
-		most.span = layout_room(s) > most.span ? layout_room(s) : most.span;
+		most.span = s->span > most.span ? s->span : most.span;
+		most.room = s->room > most.room ? s->room : most.room;
 		most.slot_bytes = s->slot_bytes > most.slot_bytes ? s->slot_bytes : most.slot_bytes;
 		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
 	}

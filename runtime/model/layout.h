@@ -26,10 +26,11 @@ struct shard_layout {
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
 	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
 	uint32_t slot_depth;     /* slots of each worker's ring */
+	uint32_t room;           /* most coordinates that a message of any phase is made of or decoded to */
 	size_t slot_bytes, delta_bytes, snapshot_bytes;
 	size_t slots_offset;     /* in the owner's window for any worker */
 	size_t notice_index;     /* among the owner's shards */
-	size_t log_offset, log_bytes, snapshot_offset[2]; /* in the owner's log region */
+	size_t log_offset, log_bytes, snapshot_offset; /* in the owner's log region */
 };
 
 struct layout {
@@ -55,14 +56,11 @@ size_t layout_slots_bytes(const struct layout *l, int rank);
 size_t layout_window_bytes(const struct layout *l, int rank, int peer);
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
 size_t layout_log_bytes(const struct layout *l, int rank);
-/* Values that one message to or from the shard can carry, in any phase. */
-static inline size_t layout_room(const struct shard_layout *s)
-{
-	return s->sketch_cells > s->span ? s->sketch_cells : s->span;
-}
+/* The largest part of a shard's snapshot. */
+size_t layout_part_bytes(const struct layout *l);
 /* What the halves share out among their shards: room for the largest one at a time. owner: -1 for any. */
 struct largest {
-	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
+	size_t span, room, slot_bytes, up_capacity;
 };
 struct largest layout_largest(const struct layout *l, int owner);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */

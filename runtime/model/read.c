@@ -3,6 +3,7 @@
  * restore. */
 #include "model/model.h"
 #include "base/clock.h"
+#include "model/snapshot.h"
 #include "rdma/transport.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,64 +60,70 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 	return rc;
 }
 
-/* A snapshot in private memory becomes parameters. */
-static int take_snapshot(const sluice_model *model, uint32_t s, uint64_t version, uint8_t *bytes, float *params)
+/* A part of a snapshot in private memory becomes parameters. */
+static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part, uint8_t *bytes,
+		     float *params)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
-	struct message m;
 	const char *why = "";
 	struct message_expect want = { .kind = MESSAGE_SNAPSHOT, .rank = (uint64_t)at->owner,
 				       .epoch = model_epoch(model), .model = model->id, .shard = s,
-				       .seq = version, .step = version, .phase = 0, .span = at->span,
-				       .count_max = at->span };
-	if (message_copy(bytes, at->snapshot_bytes, bytes, at->snapshot_bytes, &m, &why) ||
-	    message_check(&m, &want, &why) || m.coding != CODING_DENSE ||
-	    message_decode(&m, bytes, NULL, params + at->begin, &why))
+				       .seq = version, .step = version, .phase = 0 };
+	if (snapshot_take(&want, bytes, part, params + at->begin, at->span, &why))
 		return fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
 			    rank_text(model->job, at->owner), why);
 	return 0;
 }
 
-/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken again, and a
- * piece of another rank's is read again, now that the memory on its way has been touched. */
-static int measure_dense(sluice_model *model, uint64_t version, struct region *buffer, float *params)
+/* One part after the other, through a buffer for one; *taking_ns receives how long all were made parameters. */
+static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version, const struct region *buffer,
+			 float *params, uint64_t *taking_ns)
 {
-	enum { PIECE = 4 << 20 };
+	const struct shard_layout *at = &model->layout.shards[s];
+	int rc = 0;
+	*taking_ns = 0;
+	for (uint32_t i = 0; i < snapshot_parts(at->span) && !rc; i++) {
+		const struct snapshot_part part = snapshot_part(at->span, i);
+		rc = model_read(model, at->owner, model->remote_logs[at->owner],
+				   at->snapshot_offset + part.offset, buffer, buffer->base, part.bytes);
+		uint64_t start = now_ns();
+		if (!rc)
+			rc = take_part(model, s, version, i, buffer->base, params);
+		*taking_ns += now_ns() - start;
+	}
+	return rc;
+}
+
+/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken again, and a
+ * part of another rank's is read again, now that the memory on its way has been touched. */
+static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer, float *params)
+{
 	const struct layout *l = &model->layout;
 	uint32_t last = l->n_shards - 1, s = 0;
-	uint64_t start = now_ns();
-	int rc = take_snapshot(model, last, version, buffer->base, params);
-	model->worth.work_ns_per_byte = (double)(now_ns() - start) / (double)l->shards[last].snapshot_bytes;
+	uint64_t taking_ns;
+	int rc = read_snapshot(model, last, version, buffer, params, &taking_ns);
+	model->worth.work_ns_per_byte = (double)taking_ns / (double)l->shards[last].snapshot_bytes;
 	while (s < l->n_shards && l->shards[s].owner == model->job->rank)
 		s++;
 	if (rc || s == l->n_shards)
 		return rc;
 	const struct shard_layout *at = &l->shards[s];
-	size_t bytes = at->snapshot_bytes < PIECE ? at->snapshot_bytes : PIECE;
-	start = now_ns();
-	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset[version & 1],
-			   buffer, buffer->base, bytes);
+	const size_t bytes = snapshot_part_bytes(at->span);
+	uint64_t start = now_ns();
+	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset, buffer,
+			   buffer->base, bytes);
 	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
 	return rc;
 }
 
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 {
-	sluice_job *job = model->job;
-	size_t largest = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		if (model->layout.shards[s].snapshot_bytes > largest)
-			largest = model->layout.shards[s].snapshot_bytes;
 	struct region *buffer = NULL;
-	int rc = region_open(largest, 0, "snapshot", &buffer);
-	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		rc = model_read(model, at->owner, model->remote_logs[at->owner],
-				   at->snapshot_offset[version & 1], buffer, buffer->base, at->snapshot_bytes);
-		if (!rc)
-			rc = take_snapshot(model, s, version, buffer->base, params);
-	}
-	if (!rc && !job->seat)
+	uint64_t taking_ns;
+	int rc = region_open(layout_part_bytes(&model->layout), 0, "snapshot", &buffer);
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
+		rc = read_snapshot(model, s, version, buffer, params, &taking_ns);
+	if (!rc && !model->job->seat)
 		rc = measure_dense(model, version, buffer, params);
 	region_close(&buffer);
 	return rc;

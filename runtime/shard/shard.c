@@ -11,6 +11,7 @@
  * adopted: then it stays in the sum. The step closes when every member's push is in, and its divisor is
  * the number of pushes in the sum. */
 #include "shard/shard.h"
+#include "model/snapshot.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -74,7 +75,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 				       .epoch = model_epoch(model), .model = model->id,
 				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
 				       .span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
-				       .count_max = layout_room(at) };
+				       .count_max = at->room };
 	if (phase->payload == PAYLOAD_INDICES)
 		want.count_max = at->support_capacity;
 	if (phase->support == SUPPORT_AGREED) {
@@ -334,13 +335,11 @@ int shard_advance(sluice_model *model, struct shard *shard)
 int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	struct message m = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 }, .parts = 1,
+	struct message m = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 },
 			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
 			     .model = model->id, .shard = shard->id, .seq = shard->version,
-			     .step = shard->version, .have_version = shard->version, .span = at->span,
-			     .count = at->span };
-	message_encode(&m, NULL, shard->copy, model->value, shard->snapshots[shard->version & 1],
-		       at->snapshot_bytes);
+			     .step = shard->version, .have_version = shard->version };
+	snapshot_write(&m, shard->copy, at->span, shard->snapshot);
 	return 0;
 }
 

@@ -47,7 +47,7 @@ struct shard {
 	struct loss loss;            /* of the last version, where it is measured */
 	struct inbox *inboxes;       /* workers */
 	struct delta_log log;
-	uint8_t *snapshots[2];
+	uint8_t *snapshot;           /* snapshot.h */
 	uint64_t version;            /* steps completed */
 	uint64_t published;          /* publications, of which a step may have several */
 	uint32_t *support, support_n; /* agreed in this step; NULL where none is */

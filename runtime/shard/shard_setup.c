@@ -31,8 +31,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	model->first_step = version;
 	shard->waiting_since_ns = 0;
 	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
-	for (int i = 0; i < 2; i++)
-		shard->snapshots[i] = base + at->snapshot_offset[i];
+	shard->snapshot = base + at->snapshot_offset;
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
 	for (int w = 0; w < model->job->workers; w++) {
@@ -81,20 +80,21 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 int shards_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
-	size_t span = 0, bytes = 0;
+	size_t span = 0, room = 0, bytes = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		if (l->shards[s].owner != model->job->rank)
 			continue;
 		model->n_own++;
-		span = layout_room(&l->shards[s]) > span ? layout_room(&l->shards[s]) : span;
+		span = l->shards[s].span > span ? l->shards[s].span : span;
+		room = l->shards[s].room > room ? l->shards[s].room : room;
 		bytes = l->shards[s].slot_bytes > bytes ? l->shards[s].slot_bytes : bytes;
 	}
 	if (!model->n_own)
 		return 0;
 	model->shards = calloc(model->n_own, sizeof *model->shards);
 	model->copy = malloc(bytes);
-	model->index = malloc(span * sizeof *model->index);
-	model->value = malloc(span * sizeof *model->value);
+	model->index = malloc(room * sizeof *model->index);
+	model->value = malloc(room * sizeof *model->value);
 	if (!model->shards || !model->copy || !model->index || !model->value)
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
 	int rc = selector_open(span, &model->selector);
@@ -140,7 +140,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
 	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
 	vectors += async_vectors(recipe);
-	bytes = own.slot_bytes + own.span * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
+	bytes = own.slot_bytes + own.room * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *at = &l->shards[i];
 		if (at->owner != rank)

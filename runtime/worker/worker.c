@@ -345,7 +345,7 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
 				       .seq = worker_wanted(model), .step = w->step, .phase = w->phase,
 				       .span = at->span,
-				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->span };
+				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room };
 	if (phase->support == SUPPORT_AGREED) {
 		want.agreed = 1;
 		want.count_max = lane->support_n;

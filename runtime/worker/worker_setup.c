@@ -19,11 +19,11 @@ int worker_open(sluice_model *model)
 	const struct layout *l = &model->layout;
 	const struct recipe *recipe = &model->recipe;
 	struct worker *w = model->worker;
-	size_t staging_bytes = 0, span = 0, capacity = 0;
+	size_t staging_bytes = 0, room = 0, capacity = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
 		staging_bytes += at->slot_depth * at->slot_bytes + at->delta_bytes;
-		span = layout_room(at) > span ? layout_room(at) : span;
+		room = at->room > room ? at->room : room;
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
@@ -44,8 +44,8 @@ int worker_open(sluice_model *model)
 	w->anchor = vector(recipe->when == WHEN_ASYNC ? l->count : 0, sizeof(float), &rc);
 	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
-	w->relative = vector(span, sizeof(uint32_t), &rc);
-	w->value = vector(span, sizeof(float), &rc);
+	w->relative = vector(room, sizeof(uint32_t), &rc);
+	w->value = vector(room, sizeof(float), &rc);
 	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);
 	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
 				sizeof *w->shard_spans, &rc);
@@ -155,7 +155,7 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	vectors += recipe->when == WHEN_ASYNC;
 	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
 		vectors += 1 + (recipe->memory != MEMORY_NONE);
-	uint64_t bytes = vectors * l->count * sizeof(float) + any.span * (sizeof(uint32_t) + sizeof(float));
+	uint64_t bytes = vectors * l->count * sizeof(float) + any.room * (sizeof(uint32_t) + sizeof(float));
 	bytes += l->support_most * sizeof(uint32_t);
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_push_range \
+	tests/unit/test_memory \
 	tests/unit/test_worth \
 	tests/unit/test_place \
 	tests/unit/test_conservation \
@@ -36,6 +37,9 @@ tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
 tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
 	-Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
+# Looks at its own pages.
+tests_unit_test_memory_SOURCES = tests/unit/test_memory.c tests/unit/scratch.h tools/bench/resident.c \
+	tools/bench/resident.h $(ranks)
 tests_unit_test_census_SOURCES = tests/unit/test_census.c tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h

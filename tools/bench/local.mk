@@ -17,7 +17,9 @@ sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/select.c tools/bench/select.h \
 	tools/bench/select_data.c tools/bench/select_data.h \
 	tools/bench/step.c tools/bench/step.h \
+	tools/bench/resident.c tools/bench/resident.h \
 	tools/bench/step_limits.c tools/bench/step_limits.h \
+	tools/bench/step_memory.c tools/bench/step_memory.h \
 	tools/bench/table.c tools/bench/table.h
 # With private symbols: what codec and reduce measure is not exported.
 sluice_bench_LDADD = libbench.la libinternal.la -lm

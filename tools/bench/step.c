@@ -6,6 +6,7 @@
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
 #include "tools/bench/step_limits.h"
+#include "tools/bench/step_memory.h"
 #include "tools/json.h"
 #include <math.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 
 /* Each step takes its gradient from another place of one pool: new values without the time to make them. */
-enum { SHIFTS = 64, SHIFT = 16, LEAST_STEPS = 10, MOST_STEPS = 100000, TRANSPORTS_MAX = 8 };
+enum { SHIFTS = 64, SHIFT = 16, LEAST_STEPS = 10, MOST_STEPS = 100000, TRANSPORTS_MAX = 8, MEBI = 1 << 20 };
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
@@ -25,6 +26,8 @@ struct bench {
 	float *params, *pool;
 	struct samples ms;
 	struct step_limits limits; /* with --limit */
+	struct resident before_open;
+	struct step_memory memory;
 	sluice_model_stats before, after;
 	sluice_transport_stats moved[TRANSPORTS_MAX]; /* in the measured steps */
 	size_t n_transports;
@@ -196,7 +199,15 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 		       (unsigned long long)b->moved[t].notifies,
 		       (unsigned long long)b->moved[t].gets,
 		       (unsigned long long)b->moved[t].get_bytes);
-	puts("]}");
+	printf("],\"memory_bytes\":");
+	json_number(stdout, b->memory.announced);
+	printf(",\"resident_bytes\":");
+	json_number(stdout, b->memory.resident);
+	printf(",\"resident_region_bytes\":");
+	json_number(stdout, b->memory.regions);
+	printf(",\"resident_share_max\":");
+	json_number(stdout, b->memory.fullest);
+	puts("}");
 }
 
 /* Beside each pass over a vector of that length, the step and its largest part as multiples. */
@@ -242,6 +253,11 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 		       (double)b->moved[t].notifies / (double)ms.n,
 		       (double)b->moved[t].gets / (double)ms.n,
 		       (double)b->moved[t].get_bytes / (double)ms.n);
+	printf("memory of a worker for the model: announced %.1f MiB, resident %.1f (%.1f private, %.1f in "
+	       "regions); at most %.1f %% of what was announced\n",
+	       b->memory.announced / MEBI, b->memory.resident / MEBI,
+	       (b->memory.resident - b->memory.regions) / MEBI, b->memory.regions / MEBI,
+	       b->memory.fullest * 100);
 }
 
 static int work(struct bench *b)
@@ -251,6 +267,9 @@ static int work(struct bench *b)
 
 	if (!rc)
 		rc = sums(b, s);
+	if (!rc)
+		rc = step_memory_look(b->job, b->model, &b->before_open,
+				      b->options->limit ? b->options->count * sizeof(float) : 0, &b->memory);
 	if (!rc && sluice_rank(b->job) == 0) {
 		if (b->options->json)
 			print_json(b, s, samples_summary(&b->ms));
@@ -271,12 +290,16 @@ int step_run(sluice_job *job, const struct options *o)
 	double failed = 0;
 
 	if (worker) {
-		b.params = calloc((size_t)o->count, sizeof(float));
+		b.params = malloc((size_t)o->count * sizeof(float));
 		b.pool = malloc(pool * sizeof(float));
 		failed = !b.params || !b.pool;
-		if (failed == 0)
+		if (failed == 0) {
+			/* Resident before the model is: not promised, as by calloc(), which these two would become. */
+			__asm__ volatile("" : : "r"(b.params) : "memory");
+			memset(b.params, 0, (size_t)o->count * sizeof(float));
 			data_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
 				  b.pool, pool);
+		}
 	}
 	rc = sluice_sum(job, &failed, 1);
 	if (!rc && failed != 0) {
@@ -286,6 +309,8 @@ int step_run(sluice_job *job, const struct options *o)
 				failed, (unsigned long long)o->count);
 		rc = SLUICE_ENOMEM;
 	}
+	if (!rc && resident_now(&b.before_open))
+		b.before_open = (struct resident){ 0 };
 	if (!rc)
 		rc = sluice_model_open(job, &attr, b.params, &b.model);
 	if (!rc)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The memory that a model is announced to take, against what is really resident: never more, at any time,
+ * and not much less. */
+#include "model/snapshot.h"
+#include "ranks.h"
+#include "scratch.h"
+#include "tools/bench/resident.h"
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Shards of several snapshot parts. SMALL: what is not announced, names and the allocator's own. */
+enum { COUNT = 3000000, STEPS = 3, SMALL = 512 << 10 };
+
+static float params[COUNT], grad[COUNT];
+static char scratch[SCRATCH_PATH];
+
+struct model_case {
+	const char *recipe;
+	double least; /* share of what is announced that is resident after the steps */
+};
+static const struct model_case cases[] = {
+	{ "up=topk(0.001) down=topk(0.001)", 0.9 },
+	{ "up=topk(0.01),f16 down=topk(0.01),f16 signal=momentum(0.9) update=momentum(0.9)", 0.9 },
+	{ "up=topk(0.01),uniform(4) down=topk(0.02),bf16", 0.9 },
+	{ "up=all down=all", 0.85 },
+	{ "up=topk(0.01) down=all", 0.65 },
+};
+
+static uint64_t resident_bytes(void)
+{
+	struct resident now;
+
+	CHECK(!resident_now(&now));
+	return now.anonymous + now.regions;
+}
+
+/* ---- the most that is resident while something goes on ---------------------------------------- */
+
+static atomic_int watching;
+static uint64_t most;
+
+static void *watch(void *unused)
+{
+	while (atomic_load(&watching)) {
+		uint64_t now = resident_bytes();
+
+		most = now > most ? now : most;
+	}
+	return unused;
+}
+
+static int stays_within(int rank, void *argument)
+{
+	const struct model_case *c = argument;
+	static float first[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->recipe };
+	sluice_model_stats stats = { .size = sizeof stats };
+	pthread_t watcher;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		first[i] = noise(31, 0, 0, i);
+		params[i] = rank ? -1 : first[i];
+		grad[i] = noise(31, 1, (uint64_t)rank, i);
+	}
+	CHECK(!sluice_barrier(job)); /* what comes with the first one */
+	atomic_store(&watching, 1);
+	const uint64_t before = resident_bytes();
+	CHECK(!pthread_create(&watcher, NULL, watch, NULL));
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(!memcmp(params, first, sizeof params));
+	for (int step = 0; step < STEPS; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	const uint64_t after = resident_bytes() - before;
+	CHECK_OK(sluice_checkpoint(model, scratch));
+	sluice_model_close(&model);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_restore(model, scratch, params, NULL));
+	atomic_store(&watching, 0);
+	CHECK(!pthread_join(watcher, NULL));
+	CHECK_OK(sluice_stats(model, &stats));
+	if (most - before > stats.memory_bytes + SMALL || (double)after < c->least * (double)stats.memory_bytes)
+		printf("%s: announced %llu, resident %llu, at most %llu\n", c->recipe,
+		       (unsigned long long)stats.memory_bytes, (unsigned long long)after,
+		       (unsigned long long)(most - before));
+	CHECK(most - before <= stats.memory_bytes + SMALL);
+	CHECK((double)after >= c->least * (double)stats.memory_bytes);
+	check_same(job, params, sizeof params);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void memory__announced__is_never_exceeded_and_nearly_used(void **state)
+{
+	(void)state;
+	if (slowness() > 1) /* their shadows are resident too */
+		skip();
+	/* What is freed is given back, however large: else the allocator keeps some of it. */
+	assert_true(mallopt(M_MMAP_THRESHOLD, 64 << 10));
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct model_case one = cases[i];
+
+		assert_int_equal(scratch_make(scratch), 0);
+		run_ranks(2, stays_within, &one);
+		scratch_remove(scratch);
+	}
+}
+
+/* ---- snapshots in parts ------------------------------------------------------------------------ */
+
+static const uint32_t spans[] = { 1, SNAPSHOT_PART - 1, SNAPSHOT_PART, SNAPSHOT_PART + 1, 3 * SNAPSHOT_PART + 7 };
+enum { SPANS = sizeof spans / sizeof *spans };
+static const struct message like = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 }, .rank = 2,
+				     .epoch = 1, .shard = 3, .seq = 4, .step = 4, .have_version = 4 };
+static const struct message_expect expected = { .kind = MESSAGE_SNAPSHOT, .rank = 2, .epoch = 1, .shard = 3,
+						.seq = 4, .step = 4 };
+
+static void snapshot__any_span__comes_back_part_by_part(void **state)
+{
+	(void)state;
+	for (int s = 0; s < SPANS; s++) {
+		uint32_t span = spans[s];
+		size_t bytes = snapshot_bytes(span), at = 0;
+		float *sent = malloc(span * sizeof *sent), *got = calloc(span, sizeof *got);
+		uint8_t *snapshot = malloc(bytes), *buffer = malloc(snapshot_part_bytes(span));
+		const char *why;
+
+		assert_true(sent && got && snapshot && buffer);
+		for (uint32_t i = 0; i < span; i++)
+			sent[i] = noise(32, 0, 0, i);
+		snapshot_write(&like, sent, span, snapshot);
+		for (uint32_t i = 0; i < snapshot_parts(span); i++) {
+			struct snapshot_part part = snapshot_part(span, i);
+
+			assert_int_equal(part.offset, at);
+			assert_true(part.bytes <= snapshot_part_bytes(span));
+			at += part.bytes;
+			memcpy(buffer, snapshot + part.offset, part.bytes);
+			assert_int_equal(snapshot_take(&expected, buffer, i, got, span, &why), 0);
+		}
+		assert_int_equal(at, bytes);
+		assert_memory_equal(got, sent, span * sizeof *sent);
+		free(sent);
+		free(got);
+		free(snapshot);
+		free(buffer);
+	}
+}
+
+static void snapshot__part_of_another_place_or_version__is_refused(void **state)
+{
+	const uint32_t span = 2 * SNAPSHOT_PART + 5;
+	float *vector = calloc(span, sizeof *vector);
+	uint8_t *snapshot = malloc(snapshot_bytes(span));
+	struct message_expect newer = expected;
+	const char *why = NULL;
+
+	(void)state;
+	assert_true(vector && snapshot);
+	newer.seq = 5;
+	snapshot_write(&like, vector, span, snapshot);
+	/* The same bytes as the second part, but not the second part. */
+	assert_int_equal(snapshot_take(&expected, snapshot, 1, vector, span, &why), SLUICE_EWIRE);
+	assert_non_null(strstr(why, "part of the snapshot"));
+	assert_int_equal(snapshot_take(&newer, snapshot, 0, vector, span, &why), SLUICE_EWIRE);
+	assert_int_equal(snapshot_take(&expected, snapshot, 2, vector, span, &why), SLUICE_EWIRE);
+	snapshot[MESSAGE_HEADER_BYTES + 9] ^= 1;
+	assert_int_equal(snapshot_take(&expected, snapshot, 0, vector, span, &why), SLUICE_EWIRE);
+	assert_non_null(strstr(why, "checksum"));
+	free(vector);
+	free(snapshot);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory__announced__is_never_exceeded_and_nearly_used),
+		cmocka_unit_test(snapshot__any_span__comes_back_part_by_part),
+		cmocka_unit_test(snapshot__part_of_another_place_or_version__is_refused),
+	};
+	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}
