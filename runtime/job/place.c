@@ -7,6 +7,9 @@
 
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
+#include <hwloc/glibc-sched.h>
+#include <hwloc/linux.h>
+#include <sched.h>
 
 /* What the device is attached to: a NUMA node, a package, or the machine. */
 static hwloc_obj_t beside_device(hwloc_topology_t t, const char *device)
@@ -27,6 +30,45 @@ static hwloc_obj_t package_of(hwloc_topology_t t, hwloc_const_bitmap_t here)
 		if (hwloc_bitmap_isincluded(here, package->cpuset))
 			return package;
 	return NULL;
+}
+
+static void say_settled(const char *processors, const char *device, char why[PLACE_WHY_BYTES])
+{
+	snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: all processors of this rank (%s) are beside %s",
+		 processors, device ? device : "the calling thread");
+}
+
+/* The processors beside the device, or of the package of `here`; its file had another name before Linux 5.3. */
+static int read_near(const char *root, int here, const char *device, hwloc_bitmap_t near)
+{
+	static const char *const package[] = { "package_cpus", "core_siblings" };
+	char path[512];
+	int rc = -1;
+	if (device) {
+		snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/device/local_cpus", root, device);
+		return hwloc_linux_read_path_as_cpumask(path, near);
+	}
+	for (int i = 0; i < 2 && rc; i++) {
+		snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/%s", root, here, package[i]);
+		rc = hwloc_linux_read_path_as_cpumask(path, near);
+	}
+	return rc;
+}
+
+int place_settled(const char *root, hwloc_const_bitmap_t allowed, int here, const char *device,
+		  char why[PLACE_WHY_BYTES])
+{
+	hwloc_bitmap_t near = hwloc_bitmap_alloc();
+	char list[64];
+	int settled = hwloc_bitmap_weight(allowed) == 1 ||
+		      (near && !read_near(root, here, device, near) && hwloc_bitmap_isincluded(allowed, near));
+	hwloc_bitmap_free(near);
+	hwloc_bitmap_list_snprintf(list, sizeof list, allowed);
+	if (settled && hwloc_bitmap_weight(allowed) == 1)
+		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: this rank has one processor (%s)", list);
+	else if (settled)
+		say_settled(list, device, why);
+	return settled;
 }
 
 int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_bitmap_t here,
@@ -52,8 +94,7 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 		return 0;
 	}
 	if (hwloc_bitmap_isequal(chosen, allowed)) {
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: all processors of this rank (%s) are beside "
-			 "%s", list, device ? device : "the calling thread");
+		say_settled(list, device, why);
 		return 0;
 	}
 	snprintf(why, PLACE_WHY_BYTES, "on processors %s, beside %s", list,
@@ -74,9 +115,21 @@ static int load(hwloc_topology_t t, const char *device)
 	return hwloc_topology_load(t);
 }
 
-void place_thread(pthread_t thread, const char *device)
+static int is_settled(const char *device, char why[PLACE_WHY_BYTES])
 {
-	char why[PLACE_WHY_BYTES] = "as the launcher left it: hwloc does not say what this machine looks like";
+	hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
+	cpu_set_t own;
+	int here = sched_getcpu();
+	int settled = allowed && here >= 0 && !sched_getaffinity(0, sizeof own, &own) &&
+		      !hwloc_cpuset_from_glibc_sched_affinity(NULL, allowed, &own, sizeof own) &&
+		      place_settled("", allowed, here, device, why);
+	hwloc_bitmap_free(allowed);
+	return settled;
+}
+
+/* Loading takes milliseconds, on large nodes a tenth of a second, of every rank at once. */
+static void place_by_topology(pthread_t thread, const char *device, char why[PLACE_WHY_BYTES])
+{
 	hwloc_topology_t t;
 	hwloc_bitmap_t allowed = hwloc_bitmap_alloc(), here = hwloc_bitmap_alloc();
 	hwloc_bitmap_t chosen = hwloc_bitmap_alloc();
@@ -87,13 +140,20 @@ void place_thread(pthread_t thread, const char *device)
 	    !hwloc_get_last_cpu_location(t, here, HWLOC_CPUBIND_THREAD) &&
 	    place_choose(t, allowed, here, device, chosen, why) &&
 	    hwloc_set_thread_cpubind(t, thread, chosen, 0))
-		snprintf(why, sizeof why, "as the launcher left it: the kernel refused to bind it");
-	log_line(LOG_INFO, "runtime", "progress thread: %s", why);
+		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: the kernel refused to bind it");
 	hwloc_bitmap_free(allowed);
 	hwloc_bitmap_free(here);
 	hwloc_bitmap_free(chosen);
 	if (t)
 		hwloc_topology_destroy(t);
+}
+
+void place_thread(pthread_t thread, const char *device)
+{
+	char why[PLACE_WHY_BYTES] = "as the launcher left it: hwloc does not say what this machine looks like";
+	if (!is_settled(device, why))
+		place_by_topology(thread, device, why);
+	log_line(LOG_INFO, "runtime", "progress thread: %s", why);
 }
 
 #else

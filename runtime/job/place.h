@@ -14,6 +14,11 @@ void place_thread(pthread_t thread, const char *device);
 struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
+/* What the kernel's files say alone: 1 if every processor allowed is beside the device (NULL: the processor
+ * here), so that there is nothing to choose and no topology to load; why says so. 0: who knows. root: "", or a
+ * folder that stands for the root of the file system, for tests. */
+int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here, const char *device,
+		  char why[PLACE_WHY_BYTES]);
 /* The decision alone: 1 and the processors in chosen, or 0; why says which and why. allowed: of this rank;
  * here: where its thread runs now. */
 int place_choose(struct hwloc_topology *topology, const struct hwloc_bitmap_s *allowed,

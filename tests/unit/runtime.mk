@@ -45,7 +45,7 @@ tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/rando
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
-tests_unit_test_place_SOURCES = tests/unit/test_place.c
+tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 # Is told what steps took.
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)

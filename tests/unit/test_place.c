@@ -2,6 +2,7 @@
  * Where the progress thread goes, on machines made up: one and two packages, with and without a network card,
  * and ranks that the launcher bound to all, some or one of their processors. */
 #include "job/place.h"
+#include "scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -115,6 +116,55 @@ static void place__card_of_the_only_package__left_as_it_is(void **state)
 	expect(t, "0-7", 3, "mlx5_0", "", "all processors of this rank (0-7) are beside mlx5_0");
 	hwloc_topology_destroy(t);
 }
+
+/* A file of the kernel below root, with the folders that lead to it. */
+static void write_mask(const char *root, const char *path, const char *mask)
+{
+	char full[2 * SCRATCH_PATH];
+	snprintf(full, sizeof full, "%s/%s", root, path);
+	for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')) != NULL; *at++ = '/') {
+		*at = 0;
+		mkdir(full, 0700);
+	}
+	FILE *file = fopen(full, "w");
+	assert_non_null(file);
+	assert_true(fputs(mask, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void expect_settled(const char *root, const char *allowed, int here, const char *device, int settled,
+			   const char *says)
+{
+	hwloc_bitmap_t set = hwloc_bitmap_alloc();
+	char why[PLACE_WHY_BYTES] = "";
+	hwloc_bitmap_list_sscanf(set, allowed);
+	assert_int_equal(place_settled(root, set, here, device, why), settled);
+	if (!strstr(why, says))
+		fail_msg("\"%s\" does not say \"%s\"", why, says);
+	hwloc_bitmap_free(set);
+}
+
+/* Two packages of eight processors, the card at the second: cpu 12 knows its package by the older name. */
+static void settled__kernels_files__say_when_there_is_nothing_to_choose(void **state)
+{
+	char root[SCRATCH_PATH];
+	(void)state;
+	assert_int_equal(scratch_make(root), 0);
+	write_mask(root, "sys/devices/system/cpu/cpu3/topology/package_cpus", "00ff\n");
+	write_mask(root, "sys/devices/system/cpu/cpu12/topology/core_siblings", "ff00\n");
+	write_mask(root, "sys/class/infiniband/mlx5_0/device/local_cpus", "ff00\n");
+	expect_settled(root, "0-7", 3, NULL, 1, "all processors of this rank (0-7) are beside the calling thread");
+	expect_settled(root, "8-11", 12, NULL, 1, "(8-11) are beside the calling thread");
+	expect_settled(root, "0-15", 3, NULL, 0, "");
+	expect_settled(root, "4-8", 3, NULL, 0, "");
+	expect_settled(root, "10-11", 3, "mlx5_0", 1, "(10-11) are beside mlx5_0");
+	expect_settled(root, "0-7", 3, "mlx5_0", 0, "");
+	expect_settled(root, "0-15", 3, "mlx5_0", 0, "");
+	expect_settled(root, "0-7", 3, "rxe0", 0, "");
+	expect_settled(root, "0-7", 5, NULL, 0, "");
+	expect_settled(root, "2", 5, "rxe0", 1, "one processor (2)");
+	scratch_remove(root);
+}
 #endif
 
 static void *wait_here(void *mutex)
@@ -153,6 +203,7 @@ int main(void)
 		cmocka_unit_test(place__card__beside_it_wherever_the_caller_runs),
 		cmocka_unit_test(place__bound_away_from_the_card_or_card_unknown__left_as_it_is),
 		cmocka_unit_test(place__card_of_the_only_package__left_as_it_is),
+		cmocka_unit_test(settled__kernels_files__say_when_there_is_nothing_to_choose),
 #endif
 		cmocka_unit_test(place_thread__this_machine__stays_within_the_binding),
 	};
