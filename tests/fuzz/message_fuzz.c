@@ -91,10 +91,13 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 			    : message_bound(m.span, m.count, m.values), length;
 	float *decoded = get_memory(bare ? 0 : 4 * (size_t)m.count), *got_value;
 	uint8_t *out = get_memory(bound);
-	uint32_t *got_index, n = m.count;
+	uint32_t *got_index, n = m.count, *agreed = NULL;
 
-	if (m.coding == CODING_AGREED)
-		sent = &n; /* not looked at */
+	if (m.coding == CODING_AGREED) { /* both sides know it; the encoder rounds by its places */
+		sent = agreed = get_memory(4 * (size_t)n);
+		for (uint32_t i = 0; i < n; i++)
+			agreed[i] = i;
+	}
 	m.agreed = m.coding == CODING_AGREED;
 	m.seeded = m.coding == CODING_SEEDED;
 	m.densest = m.coding == CODING_RICE;
@@ -126,6 +129,7 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 			place += (uint32_t)here;
 		}
 	}
+	free(agreed);
 	free(decoded);
 	free(out);
 	free(got_index);
