@@ -3,6 +3,7 @@ library_sources += \
 	slurm/bootstrap.c slurm/bootstrap.h \
 	slurm/card.c slurm/card.h \
 	slurm/launcher.h \
+	slurm/no_launcher.c \
 	slurm/pmix_calls.c
 
 EXTRA_DIST += slurm/pmix.m4 slurm/devcluster slurm/train.sbatch

@@ -16,7 +16,8 @@ tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_value_kernels_SOURCES = tests/unit/test_value_kernels.c tests/unit/random.h
 tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
-tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c tests/unit/hostile.h
+tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c \
+	tests/unit/hostile_few_bits.c tests/unit/hostile_indices.c tests/unit/hostile.h
 tests_unit_test_choose_SOURCES = tests/unit/test_choose.c tests/unit/random.h
 tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c tests/unit/random.h
 tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c tests/unit/random.h

@@ -24,8 +24,10 @@ struct hostile {
 	const char *why;   /* part of the reason given */
 	uint32_t span;     /* of the shard in the receiver's eyes */
 };
-extern const struct hostile hostile_messages[];
-extern const size_t hostile_count;
+/* NULL behind the last one. */
+const struct hostile *hostile_message(size_t i);
+/* Parts of these, each up to one without a name. */
+extern const struct hostile hostile_indices[], hostile_few_bits[];
 
 /* Right lengths and checksums for the slot's payload_bytes. */
 void slot_seal(struct slot *s);
@@ -33,4 +35,15 @@ static inline uint8_t *slot_payload(struct slot *s)
 {
 	return s->bytes + MESSAGE_HEADER_BYTES;
 }
+
+/* A good header of a push; the payload is the caller's to add and to seal. */
+void slot_start(struct slot *s, enum index_coding coding, enum value_type type, uint32_t span, uint32_t count);
+void slot_add8(struct slot *s, uint8_t v);
+void slot_add16(struct slot *s, uint16_t v);
+void slot_add32(struct slot *s, uint32_t v);
+void slot_add_floats(struct slot *s, uint32_t n);
+/* The header's checksum alone. */
+void slot_seal_header(struct slot *s);
+/* Another span and count in the header. */
+void slot_count(struct slot *s, uint32_t span, uint32_t count);
 #endif

@@ -15,7 +15,8 @@ tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/un
 	tests/unit/rdma_pair.h
 
 # The verbs transport over a card and a connection manager made of memory: their symbols come first.
-fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_wires.c tests/unit/fake_cm.c tests/unit/fake_fabric.h
+fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_completions.c tests/unit/fake_wires.c tests/unit/fake_cm.c \
+	tests/unit/fake_fabric.h
 verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
 if HAVE_VERBS
 check_PROGRAMS += \

@@ -1,168 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up nobody, what is
- * too late or of another anchor is counted and not used; anchors reach the exact minimum in few bits. */
+ * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up nobody, and
+ * what is too late is counted and not used. */
 #include "base/error.h"
-#include "shard/shard.h"
-#include "worker/worker.h"
-#include "ranks.h"
-#include <math.h>
+#include "async_problem.h"
+#include "recipe/recipe.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
-
-enum { COUNT = 60, ROWS = 12, WORKERS_MOST = 8 };
-
-/* ---- a problem: row r of worker i has the gradient a x - b at each coordinate --------------------------------- */
-
-static float factor(int worker, uint64_t row, uint64_t i)
-{
-	return 1 + 0.8f * noise(1, row, (uint64_t)worker, i);
-}
-
-static float offset(int worker, uint64_t row, uint64_t i)
-{
-	return noise(2, row, (uint64_t)worker, i);
-}
-
-static void row_gradient(int worker, uint64_t row, const float *x, float *grad)
-{
-	for (int i = 0; i < COUNT; i++)
-		grad[i] = factor(worker, row, (uint64_t)i) * x[i] - offset(worker, row, (uint64_t)i);
-}
-
-static void full_gradient(int worker, const float *x, float *grad)
-{
-	for (int i = 0; i < COUNT; i++) {
-		double sum = 0;
-
-		for (uint64_t r = 0; r < ROWS; r++)
-			sum += (double)(factor(worker, r, (uint64_t)i) * x[i] - offset(worker, r, (uint64_t)i));
-		grad[i] = (float)(sum / ROWS);
-	}
-}
-
-/* Squared distance from the minimum over all workers. */
-static double distance(int workers, const float *x)
-{
-	double sum = 0;
-
-	for (int i = 0; i < COUNT; i++) {
-		double a = 0, b = 0;
-
-		for (int w = 0; w < workers; w++)
-			for (uint64_t r = 0; r < ROWS; r++) {
-				a += (double)factor(w, r, (uint64_t)i);
-				b += (double)offset(w, r, (uint64_t)i);
-			}
-		sum += ((double)x[i] - b / a) * ((double)x[i] - b / a);
-	}
-	return sum;
-}
-
-/* ---- a worker ------------------------------------------------------------------------------------------------ */
-
-struct plan {
-	const char *recipe;
-	uint64_t steps;
-	float lr;
-	uint32_t shards;
-	int apart;                   /* ranks are processes */
-	/* What came of it, of all ranks. */
-	double distance;
-	uint64_t staleness_most, counted, refused, up_bytes;
-	int different;               /* at an anchor, from rank 0's */
-	float x[WORKERS_MOST][COUNT];
-};
-
-static sluice_model *open_model(sluice_job *job, const struct plan *plan, float *params)
-{
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = plan->recipe, .lr = plan->lr,
-				   .shards = plan->shards ? plan->shards : 2 };
-
-	memset(params, 0, COUNT * sizeof *params);
-	sluice_model_open(job, &attr, params, &model);
-	return model;
-}
-
-/* A gradient as the recipe wants it, pushed. */
-static int push_step(sluice_model *model, int rank, const float *params)
-{
-	static const uint64_t stride = 7;
-	float grad[COUNT], before[COUNT], point[COUNT];
-	uint64_t row = (sluice_step(model) * stride + (uint64_t)rank) % ROWS;
-	int rc;
-
-	if (sluice_anchor_due(model)) {
-		full_gradient(rank, params, grad);
-		return sluice_push(model, grad);
-	}
-	row_gradient(rank, row, params, grad);
-	if (!recipe_pairs(&model->recipe))
-		return sluice_push(model, grad);
-	if ((rc = sluice_point(model, params, point)))
-		return rc;
-	row_gradient(rank, row, point, before);
-	return sluice_push_pair(model, grad, before);
-}
-
-static int step_once(sluice_model *model, int rank, float *params)
-{
-	int rc = push_step(model, rank, params);
-
-	return rc ? rc : sluice_pull(model, params);
-}
-
-static int collect(sluice_model *model, struct plan *plan)
-{
-	sluice_model_stats stats = { .size = sizeof stats };
-	int rc = sluice_stats(model, &stats);
-
-	if (stats.staleness_most > plan->staleness_most)
-		plan->staleness_most = stats.staleness_most;
-	for (int i = 0; i < 8; i++)
-		plan->counted += stats.staleness[i];
-	plan->refused += stats.refused_messages;
-	plan->up_bytes += stats.pushed_bytes;
-	return rc;
-}
-
-static int train(sluice_job *job, void *context)
-{
-	struct plan *plan = context;
-	int rank = sluice_rank(job), rc = 0;
-	float *params = plan->x[rank];
-	sluice_model *model = open_model(job, plan, params);
-
-	if (!model)
-		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++)
-		rc = step_once(model, rank, params);
-	if (!rc)
-		rc = sluice_barrier(job);
-	if (!rc)
-		rc = collect(model, plan);
-	if (!rc && sluice_in_sync(model) && plan->apart)
-		check_same(job, params, COUNT * sizeof *params);
-	else if (!rc && sluice_in_sync(model))
-		plan->different |= memcmp(params, plan->x[0], COUNT * sizeof *params) != 0;
-	if (!rc && !rank)
-		plan->distance = distance(sluice_workers(job), params);
-	sluice_model_close(&model);
-	return rc;
-}
-
-static struct plan simulate(const char *recipe, int workers, uint64_t steps, float lr)
-{
-	struct plan plan = { .recipe = recipe, .steps = steps, .lr = lr };
-
-	assert_int_equal(sluice_simulate(NULL, workers, train, &plan), 0);
-	print_message("%s: distance %.3g, staleness at most %llu, %llu counted, %llu refused\n", recipe,
-		      plan.distance, (unsigned long long)plan.staleness_most, (unsigned long long)plan.counted,
-		      (unsigned long long)plan.refused);
-	return plan;
-}
 
 /* ---- the bound ------------------------------------------------------------------------------------------------ */
 
@@ -177,12 +22,12 @@ static void async__four_workers__every_push_counts_within_the_bound(void **state
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		struct plan plan = simulate(cases[i].recipe, 4, 50, 0.02f);
+		struct plan plan = async_simulate(cases[i].recipe, 4, 50, 0.02f);
 
 		assert_true(plan.staleness_most <= cases[i].bound);
 		assert_int_equal(plan.counted, 4 * 50 * 2); /* at each of two shards */
 		assert_int_equal(plan.refused, 0);
-		assert_true(plan.distance < 0.5 * distance(4, (float[COUNT]){ 0 }));
+		assert_true(plan.distance < 0.5 * rows_distance(4, (float[COUNT]){ 0 }));
 	}
 }
 
@@ -194,7 +39,7 @@ static int delay_one(sluice_job *job, void *context)
 	struct plan *plan = context;
 	int rank = sluice_rank(job), rc;
 	float params[COUNT];
-	sluice_model *model = open_model(job, plan, params);
+	sluice_model *model = async_open(job, plan, params);
 	sluice_region *region = NULL;
 
 	if (!model || sluice_region_open(job, 8, &region) || sluice_pull(model, params))
@@ -207,14 +52,14 @@ static int delay_one(sluice_job *job, void *context)
 	if (rank)
 		sleep_ms((int)plan->steps); /* a real rank 0 would be far away by now */
 	for (int step = 1; step <= (rank ? 3 : 40) && !rc; step++) {
-		rc = step_once(model, rank, params);
+		rc = async_step(model, rank, params);
 		if (!rc && !rank)
 			rc = sluice_region_put(region, 1, 0, &step, 4, 1);
 	}
 	if (!rc)
 		rc = sluice_barrier(job);
 	if (!rc)
-		rc = collect(model, plan);
+		rc = async_collect(model, plan);
 	sluice_region_close(&region);
 	sluice_model_close(&model);
 	return rc;
@@ -259,7 +104,7 @@ static int racing_process(int rank, void *argument)
 
 	(void)rank;
 	plan.apart = 1;
-	CHECK_OK(train(job, &plan));
+	CHECK_OK(async_train(job, &plan));
 	CHECK(plan.staleness_most <= 5 && plan.refused == 0);
 	sluice_finalize(&job);
 	return 0;
@@ -291,22 +136,22 @@ static int park_one(sluice_job *job, void *context)
 	struct plan plan = { .recipe = "up=all down=all when=async(4)", .lr = 0.05f, .shards = 1 };
 	int rank = sluice_rank(job), rc = 0;
 	float params[COUNT];
-	sluice_model *model = open_model(job, &plan, params);
+	sluice_model *model = async_open(job, &plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
 	for (int step = 0; step < (rank ? 1 : 30) && !rc; step++)
-		rc = step_once(model, rank, params);
+		rc = async_step(model, rank, params);
 	if (!rc)
 		rc = sluice_barrier(job);
 	if (!rc && rank && p->pulls)
 		rc = sluice_pull(model, params);
 	if (!rc && rank)
-		rc = step_once(model, rank, params);
+		rc = async_step(model, rank, params);
 	if (!rc)
 		rc = sluice_barrier(job);
 	if (!rc)
-		rc = collect(model, &plan);
+		rc = async_collect(model, &plan);
 	p->refused += plan.refused;
 	sluice_model_close(&model);
 	return rc;
@@ -328,12 +173,12 @@ static int push_then_barrier(sluice_job *job, void *context)
 	struct plan *plan = context;
 	int rank = sluice_rank(job), rc = 0;
 	float *params = plan->x[rank];
-	sluice_model *model = open_model(job, plan, params);
+	sluice_model *model = async_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
 	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		if (!(rc = push_step(model, rank, params)))
+		if (!(rc = async_push(model, rank, params)))
 			rc = sluice_barrier(job);
 		if (!rc)
 			rc = sluice_pull(model, params);
@@ -343,7 +188,7 @@ static int push_then_barrier(sluice_job *job, void *context)
 			rc = sluice_pull(model, params);
 	}
 	if (!rc)
-		rc = collect(model, plan);
+		rc = async_collect(model, plan);
 	sluice_model_close(&model);
 	return rc;
 }
@@ -364,22 +209,22 @@ static int park_on_both_sides(sluice_job *job, void *context)
 	struct plan *plan = context;
 	int rank = sluice_rank(job), rc = 0;
 	float *params = plan->x[rank];
-	sluice_model *model = open_model(job, plan, params);
+	sluice_model *model = async_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
 	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		if (!(rc = step_once(model, rank, params)))
+		if (!(rc = async_step(model, rank, params)))
 			rc = sluice_barrier(job);
 		if (!rc)
-			rc = push_step(model, rank, params);
+			rc = async_push(model, rank, params);
 		if (!rc)
 			rc = sluice_barrier(job);
 		if (!rc)
 			rc = sluice_pull(model, params);
 	}
 	if (!rc)
-		rc = collect(model, plan);
+		rc = async_collect(model, plan);
 	sluice_model_close(&model);
 	return rc;
 }
@@ -393,145 +238,13 @@ static void async__collectives_around_a_push__no_slot_is_overwritten(void **stat
 	assert_int_equal(plan.counted + plan.refused, 4 * 2 * 13 * 2);
 }
 
-/* ---- anchors -------------------------------------------------------------------------------------------------- */
-
-/* One worker, full precision: the rounds of the paper, in double. */
-static void follow_by_hand(double *x, int anchors, int steps, double lr, int accelerated)
-{
-	double anchor[COUNT], mean[COUNT], y[COUNT] = { 0 }, sum[COUNT];
-	uint64_t taken = 0;
-
-	for (int s = 0; s < anchors; s++) {
-		double theta = accelerated ? 2.0 / (s + 4) : 1;
-
-		taken++;
-		memcpy(anchor, x, sizeof anchor);
-		memset(sum, 0, sizeof sum);
-		for (int i = 0; i < COUNT; i++) {
-			mean[i] = 0;
-			for (uint64_t r = 0; r < ROWS; r++)
-				mean[i] += ((double)factor(0, r, (uint64_t)i) * x[i] -
-					    (double)offset(0, r, (uint64_t)i)) / ROWS;
-			if (accelerated)
-				x[i] = theta * y[i] + (1 - theta) * anchor[i];
-		}
-		for (int t = 0; t < steps; t++, taken++) {
-			uint64_t row = taken * 7 % ROWS;
-
-			for (int i = 0; i < COUNT; i++) {
-				double u = (double)factor(0, row, (uint64_t)i) * (x[i] - anchor[i]) + mean[i];
-
-				if (accelerated) {
-					y[i] -= lr / theta * u;
-					x[i] = theta * y[i] + (1 - theta) * anchor[i];
-				} else {
-					x[i] -= lr * u;
-				}
-				sum[i] += x[i];
-			}
-		}
-		for (int i = 0; i < COUNT && accelerated; i++)
-			x[i] = sum[i] / steps;
-	}
-}
-
-static void svrg__one_worker__follows_the_paper(void **state)
-{
-	static const char *const recipes[] = { "up=all down=all signal=svrg(9) when=async(1)",
-					       "up=all down=all signal=svrg(9) update=accelerated when=async(1)" };
-
-	(void)state;
-	for (int accelerated = 0; accelerated < 2; accelerated++) {
-		struct plan plan = simulate(recipes[accelerated], 1, 4 * 10, 0.05f);
-		double x[COUNT] = { 0 };
-
-		follow_by_hand(x, 4, 9, 0.05, accelerated);
-		for (int i = 0; i < COUNT; i++)
-			assert_true(fabs(x[i] - (double)plan.x[0][i]) < 1e-5);
-	}
-}
-
-static void svrg__four_workers__same_anchor_everywhere_and_the_minimum(void **state)
-{
-	struct plan plan = simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
-				    0.05f);
-
-	(void)state;
-	assert_int_equal(plan.different, 0);
-	assert_int_equal(plan.counted, 2 * 4 * 20 * 15);
-	assert_true(plan.staleness_most <= 6);
-	assert_true(plan.distance < 1e-10);
-}
-
-static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(void **state)
-{
-	struct plan whole = simulate("up=all,uniform(8) down=all,uniform(8) signal=svrg(80) when=async(6,whole)", 4,
-				     21 * 15, 0.05f);
-	struct plan difference = simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4,
-					  21 * 15, 0.05f);
-	(void)state;
-	assert_true(difference.up_bytes < whole.up_bytes);
-	assert_true(whole.distance > 100 * difference.distance);
-}
-
-static void svrg__same_job_twice_simulated__same_bits(void **state)
-{
-	static const char recipe[] = "up=random(0.3),uniform(6) down=all,uniform(6) signal=svrg(40) "
-				     "update=accelerated when=async(9)";
-	struct plan a = simulate(recipe, 5, 36, 0.05f), b = simulate(recipe, 5, 36, 0.05f);
-
-	(void)state;
-	assert_memory_equal(a.x, b.x, sizeof a.x);
-}
-
-enum { WRONG_STEP = 4 };
-
-static int wrong_anchor(sluice_job *job, void *context)
-{
-	struct plan *plan = context;
-	int rank = sluice_rank(job), rc = 0;
-	float *params = plan->x[rank];
-	sluice_model *model = open_model(job, plan, params);
-
-	if (!model)
-		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		uint32_t wrong = rank == 1 && step == WRONG_STEP;
-
-		model->worker->anchors += wrong;
-		rc = push_step(model, rank, params);
-		model->worker->anchors -= wrong;
-		if (!rc)
-			rc = sluice_pull(model, params);
-	}
-	if (!rc)
-		rc = sluice_barrier(job);
-	if (!rc)
-		rc = collect(model, plan);
-	if (!rc && !rank)
-		plan->distance = distance(3, params);
-	sluice_model_close(&model);
-	return rc;
-}
-
-static void svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on(void **state)
-{
-	struct plan plan = { .recipe = "up=all down=all signal=svrg(60) when=async(4)", .lr = 0.05f, .steps = 21 * 10 };
-
-	(void)state;
-	assert_int_equal(sluice_simulate(NULL, 3, wrong_anchor, &plan), 0);
-	assert_int_equal(plan.refused, 2); /* at each of two shards */
-	assert_int_equal(plan.counted, 2 * (3 * 20 * 10 - 1));
-	assert_true(plan.distance < 1e-8);
-}
-
 /* ---- what is refused ------------------------------------------------------------------------------------------ */
 
 static int open_only(sluice_job *job, void *context)
 {
 	struct plan *plan = context;
 	float params[COUNT], grad[COUNT] = { 0 };
-	sluice_model *model = open_model(job, plan, params);
+	sluice_model *model = async_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
@@ -579,11 +292,6 @@ int main(void)
 		cmocka_unit_test(async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),
 		cmocka_unit_test(async__collective_between_push_and_pull__nobody_is_stuck),
 		cmocka_unit_test(async__collectives_around_a_push__no_slot_is_overwritten),
-		cmocka_unit_test(svrg__one_worker__follows_the_paper),
-		cmocka_unit_test(svrg__four_workers__same_anchor_everywhere_and_the_minimum),
-		cmocka_unit_test(svrg__parameters_quantised_themselves__stay_away_from_the_minimum),
-		cmocka_unit_test(svrg__same_job_twice_simulated__same_bits),
-		cmocka_unit_test(svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on),
 		cmocka_unit_test(async__what_does_not_fit__is_refused),
 	};
 	return cmocka_run_group_tests_name("async", tests, NULL, NULL);

@@ -23,9 +23,11 @@ static const struct message_expect expected = {
 
 static void make(const char *name, struct slot *s)
 {
-	for (size_t i = 0; i < hostile_count; i++)
-		if (!strcmp(hostile_messages[i].name, name)) {
-			hostile_messages[i].make(s);
+	const struct hostile *h;
+
+	for (size_t i = 0; (h = hostile_message(i)) != NULL; i++)
+		if (!strcmp(h->name, name)) {
+			h->make(s);
 			return;
 		}
 	fail_msg("no message is called %s", name);
@@ -79,23 +81,22 @@ static enum stage receive(const struct slot *s, const struct message_expect *wan
 
 static void hostile__each_is_refused_where_and_why_it_should(void **state)
 {
+	const struct hostile *h;
 	struct slot *s = malloc(sizeof(*s));
 
 	(void)state;
 	assert_non_null(s);
-	for (size_t i = 0; i < hostile_count; i++) {
+	for (size_t i = 0; (h = hostile_message(i)) != NULL; i++) {
 		struct message_expect want = expected;
 		const char *why = "";
 		enum stage refused_by;
 
-		want.span = hostile_messages[i].span;
-		hostile_messages[i].make(s);
+		want.span = h->span;
+		h->make(s);
 		refused_by = receive(s, &want, &why);
-		if (refused_by != hostile_messages[i].refused_by ||
-		    !strstr(why, hostile_messages[i].why))
-			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'",
-				 hostile_messages[i].name, (int)refused_by,
-				 (int)hostile_messages[i].refused_by, why, hostile_messages[i].why);
+		if (refused_by != h->refused_by || !strstr(why, h->why))
+			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'", h->name,
+				 (int)refused_by, (int)h->refused_by, why, h->why);
 	}
 	free(s);
 }
@@ -221,10 +222,10 @@ static int write_encoded(const char *folder, const char *name, uint32_t span, ui
  * some of more than one block. */
 static int write_corpus(const char *folder)
 {
+	const struct hostile *h;
 	int failed = 0;
 
-	for (size_t i = 0; i < hostile_count; i++) {
-		const struct hostile *h = &hostile_messages[i];
+	for (size_t i = 0; (h = hostile_message(i)) != NULL; i++) {
 		struct slot s;
 
 		if (h->refused_by != ACCEPTED && h->refused_by != DECODE)

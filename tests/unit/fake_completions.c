@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The card of fake_fabric.h: completion channels, completion and receive queues. */
+#include "fake_fabric.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct fake_cq *fake_cqs;
+
+struct fake_cq *fake_cq_of(struct ibv_cq *cq)
+{
+	return (struct fake_cq *)(void *)cq;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
+{
+	struct ibv_comp_channel *channel;
+
+	if (fake_fails("ibv_create_comp_channel", EMFILE))
+		return NULL;
+	channel = fake_new(sizeof(*channel));
+	*channel = (struct ibv_comp_channel){.context = c, .fd = eventfd(0, EFD_CLOEXEC)};
+	fake_counts.channels++;
+	return channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+	if (channel->refcnt > 0) {
+		fake_misuse("ibv_destroy_comp_channel of a channel in use");
+		return EBUSY;
+	}
+	close(channel->fd);
+	free(channel);
+	fake_counts.channels--;
+	return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
+			     struct ibv_comp_channel *channel, int vector)
+{
+	struct fake_cq *cq;
+
+	(void)vector;
+	if (fake_fails("ibv_create_cq", ENOMEM))
+		return NULL;
+	if (cqe < 1 || cqe > fake.attr.max_cqe) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = fake_new(sizeof(*cq));
+	fake_lock();
+	*cq = (struct fake_cq){
+		.cq = {.context = c, .channel = channel, .cq_context = cq_context, .cqe = cqe},
+		.capacity = cqe, .entries = fake_new((size_t)cqe * sizeof(*cq->entries)), .next = fake_cqs};
+	fake_cqs = cq;
+	if (channel != NULL)
+		channel->refcnt++;
+	fake_counts.cqs++;
+	fake_unlock();
+	return &cq->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *ibv_cq)
+{
+	struct fake_cq *cq = fake_cq_of(ibv_cq), **at;
+
+	fake_lock();
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		if (q->qp.send_cq == ibv_cq || q->qp.recv_cq == ibv_cq)
+			fake_misuse("ibv_destroy_cq of a queue in use");
+	if (cq->unacked > 0)
+		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real one waits for ever */
+	if (ibv_cq->channel != NULL)
+		ibv_cq->channel->refcnt--;
+	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
+		;
+	*at = cq->next;
+	fake_counts.cqs--;
+	fake_unlock();
+	free(cq->entries);
+	free(cq);
+	return 0;
+}
+
+void fake_complete(struct fake_cq *cq, struct fake_cqe cqe)
+{
+	if (cq->count == cq->capacity) {
+		fake_counts.cq_overruns++;
+		return;
+	}
+	cq->entries[(cq->first + cq->count++) % cq->capacity] = cqe;
+	if (cq->armed && cq->cq.channel != NULL) {
+		cq->armed = 0;
+		cq->pending++;
+		fake_pulse(cq->cq.channel->fd);
+	}
+}
+
+int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
+{
+	struct fake_cq *cq = fake_cq_of(ibv_cq);
+	int taken = 0;
+
+	fake_lock();
+	for (; taken < n && cq->count > 0; taken++) {
+		struct fake_cqe *e = &cq->entries[cq->first];
+
+		wc[taken] = e->wc;
+		if (e->qp != NULL && e->retires > e->qp->retired)
+			e->qp->retired = e->retires;
+		cq->first = (cq->first + 1) % cq->capacity;
+		cq->count--;
+	}
+	fake_unlock();
+	return taken;
+}
+
+int fake_req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+	(void)solicited;
+	if (fake_fails("ibv_req_notify_cq", EIO))
+		return EIO;
+	fake_lock();
+	fake_cq_of(cq)->armed = 1;
+	fake_unlock();
+	return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, void **context_out)
+{
+	int found = 0;
+
+	fake_lock();
+	for (struct fake_cq *cq = fake_cqs; cq != NULL && !found; cq = cq->next) {
+		if (cq->cq.channel != channel || cq->pending == 0)
+			continue;
+		if (--cq->pending == 0)
+			fake_drain(channel->fd);
+		cq->unacked++;
+		fake_counts.unacked++;
+		*cq_out = &cq->cq;
+		*context_out = cq->cq.cq_context;
+		found = 1;
+	}
+	fake_unlock();
+	if (!found)
+		errno = EAGAIN;
+	return found ? 0 : -1;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
+{
+	fake_lock();
+	fake_cq_of(cq)->unacked -= (int)n;
+	fake_counts.unacked -= (int)n;
+	fake_unlock();
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct fake_srq *srq;
+
+	if (fake_fails("ibv_create_srq", ENOMEM))
+		return NULL;
+	srq = fake_new(sizeof(*srq));
+	*srq = (struct fake_srq){.srq = {.context = pd->context, .pd = pd}, .capacity = attr->attr.max_wr,
+				 .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids))};
+	fake_counts.srqs++;
+	return &srq->srq;
+}
+
+int ibv_destroy_srq(struct ibv_srq *ibv_srq)
+{
+	struct fake_srq *srq = (struct fake_srq *)(void *)ibv_srq;
+
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		if (q->qp.srq == ibv_srq)
+			fake_misuse("ibv_destroy_srq of a queue in use");
+	fake_counts.srqs--;
+	free(srq->wr_ids);
+	free(srq);
+	return 0;
+}
+
+int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct fake_srq *srq = (struct fake_srq *)(void *)ibv_srq;
+	int err = fake_fails("ibv_post_srq_recv", ENOMEM) ? ENOMEM : 0;
+
+	fake_lock();
+	for (; wr != NULL && err == 0; wr = wr->next) {
+		*bad = wr;
+		if (srq->count == srq->capacity) {
+			fake_misuse("ibv_post_srq_recv into a full queue");
+			err = ENOMEM;
+			break;
+		}
+		srq->wr_ids[(srq->first + srq->count++) % srq->capacity] = wr->wr_id;
+	}
+	fake_unlock();
+	return err;
+}

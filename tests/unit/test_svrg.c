@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Asynchronous steps with anchors: they follow the paper, reach the exact minimum in few bits, and what is of
+ * another anchor is counted and not used. */
+#include "base/error.h"
+#include "async_problem.h"
+#include "worker/worker.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* One worker, full precision: the rounds of the paper, in double. */
+static void follow_by_hand(double *x, int anchors, int steps, double lr, int accelerated)
+{
+	double anchor[COUNT], mean[COUNT], y[COUNT] = { 0 }, sum[COUNT];
+	uint64_t taken = 0;
+
+	for (int s = 0; s < anchors; s++) {
+		double theta = accelerated ? 2.0 / (s + 4) : 1;
+
+		taken++;
+		memcpy(anchor, x, sizeof anchor);
+		memset(sum, 0, sizeof sum);
+		for (int i = 0; i < COUNT; i++) {
+			mean[i] = 0;
+			for (uint64_t r = 0; r < ROWS; r++)
+				mean[i] += ((double)rows_factor(0, r, (uint64_t)i) * x[i] -
+					    (double)rows_offset(0, r, (uint64_t)i)) / ROWS;
+			if (accelerated)
+				x[i] = theta * y[i] + (1 - theta) * anchor[i];
+		}
+		for (int t = 0; t < steps; t++, taken++) {
+			uint64_t row = taken * 7 % ROWS;
+
+			for (int i = 0; i < COUNT; i++) {
+				double u = (double)rows_factor(0, row, (uint64_t)i) * (x[i] - anchor[i]) + mean[i];
+
+				if (accelerated) {
+					y[i] -= lr / theta * u;
+					x[i] = theta * y[i] + (1 - theta) * anchor[i];
+				} else {
+					x[i] -= lr * u;
+				}
+				sum[i] += x[i];
+			}
+		}
+		for (int i = 0; i < COUNT && accelerated; i++)
+			x[i] = sum[i] / steps;
+	}
+}
+
+static void svrg__one_worker__follows_the_paper(void **state)
+{
+	static const char *const recipes[] = { "up=all down=all signal=svrg(9) when=async(1)",
+					       "up=all down=all signal=svrg(9) update=accelerated when=async(1)" };
+
+	(void)state;
+	for (int accelerated = 0; accelerated < 2; accelerated++) {
+		struct plan plan = async_simulate(recipes[accelerated], 1, 4 * 10, 0.05f);
+		double x[COUNT] = { 0 };
+
+		follow_by_hand(x, 4, 9, 0.05, accelerated);
+		for (int i = 0; i < COUNT; i++)
+			assert_true(fabs(x[i] - (double)plan.x[0][i]) < 1e-5);
+	}
+}
+
+static void svrg__four_workers__same_anchor_everywhere_and_the_minimum(void **state)
+{
+	struct plan plan = async_simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
+				    0.05f);
+
+	(void)state;
+	assert_int_equal(plan.different, 0);
+	assert_int_equal(plan.counted, 2 * 4 * 20 * 15);
+	assert_true(plan.staleness_most <= 6);
+	assert_true(plan.distance < 1e-10);
+}
+
+static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(void **state)
+{
+	struct plan whole = async_simulate("up=all,uniform(8) down=all,uniform(8) signal=svrg(80) when=async(6,whole)", 4,
+				     21 * 15, 0.05f);
+	struct plan difference = async_simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4,
+					  21 * 15, 0.05f);
+	(void)state;
+	assert_true(difference.up_bytes < whole.up_bytes);
+	assert_true(whole.distance > 100 * difference.distance);
+}
+
+static void svrg__same_job_twice_simulated__same_bits(void **state)
+{
+	static const char recipe[] = "up=random(0.3),uniform(6) down=all,uniform(6) signal=svrg(40) "
+				     "update=accelerated when=async(9)";
+	struct plan a = async_simulate(recipe, 5, 36, 0.05f), b = async_simulate(recipe, 5, 36, 0.05f);
+
+	(void)state;
+	assert_memory_equal(a.x, b.x, sizeof a.x);
+}
+
+enum { WRONG_STEP = 4 };
+
+static int wrong_anchor(sluice_job *job, void *context)
+{
+	struct plan *plan = context;
+	int rank = sluice_rank(job), rc = 0;
+	float *params = plan->x[rank];
+	sluice_model *model = async_open(job, plan, params);
+
+	if (!model)
+		return SLUICE_EINVAL;
+	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
+		uint32_t wrong = rank == 1 && step == WRONG_STEP;
+
+		model->worker->anchors += wrong;
+		rc = async_push(model, rank, params);
+		model->worker->anchors -= wrong;
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	if (!rc)
+		rc = sluice_barrier(job);
+	if (!rc)
+		rc = async_collect(model, plan);
+	if (!rc && !rank)
+		plan->distance = rows_distance(3, params);
+	sluice_model_close(&model);
+	return rc;
+}
+
+static void svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on(void **state)
+{
+	struct plan plan = { .recipe = "up=all down=all signal=svrg(60) when=async(4)", .lr = 0.05f, .steps = 21 * 10 };
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 3, wrong_anchor, &plan), 0);
+	assert_int_equal(plan.refused, 2); /* at each of two shards */
+	assert_int_equal(plan.counted, 2 * (3 * 20 * 10 - 1));
+	assert_true(plan.distance < 1e-8);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(svrg__one_worker__follows_the_paper),
+		cmocka_unit_test(svrg__four_workers__same_anchor_everywhere_and_the_minimum),
+		cmocka_unit_test(svrg__parameters_quantised_themselves__stay_away_from_the_minimum),
+		cmocka_unit_test(svrg__same_job_twice_simulated__same_bits),
+		cmocka_unit_test(svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on),
+	};
+	return cmocka_run_group_tests_name("svrg", tests, NULL, NULL);
+}
