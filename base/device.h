@@ -19,6 +19,8 @@ struct device_span {
 /* Scratch for selections from vectors of up to n elements; one selection at a time. */
 struct device_selector;
 
+enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
+
 /* As struct select_call (select.h). All pointers are device memory. */
 struct device_select {
 	const float *x;          /* NULL: residual += scale * grad, and select from that */
@@ -31,6 +33,17 @@ struct device_select {
 	uint64_t k;
 	int by_level;            /* instead of k: all |x| >= level, zeros never */
 	float level;
+	/* Instead: about k, those above a level that is refined from mean and deviation; quantile: for k's
+	 * density, as gaussian_quantile() has it. */
+	int gaussian;
+	double quantile;
+	/* Instead: drawn by each one's number, x being NULL; wanted: the density, or epsilon. What is kept with
+	 * a probability below 1 becomes sign / lambda, in the residual too. */
+	int draw;                /* enum device_draw */
+	double wanted;
+	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
+	uint64_t step;
+	int fresh;               /* the residual is set to zero first */
 };
 
 /* What a selection came to; all of it in host memory. */
@@ -40,7 +53,8 @@ struct device_selected {
 	uint64_t nonfinite;      /* judge: how many of grad are NaN or infinite */
 	uint64_t first_nonfinite;
 	unsigned passes;         /* over the vector that finding them took; 1 with a good hint */
-	int overfull;            /* by_level: more than the room passed; n is 0 */
+	float largest;           /* magnitude of the whole vector, before a draw */
+	int overfull;            /* by_level, gaussian, drawn: more than the room passed; n is 0 */
 };
 
 /* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */

@@ -19,10 +19,11 @@ struct select_plan {
 	size_t exempt;           /* spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
 	size_t packing, widths;  /* of pack */
+	size_t tile_sums, group_sums; /* pairs */
 	size_t block_sums;       /* a pair for each of GRID_MOST blocks */
 	size_t bytes;            /* of all */
 };
-enum { GRID_MOST = 4096 };
+enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 
 /* exempt: coordinates of n_exempt spans that are selected outside of k. */
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
