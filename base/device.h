@@ -43,6 +43,10 @@ struct device_select {
 	double wanted;
 	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
 	uint64_t step;
+	/* Instead: these coordinates, ascending, whatever their values; in host memory, which may be used again on
+	 * return if it is pageable. Nothing is exempt. */
+	const uint32_t *list;
+	uint32_t listed;
 	int fresh;               /* the residual is set to zero first */
 };
 

@@ -124,6 +124,28 @@ static uint32_t level_key(float level)
 	return level > 0 && key ? key : 1;
 }
 
+static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
+{
+	if (!bytes)
+		return 0;
+	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
+}
+
+/* After the addition: the list takes the place of what was selected, which is nothing. */
+static int enqueue_list(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+			void *stream)
+{
+	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
+					    .value = args->value, .count = call->listed,
+					    .found = &args->state->found };
+	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
+
+	if (fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
+		  "copying indices to the device"))
+		return -1;
+	return cuda_check(gather_enqueue(&gather, grid, stream), "starting the kernel gather");
+}
+
 static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
 		   void *stream)
 {
@@ -135,7 +157,9 @@ static int enqueue(struct device_selector *s, const struct device_select *call, 
 		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream), "starting the kernel gaussian");
 	if (call->draw)
 		return cuda_check(draw_enqueue(args, s->draw_grid, stream), "starting the kernel draw");
-	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
+	if (cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk"))
+		return -1;
+	return call->list ? enqueue_list(s, call, args, stream) : 0;
 }
 
 int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
@@ -162,6 +186,13 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 
 	int before;
 
+	if (call->list) {
+		args.k = args.n_exempt = args.exempt_coordinates = 0;
+		args.hint = NULL;
+	}
+	if (call->list && call->listed > s->plan.room)
+		return cuda_refuse("%u coordinates listed, but the selector has room for %u", call->listed,
+				   s->plan.room);
 	if (!call->by_level && args.k > s->plan.k)
 		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k, s->plan.k);
 	if (call->by_level && isnan(call->level))
@@ -171,13 +202,6 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 	if (enter(s, &before))
 		return -1;
 	return leave(s, before, enqueue(s, call, &args, stream));
-}
-
-static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
-{
-	if (!bytes)
-		return 0;
-	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
