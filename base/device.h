@@ -77,6 +77,17 @@ struct device_packed {
 	float scale;
 };
 
+/* Scratch for adding vectors to count sketches; one at a time. */
+struct device_sketch;
+
+/* As sketch_add() (sketch.h). x and cells are device memory, n and columns at most as opened. */
+struct device_sketch_call {
+	const float *x;
+	float *cells;            /* rows * columns */
+	uint32_t n, rows, columns;
+	uint64_t seed;
+};
+
 struct device_ops {
 	size_t size;             /* sizeof(struct device_ops): another one is another build, and refused */
 	const char *name;        /* "cuda" */
@@ -110,6 +121,10 @@ struct device_ops {
 	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
 	/* Waits for it. */
 	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
+
+	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
+	void (*sketch_close)(struct device_sketch **sketch);
+	int (*sketch_add)(struct device_sketch *sketch, const struct device_sketch_call *call, void *stream);
 
 	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable host
 	 * memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch comes from the selector. */

@@ -42,6 +42,18 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	return p;
 }
 
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns)
+{
+	struct sketch_plan p = { .n = n, .columns = columns };
+
+	p.barrier = take(&p.bytes, sizeof(uint32_t));
+	p.begin = take(&p.bytes, columns * sizeof(uint32_t));
+	p.end = take(&p.bytes, columns * sizeof(uint32_t));
+	p.list = take(&p.bytes, n * sizeof(uint32_t));
+	p.block_sums = take(&p.bytes, GRID_MOST * sizeof(uint64_t));
+	return p;
+}
+
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each)
 {
 	uint64_t wanted = ((uint64_t)tiles + warps - 1) / warps;

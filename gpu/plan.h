@@ -29,6 +29,13 @@ enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
 			       size_t packing_bytes);
 
+/* The same of a sketch of up to n coordinates. */
+struct sketch_plan {
+	uint32_t n, columns;
+	size_t barrier, begin, end, list, block_sums, bytes;
+};
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
+
 /* Blocks of the cooperative launch: all are resident, none without a tile; at least one. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each);
 

@@ -3,6 +3,7 @@
  * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/pack.h"
 #include "gpu/topk.h"
@@ -26,19 +27,14 @@ struct device_selector {
 	uint8_t *memory;
 };
 
-/* The application's current device may be another one; it is put back. */
 static int enter(const struct device_selector *s, int *before)
 {
-	if (cuda_check(cudaGetDevice(before), "asking for the device"))
-		return -1;
-	return *before == s->device ? 0 : cuda_check(cudaSetDevice(s->device), "choosing the device");
+	return device_enter(s->device, before);
 }
 
 static int leave(const struct device_selector *s, int before, int rc)
 {
-	if (before != s->device && cuda_check(cudaSetDevice(before), "choosing the device again"))
-		return -1;
-	return rc;
+	return device_leave(s->device, before, rc);
 }
 
 static void *part(const struct device_selector *s, size_t offset)

@@ -5,3 +5,4 @@
 #include "gpu/apply.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
+#include "gpu/sketch.cu"
