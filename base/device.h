@@ -19,6 +19,8 @@ struct device_span {
 /* Scratch for selections from vectors of up to n elements; one selection at a time. */
 struct device_selector;
 
+enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
+
 /* As struct select_call (select.h). All pointers are device memory. */
 struct device_select {
 	const float *x;          /* NULL: residual += scale * grad, and select from that */
@@ -31,6 +33,21 @@ struct device_select {
 	uint64_t k;
 	int by_level;            /* instead of k: all |x| >= level, zeros never */
 	float level;
+	/* Instead: about k, those above a level that is refined from mean and deviation; quantile: for k's
+	 * density, as gaussian_quantile() has it. */
+	int gaussian;
+	double quantile;
+	/* Instead: drawn by each one's number, x being NULL; wanted: the density, or epsilon. What is kept with
+	 * a probability below 1 becomes sign / lambda, in the residual too. */
+	int draw;                /* enum device_draw */
+	double wanted;
+	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
+	uint64_t step;
+	/* Instead: these coordinates, ascending, whatever their values; in host memory, which may be used again on
+	 * return if it is pageable. Nothing is exempt. */
+	const uint32_t *list;
+	uint32_t listed;
+	int fresh;               /* the residual is set to zero first */
 };
 
 /* What a selection came to; all of it in host memory. */
@@ -40,7 +57,8 @@ struct device_selected {
 	uint64_t nonfinite;      /* judge: how many of grad are NaN or infinite */
 	uint64_t first_nonfinite;
 	unsigned passes;         /* over the vector that finding them took; 1 with a good hint */
-	int overfull;            /* by_level: more than the room passed; n is 0 */
+	float largest;           /* magnitude of the whole vector, before a draw */
+	int overfull;            /* by_level, gaussian, drawn: more than the room passed; n is 0 */
 };
 
 /* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */
@@ -57,6 +75,17 @@ struct device_packed {
 	int coding;              /* enum index_coding */
 	uint32_t payload_bytes;
 	float scale;
+};
+
+/* Scratch for adding vectors to count sketches; one at a time. */
+struct device_sketch;
+
+/* As sketch_add() (sketch.h). x and cells are device memory, n and columns at most as opened. */
+struct device_sketch_call {
+	const float *x;
+	float *cells;            /* rows * columns */
+	uint32_t n, rows, columns;
+	uint64_t seed;
 };
 
 struct device_ops {
@@ -92,6 +121,10 @@ struct device_ops {
 	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
 	/* Waits for it. */
 	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
+
+	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
+	void (*sketch_close)(struct device_sketch **sketch);
+	int (*sketch_add)(struct device_sketch *sketch, const struct device_sketch_call *call, void *stream);
 
 	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable host
 	 * memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch comes from the selector. */

@@ -19,6 +19,22 @@ KERNEL(apply, apply_args)
 	}
 }
 
+KERNEL(gather, gather_args)
+{
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
+	     i += (uint64_t)gridDim.x * BLOCK)
+		a.value[i] = a.vector[a.index[i]];
+	if (blockIdx.x == 0 && threadIdx.x == 0)
+		*a.found = a.count;
+}
+
+FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchKernel((const void *)gather, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
+}
+
 FROM_C cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };

@@ -15,10 +15,20 @@ struct apply_args {
 	enum apply_kind kind;
 };
 
+/* value[i] = vector[index[i]]; *found = count. */
+struct gather_args {
+	const float *vector;
+	const uint32_t *index;
+	float *value;
+	uint32_t count;
+	uint32_t *found;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,9 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 /* Four blocks on a multiprocessor: at most 64 registers a thread. */
 #define KERNEL(name, args)                                                                         \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 4) name(const __grid_constant__ struct args a)
+/* Three: at most 80. For sums of doubles, whose own registers come on top. */
+#define KERNEL_OF_SUMS(name, args)                                                                 \
+	extern "C" __global__ void __launch_bounds__(BLOCK, 3) name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
 
@@ -29,6 +32,11 @@ __device__ static inline void while_waiting(void)
 __device__ static inline uint64_t shuffle_up64(uint64_t v, unsigned by)
 {
 	return __shfl_up_sync(ALL_LANES, (unsigned long long)v, by);
+}
+
+__device__ static inline double shuffle_xor_double(double v, unsigned mask)
+{
+	return __shfl_xor_sync(ALL_LANES, v, (int)mask);
 }
 
 /* 16 bytes at once: the compiler cuts a plain store in four where another path stores single words. */

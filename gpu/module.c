@@ -3,6 +3,7 @@
 #include "gpu/failure.h"
 #include "gpu/memory.h"
 #include "gpu/selector.h"
+#include "gpu/sketch.h"
 #include <stdio.h>
 
 /* One line: devices, or why there is none. */
@@ -57,6 +58,9 @@ static const struct device_ops ops = {
 	.selected = cuda_selected,
 	.pack = cuda_pack,
 	.packed = cuda_packed,
+	.sketch_open = cuda_sketch_open,
+	.sketch_close = cuda_sketch_close,
+	.sketch_add = cuda_sketch_add,
 	.add = cuda_add,
 	.assign = cuda_assign,
 };

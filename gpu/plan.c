@@ -31,12 +31,26 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	p.packing = take(&p.bytes, packing_bytes);
 	p.widths = take(&p.bytes, p.room / GAPS_A_BLOCK + 1);
 	p.block_sums = take(&p.bytes, GRID_MOST * 2 * sizeof(uint64_t));
+	p.tile_sums = take(&p.bytes, p.tiles * 2 * sizeof(double));
+	p.group_sums = take(&p.bytes, (p.tiles / TILES_OF_GROUP + 1) * 2 * sizeof(double));
 	p.first = take(&p.bytes, p.tiles * sizeof(uint32_t));
 	p.counts = take(&p.bytes, p.tiles * sizeof(uint32_t));
 	p.candidate_index = take(&p.bytes, p.room * sizeof(uint32_t));
 	p.candidate_value = take(&p.bytes, p.room * sizeof(float));
 	p.index = take(&p.bytes, p.room * sizeof(uint32_t));
 	p.value = take(&p.bytes, p.room * sizeof(float));
+	return p;
+}
+
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns)
+{
+	struct sketch_plan p = { .n = n, .columns = columns };
+
+	p.barrier = take(&p.bytes, sizeof(uint32_t));
+	p.begin = take(&p.bytes, columns * sizeof(uint32_t));
+	p.end = take(&p.bytes, columns * sizeof(uint32_t));
+	p.list = take(&p.bytes, n * sizeof(uint32_t));
+	p.block_sums = take(&p.bytes, GRID_MOST * sizeof(uint64_t));
 	return p;
 }
 

@@ -19,14 +19,22 @@ struct select_plan {
 	size_t exempt;           /* spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
 	size_t packing, widths;  /* of pack */
+	size_t tile_sums, group_sums; /* pairs */
 	size_t block_sums;       /* a pair for each of GRID_MOST blocks */
 	size_t bytes;            /* of all */
 };
-enum { GRID_MOST = 4096 };
+enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 
 /* exempt: coordinates of n_exempt spans that are selected outside of k. */
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
 			       size_t packing_bytes);
+
+/* The same of a sketch of up to n coordinates. */
+struct sketch_plan {
+	uint32_t n, columns;
+	size_t barrier, begin, end, list, block_sums, bytes;
+};
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
 
 /* Blocks of the cooperative launch: all are resident, none without a tile; at least one. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each);

@@ -3,6 +3,7 @@
  * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/pack.h"
 #include "gpu/topk.h"
@@ -20,25 +21,20 @@ struct on_device {
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, pack_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents;
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
 };
 
-/* The application's current device may be another one; it is put back. */
 static int enter(const struct device_selector *s, int *before)
 {
-	if (cuda_check(cudaGetDevice(before), "asking for the device"))
-		return -1;
-	return *before == s->device ? 0 : cuda_check(cudaSetDevice(s->device), "choosing the device");
+	return device_enter(s->device, before);
 }
 
 static int leave(const struct device_selector *s, int before, int rc)
 {
-	if (before != s->device && cuda_check(cudaSetDevice(before), "choosing the device again"))
-		return -1;
-	return rc;
+	return device_leave(s->device, before, rc);
 }
 
 static void *part(const struct device_selector *s, size_t offset)
@@ -48,16 +44,20 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, packing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
+	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
+	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
 		return -1;
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
 	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
+	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
+	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
 	/* No step has been: the hint is zero. */
@@ -120,6 +120,44 @@ static uint32_t level_key(float level)
 	return level > 0 && key ? key : 1;
 }
 
+static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
+{
+	if (!bytes)
+		return 0;
+	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
+}
+
+/* After the addition: the list takes the place of what was selected, which is nothing. */
+static int enqueue_list(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+			void *stream)
+{
+	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
+					    .value = args->value, .count = call->listed,
+					    .found = &args->state->found };
+	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
+
+	if (fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
+		  "copying indices to the device"))
+		return -1;
+	return cuda_check(gather_enqueue(&gather, grid, stream), "starting the kernel gather");
+}
+
+static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+		   void *stream)
+{
+	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a selector") ||
+	    (call->fresh && args->n &&
+	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")))
+		return -1;
+	if (call->gaussian)
+		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream), "starting the kernel gaussian");
+	if (call->draw)
+		return cuda_check(draw_enqueue(args, s->draw_grid, stream), "starting the kernel draw");
+	if (cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk"))
+		return -1;
+	return call->list ? enqueue_list(s, call, args, stream) : 0;
+}
+
 int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
 {
 	struct on_device *there = part(s, s->plan.state);
@@ -131,6 +169,9 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
 		.exempt_coordinates = s->exempt_coordinates,
 		.level = level_key(call->level), .state = &there->state,
+		.quantile = call->quantile, .draw = call->draw, .wanted = call->wanted,
+		.stream = { call->purpose, call->rank, call->step, call->seed },
+		.tile_sums = part(s, s->plan.tile_sums), .group_sums = part(s, s->plan.group_sums),
 		.hint = call->by_level || call->forget ? NULL : &there->hint, .block_sums = part(s, s->plan.block_sums),
 		.first = part(s, s->plan.first), .counts = part(s, s->plan.counts),
 		.candidate_index = part(s, s->plan.candidate_index),
@@ -141,21 +182,22 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 
 	int before;
 
+	if (call->list) {
+		args.k = args.n_exempt = args.exempt_coordinates = 0;
+		args.hint = NULL;
+	}
+	if (call->list && call->listed > s->plan.room)
+		return cuda_refuse("%u coordinates listed, but the selector has room for %u", call->listed,
+				   s->plan.room);
 	if (!call->by_level && args.k > s->plan.k)
 		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k, s->plan.k);
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
+	if ((call->draw || call->fresh) && call->x)
+		return cuda_refuse("a draw, or a fresh residual, of a vector that may not be written");
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before,
-		     cuda_check(topk_enqueue(&args, s->grid, stream), "starting the kernel topk"));
-}
-
-static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
-{
-	if (!bytes)
-		return 0;
-	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
+	return leave(s, before, enqueue(s, call, &args, stream));
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
@@ -169,7 +211,7 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
 		return -1;
 	*out = (struct device_selected){ .n = state.found, .nan = state.nan != 0,
-					 .passes = state.passes, .nonfinite = state.nonfinite,
+					 .passes = state.passes, .largest = bits_float(state.largest), .nonfinite = state.nonfinite,
 					 .first_nonfinite = (uint32_t)~state.inverted_first };
 	if (out->n > s->plan.room) {
 		out->overfull = 1;

@@ -161,10 +161,7 @@ FROM_C cudaError_t topk_residents(int *blocks_each)
 FROM_C cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
-	cudaError_t error = cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream);
 
-	if (error != cudaSuccess)
-		return error;
 	return cudaLaunchCooperativeKernel((const void *)topk, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
 					   stream);
 }

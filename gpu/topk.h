@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact selection on the device: what topk.cu is given and what it leaves behind. Called by selector.c and
- * the tests. */
+ * Selection on the device: what topk.cu, gaussian.cu and draw.cu are given and what they leave behind. Called by
+ * selector.c and the tests. */
 #ifndef GPU_TOPK_H
 #define GPU_TOPK_H
 #include "base/device.h"
 #include "gpu/plan.h"
+#include "runtime/compress/draw_rules.h"
+#include "runtime/compress/gaussian_rules.h"
+#include "runtime/compress/random.h"
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
@@ -20,6 +23,9 @@ struct topk_state {
 	uint32_t inverted_first;     /* of them the smallest coordinate, all bits inverted; 0: none */
 	uint32_t barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
+	uint32_t largest_inside;     /* key of what is not exempt */
+	uint32_t above[GAUSSIAN_COUNTS_MAX];
+	uint32_t left_out[DRAW_ROUNDS_MAX + 1];
 	uint32_t of_vector[NARROWINGS][BINS], of_candidates[NARROWINGS][BINS];
 };
 
@@ -35,6 +41,11 @@ struct topk_args {
 	uint32_t level;              /* key of the smallest magnitude that passes; at least 1 */
 	struct topk_state *state;
 	struct select_hint *hint;    /* read and replaced; NULL: none */
+	double quantile;             /* gaussian: for the density of k (gaussian_rules.h) */
+	int draw;                    /* enum device_draw */
+	double wanted;               /* drawn: the density, or epsilon */
+	struct random_stream stream; /* drawn: whose numbers */
+	double *tile_sums, *group_sums; /* pairs */
 	uint64_t *block_sums;
 	uint32_t *first, *counts;    /* of each tile: its candidates in the list */
 	uint32_t *candidate_index;
@@ -49,8 +60,13 @@ extern "C" {
 #endif
 /* Blocks of topk that fit on a multiprocessor of the current device. */
 cudaError_t topk_residents(int *blocks_each);
-/* Enqueues the selection: clears state, one cooperative launch. */
+/* Enqueues the selection, one cooperative launch; state is clear. */
 cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
+/* The same of the others; they are given a clear state. */
+cudaError_t gaussian_residents(int *blocks_each);
+cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t draw_residents(int *blocks_each);
+cudaError_t draw_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

@@ -90,6 +90,8 @@ size_t choose_cyclic(const struct choice *c);
  * down: of a delta, else of a push. Sender and receiver call it. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
 		    uint32_t *index);
+/* gaussiank: z with P(|Z| > z) = share for a standard normal Z. */
+double gaussian_quantile(double share);
 /* cyclic with chunks: how long one is. */
 uint64_t chunk_length(double density);
 /* How many of n a density asks for: rounded up, at least 1 for n > 0. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Selection by a magnitude that is known before the vector is sorted: threshold (Sahu et al., 2021), and
- * gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it by counting. */
+ * gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it by counting (gaussian_rules.h). */
 #include "choose.h"
+#include "gaussian_rules.h"
+#include "moments.h"
 #include <float.h>
 #include <math.h>
 
@@ -33,35 +35,15 @@ size_t choose_threshold(const struct choice *c)
 
 /* ---- gaussiank ------------------------------------------------------------------------------- */
 
-struct shape {
-	double mean, deviation;
-	float largest;
-	uint64_t n;
-};
-
-static struct shape shape_of(const struct choice *c)
+static float largest_of(const struct choice *c)
 {
-	struct shape s = { 0, 0, 0, 0 };
-	double sum = 0, squares = 0;
+	float largest = 0;
 
-	for (size_t p = 0; p < c->n_spans; p++) {
-		if (c->spans[p].exempt)
-			continue;
-		s.n += c->spans[p].end - c->spans[p].begin;
-		for (uint64_t i = c->spans[p].begin; i < c->spans[p].end; i++) {
-			double v = (double)c->x[i];
-
-			sum += v;
-			squares += v * v;
-			s.largest = fabsf(c->x[i]) > s.largest ? fabsf(c->x[i]) : s.largest;
-		}
-	}
-	if (s.n) {
-		s.mean = sum / (double)s.n;
-		double variance = squares / (double)s.n - s.mean * s.mean;
-		s.deviation = variance > 0 ? sqrt(variance) : 0;
-	}
-	return s;
+	for (size_t p = 0; p < c->n_spans; p++)
+		if (!c->spans[p].exempt)
+			for (uint64_t i = c->spans[p].begin; i < c->spans[p].end; i++)
+				largest = fabsf(c->x[i]) > largest ? fabsf(c->x[i]) : largest;
+	return largest;
 }
 
 static uint64_t count_above(const struct choice *c, float level)
@@ -75,8 +57,7 @@ static uint64_t count_above(const struct choice *c, float level)
 	return n;
 }
 
-/* z with P(|Z| > z) = share for a standard normal Z. */
-static double two_sided_quantile(double share)
+double gaussian_quantile(double share)
 {
 	double low = 0, high = 40;
 
@@ -91,39 +72,16 @@ static double two_sided_quantile(double share)
 	return (low + high) / 2;
 }
 
-/* The guess is refined within a bracket until the count lies in [2/3, 4/3] k, where the paper multiplies
- * by 0.5 or 1.5 up to three times, which need not end anywhere near k. */
 size_t choose_gaussiank(const struct choice *c)
 {
-	enum { COUNTS_MAX = 15 };
-	const double narrow = 1 + 0x1p-20;
-	const struct shape s = shape_of(c);
-	double level = fabs(s.mean) + s.deviation * two_sided_quantile(c->density);
-	double low = 0, high = (double)s.largest;
-	uint64_t k = c->k, above_high = 0;
+	const struct moment_terms terms = { .magnitudes = 0 };
+	const struct moments m = moments_of(terms, c->x, c->spans, c->n_spans);
+	struct gaussian g;
+	struct gaussian_cut cut;
+	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_of(c),
+				      gaussian_quantile(c->density), c->k, &cut);
 
-	if (!(high > 0))
-		return emit(c, FLT_MAX, 1, FLT_MAX, 0); /* exempt ones only */
-	if (!(level < high))
-		level = high / 2;
-	for (int counts = 0; counts < COUNTS_MAX; counts++) {
-		uint64_t n = count_above(c, (float)level);
-
-		if (3 * n >= 2 * k && 3 * n <= 4 * k)
-			return emit(c, (float)level, 1, FLT_MAX, 0);
-		if (3 * n < 2 * k) {
-			high = level;
-			above_high = n;
-		} else {
-			low = level;
-		}
-		if (low > 0 && high / low < narrow)
-			break;
-		/* What is not bracketed from below yet falls fast. */
-		level = low > 0 ? sqrt(low * high) : level / 2;
-		if ((float)level <= 0)
-			break;
-	}
-	/* Many equal magnitudes, or a shape that 15 counts cannot tell: the heaviest, then by index. */
-	return emit(c, (float)high, 1, (float)low, k - above_high);
+	while (counting)
+		counting = gaussian_count(&g, count_above(c, (float)g.level), &cut);
+	return emit(c, cut.above, 1, cut.floor, cut.ties);
 }

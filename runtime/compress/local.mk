@@ -4,8 +4,10 @@ library_sources += \
 	runtime/compress/choose_block.c runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c \
 	runtime/compress/counts.c runtime/compress/counts.h \
+	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h \
+	runtime/compress/gaussian_rules.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
 	runtime/compress/histogram_calls.c \
 	runtime/compress/index_avx2.c \
@@ -13,6 +15,8 @@ library_sources += \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/message_rules.h \
+	runtime/compress/moments.c runtime/compress/moments.h \
+	runtime/compress/philox.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/random.c runtime/compress/random.h \
 	runtime/compress/random_avx2.c runtime/compress/random_avx512.c runtime/compress/random_kernels.h \
@@ -26,7 +30,7 @@ library_sources += \
 	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \
 	runtime/compress/seeded_support.c \
-	runtime/compress/sketch.c runtime/compress/sketch.h \
+	runtime/compress/sketch.c runtime/compress/sketch.h runtime/compress/sketch_rules.h \
 	runtime/compress/sparse.c runtime/compress/sparse.h \
 	runtime/compress/topk.c \
 	runtime/compress/value_avx2.c runtime/compress/value_codes.h \

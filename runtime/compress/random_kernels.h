@@ -3,11 +3,9 @@
  * tests; how they are chosen is in random.c. */
 #ifndef COMPRESS_RANDOM_KERNELS_H
 #define COMPRESS_RANDOM_KERNELS_H
-#include "random.h"
+#include "philox.h"
 
-enum { RANDOM_ROUNDS = 10, RANDOM_RUN = 64, RANDOM_EACH = 16 /* numbers: no version makes more at once */ };
-static const uint32_t RANDOM_KEY = 0x534c5543, RANDOM_KEY_STEP_0 = 0x9e3779b9, RANDOM_KEY_STEP_1 = 0xbb67ae85,
-		      RANDOM_FACTOR_0 = 0xd2511f53, RANDOM_FACTOR_1 = 0xcd9e8d57;
+enum { RANDOM_RUN = 64, RANDOM_EACH = 16 /* numbers: no version makes more at once */ };
 
 struct random_kernels {
 	const char *name; /* as of the kernels of selection */

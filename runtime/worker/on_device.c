@@ -8,29 +8,6 @@
 
 /* ---- gradients ----------------------------------------------------------------------------- */
 
-/* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
-static const char *why_on_host(const sluice_model *model)
-{
-	const struct recipe *recipe = &model->recipe;
-	if (recipe->up.select != SELECT_TOPK)
-		return "only topk selects there";
-	if (recipe->memory != MEMORY_RESIDUAL || recipe->signal != SIGNAL_GRADIENT || recipe->noise > 0 ||
-	    recipe->update == UPDATE_AVERAGE)
-		return "only signal=gradient with memory=residual is added there";
-	if (recipe->clip > 0)
-		return "clip= sums up on the host";
-	if (recipe->nonfinite == NONFINITE_ZERO)
-		return "nonfinite=zero is done on the host";
-	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker->local ||
-	    model->layout.support_most)
-		return "the recipe has steps that need the whole residual";
-	if (model->measure.on)
-		return "sluice_measure() looks at the whole residual";
-	if (recipe->up.values.type == VALUE_GRID)
-		return "the grid needs the whole residual";
-	return NULL;
-}
-
 static int open_selector(sluice_model *model, const float *pointer)
 {
 	struct on_device *d = &model->worker->device;
@@ -121,7 +98,7 @@ int on_device_gradient(sluice_model *model, const float **grad, const float **be
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_ops *ops;
-	const char *why = why_on_host(model);
+	const char *why = on_device_why_not(model);
 	int rc = device_of(*grad, &ops);
 	d->found = 0;
 	if (!rc && ops && !why) {
@@ -157,10 +134,9 @@ int on_device_accumulate(sluice_model *model, const float *grad)
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	float *residual = d->residual.address;
-	const struct device_select call = {
+	struct device_select call = {
 		.residual = residual, .grad = grad, .judge = 1,
-		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
-		.k = schedule_count(model->stats.density_up, model->layout.count - model->layout.exempt) };
+		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	struct device_selected got;
 	w->addend = NULL;
 	w->skip = 0;
@@ -168,6 +144,7 @@ int on_device_accumulate(sluice_model *model, const float *grad)
 	if (d->stale && d->ops->copy(residual, w->residual, model->layout.count * sizeof(float), d->stream))
 		return device_fail(d->ops, "the residual");
 	d->stale = 0;
+	on_device_rule(model, &call);
 	if (d->ops->select(d->selector, &call, d->stream) ||
 	    d->ops->selected(d->selector, w->index, d->values, &got, d->stream))
 		return device_fail(d->ops, "sluice_push");
@@ -177,6 +154,7 @@ int on_device_accumulate(sluice_model *model, const float *grad)
 		return rc < 0 ? rc : 0;
 	}
 	d->found = got.n;
+	w->range = got.largest; /* for a grid */
 	for (size_t i = 0; i < got.n; i++)
 		w->residual[w->index[i]] = d->values[i];
 	return 0;

@@ -2,7 +2,7 @@
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
  * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
- * Where the recipe allows (topk of the gradient with a residual, no clipping) the residual lives
+ * Where the recipe allows (on_device_select.c: the gradient, with a residual or none, no clipping) the residual lives
  * on the device and the selection is made there; only what is selected travels, and worker.residual is merely
  * the place at which the selected coordinates meet the encoder. Else the gradient is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
@@ -23,6 +23,13 @@ struct on_device {
 	size_t found;                      /* coordinates selected in this step */
 };
 
+/* ---- on_device_select.c ---- */
+/* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
+const char *on_device_why_not(const sluice_model *model);
+/* How this step selects: k, or the rule that the recipe names. */
+void on_device_rule(const sluice_model *model, struct device_select *call);
+
+/* ---- on_device.c ---- */
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves *grad where it is
  * if it is selected there: then worker.device.selects. */
 int on_device_gradient(sluice_model *model, const float **grad, const float **before);

@@ -244,7 +244,7 @@ static int send_messages(sluice_model *model)
 	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)
 		return rc;
-	if (model->recipe.up.values.type == VALUE_GRID)
+	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects)
 		w->range = largest_magnitude(w->residual, l->count);
 	census_look(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {

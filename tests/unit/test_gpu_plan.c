@@ -22,6 +22,8 @@ static void expect_apart(const struct select_plan *p, size_t n_exempt)
 		{ p->packing, PACKING },
 		{ p->widths, (p->room + 127) / 128 },
 		{ p->block_sums, GRID_MOST * 16 },
+		{ p->tile_sums, (size_t)p->tiles * 16 },
+		{ p->group_sums, ((size_t)p->tiles + 1023) / 1024 * 16 },
 		{ p->first, (size_t)p->tiles * 4 },
 		{ p->counts, (size_t)p->tiles * 4 },
 		{ p->candidate_index, (size_t)p->room * 4 },

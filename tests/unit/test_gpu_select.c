@@ -11,140 +11,10 @@
 #include "base/bytes.h"
 #include "compress/choose.h"
 #include "gpu.h"
-#include "random.h"
+#include "gpu_vectors.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { KINDS = 11, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
-
-static float value_of(int kind, size_t i, size_t n, struct random *r)
-{
-	uint32_t bits = random_bits(r);
-
-	switch (kind) {
-	case 0: return random_normal(r);
-	case 1: return (float)((int)(bits % 7) - 3);
-	case 2: return bits & 1 ? 0.25f : -0.25f;
-	case 3: return bits & 1 ? 0.0f : -0.0f;
-	case 4: return bits % 50 ? 0.0f : random_normal(r);
-	case 5: return bits_float(bits & 0x807fffff); /* denormal */
-	case 6: return bits_float(0x3f800000 + bits % 3000);
-	case 7: return bits % 10 ? random_normal(r) : bits & 1 ? INFINITY : -INFINITY;
-	case 8: return (float)(i + 1) / (float)n;
-	case 9: return i < n / 2 ? 1.0f : i % 100 ? 2.0f : 3.0f; /* more ties than there is room for */
-	default: return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r);
-	}
-}
-
-/* A vector on both sides, the device's perhaps not where vector loads may be. */
-struct pair {
-	float *here, *there;
-	void *memory;
-	size_t n, shift;
-};
-
-static struct pair pair_new(size_t n, size_t shift)
-{
-	struct pair p = { .n = n, .shift = shift, .here = malloc(n * 4 + 4) };
-
-	assert_non_null(p.here);
-	p.memory = gpu_memory(NULL, (n + shift) * 4 + 4);
-	p.there = (float *)p.memory + shift;
-	return p;
-}
-
-static void pair_send(struct pair *p)
-{
-	assert_int_equal(gpu()->copy(p->there, p->here, p->n * 4, NULL), 0);
-	assert_int_equal(gpu()->wait(NULL), 0);
-}
-
-/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a sign. */
-static void expect_same_vector(const struct pair *p)
-{
-	float *got = malloc(p->n * 4 + 4), *wanted = malloc(p->n * 4 + 4);
-
-	assert_true(got && wanted);
-	gpu_fetch(got, p->there, p->n * 4);
-	for (size_t i = 0; i < p->n; i++) {
-		got[i] = isnan(got[i]) ? NAN : got[i];
-		wanted[i] = isnan(p->here[i]) ? NAN : p->here[i];
-	}
-	if (p->n)
-		assert_memory_equal(got, wanted, p->n * 4);
-	free(got);
-	free(wanted);
-}
-
-static void pair_free(struct pair *p)
-{
-	gpu_free(p->memory);
-	free(p->here);
-}
-
-struct lists {
-	uint32_t *index;
-	float *value;
-	size_t n;
-};
-
-static struct lists lists_new(size_t n)
-{
-	struct lists l = { malloc(n * 4 + 4), malloc(n * 4 + 4), 0 };
-
-	assert_true(l.index && l.value);
-	memset(l.index, 0x5a, n * 4 + 4);
-	memset(l.value, 0x5a, n * 4 + 4);
-	return l;
-}
-
-static void expect_same_lists(const struct lists *cpu, const struct lists *device)
-{
-	assert_int_equal(device->n, cpu->n);
-	if (!cpu->n)
-		return;
-	assert_memory_equal(device->index, cpu->index, cpu->n * 4);
-	assert_memory_equal(device->value, cpu->value, cpu->n * 4);
-}
-
-static void lists_free(struct lists *l)
-{
-	free(l->index);
-	free(l->value);
-}
-
-/* Where coordinates are exempt: the same for both sides. */
-struct spans {
-	struct span all[2 * SPANS_MOST + 1];
-	struct device_span exempt[SPANS_MOST];
-	size_t n, n_exempt;
-};
-
-/* A few exempt spans (none if !some), short and long, at the ends too. */
-static struct spans spans_of(size_t n, int some, struct random *r)
-{
-	struct spans s = { .n = 0 };
-	uint64_t at = 0;
-
-	while (some && at < n && s.n_exempt < SPANS_MOST) {
-		uint64_t begin = at + random_bits(r) % (n / 3 + 1), end;
-
-		begin = random_bits(r) % 3 ? begin : at;
-		end = begin + 1 + random_bits(r) % (random_bits(r) % 2 ? 20 : n / 10 + 1);
-		if (begin >= n)
-			break;
-		end = end < n ? end : n;
-		if (begin > at)
-			s.all[s.n++] = (struct span){ at, begin, 0 };
-		s.all[s.n++] = (struct span){ begin, end, 1 };
-		s.exempt[s.n_exempt++] = (struct device_span){ (uint32_t)begin, (uint32_t)end };
-		at = end;
-	}
-	if (at < n)
-		s.all[s.n++] = (struct span){ at, n, 0 };
-	return s;
-}
 
 /* One step on both sides: the same choice, the same values, the same residual. */
 static unsigned expect_same_step(struct selector *cpu, struct device_selector *device, struct pair *residual,
@@ -197,14 +67,14 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 	assert_int_equal(selector_open(n, &cpu), 0);
 	assert_int_equal(gpu()->selector_open(0, n, k, spans.exempt, spans.n_exempt, &device), 0);
 	for (size_t i = 0; i < n; i++)
-		residual.here[i] = adding ? 0 : value_of(kind, i, n, &r);
+		residual.here[i] = adding ? 0 : vector_value(kind, i, n, &r);
 	pair_send(&residual);
 	for (int step = 0; step < steps; step++) {
 		/* now and then nothing is where the hint expects it */
 		float factor = seed % 5 == 0 && step % 3 == 2 ? 64.0f : 1.0f;
 
 		for (size_t i = 0; i < n; i++)
-			grad.here[i] = value_of(kind, i, n, &r) * factor;
+			grad.here[i] = vector_value(kind, i, n, &r) * factor;
 		pair_send(&grad);
 		passes = expect_same_step(cpu, device, &residual, &grad, &spans, adding, clear, k);
 	}
@@ -383,7 +253,7 @@ static void select_by_level__selects_what_the_threshold_selector_does(void **sta
 			struct span whole = { 0, n, 0 };
 
 			for (size_t i = 0; i < n; i++)
-				x.here[i] = value_of(kind, i, n, &r);
+				x.here[i] = vector_value(kind, i, n, &r);
 			pair_send(&x);
 			const struct choice choice = { .x = x.here, .spans = &whole, .n_spans = 1,
 						       .level = levels[l], .index = cpu.index };

@@ -22,6 +22,8 @@
 	}                                                                                          \
 	static void name##_of(const struct args a)
 
+#define KERNEL_OF_SUMS(name, args) KERNEL(name, args)
+
 struct emulated_place {
 	dim3 thread, block, grid, threads;
 };
@@ -48,6 +50,15 @@ static inline uint64_t shuffle_up64(uint64_t v, unsigned by)
 	unsigned lane = threadIdx.x % 32;
 
 	return emulated_exchange(v)[lane < by ? lane : lane - by];
+}
+static inline double shuffle_xor_double(double v, unsigned by)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof bits);
+	bits = emulated_exchange(bits)[threadIdx.x % 32 ^ by];
+	memcpy(&v, &bits, sizeof v);
+	return v;
 }
 static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t v, unsigned by)
 {

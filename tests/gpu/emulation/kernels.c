@@ -3,3 +3,6 @@
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
 #include "gpu/apply.cu"
+#include "gpu/gaussian.cu"
+#include "gpu/draw.cu"
+#include "gpu/sketch.cu"

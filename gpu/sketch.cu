@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Adds a vector to a count sketch, as sketch_add() (runtime/compress/sketch.c) does it, bit by bit: a cell's
+ * float sum depends on the order of its coordinates, so they are listed bucket by bucket, each list is put in
+ * order, and one thread adds it up. One cooperative launch, row by row. Lists are as long as coordinates are more
+ * than columns. Memory touched a row and coordinate: x and a hash thrice, 4 bytes of list written and read at
+ * places that chance says: up to 96 bytes in sectors of 32. Shared memory: 64 bytes a block. */
+#include "gpu/kernel.h"
+#include "gpu/sketch.h"
+
+__device__ static inline uint32_t sketch_thread(void)
+{
+	return blockIdx.x * BLOCK + threadIdx.x;
+}
+
+__device__ static inline uint32_t sketch_threads(void)
+{
+	return gridDim.x * BLOCK;
+}
+
+/* end[b] becomes how many of the coordinates are in bucket b. */
+__device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row, uint32_t *passed)
+{
+	for (uint64_t b = sketch_thread(); b < a->columns; b += sketch_threads())
+		a->end[b] = 0;
+	grid_barrier(a->barrier, passed);
+	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
+		if (a->x[j] != 0)
+			atomicAdd(&a->end[sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns)], 1u);
+	grid_barrier(a->barrier, passed);
+}
+
+/* begin and end of each bucket become where its list begins; a block takes a run of buckets. */
+__device__ static inline void place_buckets(const struct sketch_args *a, uint64_t *sums, uint32_t *passed)
+{
+	const uint32_t first = (uint32_t)((uint64_t)a->columns * blockIdx.x / gridDim.x);
+	const uint32_t last = (uint32_t)((uint64_t)a->columns * (blockIdx.x + 1) / gridDim.x);
+	uint64_t sum = 0, before = 0, all;
+
+	for (uint64_t b = (uint64_t)first + threadIdx.x; b < last; b += BLOCK)
+		sum += a->end[b];
+	block_before(sum, sums, &all);
+	if (threadIdx.x == 0)
+		a->block_sums[blockIdx.x] = all;
+	grid_barrier(a->barrier, passed);
+	for (unsigned b = threadIdx.x; b < blockIdx.x; b += BLOCK)
+		before += a->block_sums[b];
+	block_before(before, sums, &before);
+	for (uint64_t from = first; from < last; from += BLOCK) {
+		const uint64_t b = from + threadIdx.x;
+		uint64_t here = before + block_before(b < last ? a->end[b] : 0, sums, &all);
+
+		if (b < last)
+			a->begin[b] = a->end[b] = (uint32_t)here;
+		before += all;
+	}
+	grid_barrier(a->barrier, passed);
+}
+
+/* Lists by bucket, in any order; then end[b] is where list b ends. */
+__device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row, uint32_t *passed)
+{
+	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
+		if (a->x[j] != 0) {
+			uint32_t b = sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns);
+
+			a->list[atomicAdd(&a->end[b], 1u)] = (uint32_t)j;
+		}
+	grid_barrier(a->barrier, passed);
+}
+
+/* Lets list[at] sink in the heap below it. */
+__device__ static inline void sink(uint32_t *list, uint32_t at, uint32_t n)
+{
+	const uint32_t sinking = list[at];
+
+	for (uint64_t child = 2 * (uint64_t)at + 1; child < n; child = 2 * (uint64_t)at + 1) {
+		if (child + 1 < n && list[child + 1] > list[child])
+			child++;
+		if (list[child] <= sinking)
+			break;
+		list[at] = list[child];
+		at = (uint32_t)child;
+	}
+	list[at] = sinking;
+}
+
+/* Ascending. A heap, so that a list of all coordinates does not take the square of their number. */
+__device__ static inline void sort_list(uint32_t *list, uint32_t n)
+{
+	for (uint32_t at = n / 2; at; at--)
+		sink(list, at - 1, n);
+	for (uint32_t last = n ? n - 1 : 0; last; last--) {
+		const uint32_t largest = list[0];
+
+		list[0] = list[last];
+		list[last] = largest;
+		sink(list, 0, last);
+	}
+}
+
+__device__ static inline void add_lists(const struct sketch_args *a, uint32_t row, uint32_t *passed)
+{
+	float *cells = a->cells + (uint64_t)row * a->columns;
+
+	for (uint64_t b = sketch_thread(); b < a->columns; b += sketch_threads()) {
+		uint32_t *list = a->list + a->begin[b], n = a->end[b] - a->begin[b];
+		float cell = cells[b];
+
+		sort_list(list, n);
+		for (uint32_t i = 0; i < n; i++) {
+			float v = a->x[list[i]];
+
+			cell += sketch_signs(&a->hashes, list[i]) >> row & 1 ? -v : v;
+		}
+		cells[b] = cell;
+	}
+	grid_barrier(a->barrier, passed); /* the next row takes the same lists */
+}
+
+KERNEL(sketch, sketch_args)
+{
+	__shared__ uint64_t sums[WARPS];
+	uint32_t passed = 0;
+
+	for (uint32_t row = 0; row < a.rows; row++) {
+		count_buckets(&a, row, &passed);
+		place_buckets(&a, sums, &passed);
+		list_coordinates(&a, row, &passed);
+		add_lists(&a, row, &passed);
+	}
+}
+
+FROM_C cudaError_t sketch_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)sketch, BLOCK, 0);
+}
+
+FROM_C cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchCooperativeKernel((const void *)sketch, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
+					   stream);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See moments.h. One tile after the other; the sums of a row are independent, so the compiler makes vectors. */
+#include "moments.h"
+#include <string.h>
+
+/* Of the tiles of a group, or of the groups. */
+struct lanes {
+	double first[MOMENT_LANES], second[MOMENT_LANES];
+};
+
+struct sum {
+	struct lanes of_group, of_all;
+	uint64_t tiles, groups, left_out;
+};
+
+static double by_neighbours(double *v, unsigned n)
+{
+	for (; n > 1; n /= 2)
+		for (unsigned i = 0; i < n / 2; i++)
+			v[i] = v[2 * i] + v[2 * i + 1];
+	return v[0];
+}
+
+static void end_group(struct sum *s)
+{
+	const uint64_t lane = s->groups++ % MOMENT_LANES;
+
+	s->of_all.first[lane] += by_neighbours(s->of_group.first, MOMENT_LANES);
+	s->of_all.second[lane] += by_neighbours(s->of_group.second, MOMENT_LANES);
+	memset(&s->of_group, 0, sizeof(s->of_group));
+}
+
+static void add_tile(struct sum *s, struct moment_terms terms, const float *x)
+{
+	const uint64_t lane = s->tiles++ % MOMENT_LANES;
+	double first[MOMENT_ROW] = { 0 }, second[MOMENT_ROW] = { 0 };
+
+	if (terms.magnitudes) {
+		for (unsigned row = 0; row < MOMENT_TILE; row += MOMENT_ROW)
+			for (unsigned i = 0; i < MOMENT_ROW; i++)
+				s->left_out += (uint64_t)moment_add(terms, x[row + i], &first[i], &second[i]);
+	} else {
+		for (unsigned row = 0; row < MOMENT_TILE; row += MOMENT_ROW)
+			for (unsigned i = 0; i < MOMENT_ROW; i++) {
+				double v = (double)x[row + i];
+
+				first[i] += v;
+				second[i] += v * v;
+			}
+	}
+	s->of_group.first[lane] += by_neighbours(first, MOMENT_ROW);
+	s->of_group.second[lane] += by_neighbours(second, MOMENT_ROW);
+	if (s->tiles % MOMENT_GROUP == 0)
+		end_group(s);
+}
+
+/* A tile that is not all of one span. *span: the first that may reach into it. */
+static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans, size_t *span,
+			float *tile)
+{
+	const uint64_t end = begin + MOMENT_TILE;
+
+	memset(tile, 0, MOMENT_TILE * sizeof(*tile));
+	while (*span < n_spans && spans[*span].end <= begin)
+		*span += 1;
+	for (size_t p = *span; p < n_spans && spans[p].begin < end; p++) {
+		uint64_t from = spans[p].begin > begin ? spans[p].begin : begin;
+		uint64_t to = spans[p].end < end ? spans[p].end : end;
+
+		if (!spans[p].exempt && from < to)
+			memcpy(tile + (from - begin), x + from, (to - from) * sizeof(*tile));
+	}
+}
+
+struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans, size_t n_spans)
+{
+	const uint64_t end = n_spans ? spans[n_spans - 1].end : 0;
+	struct sum s = { .tiles = 0 };
+	struct moments m = { 0, 0, 0 };
+	float tile[MOMENT_TILE];
+	size_t span = 0;
+
+	for (uint64_t at = 0; at < end; at += MOMENT_TILE) {
+		const struct span *here = &spans[span];
+
+		if (!here->exempt && here->begin <= at && here->end >= at + MOMENT_TILE) {
+			add_tile(&s, terms, x + at);
+			continue;
+		}
+		gather_tile(x, at, spans, n_spans, &span, tile);
+		add_tile(&s, terms, tile);
+	}
+	if (s.tiles % MOMENT_GROUP)
+		end_group(&s);
+	m.first = by_neighbours(s.of_all.first, MOMENT_LANES);
+	m.second = by_neighbours(s.of_all.second, MOMENT_LANES);
+	for (size_t p = 0; p < n_spans; p++)
+		if (!spans[p].exempt)
+			m.n += spans[p].end - spans[p].begin;
+	m.n -= s.left_out;
+	return m;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * For tests of selections on the device: vectors of every kind on both sides, lists, exempt spans. */
+#ifndef TESTS_UNIT_GPU_VECTORS_H
+#define TESTS_UNIT_GPU_VECTORS_H
+#include "base/device.h"
+#include "compress/select.h"
+#include "random.h"
+
+enum { KINDS = 11, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
+
+/* Coordinate i of n: Gaussian, ties, zeros, denormals, infinities, sorted, heavy tails ... */
+float vector_value(int kind, size_t i, size_t n, struct random *r);
+
+/* A vector on both sides, the device's perhaps not where vector loads may be. */
+struct pair {
+	float *here, *there;
+	void *memory;
+	size_t n, shift;
+};
+
+struct pair pair_new(size_t n, size_t shift);
+void pair_send(struct pair *p);
+void pair_free(struct pair *p);
+/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a sign. */
+void expect_same_vector(const struct pair *p);
+
+struct lists {
+	uint32_t *index;
+	float *value;
+	size_t n;
+};
+
+struct lists lists_new(size_t n); /* poisoned */
+void expect_same_lists(const struct lists *cpu, const struct lists *device);
+void lists_free(struct lists *l);
+
+/* Where coordinates are exempt: the same for both sides. */
+struct spans {
+	struct span all[2 * SPANS_MOST + 1];
+	struct device_span exempt[SPANS_MOST];
+	size_t n, n_exempt;
+};
+
+/* A few exempt spans (none if !some), short and long, at the ends too. */
+struct spans spans_of(size_t n, int some, struct random *r);
+#endif
