@@ -5,8 +5,6 @@
 #include "base/clock.h"
 #include "rdma/transport.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct blocking_read {
 	sluice_model *model;

@@ -3,7 +3,6 @@
 #include "shard/shard.h"
 #include "base/error.h"
 #include <stdlib.h>
-#include <string.h>
 
 struct shard *shard_find(sluice_model *model, uint32_t id)
 {
