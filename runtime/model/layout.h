@@ -61,10 +61,10 @@ static inline size_t layout_room(const struct shard_layout *s)
 	return s->sketch_cells > s->span ? s->sketch_cells : s->span;
 }
 /* What the halves share out among their shards: room for the largest one at a time. owner: -1 for any. */
-struct largest {
+struct layout_largest {
 	size_t span, slot_bytes, up_capacity; /* span: or the cells of a sketch, if they are more */
 };
-struct largest layout_largest(const struct layout *l, int owner);
+struct layout_largest layout_largest(const struct layout *l, int owner);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out);
 #endif
