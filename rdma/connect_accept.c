@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The accepting side of a connection; connect.c draws the whole exchange. Nothing is kept for whoever
  * has not proved to belong to the job: a hello is answered and forgotten. */
-#include "base/clock.h"
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <errno.h>

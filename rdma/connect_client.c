@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The asking side of a connection: hello, proof, and what is made of the answers; connect.c draws the
  * whole exchange. A server that lost a connection says hello too, to learn whether the peer lives. */
-#include "base/clock.h"
 #include "rdma/verbs.h"
 #include <errno.h>
 #include <stdio.h>
@@ -178,22 +177,6 @@ void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, i
 		refused(ep, "it refuses this rank's proof: it does not hold the same job key");
 	else
 		connect_try_later(ep, "it is not ready yet");
-}
-
-int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES])
-{
-	if (slot->credits == 0 || slot->address + SLOT_BYTES < slot->address)
-		return -1;
-	ep->peer_slot = *slot;
-	memcpy(ep->control, control, REGION_DESCRIPTOR_BYTES);
-	return 0;
-}
-
-struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
-{
-	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_rkey,
-				     .credits = verbs_of_endpoint(ep)->credits};
 }
 
 /* The answer to PROOF. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The first words over a new queue pair, after the proof; connect.c draws the whole exchange. READY says
  * that the sender's windows are bound (it needs no key itself, having no bytes), KEYS that it has told
- * all its keys. An immediate is only noted where completions are taken, and answered later. */
+ * all its keys. An immediate is only noted where completions are taken (verbs_complete.c), and answered here. */
 #include "base/error.h"
 #include "rdma/verbs.h"
 #include <stdio.h>
@@ -12,6 +12,22 @@ static void give_up(struct verbs_endpoint *ep)
 	if (ep->why[0] == '\0')
 		snprintf(ep->why, sizeof(ep->why), "%s", sluice_last_error());
 	connect_try_later(ep, ep->why);
+}
+
+int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
+		     const uint8_t control[REGION_DESCRIPTOR_BYTES])
+{
+	if (slot->credits == 0 || slot->address + SLOT_BYTES < slot->address)
+		return -1;
+	ep->peer_slot = *slot;
+	memcpy(ep->control, control, REGION_DESCRIPTOR_BYTES);
+	return 0;
+}
+
+struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
+{
+	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_rkey,
+				     .credits = verbs_of_endpoint(ep)->credits};
 }
 
 static int send_keys(struct verbs_endpoint *ep)
@@ -71,20 +87,6 @@ void greet_begin(struct verbs_endpoint *ep)
 	ep->why[0] = '\0';
 	if (windows_bind(ep) < 0 || post_greeting(ep, GREETING_READY, NULL, 0) < 0)
 		give_up(ep);
-}
-
-void greet_take(struct verbs_endpoint *ep, uint32_t imm)
-{
-	struct verbs *v = verbs_of_endpoint(ep);
-
-	if (imm != (uint32_t)ep->awaits) {
-		snprintf(ep->why, sizeof(ep->why), "it greets with 0x%x instead of %d", imm, ep->awaits);
-		ep->failing = ep->fatal = v->trouble = 1;
-		return;
-	}
-	ep->greeted = ep->awaits;
-	ep->awaits = imm == GREETING_READY ? GREETING_KEYS : GREETING_NONE;
-	v->greeted = 1;
 }
 
 void greet_answer(struct verbs *v)

@@ -19,6 +19,25 @@ static void dereg(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
+int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
+		  struct ibv_mr **out)
+{
+	int rc = verbs_memlock_check(bytes, what);
+
+	if (rc < 0) {
+		char sentence[ERROR_TEXT_BYTES];
+
+		snprintf(sentence, sizeof(sentence), "%s", sluice_last_error());
+		return fail(rc, "%s", sentence);
+	}
+	*out = ibv_reg_mr(pd, base, bytes, access);
+	if (*out != NULL)
+		return SLUICE_OK;
+	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes, (unsigned)access,
+		    errno_text(errno), errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+}
+
 /* One rung of device memory: registered as told, then proved. why says what was wrong. */
 static int try_rung(struct ibv_pd *pd, const struct verbs_device *device, const struct memory *memory,
 		    enum ladder_rung rung, int access, struct ladder_memory *out, char why[200])

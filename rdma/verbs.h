@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What the parts of the verbs transport share:
- *   verbs.c          endpoints, descriptions of regions, closing
- *   verbs_open.c     sizes, queues, memory
+ *   verbs.c          endpoints, descriptions of regions
+ *   verbs_open.c     sizes, queues, memory; verbs_close.c their end
  *   verbs_device.c   which device, port and address
  *   verbs_link.c     the queue pair of one connection: made, replayed, taken down
  *   verbs_post.c     the hot path out: the log of transfers and its work requests
- *   verbs_poll.c     the hot path in: completions, events, sleeping and waking
+ *   verbs_complete.c the hot path in: completions become events
+ *   verbs_poll.c     ... credits, troubles, sleeping and waking
  *   verbs_register.c memory that the card may reach, per peer
  *   connect.c        rdma_cm: events, timers, who talks to whom, reconnecting
+ *   connect_try.c    rdma_cm: one try, and the next
  *   connect_client.c rdma_cm: the client's half of the proof
  *   connect_accept.c rdma_cm: the server's half
  *   ladder.c         registering device memory
@@ -209,7 +211,7 @@ static inline struct sent *sent_at(const struct verbs *v, const struct verbs_end
 	return &ep->log[n & (v->log_entries - 1)]; /* a power of two */
 }
 
-/* ---- verbs_open.c, verbs.c ---- */
+/* ---- verbs_open.c, verbs_close.c ---- */
 int verbs_open(const struct transport_config *config, struct transport **out);
 void verbs_close(struct transport **t);
 /* Fails with the call and errno. */
@@ -229,7 +231,10 @@ void link_up(struct verbs_endpoint *ep);
 void link_drop(struct verbs_endpoint *ep);
 /* The peer is lost for good: its keys end, EVENT_GONE. */
 void link_gone(struct verbs_endpoint *ep, const char *text);
+
+/* ---- verbs_qpn.c ---- */
 struct verbs_endpoint *link_of_qpn(const struct verbs *v, uint32_t qpn);
+void link_index(struct verbs *v); /* after every change of a queue pair */
 
 /* ---- verbs_post.c ---- */
 int verbs_post(struct endpoint *e, const struct transfer *transfer);
@@ -244,6 +249,14 @@ int post_greeting(struct verbs_endpoint *ep, enum greeting greeting, const void 
 /* Any other request; counted, and signalled when it is time. -1: no room now, or ep->failing. */
 int post_request(struct verbs_endpoint *ep, struct ibv_send_wr *wr);
 
+/* ---- verbs_complete.c ---- */
+enum { COMPLETIONS_AT_ONCE = 32 };
+/* Moves completions to the event queue; returns how many there were. */
+int poll_completions(struct verbs *v);
+int poll_post_receives(struct verbs *v, uint32_t n);
+/* An immediate came before the link was up: noted, for greet_answer(). */
+void greet_take(struct verbs_endpoint *ep, uint32_t imm);
+
 /* ---- verbs_poll.c ---- */
 int verbs_poll(struct transport *t, struct event *events, int n);
 int verbs_arm(struct transport *t);
@@ -251,11 +264,8 @@ void verbs_disarm(struct transport *t);
 void verbs_cancel(struct transport *t);
 int verbs_fd(struct transport *t);
 void verbs_wake(struct transport *t);
-/* Moves completions to the event queue; returns how many there were. */
-int poll_completions(struct verbs *v);
 /* Serves all links until this one, which was up before, is up or gone; the events wait. */
 void poll_until_linked(struct verbs_endpoint *ep);
-int poll_post_receives(struct verbs *v, uint32_t n);
 
 /* ---- verbs_register.c ---- */
 /* The key for local use of a region in the peer's domain; registers it at its first use. */
@@ -274,6 +284,8 @@ void register_revoke_keys(struct verbs_endpoint *ep);
 void register_revoke(struct verbs_endpoint *ep);
 /* Before the transport closes: all registrations end, regions forget them. */
 void register_close(struct verbs *v);
+
+/* ---- ladder.c ---- */
 /* ibv_reg_mr with the memory limit checked before and a sentence that says what to do. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
@@ -327,6 +339,8 @@ void connect_events(struct verbs *v);
 void connect_tick(struct verbs *v, uint64_t now);
 /* The link failed: take it down and, while there is time, make it again. */
 void connect_broken(struct verbs_endpoint *ep, const char *why);
+
+/* ---- connect_try.c ---- */
 /* Ends the present try, to begin anew soon. why may be ep->why. */
 void connect_try_later(struct verbs_endpoint *ep, const char *why);
 uint64_t connect_try_ns(const struct verbs_endpoint *ep);
@@ -340,10 +354,6 @@ void connect_send_proof(struct verbs_endpoint *ep);
 /* The answers: to either, to a proof. */
 void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello, uint64_t now);
 void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event);
-struct slot_address connect_own_slot(const struct verbs_endpoint *ep);
-/* Takes over what the peer says of its slot and control region. -1: impossible. */
-int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
-		      const uint8_t control[REGION_DESCRIPTOR_BYTES]);
 
 /* ---- connect_accept.c ---- */
 void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t now);
@@ -353,6 +363,8 @@ void connect_requested(struct verbs *v, const struct cm_event *event, uint64_t n
 void greet_begin(struct verbs_endpoint *ep);
 /* Answers the greetings that came. */
 void greet_answer(struct verbs *v);
-/* An immediate came before the link was up. */
-void greet_take(struct verbs_endpoint *ep, uint32_t imm);
+struct slot_address connect_own_slot(const struct verbs_endpoint *ep);
+/* Takes over what the peer says of its slot and control region. -1: impossible. */
+int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
+		      const uint8_t control[REGION_DESCRIPTOR_BYTES]);
 #endif

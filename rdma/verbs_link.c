@@ -1,43 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One connection's queue pair: made after the proof, its log replayed after a break, taken down without
  * losing what had arrived. Called by connect.c. */
-#include "base/clock.h"
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <stdio.h>
-#include <string.h>
-
-/* ---- whose queue pair is it ------------------------------------------------------------------ */
-
-static uint32_t hash_of(uint32_t qpn)
-{
-	return qpn * 2654435761u;
-}
-
-struct verbs_endpoint *link_of_qpn(const struct verbs *v, uint32_t qpn)
-{
-	uint32_t at = hash_of(qpn) & v->qpn_mask;
-
-	while (v->by_qpn[at] != NULL && v->by_qpn[at]->qpn != qpn)
-		at = (at + 1) & v->qpn_mask;
-	return v->by_qpn[at];
-}
-
-/* Cold, and a table of a few pointers: made anew at every change. */
-static void index_links(struct verbs *v)
-{
-	memset(v->by_qpn, 0, (v->qpn_mask + 1) * sizeof(*v->by_qpn));
-	for (int i = 0; i < v->n_peers; i++) {
-		struct verbs_endpoint *ep = v->peers[i];
-		uint32_t at = hash_of(ep->qpn) & v->qpn_mask;
-
-		if (ep->id == NULL || ep->id->qp == NULL)
-			continue;
-		while (v->by_qpn[at] != NULL)
-			at = (at + 1) & v->qpn_mask;
-		v->by_qpn[at] = ep;
-	}
-}
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -69,7 +35,7 @@ int link_make(struct verbs_endpoint *ep)
 	ep->failing = ep->fatal = 0;
 	ep->awaits = GREETING_READY;
 	ep->link++;
-	index_links(v);
+	link_index(v);
 	if (windows_make(ep) == 0 &&
 	    (v->control == NULL || register_describe(ep, v->control, ep->own_control) == 0))
 		return 0;
@@ -166,7 +132,7 @@ void link_unmake(struct verbs_endpoint *ep)
 	rdma_destroy_qp(id);
 	id->qp = NULL;
 	drain(v);
-	index_links(v);
+	link_index(v);
 	ep->qpn = 0;
 	ep->awaits = ep->greeted = GREETING_NONE;
 }

@@ -225,7 +225,6 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 	if (v == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*v));
 	t = &v->transport;
-	t->ops = &verbs_transport;
 	t->device = v->device.name;
 	v->rank = config->rank;
 	v->size = config->size;

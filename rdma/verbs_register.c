@@ -5,32 +5,12 @@
 #include "base/log.h"
 #include "rdma/verbs_register.h"
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct verbs_registration *registration_of(struct registration *r)
 {
 	return (struct verbs_registration *)(void *)r;
-}
-
-int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
-		  struct ibv_mr **out)
-{
-	int rc = verbs_memlock_check(bytes, what);
-
-	if (rc < 0) {
-		char sentence[ERROR_TEXT_BYTES];
-
-		snprintf(sentence, sizeof(sentence), "%s", sluice_last_error());
-		return fail(rc, "%s", sentence);
-	}
-	*out = ibv_reg_mr(pd, base, bytes, access);
-	if (*out != NULL)
-		return SLUICE_OK;
-	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes, (unsigned)access,
-		    errno_text(errno), errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
 /* ---- finding and making ---------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static int check_attributes(const sluice_job *job, const sluice_model_attr *attr, const float *params)

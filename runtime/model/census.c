@@ -4,8 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include <float.h>
-#include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
 /* 8 bits a count: sums of counts to a few parts in a thousand, in some hundred bytes. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };

@@ -318,9 +318,9 @@ size_t layout_part_bytes(const struct layout *l)
 	return most;
 }
 
-struct largest layout_largest(const struct layout *l, int owner_or_any)
+struct layout_largest layout_largest(const struct layout *l, int owner_or_any)
 {
-	struct largest most = { 0 };
+	struct layout_largest most = { 0 };
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
 		if (owner_or_any >= 0 && s->owner != owner_or_any)

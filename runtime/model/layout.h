@@ -59,10 +59,10 @@ size_t layout_log_bytes(const struct layout *l, int rank);
 /* The largest part of a shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
 /* What the halves share out among their shards: room for the largest one at a time. owner: -1 for any. */
-struct largest {
+struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
-struct largest layout_largest(const struct layout *l, int owner);
+struct layout_largest layout_largest(const struct layout *l, int owner);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out);
 #endif

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "model/model.h"
 #include <stdlib.h>
-#include <string.h>
 
 SLUICE_API int sluice_measure(sluice_model *model, int on)
 {

@@ -6,8 +6,6 @@
 #include "model/snapshot.h"
 #include "rdma/transport.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct blocking_read {
 	sluice_model *model;

@@ -2,7 +2,6 @@
  * The shard half where a support is agreed on (worker_agree.c): the leader's indices go out as they came; of
  * sketches, what their sum shows to be heavy. */
 #include "shard/shard.h"
-#include "base/bytes.h"
 #include "compress/sketch.h"
 #include <string.h>
 

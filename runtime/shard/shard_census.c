@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half of a census (model/census.h), for all shards of a rank. */
 #include "shard/shard.h"
-#include "base/bytes.h"
 #include <stdlib.h>
 #include <string.h>
 

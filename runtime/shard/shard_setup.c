@@ -3,7 +3,6 @@
 #include "shard/shard.h"
 #include "base/error.h"
 #include <stdlib.h>
-#include <string.h>
 
 struct shard *shard_find(sluice_model *model, uint32_t id)
 {
@@ -133,7 +132,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 {
 	uint64_t vectors = 1, bytes;
 	uint32_t n_own = 0;
-	struct largest own = layout_largest(l, rank);
+	struct layout_largest own = layout_largest(l, rank);
 	if (!own.span)
 		return 0;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;

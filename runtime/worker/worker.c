@@ -1,89 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half: a gradient goes down this file (select, cut, encode, post), a delta comes back up it
+ * The worker half: a gradient goes down this file (select, encode, post), a delta comes back up it
  * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls in step.c
  * wait for them. Knows shards only by their messages. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include <stdio.h>
 
 /* ---- push -------------------------------------------------------------------------------- */
-
-/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
-uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
-{
-	struct worker *w = model->worker;
-	struct span all = { 0, n, 0 };
-	size_t kept = select_topk(w->selector, w->value, &all, 1, at->up_capacity, w->fitting);
-	for (size_t i = 0; i < kept; i++) {
-		w->relative[i] = w->relative[w->fitting[i]];
-		w->value[i] = w->value[w->fitting[i]];
-	}
-	model->stats.deferred_elements += n - kept;
-	return (uint32_t)kept;
-}
-
-/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
- * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
-static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
-{
-	const struct span *span = model->layout.spans;
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t j = begin + index[i];
-		while (span->end <= j)
-			span++;
-		if (!span->exempt)
-			model->worker->velocity[j] = 0.0f;
-	}
-}
-
-void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
-{
-	struct worker *w = model->worker;
-	measure_sent(model, at->begin, index, n);
-	if (w->reference)
-		innovation_settle(model, at, index, n);
-	if (model->recipe.memory != MEMORY_NONE)
-		sparse_subtract(w->residual + at->begin, index, w->value, n);
-	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
-		mask_momentum(model, at->begin, index, n);
-}
-
-struct message worker_message(const sluice_model *model, uint32_t shard)
-{
-	const struct worker *w = model->worker;
-	const struct recipe *recipe = &model->recipe;
-	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
-				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
-					     recipe->seed },
-				 .first = model->layout.shards[shard].begin, .range = w->range,
-				 .densest = recipe->coding == CODING_SMALL,
-				 .seeded = selection_kinds[recipe->up.select].seeded &&
-					   !selection_kinds[recipe->up.select].contiguous,
-				 .raised = (uint8_t)w->raise,
-				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
-				 .phase = (uint16_t)w->phase, .parts = 1,
-				 .rank = (uint32_t)model->job->rank,
-				 .epoch = model->job->membership_epoch, .model = model->id,
-				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
-				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
-				 .anchor = w->reference ? innovation_mark(w) : w->anchors,
-				 .span = model->layout.shards[shard].span, .lr = model->lr };
-}
-
-void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
-		  const float *value)
-{
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct up_lane *lane = &w->up[shard];
-	uint8_t *slot = lane->staging + ring_offset(at->slot_depth, at->slot_bytes, m->seq);
-	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
-	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
-	lane->posted = 0;
-	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
-}
 
 /* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
 static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
@@ -111,49 +35,6 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	worker_stage(model, shard, &m, index, value);
 	worker_settle(model, at, index, n);
 	model->stats.pushed_elements += n;
-}
-
-/* A decision over these spans of the vector, in one pass with the addition where the recipe allows. */
-static int select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out)
-{
-	struct worker *w = model->worker;
-	const struct layout *l = &model->layout;
-	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
-	const uint64_t of = l->count - l->exempt;
-	if (w->device.selects) {
-		*n_out = w->device.found;
-		return 0;
-	}
-	const double density = model->stats.density_up;
-	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
-					  .grad = w->addend, .scale = w->addend_scale,
-					  .spans = spans, .n_spans = n_spans,
-					  .k = kind->global ? census_up_count(model, density, of)
-							    : schedule_count(density, of),
-					  .index = w->index, .hint = &w->hint };
-	if (w->addend) {
-		int nan;
-		w->addend = NULL;
-		*n_out = select_run(w->selector, &call, &nan);
-		return signal_check_sum(model, call.grad, *n_out, nan);
-	}
-	const struct choice choice = {
-		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
-		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,
-		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
-		.scale = model->recipe.memory == MEMORY_NONE,
-		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
-			    (uint32_t)model->job->rank, w->step, model->recipe.seed },
-		.selector = w->selector, .hint = &w->hint, .index = w->index };
-	*n_out = kind->run(&choice);
-	return 0;
-}
-
-size_t worker_select(sluice_model *model)
-{
-	size_t n = 0;
-	select_from(model, model->layout.spans, model->layout.n_spans, &n);
-	return n;
 }
 
 /* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
@@ -228,7 +109,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 			w->spans[i].begin += at->begin;
 			w->spans[i].end += at->begin;
 		}
-		select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
+		worker_select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
 	}
 	send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
 }
@@ -241,7 +122,7 @@ static int send_messages(sluice_model *model)
 	size_t n = 0, from = 0;
 	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
+	int rc = sparse && !w->skip ? worker_select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)
 		return rc;
 	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects)

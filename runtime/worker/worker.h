@@ -120,14 +120,16 @@ uint32_t innovation_mark(const struct worker *w);
 void innovation_begin(sluice_model *model);
 /* A message to a shard is encoded (worker.value); the reference follows, or waits for the decision. */
 void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
-/* All are encoded and none is posted. elements: of stats before this push. */
-void innovation_decide(sluice_model *model, uint64_t elements);
 /* A delta is being applied; all are. */
 void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
 		      uint32_t n);
 void innovation_pulled(sluice_model *model);
 /* From what lazy_save() gave. */
 void innovation_restore(sluice_model *model, const uint64_t *numbers);
+
+/* ---- innovation_decide.c ---- */
+/* All are encoded and none is posted. elements: of stats before this push. */
+void innovation_decide(sluice_model *model, uint64_t elements);
 
 /* ---- local_steps.c ---- */
 /* 1 if the step that begins is this worker's own, without an exchange. */
@@ -162,20 +164,26 @@ void worker_send_shard(sluice_model *model, uint32_t shard);
 /* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
 
+/* ---- worker_encode.c ---- */
 /* What a push of this step to a shard says about itself, but for the coordinates. */
 struct message worker_message(const sluice_model *model, uint32_t shard);
 /* Encodes into the shard's staging slot; decoded values into worker.value. */
 void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		  const float *value);
-/* One decision over the whole vector, into worker.index, where the selector does not add. */
-size_t worker_select(sluice_model *model);
 /* What was sent leaves the residual, as the receiver decodes it (worker.value), and the momentum. */
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
 
 /* More was selected for this shard than its slot holds: the heaviest of worker.relative and value stay. */
 uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n);
 
-/* ---- step.c ---- */
+/* ---- worker_select.c ---- */
+/* A decision over these spans of the vector, into worker.index, in one pass with the addition where the recipe allows.
+ * SLUICE_ENUMERIC: the sum is not finite. */
+int worker_select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out);
+/* One decision over the whole vector, into worker.index, where the selector does not add. */
+size_t worker_select(sluice_model *model);
+
+/* ---- step_parts.c ---- */
 /* The parts of a push around worker_send(), in this order. */
 /* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step whose
  * ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is none either. */
@@ -183,6 +191,8 @@ int step_check(sluice_model *model, const void *vector, const char *function, en
 int step_await_slots(sluice_model *model);
 void step_begin(sluice_model *model);
 int step_sent(sluice_model *model);
+/* For progress_until(): what of the step is missing. context: the model. */
+void step_describe(void *context, char *text, size_t cap);
 
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. */
@@ -192,11 +202,9 @@ void agree_apply_support(sluice_model *model, uint32_t shard, const struct messa
 void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 			   const float *value, uint32_t n);
 
-/* ---- async.c, when=async only ---- */
+/* ---- async_answer.c, when=async only ---- */
 /* All workers hold params, version 0. */
 void async_begin(sluice_model *model, const float *params);
-/* A pull without a push: asks for the newest, and counts on the bound again. */
-int async_ask(sluice_model *model);
 /* What an answer to the last message must be. */
 void async_expect(const sluice_model *model, struct message_expect *want);
 /* NULL, or why it is refused. */
@@ -205,6 +213,10 @@ const char *async_judge(const sluice_model *model, const struct message *m);
 void async_apply(sluice_model *model, uint32_t shard, const struct message *m);
 /* All shards have answered. */
 void async_pulled(sluice_model *model);
+
+/* ---- async.c, when=async only ---- */
+/* A pull without a push: asks for the newest, and counts on the bound again. */
+int async_ask(sluice_model *model);
 /* Tells the shards that they need not wait for this worker, if they count on it. Token held. */
 int async_park(sluice_model *model);
 

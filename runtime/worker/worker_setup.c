@@ -147,7 +147,7 @@ void model_remember(sluice_model *model, const float *params)
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 {
 	int sparse = recipe->up.select != SELECT_ALL;
-	struct largest any = layout_largest(l, -1);
+	struct layout_largest any = layout_largest(l, -1);
 	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
 	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
 	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One message to one shard: what it says of itself, its place in a slot, and what leaves the accumulator with it. Called
+ * by worker.c and worker_agree.c. */
+#include "worker/worker.h"
+
+/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
+uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
+{
+	struct worker *w = model->worker;
+	struct span all = { 0, n, 0 };
+	size_t kept = select_topk(w->selector, w->value, &all, 1, at->up_capacity, w->fitting);
+	for (size_t i = 0; i < kept; i++) {
+		w->relative[i] = w->relative[w->fitting[i]];
+		w->value[i] = w->value[w->fitting[i]];
+	}
+	model->stats.deferred_elements += n - kept;
+	return (uint32_t)kept;
+}
+
+/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
+ * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
+static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
+{
+	const struct span *span = model->layout.spans;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t j = begin + index[i];
+		while (span->end <= j)
+			span++;
+		if (!span->exempt)
+			model->worker->velocity[j] = 0.0f;
+	}
+}
+
+void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = model->worker;
+	measure_sent(model, at->begin, index, n);
+	if (w->reference)
+		innovation_settle(model, at, index, n);
+	if (model->recipe.memory != MEMORY_NONE)
+		sparse_subtract(w->residual + at->begin, index, w->value, n);
+	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
+		mask_momentum(model, at->begin, index, n);
+}
+
+struct message worker_message(const sluice_model *model, uint32_t shard)
+{
+	const struct worker *w = model->worker;
+	const struct recipe *recipe = &model->recipe;
+	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
+				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
+					     recipe->seed },
+				 .first = model->layout.shards[shard].begin, .range = w->range,
+				 .densest = recipe->coding == CODING_SMALL,
+				 .seeded = selection_kinds[recipe->up.select].seeded &&
+					   !selection_kinds[recipe->up.select].contiguous,
+				 .raised = (uint8_t)w->raise,
+				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+				 .phase = (uint16_t)w->phase, .parts = 1,
+				 .rank = (uint32_t)model->job->rank,
+				 .epoch = model->job->membership_epoch, .model = model->id,
+				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
+				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
+				 .anchor = w->reference ? innovation_mark(w) : w->anchors,
+				 .span = model->layout.shards[shard].span, .lr = model->lr };
+}
+
+void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		  const float *value)
+{
+	struct worker *w = model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct up_lane *lane = &w->up[shard];
+	uint8_t *slot = lane->staging + ring_offset(at->slot_depth, at->slot_bytes, m->seq);
+	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
+	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
+	lane->posted = 0;
+	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
+}
