@@ -26,7 +26,7 @@ sources_of()
 	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/durable.c \
 		runtime/compress/select*.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
-		runtime/compress/histogram_calls.c runtime/compress/random.c \
+		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
