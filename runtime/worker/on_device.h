@@ -8,6 +8,7 @@
 #ifndef RUNTIME_ON_DEVICE_H
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"
+#include "sluice.h"
 
 struct on_device {
 	void *stream;                      /* the application's */
