@@ -94,6 +94,9 @@ struct device_ops {
 	const char *(*error)(void);                       /* of the calling thread */
 	/* Devices that can be used, as one line of text (name, memory, compute capability). */
 	int (*describe)(char *text, size_t cap);
+	/* The PCI bus id ("0000:1b:00.0") of the device that this process uses, or will: the current one, else by
+	 * SLURM_LOCALID (gpu/choose.h). */
+	int (*bus_id)(char *text, size_t cap);
 	/* 1: p is memory of a device (its number in *device); 0: it is not; -1. */
 	int (*find)(const void *p, int *device);
 
