@@ -148,6 +148,10 @@ int device_of(const void *p, const struct device_ops **ops_out);
 
 /* Loads the module, for those who ask about it. NULL: *why is a static sentence. */
 const struct device_ops *device_load(const char **why);
+/* The PCI bus id of the GPU that this process uses, or will use. -1: it is not known to use one: there is no module
+ * that works, or nothing (CUDA's driver in the process, CUDA_VISIBLE_DEVICES, GPUs that Slurm gave, SLUICE_GPU)
+ * says so; a job without GPUs does not pay for asking. */
+int device_bus_id(char *text, size_t cap);
 /* The file that device_load() opens. */
 const char *device_module_path(void);
 
