@@ -97,6 +97,8 @@ struct device_ops {
 	/* The PCI bus id ("0000:1b:00.0") of the device that this process uses, or will: the current one, else by
 	 * SLURM_LOCALID (gpu/choose.h). */
 	int (*bus_id)(char *text, size_t cap);
+	/* Makes that of SLURM_LOCALID, or the only one, current for the calling thread; text: which and why. */
+	int (*choose)(char *text, size_t cap);
 	/* 1: p is memory of a device (its number in *device); 0: it is not; -1. */
 	int (*find)(const void *p, int *device);
 

@@ -59,6 +59,13 @@ int choose_device(int *device, char *why, size_t cap)
 	return 0;
 }
 
+int choose_and_use(char *why, size_t cap)
+{
+	int device;
+
+	return choose_device(&device, why, cap) || cuda_check(cudaSetDevice(device), "choosing the GPU") ? -1 : 0;
+}
+
 int choose_bus_id(char *text, size_t cap)
 {
 	char why[256];

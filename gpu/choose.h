@@ -12,6 +12,8 @@ int choose_device(int *device, char *why, size_t cap);
 /* "0000:1b:00.0": of the device that is current, unless that is the first one, which all processes begin with:
  * then of the one that choose_device() says. */
 int choose_bus_id(char *text, size_t cap);
+/* Makes it current. */
+int choose_and_use(char *why, size_t cap);
 /* How many can be used; 0 is a failure with its reason. */
 int choose_count(int *n);
 #endif

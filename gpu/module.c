@@ -34,6 +34,7 @@ static const struct device_ops ops = {
 	.error = cuda_failure,
 	.describe = describe,
 	.bus_id = choose_bus_id,
+	.choose = choose_and_use,
 	.find = cuda_find,
 	.alloc = cuda_alloc,
 	.release = cuda_release,

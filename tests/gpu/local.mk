@@ -40,8 +40,8 @@ check_LTLIBRARIES += tests/gpu/preload.la
 tests_gpu_preload_la_SOURCES = tests/gpu/preload.c
 tests_gpu_preload_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 
-dist_check_SCRIPTS += tests/gpu/digest.sh tests/gpu/resources.sh tests/gpu/train.sh
-TESTS += tests/gpu/resources.sh tests/gpu/train.sh
+dist_check_SCRIPTS += tests/gpu/bench.sh tests/gpu/digest.sh tests/gpu/resources.sh tests/gpu/train.sh
+TESTS += tests/gpu/bench.sh tests/gpu/resources.sh tests/gpu/train.sh
 # A preloaded library would need the sanitizers' own to come first.
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh

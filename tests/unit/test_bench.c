@@ -126,6 +126,8 @@ static void options__bad__are_named(void **state)
 	assert_int_equal(PARSE(&o, complaint, "put", "--seconds", "nan"), -1);
 	assert_int_equal(PARSE(&o, complaint, "step", "--gradient", "cauchy"), -1);
 	assert_non_null(strstr(complaint, "\"cauchy\""));
+	assert_int_equal(PARSE(&o, complaint, "step", "--device", "rocm"), -1);
+	assert_non_null(strstr(complaint, "--device cannot take \"rocm\""));
 	assert_int_equal(PARSE(&o, complaint, "step", "--count"), -1);
 	assert_non_null(strstr(complaint, "--count"));
 	assert_int_equal(PARSE(&o, complaint, "step", "--coutn", "3"), -1);
@@ -148,6 +150,7 @@ static void options__of_another_test__are_refused(void **state)
 		{ "--density", "0.5", "select codec reduce" },
 		{ "--distribution", "sorted", "select codec reduce" },
 		{ "--threads", "2", "select" },
+		{ "--device", "cuda", "step select" },
 		{ "--messages", "2", "reduce" },
 		{ "--steps", "2", "put get notify step select codec reduce" },
 		{ "--repeat", "2", "put get notify step select codec reduce" },

@@ -10,11 +10,13 @@ libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
 sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/codec.c tools/bench/codec.h \
 	tools/bench/densities.c tools/bench/densities.h \
+	tools/bench/gpu_vectors.c tools/bench/gpu_vectors.h \
 	tools/bench/moves.c tools/bench/moves.h \
 	tools/bench/pair.c tools/bench/pair.h \
 	tools/bench/raw.c tools/bench/raw.h \
 	tools/bench/reduce.c tools/bench/reduce.h \
 	tools/bench/select.c tools/bench/select.h \
+	tools/bench/select_gpu.c tools/bench/select_gpu.h \
 	tools/bench/select_data.c tools/bench/select_data.h \
 	tools/bench/step.c tools/bench/step.h \
 	tools/bench/resident.c tools/bench/resident.h \

@@ -75,6 +75,9 @@ void options_print_help(void)
 	      "  --threads N      of the selector of select; default 1\n"
 	      "  --messages N     that a shard gets in a step of reduce; default 4\n"
 	      "\n"
+	      "step, select\n"
+	      "  --device NAME    cpu, or cuda: vectors in GPU memory, select beside a copy there; default cpu\n"
+	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
 	      "--seconds\n"
@@ -170,6 +173,7 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "distribution", required_argument, NULL, 'b' },
 				       { "threads", required_argument, NULL, 't' },
 				       { "messages", required_argument, NULL, 'm' },
+				       { "device", required_argument, NULL, 'v' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
 				       { "help", no_argument, NULL, 'h' },
@@ -191,6 +195,7 @@ static unsigned tests_with(int key)
 	case 'd': return STEP | VECTORS;
 	case 'n': case 'k': case 'y': case 'b': return VECTORS;
 	case 't': return 1 << TEST_SELECT;
+	case 'v': return 1 << TEST_SELECT | STEP;
 	case 'm': return 1 << TEST_REDUCE;
 	case 'l': return MOVES | STEP;
 	default: return MOVES | STEP | VECTORS;
@@ -232,6 +237,9 @@ static int take(int key, const char *text, struct options *o)
 		kind = word_index(text, distributions, DISTRIBUTIONS);
 		o->distribution = (enum distribution)(kind < 0 ? 0 : kind);
 		return kind < 0 ? -1 : 0;
+	case 'v':
+		o->cuda = !strcmp(text, "cuda");
+		return o->cuda || !strcmp(text, "cpu") ? 0 : -1;
 	case 't':
 		if (parse_count(text, strlen(text), 1, 256, &number))
 			return -1;

@@ -33,6 +33,7 @@ struct options {
 	uint64_t repeat; /* measured rounds per size, or steps; 0: as many as fit into seconds */
 	double seconds;  /* per measurement */
 	int json, limit;
+	int cuda;        /* select, step: vectors in GPU memory */
 	uint64_t count;     /* step: parameters */
 	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */

@@ -8,6 +8,7 @@
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
+#include "tools/bench/select_gpu.h"
 #include "tools/json.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +196,9 @@ int bench_select(const struct options *o)
 	struct bench b = { .o = o };
 	size_t n = o->n, most = densities_most(o);
 	int wrong = o->distribution == DISTRIBUTION_HINTWRONG, rc = -1;
+
+	if (o->cuda)
+		return bench_select_gpu(o);
 
 	b.pool = malloc((n + SHIFTS * SHIFT) * sizeof(float));
 	b.other = wrong ? malloc((n + SHIFTS * SHIFT) * sizeof(float)) : NULL;

@@ -3,6 +3,7 @@
  * Sluice's and not the waiting for a rank that makes its gradient slowly. */
 #include "tools/bench/step.h"
 #include "base/clock.h"
+#include "tools/bench/gpu_vectors.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
 #include "tools/bench/step_limits.h"
@@ -23,7 +24,11 @@ struct bench {
 	const struct options *options;
 	sluice_job *job;
 	sluice_model *model;
-	float *params, *pool;
+	float *params, *pool;          /* given to the library */
+	float *pool_here;              /* the pool in host memory */
+	const struct device_ops *gpu;  /* --device cuda: of the next two; else NULL */
+	struct memory gpu_params, gpu_pool;
+	char device[256];
 	struct samples ms;
 	struct step_limits limits; /* with --limit */
 	struct resident before_open;
@@ -120,7 +125,7 @@ static int measure(struct bench *b)
 		rc = one_step(b, step, &ms);
 		samples_add(&b->ms, ms);
 		if (o->limit)
-			step_limits_measure(&b->limits, b->pool + step % SHIFTS * SHIFT);
+			step_limits_measure(&b->limits, b->pool_here + step % SHIFTS * SHIFT);
 	}
 	if (!rc)
 		rc = look(b, &b->after, b->moved);
@@ -169,9 +174,11 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
 	json_text(stdout, sluice_version());
 	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%"
-	       "s\",\"recipe\":",
+	       "s\",\"device\":",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
 	       (unsigned long long)b->options->count, distribution_name(b->options->gradient));
+	json_text(stdout, b->gpu ? b->device : "cpu");
+	printf(",\"recipe\":");
 	json_text(stdout, sluice_recipe(b->model));
 	printf(",\"steps\":%zu,\"ms_p50\":", ms.n);
 	json_number(stdout, ms.p50);
@@ -235,6 +242,8 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
 	       (unsigned long long)b->options->count, distribution_name(b->options->gradient),
 	       sluice_version());
+	if (b->gpu)
+		printf("vectors in the memory of a GPU; rank 0: %s\n", b->device);
 	printf("recipe: %s\n", sluice_recipe(b->model));
 	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50,
 	       ms.p99, ms.max, ms.n);
@@ -279,6 +288,37 @@ static int work(struct bench *b)
 	return rc;
 }
 
+/* Host memory becomes GPU memory, if it is asked for. What is held against it stays. */
+static int to_gpu(struct bench *b, size_t pool)
+{
+	b->pool_here = b->pool;
+	if (!b->options->cuda)
+		return 0;
+	b->gpu = gpu_open(b->device, sizeof b->device);
+	if (!b->gpu || gpu_vector(b->gpu, b->params, (size_t)b->options->count, &b->gpu_params) ||
+	    gpu_vector(b->gpu, b->pool, pool, &b->gpu_pool))
+		return -1;
+	free(b->params);
+	b->params = b->gpu_params.address;
+	b->pool = b->gpu_pool.address;
+	if (!b->options->limit) {
+		free(b->pool_here);
+		b->pool_here = NULL;
+	}
+	return 0;
+}
+
+static void free_vectors(struct bench *b)
+{
+	if (b->params != b->gpu_params.address)
+		free(b->params);
+	free(b->pool == b->gpu_pool.address ? b->pool_here : b->pool);
+	if (b->gpu) {
+		b->gpu->release(&b->gpu_params);
+		b->gpu->release(&b->gpu_pool);
+	}
+}
+
 int step_run(sluice_job *job, const struct options *o)
 {
 	struct bench b = { .options = o, .job = job };
@@ -299,14 +339,16 @@ int step_run(sluice_job *job, const struct options *o)
 			memset(b.params, 0, (size_t)o->count * sizeof(float));
 			data_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
 				  b.pool, pool);
+			failed = to_gpu(&b, pool) != 0;
 		}
 	}
 	rc = sluice_sum(job, &failed, 1);
 	if (!rc && failed != 0) {
 		if (sluice_rank(job) == 0)
 			fprintf(stderr,
-				"sluice-bench: %.0f workers have no memory for %llu parameters\n",
-				failed, (unsigned long long)o->count);
+				"sluice-bench: %.0f workers have no %s for %llu parameters\n",
+				failed, o->cuda ? "GPU, or no memory there," : "memory",
+				(unsigned long long)o->count);
 		rc = SLUICE_ENOMEM;
 	}
 	if (!rc && resident_now(&b.before_open))
@@ -318,7 +360,6 @@ int step_run(sluice_job *job, const struct options *o)
 	sluice_model_close(&b.model);
 	samples_close(&b.ms);
 	step_limits_close(&b.limits);
-	free(b.params);
-	free(b.pool);
+	free_vectors(&b);
 	return rc;
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See gpu_vectors.h. */
+#include "tools/bench/gpu_vectors.h"
+
+const struct device_ops *gpu_open(char *device, size_t cap)
+{
+	const char *why = "";
+	const struct device_ops *ops = device_load(&why);
+
+	if (ops && !ops->choose(device, cap))
+		return ops;
+	fprintf(stderr, "sluice-bench: --device cuda: %s\n", ops ? ops->error() : why);
+	return NULL;
+}
+
+int gpu_failed(const struct device_ops *ops)
+{
+	fprintf(stderr, "sluice-bench: --device cuda: %s\n", ops->error());
+	return -1;
+}
+
+int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct memory *out)
+{
+	if (ops->alloc(n * sizeof(float), out))
+		return gpu_failed(ops);
+	if ((from ? ops->copy(out->address, from, n * sizeof(float), NULL) :
+		    ops->zero(out->address, n * sizeof(float), NULL)) ||
+	    ops->wait(NULL))
+		return gpu_failed(ops);
+	return 0;
+}
