@@ -71,6 +71,7 @@ library_sources += \
 
 # The half that sums and publishes.
 library_sources += \
+	runtime/shard/candidates.c runtime/shard/candidates.h \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
 	runtime/shard/shard.c runtime/shard/shard.h \
 	runtime/shard/shard_agree.c \

@@ -8,6 +8,7 @@
 #include "select_sweep.h"
 #include "sluice.h"
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* ---- scratch ---- */
@@ -272,10 +273,24 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 
 /* ---- without a selector ---- */
 
+/* Asked for often, and by vectors of any length: chosen once. */
+static const struct select_kernels *usual_kernels(void)
+{
+	static const struct select_kernels *_Atomic chosen;
+	const struct select_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
+
+	if (!kernels) {
+		kernels = select_best();
+		kernels = kernels ? kernels : &select_portable;
+		atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+	}
+	return kernels;
+}
+
 size_t select_nonzero(const float *x, size_t n, uint32_t *index)
 {
 	enum { CHUNK = 1024 };
-	const struct select_kernels *kernels = select_best();
+	const struct select_kernels *kernels = usual_kernels();
 	uint32_t found[CHUNK + LISTS_SLACK], near[CHUNK + LISTS_SLACK];
 	float value[CHUNK + LISTS_SLACK];
 	size_t listed = 0;
@@ -283,8 +298,7 @@ size_t select_nonzero(const float *x, size_t n, uint32_t *index)
 	for (size_t i = 0; i < n; i += CHUNK) {
 		struct select_lists l = { .index = found, .near_index = near, .near_value = value };
 
-		(kernels ? kernels : &select_portable)
-			->list(x, i, n - i < CHUNK ? n : i + CHUNK, BOUNDS_NONZERO, &l);
+		kernels->list(x, i, n - i < CHUNK ? n : i + CHUNK, BOUNDS_NONZERO, &l);
 		memcpy(index + listed, found, l.n * sizeof(*index));
 		listed += l.n;
 	}
@@ -293,7 +307,5 @@ size_t select_nonzero(const float *x, size_t n, uint32_t *index)
 
 size_t first_nonfinite(const float *x, size_t n)
 {
-	const struct select_kernels *kernels = select_best();
-
-	return (kernels ? kernels : &select_portable)->nonfinite(x, n);
+	return usual_kernels()->nonfinite(x, n);
 }

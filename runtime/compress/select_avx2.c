@@ -9,8 +9,9 @@
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,prfchw")))
 enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
-/* So far ahead memory is asked for: the processor itself looks no further than the end of a page. */
-enum { AHEAD = 1024 };
+/* So far ahead memory is asked for: the processor itself looks no further than the end of a page. Two
+ * vectors, one of them written, are best asked for later. */
+enum { AHEAD = 1024, AHEAD_ADD = 256 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
 #define O1(m, b) ((m) >> (b) & 1)
@@ -68,8 +69,8 @@ find(const float *x, float *residual, const float *grad, float scale, size_t beg
 		}
 		for (size_t j = 0; j < TURN; j += LINE) {
 			if (flags & ADD) {
-				__builtin_prefetch(x + i + AHEAD + j, 1, 3);
-				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
+				__builtin_prefetch(x + i + AHEAD_ADD + j, 1, 3);
+				__builtin_prefetch(grad + i + AHEAD_ADD + j, 0, 3);
 			} else {
 				__builtin_prefetch(x + i + AHEAD + j, 0, 3);
 			}

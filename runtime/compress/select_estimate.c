@@ -48,35 +48,68 @@ static float value_at(const struct select_call *call, int adding, uint64_t i)
 	return call->x ? call->x[i] : call->residual[i];
 }
 
+/* How far a walk over the coordinates that are not exempt has come: in span j, before which they are `passed`. */
+struct walk {
+	size_t j;
+	uint64_t passed;
+};
+
+/* The place-th of those coordinates; places ascend. */
+static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t place)
+{
+	const struct span *span = call->spans + w->j;
+
+	while (span->exempt || place - w->passed >= span->end - span->begin) {
+		w->passed += span->exempt ? 0 : span->end - span->begin;
+		span = call->spans + ++w->j;
+	}
+	return span->begin + (place - w->passed);
+}
+
+static uint64_t place_of_group(size_t g, size_t stride, unsigned seed)
+{
+	uint64_t random = mixed(((uint64_t)seed << 32) + g + 1);
+
+	return g * stride + (stride > GROUP ? random % (stride - GROUP) : 0);
+}
+
+static void ask_for(const struct select_call *call, int adding, uint64_t i)
+{
+	const float *x = call->x ? call->x : call->residual;
+
+	for (size_t j = 0; j < GROUP; j += GROUP / 2) {
+		__builtin_prefetch(x + i + j);
+		if (adding)
+			__builtin_prefetch(call->grad + i + j);
+	}
+}
+
 /* Values of about `want` (all, if there are fewer) of the `total` coordinates that are not exempt. */
 static size_t sample(const struct select_call *call, int adding, size_t total, size_t want,
 		     unsigned seed, float *out)
 {
-	size_t groups = want / GROUP, n = 0, j = 0;
-	uint64_t passed = 0; /* coordinates in non-exempt spans before span j */
+	enum { SOON = 12 }; /* groups that are asked for before they are read */
+	const size_t groups = want / GROUP, stride = groups ? total / groups : 0;
+	struct walk asked = { 0, 0 }, read = { 0, 0 };
+	size_t n = 0;
 
 	if (total <= want) {
-		for (; j < call->n_spans; j++)
+		for (size_t j = 0; j < call->n_spans; j++)
 			for (uint64_t i = call->spans[j].begin;
 			     !call->spans[j].exempt && i < call->spans[j].end; i++)
 				out[n++] = value_at(call, adding, i);
 		return n;
 	}
-	for (size_t g = 0; g < groups; g++) {
-		size_t stride = total / groups;
-		uint64_t random = mixed(((uint64_t)seed << 32) + g + 1);
-		uint64_t place = g * stride + (stride > GROUP ? random % (stride - GROUP) : 0);
-		const struct span *span = call->spans + j;
+	for (size_t g = 0; g < groups + SOON; g++) {
+		if (g < groups)
+			ask_for(call, adding, walk_to(&asked, call, place_of_group(g, stride, seed)));
+		if (g < SOON)
+			continue;
 
-		while (span->exempt || place - passed >= span->end - span->begin) {
-			passed += span->exempt ? 0 : span->end - span->begin;
-			span = call->spans + ++j;
-		}
-		uint64_t i = span->begin + (place - passed), end = i + GROUP;
+		uint64_t i = walk_to(&read, call, place_of_group(g - SOON, stride, seed));
+		uint64_t end = i + GROUP, last = call->spans[read.j].end;
 
-		if (end > span->end)
-			end = span->end;
-		for (; i < end; i++)
+		for (; i < (end < last ? end : last); i++)
 			out[n++] = value_at(call, adding, i);
 	}
 	return n;

@@ -10,29 +10,34 @@
 
 /* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
  * going line by line and going over everything take equally long. */
-enum { LINE = VECTOR_LINE, CHUNK = 512, WORD = 8, AHEAD = 16, SPARSE = 4 };
+enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
 
 static uint32_t lines_of(uint32_t span)
 {
 	return span / LINE + (span % LINE != 0);
 }
 
-/* Looked at by words, little-endian ones: the last one is whole. */
-static size_t marks_of(uint32_t span)
+static size_t words_of(uint32_t span)
 {
-	return ((size_t)lines_of(span) + WORD - 1) / WORD * WORD;
+	return lines_of(span) / WORD + (lines_of(span) % WORD != 0);
+}
+
+static void unmark(struct reduction *r)
+{
+	memset(r->lines, 0, words_of(r->span) * sizeof *r->lines);
+	r->added = 0;
 }
 
 uint64_t reduction_bytes(uint32_t span)
 {
-	return span * sizeof(float) + marks_of(span);
+	return span * sizeof(float) + words_of(span) * sizeof(uint64_t);
 }
 
 int reduction_open(struct reduction *r, uint32_t span)
 {
 	*r = (struct reduction){ .span = span };
 	r->sum = vector_open(span);
-	r->lines = calloc(marks_of(span), 1);
+	r->lines = calloc(words_of(span), sizeof *r->lines);
 	if (r->sum && r->lines)
 		return 0;
 	reduction_close(r);
@@ -53,36 +58,34 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 		r->whole = 1;
 	else
 		for (uint32_t i = 0; i < count; i++)
-			r->lines[index[i] / LINE] = 1;
+			r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
+	r->added += index ? count : 0;
 	sparse_add(r->sum, index, value, count);
 }
 
 /* ---- line by line ------------------------------------------------------------------------- */
 
-static uint64_t word_of(const struct reduction *r, uint32_t line)
-{
-	return get_le64(r->lines + line);
-}
-
 static int is_sparse(const struct reduction *r)
 {
-	uint32_t n = lines_of(r->span), marked = 0;
+	const uint64_t most = lines_of(r->span) / SPARSE;
+	uint64_t marked = 0;
 
 	if (r->whole)
 		return 0;
-	for (uint32_t line = 0; line < n; line += WORD)
-		marked += (uint32_t)(word_of(r, line) * 0x0101010101010101u >> 56); /* sum of its bytes */
-	return marked <= n / SPARSE;
+	if (r->added > most)
+		for (size_t w = 0; w < words_of(r->span); w++)
+			marked += (unsigned)__builtin_popcountll(r->lines[w]);
+	return marked <= most;
 }
 
-/* The marked ones of the lines from *line on, at most CHUNK; *line moves on. */
-static uint32_t marked_lines(const struct reduction *r, uint32_t *line, uint32_t found[CHUNK])
+/* The marked lines of the words from *word on, at most CHUNK; *word moves on. */
+static uint32_t marked_lines(const struct reduction *r, size_t *word, uint32_t found[CHUNK])
 {
-	uint32_t n = lines_of(r->span), listed = 0;
+	uint32_t listed = 0;
 
-	for (; *line < n && listed + WORD <= CHUNK; *line += WORD)
-		for (uint64_t word = word_of(r, *line); word; word &= word - 1)
-			found[listed++] = *line + (uint32_t)__builtin_ctzll(word) / 8;
+	for (; *word < words_of(r->span) && listed + WORD <= CHUNK; ++*word)
+		for (uint64_t bits = r->lines[*word]; bits; bits &= bits - 1)
+			found[listed++] = (uint32_t)*word * WORD + (uint32_t)__builtin_ctzll(bits);
 	return listed;
 }
 
@@ -107,30 +110,45 @@ static inline void scale_line(float *sum, uint32_t n, float share, float by)
 		sum[i] = by * (sum[i] * share);
 }
 
-static void change_lines(struct reduction *r, float *residual, float share, float by)
+static inline void ask_for(const struct reduction *r, const float *residual, uint32_t line)
+{
+	__builtin_prefetch(r->sum + (size_t)line * LINE, 1);
+	if (residual)
+		__builtin_prefetch(residual + (size_t)line * LINE, 1);
+}
+
+static void change_lines(struct reduction *r, float *residual, float share, float by,
+			 struct candidates *candidates)
 {
 	uint32_t found[CHUNK], n;
 
-	for (uint32_t line = 0; line < lines_of(r->span);) {
-		n = marked_lines(r, &line, found);
+	if (candidates)
+		candidates_begin(candidates);
+
+	for (size_t word = 0; word < words_of(r->span);) {
+		n = marked_lines(r, &word, found);
+		for (uint32_t i = 0; i < n && i < AHEAD; i++)
+			ask_for(r, residual, found[i]);
 		for (uint32_t i = 0; i < n; i++) {
-			size_t ahead = (size_t)found[i + AHEAD < n ? i + AHEAD : n - 1] * LINE;
 			size_t at = (size_t)found[i] * LINE;
 			uint32_t length = length_of(r, found[i]);
 
-			__builtin_prefetch(r->sum + ahead, 1);
-			if (residual)
-				__builtin_prefetch(residual + ahead, 1);
+			if (i + AHEAD < n)
+				ask_for(r, residual, found[i + AHEAD]);
 			if (!residual)
 				scale_line(r->sum + at, length, share, by);
 			else if (length == LINE) /* known to the compiler */
 				move_line(r->sum + at, residual + at, LINE, share, by);
 			else
 				move_line(r->sum + at, residual + at, length, share, by);
+			if (candidates)
+				candidates_line(candidates, (uint32_t)at, residual + at, length);
 		}
 	}
+	if (candidates)
+		candidates_end(candidates);
 	if (residual)
-		memset(r->lines, 0, marks_of(r->span));
+		unmark(r);
 }
 
 void reduction_run(struct reduction *r, float *running)
@@ -151,9 +169,11 @@ void reduction_change(struct reduction *r, const struct change *c, struct select
 	call->residual = NULL;
 	call->grad = NULL;
 	if (scales && !c->everywhere && is_sparse(r)) {
-		change_lines(r, c->residual, share, by);
+		change_lines(r, c->residual, share, by, c->candidates);
 		return;
 	}
+	if (c->candidates)
+		candidates_forget(c->candidates);
 	r->whole = 1;
 	if (c->selects && c->residual) {
 		/* One factor gives the bits of two where one of the two changes nothing but the sign. */
@@ -177,14 +197,16 @@ void reduction_clear(struct reduction *r)
 {
 	uint32_t found[CHUNK], n;
 
+	if (!r->whole && !r->added)
+		return;
 	if (r->whole)
 		memset(r->sum, 0, r->span * sizeof *r->sum);
-	for (uint32_t line = 0; line < lines_of(r->span) && !r->whole;) {
-		n = marked_lines(r, &line, found);
+	for (size_t word = 0; word < words_of(r->span) && !r->whole;) {
+		n = marked_lines(r, &word, found);
 		for (uint32_t i = 0; i < n; i++)
 			memset(r->sum + (size_t)found[i] * LINE, 0,
 			       length_of(r, found[i]) * sizeof *r->sum);
 	}
-	memset(r->lines, 0, marks_of(r->span));
+	unmark(r);
 	r->whole = 0;
 }

@@ -6,11 +6,13 @@
 #include "compress/select.h"
 #include "compress/sparse.h"
 #include "model/update.h"
+#include "shard/candidates.h"
 
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */
-	uint8_t *lines;  /* one per VECTOR_LINE coordinates: 1 where something was added */
+	uint64_t *lines; /* a bit for VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
+	uint64_t added;  /* coordinates, in sparse messages: as many lines at the most */
 	int whole;       /* something was added everywhere */
 };
 
@@ -34,6 +36,7 @@ struct change {
 	float lr;
 	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's place */
 	int selects;     /* select_run() follows, and may add */
+	struct candidates *candidates; /* follow what is added to the residual, or forget; NULL: none are kept */
 	int everywhere;  /* the sign of zeros counts: the change of no line is left out */
 };
 

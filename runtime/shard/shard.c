@@ -138,6 +138,9 @@ static size_t select_down(sluice_model *model, struct shard *shard, double densi
 	const struct direction *down = &model->recipe.down;
 	const struct selection_kind *kind = &selection_kinds[down->select];
 	const struct span whole = { 0, shard->at->span, 0 };
+	if (kind->adds && call->x && candidates_serve(&shard->candidates, call->k))
+		return candidates_select(&shard->candidates, model->selector, call);
+	candidates_forget(&shard->candidates);
 	if (kind->adds)
 		return select_run(model->selector, call, NULL);
 	const struct choice choice = {
@@ -176,6 +179,7 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	const struct change change = { .update = &update, .velocity = shard->velocity,
 				       .params = shard->copy, .divisor = shard->counted,
 				       .lr = shard->lr, .residual = shard->residual,
+				       .candidates = &shard->candidates,
 				       .selects = selects && selection_kinds[recipe->down.select].adds,
 				       .everywhere = !sparse };
 	uint32_t of = span - shard->at->exempt;
@@ -236,6 +240,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	measure_published(model, shard, vector ? vector : shard->residual, index, n);
 	if (shard->residual)
 		sparse_subtract(shard->residual, index, model->value, n);
+	candidates_published(&shard->candidates, model->value);
 	if (index && m.coding == CODING_DENSE) {
 		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not -0. */
 		const char *why;

@@ -43,6 +43,7 @@ struct shard {
 	float *copy;
 	struct reduction reduction;
 	float *residual, *velocity;  /* NULL where the recipe has none */
+	struct candidates candidates; /* of the residual, for topk and global */
 	struct select_hint hint;     /* from the last version's selection */
 	struct loss loss;            /* of the last version, where it is measured */
 	struct inbox *inboxes;       /* workers */

@@ -33,6 +33,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->snapshot = base + at->snapshot_offset;
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
+	candidates_forget(&shard->candidates);
 	for (int w = 0; w < model->job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
 		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
@@ -43,6 +44,17 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 		inbox->notice_due = 0;
 		inbox->newest = (struct announced){ shard->published, 0, 0 };
 	}
+}
+
+/* Entries of the list that deltas are selected from, where they are a top-k of a residual; else 0. */
+static uint32_t candidates_of(const struct shard_layout *at, const struct recipe *recipe)
+{
+	const uint32_t of = at->span - at->exempt;
+	if (!selection_kinds[recipe->down.select].adds || recipe->memory == MEMORY_NONE ||
+	    recipe->when == WHEN_ASYNC || selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN ||
+	    recipe->up.select == SELECT_ALL)
+		return 0;
+	return candidates_room(of, schedule_count(recipe->down.density, of), at->exempt);
 }
 
 static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
@@ -56,7 +68,7 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
-	shard->copy = calloc(at->span, sizeof(float));
+	shard->copy = vector_open(at->span);
 	shard->residual = residual ? vector_open(at->span) : NULL;
 	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
 	shard->running = running ? calloc(at->span, sizeof(float)) : NULL;
@@ -66,12 +78,15 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
 	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support || !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
+	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	int rc = reduction_open(&shard->reduction, at->span);
+	if (!rc)
+		rc = candidates_open(&shard->candidates, candidates_of(at, recipe), at->exempt, shard->spans,
+				     shard->n_spans);
 	if (!rc && recipe->when == WHEN_ASYNC)
 		rc = shard_async_open(model, shard);
 	if (rc)
 		return rc;
-	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	shard_restart(model, shard, 0);
 	return 0;
 }
@@ -111,6 +126,7 @@ void shards_close(sluice_model *model)
 		free(shard->spans);
 		free(shard->copy);
 		reduction_close(&shard->reduction);
+		candidates_close(&shard->candidates);
 		free(shard->residual);
 		free(shard->velocity);
 		free(shard->running);
@@ -146,6 +162,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 			continue;
 		n_own++;
 		bytes += vectors * at->span * sizeof(float) + reduction_bytes(at->span) +
+			 candidates_bytes(candidates_of(at, recipe), l->n_spans) +
 			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
 	}
 	return bytes + shard_census_memory(recipe, n_own);

@@ -182,8 +182,12 @@ int signal_check_sum(sluice_model *model, const float *grad, size_t selected, in
 	const struct worker *w = model->worker;
 	int finite = !nan;
 	/* What is infinite is selected before everything else. */
-	for (size_t i = 0; i < selected && finite; i++)
+	if (w->valued)
+		finite &= first_nonfinite(w->selected, selected) == selected;
+	for (size_t i = 0; i < selected && finite && !w->valued; i++)
 		finite = isfinite(w->residual[w->index[i]]) != 0;
-	return finite || model->recipe.nonfinite != NONFINITE_ABORT
-		? 0 : judge(model, grad, 0, model->layout.count);
+	if (finite)
+		return 0;
+	int rc = model->recipe.nonfinite == NONFINITE_ABORT ? judge(model, grad, 0, model->layout.count) : 0;
+	return rc ? rc : 1;
 }

@@ -17,16 +17,21 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 	const float *vector = w->residual + at->begin;
 	const uint32_t *index = NULL;
 	const float *value = vector;
-	const int reset = schedule_sends_all(&model->schedule, w->step);
+	const int reset = schedule_sends_all(&model->schedule, w->step), taken = w->taken;
 
 	if (!reset && (selected || w->skip)) {
 		for (uint32_t i = 0; i < n; i++)
 			w->relative[i] = selected[i] - (uint32_t)at->begin;
-		sparse_gather(vector, w->relative, w->value, n);
-		if (n > at->up_capacity)
-			n = worker_fit(model, at, n);
 		index = w->relative;
-		value = w->value;
+		if (w->valued && n <= at->up_capacity) {
+			value = w->selected + (selected - w->index);
+		} else {
+			worker_put_back(model, selected, n);
+			sparse_gather(vector, w->relative, w->value, n);
+			if (n > at->up_capacity)
+				n = worker_fit(model, at, n);
+			value = w->value;
+		}
 	}
 	struct message m = worker_message(model, shard);
 	m.count = n;
@@ -34,6 +39,7 @@ static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t
 		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	worker_stage(model, shard, &m, index, value);
 	worker_settle(model, at, index, n);
+	w->taken = taken;
 	model->stats.pushed_elements += n;
 }
 
@@ -102,6 +108,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
+	w->valued = w->taken = 0;
 	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
@@ -144,6 +151,7 @@ int worker_send(sluice_model *model)
 {
 	const uint64_t elements = model->stats.pushed_elements;
 	int rc = 0;
+	model->worker->valued = model->worker->taken = 0;
 	innovation_begin(model);
 	if (phase_agrees(phase_now(model, model->worker->phase)))
 		agree_encode(model);

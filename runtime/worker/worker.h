@@ -60,6 +60,8 @@ struct worker {
 	int parked;                  /* when=async: the shards do not count on this worker */
 	float *previous;             /* storm, igt: the parameters one step ago, else NULL */
 	uint32_t *index;             /* selection of the whole vector, room for selected_most; NULL for up=all */
+	float *selected;             /* room for the values beside index; NULL where the selection does not add */
+	int valued, taken;           /* this step's are in it; and are out of the residual */
 	/* One shard's message at a time: shard-relative indices, values (then decoded ones), and which
 	 * of them fit a slot. */
 	uint32_t *relative;
@@ -104,7 +106,7 @@ struct worker {
  * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: the job has ended. */
 int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
 		      uint64_t count);
-/* After a selection that added grad: judges grad where the sum is not finite. SLUICE_ENUMERIC. */
+/* After a selection that added grad: 0, or, if not all that it selected is finite, 1 or SLUICE_ENUMERIC. */
 int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan);
 
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
@@ -180,6 +182,8 @@ uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t
 /* A decision over these spans of the vector, into worker.index, in one pass with the addition where the recipe allows.
  * SLUICE_ENUMERIC: the sum is not finite. */
 int worker_select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out);
+/* What the selection took out of the residual is in it again, for worker_settle() to take out what is sent. */
+void worker_put_back(sluice_model *model, const uint32_t *selected, uint32_t n);
 /* One decision over the whole vector, into worker.index, where the selector does not add. */
 size_t worker_select(sluice_model *model);
 

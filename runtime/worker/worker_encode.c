@@ -37,7 +37,7 @@ void worker_settle(sluice_model *model, const struct shard_layout *at, const uin
 	measure_sent(model, at->begin, index, n);
 	if (w->reference)
 		innovation_settle(model, at, index, n);
-	if (model->recipe.memory != MEMORY_NONE)
+	if (model->recipe.memory != MEMORY_NONE && !w->taken)
 		sparse_subtract(w->residual + at->begin, index, w->value, n);
 	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
 		mask_momentum(model, at->begin, index, n);

@@ -2,6 +2,30 @@
  * Which coordinates of the accumulator are sent: the recipe's selector on the way up. Called by worker.c. */
 #include "worker/worker.h"
 
+void worker_put_back(sluice_model *model, const uint32_t *selected, uint32_t n)
+{
+	struct worker *w = model->worker;
+	if (w->taken)
+		sparse_set(w->residual, selected, w->selected + (selected - w->index), n);
+	w->taken = 0;
+}
+
+/* Where the receiver decodes what the selection found, the same pass takes it out of the residual. */
+static int add_and_select(sluice_model *model, struct select_call call, size_t *n_out)
+{
+	struct worker *w = model->worker;
+	int nan;
+	w->addend = NULL;
+	w->valued = w->selected != NULL;
+	w->taken = call.clear = w->valued && model->recipe.up.values.type == VALUE_F32 && !w->lazy.window;
+	call.value = w->selected;
+	*n_out = select_run(w->selector, &call, &nan);
+	int rc = signal_check_sum(model, call.grad, *n_out, nan);
+	if (rc) /* infinity less infinity is not zero */
+		worker_put_back(model, w->index, (uint32_t)*n_out);
+	return rc < 0 ? rc : 0;
+}
+
 int worker_select_from(sluice_model *model, const struct span *spans, size_t n_spans, size_t *n_out)
 {
 	struct worker *w = model->worker;
@@ -19,12 +43,8 @@ int worker_select_from(sluice_model *model, const struct span *spans, size_t n_s
 					  .k = kind->global ? census_up_count(model, density, of)
 							    : schedule_count(density, of),
 					  .index = w->index, .hint = &w->hint };
-	if (w->addend) {
-		int nan;
-		w->addend = NULL;
-		*n_out = select_run(w->selector, &call, &nan);
-		return signal_check_sum(model, call.grad, *n_out, nan);
-	}
+	if (w->addend)
+		return add_and_select(model, call, n_out);
 	const struct choice choice = {
 		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
 		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,

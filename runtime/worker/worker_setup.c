@@ -14,6 +14,12 @@ static void *vector(size_t n, size_t bytes, int *rc)
 	return p;
 }
 
+/* Values beside the selection, where one pass adds and selects. */
+static uint64_t selected_of(const struct layout *l, const struct recipe *recipe)
+{
+	return recipe->up.select == SELECT_TOPK && recipe->memory == MEMORY_RESIDUAL ? l->selected_most : 0;
+}
+
 int worker_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
@@ -27,7 +33,9 @@ int worker_open(sluice_model *model)
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
-	w->residual = vector(l->count, sizeof(float), &rc);
+	w->residual = vector_open(l->count);
+	if (!w->residual)
+		rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %llu elements", (unsigned long long)l->count);
 	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
 	w->memory = vector(recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ? l->count : 0,
 			   sizeof(float), &rc);
@@ -44,6 +52,7 @@ int worker_open(sluice_model *model)
 	w->anchor = vector(recipe->when == WHEN_ASYNC ? l->count : 0, sizeof(float), &rc);
 	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
+	w->selected = vector(selected_of(l, recipe), sizeof(float), &rc);
 	w->relative = vector(room, sizeof(uint32_t), &rc);
 	w->value = vector(room, sizeof(float), &rc);
 	w->fitting = vector(sparse ? capacity : 0, sizeof(uint32_t), &rc);
@@ -125,6 +134,7 @@ void worker_close(sluice_model *model)
 	free(w->reference);
 	free(w->since);
 	free(w->index);
+	free(w->selected);
 	free(w->relative);
 	free(w->value);
 	free(w->fitting);
@@ -156,7 +166,7 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
 		vectors += 1 + (recipe->memory != MEMORY_NONE);
 	uint64_t bytes = vectors * l->count * sizeof(float) + any.room * (sizeof(uint32_t) + sizeof(float));
-	bytes += l->support_most * sizeof(uint32_t);
+	bytes += l->support_most * sizeof(uint32_t) + selected_of(l, recipe) * sizeof(float);
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
 	for (uint32_t i = 0; i < l->n_shards; i++)

@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/test_layout \
 	tests/unit/test_delta_log \
 	tests/unit/test_reduce \
+	tests/unit/test_candidates \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_push_range \
@@ -44,6 +45,7 @@ tests_unit_test_memory_SOURCES = tests/unit/test_memory.c tests/unit/scratch.h t
 tests_unit_test_census_SOURCES = tests/unit/test_census.c tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
+tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h

@@ -125,7 +125,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 		reduction_clear(&r);
 		for (size_t i = 0; i < SPAN; i++)
 			assert_int_equal(float_bits(r.sum[i]), 0);
-		for (size_t i = 0; i < SPAN / VECTOR_LINE + 1; i++)
+		for (size_t i = 0; i < SPAN / VECTOR_LINE / 64 + 1; i++)
 			assert_int_equal(r.lines[i], 0);
 	}
 	reduction_close(&r);

@@ -42,6 +42,8 @@ struct bench {
 	struct reduction reduction;
 	struct selector *selector;
 	struct select_hint hint;
+	struct span whole;
+	struct candidates candidates;
 	float *residual, *copy, *params, *plain, *grad; /* n each */
 	struct list published;
 	struct samples ms[TIMES], ratio[TIMES], lines;
@@ -55,17 +57,20 @@ struct bench {
 static void publish(struct bench *b)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
-	const struct span whole = { .begin = 0, .end = b->o->n };
 	const struct change change = { .update = &sgd, .params = b->copy,
 				       .divisor = (unsigned)b->o->messages, .lr = 0.1f,
-				       .residual = b->residual, .selects = 1 };
-	struct select_call call = { .spans = &whole, .n_spans = 1, .k = b->k,
+				       .residual = b->residual, .candidates = &b->candidates,
+				       .selects = 1 };
+	struct select_call call = { .spans = &b->whole, .n_spans = 1, .k = b->k,
 				    .index = b->published.index, .value = b->published.value,
 				    .hint = &b->hint };
 
 	reduction_change(&b->reduction, &change, &call);
-	b->published.n = (uint32_t)select_run(b->selector, &call, NULL);
+	b->published.n = (uint32_t)(call.x && candidates_serve(&b->candidates, b->k)
+		? candidates_select(&b->candidates, b->selector, &call)
+		: select_run(b->selector, &call, NULL));
 	sparse_subtract(b->residual, b->published.index, b->published.value, b->published.n);
+	candidates_published(&b->candidates, b->published.value);
 	sparse_add(b->copy, b->published.index, b->published.value, b->published.n);
 	reduction_clear(&b->reduction);
 }
@@ -75,7 +80,7 @@ static double lines_share(const struct bench *b)
 	size_t n = (b->o->n + VECTOR_LINE - 1) / VECTOR_LINE, marked = 0;
 
 	for (size_t i = 0; i < n; i++)
-		marked += b->reduction.lines[i];
+		marked += b->reduction.lines[i / 64] >> i % 64 & 1;
 	return (double)marked / (double)n;
 }
 
@@ -229,6 +234,9 @@ static int one_density(void *bench, size_t k, int first)
 	b->published.value = calloc(k, sizeof *b->published.value);
 	for (size_t i = 0; i < n_messages && !rc; i++)
 		rc = fill_message(o, i, k, &b->messages[i]);
+	b->whole = (struct span){ .begin = 0, .end = o->n };
+	if (!rc)
+		rc = candidates_open(&b->candidates, candidates_room((uint32_t)o->n, k, 0), 0, &b->whole, 1);
 	if (rc || !b->published.index || !b->published.value)
 		rc = -1;
 	else
@@ -240,6 +248,7 @@ static int one_density(void *bench, size_t k, int first)
 	for (size_t i = 0; i < n_messages; i++)
 		free_list(&b->messages[i]);
 	free_list(&b->published);
+	candidates_close(&b->candidates);
 	samples_close(&b->lines);
 	for (int i = 0; i < TIMES; i++) {
 		samples_close(&b->ms[i]);
@@ -256,7 +265,7 @@ int bench_reduce(const struct options *o)
 
 	b.messages = calloc(STEPS * (size_t)o->messages, sizeof *b.messages);
 	b.residual = vector_open(o->n);
-	b.copy = malloc(bytes);
+	b.copy = vector_open(o->n);
 	b.params = malloc(bytes);
 	b.plain = malloc(bytes);
 	b.grad = malloc(bytes);

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See candidates.h. Selection orders coordinates by magnitude, equal ones by their number. The list is a
+ * beginning of that order, without zeros: whatever is not listed comes after all that is. So the k largest
+ * of the list are the k largest of the residual, wherever it has that many. */
+#include "shard/candidates.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "compress/sparse.h"
+#include "sluice.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A new list has three times what one step takes, so that a pass serves several steps, and may double. */
+enum { TIMES = 3, LEAST = 64, SPARSE = 256 };
+
+uint32_t candidates_room(uint32_t of, uint64_t k, uint32_t exempt)
+{
+	uint64_t wanted = k * TIMES < LEAST ? LEAST : k * TIMES;
+
+	return !k || k > of / SPARSE || wanted > of / 4 ? 0 : (uint32_t)(2 * wanted) + exempt;
+}
+
+/* In order of alignment: spans, then the numbers. */
+uint64_t candidates_bytes(uint32_t room, size_t n_spans)
+{
+	return room ? n_spans * sizeof(struct span) + (uint64_t)room * 3 * sizeof(uint32_t) : 0;
+}
+
+int candidates_open(struct candidates *c, uint32_t room, uint32_t exempt, struct span *spans, size_t n_spans)
+{
+	*c = (struct candidates){ .room = room, .wanted = (room - exempt) / 2, .spans = spans,
+				  .n_spans = n_spans };
+	if (!room)
+		return 0;
+	c->places = malloc(candidates_bytes(room, n_spans));
+	if (!c->places)
+		return fail(SLUICE_ENOMEM, "no memory for a list of %u candidates", room);
+	c->index = (void *)(c->places + n_spans);
+	c->chosen = c->index + room;
+	c->value = (void *)(c->chosen + room);
+	return 0;
+}
+
+void candidates_close(struct candidates *c)
+{
+	free(c->places);
+	*c = (struct candidates){ 0 };
+}
+
+int candidates_serve(const struct candidates *c, size_t k)
+{
+	return c->room && 2 * k <= c->wanted;
+}
+
+void candidates_forget(struct candidates *c)
+{
+	c->known = 0;
+	c->n = c->n_chosen = 0;
+}
+
+/* ---- changes ------------------------------------------------------------------------------ */
+
+static int reaches(const struct candidates *c, uint32_t index, uint32_t key)
+{
+	return key > c->floor || (key == c->floor && index < c->ties_end);
+}
+
+void candidates_begin(struct candidates *c)
+{
+	c->span = 0;
+	c->from = c->room - c->n;
+	memmove(c->index + c->from, c->index, c->n * sizeof *c->index);
+	memmove(c->value + c->from, c->value, c->n * sizeof *c->value);
+	c->n = 0;
+}
+
+/* Old entries before coordinate `end` are moved to the new list, but for those that became zero. */
+static void pass(struct candidates *c, uint32_t end)
+{
+	for (; c->from < c->room && c->index[c->from] < end; c->from++) {
+		c->index[c->n] = c->index[c->from];
+		c->value[c->n] = c->value[c->from];
+		c->n += key_of(c->value[c->n]) != 0;
+	}
+}
+
+/* Bytes of which those are 1 whose value's key is `least` or more; a comparison of four at a time. */
+static void mark(const float value[VECTOR_LINE], uint32_t least, uint8_t marks[VECTOR_LINE])
+{
+	for (uint32_t i = 0; i < VECTOR_LINE; i++)
+		marks[i] = (int32_t)key_of(value[i]) >= (int32_t)least;
+}
+
+static void append(struct candidates *c, uint32_t at, float value, int exempt)
+{
+	const uint32_t key = key_of(value);
+
+	c->index[c->n] = at;
+	c->value[c->n] = value;
+	c->n += exempt ? key > 0 : (uint32_t)reaches(c, at, key);
+}
+
+/* The span of coordinate `at`, which is not before the one asked for last. */
+static const struct span *span_of(struct candidates *c, uint32_t at)
+{
+	while (c->spans[c->span].end <= at)
+		c->span++;
+	return &c->spans[c->span];
+}
+
+void candidates_line(struct candidates *c, uint32_t at, const float *value, uint32_t n)
+{
+	if (!c->known)
+		return;
+	pass(c, at);
+	while (c->from < c->room && c->index[c->from] < at + n)
+		c->from++; /* what is in this line is listed anew */
+
+	if (c->from - c->n < n) {
+		candidates_forget(c);
+		return;
+	}
+	const struct span *span = span_of(c, at);
+	if (n < VECTOR_LINE || span->end < at + n) {
+		for (uint32_t i = 0; i < n; i++)
+			append(c, at + i, value[i], span_of(c, at + i)->exempt);
+		return;
+	}
+	uint8_t marks[VECTOR_LINE];
+	mark(value, span->exempt || !c->floor ? 1 : c->floor, marks);
+	for (uint32_t half = 0; half < VECTOR_LINE; half += 8)
+		for (uint64_t word = get_le64(marks + half); word; word &= word - 1) {
+			const uint32_t i = half + (uint32_t)__builtin_ctzll(word) / 8;
+
+			append(c, at + i, value[i], span->exempt);
+		}
+}
+
+void candidates_end(struct candidates *c)
+{
+	if (c->known)
+		pass(c, UINT32_MAX);
+}
+
+/* ---- selection ---------------------------------------------------------------------------- */
+
+static uint32_t place_of(const struct candidates *c, uint64_t coordinate)
+{
+	uint32_t low = 0, high = c->n;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (c->index[middle] < coordinate)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Returns how many are not exempt. */
+static uint32_t find_places(struct candidates *c)
+{
+	uint32_t counted = 0;
+
+	for (size_t j = 0; j < c->n_spans; j++) {
+		const struct span *span = &c->spans[j];
+
+		c->places[j] = (struct span){ place_of(c, span->begin), place_of(c, span->end), span->exempt };
+		counted += span->exempt ? 0 : (uint32_t)(c->places[j].end - c->places[j].begin);
+	}
+	return counted;
+}
+
+/* The list is the `wanted` largest, or all there are. */
+static void set_floor(struct candidates *c)
+{
+	const uint32_t counted = find_places(c);
+
+	c->known = 1;
+	c->floor = counted < c->wanted ? 0 : KEY_MASK;
+	c->ties_end = 0;
+	for (size_t j = 0; j < c->n_spans && c->floor; j++)
+		for (uint64_t i = c->places[j].begin; i < c->places[j].end && !c->places[j].exempt; i++) {
+			const uint32_t key = key_of(c->value[i]);
+
+			if (key > c->floor)
+				continue;
+			c->floor = key;
+			c->ties_end = c->index[i] + 1;
+		}
+}
+
+/* A pass over the whole residual. */
+static void list_anew(struct candidates *c, struct selector *s, const float *residual, int *nan)
+{
+	const struct select_call call = { .x = residual, .spans = c->spans, .n_spans = c->n_spans,
+					  .k = c->wanted, .index = c->index, .value = c->value };
+
+	candidates_forget(c);
+	c->n = (uint32_t)select_run(s, &call, nan);
+	if (!*nan)
+		set_floor(c);
+}
+
+/* Of a list that is nearly full the largest stay. */
+static void shorten(struct candidates *c, struct selector *s, int *nan)
+{
+	const struct select_call call = { .x = c->value, .spans = c->places, .n_spans = c->n_spans,
+					  .k = c->wanted, .index = c->chosen };
+	const uint32_t n = (uint32_t)select_run(s, &call, nan);
+
+	for (uint32_t i = 0; i < n; i++) {
+		c->index[i] = c->index[c->chosen[i]];
+		c->value[i] = c->value[c->chosen[i]];
+	}
+	c->n = n;
+	if (!*nan)
+		set_floor(c);
+}
+
+size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call)
+{
+	const uint32_t counted = c->known ? find_places(c) : 0;
+	int nan = 0;
+
+	if (!c->known || (c->floor && counted < call->k))
+		list_anew(c, s, call->x, &nan);
+	else if (counted > c->wanted + c->wanted / 2)
+		shorten(c, s, &nan);
+
+	struct select_call from_list = *call;
+
+	from_list.x = c->value;
+	from_list.spans = c->places;
+	from_list.n_spans = c->n_spans;
+	from_list.index = c->chosen;
+	c->n_chosen = nan ? 0 : (uint32_t)select_run(s, &from_list, &nan);
+	if (nan)
+		candidates_forget(c);
+	for (uint32_t i = 0; i < c->n_chosen; i++)
+		call->index[i] = c->index[c->chosen[i]];
+	return c->n_chosen;
+}
+
+void candidates_published(struct candidates *c, const float *decoded)
+{
+	const struct span *place = c->places;
+
+	for (uint32_t i = 0; i < c->n_chosen; i++) {
+		const uint32_t at = c->chosen[i];
+		const float left = c->value[at] - decoded[i];
+
+		while (place->end <= at)
+			place++;
+		/* What fell below the floor is as good as zero to the list. */
+		c->value[at] = place->exempt || reaches(c, c->index[at], key_of(left)) ? left : 0;
+	}
+	c->n_chosen = 0;
+}
