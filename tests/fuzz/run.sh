@@ -33,7 +33,8 @@ sources_of()
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
-		runtime/compress/choose*.c runtime/compress/select*.c $codecs ;;
+		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \
+		$codecs ;;
 	*) usage ;;
 	esac
 }

@@ -45,11 +45,14 @@ static void notify(sluice_model *model, uint32_t imm)
 
 /* ---- pushes ---------------------------------------------------------------------------------- */
 
+/* More than the recipe selects, in few bytes: coordinates that follow each other have no indices. */
+enum { RUN = 85 };
+
 /* A message that is right in every respect, but for what `spoil` does to it. */
 static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), size_t flip)
 {
-	uint32_t index[] = { 3, 50 };
-	float value[] = { 1, 2 };
+	uint32_t index[RUN] = { 3, 50 };
+	float value[RUN] = { 1, 2 };
 	uint8_t bytes[4096];
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
 	const struct up_lane *lane = &model->worker->up[VICTIM];
@@ -67,7 +70,10 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 			     .lr = model->lr };
 	if (spoil)
 		spoil(&m);
+	for (uint32_t i = 0; i < m.count && m.count == RUN; i++)
+		index[i] = 100 + i;
 	size_t n = message_encode(&m, index, value, value, bytes, sizeof bytes);
+	CHECK(n <= at->slot_bytes);
 	if (flip)
 		bytes[flip % n] ^= 0x10;
 	put(model->remote_windows[VICTIM],
@@ -98,6 +104,7 @@ static void out_of_sequence(struct message *m) { m->seq++; }
 static void of_another_version(struct message *m) { m->have_version--; }
 static void with_a_choice(struct message *m) { m->chosen = 1; } /* the recipe is not auto */
 static void of_another_span(struct message *m) { m->span += 50; }
+static void with_a_run(struct message *m) { m->count = RUN; }
 static void as_a_delta(struct message *m) { m->kind = MESSAGE_DELTA; }
 
 static void push_as_rank_2(sluice_model *model, const struct attack *attack)
@@ -134,6 +141,12 @@ static void push_another_span(sluice_model *model, const struct attack *attack)
 {
 	(void)attack;
 	push_spoilt(model, of_another_span, 0);
+}
+
+static void push_a_run(sluice_model *model, const struct attack *attack)
+{
+	(void)attack;
+	push_spoilt(model, with_a_run, 0);
 }
 
 static void push_a_delta(sluice_model *model, const struct attack *attack)
@@ -364,6 +377,7 @@ static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void
 		{ .launch = push_a_choice, .says = "chooses what there is not" },
 		{ .launch = push_another_span, .says = "span 250 where 200 is expected" },
 		{ .launch = push_a_delta, .says = "kind" },
+		{ .launch = push_a_run, .says = "85 coordinates where at most 80 are expected" },
 		{ .launch = notify_again_and_again, .says = "shard 0" },
 	};
 	(void)state;
