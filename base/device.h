@@ -77,6 +77,20 @@ struct device_packed {
 	float scale;
 };
 
+/* Values in few bits, as few_bits_encode() makes them (few_bits.h). All pointers are device memory. */
+struct device_quantize {
+	const uint32_t *index;   /* value i is rounded as coordinate first + index[i]; NULL: first + i */
+	const float *value;
+	float *decoded;          /* what the receiver will decode; may be value */
+	uint8_t *out;            /* few_bits_bytes() */
+	uint32_t count;
+	int value_type;          /* VALUE_UNIFORM or VALUE_GRID */
+	unsigned bits, block;
+	float range;             /* grid: covers at least this magnitude */
+	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
+	uint64_t step, first;
+};
+
 /* Scratch for adding vectors to count sketches; one at a time. */
 struct device_sketch;
 
@@ -121,6 +135,10 @@ struct device_ops {
 	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
 	/* Waits for it. */
 	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
+
+	int (*quantize)(struct device_selector *s, const struct device_quantize *call, void *stream);
+	/* Waits for it; the scale of the message. */
+	int (*quantized)(struct device_selector *s, float *scale, void *stream);
 
 	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 	void (*sketch_close)(struct device_sketch **sketch);

@@ -6,6 +6,7 @@
 #include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/pack.h"
+#include "gpu/quantize.h"
 #include "gpu/topk.h"
 #include <math.h>
 #include <stddef.h>
@@ -17,11 +18,12 @@ enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 struct on_device {
 	struct topk_state state;
 	struct select_hint hint;
+	struct quantize_state quantize;
 };
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents, quantize_residents;
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
@@ -44,17 +46,19 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each, quantizing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
+	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
 		return -1;
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
+	s->quantize_residents = (unsigned)quantizing_each;
 	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
 	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
 	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
@@ -275,6 +279,54 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that is */
 		return -1;
 	return leave(s, before, take_packed(s, out, stream));
+}
+
+/* ---- values in few bits ------------------------------------------------------------------------- */
+
+static int enqueue_quantize(const struct quantize_args *args, unsigned grid, void *stream)
+{
+	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a quantisation"))
+		return -1;
+	return cuda_check(quantize_enqueue(args, grid, stream), "starting the kernel quantize");
+}
+
+int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream)
+{
+	struct on_device *there = part(s, s->plan.state);
+	const struct quantize_args args = {
+		.index = call->index, .value = call->value, .decoded = call->decoded, .out = call->out,
+		.count = call->count, .range = call->range, .first = call->first,
+		.coding = { (enum value_type)call->value_type, call->bits, call->block, 0 },
+		.stream = { call->purpose, call->rank, call->step, call->seed }, .state = &there->quantize };
+	const int uniform = call->value_type == VALUE_UNIFORM;
+	int before;
+
+	if ((!uniform && call->value_type != VALUE_GRID) || call->bits < 1 || call->bits > VALUE_BITS_MAX ||
+	    (uniform && (call->block < 8 || call->block % 8 || call->block > UNIFORM_BLOCK_MAX)))
+		return cuda_refuse("no values of type %d in %u bits and blocks of %u are made on a GPU",
+				   call->value_type, call->bits, call->block);
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, enqueue_quantize(&args, quantize_grid(call->count, s->multiprocessors,
+								       s->quantize_residents), stream));
+}
+
+static int take_quantized(struct device_selector *s, float *scale, void *stream)
+{
+	const struct on_device *there = part(s, s->plan.state);
+
+	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream, "copying the result of quantize"))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or one before it,");
+}
+
+int cuda_quantized(struct device_selector *s, float *scale, void *stream)
+{
+	int before;
+
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, take_quantized(s, scale, stream));
 }
 
 /* ---- sparse updates ---------------------------------------------------------------------------- */

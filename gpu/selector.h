@@ -13,6 +13,8 @@ int cuda_selected(struct device_selector *s, uint32_t *index, float *value, stru
 		  void *stream);
 int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream);
 int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
+int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
+int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
 	     uint32_t count, void *stream);
 int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,

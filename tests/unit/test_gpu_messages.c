@@ -7,11 +7,13 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "compress/few_bits.h"
 #include "compress/message.h"
 #include "gpu.h"
 #include "random.h"
 #include "compress/sketch.h"
 #include "compress/sparse.h"
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +201,100 @@ static void add_and_assign__any_size_gives_the_bits_of_the_cpu(void **state)
 		}
 }
 
+/* ---- values in few bits -------------------------------------------------------------------------- */
+
+static float few_bits_value(int kind, uint32_t i, struct random *r)
+{
+	switch (kind) {
+	case 4: return 0;
+	case 5: return i / 40 % 2 ? 0.0f : 3.0f; /* blocks of zeros, blocks of ties */
+	case 6: return random_bits(r) & 1 ? FLT_MAX : -FLT_MAX;
+	default: return value_of(kind, r);
+	}
+}
+
+static void compare_quantize(struct value_coding c, uint32_t n, int kind, int listed)
+{
+	const struct rounding rounding = { .stream = { RANDOM_ROUND, 2, 77, 5 }, .first = 1234567 };
+	struct random r = { n + c.bits };
+	struct value_coding fitted = c;
+	const size_t bytes = few_bits_bytes(&c, n), count = (size_t)n * 4;
+	float *v = memory(count), *decoded = memory(count), *got_decoded = memory(count), scale;
+	uint32_t *index = memory(count);
+	uint8_t *here = memory(bytes + SLACK), *got = memory(bytes + SLACK);
+	struct rounding on_cpu = rounding;
+	struct device_selector *s;
+
+	for (uint32_t i = 0, at = 0; i < n; i++) {
+		v[i] = few_bits_value(kind, i, &r);
+		index[i] = at += 1 + random_bits(&r) % 9;
+	}
+	on_cpu.index = listed ? index : NULL;
+	const float wanted = few_bits_fit(&fitted, v, n, 0.5f);
+	few_bits_encode(&fitted, wanted, v, n, &on_cpu, here, decoded);
+	float *value = gpu_memory(v, count);
+	uint32_t *there = gpu_memory(index, count);
+	uint8_t *out = gpu_memory(NULL, bytes + SLACK);
+	const struct device_quantize call = { .index = listed ? there : NULL, .value = value, .decoded = value,
+					      .out = out, .count = n, .value_type = (int)c.type, .bits = c.bits,
+					      .block = c.block, .range = 0.5f, .purpose = RANDOM_ROUND, .rank = 2,
+					      .seed = 5, .step = 77, .first = 1234567 };
+	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->quantize(s, &call, NULL), 0);
+	assert_int_equal(gpu()->quantized(s, &scale, NULL), 0);
+	assert_true(scale == wanted);
+	gpu_fetch(got, out, bytes + SLACK);
+	gpu_fetch(got_decoded, value, count);
+	assert_memory_equal(got, here, bytes);
+	for (size_t i = bytes; i < bytes + SLACK; i++)
+		assert_int_equal(got[i], POISON); /* nothing behind is written */
+	assert_memory_equal(got_decoded, decoded, count);
+	gpu()->selector_close(&s);
+	gpu_free(value);
+	gpu_free(there);
+	gpu_free(out);
+	free(v);
+	free(decoded);
+	free(got_decoded);
+	free(index);
+	free(here);
+	free(got);
+}
+
+static void quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder(void **state)
+{
+	static const uint32_t sizes[] = { 0, 1, 7, 8, 9, 31, 32, 33, 511, 512, 513, 2047, 2049, 5000 };
+	static const unsigned blocks[] = { 8, 40, 512, UNIFORM_BLOCK_MAX };
+
+	(void)state;
+	for (unsigned bits = 1; bits <= VALUE_BITS_MAX; bits++)
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+			const int kind = (int)(s + bits) % 7;
+
+			compare_quantize((struct value_coding){ VALUE_UNIFORM, bits, blocks[(s + bits) % 4], 0 }, sizes[s],
+					 kind, (int)s % 2);
+			compare_quantize((struct value_coding){ VALUE_GRID, bits, 0, 0 }, sizes[s], kind, 0);
+		}
+	compare_quantize((struct value_coding){ VALUE_UNIFORM, 4, 512, 0 }, 100007, 0, 1);
+	compare_quantize((struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }, 100007, 0, 1);
+	compare_quantize((struct value_coding){ VALUE_GRID, 3, 0, 0 }, 100007, 0, 1);
+}
+
+static void quantize__what_no_message_may_carry_is_refused(void **state)
+{
+	const struct device_quantize wide = { .value_type = VALUE_GRID, .bits = 9 };
+	const struct device_quantize odd = { .value_type = VALUE_UNIFORM, .bits = 4, .block = 12 };
+	const struct device_quantize other = { .value_type = VALUE_ROUND, .bits = 4 };
+	struct device_selector *s;
+
+	(void)state;
+	assert_int_equal(gpu()->selector_open(0, 32, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->quantize(s, &wide, NULL), -1);
+	assert_int_equal(gpu()->quantize(s, &odd, NULL), -1);
+	assert_int_equal(gpu()->quantize(s, &other, NULL), -1);
+	gpu()->selector_close(&s);
+}
+
 /* ---- count sketches ------------------------------------------------------------------------------ */
 
 static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind)
@@ -262,6 +358,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pack__any_list_gives_the_bytes_of_the_encoder),
 		cmocka_unit_test(pack__any_width_of_gaps),
+		cmocka_unit_test(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder),
+		cmocka_unit_test(quantize__what_no_message_may_carry_is_refused),
 		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
 		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
 		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),

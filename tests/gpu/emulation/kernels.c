@@ -6,3 +6,4 @@
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
 #include "gpu/sketch.cu"
+#include "gpu/quantize.cu"
