@@ -72,21 +72,31 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 				 .span = model->layout.shards[shard].span, .lr = model->lr };
 }
 
-void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
-		  const float *value)
+uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
 {
-	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct up_lane *lane = &w->up[shard];
-	uint8_t *slot = lane->staging + ring_offset(at->slot_depth, at->slot_bytes, m->seq);
-	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
-	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
+	return model->worker->up[shard].staging + ring_offset(at->slot_depth, at->slot_bytes, seq);
+}
+
+void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
+{
+	struct up_lane *lane = &model->worker->up[shard];
+	lane->bytes = message_bytes(m);
+	lane->bytes += census_note_push(model, shard, m->seq, worker_slot(model, shard, m->seq) + lane->bytes);
+	lane->apart = lane->payload_out = 0;
 	lane->posted = 0;
 	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
 }
 
-/* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
-static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		  const float *value)
+{
+	message_encode(m, index, value, model->worker->value, worker_slot(model, shard, m->seq),
+		       model->layout.shards[shard].slot_bytes);
+	worker_staged(model, shard, m);
+}
+
+void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -120,10 +130,6 @@ static int select_from(sluice_model *model, const struct span *spans, size_t n_s
 	const struct layout *l = &model->layout;
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const uint64_t of = l->count - l->exempt;
-	if (w->device.selects) {
-		*n_out = w->device.found;
-		return 0;
-	}
 	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,
@@ -173,7 +179,7 @@ static int post_message(sluice_model *model, uint32_t s)
 			      .local_region = w->staging, .local = lane->staging + offset,
 			      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
-	int rc = e->transport->ops->post(e, &t);
+	int rc = lane->apart ? on_device_post(model, s, &t) : e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 		return 0; /* a lost peer is reported by its own event */
 	if (rc) {
@@ -205,7 +211,7 @@ int worker_post(sluice_model *model)
 /* Encoded and posted at once, so that it is on its way while the next one is encoded. */
 static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
-	encode_for_shard(model, shard, selected, n);
+	worker_encode(model, shard, selected, n);
 	if (model->worker->phase || model->worker->lazy.window)
 		return; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
@@ -241,12 +247,14 @@ static int send_messages(sluice_model *model)
 	size_t n = 0, from = 0;
 	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	int rc = sparse && !w->skip ? select_from(model, l->spans, l->n_spans, &n) : 0;
+	int rc = sparse && !w->skip && !w->device.selects ? select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)
 		return rc;
 	if (model->recipe.up.values.type == VALUE_GRID)
 		w->range = largest_magnitude(w->residual, l->count);
 	census_look(model);
+	if (w->device.selects)
+		return on_device_send(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;

@@ -2,4 +2,5 @@
  * The kernels as C. */
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
+#include "gpu/parts.cu"
 #include "gpu/apply.cu"
