@@ -5,7 +5,6 @@
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"
 #include <float.h>
-#include <math.h>
 
 /* ---- uniform ----------------------------------------------------------------------------------- */
 
@@ -21,8 +20,8 @@ HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 	float step = most / levels;
 
 	if (step * levels < most)
-		step = nextafterf(step, FLT_MAX);
-	return step * levels > FLT_MAX ? nextafterf(step, 0) : step;
+		step = bits_float(float_bits(step) + 1); /* the next one up */
+	return step * levels > FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
 /* step is above 0. */
