@@ -102,6 +102,34 @@ int device_of(const void *p, const struct device_ops **ops_out)
 	return 0;
 }
 
+/* What launchers set for a process that has GPUs. */
+static int was_given_gpus(void)
+{
+	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value && strcmp(value, "-1") && strcmp(value, "NoDevFiles"))
+			return 1;
+	}
+	return 0;
+}
+
+int device_bus_id(char *text, size_t cap)
+{
+	const struct device_ops *ops;
+	const char *why, *named = getenv("SLUICE_GPU");
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	if (driver)
+		dlclose(driver);
+	if (!driver && !was_given_gpus() && !(named && strchr(named, '/')))
+		return -1;
+	ops = device_load(&why);
+	return ops && !ops->bus_id(text, cap) ? 0 : -1;
+}
+
 int device_fail(const struct device_ops *ops, const char *function)
 {
 	return fail(SLUICE_EGPU, "%s: %s", function, ops->error());

@@ -131,6 +131,9 @@ struct device_ops {
 	const char *(*error)(void);                       /* of the calling thread */
 	/* Devices that can be used, as one line of text (name, memory, compute capability). */
 	int (*describe)(char *text, size_t cap);
+	/* The PCI bus id ("0000:1b:00.0") of the device that this process uses, or will: the current one, else by
+	 * SLURM_LOCALID (gpu/choose.h). */
+	int (*bus_id)(char *text, size_t cap);
 	/* 1: p is memory of a device (its number in *device); 0: it is not; -1. */
 	int (*find)(const void *p, int *device);
 
@@ -210,6 +213,10 @@ int device_of(const void *p, const struct device_ops **ops_out);
 
 /* Loads the module, for those who ask about it. NULL: *why is a static sentence. */
 const struct device_ops *device_load(const char **why);
+/* The PCI bus id of the GPU that this process uses, or will use. -1: it is not known to use one: there is no module
+ * that works, or nothing (CUDA's driver in the process, CUDA_VISIBLE_DEVICES, GPUs that Slurm gave, SLUICE_GPU)
+ * says so; a job without GPUs does not pay for asking. */
+int device_bus_id(char *text, size_t cap);
 /* The file that device_load() opens. */
 const char *device_module_path(void);
 

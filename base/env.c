@@ -22,7 +22,8 @@ const struct env_entry env_table[] = {
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
 	  "RDMA device of the verbs transport. "
-	  "When it is not set, the first one with an active port and a usable address.",
+	  "When it is not set, the one with an active port and a usable address that is nearest to this rank's GPU in the "
+	  "PCIe tree; without a GPU the first one.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "

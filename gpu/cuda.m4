@@ -24,8 +24,8 @@ AC_DEFUN([SLUICE_TRY_NVCC], [
 	cuda_dir=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
 	AS_IF([test -z "$GENCODE"], [GENCODE="-gencode arch=compute_80,code=sm_80 dnl
 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90"])
-	CUDA_CPPFLAGS="-I$cuda_dir/include"
 	AS_IF([test -d "$cuda_dir/lib64"], [cuda_lib=$cuda_dir/lib64], [cuda_lib=$cuda_dir/lib])
+	CUDA_CPPFLAGS="-I$cuda_dir/include -DCUDA_LIBRARY_FOLDER='\"$cuda_lib\"'"
 	CUDA_LIBS="$cuda_lib/libcudart_static.a -ldl -lrt"
 	# Same bits as the CPU: no contraction to multiply-add, denormals kept. No C++ runtime in the module.
 	NVCCFLAGS="-O2 --fmad=false --ftz=false --compiler-options=-fno-exceptions,-fno-threadsafe-statics"

@@ -3,16 +3,17 @@
 # in tests/gpu/emulation.
 AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\"
 
-gpu_c = gpu/device.c gpu/driver.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c gpu/push.c gpu/selector.c \
+gpu_c = gpu/choose.c gpu/device.c gpu/driver.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c gpu/push.c gpu/selector.c \
 	gpu/sketcher.c
-gpu_headers = gpu/apply.h gpu/checksum.h gpu/device.h gpu/driver.h gpu/failure.h gpu/histogram.h gpu/in_order.h \
+gpu_headers = gpu/apply.h gpu/checksum.h gpu/choose.h gpu/device.h gpu/driver.h gpu/failure.h gpu/histogram.h gpu/in_order.h \
 	gpu/kernel.h gpu/memory.h gpu/moments.h gpu/pack.h gpu/plan.h gpu/push.h gpu/quantize.h gpu/selector.h \
 	gpu/sketch.h gpu/sweep.h gpu/tile.h gpu/topk.h
 gpu_kernels = gpu/apply.cu gpu/draw.cu gpu/gaussian.cu gpu/pack.cu gpu/parts.cu gpu/quantize.cu gpu/sketch.cu \
 	gpu/topk.cu
 
+pkglib_LTLIBRARIES =
 if HAVE_CUDA
-pkglib_LTLIBRARIES = libsluice_cuda.la
+pkglib_LTLIBRARIES += libsluice_cuda.la
 libsluice_cuda_la_SOURCES = $(gpu_c) $(gpu_headers)
 libsluice_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libsluice_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
@@ -20,7 +21,8 @@ libsluice_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
 libsluice_cuda_la_LIBADD = gpu/apply.lo gpu/draw.lo gpu/gaussian.lo gpu/pack.lo gpu/parts.lo gpu/quantize.lo \
 	gpu/sketch.lo gpu/topk.lo $(CUDA_LIBS)
 endif
-EXTRA_DIST += $(gpu_kernels) $(gpu_c) $(gpu_headers) gpu/nvcc_libtool gpu/RESULTS.md
+EXTRA_DIST += $(gpu_kernels) $(gpu_c) $(gpu_headers) gpu/nvcc_libtool gpu/RESULTS.md \
+	tools/train/cuda_layers.cu
 
 # libtool asks for -fPIC and -DPIC; nvcc passes the first on.
 .cu.lo:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table that the library gets from this module, through its one symbol. */
+#include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/memory.h"
 #include "gpu/push.h"
@@ -10,21 +11,10 @@
 /* One line: devices, or why there is none. */
 static int describe(char *text, size_t cap)
 {
-	cudaError_t error;
 	size_t at = 0;
 	int n = 0;
 
-	error = cudaGetDeviceCount(&n);
-	if (error == cudaErrorInsufficientDriver) {
-		cudaGetLastError();
-		return cuda_refuse("this node has no CUDA driver (libcuda.so.1), or one older than CUDA %d.%d",
-				   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-	}
-	if (error == cudaErrorNoDevice || (error == cudaSuccess && !n)) {
-		cudaGetLastError();
-		return cuda_refuse("there is a CUDA driver, but it finds no GPU");
-	}
-	if (cuda_check(error, "looking for GPUs"))
+	if (choose_count(&n))
 		return -1;
 	text[0] = 0;
 	for (int d = 0; d < n && at < cap; d++) {
@@ -44,6 +34,7 @@ static const struct device_ops ops = {
 	.name = "cuda",
 	.error = cuda_failure,
 	.describe = describe,
+	.bus_id = choose_bus_id,
 	.find = cuda_find,
 	.alloc = cuda_alloc,
 	.release = cuda_release,

@@ -3,6 +3,7 @@ library_sources += \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
 	rdma/mapping.c rdma/mapping.h \
+	rdma/nearness.c rdma/nearness.h \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See verbs_device.h. */
 #include "rdma/verbs_device.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/nearness.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -17,7 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14 };
+enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14, DEVICES_MOST = NEARNESS_CARDS };
 
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80])
 {
@@ -327,13 +329,57 @@ static int parse_gid_index(const char *text, int *out)
 	return SLUICE_OK;
 }
 
+/* In which order devices are tried: the nearest to the GPU first, else as libibverbs lists them. */
+struct preference {
+	int order[DEVICES_MOST], n;
+	struct nearness near[DEVICES_MOST]; /* of list[i] */
+	char gpu[BUS_ID_TEXT];              /* "": there is none to be near to */
+};
+
+static void prefer(struct ibv_device **list, int n, struct preference *out)
+{
+	const char *names[DEVICES_MOST];
+
+	out->n = n < DEVICES_MOST ? n : DEVICES_MOST;
+	out->gpu[0] = '\0';
+	for (int i = 0; i < out->n; i++) {
+		names[i] = ibv_get_device_name(list[i]);
+		out->order[i] = i;
+		out->near[i].depth = -1;
+	}
+	if (out->n < 2 || device_bus_id(out->gpu, sizeof(out->gpu)))
+		return;
+	nearness_of(out->gpu, names, (size_t)out->n, out->near);
+	for (int i = 1; i < out->n; i++) /* stable */
+		for (int j = i; j > 0 && out->near[out->order[j]].depth > out->near[out->order[j - 1]].depth; j--) {
+			int later = out->order[j];
+
+			out->order[j] = out->order[j - 1];
+			out->order[j - 1] = later;
+		}
+}
+
+/* place: in the order of preference. */
+static void explain(const struct preference *p, int place, int n, char *reason, size_t cap)
+{
+	const struct nearness *near = &p->near[p->order[place]];
+
+	if (p->gpu[0] != '\0' && near->depth >= 0)
+		snprintf(reason, cap, "%s as GPU %s, the nearest usable of %d", near->where, p->gpu, n);
+	else if (p->gpu[0] != '\0')
+		snprintf(reason, cap, "the first usable of %d; it is not known which is near GPU %s", n, p->gpu);
+	else
+		snprintf(reason, cap, "the first usable of %d", n);
+}
+
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out)
 {
 	struct ibv_device **list;
 	struct verbs_device chosen;
+	struct preference preference;
 	char name[64] = "", names[256] = "";
 	unsigned port = 0;
-	int i, gid, rc, n = 0;
+	int i, gid, rc, n = 0, place = 0;
 
 	rc = parse_gid_index(gid_index, &gid);
 	if (rc == SLUICE_OK && device != NULL)
@@ -350,19 +396,26 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 	if (rc < 0)
 		goto out_free;
 	rc = SLUICE_ENOSUPP;
+	preference.n = 0;
+	if (name[0] == '\0')
+		prefer(list, n, &preference);
 	for (i = 0; i < n; i++) {
-		const char *its = ibv_get_device_name(list[i]);
+		const int at = i < preference.n ? preference.order[i] : i;
+		const char *its = ibv_get_device_name(list[at]);
 		size_t used = strlen(names);
 
 		snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", its);
 		if (rc == SLUICE_OK || (name[0] != '\0' && strcmp(name, its) != 0))
 			continue;
 		memset(&chosen, 0, sizeof(chosen));
-		rc = try_device(list[i], port, gid, &chosen);
+		rc = try_device(list[at], port, gid, &chosen);
+		place = i;
 	}
 	if (rc == SLUICE_OK) {
 		if (name[0] != '\0')
 			snprintf(chosen.reason, sizeof(chosen.reason), "SLUICE_DEVICE=%s", device);
+		else if (place < preference.n)
+			explain(&preference, place, n, chosen.reason, sizeof(chosen.reason));
 		else
 			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
 		*out = chosen;

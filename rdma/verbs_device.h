@@ -17,10 +17,11 @@ struct verbs_device {
 	int infiniband;                 /* link layer; else Ethernet (RoCE) */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	char reason[128];               /* why this one, for the log */
+	char reason[192];               /* why this one, for the log */
 };
 
-/* Chooses by device ("name[:port]", "" or NULL: the first usable one) and gid_index ("auto" or NULL: the
+/* Chooses by device ("name[:port]"; "" or NULL: the usable one that is nearest to this process's GPU, without a GPU
+ * the first usable one) and gid_index ("auto" or NULL: the
  * first routable RoCEv2 one). SLUICE_ENOSUPP with a sentence that says what is missing and what to do;
  * not logged: the caller knows whether it matters. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);

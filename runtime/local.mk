@@ -78,7 +78,8 @@ library_sources += \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
 	runtime/shard/shard_innovation.c \
 	runtime/shard/shard_measure.c \
-	runtime/shard/shard_setup.c
+	runtime/shard/shard_setup.c \
+	runtime/shard/shard_tell.c
 
 # What outlives the job.
 library_sources += \

@@ -209,7 +209,8 @@ static int exchange_regions(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
-	/* For a short time: what is read, spread.c, read.c. What rank 0 has there goes before its accumulator comes. */
+	/* What spread.c and read.c read into, for a short time; rank 0's region there goes before its accumulator
+	 * is touched. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += layout_window_bytes(l, rank, peer);

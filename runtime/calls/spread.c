@@ -28,8 +28,11 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 					   buffer->base, bytes);
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
-		if (!rc && shard->async)
+		if (!rc && shard->async) {
+			progress_take(job); /* the progress thread looks into its inboxes already */
 			shard_async_begin(model, shard);
+			progress_release(job);
+		}
 		if (!rc)
 			rc = shard_publish_snapshot(model, shard);
 	}

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of selectors (choose.h), and the one that select.c does. */
+ * The table of selectors (choose.h). */
 #include "choose.h"
-#include <math.h>
-
-size_t choose_topk(const struct choice *c)
-{
-	const struct select_call call = { .x = c->x, .spans = c->spans, .n_spans = c->n_spans,
-					  .k = c->k, .index = c->index, .hint = c->hint };
-
-	return select_run(c->selector, &call, NULL);
-}
 
 const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_ALL] = { .argument = ARGUMENT_NONE, .by_coordinate = 1 },
@@ -29,10 +20,3 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL, .varies = 1, .global = 1, .adds = 1,
 			    .run = choose_topk },
 };
-
-uint64_t density_count(double density, uint64_t n)
-{
-	double k = ceil(density * (double)n - 1e-9);
-
-	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
-}

@@ -52,16 +52,16 @@ static unsigned round_bits(float width, const float *v, size_t n)
 {
 	const struct value_kernels *k = value_kernels();
 	const float limit = round_limit(width);
-	float piece[PIECE] = { 0 };
-	int32_t q[PIECE];
+	float piece[INDEX_BLOCK] = { 0 };
+	int32_t q[INDEX_BLOCK];
 	uint32_t all = 0;
 
 	for (size_t at = 0, here; at < n; at += here) {
-		here = n - at < PIECE ? n - at : PIECE;
-		memset(piece, 0, here < PIECE ? sizeof(piece) : 0);
+		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
+		memset(piece, 0, here < INDEX_BLOCK ? sizeof(piece) : 0);
 		memcpy(piece, v + at, here * sizeof(*v));
-		k->nearest(piece, width, limit, PIECE, q, piece);
-		for (size_t i = 0; i < PIECE; i++)
+		k->nearest(piece, width, limit, INDEX_BLOCK, q, piece);
+		for (size_t i = 0; i < INDEX_BLOCK; i++)
 			all |= zigzag(q[i]);
 	}
 	return bit_length(all);
@@ -185,9 +185,9 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 {
 	const struct value_kernels *k = value_kernels();
 	const int levels = uniform_levels(c->bits);
+	uint32_t random[PIECE];
 	uint8_t codes[PIECE];
-	uint32_t random[PIECE] = { 0 };
-	float last[PIECE] = { 0 };
+	float last[PIECE];
 
 	for (size_t i = at, here; i < at + n; i += here) {
 		const float *from = v + i;
@@ -195,6 +195,8 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 
 		here = at + n - i < PIECE ? at + n - i : PIECE;
 		if (here % VALUE_GROUP) {
+			memset(last, 0, sizeof(last));
+			memset(random, 0, sizeof(random));
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
@@ -339,20 +341,20 @@ static void round_encode(const struct value_coding *c, float width, const float 
 	const struct value_kernels *k = value_kernels();
 	const float limit = round_limit(width);
 	const uint8_t *end = out + bits_bytes(n, c->bits);
-	float piece[PIECE] = { 0 };
-	int32_t q[PIECE];
-	uint32_t codes[PIECE];
+	float piece[INDEX_BLOCK] = { 0 };
+	int32_t q[INDEX_BLOCK];
+	uint32_t codes[INDEX_BLOCK];
 
 	for (size_t at = 0, here; at < n; at += here) {
 		struct bit_writer w = { .out = out };
 
-		here = n - at < PIECE ? n - at : PIECE;
+		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
 		memcpy(piece, v + at, here * sizeof(*v));
-		k->nearest(piece, width, limit, PIECE, q, piece);
+		k->nearest(piece, width, limit, INDEX_BLOCK, q, piece);
 		memcpy(decoded + at, piece, here * sizeof(*v));
 		if (!c->bits)
 			continue;
-		for (size_t i = 0; i < PIECE; i++)
+		for (size_t i = 0; i < INDEX_BLOCK; i++)
 			codes[i] = zigzag(q[i]);
 		if (here == INDEX_BLOCK && (size_t)(end - out) >= bits_bytes(here, c->bits) + INDEX_SLACK) {
 			index_kernels()->pack(codes, c->bits, out);
@@ -366,7 +368,7 @@ static void round_encode(const struct value_coding *c, float width, const float 
 }
 
 /* The codes of one piece; 0 if bits behind the last one are not zero. */
-static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint32_t codes[PIECE])
+static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint32_t codes[INDEX_BLOCK])
 {
 	struct bit_reader r = { .in = in, .end = in + bits_bytes(n, bits) };
 
@@ -374,7 +376,7 @@ static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned
 		index_kernels()->codes(in, bits, codes);
 		return 1;
 	}
-	memset(codes, 0, PIECE * sizeof(*codes));
+	memset(codes, 0, INDEX_BLOCK * sizeof(*codes));
 	for (size_t i = 0; bits && i < n; i++)
 		codes[i] = bit_read(&r, bits);
 	return !r.held;
@@ -385,16 +387,16 @@ static int round_decode(const struct value_coding *c, float width, const uint8_t
 {
 	const float limit = round_limit(width);
 	const uint8_t *end = in + bits_bytes(n, c->bits);
-	uint32_t all = 0, codes[PIECE];
+	uint32_t all = 0, codes[INDEX_BLOCK];
 
 	for (size_t at = 0, here; at < n; at += here, in += bits_bytes(here, c->bits)) {
-		float piece[PIECE];
+		float piece[INDEX_BLOCK];
 		unsigned beyond = 0;
 
-		here = n - at < PIECE ? n - at : PIECE;
+		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
 		if (!round_codes(in, end, here, c->bits, codes))
 			return refuse(why, "bits behind the last code are not zero");
-		for (int i = 0; i < PIECE; i++) {
+		for (int i = 0; i < INDEX_BLOCK; i++) {
 			const float q = (float)((int32_t)(codes[i] >> 1) ^ -(int32_t)(codes[i] & 1));
 
 			all |= codes[i];

@@ -8,7 +8,7 @@
 
 /* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. PACK_SLACK: bytes beyond
  * what is said that pack may write and unpack may read. */
-enum { VALUE_GROUP = 32, VALUE_PIECE = 128, PACK_SLACK = 8 };
+enum { VALUE_GROUP = 32, VALUE_PIECE = 512, PACK_SLACK = 8 };
 
 struct value_kernels {
 	const char *name; /* as of the kernels of selection */

@@ -115,7 +115,7 @@ struct sluice_job {
 	struct failure failure;
 	int finalizing;              /* in sluice_finalize: a peer's bye is now in order */
 	int said_bye;                /* all were there: nobody can be lost any more */
-	uint32_t membership_epoch;   /* 1 from bootstrap on */
+	atomic_uint membership_epoch; /* 1 from bootstrap on; a push reads it without the token */
 	struct membership members;
 	atomic_int living;           /* workers; for sluice_living() */
 	uint64_t collective_seq;     /* mails sent */

@@ -21,13 +21,6 @@
 
 /* ---- gather ------------------------------------------------------------------------------- */
 
-int shard_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
-{
-	return job_blame(model->job, SLUICE_EWIRE, worker,
-			"the push of step %llu from %s to shard %u was refused: %s",
-			(unsigned long long)shard->version + 1, rank_text(model->job, worker), shard->id, why);
-}
-
 /* All workers of a step must train at one rate. */
 static int same_rate(sluice_model *model, struct shard *shard, int worker, float lr)
 {
@@ -207,18 +200,6 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	}
 	*vector = call.x;
 	return !selects && !sparse;
-}
-
-void shard_announce(sluice_model *model, struct shard *shard, size_t bytes)
-{
-	shard->published++;
-	shard->next_rank = 0;
-	shard->counted = 0;
-	shard->waiting_since_ns = 0;
-	for (int w = 0; w < model->job->workers; w++) {
-		shard->inboxes[w].newest = (struct announced){ shard->published, shard->log.end, (uint32_t)bytes };
-		shard->inboxes[w].notice_due = job_living(model->job, w);
-	}
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers

@@ -89,11 +89,13 @@ void shard_async_begin(sluice_model *model, struct shard *shard);
 /* As shard_advance(), but for the notices. */
 int shard_async_advance(sluice_model *model, struct shard *shard);
 
-/* ---- shard.c ---- */
+/* ---- shard_tell.c ---- */
 /* Blames the worker for its push. Returns SLUICE_EWIRE. */
 int shard_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why);
 /* The workers of this publication hear of it. */
 void shard_announce(sluice_model *model, struct shard *shard, size_t bytes);
+
+/* ---- shard.c ---- */
 int shards_open(sluice_model *model);
 void shards_close(sluice_model *model);
 struct shard *shard_find(sluice_model *model, uint32_t id);

@@ -10,6 +10,7 @@
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"
 #include "rdma/transport.h"
+#include "sluice.h"
 
 /* How the payload of a shard's messages, made on the device, gets to the shard's owner. */
 enum payload_way {

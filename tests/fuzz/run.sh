@@ -14,25 +14,26 @@ usage()
 	exit 2
 }
 
+# All that writes and reads messages.
+codecs=
+for part in message index_ rice quantize value_ few_bits random seeded_support; do
+	codecs="$codecs runtime/compress/$part*.c"
+done
+
 # The library files that a target needs, beside base/.
 sources_of()
 {
 	case $1 in
-	message) echo runtime/compress/message.c runtime/compress/index_coding.c \
-		runtime/compress/index_avx2.c runtime/compress/index_kernels.c runtime/compress/rice.c \
-		runtime/compress/quantize.c runtime/compress/few_bits.c runtime/compress/random*.c \
-		runtime/compress/seeded_support.c ;;
+	message) echo $codecs ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
 	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/durable.c \
 		runtime/compress/select*.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
-		runtime/compress/histogram_calls.c runtime/compress/random.c \
+		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
-		runtime/compress/choose*.c runtime/compress/few_bits.c runtime/compress/random*.c \
-		runtime/compress/seeded_support.c \
-		runtime/compress/select*.c ;;
+		runtime/compress/choose*.c runtime/compress/select*.c $codecs ;;
 	*) usage ;;
 	esac
 }

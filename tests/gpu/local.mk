@@ -3,19 +3,45 @@
 # machines with a GPU (tests/gpu/run).
 emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/cuda_runtime.h \
 	tests/gpu/emulation/cuda_runtime_api.h
-check_LTLIBRARIES += libsluice_emulated.la
-libsluice_emulated_la_SOURCES = $(gpu_c) $(gpu_headers) $(emulation) \
-	tests/gpu/emulation/emulation.c tests/gpu/emulation/kernels.c
-libsluice_emulated_la_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS)
+emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS)
 # -rpath makes libtool build a shared object also of what is never installed.
-libsluice_emulated_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere
+
+# One runtime, and so one device memory, for all modules of a process.
+check_LTLIBRARIES += libcudart_emulated.la
+libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c $(emulation)
+libcudart_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS)
+libcudart_emulated_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+libcudart_emulated_la_LDFLAGS = $(emulated_LDFLAGS)
+
+check_LTLIBRARIES += libsluice_emulated.la
+libsluice_emulated_la_SOURCES = $(gpu_c) $(gpu_headers) $(emulation) tests/gpu/emulation/kernels.c
+libsluice_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS)
+libsluice_emulated_la_LDFLAGS = $(emulated_LDFLAGS) -module
+libsluice_emulated_la_LIBADD = libcudart_emulated.la
+
+# The same for the module of sluice-train, with a cuBLAS that hands its products to OpenBLAS.
+EXTRA_DIST += tests/gpu/emulation/cublas.c tests/gpu/emulation/train_kernels.c $(emulation)
+if BUILD_TRAIN
+check_LTLIBRARIES += libcublas_emulated.la libsluice_train_emulated.la
+libcublas_emulated_la_SOURCES = tests/gpu/emulation/cublas.c
+libcublas_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS) $(BLAS_CFLAGS)
+libcublas_emulated_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+libcublas_emulated_la_LDFLAGS = $(emulated_LDFLAGS) -module
+libcublas_emulated_la_LIBADD = libcudart_emulated.la $(BLAS_LIBS)
+libsluice_train_emulated_la_SOURCES = $(train_cuda_c) $(emulation) tests/gpu/emulation/train_kernels.c
+libsluice_train_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS) \
+	-DCUBLAS_FILE=\"$(abs_top_builddir)/.libs/libcublas_emulated.so\"
+libsluice_train_emulated_la_LDFLAGS = $(emulated_LDFLAGS) -module
+libsluice_train_emulated_la_LIBADD = libcudart_emulated.la -lm
+endif
 
 check_LTLIBRARIES += tests/gpu/preload.la
 tests_gpu_preload_la_SOURCES = tests/gpu/preload.c
 tests_gpu_preload_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 
-dist_check_SCRIPTS += tests/gpu/digest.sh tests/gpu/resources.sh
-TESTS += tests/gpu/resources.sh
+dist_check_SCRIPTS += tests/gpu/digest.sh tests/gpu/resources.sh tests/gpu/train.sh
+TESTS += tests/gpu/resources.sh tests/gpu/train.sh
 # A preloaded library would need the sanitizers' own to come first.
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Registers, shared memory and spills of every kernel, as the assembler reported them when the module was built
-# (gpu/*.ptxas), against bounds: 64 registers let four blocks of 256 threads be on a multiprocessor, 80 let three
+# (*.ptxas), against bounds: 64 registers let four blocks of 256 threads be on a multiprocessor, 80 let three
 # (of kernels that hold sums of doubles), with 16 KiB of shared memory each; a spill is traffic that no figure
 # counts.
 set -u
 [ -n "$(ls gpu/*.ptxas 2>/dev/null)" ] || { echo "skipped: built without the GPU module"; exit 77; }
-cat gpu/*.ptxas | awk '
+cat gpu/*.ptxas tools/train/*.ptxas 2>/dev/null | awk '
 /Compiling entry function/ { kernel = $7 " " $9; gsub(/\047/, "", kernel) }
 /bytes stack frame/ { spills = $5 + $9 }
 /Used [0-9]* registers/ {

@@ -296,7 +296,7 @@ int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 	for (listener = all_ids; listener != NULL; listener = listener->next)
 		if (listener->listening && listener->port == id->dest)
 			break;
-	if (fake.cm == FAKE_CM_SILENT || fake.port_down) {
+	if (fake.cm == FAKE_CM_SILENT || fake.port_down & 1) {
 		;
 	} else if (listener == NULL) {
 		tell(id, NULL, RDMA_CM_EVENT_REJECTED, NO_SERVICE, NULL, 0, 0);

@@ -20,7 +20,8 @@ enum fake_cm_mode {
 struct fake_settings {
 	struct ibv_device_attr attr;
 	uint32_t max_inline, max_message;
-	int port_down;
+	int devices;                 /* 1: fake0; 2: also fake1 */
+	int port_down;               /* bit i: of device i */
 	int no_dmabuf, no_peermem;   /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
 	int no_bind;                 /* windows are advertised, binding one fails */

@@ -19,7 +19,8 @@ struct fake_settings fake;
 struct fake_counts fake_counts;
 
 static pthread_mutex_t lock;
-static struct ibv_device device = {.name = "fake0", .node_type = IBV_NODE_CA};
+static struct ibv_device devices[] = {{.name = "fake0", .node_type = IBV_NODE_CA},
+				      {.name = "fake1", .node_type = IBV_NODE_CA}};
 static struct verbs_context context;
 struct fake_mr *fake_mrs;
 struct fake_mw *fake_mws;
@@ -109,11 +110,10 @@ void fake_drain(int fd)
 
 static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *attr, size_t n)
 {
-	(void)c;
 	if (port != 1)
 		return EINVAL;
 	memset(attr, 0, n);
-	attr->state = fake.port_down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
+	attr->state = fake.port_down >> (c->device - devices) & 1 ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 	attr->max_msg_sz = fake.max_message;
 	attr->lid = PORT_LID;
 	attr->active_mtu = attr->max_mtu = IBV_MTU_4096;
@@ -128,11 +128,11 @@ struct ibv_device **ibv_get_device_list(int *n)
 
 	if (fake_fails("ibv_get_device_list", ENOMEM))
 		return NULL;
-	list = fake_new(2 * sizeof(*list));
-	list[0] = &device;
-	list[1] = NULL;
+	list = fake_new(3 * sizeof(*list));
+	for (int i = 0; i < fake.devices; i++)
+		list[i] = &devices[i];
 	if (n != NULL)
-		*n = 1;
+		*n = fake.devices;
 	return list;
 }
 
@@ -143,9 +143,9 @@ void ibv_free_device_list(struct ibv_device **list)
 
 struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
-	(void)d;
 	if (fake_fails("ibv_open_device", EMFILE))
 		return NULL;
+	context.context.device = d;
 	fake_counts.contexts++;
 	return &context.context;
 }
@@ -403,7 +403,7 @@ void fake_reset(void)
 		context.context.async_fd = eventfd(0, EFD_CLOEXEC);
 	context.sz = sizeof(context);
 	context.query_port = query_port;
-	context.context.device = &device;
+	context.context.device = &devices[0];
 	context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context.context.ops.alloc_mw = alloc_mw;
 	context.context.ops.dealloc_mw = dealloc_mw;
@@ -417,6 +417,6 @@ void fake_reset(void)
 			 .max_qp_wr = 16384, .max_srq_wr = 16384, .max_srq = 10, .max_qp_rd_atom = 16,
 			 .max_qp_init_rd_atom = 16, .phys_port_cnt = 1,
 			 .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B},
-		.max_inline = 220, .max_message = 1u << 23};
+		.devices = 1, .max_inline = 220, .max_message = 1u << 23};
 	fake_device_memory(NULL, 0);
 }

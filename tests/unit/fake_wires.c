@@ -242,7 +242,7 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	const uint8_t *from;
 	uint8_t *local = NULL, *remote = NULL;
 
-	if (target == NULL || target->qp.state == IBV_QPS_ERR || fake.port_down)
+	if (target == NULL || target->qp.state == IBV_QPS_ERR || fake.port_down & 1)
 		return IBV_WC_RETRY_EXC_ERR;
 	if (n > fake.max_message)
 		return IBV_WC_LOC_LEN_ERR;

@@ -20,11 +20,17 @@ fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_completions.c tests/unit/f
 verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
 if HAVE_VERBS
 check_PROGRAMS += \
+	tests/unit/test_nearness \
 	tests/unit/test_verbs \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_ladder \
 	tests/unit/test_verbs_walk
+tests_unit_test_nearness_SOURCES = tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
+tests_unit_test_nearness_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module) \
+	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
+tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
+tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_pair)
@@ -37,5 +43,5 @@ tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_job_SOURCES = tests/unit/test_verbs_job.c $(fake_fabric)
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
-EXTRA_DIST += tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
+EXTRA_DIST += tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
 endif

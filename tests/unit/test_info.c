@@ -3,6 +3,7 @@
  * one thing wrong at a time. */
 #include "tools/info/probes.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/two_gpus.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -322,6 +323,24 @@ static void unknown_and_wrong_variables__are_judged(void **state)
 	assert_non_null(strstr(found("SLUICE_SPIN", VERDICT_INFO)->text, "50us (default)"));
 }
 
+#ifdef HAVE_HWLOC
+static void nearness__two_gpus_and_two_cards__each_pair(void **state)
+{
+	char path[2 * SCRATCH_PATH];
+
+	(void)state;
+	put("/machine.xml", two_gpus);
+	snprintf(path, sizeof path, "%s/machine.xml", root);
+	setenv("HWLOC_XMLFILE", path, 1);
+	probe_nearness(&report);
+	unsetenv("HWLOC_XMLFILE");
+	assert_int_equal(report.n, 4);
+	assert_string_equal(found("gpu-nic 0000:11:00.0 fake1", VERDICT_INFO)->text, "below the same PCIe switch");
+	assert_string_equal(found("gpu-nic 0000:21:00.0 fake0", VERDICT_INFO)->text, "below the same PCIe root");
+	assert_string_equal(found("gpu-nic 0000:11:00.0 fake0", VERDICT_INFO)->text, "on the same machine");
+}
+#endif
+
 static void check_and_json__hostile_text__stay_one_line_and_valid(void **state)
 {
 	char *text = NULL;
@@ -365,6 +384,9 @@ int main(void)
 		TEST(no_limits_file__is_a_warning),
 		TEST(gpu_beside_rdma__acs_and_iommu_are_warned_about),
 		TEST(unknown_and_wrong_variables__are_judged),
+#ifdef HAVE_HWLOC
+		TEST(nearness__two_gpus_and_two_cards__each_pair),
+#endif
 		TEST(check_and_json__hostile_text__stay_one_line_and_valid),
 	};
 

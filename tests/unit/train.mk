@@ -19,3 +19,10 @@ tests_unit_test_train_options_LDADD = libtrain.la $(CMOCKA_LIBS)
 # The collectives are the test's own.
 tests_unit_test_agree_SOURCES = tests/unit/test_agree.c tools/train/agree.c tools/train/agree.h
 tests_unit_test_agree_LDADD = $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/test_train_cuda
+tests_unit_test_train_cuda_SOURCES = tests/unit/test_train_cuda.c tests/unit/random.h
+tests_unit_test_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DEMULATED_TRAIN_MODULE=\"$(abs_top_builddir)/.libs/libsluice_train_emulated.so\" \
+	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
+tests_unit_test_train_cuda_DEPENDENCIES = libtrain.la libsluice_train_emulated.la libcublas_emulated.la
+tests_unit_test_train_cuda_LDADD = libtrain.la $(CMOCKA_LIBS) -lm -ldl

@@ -2,6 +2,7 @@
  * GPUs beside RDMA: driver, the two ways to register GPU memory, and what on the PCI bus stands
  * between card and GPU (IOMMU translation, ACS redirection). Facts on nodes that have no GPU. */
 #include "base/device.h"
+#include "rdma/nearness.h"
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,28 @@ static void module(int gpu, struct report *r)
 			   "%s", ops->error());
 }
 
+/* Of this machine. Which card is taken is rdma-choice's; here is why. */
+void probe_nearness(struct report *r)
+{
+	static struct neighbours all;
+	char name[NAME_BYTES];
+
+	if (nearness_all(&all)) {
+		report_add(r, VERDICT_INFO, section, "gpu-nic", NULL,
+			   "unknown: built without hwloc, or hwloc does not say what this machine looks like");
+		return;
+	}
+	for (size_t g = 0; g < all.n_gpus; g++) {
+		if (!all.n_cards)
+			report_add(r, VERDICT_INFO, section, "gpu-nic", NULL, "GPU %s: no RDMA device on PCI",
+				   all.gpu[g]);
+		for (size_t c = 0; c < all.n_cards; c++) {
+			snprintf(name, sizeof(name), "gpu-nic %.16s %.20s", all.gpu[g], all.card[c]);
+			report_add(r, VERDICT_INFO, section, name, NULL, "%s", all.pair[g][c].where);
+		}
+	}
+}
+
 void probe_gpu(const struct node *node, struct report *r)
 {
 	static struct names devices;
@@ -168,4 +191,6 @@ void probe_gpu(const struct node *node, struct report *r)
 			   "neither dma-buf nor peermem: GPU memory goes through host memory");
 	iommu(node, r, matters);
 	acs(node, r, matters);
+	if (!*node->root)
+		probe_nearness(r);
 }

@@ -10,7 +10,8 @@ void probe_rdma(const struct node *node, struct report *r);   /* devices, ports,
 void probe_memlock(const struct node *node, struct report *r);
 void probe_shm(const struct node *node, struct report *r);
 void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm */
-void probe_gpu(const struct node *node, struct report *r); /* driver, peer memory, IOMMU, ACS */
+void probe_gpu(const struct node *node, struct report *r); /* driver, peer memory, IOMMU, ACS, and: */
+void probe_nearness(struct report *r);                      /* which card is near which GPU, here */
 
 /* 1 if this build has the transport and SLUICE_TRANSPORT allows it. */
 int transport_allowed(const char *name);

@@ -1,45 +1,69 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Forward and backward through the layers, a block of rows at a time; the products are BLAS's. */
+ * Forward and backward through the layers, a block of rows at a time, wherever the vectors are: what is done to
+ * them is compute.h's. */
 #include "tools/train/network.h"
 
-#include <cblas.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Wide rows are taken in smaller blocks, so that a block of inputs stays within 16 MiB. */
-enum { BLOCK_ELEMENTS = 1 << 22, ALIGNMENT_BYTES = 64 };
+enum { BLOCK_ELEMENTS = 1 << 22 };
 
 struct workspace {
+	struct compute compute;
 	size_t block;                    /* rows at a time */
 	float *activation[MOST_LAYERS + 1]; /* block x in of each layer; the last: outputs */
 	float *slope[2];                 /* block x widest: d loss / d outputs of two layers */
 	float *label;
+	struct row_score *score;
+	/* In host memory: */
+	float *input_here, *label_here;
+	struct row_score *score_here;
 	uint32_t *row;
 };
 
-/* Present in OpenBLAS only. One thread, so that sums are added in the same order in every run. */
-extern void openblas_set_num_threads(int threads) __attribute__((weak));
-
-static float *new_floats(size_t rows, size_t width)
+static int new_vector(const struct compute *c, size_t elements, size_t element_bytes, void **out)
 {
-	void *memory = NULL;
-
-	if (posix_memalign(&memory, ALIGNMENT_BYTES, rows * width * sizeof(float)))
-		return NULL;
-	return memory;
+	return c->ops->alloc(c->state, elements * element_bytes, out);
 }
 
-struct workspace *workspace_new(const struct network *network, size_t batch)
+static int new_floats(const struct compute *c, size_t rows, size_t width, float **out)
+{
+	void *memory;
+
+	if (new_vector(c, rows * width, sizeof(float), &memory))
+		return -1;
+	*out = memory;
+	return 0;
+}
+
+/* What is read from rows and labels, and what comes back. */
+static int new_copies(struct workspace *w, size_t features)
+{
+	void *score;
+
+	if (new_floats(&w->compute, w->block, 1, &w->label) ||
+	    new_vector(&w->compute, w->block, sizeof(*w->score), &score))
+		return -1;
+	w->score = score;
+	/* Wide rows are not copied where they can be made in place. */
+	w->input_here = w->compute.ops->in_host ? w->activation[0] :
+		malloc(w->block * features * sizeof(*w->input_here));
+	w->label_here = malloc(w->block * sizeof(*w->label_here));
+	w->score_here = malloc(w->block * sizeof(*w->score_here));
+	w->row = malloc(w->block * sizeof(*w->row));
+	return w->input_here && w->label_here && w->score_here && w->row ? 0 : -1;
+}
+
+struct workspace *workspace_new(const struct network *network, size_t batch, const struct compute *compute)
 {
 	struct workspace *w = calloc(1, sizeof(*w));
 	const struct layer *last = &network->layer[network->layers - 1];
 	size_t widest = last->out, widest_slope = last->out;
-	int complete = 1;
+	int rc = 0;
 
-	if (openblas_set_num_threads)
-		openblas_set_num_threads(1);
 	if (!w)
 		return NULL;
+	w->compute = *compute;
 	for (size_t i = 0; i < network->layers; i++) {
 		size_t in = network->layer[i].in;
 
@@ -52,14 +76,11 @@ struct workspace *workspace_new(const struct network *network, size_t batch)
 		w->block = batch;
 	if (w->block < 1)
 		w->block = 1;
-	for (size_t i = 0; i < network->layers; i++)
-		complete &= !!(w->activation[i] = new_floats(w->block, network->layer[i].in));
-	complete &= !!(w->activation[network->layers] = new_floats(w->block, last->out));
-	complete &= !!(w->slope[0] = new_floats(w->block, widest_slope));
-	complete &= !!(w->slope[1] = new_floats(w->block, widest_slope));
-	complete &= !!(w->label = malloc(w->block * sizeof(*w->label)));
-	complete &= !!(w->row = malloc(w->block * sizeof(*w->row)));
-	if (!complete)
+	for (size_t i = 0; i < network->layers && !rc; i++)
+		rc = new_floats(compute, w->block, network->layer[i].in, &w->activation[i]);
+	if (rc || new_floats(compute, w->block, last->out, &w->activation[network->layers]) ||
+	    new_floats(compute, w->block, widest_slope, &w->slope[0]) ||
+	    new_floats(compute, w->block, widest_slope, &w->slope[1]) || new_copies(w, network->layer[0].in))
 		workspace_delete(&w);
 	return w;
 }
@@ -70,98 +91,132 @@ void workspace_delete(struct workspace **workspace)
 
 	if (!w)
 		return;
+	const struct compute *c = &w->compute;
+	if (w->input_here != w->activation[0])
+		free(w->input_here);
 	for (size_t i = 0; i <= MOST_LAYERS; i++)
-		free(w->activation[i]);
-	free(w->slope[0]);
-	free(w->slope[1]);
-	free(w->label);
+		c->ops->release(c->state, w->activation[i]);
+	c->ops->release(c->state, w->slope[0]);
+	c->ops->release(c->state, w->slope[1]);
+	c->ops->release(c->state, w->label);
+	c->ops->release(c->state, w->score);
+	free(w->label_here);
+	free(w->score_here);
 	free(w->row);
 	free(w);
 	*workspace = NULL;
 }
 
 /* activation[0] holds n rows of inputs; fills the others. */
-static void forward(const struct network *network, struct workspace *w, const float *params,
-		    size_t n)
+static int forward(const struct network *network, struct workspace *w, const float *params, size_t n)
 {
+	const struct compute *c = &w->compute;
+
 	for (size_t i = 0; i < network->layers; i++) {
 		const struct layer *layer = &network->layer[i];
 		float *z = w->activation[i + 1];
 		int last = i + 1 == network->layers;
+		const struct product product = {
+			.a = w->activation[i], .b = params + layer->weight, .transpose_b = 1, .c = z, .add = 1,
+			.rows = n, .columns = layer->out, .inner = layer->in,
+		};
 
-		for (size_t row = 0; row < n; row++)
-			memcpy(z + row * layer->out, params + layer->bias, layer->out * sizeof(*z));
-		cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, (int)layer->out,
-			    (int)layer->in, 1, w->activation[i], (int)layer->in,
-			    params + layer->weight, (int)layer->in, 1, z, (int)layer->out);
-		for (size_t j = 0; !last && j < n * layer->out; j++)
-			z[j] = z[j] > 0 ? z[j] : 0;
+		if (c->ops->bias(c->state, z, params + layer->bias, n, layer->out) ||
+		    c->ops->product(c->state, &product) ||
+		    (!last && c->ops->relu(c->state, z, n * layer->out)))
+			return -1;
 	}
+	return 0;
 }
 
 /* The outputs hold d loss / d outputs; adds the block's share to grad. */
-static void backward(const struct network *network, struct workspace *w, const float *params,
-		     size_t n, float *grad)
+static int backward(const struct network *network, struct workspace *w, const float *params, size_t n, float *grad)
 {
+	const struct compute *c = &w->compute;
 	float *slope = w->activation[network->layers];
 
 	for (size_t i = network->layers; i-- > 0;) {
 		const struct layer *layer = &network->layer[i];
 		float *below = w->slope[i % 2];
+		const struct product weights = {
+			.a = slope, .transpose_a = 1, .b = w->activation[i], .c = grad + layer->weight, .add = 1,
+			.rows = layer->out, .columns = layer->in, .inner = n,
+		};
+		const struct product inputs = {
+			.a = slope, .b = params + layer->weight, .c = below,
+			.rows = n, .columns = layer->in, .inner = layer->out,
+		};
 
-		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)layer->out,
-			    (int)layer->in, (int)n, 1, slope, (int)layer->out, w->activation[i],
-			    (int)layer->in, 1, grad + layer->weight, (int)layer->in);
-		for (size_t row = 0; row < n; row++)
-			for (size_t j = 0; j < layer->out; j++)
-				grad[layer->bias + j] += slope[row * layer->out + j];
-		if (!i)
-			break;
-		cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)layer->in,
-			    (int)layer->out, 1, slope, (int)layer->out, params + layer->weight,
-			    (int)layer->in, 0, below, (int)layer->in);
-		for (size_t j = 0; j < n * layer->in; j++)
-			below[j] = w->activation[i][j] > 0 ? below[j] : 0;
+		if (c->ops->product(c->state, &weights) ||
+		    c->ops->bias_slope(c->state, grad + layer->bias, slope, n, layer->out))
+			return -1;
+		if (i && (c->ops->product(c->state, &inputs) ||
+			  c->ops->relu_slope(c->state, below, w->activation[i], n * layer->in)))
+			return -1;
 		slope = below;
 	}
+	return 0;
 }
 
-/* Loads the block's rows, runs them forward, adds to *score; outputs become scaled slopes. */
-static void score_block(const struct network *network, struct workspace *w, const float *params,
-			const struct dataset *set, const uint32_t *rows, size_t n, float scale,
-			struct score *score)
+/* Loads the block's rows and runs them forward; outputs become scaled slopes. */
+static int score_block(const struct network *network, struct workspace *w, const float *params,
+		       const struct dataset *set, const uint32_t *rows, size_t n, float scale)
 {
-	data_fill(set, rows, n, w->activation[0]);
+	const struct compute *c = &w->compute;
+	const size_t features = network->layer[0].in;
+	const struct loss_call loss = {
+		.kind = network->loss, .z = w->activation[network->layers], .label = w->label, .rows = n,
+		.width = network->layer[network->layers - 1].out, .scale = scale, .score = w->score,
+	};
+
+	data_fill(set, rows, n, w->input_here);
 	for (size_t i = 0; i < n; i++)
-		w->label[i] = set->label[rows[i]];
-	forward(network, w, params, n);
-	loss_apply(network->loss, w->activation[network->layers], w->label, n,
-		   network->layer[network->layers - 1].out, scale, score);
+		w->label_here[i] = set->label[rows[i]];
+	return c->ops->put(c->state, w->activation[0], w->input_here, n * features * sizeof(float)) ||
+	       c->ops->put(c->state, w->label, w->label_here, n * sizeof(float)) ||
+	       forward(network, w, params, n) || c->ops->loss(c->state, &loss) ? -1 : 0;
 }
 
-void network_gradient(const struct network *network, struct workspace *w, const float *params,
-		      const struct dataset *set, const uint32_t *rows, size_t n, float *grad,
-		      struct score *score)
+/* Waits for the block; its rows are added in order, so that the sums are the same everywhere. */
+static int add_scores(struct workspace *w, size_t n, struct score *score)
+{
+	if (w->compute.ops->get(w->compute.state, w->score_here, w->score, n * sizeof(*w->score)))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		score->loss += w->score_here[i].loss;
+		score->correct += w->score_here[i].correct;
+	}
+	score->rows += (double)n;
+	return 0;
+}
+
+int network_gradient(const struct network *network, struct workspace *w, const float *params,
+		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score)
 {
 	*score = (struct score){0};
-	memset(grad, 0, network->count * sizeof(*grad));
+	if (w->compute.ops->zero(w->compute.state, grad, network->count * sizeof(*grad)))
+		return -1;
 	for (size_t done = 0; done < n; done += w->block) {
 		size_t block = n - done < w->block ? n - done : w->block;
 
-		score_block(network, w, params, set, rows + done, block, 1.0f / (float)n, score);
-		backward(network, w, params, block, grad);
+		if (score_block(network, w, params, set, rows + done, block, 1.0f / (float)n) ||
+		    backward(network, w, params, block, grad) || add_scores(w, block, score))
+			return -1;
 	}
+	return 0;
 }
 
-void network_evaluate(const struct network *network, struct workspace *w, const float *params,
-		      const struct dataset *set, size_t first, size_t last, struct score *score)
+int network_evaluate(const struct network *network, struct workspace *w, const float *params,
+		     const struct dataset *set, size_t first, size_t last, struct score *score)
 {
 	while (first < last) {
 		size_t block = last - first < w->block ? last - first : w->block;
 
 		for (size_t i = 0; i < block; i++)
 			w->row[i] = (uint32_t)(first + i);
-		score_block(network, w, params, set, w->row, block, 0, score);
+		if (score_block(network, w, params, set, w->row, block, 0) || add_scores(w, block, score))
+			return -1;
 		first += block;
 	}
+	return 0;
 }

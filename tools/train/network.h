@@ -5,9 +5,8 @@
 #ifndef TRAIN_NETWORK_H
 #define TRAIN_NETWORK_H
 #include "sluice.h"
+#include "tools/train/compute.h"
 #include "tools/train/data.h"
-
-enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
 
 enum { MOST_LAYERS = 16, TENSOR_NAME_BYTES = 24 };
 
@@ -45,22 +44,18 @@ int network_shape(struct network *network, size_t features, size_t classes,
  * without hidden layers, which are convex. */
 void network_init(const struct network *network, uint64_t seed, float *params);
 
-/* Memory for passes over up to batch rows at a time (fewer when rows are wide). */
+/* Memory for passes over up to batch rows at a time (fewer when rows are wide), where compute has its memory.
+ * NULL: no memory. */
 struct workspace;
-struct workspace *workspace_new(const struct network *network, size_t batch);
+struct workspace *workspace_new(const struct network *network, size_t batch, const struct compute *compute);
 void workspace_delete(struct workspace **workspace); /* accepts NULL */
 
-/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. */
-void network_gradient(const struct network *network, struct workspace *workspace,
-		      const float *params, const struct dataset *set, const uint32_t *rows,
-		      size_t n, float *grad, struct score *score);
+/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. params and grad are memory of
+ * the workspace's compute. Here and below: 0, or -1 and compute's error() says what failed. */
+int network_gradient(const struct network *network, struct workspace *workspace, const float *params,
+		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score);
 
 /* Adds rows first .. last-1 to *score. */
-void network_evaluate(const struct network *network, struct workspace *workspace,
-		      const float *params, const struct dataset *set, size_t first, size_t last,
-		      struct score *score);
-
-/* z: n x width outputs of the last layer. Adds to *score; z becomes scale * d loss / d z. */
-void loss_apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width,
-		float scale, struct score *score);
+int network_evaluate(const struct network *network, struct workspace *workspace, const float *params,
+		     const struct dataset *set, size_t first, size_t last, struct score *score);
 #endif

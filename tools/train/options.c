@@ -22,6 +22,7 @@ enum option_key {
 	OPTION_DATA = 256,
 	OPTION_TEST,
 	OPTION_MODEL,
+	OPTION_DEVICE,
 	OPTION_RECIPE,
 	OPTION_DENSE,
 	OPTION_METHOD,
@@ -55,6 +56,7 @@ static const struct option option_table[] = {
 	{"data", required_argument, NULL, OPTION_DATA},
 	{"test", required_argument, NULL, OPTION_TEST},
 	{"model", required_argument, NULL, OPTION_MODEL},
+	{"device", required_argument, NULL, OPTION_DEVICE},
 	{"recipe", required_argument, NULL, OPTION_RECIPE},
 	{"dense", no_argument, NULL, OPTION_DENSE},
 	{"method", required_argument, NULL, OPTION_METHOD},
@@ -97,6 +99,7 @@ void options_print_help(void)
 "                      a LIBSVM text file[.gz]; default " DEFAULT_DATA "\n"
 "  --test PATH         folder of IDX files, or LIBSVM file, to measure accuracy on\n"
 "  --model NAME        softmax, logreg, linreg or mlp:H1,H2,...; default mlp:256,128\n"
+"  --device NAME       cpu, or cuda: vectors in GPU memory, products by cuBLAS; default cpu\n"
 "  --limit N           use the first N training rows only\n"
 "\n"
 "Training\n"
@@ -222,6 +225,14 @@ static int parse_on_failure(const char *text, int *out, struct complaint *compla
 	return 0;
 }
 
+static int parse_device(const char *text, const char **out, struct complaint *complaint)
+{
+	if (strcmp(text, "cpu") && strcmp(text, "cuda") && (strncmp(text, "cuda:", 5) || !text[5]))
+		return complain(complaint, "--device takes cpu, cuda or cuda:FILE (the module), not \"%s\"", text);
+	*out = text;
+	return 0;
+}
+
 static int take_method(const char *name, struct options *o, struct complaint *complaint)
 {
 	const struct method *method = method_find(name);
@@ -247,6 +258,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_RECIPE: o->recipe = text; break;
 	case OPTION_DENSE: o->recipe = DENSE_RECIPE; break;
 	case OPTION_METHOD: rc = take_method(text, o, complaint); break;
+	case OPTION_DEVICE: rc = parse_device(text, &o->device, complaint); break;
 	case OPTION_METHODS: *action = OPTIONS_METHODS; break;
 	case OPTION_METRICS: o->metrics = text; break;
 	case OPTION_CHECKPOINT: o->checkpoint = text; break;
@@ -309,6 +321,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 	*options = (struct options){
 		.data = DEFAULT_DATA,
 		.model = "mlp:256,128",
+		.device = "cpu",
 		.recipe = from_environment && *from_environment ? NULL : SPARSE_RECIPE,
 		.epochs = 5,
 		.batch = 64,

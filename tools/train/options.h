@@ -18,6 +18,7 @@ struct options {
 	const char *recipe;         /* NULL: the library takes SLUICE_RECIPE */
 	const char *metrics;        /* NULL: none */
 	const char *checkpoint;     /* NULL: none */
+	const char *device;         /* cpu, cuda, or cuda:FILE with the module */
 	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
 	int servers;
 	int simulate;               /* ranks in this process; 0: a real job */

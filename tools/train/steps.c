@@ -9,11 +9,29 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 /* The flag of sluice_raise() that asks all workers to stop after this step. */
 enum { FLAG_STOP = 1 };
+
+/* After an operation of compute. */
+static int failed(const struct training *t)
+{
+	fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(t->job), t->compute.ops->error());
+	return -1;
+}
+
+int digest_params(struct training *t, uint64_t *digest_out)
+{
+	const size_t bytes = t->network.count * sizeof(float);
+
+	if (t->params_here && t->compute.ops->get(t->compute.state, t->params_here, t->params, bytes))
+		return failed(t);
+	*digest_out = sluice_digest(t->params_here ? t->params_here : t->params, bytes);
+	return 0;
+}
 
 static int save(struct training *t)
 {
@@ -54,8 +72,9 @@ int measure(struct training *t)
 		rc = carried_own(t->job, &carried);
 	if (rc)
 		return rc;
-	network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
-			 set->rows * (rank + 1) / workers, &own);
+	if (network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
+			     set->rows * (rank + 1) / workers, &own))
+		return failed(t);
 	double sums[6 + CARRIERS] = {own.loss,	   own.correct,	 own.rows,
 				     moved.pushed, moved.pulled, moved.dense};
 	memcpy(sums + 6, carried.bytes, sizeof(carried.bytes));
@@ -70,7 +89,7 @@ int measure(struct training *t)
 }
 
 /* --sleep and --nan */
-static void disturb(struct training *t, uint64_t step)
+static int disturb(struct training *t, uint64_t step)
 {
 	const struct options *o = &t->options;
 	struct timespec pause = {
@@ -81,8 +100,10 @@ static void disturb(struct training *t, uint64_t step)
 	if (o->sleep_rank == sluice_rank(t->job) && o->sleep_step == step)
 		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, &pause) == EINTR)
 			;
-	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step)
-		t->grad[t->network.count / 2] = NAN;
+	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step &&
+	    t->compute.ops->put(t->compute.state, t->grad + t->network.count / 2, &(float){NAN}, sizeof(float)))
+		return failed(t);
+	return 0;
 }
 
 static int begin_epoch(struct training *t, uint64_t epoch)
@@ -99,9 +120,13 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	uint64_t epoch = (step - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
-	if (t->options.digest && sluice_in_sync(t->model))
-		rc = agree_on_digest(
-			t->job, sluice_digest(t->params, t->network.count * sizeof(float)), step);
+	if (t->options.digest && sluice_in_sync(t->model)) {
+		uint64_t digest;
+
+		rc = digest_params(t, &digest);
+		if (!rc)
+			rc = agree_on_digest(t->job, digest, step);
+	}
 	if (!rc && epoch_ends)
 		rc = measure(t);
 	if (!rc && t->options.metrics && (epoch_ends || !t->async)) {
@@ -125,6 +150,12 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	return 0;
 }
 
+static int gradient(struct training *t, const float *at, const uint32_t *rows, size_t n, float *grad,
+		    struct score *score)
+{
+	return network_gradient(&t->network, t->workspace, at, &t->train, rows, n, grad, score) ? failed(t) : 0;
+}
+
 /* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is taken. */
 static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
 {
@@ -133,9 +164,9 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 	int rc;
 
 	if (sluice_anchor_due(t->model)) {
-		network_gradient(&t->network, t->workspace, t->params, &t->train, t->part, t->part_rows, t->grad,
-				 score);
-		disturb(t, step);
+		rc = gradient(t, t->params, t->part, t->part_rows, t->grad, score);
+		if (rc || (rc = disturb(t, step)))
+			return rc;
 		return sluice_push(t->model, t->grad);
 	}
 	if (!sluice_wanted(t->model))
@@ -144,17 +175,18 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 		return rc;
 	if (t->point && !t->before)
 		at = t->point; /* igt */
-	network_gradient(&t->network, t->workspace, at, &t->train, rows, t->options.batch, t->grad, score);
-	disturb(t, step);
+	rc = gradient(t, at, rows, t->options.batch, t->grad, score);
+	if (rc || (rc = disturb(t, step)))
+		return rc;
 	if (t->before) { /* storm, svrg */
-		network_gradient(&t->network, t->workspace, t->point, &t->train, rows, t->options.batch,
-				 t->before, &unused);
+		if ((rc = gradient(t, t->point, rows, t->options.batch, t->before, &unused)))
+			return rc;
 		return sluice_push_pair(t->model, t->grad, t->before);
 	}
 	if (!t->averages)
 		return sluice_push(t->model, t->grad);
-	for (size_t i = 0; i < t->network.count; i++)
-		t->params[i] -= t->lr * t->grad[i];
+	if (t->compute.ops->descend(t->compute.state, t->params, t->grad, t->lr, t->network.count))
+		return failed(t);
 	return sluice_push_params(t->model, t->params);
 }
 

@@ -15,8 +15,11 @@ struct training {
 	sluice_model *model;
 	struct dataset train, test;
 	struct network network;
+	struct compute compute;          /* where vectors are and layers are worked out; none at a dedicated server */
+	char device[256];                /* which device that is, and why */
 	struct workspace *workspace;
-	float *params, *grad;
+	float *params, *grad;            /* memory of compute, as are the next two */
+	float *params_here;              /* where params are copied to be looked at; NULL: they are host memory */
 	float *point, *before;           /* where a second gradient is taken, and that; NULL for most recipes */
 	float lr;                        /* of this epoch */
 	int averages;                    /* update=average: this worker's steps are its own */
@@ -38,6 +41,8 @@ struct training {
 
 /* From sluice_step() to the last step, or until a signal asks to stop; with the last checkpoint. */
 int train(struct training *t);
+/* Of the parameters. 0, or -1 after saying what failed. */
+int digest_params(struct training *t, uint64_t *digest_out);
 /* score, total and carried of now. Collective. */
 int measure(struct training *t);
 /* Who speaks for all from now on. Collective. */

@@ -11,15 +11,27 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ALIGNMENT_BYTES = 64 };
-
 /* ---- before training ---------------------------------------------------------------------- */
 
-static void *new_vector(size_t count, size_t element_bytes)
+/* As long as the model, where it is trained; NULL: no memory. */
+static float *new_vector(const struct training *t)
 {
-	void *memory = NULL;
+	void *memory;
 
-	return posix_memalign(&memory, ALIGNMENT_BYTES, count * element_bytes) ? NULL : memory;
+	return t->compute.ops->alloc(t->compute.state, t->network.count * sizeof(float), &memory) ? NULL : memory;
+}
+
+/* Parameters are made in host memory. */
+static int first_params(struct training *t, struct complaint *complaint)
+{
+	float *here = t->compute.ops->in_host ? t->params : (t->params_here = malloc(t->network.count * sizeof(*here)));
+
+	if (!here)
+		return complain_memory(complaint, "the model");
+	network_init(&t->network, t->options.seed, here);
+	if (t->compute.ops->put(t->compute.state, t->params, here, t->network.count * sizeof(*here)))
+		return complain(complaint, "%s", t->compute.ops->error());
+	return 0;
 }
 
 static int check_demonstrations(const struct options *o, int workers, struct complaint *complaint)
@@ -65,6 +77,8 @@ static int prepare(struct training *t, struct complaint *complaint)
 	const struct options *o = &t->options;
 	uint64_t rows_per_step = (uint64_t)sluice_workers(t->job) * o->batch;
 
+	if (sluice_is_worker(t->job) && compute_open(o->device, &t->compute, t->device, sizeof(t->device)))
+		return complain(complaint, "%s", t->device);
 	if (check_demonstrations(o, sluice_workers(t->job), complaint) ||
 	    network_parse(&t->network, o->model, complaint) ||
 	    load_rows(t, complaint) ||
@@ -82,13 +96,14 @@ static int prepare(struct training *t, struct complaint *complaint)
 		free_rows(t); /* a server needed the model's shape only */
 		return 0;
 	}
-	t->params = new_vector(t->network.count, sizeof(*t->params));
-	t->grad = new_vector(t->network.count, sizeof(*t->grad));
-	t->order = new_vector(t->train.rows, sizeof(*t->order));
-	t->workspace = workspace_new(&t->network, o->batch);
+	t->params = new_vector(t);
+	t->grad = new_vector(t);
+	t->order = malloc(t->train.rows * sizeof(*t->order));
+	t->workspace = workspace_new(&t->network, o->batch, &t->compute);
 	if (!t->params || !t->grad || !t->order || !t->workspace)
 		return complain_memory(complaint, "the model");
-	network_init(&t->network, o->seed, t->params);
+	if (first_params(t, complaint))
+		return -1;
 	t->metrics.measured = o->measure;
 	if (o->metrics && sluice_rank(t->job) == 0)
 		return metrics_open(&t->metrics, o->metrics, o->resume, complaint);
@@ -106,6 +121,7 @@ static int open_model(struct training *t)
 		.shards = t->options.shards,
 		.lr = t->options.lr,
 		.steps_per_epoch = t->steps_per_epoch,
+		.stream = t->compute.ops ? t->compute.ops->stream(t->compute.state) : NULL,
 	};
 
 	int rc = sluice_model_open(t->job, &attr, t->params, &t->model);
@@ -120,7 +136,7 @@ static int take_rows(struct training *t)
 	size_t first = t->train.rows * rank / workers;
 
 	t->part_rows = t->train.rows * (rank + 1) / workers - first;
-	t->part = new_vector(t->part_rows, sizeof(*t->part));
+	t->part = malloc(t->part_rows * sizeof(*t->part));
 	for (size_t i = 0; i < t->part_rows && t->part; i++)
 		t->part[i] = (uint32_t)(first + i);
 	return t->part != NULL;
@@ -136,8 +152,8 @@ static int prepare_signal(struct training *t, struct complaint *complaint)
 	if (!pairs && !igt)
 		return 0;
 	if (sluice_is_worker(t->job)) {
-		t->point = new_vector(t->network.count, sizeof(*t->point));
-		t->before = pairs ? new_vector(t->network.count, sizeof(*t->before)) : NULL;
+		t->point = new_vector(t);
+		t->before = pairs ? new_vector(t) : NULL;
 		if (!t->point || (pairs && !t->before) || (svrg && !take_rows(t)))
 			complain_memory(complaint, "the signal");
 	}
@@ -221,6 +237,8 @@ static int work(struct training *t)
 		   o->model, t->network.count, t->train.rows, o->data, workers,
 		   workers == 1 ? "" : "s", (unsigned long long)o->batch,
 		   (unsigned long long)t->steps_per_epoch, sluice_recipe(t->model));
+	if (!t->compute.ops->in_host)
+		report_say(&t->report, "rank %d trains on %s", sluice_rank(t->job), t->device);
 	if (t->test.dropped)
 		report_say(&t->report,
 			   "%llu values of the test set are dropped: their columns are not in the "
@@ -235,7 +253,8 @@ static int work(struct training *t)
 	t->stopped = 0; /* the signal came with the last step: nothing is left to do */
 	if ((!t->measured || t->measured != sluice_step(t->model)) && (rc = measure(t)))
 		return rc;
-	t->digest = sluice_digest(t->params, t->network.count * sizeof(float));
+	if ((rc = digest_params(t, &t->digest)))
+		return rc;
 	return sluice_in_sync(t->model) ? agree_on_digest(t->job, t->digest, sluice_step(t->model)) : 0;
 }
 
@@ -269,12 +288,14 @@ static int conclude(struct training *t)
 
 static void free_training(struct training *t)
 {
+	float *const vectors[] = {t->params, t->grad, t->point, t->before};
+
 	metrics_close(&t->metrics);
 	workspace_delete(&t->workspace);
-	free(t->params);
-	free(t->grad);
-	free(t->point);
-	free(t->before);
+	for (size_t i = 0; i < sizeof(vectors) / sizeof(*vectors) && t->compute.ops; i++)
+		t->compute.ops->release(t->compute.state, vectors[i]);
+	compute_close(&t->compute);
+	free(t->params_here);
 	free(t->order);
 	free(t->part);
 	free_rows(t);

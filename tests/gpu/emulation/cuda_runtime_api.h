@@ -39,6 +39,9 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device);
+cudaError_t cudaStreamCreate(cudaStream_t *out);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p);
@@ -66,9 +69,11 @@ cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWrites
 						enum cudaFlushGPUDirectRDMAWritesScope scope);
 
 /* ---- for tests ---- */
-enum { EMULATED_MULTIPROCESSORS = 3 };
+enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
 /* The call after `after` others fails with error. */
 __attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
-/* Whether there is a driver and a device at all. */
+/* How many devices there are, 1 to begin with; 0: not even a driver. */
 __attribute__((visibility("default"))) void emulated_device(int present);
+/* Lets the host's code touch device memory, for what stands in for other libraries of CUDA. */
+__attribute__((visibility("default"))) void emulated_let(int touch);
 #endif

@@ -173,8 +173,9 @@ static struct {
 	struct allocation *all;
 	unsigned fail_in;
 	cudaError_t failure, last;
-	int absent;
-} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	int devices;
+} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER, .devices = 1 };
+static _Thread_local int current_device;
 
 /* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as they would be. */
 static void let(int access)
@@ -238,12 +239,17 @@ void emulated_fail(unsigned after, cudaError_t error)
 
 void emulated_device(int present)
 {
-	runtime.absent = !present;
+	runtime.devices = present;
+}
+
+void emulated_let(int touch)
+{
+	let(touch ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 static cudaError_t answer(cudaError_t error)
 {
-	if (runtime.absent)
+	if (!runtime.devices)
 		error = cudaErrorInsufficientDriver;
 	else if (runtime.fail_in && !--runtime.fail_in)
 		error = runtime.failure;
@@ -290,19 +296,42 @@ cudaError_t cudaGetLastError(void)
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-	*n = !runtime.absent;
+	*n = runtime.devices;
 	return answer(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device)
 {
-	*device = 0;
+	*device = current_device;
 	return answer(cudaSuccess);
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-	return answer(device ? cudaErrorInvalidValue : cudaSuccess);
+	cudaError_t error = answer(device < 0 || device >= runtime.devices ? cudaErrorInvalidValue : cudaSuccess);
+
+	if (!error)
+		current_device = device;
+	return error;
+}
+
+/* Each below a bridge of its own. */
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)(16 * device + 0x11));
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+	*out = NULL; /* the default one: everything happens at once */
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	(void)stream;
+	return answer(cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The kernels of sluice-train as C. */
+#include "tools/train/cuda_layers.cu"

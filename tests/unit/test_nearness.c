@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which of two cards is taken beside which of two GPUs, on a machine made up (two_gpus.h): libibverbs lists fake0
+ * first. GPUs are those of the emulated module; SLURM_LOCALID says which is this process's. */
+#include "base/device.h"
+#include "fake_fabric.h"
+#include "rdma/nearness.h"
+#include "rdma/verbs_device.h"
+#include "scratch.h"
+#include "sluice.h"
+#include "two_gpus.h"
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+
+int __wrap_access(const char *path, int mode)
+{
+	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
+}
+
+static char folder[SCRATCH_PATH], machine[2 * SCRATCH_PATH];
+
+/* Two GPUs, of which one is current at first: number 0. */
+static int begin(void **state)
+{
+	void *runtime = dlopen(EMULATED_RUNTIME, RTLD_NOW), *symbol;
+	void (*devices)(int);
+
+	(void)state;
+	if (!runtime)
+		fprintf(stderr, "%s\n", dlerror());
+	symbol = runtime ? dlsym(runtime, "emulated_device") : NULL;
+	if (!symbol || scratch_make(folder))
+		return -1;
+	memcpy(&devices, &symbol, sizeof(symbol));
+	devices(2);
+	snprintf(machine, sizeof(machine), "%s/machine.xml", folder);
+	if (scratch_write(machine, two_gpus, strlen(two_gpus)))
+		return -1;
+	setenv("SLUICE_GPU", EMULATED_MODULE, 1);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	scratch_remove(folder);
+	return 0;
+}
+
+static int fresh(void **state)
+{
+	(void)state;
+	fake_reset();
+	fake.devices = 2;
+	setenv("HWLOC_XMLFILE", machine, 1);
+	setenv("SLUICE_GPU", EMULATED_MODULE, 1);
+	unsetenv("SLURM_LOCALID");
+	return 0;
+}
+
+static void choose(const char *local_rank, const char *device, const char *name, const char *reason)
+{
+	struct verbs_device chosen;
+
+	if (local_rank)
+		setenv("SLURM_LOCALID", local_rank, 1);
+	assert_int_equal(verbs_device_choose(device, NULL, &chosen), 0);
+	if (strcmp(chosen.name, name) || strcmp(chosen.reason, reason))
+		fail_msg("%s, %s", chosen.name, chosen.reason);
+	assert_null(fake_leak());
+}
+
+static void choose__two_cards_and_two_gpus__the_nearest(void **state)
+{
+	(void)state;
+#ifdef HAVE_HWLOC
+	choose("0", NULL, "fake1", "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("1", NULL, "fake0", "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+	choose("2", NULL, "fake1", "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("7", NULL, "fake0", "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+#else
+	choose("0", NULL, "fake0", "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+#endif
+}
+
+static void choose__the_nearest_is_down__the_other(void **state)
+{
+	(void)state;
+#ifdef HAVE_HWLOC
+	fake.port_down = 2;
+	choose("0", NULL, "fake0", "on the same machine as GPU 0000:11:00.0, the nearest usable of 2");
+	fake.port_down = 1;
+	choose("1", NULL, "fake1", "on the same machine as GPU 0000:21:00.0, the nearest usable of 2");
+#else
+	skip();
+#endif
+}
+
+static void choose__named__the_named_one(void **state)
+{
+	(void)state;
+	choose("0", "fake0", "fake0", "SLUICE_DEVICE=fake0");
+	choose("1", "fake1:1", "fake1", "SLUICE_DEVICE=fake1:1");
+}
+
+static void choose__no_gpu_or_one_card__the_first(void **state)
+{
+	(void)state;
+	setenv("SLUICE_GPU", "auto", 1); /* nothing else says that this process uses one */
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	unsetenv("SLURM_STEP_GPUS");
+	unsetenv("SLURM_JOB_GPUS");
+	choose("0", NULL, "fake0", "the first usable of 2");
+	setenv("SLUICE_GPU", EMULATED_MODULE, 1);
+	fake.devices = 1;
+	choose("0", NULL, "fake0", "the first usable of 1");
+}
+
+static void choose__a_machine_without_these_cards__the_first_and_it_is_said(void **state)
+{
+	(void)state;
+	unsetenv("HWLOC_XMLFILE");
+	choose("0", NULL, "fake0", "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+}
+
+#ifdef HAVE_HWLOC
+static void nearness__all_pairs__as_the_tree_has_them(void **state)
+{
+	struct neighbours all;
+
+	(void)state;
+	assert_int_equal(nearness_all(&all), 0);
+	assert_int_equal(all.n_gpus, 2);
+	assert_int_equal(all.n_cards, 2);
+	assert_string_equal(all.gpu[0], "0000:11:00.0");
+	assert_string_equal(all.gpu[1], "0000:21:00.0");
+	assert_string_equal(all.card[0], "fake1");
+	assert_string_equal(all.pair[0][0].where, "below the same PCIe switch");
+	assert_string_equal(all.pair[0][1].where, "on the same machine");
+	assert_string_equal(all.pair[1][0].where, "on the same machine");
+	assert_string_equal(all.pair[1][1].where, "below the same PCIe root");
+	assert_true(all.pair[0][0].depth > all.pair[1][1].depth);
+	assert_true(all.pair[1][1].depth > all.pair[0][1].depth);
+}
+
+static void nearness__names_that_are_not_there__not_known(void **state)
+{
+	const char *const names[] = {"mlx5_9", "fake0"};
+	struct nearness near[2];
+
+	(void)state;
+	nearness_of("0000:21:00.0", names, 2, near);
+	assert_int_equal(near[0].depth, -1);
+	assert_true(near[1].depth > 0);
+	nearness_of("0000:99:00.0", names, 2, near);
+	assert_int_equal(near[1].depth, -1);
+	nearness_of("nonsense", names, 2, near);
+	assert_int_equal(near[1].depth, -1);
+}
+#endif
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(choose__two_cards_and_two_gpus__the_nearest, fresh),
+		cmocka_unit_test_setup(choose__the_nearest_is_down__the_other, fresh),
+		cmocka_unit_test_setup(choose__named__the_named_one, fresh),
+		cmocka_unit_test_setup(choose__no_gpu_or_one_card__the_first, fresh),
+		cmocka_unit_test_setup(choose__a_machine_without_these_cards__the_first_and_it_is_said, fresh),
+#ifdef HAVE_HWLOC
+		cmocka_unit_test_setup(nearness__all_pairs__as_the_tree_has_them, fresh),
+		cmocka_unit_test_setup(nearness__names_that_are_not_there__not_known, fresh),
+#endif
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}
