@@ -69,6 +69,11 @@ unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multi
 	return select_grid(count / gaps + (count % gaps != 0), warps, multiprocessors, blocks_each);
 }
 
+unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each)
+{
+	return list_grid(count / 8 + (count % 8 != 0), 256, multiprocessors, blocks_each);
+}
+
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each)
 {
 	uint64_t wanted = (count + block - 1) / block;

@@ -42,6 +42,9 @@ unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, u
 /* Blocks of the cooperative launch that packs count entries in blocks of gaps. */
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors, unsigned blocks_each);
 
+/* Blocks of the cooperative launch that quantises count values, eight a thread. */
+unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
+
 /* Blocks for a list of count entries, one thread an entry, in turns if there are many; at least one. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

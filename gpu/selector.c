@@ -6,6 +6,7 @@
 #include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/pack.h"
+#include "gpu/quantize.h"
 #include "gpu/topk.h"
 #include <math.h>
 #include <stddef.h>
@@ -17,12 +18,14 @@ enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 struct on_device {
 	struct topk_state state;
 	struct select_hint hint;
+	struct quantize_state quantize;
 };
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents, quantize_residents;
 	int device;
+	int launched;                /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
 };
@@ -44,17 +47,19 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each, quantizing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
+	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
 		return -1;
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
+	s->quantize_residents = (unsigned)quantizing_each;
 	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
 	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
 	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
@@ -127,42 +132,42 @@ static int fetch(void *to, const void *from, size_t bytes, void *stream, const c
 	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
 }
 
-/* After the addition: the list takes the place of what was selected, which is nothing. */
-static int enqueue_list(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
-			void *stream)
+static int launch(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+		  void *stream)
+{
+	if (call->gaussian)
+		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream), "starting the kernel gaussian");
+	if (call->draw)
+		return cuda_check(draw_enqueue(args, s->draw_grid, stream), "starting the kernel draw");
+	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
+}
+
+static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+		   void *stream)
 {
 	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
 					    .value = args->value, .count = call->listed,
 					    .found = &args->state->found };
 	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
-	if (fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
-		  "copying indices to the device"))
-		return -1;
-	return cuda_check(gather_enqueue(&gather, grid, stream), "starting the kernel gather");
-}
-
-static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
-		   void *stream)
-{
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a selector") ||
 	    (call->fresh && args->n &&
-	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")))
+	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")) ||
+	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
+				 "copying indices to the device")) ||
+	    launch(s, call, args, stream))
 		return -1;
-	if (call->gaussian)
-		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream), "starting the kernel gaussian");
-	if (call->draw)
-		return cuda_check(draw_enqueue(args, s->draw_grid, stream), "starting the kernel draw");
-	if (cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk"))
-		return -1;
-	return call->list ? enqueue_list(s, call, args, stream) : 0;
+	s->launched = 1;
+	/* The list takes the place of what was selected, which is nothing. */
+	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream), "starting the kernel gather") : 0;
 }
 
 int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
 {
 	struct on_device *there = part(s, s->plan.state);
 	struct topk_args args = {
-		.x = call->x, .residual = call->residual, .grad = call->grad, .scale = call->scale,
+		.x = call->x, .residual = call->residual, .grad = call->grad,
+		.grad_type = (enum value_type)call->grad_type, .scale = call->scale,
 		/* of x there is neither a gradient nor a residual */
 		.clear = call->clear && !call->x, .judge = call->judge && !call->x, .by_level = call->by_level,
 		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
@@ -182,6 +187,7 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 
 	int before;
 
+	s->launched = 0;
 	if (call->list) {
 		args.k = args.n_exempt = args.exempt_coordinates = 0;
 		args.hint = NULL;
@@ -253,7 +259,10 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 				   s->plan.room);
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"));
+	return leave(s, before,
+		     cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream), "clearing a pack") ||
+				     cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack")
+			     ? -1 : 0);
 }
 
 static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
@@ -275,6 +284,54 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that is */
 		return -1;
 	return leave(s, before, take_packed(s, out, stream));
+}
+
+/* ---- values in few bits ------------------------------------------------------------------------- */
+
+static int enqueue_quantize(const struct quantize_args *args, unsigned grid, void *stream)
+{
+	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a quantisation"))
+		return -1;
+	return cuda_check(quantize_enqueue(args, grid, stream), "starting the kernel quantize");
+}
+
+int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream)
+{
+	struct on_device *there = part(s, s->plan.state);
+	const struct quantize_args args = {
+		.index = call->index, .value = call->value, .decoded = call->decoded, .out = call->out,
+		.count = call->count, .range = call->range, .first = call->first,
+		.coding = { (enum value_type)call->value_type, call->bits, call->block, 0 },
+		.stream = { call->purpose, call->rank, call->step, call->seed }, .state = &there->quantize };
+	const int uniform = call->value_type == VALUE_UNIFORM;
+	int before;
+
+	if ((!uniform && call->value_type != VALUE_GRID) || call->bits < 1 || call->bits > VALUE_BITS_MAX ||
+	    (uniform && (call->block < 8 || call->block % 8 || call->block > UNIFORM_BLOCK_MAX)))
+		return cuda_refuse("no values of type %d in %u bits and blocks of %u are made on a GPU",
+				   call->value_type, call->bits, call->block);
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, enqueue_quantize(&args, quantize_grid(call->count, s->multiprocessors,
+								       s->quantize_residents), stream));
+}
+
+static int take_quantized(struct device_selector *s, float *scale, void *stream)
+{
+	const struct on_device *there = part(s, s->plan.state);
+
+	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream, "copying the result of quantize"))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or one before it,");
+}
+
+int cuda_quantized(struct device_selector *s, float *scale, void *stream)
+{
+	int before;
+
+	if (enter(s, &before))
+		return -1;
+	return leave(s, before, take_quantized(s, scale, stream));
 }
 
 /* ---- sparse updates ---------------------------------------------------------------------------- */
@@ -324,4 +381,32 @@ int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index,
 		uint32_t count, void *stream)
 {
 	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
+}
+
+/* ---- for push.c -------------------------------------------------------------------------------- */
+
+struct selector_view selector_view(const struct device_selector *s)
+{
+	const struct on_device *there = part(s, s->plan.state);
+
+	return (struct selector_view){ .multiprocessors = s->multiprocessors,
+				       .pack_residents = s->pack_residents, .selection = &there->state,
+				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
+				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
+				       .widths = part(s, s->plan.widths) };
+}
+
+int selector_launched(const struct device_selector *s)
+{
+	return s->launched;
+}
+
+int selector_enter(const struct device_selector *s, int *before)
+{
+	return enter(s, before);
+}
+
+int selector_leave(const struct device_selector *s, int before, int rc)
+{
+	return leave(s, before, rc);
 }

@@ -13,8 +13,28 @@ int cuda_selected(struct device_selector *s, uint32_t *index, float *value, stru
 		  void *stream);
 int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream);
 int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
+int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
+int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
 	     uint32_t count, void *stream);
 int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
 		uint32_t count, void *stream);
+
+/* What push.c builds on: the lists of the last selection and scratch, device memory all. */
+struct topk_state;
+struct selector_view {
+	unsigned multiprocessors, pack_residents;
+	const struct topk_state *selection;
+	uint32_t *index;
+	float *value;
+	uint32_t room;               /* entries of the lists */
+	uint64_t *block_sums;
+	uint8_t *widths;
+};
+/* Whether the last cuda_select(), though it may have failed, started what adds. */
+int selector_launched(const struct device_selector *s);
+struct selector_view selector_view(const struct device_selector *s);
+/* Makes the selector's device the current one; back to `before`, returning rc. */
+int selector_enter(const struct device_selector *s, int *before);
+int selector_leave(const struct device_selector *s, int before, int rc);
 #endif

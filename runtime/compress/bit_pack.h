@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include <stddef.h>
 
-static inline uint64_t bits_bytes(uint64_t n, unsigned bits)
+HOST_AND_DEVICE static inline uint64_t bits_bytes(uint64_t n, unsigned bits)
 {
 	return (n * bits + 7) / 8;
 }
@@ -17,7 +17,7 @@ static inline unsigned bit_length(uint32_t v)
 }
 
 /* Eight bytes below 2^bits become 8 * bits bits: neighbours to pairs, pairs to fours, fours to eight. */
-static inline uint64_t bits_merge(uint64_t x, unsigned bits)
+HOST_AND_DEVICE static inline uint64_t bits_merge(uint64_t x, unsigned bits)
 {
 	x = (x & 0x00ff00ff00ff00ffu) | (x & 0xff00ff00ff00ff00u) >> (8 - bits);
 	x = (x & 0x0000ffff0000ffffu) | (x & 0xffff0000ffff0000u) >> (16 - 2 * bits);

@@ -4,6 +4,7 @@
 #include "few_bits.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
+#include "few_bits_rules.h"
 #include "index_kernels.h"
 #include "sluice.h"
 #include "value_kernels.h"
@@ -15,11 +16,6 @@ enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4 };
 #define ROUND_LARGEST 2097151
 
 /* ---- shapes ---- */
-
-static int levels_of(unsigned bits)
-{
-	return (1 << (bits - 1)) - 1;
-}
 
 static uint64_t blocks_of(const struct value_coding *c, uint64_t n)
 {
@@ -51,13 +47,6 @@ static uint32_t zigzag(int32_t q)
 	return (uint32_t)q << 1 ^ (uint32_t)(q >> 31);
 }
 
-static float grid_width(unsigned bits, float range)
-{
-	const float share = 1.0f / (float)((1 << bits) - 1);
-
-	return 2 * (share * range);
-}
-
 /* As many as the largest code needs. */
 static unsigned round_bits(float width, const float *v, size_t n)
 {
@@ -80,15 +69,12 @@ static unsigned round_bits(float width, const float *v, size_t n)
 
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range)
 {
-	const float grid_most = FLT_MAX / 4; /* w code - R stays finite */
 	float most;
 
 	switch (c->type) {
 	case VALUE_GRID:
 		most = largest_magnitude(v, n);
-		most = most > range ? most : range;
-		most = most < grid_most ? most : grid_most;
-		return grid_width(c->bits, most) > 0 ? most : 0;
+		return grid_range(c->bits, most > range ? most : range);
 	case VALUE_ROUND:
 		c->bits = round_bits(c->step, v, n);
 		return c->step;
@@ -161,17 +147,6 @@ static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n,
 
 /* ---- uniform ---- */
 
-/* The least step of which L reach the largest magnitude. */
-static float block_step(unsigned bits, const float *v, size_t n)
-{
-	const float levels = (float)levels_of(bits), most = largest_magnitude(v, n);
-	float step = most / levels;
-
-	if (step * levels < most)
-		step = nextafterf(step, INFINITY);
-	return isinf(step * levels) ? nextafterf(step, 0) : step;
-}
-
 /* Of one bit: the mean magnitude of each block. The order within a sum is what the result depends on, so
  * four whole blocks are summed at once: an addition waits for the one before it. */
 static void mean_steps(const float *v, size_t n, size_t block, uint8_t *steps)
@@ -209,7 +184,7 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 			     const struct rounding *rounding, uint8_t *bits, const uint8_t *end, float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
-	const int levels = levels_of(c->bits);
+	const int levels = uniform_levels(c->bits);
 	uint32_t random[PIECE];
 	uint8_t codes[PIECE];
 	float last[PIECE];
@@ -254,7 +229,7 @@ static void uniform_encode(const struct value_coding *c, const float *v, size_t 
 	for (size_t at = 0, here; at < n; at += here, step += SCALE_BYTES) {
 		here = n - at < c->block ? n - at : c->block;
 		if (c->bits > 1) {
-			put_le32(step, float_bits(block_step(c->bits, v + at, here)));
+			put_le32(step, float_bits(uniform_step(c->bits, largest_magnitude(v + at, here))));
 		} else if (at == ahead) { /* while they are in the cache; decoded may be v */
 			ahead += n - at < SUMS * (size_t)c->block ? n - at : SUMS * (size_t)c->block;
 			mean_steps(v + at, ahead - at, c->block, step);
@@ -267,7 +242,7 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 			  const char **why)
 {
 	const struct value_kernels *k = value_kernels();
-	const int levels = levels_of(c->bits);
+	const int levels = uniform_levels(c->bits);
 	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES, *end = bits + bits_bytes(n, c->bits);
 	const uint8_t most = (uint8_t)(c->bits == 1 ? 1 : 2 * levels);
 	uint8_t codes[PIECE];

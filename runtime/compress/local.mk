@@ -6,7 +6,7 @@ library_sources += \
 	runtime/compress/counts.c runtime/compress/counts.h \
 	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \
-	runtime/compress/few_bits.c runtime/compress/few_bits.h \
+	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \
 	runtime/compress/gaussian_rules.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
 	runtime/compress/histogram_calls.c \

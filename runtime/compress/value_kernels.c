@@ -4,6 +4,7 @@
 #include "value_kernels.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
+#include "few_bits_rules.h"
 #include "value_codes.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,27 +33,15 @@ static void uniform_values(const uint8_t *restrict codes, float step, int levels
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			v[j] = (float)(codes[j] - levels) * step;
+			v[j] = uniform_value(codes[j], step, levels);
 }
 
 static void uniform(const float *v, const uint32_t *restrict random, float step, int levels, size_t n,
 		    uint8_t *restrict codes, float *decoded)
 {
-	const float most = (float)levels;
-
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
-		for (size_t j = i; j < i + VALUE_GROUP; j++) {
-			float x = v[j] / step, below, share;
-			int q;
-
-			x = x > most ? most : x;
-			x = x < -most ? -most : x;
-			q = (int)x;
-			q -= (float)q > x;
-			below = x - (float)q;
-			share = (float)(int)(random[j] >> 8) * 0x1p-24f;
-			codes[j] = (uint8_t)(q + (share < below) + levels);
-		}
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			codes[j] = uniform_code(v[j], random[j], step, levels);
 	uniform_values(codes, step, levels, n, decoded);
 }
 
@@ -60,14 +49,14 @@ static void sign_values(const uint8_t *restrict codes, float step, size_t n, flo
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			v[j] = bits_float(float_bits(step) ^ (uint32_t)codes[j] << F32_SIGN_SHIFT);
+			v[j] = sign_value(codes[j], step);
 }
 
 static void signs(const float *v, float step, size_t n, uint8_t *restrict codes, float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			codes[j] = v[j] < 0;
+			codes[j] = sign_code(v[j]);
 	sign_values(codes, step, n, decoded);
 }
 
@@ -75,22 +64,15 @@ static void grid_values(const uint8_t *restrict codes, float range, float width,
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			v[j] = width * (float)codes[j] - range;
+			v[j] = grid_value(codes[j], range, width);
 }
 
 static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *restrict codes,
 		 float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
-		for (size_t j = i; j < i + VALUE_GROUP; j++) {
-			float x = v[j];
-			int code;
-
-			x = x > range ? range : x;
-			x = x < -range ? -range : x;
-			code = (int)((x + range) / width + 0.5f);
-			codes[j] = (uint8_t)(code > most ? most : code);
-		}
+		for (size_t j = i; j < i + VALUE_GROUP; j++)
+			codes[j] = grid_code(v[j], range, width, most);
 	grid_values(codes, range, width, n, decoded);
 }
 

@@ -51,7 +51,10 @@ void on_device_rule(const sluice_model *model, struct device_select *call)
 	const double density = model->stats.density_up;
 
 	call->k = schedule_count(density, model->layout.count - model->layout.exempt);
-	call->fresh = recipe->memory == MEMORY_NONE;
+	if (recipe->memory == MEMORY_NONE) { /* made again after a failure, it begins again */
+		call->fresh = call->judge = 1;
+		call->x = NULL;
+	}
 	switch (recipe->up.select) {
 	case SELECT_THRESHOLD:
 		call->by_level = 1;

@@ -194,6 +194,17 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	double ms = median_ms([&](int) { need(!ops->pack(s, &pack, stream), "pack"); });
 	need(!ops->packed(s, &packed, stream), "pack");
 	row("pack, f32", n, (double)k / n, ms, 8.0 * got.n + packed.payload_bytes);
+	struct device_quantize few = {};
+
+	few.index = there;
+	few.value = few.decoded = values;
+	few.out = payload;
+	few.count = (uint32_t)got.n;
+	few.value_type = 3; /* uniform */
+	few.bits = 4;
+	few.block = 512;
+	ms = median_ms([&](int) { need(!ops->quantize(s, &few, stream), "quantize"); });
+	row("quantize, uniform(4,512)", n, (double)k / n, ms, 16.5 * got.n);
 	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector first */
 	ms = median_ms([&](int) {
 		need(!ops->add(s, vector, there, values, (uint32_t)got.n, stream), "add");
@@ -207,6 +218,21 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	cudaFree(there);
 	cudaFree(values);
 	cudaFree(payload);
+}
+
+/* Five rows of four times k columns, over one shard of a vector: x and the cells. */
+static void sketches(const float *x, size_t n)
+{
+	const uint32_t rows = 5, columns = (uint32_t)(n / 250);
+	struct device_sketch_call call = { x, (float *)device_memory(4ull * rows * columns), (uint32_t)n, rows, columns, 1 };
+	struct device_sketch *sketch;
+
+	need(!ops->sketch_open(0, call.n, columns, &sketch), "sketch");
+	cudaMemsetAsync(call.cells, 0, 4ull * rows * columns, stream);
+	double ms = median_ms([&](int) { need(!ops->sketch_add(sketch, &call, stream), "sketch"); });
+	row("count sketch, 5 rows", n, 0.001, ms, 4.0 * n + 8.0 * rows * columns);
+	ops->sketch_close(&sketch);
+	cudaFree(call.cells);
 }
 
 static void sort(const float *x, size_t n, double ours)
@@ -269,6 +295,7 @@ int main(int argc, char **argv)
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);
 	select_in_graph(s, residual, pool, small, small / 1000);
 	ops->selector_close(&s);
+	sketches(pool, n / 10);
 	sort(pool, n, hinted);
 	return 0;
 }

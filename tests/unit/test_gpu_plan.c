@@ -109,6 +109,30 @@ static void list_grid__one_thread_an_entry_in_turns_if_many(void **state)
 	assert_int_equal(list_grid(UINT32_MAX, 256, 132, 8), 1056);
 }
 
+static void quantize_grid__eight_values_a_thread(void **state)
+{
+	(void)state;
+	assert_int_equal(quantize_grid(0, 132, 4), 1);
+	assert_int_equal(quantize_grid(2048, 132, 4), 1);
+	assert_int_equal(quantize_grid(2049, 132, 4), 2);
+	assert_int_equal(quantize_grid(UINT32_MAX, 132, 4), 528);
+}
+
+static void sketch_plan__arrays_lie_apart_and_within(void **state)
+{
+	(void)state;
+	for (uint32_t n = 0; n < 4000000000u; n = 3 * n + 1) {
+		const uint32_t columns = n / 3 + 1;
+		struct sketch_plan p = sketch_plan(n, columns);
+
+		assert_true(p.barrier + 4 <= p.begin && p.begin + 4 * (size_t)columns <= p.end);
+		assert_true(p.end + 4 * (size_t)columns <= p.list && p.list + 4 * (size_t)n <= p.block_sums);
+		assert_true(p.block_sums + 8 * (size_t)GRID_MOST <= p.bytes && p.block_sums % 8 == 0);
+		if (n > UINT32_MAX / 3)
+			break;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -117,6 +141,8 @@ int main(void)
 		cmocka_unit_test(select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection),
 		cmocka_unit_test(select_grid__is_resident_and_has_work),
 		cmocka_unit_test(pack_grid__a_warp_takes_a_block_of_gaps),
+		cmocka_unit_test(quantize_grid__eight_values_a_thread),
+		cmocka_unit_test(sketch_plan__arrays_lie_apart_and_within),
 		cmocka_unit_test(list_grid__one_thread_an_entry_in_turns_if_many),
 	};
 

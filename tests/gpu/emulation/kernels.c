@@ -2,7 +2,9 @@
  * The kernels as C. */
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
+#include "gpu/parts.cu"
 #include "gpu/apply.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
 #include "gpu/sketch.cu"
+#include "gpu/quantize.cu"

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Values in few bits, byte for byte what few_bits_encode() (runtime/compress/few_bits.c) makes, rounded at random by
+ * the same numbers. One cooperative launch: first the step of each block, a warp a block, or the largest magnitude
+ * of all; then codes, eight values a thread, which are whole bytes. Memory touched a value: 4 bytes twice, 4 for
+ * its index, 4 written, and its code. */
+#include "gpu/kernel.h"
+#include "gpu/quantize.h"
+#include "runtime/compress/bit_pack.h"
+#include "runtime/compress/few_bits_rules.h"
+#include "runtime/compress/philox.h"
+#include "runtime/compress/value_codes.h"
+
+enum { CODES_AT_ONCE = 8, STEP_BYTES = 4 };
+
+__device__ static inline uint32_t warp_largest(const struct quantize_args *a, uint64_t begin, uint64_t end)
+{
+	uint32_t largest = 0;
+
+	for (uint64_t i = begin + lane_id(); i < end; i += LANES) {
+		uint32_t magnitude = float_bits(a->value[i]) & F32_MAGNITUDE;
+
+		largest = magnitude > largest ? magnitude : largest;
+	}
+	return __reduce_max_sync(ALL_LANES, largest);
+}
+
+/* In the order of the values: every lane adds up what the lanes hold, one after the other. */
+__device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin, uint64_t end)
+{
+	double sum = 0;
+
+	for (uint64_t from = begin; from < end; from += LANES) {
+		const uint32_t here = end - from < LANES ? (uint32_t)(end - from) : (uint32_t)LANES;
+		const uint32_t mine = lane_id() < here ? float_bits(a->value[from + lane_id()]) & F32_MAGNITUDE : 0;
+
+		for (uint32_t l = 0; l < here; l++)
+			sum += (double)bits_float(__shfl_sync(ALL_LANES, mine, l));
+	}
+	return (float)(sum / (double)(end - begin));
+}
+
+__device__ static inline void write_steps(const struct quantize_args *a)
+{
+	const uint32_t block = a->coding.block, blocks = a->count / block + (a->count % block != 0);
+
+	for (uint64_t b = (uint64_t)blockIdx.x * WARPS + warp_id(); b < blocks; b += (uint64_t)gridDim.x * WARPS) {
+		const uint64_t begin = b * block, end = begin + block < a->count ? begin + block : a->count;
+		const float step = a->coding.bits == 1 ? warp_mean(a, begin, end)
+			: uniform_step(a->coding.bits, bits_float(warp_largest(a, begin, end)));
+
+		if (lane_id() == 0)
+			put_le32(a->out + b * STEP_BYTES, float_bits(step));
+	}
+}
+
+/* Of a grid: a warp takes 1024 values. */
+__device__ static inline void find_largest(const struct quantize_args *a)
+{
+	const uint64_t each = 1024;
+	uint32_t largest = 0;
+
+	for (uint64_t from = ((uint64_t)blockIdx.x * WARPS + warp_id()) * each; from < a->count;
+	     from += (uint64_t)gridDim.x * WARPS * each) {
+		uint32_t here = warp_largest(a, from, from + each < a->count ? from + each : a->count);
+
+		largest = here > largest ? here : largest;
+	}
+	if (lane_id() == 0 && largest)
+		atomicMax(&a->state->largest, largest);
+}
+
+__device__ static inline uint32_t number_of(const struct quantize_args *a, uint64_t i)
+{
+	const uint64_t coordinate = a->first + (a->index ? a->index[i] : i);
+	uint32_t four[4];
+
+	philox_quad(&a->stream, coordinate / 4, four);
+	return coordinate % 4 < 2 ? four[coordinate % 2] : four[2 + coordinate % 2];
+}
+
+/* The code of value i; *decoded: what it decodes to. */
+__device__ static inline uint8_t uniform_of(const struct quantize_args *a, uint64_t i, float step, float *decoded)
+{
+	const int levels = uniform_levels(a->coding.bits);
+	uint8_t code = (uint8_t)levels;
+
+	if (a->coding.bits == 1) {
+		code = step > 0 ? sign_code(a->value[i]) : code;
+		*decoded = sign_value(code, step);
+		return code;
+	}
+	if (step > 0)
+		code = uniform_code(a->value[i], number_of(a, i), step, levels);
+	*decoded = uniform_value(code, step, levels);
+	return code;
+}
+
+__device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t i, float range, float *decoded)
+{
+	const float width = grid_width(a->coding.bits, range);
+	const uint8_t code = range > 0 ? grid_code(a->value[i], range, width, (1 << a->coding.bits) - 1) : 0;
+
+	*decoded = grid_value(code, range, width);
+	return code;
+}
+
+/* Up to eight values from `from` on, which is a multiple of eight. */
+__device__ static inline void write_codes(const struct quantize_args *a, uint64_t from, float range, uint8_t *codes)
+{
+	const unsigned bits = a->coding.bits;
+	const uint32_t here = a->count - from < CODES_AT_ONCE ? (uint32_t)(a->count - from) : (uint32_t)CODES_AT_ONCE;
+	const int uniform = a->coding.type == VALUE_UNIFORM;
+	const float step = uniform ? bits_float(get_le32(a->out + from / a->coding.block * STEP_BYTES)) : 0;
+	uint64_t eight = 0;
+
+	for (uint32_t c = 0; c < here; c++) {
+		float decoded;
+		uint64_t code = uniform ? uniform_of(a, from + c, step, &decoded)
+			: grid_of(a, from + c, range, &decoded);
+
+		eight |= code << 8 * c;
+		a->decoded[from + c] = decoded;
+	}
+	eight = bits_merge(eight, bits);
+	for (uint32_t b = 0; b < bits_bytes(here, bits); b++)
+		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
+}
+
+KERNEL(quantize, quantize_args)
+{
+	const int uniform = a.coding.type == VALUE_UNIFORM;
+	uint8_t *codes = a.out;
+	uint32_t passed = 0;
+	float range = 1;
+
+	if (uniform)
+		write_steps(&a);
+	else
+		find_largest(&a);
+	grid_barrier(&a.state->barrier, &passed);
+	if (uniform) {
+		codes += ((uint64_t)a.count / a.coding.block + (a.count % a.coding.block != 0)) * STEP_BYTES;
+	} else {
+		range = bits_float(look(&a.state->largest));
+		range = grid_range(a.coding.bits, range > a.range ? range : a.range);
+	}
+	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x); from < a.count;
+	     from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
+		write_codes(&a, from, range, codes);
+	if (blockIdx.x == 0 && threadIdx.x == 0)
+		a.state->scale = range;
+}
+
+FROM_C cudaError_t quantize_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)quantize, BLOCK, 0);
+}
+
+FROM_C cudaError_t quantize_enqueue(const struct quantize_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchCooperativeKernel((const void *)quantize, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
+					   stream);
+}
