@@ -25,7 +25,8 @@ enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE }
 struct device_select {
 	const float *x;          /* NULL: residual += scale * grad, and select from that */
 	float *residual;
-	const float *grad;
+	const void *grad;
+	int grad_type;           /* enum value_type: VALUE_F32 (0), F16 or BF16 */
 	float scale;
 	int clear;               /* selected coordinates of residual become 0 */
 	int judge;               /* if grad holds NaN or infinity, nothing is changed and nothing selected */
@@ -88,6 +89,28 @@ struct device_sketch_call {
 	uint64_t seed;
 };
 
+/* ---- a push: one selection, then a message a part, made where the selection lies ---- */
+
+struct device_push;
+
+/* A part of the vector, the parts ascending, and where its message's payload goes. */
+struct device_part {
+	uint32_t begin, span;
+	uint32_t capacity;       /* most coordinates of the message; where there are more, none is made */
+	uint8_t *payload;        /* device memory, 4-byte aligned, message_bound() bytes less the header */
+	uint8_t *copy;           /* receives the payload's bytes too: host memory as pin() gave it, 4-byte
+				  * aligned; NULL: nothing does */
+};
+
+/* What became of it. */
+struct device_sent {
+	uint32_t first, count;   /* its entries in the lists of the selection */
+	int packed;              /* 0: count exceeds the capacity, or none was to be packed */
+	int coding;              /* enum index_coding; with what follows only if packed */
+	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
+	float scale;
+};
+
 struct device_ops {
 	size_t size;             /* sizeof(struct device_ops): another one is another build, and refused */
 	const char *name;        /* "cuda" */
@@ -104,6 +127,10 @@ struct device_ops {
 	void (*release)(struct memory *memory);
 	int (*pinned_alloc)(size_t bytes, void **out);    /* host memory that copies run beside kernels from */
 	void (*pinned_release)(void *pinned);
+	/* Makes host memory of somebody else's reachable for kernels and pinned, until unpin(): *there is its
+	 * address for them. */
+	int (*pin)(void *host, size_t bytes, void **there);
+	void (*unpin)(void *host);
 	/* Either side may be host memory; pageable host memory may be used again on return. */
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
@@ -128,6 +155,26 @@ struct device_ops {
 	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 	void (*sketch_close)(struct device_sketch **sketch);
 	int (*sketch_add)(struct device_sketch *sketch, const struct device_sketch_call *call, void *stream);
+
+	/* For vectors in so many parts; of s, which must outlive it. */
+	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
+	void (*push_close)(struct device_push **push);
+	/* Selects as select() does (without clear), and packs each part. value_type: VALUE_F32, F16 or BF16; -1:
+	 * nothing is packed. The residual keeps what was selected. */
+	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
+		    int value_type, void *stream);
+	/* 1: the last push has added the gradient to the residual, although it or pushed() failed; 0: it has not;
+	 * -1. Waits. */
+	int (*push_added)(struct device_push *p, void *stream);
+	/* Waits for it. sent: one for each part. */
+	int (*pushed)(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream);
+	/* Entries of the lists, for a part that was not packed. Waits. */
+	int (*push_fetch)(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value,
+			  void *stream);
+	/* What messages made elsewhere leave unsent of these entries; rest may be used again on return. */
+	int (*push_leave)(struct device_push *p, uint32_t first, uint32_t count, const float *rest, void *stream);
+	/* residual = what messages left of each selected coordinate: all of them, or on failure none. */
+	int (*push_settle)(struct device_push *p, float *residual, void *stream);
 
 	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable host
 	 * memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch comes from the selector. */

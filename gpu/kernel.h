@@ -45,6 +45,15 @@ __device__ static inline void store_vector(float *p, float4 v)
 	__stcg((float4 *)p, v);
 }
 
+/* What an IEEE half means; exact, denormals too. */
+__device__ static inline float half_value(uint16_t code)
+{
+	float v;
+
+	asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(code));
+	return v;
+}
+
 /* A counter that other blocks change. */
 __device__ static inline uint32_t look(const uint32_t *counter)
 {

@@ -79,6 +79,25 @@ void cuda_pinned_release(void *pinned)
 		cudaGetLastError();
 }
 
+int cuda_pin(void *host, size_t bytes, void **there)
+{
+	/* Of every device: which one pushes is not known here. */
+	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+
+	if (cuda_check(cudaHostRegister(host, bytes, flags), "pinning memory of messages"))
+		return -1;
+	if (!cuda_check(cudaHostGetDevicePointer(there, host, 0), "asking for pinned memory's address"))
+		return 0;
+	cudaHostUnregister(host);
+	return -1;
+}
+
+void cuda_unpin(void *host)
+{
+	if (host)
+		cudaHostUnregister(host);
+}
+
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream)
 {
 	if (!bytes)

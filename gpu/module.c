@@ -3,6 +3,7 @@
 #include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/memory.h"
+#include "gpu/push.h"
 #include "gpu/selector.h"
 #include "gpu/sketch.h"
 #include <stdio.h>
@@ -39,6 +40,8 @@ static const struct device_ops ops = {
 	.release = cuda_release,
 	.pinned_alloc = cuda_pinned_alloc,
 	.pinned_release = cuda_pinned_release,
+	.pin = cuda_pin,
+	.unpin = cuda_unpin,
 	.copy = cuda_copy,
 	.zero = cuda_zero,
 	.wait = cuda_wait,
@@ -52,6 +55,14 @@ static const struct device_ops ops = {
 	.sketch_open = cuda_sketch_open,
 	.sketch_close = cuda_sketch_close,
 	.sketch_add = cuda_sketch_add,
+	.push_open = cuda_push_open,
+	.push_close = cuda_push_close,
+	.push = cuda_push,
+	.push_added = cuda_push_added,
+	.pushed = cuda_pushed,
+	.push_fetch = cuda_push_fetch,
+	.push_leave = cuda_push_leave,
+	.push_settle = cuda_push_settle,
 	.add = cuda_add,
 	.assign = cuda_assign,
 };

@@ -166,8 +166,9 @@ __device__ static inline void write_values(const struct pack_args *a, float scal
 
 	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
 		uint64_t at = scattered ? a->index[i] - a->base : i;
+		float v = a->value[i], decoded = write_value(a, scale, limit, v, to + width * at);
 
-		a->decoded[i] = write_value(a, scale, limit, a->value[i], to + width * at);
+		a->decoded[i] = a->leave_rest ? v - decoded : decoded;
 	}
 }
 
@@ -257,47 +258,64 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	zero_between(a->payload, c.indices + used, c.payload);
 }
 
-KERNEL(pack, pack_args)
+/* All blocks of the grid; a is the same for all. */
+__device__ static inline void pack_list(const struct pack_args *a, struct pack_shared *sh)
 {
-	__shared__ struct pack_shared sh;
-	const struct run run = run_of(&a);
-	uint64_t mine = measure(&a, run, &sh), before = 0, whole = 0, delta_bytes;
+	const struct run run = run_of(a);
+	uint64_t mine = measure(a, run, sh), before = 0, whole = 0, delta_bytes;
 	uint32_t passed = 0;
 	struct choice c;
 	float scale;
 
 	if (threadIdx.x == 0)
-		a.block_sums[blockIdx.x] = mine;
-	grid_barrier(&a.state->barrier, &passed);
+		a->block_sums[blockIdx.x] = mine;
+	grid_barrier(&a->state->barrier, &passed);
 	for (unsigned b = threadIdx.x; b < gridDim.x; b += BLOCK) {
-		whole += a.block_sums[b];
-		before += b < blockIdx.x ? a.block_sums[b] : 0;
+		whole += a->block_sums[b];
+		before += b < blockIdx.x ? a->block_sums[b] : 0;
 	}
-	block_before(before, sh.sums, &before);
-	block_before(whole, sh.sums, &delta_bytes);
-	c = choose(&a, delta_bytes);
-	scale = a.value_type == VALUE_F16 ? f16_scale_of(look(&a.state->largest)) : 1.0f;
-	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a.count < a.span)) {
-		write_zeros(a.payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
-		grid_barrier(&a.state->barrier, &passed);
+	block_before(before, sh->sums, &before);
+	block_before(whole, sh->sums, &delta_bytes);
+	c = choose(a, delta_bytes);
+	scale = a->value_type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
+	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
+		write_zeros(a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
+		grid_barrier(&a->state->barrier, &passed);
 	}
 	switch (c.coding) {
-	case CODING_RAW: write_raw(&a); break;
+	case CODING_RAW: write_raw(a); break;
 	case CODING_RUN:
 		if (thread_of_grid() == 0)
-			put_word(a.payload, a.index[0] - a.base);
+			put_word(a->payload, a->index[0] - a->base);
 		break;
-	case CODING_BITMAP: write_bitmap(&a); break;
-	case CODING_DELTA: write_delta(&a, run, before, &sh); break;
+	case CODING_BITMAP: write_bitmap(a); break;
+	case CODING_DELTA: write_delta(a, run, before, sh); break;
 	default: break;
 	}
-	write_values(&a, scale, a.payload + c.indices, c.coding == CODING_DENSE);
+	write_values(a, scale, a->payload + c.indices, c.coding == CODING_DENSE);
 	if (thread_of_grid() == 0) {
-		write_padding(&a, c, delta_bytes);
-		a.state->coding = (uint32_t)c.coding;
-		a.state->payload_bytes = (uint32_t)c.payload;
-		a.state->scale = scale;
+		write_padding(a, c, delta_bytes);
+		a->state->verdict = PACK_DONE;
+		a->state->coding = (uint32_t)c.coding;
+		a->state->payload_bytes = (uint32_t)c.payload;
+		a->state->scale = scale;
 	}
+}
+
+KERNEL(pack, pack_args)
+{
+	__shared__ struct pack_shared sh;
+	struct pack_args here = a;
+
+	if (a.range) {
+		if (a.range->count > a.count)
+			return; /* all blocks do: none waits for it */
+		here.index += a.range->first;
+		here.value += a.range->first;
+		here.decoded += a.range->first;
+		here.count = a.range->count;
+	}
+	pack_list(&here, &sh);
 }
 
 FROM_C cudaError_t pack_residents(int *blocks_each)
@@ -308,10 +326,7 @@ FROM_C cudaError_t pack_residents(int *blocks_each)
 FROM_C cudaError_t pack_enqueue(const struct pack_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
-	cudaError_t error = cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream);
 
-	if (error != cudaSuccess)
-		return error;
 	return cudaLaunchCooperativeKernel((const void *)pack, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
 					   stream);
 }

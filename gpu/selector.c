@@ -162,7 +162,8 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 {
 	struct on_device *there = part(s, s->plan.state);
 	struct topk_args args = {
-		.x = call->x, .residual = call->residual, .grad = call->grad, .scale = call->scale,
+		.x = call->x, .residual = call->residual, .grad = call->grad,
+		.grad_type = (enum value_type)call->grad_type, .scale = call->scale,
 		/* of x there is neither a gradient nor a residual */
 		.clear = call->clear && !call->x, .judge = call->judge && !call->x, .by_level = call->by_level,
 		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
@@ -253,7 +254,10 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 				   s->plan.room);
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"));
+	return leave(s, before,
+		     cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream), "clearing a pack") ||
+				     cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack")
+			     ? -1 : 0);
 }
 
 static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
@@ -324,4 +328,27 @@ int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index,
 		uint32_t count, void *stream)
 {
 	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
+}
+
+/* ---- for push.c -------------------------------------------------------------------------------- */
+
+struct selector_view selector_view(const struct device_selector *s)
+{
+	struct on_device *there = part(s, s->plan.state);
+
+	return (struct selector_view){ .multiprocessors = s->multiprocessors,
+				       .pack_residents = s->pack_residents, .selection = &there->state,
+				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
+				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
+				       .widths = part(s, s->plan.widths) };
+}
+
+int selector_enter(const struct device_selector *s, int *before)
+{
+	return enter(s, before);
+}
+
+int selector_leave(const struct device_selector *s, int before, int rc)
+{
+	return leave(s, before, rc);
 }

@@ -17,4 +17,20 @@ int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, co
 	     uint32_t count, void *stream);
 int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
 		uint32_t count, void *stream);
+
+/* What push.c builds on: the lists of the last selection and scratch, device memory all. */
+struct topk_state;
+struct selector_view {
+	unsigned multiprocessors, pack_residents;
+	struct topk_state *selection;
+	uint32_t *index;
+	float *value;
+	uint32_t room;               /* entries of the lists */
+	uint64_t *block_sums;
+	uint8_t *widths;
+};
+struct selector_view selector_view(const struct device_selector *s);
+/* Makes the selector's device the current one; back to `before`, returning rc. */
+int selector_enter(const struct device_selector *s, int *before);
+int selector_leave(const struct device_selector *s, int before, int rc);
 #endif

@@ -26,20 +26,29 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
 }
 
+/* In 16 bits, one by one. */
+__device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad, uint32_t *inverted)
+{
+	for (uint64_t i = blockIdx.x * BLOCK + threadIdx.x; i < a->n; i += gridDim.x * BLOCK)
+		judge_one(widened(((const uint16_t *)a->grad)[i], a->grad_type), i, bad, inverted);
+}
+
 /* Counts NaN and infinities of grad; 1 if there are any. */
 __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_of(a);
 	uint32_t bad = 0, inverted = 0;
 
-	for (uint32_t t = first_tile(); t < tiles; t += warps_of_grid()) {
+	if (a->grad_type != VALUE_F32)
+		judge_narrow(a, &bad, &inverted);
+	for (uint32_t t = first_tile(); t < tiles && a->grad_type == VALUE_F32; t += warps_of_grid()) {
 		const int whole = tile_whole(a, t);
 
 		for (unsigned half = 0; half < 2; half++) {
 			const uint64_t at = lane_at(t, half);
 			float4 v[HALF];
 
-			load_half(a->grad, at, a->n, whole, v);
+			load_half((const float *)a->grad, at, a->n, whole, v);
 			UNROLL
 			for (unsigned j = 0; j < HALF; j++) {
 				const uint64_t i = at + j * ROUND_COORDINATES;
@@ -57,6 +66,22 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	}
 	grid_barrier(&a->state->barrier, passed);
 	return look(&a->state->nonfinite) != 0;
+}
+
+/* Before a kernel's first pass: 1 if grad is judged and found bad. Of a gradient in 16 bits that lies anywhere
+ * all is added here, one by one, else its last tile: it costs no pass registers that few vectors need. */
+__device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
+{
+	if (a->judge && judge(a, passed))
+		return 1;
+	if (a->x || a->grad_type == VALUE_F32)
+		return 0;
+	const uint64_t begin = may_load_vectors(a->grad) ? a->n / TILE_COORDINATES * TILE_COORDINATES : 0;
+
+	for (uint64_t i = begin + blockIdx.x * BLOCK + threadIdx.x; i < a->n; i += gridDim.x * BLOCK)
+		a->residual[i] += a->scale * widened(((const uint16_t *)a->grad)[i], a->grad_type);
+	grid_barrier(&a->state->barrier, passed);
+	return 0;
 }
 
 /* ---- sweeping ---------------------------------------------------------------------------------- */

@@ -94,22 +94,58 @@ __device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int 
 	}
 }
 
+/* ---- gradients in 16 bits ---- */
+
+/* One element, exactly. */
+__device__ static inline float widened(uint32_t code, enum value_type type)
+{
+	return type == VALUE_F16 ? half_value((uint16_t)code) : bits_float(code << 16);
+}
+
+/* Whether take_half() adds this tile's: 8 bytes a lane and round. What it does not, prepare() added before. */
+__device__ static inline int adds_narrow(const struct topk_args *a, int whole)
+{
+	return whole && may_load_vectors(a->grad);
+}
+
+__device__ static inline void add_narrow_half(const struct topk_args *a, uint64_t at, float4 *v)
+{
+	const uint16_t *p = (const uint16_t *)a->grad + at;
+	const enum value_type type = a->grad_type;
+
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++) {
+		const uint64_t codes = *(const uint64_t *)(const void *)(p + j * ROUND_COORDINATES);
+		const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
+
+		v[j].x += a->scale * widened(low & 0xffff, type);
+		v[j].y += a->scale * widened(low >> 16, type);
+		v[j].z += a->scale * widened(high & 0xffff, type);
+		v[j].w += a->scale * widened(high >> 16, type);
+	}
+}
+
 /* Half a tile as it is selected from, added first if asked. */
 __device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole, int adding,
 					float4 *v)
 {
-	float4 g[HALF];
-
 	load_half(a->x ? a->x : a->residual, at, a->n, whole, v);
 	if (!adding)
 		return;
-	load_half(a->grad, at, a->n, whole, g);
-	UNROLL
-	for (unsigned j = 0; j < HALF; j++) {
-		v[j].x += a->scale * g[j].x;
-		v[j].y += a->scale * g[j].y;
-		v[j].z += a->scale * g[j].z;
-		v[j].w += a->scale * g[j].w;
+	if (a->grad_type != VALUE_F32) {
+		if (adds_narrow(a, whole))
+			add_narrow_half(a, at, v);
+	} else {
+		float4 g[HALF];
+
+		load_half((const float *)a->grad, at, a->n, whole, g);
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++) {
+			v[j].x += a->scale * g[j].x;
+			v[j].y += a->scale * g[j].y;
+			v[j].z += a->scale * g[j].z;
+			v[j].w += a->scale * g[j].w;
+		}
 	}
 	store_half(a->residual, at, a->n, whole, v);
 }

@@ -87,7 +87,7 @@ KERNEL(topk, topk_args)
 	int adding = !a.x, ready = 0, ties_apart = 0;
 	const int seeks = !a.by_level && a.k && a.k < a.n - a.exempt_coordinates;
 
-	if (a.judge && judge(&a, &passed))
+	if (prepare(&a, &passed))
 		return;
 	if (seeks && a.hint && hint_foretells(a.hint)) {
 		near = hint_around(a.hint);

@@ -8,6 +8,7 @@
 #include "runtime/compress/draw_rules.h"
 #include "runtime/compress/gaussian_rules.h"
 #include "runtime/compress/random.h"
+#include "runtime/compress/quantize.h"
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
@@ -32,7 +33,8 @@ struct topk_state {
 struct topk_args {
 	const float *x;              /* NULL: residual += scale * grad, selected from residual */
 	float *residual;
-	const float *grad;
+	const void *grad;
+	enum value_type grad_type;   /* F32, F16 or BF16 */
 	float scale;
 	int clear, judge, by_level;
 	uint32_t n, k;               /* k of those that are not exempt */

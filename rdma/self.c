@@ -339,6 +339,14 @@ static int self_fd(struct transport *t)
 	return self_of(t)->wake_fd;
 }
 
+/* Memory of the process's other ranks shares pages: whoever wants its address wants pages of its own. */
+static void *self_address(struct remote *remote)
+{
+	const struct self_remote *r = (const struct self_remote *)(const void *)remote;
+
+	return remote->access & REGION_WRITE && r->common == NULL ? r->base : NULL;
+}
+
 const struct transport_ops self_transport = {
 	.size = sizeof(struct transport_ops),
 	.name = "self",
@@ -358,5 +366,6 @@ const struct transport_ops self_transport = {
 	.cancel = self_cancel,
 	.fd = self_fd,
 	.wake = self_wake,
+	.address = self_address,
 	.copies_at_post = 1,
 };

@@ -365,6 +365,11 @@ static void shm_remote_close(struct remote **r)
 	*r = NULL;
 }
 
+static void *shm_address(struct remote *remote)
+{
+	return remote->access & REGION_WRITE ? shm_remote_of(remote)->base : NULL;
+}
+
 const struct transport_ops shm_transport = {
 	.size = sizeof(struct transport_ops),
 	.name = "shm",
@@ -384,5 +389,6 @@ const struct transport_ops shm_transport = {
 	.cancel = shm_cancel,
 	.fd = shm_fd,
 	.wake = shm_wake,
+	.address = shm_address,
 	.copies_at_post = 1,
 };

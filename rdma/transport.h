@@ -123,6 +123,13 @@ struct transport_ops {
 	int (*fd)(struct transport *t);
 	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
 	void (*wake)(struct transport *t);
+	/* Where a peer's region that this rank may write lies in this process, for who fills it by other means than
+	 * post() and then posts a PUT_NOTIFY: what was stored before that call is in place when it arrives. NULL,
+	 * also in place of the function (verbs): nowhere. It stays until remote_close(). */
+	void *(*address)(struct remote *remote);
+	/* 1: a put from this region of device memory is read by the card where it is; 0: the processor would
+	 * copy it. Registers it, which is slow. SLUICE_E*. NULL (shm, self): such a put is refused. */
+	int (*in_place)(struct endpoint *e, const struct region *device);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed and a
 	 * get's are filled (EVENT_DONE comes unless it is quiet), and local_region need not be an opened
 	 * region: base and bytes are enough. 0: only EVENT_DONE says so. */

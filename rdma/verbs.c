@@ -149,6 +149,11 @@ static int verbs_ready(struct endpoint *e)
 	return ep->was_up;
 }
 
+static int verbs_in_place(struct endpoint *e, const struct region *device)
+{
+	return register_in_place(verbs_endpoint_of(e), device);
+}
+
 static int verbs_describe(struct endpoint *e, const struct region *region,
 			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
@@ -257,6 +262,7 @@ const struct transport_ops verbs_transport = {
 	.remote_close = verbs_remote_close,
 	.revoke = verbs_revoke,
 	.post = verbs_post,
+	.in_place = verbs_in_place,
 	.poll = verbs_poll,
 	.arm = verbs_arm,
 	.disarm = verbs_disarm,

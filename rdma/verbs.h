@@ -273,6 +273,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 /* Device memory that the card does not reach: where local lies in the host memory that stands for it, else
  * NULL. After register_local(). */
 void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local);
+/* Whether puts from device memory are read by the card where it is; registers it. 1, 0 or SLUICE_E*. */
+int register_in_place(struct verbs_endpoint *ep, const struct region *region);
 /* Registers bytes [from, from + n) of a region for the peer, and while it is connected gives it a key. */
 int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n);
 /* ... and what it needs to know of it, once there is a queue pair. */

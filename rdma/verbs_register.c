@@ -292,6 +292,14 @@ void *register_staging(const struct verbs_endpoint *ep, const struct region *reg
 		? (char *)ladder->staging->base + ((const char *)local - (const char *)region->base) : NULL;
 }
 
+int register_in_place(struct verbs_endpoint *ep, const struct region *region)
+{
+	uint32_t unused;
+	int rc = register_local(ep, region, 0, &unused);
+
+	return rc < 0 ? rc : register_staging(ep, region, region->base) == NULL;
+}
+
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 void register_revoke_keys(struct verbs_endpoint *ep)

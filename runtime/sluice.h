@@ -169,7 +169,12 @@ typedef struct sluice_model_attr {
 	uint64_t steps_per_epoch;     /* gives warmup=Nepoch its length; 0: unknown */
 	uint64_t memory_bytes;        /* refuse to open above this per rank; 0: SLUICE_MEMORY, else no limit */
 	void *stream;                 /* cudaStream_t for gradients and params in GPU memory; NULL: the default one */
+	int grad_type;                /* of gradients that this rank pushes: SLUICE_F32 (0), _F16 or _BF16 */
 } sluice_model_attr;
+
+/* What the elements of a gradient are: float, IEEE half precision, or the upper half of a float (bfloat16);
+ * little-endian. Values are part of the ABI. */
+enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
 
 /* Opens a model: collective over all ranks with equal attributes (differences are named). Rank 0's
  * params[0..count) become version 0 on every rank; params is the caller's, and may be NULL on a
@@ -183,11 +188,13 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
- * the caller's again on return. In GPU memory it is read in the order of the model's stream, and what
+ * the caller's again on return. Its elements are of the model's grad_type; all types are widened to float
+ * exactly, so the result has the bits of a push of those floats. In GPU memory it is read in the order of the model's stream, and what
  * the recipe allows is selected there. One push, then one pull per step. Errors: EINVAL (no pull since
  * the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
- * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named). Thread class: object. */
-SLUICE_API int sluice_push(sluice_model *model, const float *grad);
+ * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was pushed and
+ * nothing is lost, and the same gradient may be pushed again, from GPU memory). Thread class: object. */
+SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
  * coordinates begin .. begin + count - 1, and the caller's again on return. The ranges of a step may come
@@ -197,14 +204,14 @@ SLUICE_API int sluice_push(sluice_model *model, const float *grad);
  * of the model, pushed already: nothing changed; clip= or nonfinite=skip, which need the whole first).
  * While ranges are missing, sluice_push(), sluice_pull(), sluice_set_lr() and sluice_checkpoint() give
  * EINVAL. Thread class: object. */
-SLUICE_API int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin,
+SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
 /* For signal=storm(ALPHA) and svrg(STEPS): the same with the gradients of one and the same sample at params (grad) and at the
  * point that sluice_point() gives, the parameters one step ago or the anchor (before). Both are the caller's again on return.
  * Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona, Momentum-Based Variance
  * Reduction in Non-Convex SGD, NeurIPS 2019. Thread class: object. */
-SLUICE_API int sluice_push_pair(sluice_model *model, const float *grad, const float *before);
+SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const void *before);
 
 /* Where the recipe wants a gradient beside, or instead of, the one at params[0..count), which is what the last
  * pull or open left: into point[0..count). signal=igt(ALPHA): params extrapolated along the last step, the only

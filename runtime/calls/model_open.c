@@ -12,6 +12,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Programs that were compiled before there were other types push floats. */
+static int grad_type_of(const sluice_model_attr *attr)
+{
+	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ? attr->grad_type
+											      : SLUICE_F32;
+}
+
 static int check_attributes(const sluice_job *job, const sluice_model_attr *attr, const float *params)
 {
 	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
@@ -28,6 +35,10 @@ static int check_attributes(const sluice_job *job, const sluice_model_attr *attr
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "sluice_model_open: lr=%g, must be finite and > 0",
 			    (double)attr->lr);
+	int type = grad_type_of(attr);
+	if (type != SLUICE_F32 && type != SLUICE_F16 && type != SLUICE_BF16)
+		return fail(SLUICE_EINVAL, "sluice_model_open: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
+			    "SLUICE_BF16", type);
 	return 0;
 }
 
@@ -279,6 +290,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 					 model->recipe.decay, model->recipe.update_alpha,
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
+	model->grad_type = (enum value_type)grad_type_of(attr);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;

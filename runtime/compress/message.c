@@ -229,6 +229,14 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
 }
 
+size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out)
+{
+	if (m->coding == CODING_DENSE)
+		m->count = m->span;
+	header_put(m, payload_crc, out);
+	return message_bytes(m);
+}
+
 /* ---- receiving ---- */
 
 __attribute__((format(printf, 2, 3)))

@@ -100,6 +100,10 @@ size_t message_support_bound(uint32_t span, uint32_t count);
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
+/* For a payload that was made elsewhere, as message_encode() makes it: writes the header, MESSAGE_HEADER_BYTES at
+ * out. m->coding, scale, payload_bytes and count (of a dense one: whatever) are set. Returns the message's length. */
+size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
+
 /* Takes a message out of memory that a peer may be changing: reads each byte once. Copies the header,
  * checks magic, wire version, header CRC, and that header + payload fit in slot_bytes and copy_cap,
  * then copies the payload and checks its CRC. On success *m describes the private copy in copy[]

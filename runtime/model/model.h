@@ -36,6 +36,7 @@ struct sluice_model {
 	size_t n_tensors;
 	uint64_t schema;             /* digest of everything that must agree */
 	float lr;
+	enum value_type grad_type;   /* of the gradients pushed here; parameters (update=average) are floats */
 	uint64_t step;               /* completed */
 	uint64_t first_step;         /* exchanges completed at open, or restored */
 	struct worth worth;          /* the worker half's */
@@ -61,6 +62,12 @@ struct sluice_model {
 
 	sluice_model_stats stats;
 };
+
+/* What the vector of a push is made of: VALUE_F32, F16 or BF16. */
+static inline enum value_type model_pushed_type(const sluice_model *model)
+{
+	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad_type;
+}
 
 /* The phase that a half is in. */
 static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See on_device.h. */
+ * See on_device.h. The push itself is in on_device_push.c. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -8,7 +8,7 @@
 
 /* ---- gradients ----------------------------------------------------------------------------- */
 
-static int open_selector(sluice_model *model, const float *pointer)
+static int open_selector(sluice_model *model, const void *pointer)
 {
 	struct on_device *d = &model->worker->device;
 	const struct layout *l = &model->layout;
@@ -30,15 +30,14 @@ static int open_selector(sluice_model *model, const float *pointer)
 }
 
 /* At the first gradient in device memory that can be selected there. */
-static int begin_selecting(sluice_model *model, const float *grad)
+static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = &model->worker->device;
 	int rc = open_selector(model, grad);
-	if (!rc && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
+	if (!rc && !d->residual.address && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
-	if (!rc && !(d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values)))
-		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
-			  (unsigned long long)model->layout.selected_most);
+	if (!rc)
+		rc = on_device_push_open(model);
 	if (rc)
 		return rc;
 	d->selects = d->stale = 1;
@@ -46,7 +45,7 @@ static int begin_selecting(sluice_model *model, const float *grad)
 	return 0;
 }
 
-static int from_device(sluice_model *model, void *to, const void *from, size_t bytes)
+int on_device_fetch(sluice_model *model, void *to, const void *from, size_t bytes)
 {
 	struct on_device *d = &model->worker->device;
 	if (d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
@@ -59,7 +58,7 @@ int on_device_fetch_residual(sluice_model *model)
 	struct worker *w = model->worker;
 	if (!w->device.selects || w->device.stale)
 		return 0;
-	return from_device(model, w->residual, w->device.residual.address,
+	return on_device_fetch(model, w->residual, w->device.residual.address,
 			   model->layout.count * sizeof(float));
 }
 
@@ -67,18 +66,22 @@ int on_device_fetch_residual(sluice_model *model)
 static int stop_selecting(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
+	if (!d->selects)
+		return 0;
+	if (on_device_unfinished(d))
+		return fail(SLUICE_EINVAL, "the last push failed on the GPU, whose residual may hold its gradient already: "
+			    "push the same gradient from GPU memory again");
 	int rc = on_device_fetch_residual(model);
-	if (rc || !d->selects)
+	if (rc)
 		return rc;
 	d->selects = 0;
+	on_device_push_close(model);
 	d->ops->release(&d->residual);
-	free(d->values);
-	d->values = NULL;
 	return 0;
 }
 
 /* A copy of count coordinates in host memory, if they are on the device. */
-static int copy_home(sluice_model *model, int which, const float **grad, uint64_t count)
+static int copy_home(sluice_model *model, int which, const void **grad, uint64_t count)
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_ops *ops;
@@ -86,21 +89,21 @@ static int copy_home(sluice_model *model, int which, const float **grad, uint64_
 	if (rc || !*grad || !ops)
 		return rc;
 	d->ops = ops;
-	if (!d->copies[which] && ops->pinned_alloc(model->layout.count * sizeof(float), &d->copies[which]))
+	const size_t width = value_bytes(model_pushed_type(model));
+	if (!d->copies[which] && ops->pinned_alloc(model->layout.count * width, &d->copies[which]))
 		return device_fail(ops, "a copy of the gradient");
-	rc = from_device(model, d->copies[which], *grad, count * sizeof(float));
+	rc = on_device_fetch(model, d->copies[which], *grad, count * width);
 	if (!rc)
 		*grad = d->copies[which];
 	return rc;
 }
 
-int on_device_gradient(sluice_model *model, const float **grad, const float **before)
+int on_device_gradient(sluice_model *model, const void **grad, const void **before)
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_ops *ops;
 	const char *why = on_device_why_not(model);
 	int rc = device_of(*grad, &ops);
-	d->found = 0;
 	if (!rc && ops && !why) {
 		d->ops = ops;
 		return d->selects ? 0 : begin_selecting(model, *grad);
@@ -115,63 +118,10 @@ int on_device_gradient(sluice_model *model, const float **grad, const float **be
 	return rc ? rc : copy_home(model, 1, before, model->layout.count);
 }
 
-int on_device_range(sluice_model *model, const float **grad, uint64_t count)
+int on_device_range(sluice_model *model, const void **grad, uint64_t count)
 {
 	int rc = stop_selecting(model);
 	return rc ? rc : copy_home(model, 0, grad, count);
-}
-
-/* The gradient's first NaN or infinity, for the recipe's policy. */
-static int refuse_nonfinite(sluice_model *model, const float *grad, const struct device_selected *got)
-{
-	float bad;
-	int rc = from_device(model, &bad, grad + got->first_nonfinite, sizeof bad);
-	return rc ? rc : signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
-}
-
-int on_device_accumulate(sluice_model *model, const float *grad)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
-	float *residual = d->residual.address;
-	struct device_select call = {
-		.residual = residual, .grad = grad, .judge = 1,
-		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
-	struct device_selected got;
-	w->addend = NULL;
-	w->skip = 0;
-	d->found = 0;
-	if (d->stale && d->ops->copy(residual, w->residual, model->layout.count * sizeof(float), d->stream))
-		return device_fail(d->ops, "the residual");
-	d->stale = 0;
-	on_device_rule(model, &call);
-	if (d->ops->select(d->selector, &call, d->stream) ||
-	    d->ops->selected(d->selector, w->index, d->values, &got, d->stream))
-		return device_fail(d->ops, "sluice_push");
-	if (got.nonfinite) {
-		int rc = refuse_nonfinite(model, grad, &got);
-		w->skip = rc > 0;
-		return rc < 0 ? rc : 0;
-	}
-	d->found = got.n;
-	w->range = got.largest; /* for a grid */
-	for (size_t i = 0; i < got.n; i++)
-		w->residual[w->index[i]] = d->values[i];
-	return 0;
-}
-
-int on_device_settle(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
-	if (!d->selects || !d->found)
-		return 0;
-	for (size_t i = 0; i < d->found; i++)
-		d->values[i] = w->residual[w->index[i]];
-	if (d->ops->assign(d->selector, d->residual.address, w->index, d->values, (uint32_t)d->found,
-			   d->stream))
-		return device_fail(d->ops, "sluice_push");
-	return 0;
 }
 
 /* ---- parameters ---------------------------------------------------------------------------- */
@@ -198,7 +148,7 @@ int on_device_target(sluice_model *model, float **target)
 	if (!copy && d->ops->pinned_alloc(bytes, &copy))
 		return device_fail(d->ops, "a copy of the parameters");
 	d->params_copy = copy;
-	rc = from_device(model, copy, *target, bytes);
+	rc = on_device_fetch(model, copy, *target, bytes);
 	if (rc)
 		return rc;
 	d->params = *target;
@@ -268,16 +218,17 @@ int on_device_return(struct borrowed *b, int failed)
 	return rc;
 }
 
-void on_device_close(struct on_device *d)
+void on_device_close(sluice_model *model)
 {
+	struct on_device *d = &model->worker->device;
 	if (!d->ops)
 		return;
+	on_device_push_close(model);
 	d->ops->selector_close(&d->selector);
 	if (d->residual.address)
 		d->ops->release(&d->residual);
 	d->ops->pinned_release(d->copies[0]);
 	d->ops->pinned_release(d->copies[1]);
 	d->ops->pinned_release(d->params_copy);
-	free(d->values);
 	*d = (struct on_device){ 0 };
 }

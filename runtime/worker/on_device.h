@@ -2,13 +2,28 @@
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
  * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
- * Where the recipe allows (on_device_select.c: the gradient, with a residual or none, no clipping) the residual lives
- * on the device and the selection is made there; only what is selected travels, and worker.residual is merely
- * the place at which the selected coordinates meet the encoder. Else the gradient is copied to the host. */
+ * Where the recipe allows (on_device_select.c: the gradient, with a residual or none, no clipping) the residual
+ * lives on the device, and the selection and the messages' payloads are made there (on_device_push.c);
+ * worker.residual is merely the place at which the encoder meets what the device does not pack. Else the gradient
+ * is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"
+#include "rdma/transport.h"
 #include "sluice.h"
+
+/* How the payload of a shard's messages, made on the device, gets to the shard's owner. */
+enum payload_way {
+	PAYLOAD_STAGED,                    /* copied to the staging slot, which is posted whole */
+	PAYLOAD_PLACED,                    /* copied into the owner's window, which is mapped here; the header is posted */
+	PAYLOAD_IN_PLACE                   /* read by the card where it is made; the header is posted after it */
+};
+struct payload_lane {
+	enum payload_way way;
+	uint8_t *there;                    /* placed: the shard's slots as the device reaches them */
+	size_t offset;                     /* in payloads: of the first, */
+	unsigned depth;                    /* of so many, of which message n's is number n mod depth */
+};
 
 struct on_device {
 	void *stream;                      /* the application's */
@@ -18,10 +33,20 @@ struct on_device {
 	int selects;                       /* the residual lives here: */
 	struct memory residual;
 	int stale;                         /* worker.residual was restored and is newer */
+	struct device_push *push;
+	struct device_part *parts;         /* n_shards */
+	struct device_sent *sent;          /* n_shards */
+	struct memory payloads;            /* as parts are packed */
+	struct payload_lane *lanes;        /* n_shards */
+	struct region *region;             /* over payloads, if any is posted from there; else NULL */
+	void **windows, **windows_there;   /* [rank] of the owners whose windows are pinned; else NULL */
+	void *pinned, *pinned_there;       /* worker.staging, pinned: as the device reaches it; NULL: */
+	uint8_t *landing;                  /* a simulated rank's, whose pages others share: payloads come here */
+	/* Of a push that failed: its gradient may be in the residual; is in it. */
+	int doubt, added;
 	void *copies[2];                   /* of gradients, pinned; NULL: none was needed */
 	float *params, *params_copy;       /* of the pull under way, where it is made on the host; pinned */
-	float *values;                     /* selected_most: what was selected, then what is left of it */
-	size_t found;                      /* coordinates selected in this step */
+	float *values;                     /* selected_most: of parts that the host encodes */
 };
 
 /* ---- on_device_select.c ---- */
@@ -33,13 +58,27 @@ void on_device_rule(const sluice_model *model, struct device_select *call);
 /* ---- on_device.c ---- */
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves *grad where it is
  * if it is selected there: then worker.device.selects. */
-int on_device_gradient(sluice_model *model, const float **grad, const float **before);
+int on_device_gradient(sluice_model *model, const void **grad, const void **before);
 /* Makes a range of count coordinates host memory. */
-int on_device_range(sluice_model *model, const float **grad, uint64_t count);
-/* signal_accumulate() and the selection, on the device: worker.index and worker.device.found. */
-int on_device_accumulate(sluice_model *model, const float *grad);
-/* What messages left of the selected coordinates goes back to the residual on the device. */
-int on_device_settle(sluice_model *model);
+int on_device_range(sluice_model *model, const void **grad, uint64_t count);
+
+/* ---- on_device_push.c ---- */
+int on_device_push_open(sluice_model *model);
+void on_device_push_close(sluice_model *model);
+/* signal_accumulate(), the selection and the payloads, on the device: the one wait of a push. On SLUICE_EGPU the
+ * same push may be made again: its gradient is not added twice. */
+int on_device_accumulate(sluice_model *model, const void *grad);
+/* All messages into their staging slots; then what they hold leaves the residual. On failure nothing has left
+ * it, and as with on_device_accumulate(). */
+int on_device_send(sluice_model *model);
+/* Posts a message whose payload is apart; header: the transfer of the whole, which is made the header's. */
+int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
+/* A push failed and was not made again. */
+static inline int on_device_unfinished(const struct on_device *d)
+{
+	return d->doubt || d->added;
+}
+
 /* Copies the residual to worker.residual, if it lives on the device. */
 int on_device_fetch_residual(sluice_model *model);
 
@@ -63,5 +102,7 @@ struct borrowed {
 int on_device_borrow(float *params, size_t n, struct borrowed *out);
 int on_device_return(struct borrowed *b, int failed);
 
-void on_device_close(struct on_device *d);
+void on_device_close(sluice_model *model);
+/* bytes from the device, waited for. */
+int on_device_fetch(sluice_model *model, void *to, const void *from, size_t bytes);
 #endif

@@ -62,7 +62,7 @@ static void send_complete_shards(sluice_model *model, uint64_t begin, uint64_t e
 	}
 }
 
-int sluice_push_range(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)

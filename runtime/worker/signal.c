@@ -27,20 +27,39 @@ int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
 	return rc;
 }
 
-/* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
-static int judge(sluice_model *model, const float *grad, uint64_t begin, uint64_t count)
+/* Elements at ... at + n - 1 of what is pushed, as floats: where they are, or widened into room. */
+static const float *floats(const sluice_model *model, const void *pushed, uint64_t at, size_t n, float *room)
 {
-	uint64_t bad = first_nonfinite(grad, count), n = 0;
-	if (bad == count)
-		return 0;
-	for (uint64_t i = bad; i < count; i++)
-		n += !isfinite(grad[i]);
-	return signal_nonfinite(model, begin + bad, n, grad[bad]);
+	const enum value_type type = model_pushed_type(model);
+	const uint8_t *bytes = pushed;
+	if (type == VALUE_F32)
+		return (const float *)pushed + at;
+	values_decode(type, 1, bytes + at * value_bytes(type), n, room); /* NaN and infinities too: they are judged */
+	return room;
+}
+
+/* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
+static int judge(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	uint64_t first = 0, bad = 0;
+	float value = 0, room[CHUNK];
+	for (uint64_t at = 0; at < count; at += CHUNK) {
+		size_t n = count - at < CHUNK ? count - at : CHUNK;
+		const float *g = floats(model, grad, at, n, room);
+		size_t i = first_nonfinite(g, n);
+		if (i < n && !bad) {
+			first = at + i;
+			value = g[i];
+		}
+		for (; i < n; i++)
+			bad += !isfinite(g[i]);
+	}
+	return bad ? signal_nonfinite(model, begin + first, bad, value) : 0;
 }
 
 /* What one push, or one range of it, works on. */
 struct input {
-	const float *grad, *before;  /* before: storm's second gradient, else NULL */
+	const void *grad, *before;   /* before: storm's second gradient, else NULL */
 	uint64_t begin, count;       /* coordinates of the whole vector */
 	float newest, older;         /* storm: their factors */
 	float clip;                  /* factor of the gradient before the noise is added */
@@ -49,17 +68,23 @@ struct input {
 
 /* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
 static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
-				   float *restrict room)
+				   float *room)
 {
-	const float *restrict g = in->grad + at, *restrict b = in->before ? in->before + at : NULL;
-
-	if (b)
+	const int zeros = model->recipe.nonfinite == NONFINITE_ZERO;
+	if (in->before) {
+		float first[CHUNK], second[CHUNK];
+		const float *g = floats(model, in->grad, at, n, first);
+		const float *b = floats(model, in->before, at, n, second);
 		for (size_t i = 0; i < n; i++)
-			room[i] = in->newest * g[i] - in->older * b[i];
-	if (model->recipe.nonfinite != NONFINITE_ZERO)
-		return b ? room : g;
+			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ? 0.0f
+				: in->newest * g[i] - in->older * b[i];
+		return room;
+	}
+	const float *g = floats(model, in->grad, at, n, room);
+	if (!zeros)
+		return g;
 	for (size_t i = 0; i < n; i++)
-		room[i] = isfinite(g[i]) && (!b || isfinite(b[i])) ? (b ? room[i] : g[i]) : 0.0f;
+		room[i] = isfinite(g[i]) ? g[i] : 0.0f;
 	return room;
 }
 
@@ -132,7 +157,7 @@ static int selection_adds(const sluice_model *model)
 	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
 }
 
-int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
+int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
 		      uint64_t count)
 {
 	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the cache. */
@@ -158,7 +183,7 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 	if (model->recipe.clip > 0)
 		in.clip = clip_factor(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
-	if (count == model->layout.count && selection_adds(model)) {
+	if (count == model->layout.count && selection_adds(model) && model_pushed_type(model) == VALUE_F32) {
 		model->worker->addend = grad;
 		model->worker->addend_scale = factor;
 		return 0;
@@ -166,9 +191,9 @@ int signal_accumulate(sluice_model *model, const float *grad, const float *befor
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
 		float room[CHUNK];
-		if (late && first_nonfinite(grad + at, n) < n)
-			return judge(model, grad, begin, count);
 		const float *g = gradient_piece(model, &in, at, n, room);
+		if (late && first_nonfinite(g, n) < n)
+			return judge(model, grad, begin, count);
 		if (model->recipe.noise > 0)
 			g = with_noise(model, &in, at, n, g, room);
 		recall(model, begin + at, n);

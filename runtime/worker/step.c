@@ -12,7 +12,7 @@ static int pull_done(void *context)
 	return worker_advance(model, model->schedule.n_phases);
 }
 
-static int push(sluice_model *model, const float *grad, const float *before)
+static int push(sluice_model *model, const void *grad, const void *before)
 {
 	int alone = local_step(model), rc = alone ? 0 : step_await_slots(model);
 	if (rc)
@@ -33,17 +33,17 @@ static int push(sluice_model *model, const float *grad, const float *before)
 	}
 	local_gather(model);
 	measure_push(model);
-	if ((rc = worker_send(model)) || (rc = on_device_settle(model)))
+	if ((rc = worker_send(model)))
 		return rc;
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);
 }
 
-int sluice_push(sluice_model *model, const float *grad)
+int sluice_push(sluice_model *model, const void *grad)
 {
 	const int unwanted = model && !sluice_wanted(model);
-	int rc = step_check(model, unwanted ? (const void *)model : grad, "sluice_push", STEP_DONE);
+	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
 	if (!rc && model->recipe.update == UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call sluice_push_params with the "
 			  "parameters");
@@ -64,7 +64,7 @@ int sluice_push_params(sluice_model *model, const float *params)
 	return rc ? rc : push(model, params, NULL);
 }
 
-int sluice_push_pair(sluice_model *model, const float *grad, const float *before)
+int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 {
 	int rc = step_check(model, grad, "sluice_push_pair", STEP_DONE);
 	if (!rc)

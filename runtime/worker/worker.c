@@ -9,8 +9,7 @@
 
 /* ---- push -------------------------------------------------------------------------------- */
 
-/* Encodes the part of the selection (or everything) that belongs to one shard into its staging slot. */
-static void encode_for_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -54,7 +53,7 @@ static int post_message(sluice_model *model, uint32_t s)
 			      .local_region = w->staging, .local = lane->staging + offset,
 			      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
-	int rc = e->transport->ops->post(e, &t);
+	int rc = lane->apart ? on_device_post(model, s, &t) : e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 		return 0; /* a lost peer is reported by its own event */
 	if (rc) {
@@ -86,7 +85,7 @@ int worker_post(sluice_model *model)
 /* Encoded and posted at once, so that it is on its way while the next one is encoded. */
 static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
-	encode_for_shard(model, shard, selected, n);
+	worker_encode(model, shard, selected, n);
 	if (model->worker->phase || model->worker->lazy.window)
 		return; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
@@ -122,12 +121,14 @@ static int send_messages(sluice_model *model)
 	size_t n = 0, from = 0;
 	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	int rc = sparse && !w->skip ? worker_select_from(model, l->spans, l->n_spans, &n) : 0;
+	int rc = sparse && !w->skip && !w->device.selects ? worker_select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)
 		return rc;
 	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects)
 		w->range = largest_magnitude(w->residual, l->count);
 	census_look(model);
+	if (w->device.selects)
+		return on_device_send(model);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;

@@ -19,6 +19,8 @@ struct up_lane {
 	struct ring_writer ring;
 	uint8_t *staging;            /* slot_depth slots, in the staging region */
 	size_t bytes;                /* of the message of this step */
+	/* The payload is not in the staging slot, of which only the header is posted; out: it is on its way. */
+	int apart, payload_out;
 	int posted;
 	int control;                 /* it carries no gradient */
 };
@@ -102,7 +104,7 @@ struct worker {
  * clipped, and added to the worker's accumulator as the recipe's signal; or, where it is the whole, left
  * to the selection to add (worker.addend). before: storm's second gradient, of the same coordinates, else NULL.
  * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: the job has ended. */
-int signal_accumulate(sluice_model *model, const float *grad, const float *before, uint64_t begin,
+int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
 		      uint64_t count);
 /* After a selection that added grad: judges grad where the sum is not finite. SLUICE_ENUMERIC. */
 int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan);
@@ -170,6 +172,12 @@ struct message worker_message(const sluice_model *model, uint32_t shard);
 /* Encodes into the shard's staging slot; decoded values into worker.value. */
 void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		  const float *value);
+/* Where that slot is; and: a message lies in it. */
+uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
+void worker_staged(sluice_model *model, uint32_t shard, const struct message *m);
+/* Encodes the part of the selection (NULL: everything) that belongs to one shard into its staging slot, and
+ * settles it. */
+void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n);
 /* What was sent leaves the residual, as the receiver decodes it (worker.value), and the momentum. */
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
 

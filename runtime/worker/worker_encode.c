@@ -65,15 +65,26 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 				 .span = model->layout.shards[shard].span, .lr = model->lr };
 }
 
+uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	return model->worker->up[shard].staging + ring_offset(at->slot_depth, at->slot_bytes, seq);
+}
+
+void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
+{
+	struct up_lane *lane = &model->worker->up[shard];
+	lane->bytes = message_bytes(m);
+	lane->bytes += census_note_push(model, shard, m->seq, worker_slot(model, shard, m->seq) + lane->bytes);
+	lane->apart = lane->payload_out = 0;
+	lane->posted = 0;
+	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
+}
+
 void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		  const float *value)
 {
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct up_lane *lane = &w->up[shard];
-	uint8_t *slot = lane->staging + ring_offset(at->slot_depth, at->slot_bytes, m->seq);
-	lane->bytes = message_encode(m, index, value, w->value, slot, at->slot_bytes);
-	lane->bytes += census_note_push(model, shard, m->seq, slot + lane->bytes);
-	lane->posted = 0;
-	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
+	message_encode(m, index, value, model->worker->value, worker_slot(model, shard, m->seq),
+		       model->layout.shards[shard].slot_bytes);
+	worker_staged(model, shard, m);
 }

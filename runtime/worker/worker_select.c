@@ -8,10 +8,6 @@ int worker_select_from(sluice_model *model, const struct span *spans, size_t n_s
 	const struct layout *l = &model->layout;
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const uint64_t of = l->count - l->exempt;
-	if (w->device.selects) {
-		*n_out = w->device.found;
-		return 0;
-	}
 	const double density = model->stats.density_up;
 	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
 					  .grad = w->addend, .scale = w->addend_scale,

@@ -68,9 +68,9 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 	return rc;
 }
 
-SLUICE_API int sluice_push(sluice_model *model, const float *host)
+SLUICE_API int sluice_push(sluice_model *model, const void *host)
 {
-	int (*push)(sluice_model *, const float *);
+	int (*push)(sluice_model *, const void *);
 	void *symbol = next("sluice_push");
 
 	memcpy(&push, &symbol, sizeof symbol);

@@ -7,7 +7,7 @@ tests_unit_test_gpu_select_SOURCES = tests/unit/test_gpu_select.c tests/unit/gpu
 tests_unit_test_gpu_select_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_select_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_step
-tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/scratch.h $(ranks)
+tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h tests/unit/scratch.h $(ranks)
 tests_unit_test_gpu_step_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_step_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_device
@@ -22,6 +22,11 @@ if HAVE_CUDA
 tests_unit_test_device_CPPFLAGS += -DREAL_MODULE=\"$(abs_top_builddir)/.libs/libsluice_cuda.so\"
 endif
 tests_unit_test_device_DEPENDENCIES = libinternal.la libsluice_emulated.la tests/unit/libcuda.la
+check_PROGRAMS += tests/unit/test_gpu_gradient
+tests_unit_test_gpu_gradient_SOURCES = tests/unit/test_gpu_gradient.c tests/unit/gpu.c tests/unit/gpu.h \
+	tests/unit/narrow.h tests/unit/random.h
+tests_unit_test_gpu_gradient_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_gradient_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_plan
 tests_unit_test_gpu_plan_SOURCES = tests/unit/test_gpu_plan.c gpu/plan.c gpu/plan.h
 check_PROGRAMS += tests/unit/test_gpu_messages
@@ -34,3 +39,7 @@ tests_unit_test_gpu_approximate_SOURCES = tests/unit/test_gpu_approximate.c test
 	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/random.h
 tests_unit_test_gpu_approximate_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_approximate_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_in_place
+tests_unit_test_gpu_in_place_SOURCES = tests/unit/test_gpu_in_place.c $(ranks)
+tests_unit_test_gpu_in_place_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_in_place_DEPENDENCIES = libinternal.la libsluice_emulated.la

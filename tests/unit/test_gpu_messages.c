@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "compress/message.h"
+#include "compress/select.h"
 #include "gpu.h"
 #include "random.h"
 #include "compress/sketch.h"
@@ -154,6 +155,132 @@ static void pack__any_width_of_gaps(void **state)
 	assert_true(seen[CODING_DELTA] > 10);
 }
 
+/* ---- a push ------------------------------------------------------------------------------------ */
+
+enum { PARTS = 5, PART = 7000, HEADER = MESSAGE_HEADER_BYTES };
+
+/* Parts of different lengths, of which one (the last) has a small capacity. */
+static struct device_part part_of(size_t p, size_t k)
+{
+	static const uint32_t begin[PARTS + 1] = { 0, 1, 300, PART, 4 * PART, 5 * PART };
+
+	return (struct device_part){ .begin = begin[p], .span = begin[p + 1] - begin[p],
+				     .capacity = p == PARTS - 1 ? 10 : (uint32_t)k };
+}
+
+/* The same from the CPU: selection, then the encoder for each part; residual is left as the device's is. */
+static void expect_same_push(float *residual, const float *grad, size_t n, size_t k, int type, uint8_t *landing,
+			     size_t room, const struct device_sent *sent)
+{
+	uint32_t *index = memory(n * 4), *relative = memory(n * 4), from = 0, found;
+	float *value = memory(n * 4), *decoded = memory(n * 4);
+	uint8_t *here = memory(room);
+	const struct span all = { 0, n, 0 };
+	struct selector *s;
+	const struct select_call call = { .residual = residual, .grad = grad, .scale = 0.5f, .spans = &all,
+					  .n_spans = 1, .k = k, .index = index };
+
+	assert_int_equal(selector_open(n, &s), 0);
+	found = (uint32_t)select_run(s, &call, NULL);
+	for (size_t p = 0; p < PARTS; p++) {
+		const struct device_part part = part_of(p, k);
+		struct message m = { .kind = MESSAGE_PUSH, .values = { .type = (enum value_type)type },
+				     .parts = 1, .span = part.span, .lr = 1 };
+		uint32_t count = 0;
+
+		for (; from + count < found && index[from + count] < part.begin + part.span; count++) {
+			relative[count] = index[from + count] - part.begin;
+			value[count] = residual[index[from + count]];
+		}
+		assert_int_equal(sent[p].first, from);
+		assert_int_equal(sent[p].count, count);
+		assert_int_equal(sent[p].packed, count <= part.capacity);
+		from += count;
+		m.count = count;
+		if (!sent[p].packed)
+			continue;
+		size_t bytes = message_encode(&m, relative, value, decoded, here, room) - HEADER;
+		assert_int_equal(sent[p].coding, m.coding);
+		assert_int_equal(sent[p].payload_bytes, bytes);
+		assert_true(sent[p].scale == m.scale);
+		assert_memory_equal(landing + p * room, here + HEADER, bytes);
+		for (size_t i = bytes; i < room; i++)
+			assert_int_equal(landing[p * room + i], POISON); /* not a byte more has come */
+		assert_int_equal(sent[p].crc, crc32c(0, here + HEADER, bytes));
+		for (uint32_t i = 0; i < count; i++)
+			residual[part.begin + relative[i]] -= decoded[i];
+	}
+	assert_int_equal(from, found);
+	selector_close(&s);
+	free(index);
+	free(relative);
+	free(value);
+	free(decoded);
+	free(here);
+}
+
+static void push_steps(size_t n, size_t k, int type, struct random *r)
+{
+	const size_t bytes = n * sizeof(float), room = message_bound((uint32_t)n, (uint32_t)n,
+								     (struct value_coding){ VALUE_F32, 0, 0, 0 });
+	float *residual = memory(bytes), *grad = memory(bytes), *got = memory(bytes);
+	struct device_part parts[PARTS];
+	struct device_sent sent[PARTS];
+	struct device_selected selected;
+	struct device_selector *s;
+	struct device_push *push;
+	void *pinned;
+
+	for (size_t i = 0; i < n; i++)
+		residual[i] = random_normal(r);
+	float *there = gpu_memory(residual, bytes), *grad_there = gpu_memory(NULL, bytes);
+	uint8_t *payloads = gpu_memory(NULL, PARTS * room);
+	assert_int_equal(gpu()->pinned_alloc(PARTS * room, &pinned), 0);
+	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->push_open(s, PARTS, &push), 0);
+	for (size_t p = 0; p < PARTS; p++) {
+		parts[p] = part_of(p, k);
+		parts[p].payload = payloads + p * room;
+		parts[p].copy = (uint8_t *)pinned + p * room;
+	}
+	for (int step = 0; step < 3; step++) {
+		const struct device_select call = { .residual = there, .grad = grad_there, .scale = 0.5f, .k = k,
+						    .judge = 1 };
+		for (size_t i = 0; i < n; i++)
+			grad[i] = random_normal(r);
+		memset(pinned, POISON, PARTS * room);
+		assert_int_equal(gpu()->copy(grad_there, grad, bytes, NULL), 0);
+		assert_int_equal(gpu()->push(push, &call, parts, type, NULL), 0);
+		assert_int_equal(gpu()->pushed(push, &selected, sent, NULL), 0);
+		expect_same_push(residual, grad, n, k, type, pinned, room, sent);
+		/* what the device did not pack stays as it was selected */
+		assert_int_equal(gpu()->push_settle(push, there, NULL), 0);
+		gpu_fetch(got, there, bytes);
+		assert_memory_equal(got, residual, bytes);
+	}
+	gpu()->push_close(&push);
+	assert_null(push);
+	gpu()->selector_close(&s);
+	gpu()->pinned_release(pinned);
+	gpu_free(there);
+	gpu_free(grad_there);
+	gpu_free(payloads);
+	free(residual);
+	free(grad);
+	free(got);
+}
+
+static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void **state)
+{
+	static const size_t ks[] = { 0, 1, 50, 3000, 5 * PART };
+	struct random r = { 77 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
+		for (int type = VALUE_F32; type <= VALUE_BF16; type++)
+			push_steps(5 * PART, ks[i], type, &r);
+}
+
 /* ---- sparse updates ---------------------------------------------------------------------------- */
 
 static void compare_update(size_t n, uint32_t every, int dense, int assign)
@@ -264,6 +391,7 @@ int main(void)
 		cmocka_unit_test(pack__any_width_of_gaps),
 		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
 		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
+		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
 		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),
 	};
 

@@ -145,6 +145,7 @@ static void put_and_get__device_memory_on_each_rung__bytes_move(void **state)
 		setup(NULL);
 		m = take_case(&cases[i]);
 		remote = open_two(&far, &near, &m);
+		assert_int_equal(verbs_transport.in_place(pair.e[0], near), cases[i].rung != LADDER_STAGING);
 		for (int n = 0; n < 2; n++) { /* a long one, and one that host memory would inline */
 			size_t bytes = n == 0 ? 30000 : 40;
 

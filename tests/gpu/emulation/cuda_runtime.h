@@ -4,6 +4,7 @@
 #ifndef EMULATED_CUDA_RUNTIME_H
 #define EMULATED_CUDA_RUNTIME_H
 #include "cuda_runtime_api.h"
+#include "runtime/compress/value_codes.h"
 #include <string.h>
 
 #define __device__
@@ -44,6 +45,8 @@ static inline void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST)
 static inline void store_vector(float *p, float4 v) { *(float4 *)(void *)p = v; }
 static inline void while_waiting(void) { emulated_pause(); }
 static inline uint32_t look(const uint32_t *counter) { return __atomic_load_n(counter, __ATOMIC_SEQ_CST); }
+
+static inline float half_value(uint16_t code) { return f16_decode_inline(code); }
 
 static inline uint64_t shuffle_up64(uint64_t v, unsigned by)
 {
@@ -100,6 +103,16 @@ static inline uint32_t __reduce_or_sync(uint32_t mask, uint32_t v)
 		any |= (uint32_t)all[i];
 	return any;
 }
+static inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t v)
+{
+	const uint64_t *all = emulated_exchange(v);
+	uint32_t sum = 0;
+
+	(void)mask;
+	for (int i = 0; i < 32; i++)
+		sum ^= (uint32_t)all[i];
+	return sum;
+}
 static inline uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
 	const uint64_t *all = emulated_exchange(predicate != 0);
@@ -118,6 +131,7 @@ static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
 
 static inline uint32_t atomicAdd(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 static inline uint32_t atomicOr(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+static inline uint32_t atomicXor(uint32_t *p, uint32_t v) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); }
 static inline uint32_t atomicMax(uint32_t *p, uint32_t v)
 {
 	uint32_t was = __atomic_load_n(p, __ATOMIC_SEQ_CST);

@@ -9,7 +9,8 @@
 #define CUDART_VERSION 13000
 typedef enum {
 	cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
-	cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100, cudaErrorLaunchFailure = 719
+	cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
+	cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719
 } cudaError_t;
 typedef struct emulated_stream *cudaStream_t;
 typedef struct { unsigned x, y, z; } dim3;
@@ -29,7 +30,8 @@ enum { cudaGPUDirectRDMAWritesOrderingOwner = 100, cudaFlushGPUDirectRDMAWritesO
 enum cudaFlushGPUDirectRDMAWritesTarget { cudaFlushGPUDirectRDMAWritesTargetCurrentDevice };
 enum cudaFlushGPUDirectRDMAWritesScope { cudaFlushGPUDirectRDMAWritesToOwner = 100 };
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
-enum { cudaEnableDefault = 0, cudaHostAllocDefault = 0 };
+enum { cudaEnableDefault = 0, cudaHostAllocDefault = 0, cudaHostRegisterPortable = 1,
+       cudaHostRegisterMapped = 2 };
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -47,6 +49,9 @@ cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
+cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);

@@ -266,6 +266,7 @@ const char *cudaGetErrorName(cudaError_t error)
 	case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
 	case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
 	case cudaErrorNoDevice: return "cudaErrorNoDevice";
+	case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
 	case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
 	}
 	return "unknown";
@@ -279,6 +280,7 @@ const char *cudaGetErrorString(cudaError_t error)
 	case cudaErrorMemoryAllocation: return "out of memory";
 	case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorHostMemoryAlreadyRegistered: return "part or all of the requested memory range is already mapped";
 	case cudaErrorLaunchFailure: return "unspecified launch failure";
 	}
 	return "unknown error";
@@ -421,7 +423,8 @@ static cudaError_t release(void *p)
 	pthread_mutex_unlock(&runtime.lock);
 	if (!a)
 		return answer(cudaErrorInvalidValue);
-	munmap(a->base, a->mapped);
+	if (a->mapped) /* else it is somebody else's, registered */
+		munmap(a->base, a->mapped);
 	free(a);
 	return cudaSuccess;
 }
@@ -433,6 +436,36 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	(void)flags;
 	return allocate(out, bytes, cudaMemoryTypeHost);
+}
+
+/* Pages, of which none may be registered twice. */
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	const uintptr_t from = (uintptr_t)p / PAGE * PAGE, to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
+	cudaError_t error = answer(cudaSuccess);
+	struct allocation *a;
+
+	(void)flags;
+	pthread_mutex_lock(&runtime.lock);
+	for (a = runtime.all; a && !error; a = a->next)
+		if (a->type == cudaMemoryTypeHost && (uintptr_t)a->base < to && (uintptr_t)a->base + a->bytes > from)
+			error = answer(cudaErrorHostMemoryAlreadyRegistered);
+	a = error ? NULL : calloc(1, sizeof *a);
+	if (a) {
+		*a = (struct allocation){ runtime.all, p, bytes, 0, cudaMemoryTypeHost };
+		runtime.all = a;
+	}
+	pthread_mutex_unlock(&runtime.lock);
+	return error ? error : a ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaHostUnregister(void *p) { return release(p); }
+
+cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
+{
+	(void)flags;
+	*there = p;
+	return answer(cudaSuccess);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

@@ -2,6 +2,7 @@
  * The kernels as C. */
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
+#include "gpu/parts.cu"
 #include "gpu/apply.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"

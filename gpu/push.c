@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The host's part of a push on the device: selection, split, pack for each part, seal and one small copy are
+ * enqueued together, and cuda_pushed() waits for all of them, once. Nothing is allocated after it is open. The
+ * residual keeps everything that was selected until cuda_push_settle() takes off, in one launch, what messages
+ * hold: a call that fails before has lost nothing. */
+#include "gpu/push.h"
+#include "gpu/apply.h"
+#include "gpu/failure.h"
+#include "base/bytes.h"
+#include "gpu/selector.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 256, WARPS_OF_BLOCK = 8, BLOCKS_EACH = 2, ENTRY_WORDS = 2 };
+
+/* What comes back, in one piece. */
+struct results {
+	struct push_summary summary;
+	struct push_part part[];
+};
+
+struct device_push {
+	struct device_selector *s;
+	size_t parts, results_bytes;
+	struct results *results;     /* on the device; behind them the places */
+	struct push_place *places;
+	struct results *arrived;     /* pinned; behind them the places as they are sent */
+	struct push_place *asked;
+	int begun;                   /* the selection of the last push was enqueued */
+	int adds;                    /* and adds a gradient */
+	uint32_t found;              /* of the push that cuda_pushed() waited for last */
+	uint32_t power[CHECKSUM_POWERS];
+};
+
+static size_t granules(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+int cuda_push_open(struct device_selector *s, size_t parts, struct device_push **out)
+{
+	const size_t results = granules(sizeof(struct results) + parts * sizeof(struct push_part));
+	const size_t bytes = results + parts * sizeof(struct push_place);
+	struct device_push *p = calloc(1, sizeof(*p));
+	void *pinned = NULL;
+	int before, rc;
+
+	if (!p)
+		return cuda_refuse("no memory for a push");
+	*p = (struct device_push){ .s = s, .parts = parts, .results_bytes = results };
+	checksum_powers(p->power);
+	if (selector_enter(s, &before)) {
+		free(p);
+		return -1;
+	}
+	rc = cuda_check(cudaMalloc((void **)&p->results, bytes), "allocating a push") ||
+	     cuda_check(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	p->arrived = pinned;
+	if (selector_leave(s, before, rc)) {
+		cuda_push_close(&p);
+		return -1;
+	}
+	p->places = (struct push_place *)(void *)((char *)p->results + results);
+	p->asked = (struct push_place *)(void *)((char *)p->arrived + results);
+	*out = p;
+	return 0;
+}
+
+void cuda_push_close(struct device_push **push)
+{
+	struct device_push *p = push ? *push : NULL;
+
+	if (!p)
+		return;
+	if (p->results)
+		cudaFree(p->results);
+	if (p->arrived)
+		cudaFreeHost(p->arrived);
+	free(p);
+	*push = NULL;
+}
+
+static int pack_parts(struct device_push *p, const struct selector_view *v, const struct device_part *parts,
+		      int value_type, void *stream)
+{
+	for (size_t i = 0; i < p->parts; i++) {
+		const struct pack_args args = {
+			.index = v->index, .value = v->value, .decoded = v->value, .leave_rest = 1,
+			.range = &p->results->part[i].range, .payload = parts[i].payload,
+			.base = parts[i].begin, .count = parts[i].capacity, .span = parts[i].span,
+			.value_type = (enum value_type)value_type, .state = &p->results->part[i].packing,
+			.block_sums = v->block_sums, .widths = v->widths
+		};
+		const uint32_t most = parts[i].capacity < v->room ? parts[i].capacity : v->room;
+		const unsigned grid = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v->multiprocessors,
+						v->pack_residents);
+
+		if (cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"))
+			return -1;
+	}
+	return 0;
+}
+
+/* Blocks that seal the longest part; a few on each multiprocessor fill a bus. */
+static unsigned seal_grid(const struct device_push *p, const struct selector_view *v,
+			  const struct device_part *parts)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < p->parts; i++)
+		most = parts[i].capacity > most ? parts[i].capacity : most;
+	return list_grid(most * ENTRY_WORDS, THREADS, v->multiprocessors, BLOCKS_EACH);
+}
+
+static int enqueue(struct device_push *p, const struct device_select *call, const struct device_part *parts,
+		   int value_type, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	const struct split_args split = { .selection = v.selection, .index = v.index, .place = p->places,
+					  .parts = (uint32_t)p->parts, .room = v.room,
+					  .summary = &p->results->summary, .part = p->results->part };
+	struct seal_args seal = { .place = p->places, .part = p->results->part, .parts = (uint32_t)p->parts };
+
+	memcpy(seal.power, p->power, sizeof(seal.power));
+	/* The last push was waited for: its places are read. */
+	for (size_t i = 0; i < p->parts; i++)
+		p->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload,
+						   parts[i].copy };
+	if (cuda_check(cudaMemcpyAsync(p->places, p->asked, p->parts * sizeof(*p->places), cudaMemcpyDefault,
+				       stream), "copying the places of messages") ||
+	    cuda_check(cudaMemsetAsync(p->results, 0, p->results_bytes, stream), "clearing a push") ||
+	    cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream), "clearing a push"))
+		return -1;
+	p->begun = 1; /* from here on, what the selection says of itself is this one's */
+	if (cuda_select(p->s, call, stream) || cuda_check(split_enqueue(&split, stream), "starting the kernel split"))
+		return -1;
+	if (value_type >= 0 &&
+	    (pack_parts(p, &v, parts, value_type, stream) ||
+	     cuda_check(seal_enqueue(&seal, seal_grid(p, &v, parts), stream), "starting the kernel seal")))
+		return -1;
+	return cuda_check(cudaMemcpyAsync(p->arrived, p->results, p->results_bytes, cudaMemcpyDefault, stream),
+			  "copying the result of a push");
+}
+
+int cuda_push(struct device_push *p, const struct device_select *call, const struct device_part *parts,
+	      int value_type, void *stream)
+{
+	int before;
+
+	p->found = 0;
+	p->begun = 0;
+	p->adds = !call->x;
+	if (selector_enter(p->s, &before))
+		return -1;
+	return selector_leave(p->s, before, enqueue(p, call, parts, value_type, stream));
+}
+
+int cuda_push_added(struct device_push *p, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	struct topk_state state;
+
+	if (!p->begun || !p->adds)
+		return 0;
+	if (cuda_check(cudaMemcpyAsync(&state, v.selection, offsetof(struct topk_state, barrier),
+				       cudaMemcpyDefault, stream), "copying the result of a selection") ||
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel of a selection, or one before it,"))
+		return -1;
+	return !state.nonfinite && (state.passes || state.nan || state.found);
+}
+
+int cuda_pushed(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	const struct push_summary *got = &p->arrived->summary;
+
+	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push, topk, split, pack or seal, or one "
+		       "before it,"))
+		return -1;
+	*out = (struct device_selected){ .n = got->found, .nan = got->nan != 0, .passes = got->passes,
+					 .largest = bits_float(got->largest),
+					 .nonfinite = got->nonfinite,
+					 .first_nonfinite = (uint32_t)~got->inverted_first };
+	out->overfull = out->n > v.room;
+	out->n = out->overfull ? 0 : out->n;
+	p->found = (uint32_t)out->n;
+	for (size_t i = 0; i < p->parts; i++) {
+		const struct push_part *part = &p->arrived->part[i];
+
+		sent[i] = (struct device_sent){ .first = part->range.first, .count = part->range.count,
+						.packed = part->packing.verdict == PACK_DONE,
+						.coding = (int)part->packing.coding,
+						.payload_bytes = part->packing.payload_bytes,
+						.crc = part->crc, .scale = part->packing.scale };
+	}
+	return 0;
+}
+
+int cuda_push_fetch(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value,
+		    void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+
+	if (!count)
+		return 0;
+	if (cuda_check(cudaMemcpyAsync(index, v.index + first, count * sizeof(*index), cudaMemcpyDefault, stream),
+		       "copying what was selected") ||
+	    cuda_check(cudaMemcpyAsync(value, v.value + first, count * sizeof(*value), cudaMemcpyDefault, stream),
+		       "copying what was selected"))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(stream), "copying what was selected");
+}
+
+int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+
+	if (!count)
+		return 0;
+	return cuda_check(cudaMemcpyAsync(v.value + first, rest, count * sizeof(*rest), cudaMemcpyDefault, stream),
+			  "copying what is left unsent");
+}
+
+int cuda_push_settle(struct device_push *p, float *residual, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	const struct apply_args args = { .vector = residual, .index = v.index, .value = v.value,
+					 .count = p->found, .kind = APPLY_ASSIGN };
+	const unsigned grid = list_grid(p->found, THREADS, v.multiprocessors, WARPS_OF_BLOCK);
+	int before;
+
+	if (!p->found)
+		return 0;
+	if (selector_enter(p->s, &before))
+		return -1;
+	return selector_leave(p->s, before,
+			      cuda_check(apply_enqueue(&args, grid, stream), "starting the kernel apply"));
+}

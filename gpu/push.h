@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push on the device (base/device.h): what parts.cu's kernels are given. Called by push.c. */
+#ifndef GPU_PUSH_H
+#define GPU_PUSH_H
+#include "gpu/checksum.h"
+#include "gpu/pack.h"
+#include "gpu/topk.h"
+
+/* A part of the vector and where its message goes, as the host asks for it in this step. */
+struct push_place {
+	uint32_t begin, span;
+	const uint8_t *payload;      /* device memory, where pack wrote it */
+	uint8_t *copy;               /* host memory as the device reaches it; NULL: it stays where it is */
+};
+
+/* What became of it. */
+struct push_part {
+	struct pack_range range;     /* of the selection's lists */
+	uint32_t crc;
+	struct pack_state packing;
+};
+
+/* Of the selection; as struct topk_state. */
+struct push_summary {
+	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
+};
+
+struct split_args {
+	const struct topk_state *selection;
+	const uint32_t *index;
+	const struct push_place *place;
+	uint32_t parts, room;        /* room: of index */
+	struct push_summary *summary;
+	struct push_part *part;
+};
+
+struct seal_args {
+	const struct push_place *place;
+	struct push_part *part;
+	uint32_t parts;
+	uint32_t power[CHECKSUM_POWERS];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream);
+cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream);
+#ifdef __cplusplus
+}
+#endif
+
+int cuda_push_open(struct device_selector *s, size_t parts, struct device_push **out);
+void cuda_push_close(struct device_push **push);
+int cuda_push(struct device_push *push, const struct device_select *call, const struct device_part *parts,
+	      int value_type, void *stream);
+int cuda_push_added(struct device_push *push, void *stream);
+int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent, void *stream);
+int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index, float *value,
+		    void *stream);
+int cuda_push_leave(struct device_push *push, uint32_t first, uint32_t count, const float *rest, void *stream);
+int cuda_push_settle(struct device_push *push, float *residual, void *stream);
+#endif

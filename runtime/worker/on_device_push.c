@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push whose gradient is selected on the device (on_device.h). The device adds, selects, cuts the selection into
+ * the shards' parts, packs each part's payload and writes it where it is posted from or read: into the shard's
+ * inbox itself where that is mapped here (shared memory), nowhere else where the card reads device memory in place,
+ * else into the pinned staging slot. Back come counts, lengths and checksums, by the one wait of a step. The host
+ * writes the headers.
+ *
+ * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe, are complete once
+ * the host has waited for its stream; the transport is told after that, so what a NIC or a peer reads is complete. What messages hold leaves the
+ * residual after that too, by one launch that later kernels of the stream follow: until then a failure has lost
+ * nothing, and the push may be made again.
+ *
+ * Where more was selected for a shard than its slot holds, or values in few bits are wanted, that part's list
+ * comes to the host, which encodes it as it does any other. */
+#include "worker/worker.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* The value type that the device packs, or -1. */
+static int packed_type(const struct recipe *recipe)
+{
+	const enum value_type type = recipe->up.values.type;
+	if (recipe->coding == CODING_SMALL || selection_kinds[recipe->up.select].seeded || (type != VALUE_F32 && type != VALUE_F16 && type != VALUE_BF16))
+		return -1;
+	return (int)type;
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static size_t payload_room(const struct shard_layout *at)
+{
+	return at->slot_bytes - MESSAGE_HEADER_BYTES;
+}
+
+static struct endpoint *owner_of(const sluice_model *model, uint32_t shard)
+{
+	return model->job->peers[model->layout.shards[shard].owner].endpoint;
+}
+
+/* The owner's window as the device reaches it; NULL: it is not mapped here, or cannot be pinned. */
+static uint8_t *window_there(sluice_model *model, uint32_t shard)
+{
+	struct on_device *d = &model->worker->device;
+	const int owner = model->layout.shards[shard].owner;
+	const struct transport_ops *ops = owner_of(model, shard)->transport->ops;
+	struct remote *remote = model->remote_windows[owner];
+	void *window = ops->address && remote ? ops->address(remote) : NULL;
+	if (!window || d->windows[owner])
+		return window ? d->windows_there[owner] : NULL;
+	if (d->ops->pin(window, remote->bytes, &d->windows_there[owner])) {
+		log_line(LOG_INFO, "runtime", "model %u: messages to %s are staged: %s", model->id,
+			 rank_text(model->job, owner), d->ops->error());
+		return NULL;
+	}
+	d->windows[owner] = window;
+	return d->windows_there[owner];
+}
+
+/* A note that follows the payload (up=global, down=global) is the host's: these messages are staged. */
+static void choose_lane(sluice_model *model, uint32_t shard)
+{
+	struct payload_lane *lane = &model->worker->device.lanes[shard];
+	uint8_t *there = NULL;
+	*lane = (struct payload_lane){ .way = PAYLOAD_STAGED, .depth = 1 };
+	if (model->worker->census)
+		return;
+	if ((there = window_there(model, shard))) {
+		lane->way = PAYLOAD_PLACED;
+		lane->there = there + model->layout.shards[shard].slots_offset;
+	} else if (owner_of(model, shard)->transport->ops->in_place) {
+		lane->way = PAYLOAD_IN_PLACE;
+		lane->depth = model->layout.shards[shard].slot_depth; /* a payload stays until the shard has taken the message */
+	}
+}
+
+/* What the card of the way to an owner cannot read where it is, is staged. */
+static int prove_lanes(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	int rc = 0;
+	progress_take(model->job);
+	for (uint32_t s = 0; s < model->layout.n_shards && rc >= 0; s++) {
+		struct payload_lane *lane = &d->lanes[s];
+		if (lane->way != PAYLOAD_IN_PLACE)
+			continue;
+		if (!d->region && (rc = region_open_device(&d->payloads, 0, &d->region)))
+			break;
+		rc = owner_of(model, s)->transport->ops->in_place(owner_of(model, s), d->region);
+		if (!rc)
+			lane->way = PAYLOAD_STAGED;
+	}
+	progress_release(model->job);
+	return rc < 0 ? rc : 0;
+}
+
+/* Where each part is packed, one after the other, and how it leaves. */
+static int open_payloads(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const struct layout *l = &model->layout;
+	size_t bytes = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		choose_lane(model, s);
+		d->lanes[s].offset = bytes;
+		bytes += d->lanes[s].depth * payload_room(&l->shards[s]);
+	}
+	if (d->ops->alloc(bytes, &d->payloads))
+		return device_fail(d->ops, "messages on the GPU");
+	for (uint32_t s = 0; s < l->n_shards; s++)
+		d->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,
+						    .span = l->shards[s].span,
+						    .capacity = l->shards[s].up_capacity };
+	return prove_lanes(model);
+}
+
+static int any_staged(const sluice_model *model)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (model->worker->device.lanes[s].way == PAYLOAD_STAGED)
+			return 1;
+	return 0;
+}
+
+/* Where staged payloads come to: the staging slots themselves. */
+static int open_staging(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	void *landing;
+	if (!any_staged(model))
+		return 0;
+	if (!w->staging->common) {
+		if (d->ops->pin(w->staging->base, w->staging->bytes, &d->pinned_there))
+			return device_fail(d->ops, "staging memory");
+		d->pinned = w->staging->base;
+		return 0;
+	}
+	if (d->ops->pinned_alloc(d->payloads.bytes, &landing))
+		return device_fail(d->ops, "staging memory");
+	d->landing = landing;
+	return 0;
+}
+
+int on_device_push_open(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const uint32_t shards = model->layout.n_shards;
+	int rc = 0;
+	if (d->ops->push_open(d->selector, shards, &d->push))
+		rc = device_fail(d->ops, "opening a push on a GPU");
+	d->parts = calloc(shards, sizeof *d->parts);
+	d->sent = calloc(shards, sizeof *d->sent);
+	d->lanes = calloc(shards, sizeof *d->lanes);
+	d->windows = calloc((size_t)model->job->size, sizeof *d->windows);
+	d->windows_there = calloc((size_t)model->job->size, sizeof *d->windows_there);
+	d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values);
+	if (!rc && (!d->parts || !d->sent || !d->lanes || !d->windows || !d->windows_there || !d->values))
+		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
+			  (unsigned long long)model->layout.selected_most);
+	if (!rc)
+		rc = open_payloads(model);
+	if (!rc)
+		rc = open_staging(model);
+	if (rc)
+		on_device_push_close(model);
+	d->doubt = d->added = 0;
+	return rc;
+}
+
+void on_device_push_close(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	d->ops->unpin(d->pinned);
+	for (int r = 0; d->windows && r < model->job->size; r++)
+		d->ops->unpin(d->windows[r]);
+	d->ops->pinned_release(d->landing);
+	region_close(&d->region);
+	if (d->payloads.address)
+		d->ops->release(&d->payloads);
+	d->ops->push_close(&d->push);
+	free(d->parts);
+	free(d->sent);
+	free(d->lanes);
+	free(d->windows);
+	free(d->windows_there);
+	free(d->values);
+	d->pinned = d->pinned_there = NULL;
+	d->landing = NULL;
+	d->parts = NULL;
+	d->sent = NULL;
+	d->lanes = NULL;
+	d->windows = d->windows_there = NULL;
+	d->values = NULL;
+}
+
+/* ---- accumulate, select, pack -------------------------------------------------------------- */
+
+/* The gradient's first NaN or infinity, for the recipe's policy. */
+static int refuse_nonfinite(sluice_model *model, const void *grad, const struct device_selected *got)
+{
+	const enum value_type type = model_pushed_type(model);
+	uint8_t code[sizeof(float)];
+	float bad;
+	int rc = on_device_fetch(model, code, (const uint8_t *)grad + got->first_nonfinite * value_bytes(type),
+				 value_bytes(type));
+	values_decode(type, 1, code, 1, &bad);
+	return rc ? rc : signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
+}
+
+/* Payloads go where this step's messages will be posted from, or be read. */
+static void aim(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct payload_lane *lane = &d->lanes[s];
+		const uint64_t seq = w->up[s].ring.next_seq;
+		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
+		const uint8_t *slot = worker_slot(model, s, seq);
+		d->parts[s].payload = (uint8_t *)d->payloads.address + in_payloads;
+		d->parts[s].copy = NULL;
+		if (lane->way == PAYLOAD_PLACED)
+			d->parts[s].copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
+					   MESSAGE_HEADER_BYTES;
+		else if (lane->way == PAYLOAD_STAGED && d->landing)
+			d->parts[s].copy = d->landing + in_payloads;
+		else if (lane->way == PAYLOAD_STAGED)
+			d->parts[s].copy = (uint8_t *)d->pinned_there + (slot - (uint8_t *)w->staging->base) +
+					   MESSAGE_HEADER_BYTES;
+	}
+}
+
+/* What a failed push left behind. */
+static int take_up(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	if (d->stale) {
+		d->doubt = d->added = 0;
+		if (d->ops->copy(d->residual.address, w->residual, model->layout.count * sizeof(float), d->stream))
+			return device_fail(d->ops, "the residual");
+		d->stale = 0;
+	}
+	if (model->recipe.memory == MEMORY_NONE) { /* each push begins with zeros */
+		d->doubt = d->added = 0;
+		return 0;
+	}
+	if (d->doubt && !d->added) {
+		int added = d->ops->push_added(d->push, d->stream);
+		if (added < 0)
+			return device_fail(d->ops, "sluice_push");
+		d->added = added;
+	}
+	return 0;
+}
+
+int on_device_accumulate(sluice_model *model, const void *grad)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct device_selected got;
+	w->addend = NULL;
+	w->skip = 0;
+	int rc = take_up(model);
+	if (rc)
+		return rc;
+	struct device_select call = {
+		.x = d->added ? d->residual.address : NULL, .residual = d->residual.address, .grad = grad,
+		.grad_type = (int)model_pushed_type(model),
+		.judge = !d->added, .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
+	on_device_rule(model, &call);
+	aim(model);
+	d->doubt = 1;
+	if (d->ops->push(d->push, &call, d->parts, packed_type(&model->recipe), d->stream) ||
+	    d->ops->pushed(d->push, &got, d->sent, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	d->doubt = 0;
+	d->added = !got.nonfinite;
+	w->range = got.largest; /* for a grid */
+	if (got.nonfinite)
+		rc = refuse_nonfinite(model, grad, &got);
+	w->skip = rc > 0;
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+/* The payload lies in the slot already. */
+static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+{
+	struct on_device *d = &model->worker->device;
+	struct message m = worker_message(model, shard);
+	uint8_t *slot = worker_slot(model, shard, m.seq);
+	m.count = sent->count;
+	m.coding = (enum index_coding)sent->coding;
+	m.payload_bytes = sent->payload_bytes;
+	m.scale = sent->scale;
+	if (d->landing && d->lanes[shard].way == PAYLOAD_STAGED)
+		memcpy(slot + MESSAGE_HEADER_BYTES, d->parts[shard].copy, sent->payload_bytes);
+	message_head(&m, sent->crc, slot);
+	worker_staged(model, shard, &m);
+	model->worker->up[shard].apart = d->lanes[shard].way != PAYLOAD_STAGED;
+	model->stats.pushed_elements += sent->count;
+}
+
+/* Encoded here; what it leaves goes back to the list. */
+static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	if (d->ops->push_fetch(d->push, sent->first, sent->count, w->index, d->values, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	for (uint32_t i = 0; i < sent->count; i++)
+		w->residual[w->index[i]] = d->values[i];
+	worker_encode(model, shard, w->index, sent->count);
+	for (uint32_t i = 0; i < sent->count; i++)
+		d->values[i] = w->residual[w->index[i]];
+	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	return 0;
+}
+
+int on_device_send(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const uint64_t pushed = model->stats.pushed_elements, deferred = model->stats.deferred_elements;
+	int rc = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
+		if (d->sent[s].packed)
+			stage_packed(model, s, &d->sent[s]);
+		else
+			rc = stage_listed(model, s, &d->sent[s]);
+	if (!rc && d->ops->push_settle(d->push, d->residual.address, d->stream))
+		rc = device_fail(d->ops, "sluice_push");
+	if (rc) { /* nothing is posted yet */
+		model->stats.pushed_elements = pushed;
+		model->stats.deferred_elements = deferred;
+		return rc;
+	}
+	d->added = 0;
+	return 0;
+}
+
+/* ---- posting ------------------------------------------------------------------------------- */
+
+/* Order at the owner: a notify arrives after all that earlier puts of this rank wrote, and after what was stored in
+ * its window before the call, which the host has waited for. So a header that is there has its payload. */
+int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct up_lane *lane = &w->up[shard];
+	struct endpoint *e = owner_of(model, shard);
+	const struct device_sent *sent = &d->sent[shard];
+	const struct transfer payload = { .kind = TRANSFER_PUT, .remote = whole->remote,
+					  .offset = whole->offset + MESSAGE_HEADER_BYTES, .local_region = d->region,
+					  .local = d->parts[shard].payload, .bytes = sent->payload_bytes };
+	int rc = 0;
+	whole->bytes = MESSAGE_HEADER_BYTES;
+	if (d->lanes[shard].way == PAYLOAD_IN_PLACE && !lane->payload_out && sent->payload_bytes)
+		rc = e->transport->ops->post(e, &payload);
+	if (rc)
+		return rc;
+	lane->payload_out = 1;
+	rc = e->transport->ops->post(e, whole);
+	if (!rc && d->lanes[shard].way == PAYLOAD_PLACED)
+		e->transport->counters.put_bytes += sent->payload_bytes; /* the device moved them */
+	return rc;
+}

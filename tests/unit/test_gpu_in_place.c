@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Messages that a card reads from GPU memory: over a transport that, as a network does, reads local memory some
+ * time after post() returned, whole or not at all when its queue is full. The bits are those of host memory, with
+ * all payloads in place, with a card that cannot read them, and with some owners of each kind. */
+#include "base/error.h"
+#include "base/device.h"
+#include "ranks.h"
+#include "rdma/transport.h"
+#include "worker/worker.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { QUEUE = 4, POLLS_OF_DELAY = 3, INLINE_BYTES = 64, COUNT = 6000, STEPS = 8, RANKS = 3, SHARDS = 6 };
+
+/* ---- shm, but later, and able to read the device's memory ------------------------------------- */
+
+struct waiting {
+	struct endpoint *endpoint;
+	struct transfer transfer;
+	uint8_t inlined[INLINE_BYTES];
+	int polls;
+};
+static struct waiting queue[QUEUE];
+static unsigned head, tail, from_device, full;
+static struct transport_ops card;
+static const struct device_ops *ops;
+static int reads;                    /* whether the card reaches device memory: -1: of even ranks */
+
+static int card_open(const struct transport_config *config, struct transport **out)
+{
+	int rc = shm_transport.open(config, out);
+	if (!rc)
+		(*out)->ops = &card;
+	return rc;
+}
+
+static int card_in_place(struct endpoint *e, const struct region *device)
+{
+	CHECK(device->device != NULL && device->base == device->device->address);
+	return reads < 0 ? e->peer % 2 == 0 : reads;
+}
+
+static int card_post(struct endpoint *e, const struct transfer *x)
+{
+	if (tail - head == QUEUE) {
+		full++;
+		return SLUICE_EAGAIN;
+	}
+	struct waiting *w = &queue[tail++ % QUEUE];
+	*w = (struct waiting){ .endpoint = e, .transfer = *x };
+	if (x->bytes && !x->local_region) {
+		memcpy(w->inlined, x->local, x->bytes);
+		w->transfer.local = w->inlined;
+	}
+	return 0;
+}
+
+/* As shm does, whose processor cannot read a device's memory itself. */
+static int move(const struct waiting *w)
+{
+	static uint8_t bytes[8 * COUNT];
+	struct transfer x = w->transfer;
+	struct region here = { .base = bytes, .bytes = sizeof bytes };
+	if (x.local_region && x.local_region->device) {
+		const uint8_t *base = x.local_region->base;
+		CHECK((uint8_t *)x.local >= base && x.bytes <= sizeof bytes);
+		CHECK((uint8_t *)x.local + x.bytes <= base + x.local_region->bytes);
+		CHECK_OK(ops->copy(bytes, x.local, x.bytes, NULL));
+		CHECK_OK(ops->wait(NULL));
+		x.local = bytes;
+		x.local_region = &here;
+		from_device++;
+	}
+	return shm_transport.post(w->endpoint, &x);
+}
+
+static int card_poll(struct transport *t, struct event *events, int n)
+{
+	while (head != tail && queue[head % QUEUE].polls++ >= POLLS_OF_DELAY) {
+		if (move(&queue[head % QUEUE]) == SLUICE_EAGAIN)
+			break;
+		head++;
+	}
+	return shm_transport.poll(t, events, n);
+}
+
+static int card_arm(struct transport *t)
+{
+	return head != tail ? 1 : shm_transport.arm(t);
+}
+
+const struct transport_ops *const transports[] = { &self_transport, &card, NULL };
+
+static void use_card(void)
+{
+	card = shm_transport;
+	card.open = card_open;
+	card.post = card_post;
+	card.poll = card_poll;
+	card.arm = card_arm;
+	card.address = NULL;
+	card.in_place = card_in_place;
+	card.copies_at_post = 0;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static float *device_vector(struct memory *m, const float *from)
+{
+	CHECK_OK(ops->alloc(COUNT * sizeof(float), m));
+	CHECK_OK(ops->copy(m->address, from, COUNT * sizeof(float), NULL));
+	CHECK_OK(ops->wait(NULL));
+	return m->address;
+}
+
+static enum payload_way way_to(int owner, int rank)
+{
+	if (owner == rank)
+		return PAYLOAD_PLACED; /* self */
+	return (reads < 0 ? owner % 2 == 0 : reads) ? PAYLOAD_IN_PLACE : PAYLOAD_STAGED;
+}
+
+static int train_both(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT], got[COUNT];
+	const char *why = "";
+	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
+	ops = device_load(&why);
+	CHECK(ops != NULL);
+	log_capture(); /* the last words of a rank wait in its queue for ever */
+	struct memory params_memory, grad_memory;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument };
+	for (size_t i = 0; i < COUNT; i++)
+		params[i] = noise(1, 0, 0, i);
+	float *there = device_vector(&params_memory, params), *grad_there = device_vector(&grad_memory, grad);
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	for (int step = 1; step <= STEPS; step++) {
+		for (size_t i = 0; i < COUNT; i++)
+			grad[i] = noise(2, (uint64_t)step, (uint64_t)rank, i);
+		CHECK_OK(ops->copy(grad_there, grad, sizeof grad, NULL));
+		CHECK_OK(sluice_push(host, grad));
+		CHECK_OK(sluice_push(gpu, grad_there));
+		CHECK_OK(sluice_pull(host, params));
+		CHECK_OK(sluice_pull(gpu, there));
+		CHECK_OK(ops->copy(got, there, sizeof got, NULL));
+		CHECK_OK(ops->wait(NULL));
+		CHECK(!memcmp(got, params, sizeof got));
+		CHECK_OK(on_device_fetch_residual(gpu));
+		CHECK(!memcmp(gpu->worker->residual, host->worker->residual, sizeof got));
+	}
+	unsigned in_place = 0;
+	for (uint32_t s = 0; s < SHARDS; s++) {
+		const enum payload_way way = way_to(gpu->layout.shards[s].owner, rank);
+		CHECK(gpu->worker->device.lanes[s].way == way);
+		in_place += way == PAYLOAD_IN_PLACE;
+	}
+	CHECK(from_device == STEPS * in_place);
+	CHECK(full > 0); /* a header had to wait for its queue, and its payload was not sent twice */
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	sluice_finalize(&job);
+	ops->release(&params_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory(void **state)
+{
+	(void)state;
+	use_card();
+	for (reads = -1; reads <= 1; reads++) {
+		run_ranks(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
+		run_ranks(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
