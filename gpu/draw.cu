@@ -75,7 +75,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 	uint32_t passed = 0, passes = 1, listed, found;
 	float value;
 
-	if (a.judge && judge(&a, &passed))
+	if (prepare(&a, &passed))
 		return;
 	if (threadIdx.x == 0)
 		draw_begin(&sh.s, a.draw == DEVICE_DRAW_VARIANCE, a.wanted, a.n - a.exempt_coordinates);

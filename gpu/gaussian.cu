@@ -39,7 +39,7 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	uint32_t passed = 0, passes = 2, listed, found;
 	struct moments m;
 
-	if (a.judge && judge(&a, &passed))
+	if (prepare(&a, &passed))
 		return;
 	m = moments_total(&a, terms, !a.x, &state->left_out[0], &passed);
 	if (look(&state->nan))

@@ -47,10 +47,10 @@ KERNEL(split, split_args)
 	if (threadIdx.x == 0) {
 		a.summary->found = got->found;
 		a.summary->nan = got->nan;
+		a.summary->largest = got->largest;
 		a.summary->passes = got->passes;
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
-		a.summary->largest = got->largest;
 	}
 }
 

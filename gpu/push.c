@@ -6,7 +6,9 @@
 #include "gpu/push.h"
 #include "gpu/apply.h"
 #include "gpu/failure.h"
+#include "base/bytes.h"
 #include "gpu/selector.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,11 +129,11 @@ static int enqueue(struct device_push *p, const struct device_select *call, cons
 						   parts[i].copy };
 	if (cuda_check(cudaMemcpyAsync(p->places, p->asked, p->parts * sizeof(*p->places), cudaMemcpyDefault,
 				       stream), "copying the places of messages") ||
-	    cuda_check(cudaMemsetAsync(p->results, 0, p->results_bytes, stream), "clearing a push"))
+	    cuda_check(cudaMemsetAsync(p->results, 0, p->results_bytes, stream), "clearing a push") ||
+	    cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream), "clearing a push"))
 		return -1;
-	int rc = cuda_select(p->s, call, stream);
-	p->begun = selector_launched(p->s);
-	if (rc || cuda_check(split_enqueue(&split, stream), "starting the kernel split"))
+	p->begun = 1; /* from here on, what the selection says of itself is this one's */
+	if (cuda_select(p->s, call, stream) || cuda_check(split_enqueue(&split, stream), "starting the kernel split"))
 		return -1;
 	if (value_type >= 0 &&
 	    (pack_parts(p, &v, parts, value_type, stream) ||
@@ -157,15 +159,15 @@ int cuda_push(struct device_push *p, const struct device_select *call, const str
 int cuda_push_added(struct device_push *p, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
-	uint32_t nonfinite;
+	struct topk_state state;
 
 	if (!p->begun || !p->adds)
 		return 0;
-	if (cuda_check(cudaMemcpyAsync(&nonfinite, &v.selection->nonfinite, sizeof(nonfinite),
-				       cudaMemcpyDefault, stream), "copying the result of topk") ||
-	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
+	if (cuda_check(cudaMemcpyAsync(&state, v.selection, offsetof(struct topk_state, barrier),
+				       cudaMemcpyDefault, stream), "copying the result of a selection") ||
+	    cuda_check(cudaStreamSynchronize(stream), "the kernel of a selection, or one before it,"))
 		return -1;
-	return !nonfinite;
+	return !state.nonfinite && (state.passes || state.nan || state.found);
 }
 
 int cuda_pushed(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream)
@@ -177,9 +179,9 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 		       "before it,"))
 		return -1;
 	*out = (struct device_selected){ .n = got->found, .nan = got->nan != 0, .passes = got->passes,
+					 .largest = bits_float(got->largest),
 					 .nonfinite = got->nonfinite,
 					 .first_nonfinite = (uint32_t)~got->inverted_first };
-	memcpy(&out->largest, &got->largest, sizeof(out->largest)); /* a key is a magnitude's bits */
 	out->overfull = out->n > v.room;
 	out->n = out->overfull ? 0 : out->n;
 	p->found = (uint32_t)out->n;

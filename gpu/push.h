@@ -22,7 +22,7 @@ struct push_part {
 
 /* Of the selection; as struct topk_state. */
 struct push_summary {
-	uint32_t found, nan, passes, nonfinite, inverted_first, largest;
+	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 };
 
 struct split_args {

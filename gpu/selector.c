@@ -387,18 +387,13 @@ int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index,
 
 struct selector_view selector_view(const struct device_selector *s)
 {
-	const struct on_device *there = part(s, s->plan.state);
+	struct on_device *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .multiprocessors = s->multiprocessors,
 				       .pack_residents = s->pack_residents, .selection = &there->state,
 				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
 				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
 				       .widths = part(s, s->plan.widths) };
-}
-
-int selector_launched(const struct device_selector *s)
-{
-	return s->launched;
 }
 
 int selector_enter(const struct device_selector *s, int *before)

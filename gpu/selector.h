@@ -24,15 +24,13 @@ int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index,
 struct topk_state;
 struct selector_view {
 	unsigned multiprocessors, pack_residents;
-	const struct topk_state *selection;
+	struct topk_state *selection;
 	uint32_t *index;
 	float *value;
 	uint32_t room;               /* entries of the lists */
 	uint64_t *block_sums;
 	uint8_t *widths;
 };
-/* Whether the last cuda_select(), though it may have failed, started what adds. */
-int selector_launched(const struct device_selector *s);
 struct selector_view selector_view(const struct device_selector *s);
 /* Makes the selector's device the current one; back to `before`, returning rc. */
 int selector_enter(const struct device_selector *s, int *before);

@@ -2,10 +2,10 @@
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
  * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
- * Where the recipe allows (on_device_select.c) the residual lives
- * on the device, and the selection and the messages' payloads are made there (on_device_push.c); worker.residual
- * is merely the place at which the encoder meets what the device does not pack. Else the gradient is copied to
- * the host. */
+ * Where the recipe allows (on_device_select.c: the gradient, with a residual or none, no clipping) the residual
+ * lives on the device, and the selection and the messages' payloads are made there (on_device_push.c);
+ * worker.residual is merely the place at which the encoder meets what the device does not pack. Else the gradient
+ * is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"

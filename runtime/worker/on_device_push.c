@@ -246,6 +246,10 @@ static int take_up(sluice_model *model)
 			return device_fail(d->ops, "the residual");
 		d->stale = 0;
 	}
+	if (model->recipe.memory == MEMORY_NONE) { /* each push begins with zeros */
+		d->doubt = d->added = 0;
+		return 0;
+	}
 	if (d->doubt && !d->added) {
 		int added = d->ops->push_added(d->push, d->stream);
 		if (added < 0)
