@@ -2,6 +2,7 @@
  * See sparse.h. At the usual densities each coordinate lies in a line of its own, far from the one
  * before, and the processor foresees none of them: they are asked for in time. */
 #include "compress/sparse.h"
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,16 +11,52 @@ enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
 /* Coordinates far from each other are also far from each other in the page table: with pages of 2 MiB, if the
  * system gives them, a shard's whole table is in the processor. */
+enum { LARGE_PAGE = 2 << 20 };
+
+static int in_large_pages(size_t n)
+{
+	return n * sizeof(float) >= 2 * LARGE_PAGE;
+}
+
+static size_t large_bytes(size_t n)
+{
+	return (n * sizeof(float) + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+}
+
+/* From the system: such pages are zero, and take no memory before somebody writes to them. */
+static float *map_large(size_t n)
+{
+	const size_t bytes = large_bytes(n);
+	char *base = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (base == MAP_FAILED)
+		return NULL;
+	const size_t before = (LARGE_PAGE - (uintptr_t)base % LARGE_PAGE) % LARGE_PAGE;
+	if (before)
+		munmap(base, before);
+	munmap(base + before + bytes, LARGE_PAGE - before);
+	/* Not the last, partly used one: what is announced would be exceeded. If it is refused, pages stay small. */
+	(void)madvise(base + before, n * sizeof(float) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+	return (float *)(void *)(base + before);
+}
+
 float *vector_open(size_t n)
 {
-	enum { LARGE_PAGE = 2 << 20 };
-	const size_t line = n * sizeof(float) < 2 * LARGE_PAGE ? VECTOR_LINE * sizeof(float) : LARGE_PAGE;
-	size_t bytes = (n * sizeof(float) + line - 1) / line * line;
-	float *vector = aligned_alloc(line, bytes);
+	enum { LINE_BYTES = VECTOR_LINE * sizeof(float) };
+	const size_t bytes = (n * sizeof(float) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+	if (in_large_pages(n))
+		return map_large(n);
+	float *vector = aligned_alloc(LINE_BYTES, bytes ? bytes : LINE_BYTES);
 
-	if (vector && line == LARGE_PAGE)
-		(void)madvise(vector, n * sizeof(float) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE); /* or it stays as it is */
 	return vector ? memset(vector, 0, n * sizeof(float)) : NULL;
+}
+
+void vector_close(float *vector, size_t n)
+{
+	if (vector && in_large_pages(n))
+		munmap(vector, large_bytes(n));
+	else
+		free(vector);
 }
 
 static uint32_t with_one_ahead(uint32_t count)

@@ -8,8 +8,10 @@
 
 /* Coordinates of a line of memory. */
 enum { VECTOR_LINE = 16 };
-/* n zeros from the beginning of a line, for free(); NULL: no memory. */
+/* n zeros from the beginning of a line; NULL: no memory. */
 float *vector_open(size_t n);
+/* n: as opened with. NULL is allowed. */
+void vector_close(float *vector, size_t n);
 
 /* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL: coordinates
  * 0..count - 1. */

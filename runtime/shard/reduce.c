@@ -46,7 +46,7 @@ int reduction_open(struct reduction *r, uint32_t span)
 
 void reduction_close(struct reduction *r)
 {
-	free(r->sum);
+	vector_close(r->sum, r->span);
 	free(r->lines);
 	r->sum = NULL;
 	r->lines = NULL;

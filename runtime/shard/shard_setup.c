@@ -123,11 +123,13 @@ void shards_close(sluice_model *model)
 {
 	for (uint32_t i = 0; model->shards && i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];
+		if (!shard->at)
+			break; /* opening ended before this one */
 		free(shard->spans);
-		free(shard->copy);
+		vector_close(shard->copy, shard->at->span);
 		reduction_close(&shard->reduction);
 		candidates_close(&shard->candidates);
-		free(shard->residual);
+		vector_close(shard->residual, shard->at->span);
 		free(shard->velocity);
 		free(shard->running);
 		free(shard->support);

@@ -130,7 +130,7 @@ void worker_close(sluice_model *model)
 	free(w->base);
 	if (w->local != w->residual)
 		free(w->local);
-	free(w->residual);
+	vector_close(w->residual, model->layout.count);
 	free(w->reference);
 	free(w->since);
 	free(w->index);

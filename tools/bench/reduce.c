@@ -280,8 +280,8 @@ int bench_reduce(const struct options *o)
 	selector_close(&b.selector);
 	reduction_close(&b.reduction);
 	free(b.messages);
-	free(b.residual);
-	free(b.copy);
+	vector_close(b.residual, o->n);
+	vector_close(b.copy, o->n);
 	free(b.params);
 	free(b.plain);
 	free(b.grad);
