@@ -136,7 +136,8 @@ struct device_ops {
 	int (*bus_id)(char *text, size_t cap);
 	/* Makes that of SLURM_LOCALID, or the only one, current for the calling thread; text: which and why. */
 	int (*choose)(char *text, size_t cap);
-	/* 1: p is memory of a device (its number in *device); 0: it is not; -1. */
+	/* 1: p is memory of the calling thread's current device (its number in *device); 0: it is the host's; -1,
+	 * also if it is another device's. */
 	int (*find)(const void *p, int *device);
 
 	int (*alloc)(size_t bytes, struct memory *out);   /* exported as far as driver and device can */

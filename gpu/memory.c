@@ -30,9 +30,18 @@ int cuda_find(const void *p, int *device)
 	}
 	if (cuda_check(error, "asking what memory a pointer is"))
 		return -1;
-	*device = attributes.device;
 	/* Managed and pinned memory is the host's too. */
-	return attributes.type == cudaMemoryTypeDevice;
+	if (attributes.type != cudaMemoryTypeDevice)
+		return 0;
+	int current;
+	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
+		return -1;
+	/* Buffers and the default stream would be another device's, which waits for none of this one's kernels. */
+	if (attributes.device != current)
+		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call cudaSetDevice(%d) first",
+				   attributes.device, current, attributes.device);
+	*device = current;
+	return 1;
 }
 
 /* One copy on the default stream, waited for: the ladder's, which is no hot path. */

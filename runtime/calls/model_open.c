@@ -359,10 +359,10 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = prepare(model, attr);
 	struct borrowed host = { 0 };
-	if (!rc)
-		rc = on_device_borrow(params, attr->count, &host);
 	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
 		model->worker->device.stream = attr->stream;
+	if (!rc)
+		rc = on_device_borrow(params, attr->count, model->worker->device.stream, &host);
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);

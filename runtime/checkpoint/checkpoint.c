@@ -468,7 +468,7 @@ int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t
 	int rc = check_call(model, "sluice_restore");
 	struct borrowed host = { 0 };
 	if (!rc)
-		rc = on_device_borrow(params, model->layout.count, &host);
+		rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
 	if (!rc)
 		rc = restore(model, dir, host.host, step_out);
 	return on_device_return(&host, rc);

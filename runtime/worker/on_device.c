@@ -192,16 +192,16 @@ int on_device_zero(sluice_model *model, float *target, size_t n)
 	return 0;
 }
 
-int on_device_borrow(float *params, size_t n, struct borrowed *out)
+int on_device_borrow(float *params, size_t n, void *stream, struct borrowed *out)
 {
-	*out = (struct borrowed){ .host = params, .params = params, .n = n };
+	*out = (struct borrowed){ .host = params, .params = params, .stream = stream, .n = n };
 	int rc = params ? device_of(params, &out->ops) : 0;
 	if (rc || !out->ops)
 		return rc;
 	out->host = malloc(n * sizeof(float));
 	if (!out->host)
 		return fail(SLUICE_ENOMEM, "no memory for a copy of %zu parameters", n);
-	if (out->ops->copy(out->host, params, n * sizeof(float), NULL) || out->ops->wait(NULL))
+	if (out->ops->copy(out->host, params, n * sizeof(float), stream) || out->ops->wait(stream))
 		return device_fail(out->ops, "a copy of the parameters");
 	return 0;
 }
@@ -211,7 +211,8 @@ int on_device_return(struct borrowed *b, int failed)
 	int rc = failed;
 	if (!b->ops)
 		return rc;
-	if (!rc && (b->ops->copy(b->params, b->host, b->n * sizeof(float), NULL) || b->ops->wait(NULL)))
+	if (!rc && (b->ops->copy(b->params, b->host, b->n * sizeof(float), b->stream) ||
+		    b->ops->wait(b->stream)))
 		rc = device_fail(b->ops, "a copy of the parameters");
 	free(b->host);
 	*b = (struct borrowed){ 0 };

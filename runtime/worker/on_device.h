@@ -97,9 +97,10 @@ int on_device_zero(sluice_model *model, float *target, size_t n);
 struct borrowed {
 	float *host, *params;
 	const struct device_ops *ops;
+	void *stream;                      /* of the model: what writes params is there */
 	size_t n;
 };
-int on_device_borrow(float *params, size_t n, struct borrowed *out);
+int on_device_borrow(float *params, size_t n, void *stream, struct borrowed *out);
 int on_device_return(struct borrowed *b, int failed);
 
 void on_device_close(sluice_model *model);

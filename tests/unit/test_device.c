@@ -105,6 +105,34 @@ static void device_of__device_memory_gives_the_table(void **state)
 	expect(device_memory_is_found, EMULATED_MODULE);
 }
 
+static int another_device_is_refused(void)
+{
+	void *module = dlopen(EMULATED_MODULE, RTLD_NOW), *symbol = dlsym(module, "emulated_device");
+	const char *why = "";
+	const struct device_ops *ops = device_load(&why), *found = NULL;
+	void (*present)(int);
+	struct memory memory;
+	char text[200];
+
+	memcpy(&present, &symbol, sizeof(symbol));
+	present(2);
+	setenv("SLURM_LOCALID", "1", 1);
+	if (!ops || ops->choose(text, sizeof(text)) || ops->alloc(100, &memory) || device_of(memory.address, &found))
+		return NO;
+	setenv("SLURM_LOCALID", "0", 1);
+	sluice_set_log(NULL, NULL);
+	if (ops->choose(text, sizeof(text)) || device_of(memory.address, &found) != SLUICE_EGPU)
+		return NO;
+	ops->release(&memory);
+	return strstr(sluice_last_error(), "it is on GPU 1, but the calling thread uses GPU 0") ? YES : NO;
+}
+
+static void device_of__memory_of_another_device_than_the_current_one__is_refused(void **state)
+{
+	(void)state;
+	expect(another_device_is_refused, EMULATED_MODULE);
+}
+
 static int no_driver_is_said(void)
 {
 	void *module = dlopen(EMULATED_MODULE, RTLD_NOW), *symbol = dlsym(module, "emulated_device");
@@ -181,6 +209,7 @@ int main(void)
 		cmocka_unit_test(device_of__host_memory_without_driver_or_module),
 		cmocka_unit_test(device_load__what_is_missing_is_said),
 		cmocka_unit_test(device_of__device_memory_gives_the_table),
+		cmocka_unit_test(device_of__memory_of_another_device_than_the_current_one__is_refused),
 		cmocka_unit_test(describe__without_a_driver_says_so),
 		cmocka_unit_test(device_of__device_memory_without_module_is_refused),
 		cmocka_unit_test(device_load__the_module_that_was_built_loads_without_a_driver),

@@ -166,6 +166,7 @@ struct allocation {
 	char *base;
 	size_t bytes, mapped;
 	enum cudaMemoryType type;
+	int device;
 };
 
 static struct {
@@ -374,7 +375,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 	pthread_mutex_lock(&runtime.lock);
 	a = allocation_of(p);
 	*attributes = (struct cudaPointerAttributes){
-		.type = a ? a->type : cudaMemoryTypeUnregistered, .devicePointer = (void *)p };
+		.type = a ? a->type : cudaMemoryTypeUnregistered, .device = a ? a->device : -1,
+		.devicePointer = (void *)p };
 	pthread_mutex_unlock(&runtime.lock);
 	return answer(cudaSuccess);
 }
@@ -398,6 +400,7 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
 	a->bytes = bytes ? bytes : 1;
 	a->type = type;
+	a->device = current_device;
 	if (type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, PROT_NONE))
 		abort();
 	pthread_mutex_lock(&runtime.lock);
@@ -452,7 +455,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 			error = answer(cudaErrorHostMemoryAlreadyRegistered);
 	a = error ? NULL : calloc(1, sizeof *a);
 	if (a) {
-		*a = (struct allocation){ runtime.all, p, bytes, 0, cudaMemoryTypeHost };
+		*a = (struct allocation){ runtime.all, p, bytes, 0, cudaMemoryTypeHost, 0 };
 		runtime.all = a;
 	}
 	pthread_mutex_unlock(&runtime.lock);
