@@ -207,8 +207,10 @@ static int refuse_nonfinite(sluice_model *model, const void *grad, const struct 
 	float bad;
 	int rc = on_device_fetch(model, code, (const uint8_t *)grad + got->first_nonfinite * value_bytes(type),
 				 value_bytes(type));
+	if (rc)
+		return rc;
 	values_decode(type, 1, code, 1, &bad);
-	return rc ? rc : signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
+	return signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
 }
 
 /* Payloads go where this step's messages will be posted from, or be read. */

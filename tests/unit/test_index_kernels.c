@@ -148,8 +148,8 @@ static void check_ones(const struct index_kernels *k)
 		uint8_t in[MOST];
 
 		for (size_t i = 0; i < n; i++)
-			in[i] = dense == 0 ? 0xff : dense == 1 ? (uint8_t)random_bits(&r)
-							       : (uint8_t)(1u << random_bits(&r) % 32);
+			in[i] = (uint8_t)(dense == 0 ? 0xffu : dense == 1 ? random_bits(&r)
+									  : 1u << random_bits(&r) % 32);
 		memset(got, GUARD, sizeof(got));
 		read = index_portable.ones(in, n, room, expected, &wanted_found);
 		assert_int_equal(k->ones(in, n, room, got, &found), read);
