@@ -69,6 +69,8 @@ void candidates_begin(struct candidates *c)
 {
 	c->span = 0;
 	c->from = c->room - c->n;
+	if (!c->n)
+		return; /* where no list is kept, there is none to move */
 	memmove(c->index + c->from, c->index, c->n * sizeof *c->index);
 	memmove(c->value + c->from, c->value, c->n * sizeof *c->value);
 	c->n = 0;
