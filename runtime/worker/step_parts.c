@@ -5,13 +5,27 @@
 #include "base/clock.h"
 #include <stdio.h>
 
+/* The first shard whose slots are all full; n_shards if there is none. */
+static uint32_t full_shard(const sluice_model *model)
+{
+	uint32_t s = 0;
+	while (s < model->layout.n_shards && ring_writer_free(&model->worker->up[s].ring))
+		s++;
+	return s;
+}
+
 static int slots_free(void *context)
 {
-	sluice_model *model = context;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		if (!ring_writer_free(&model->worker->up[s].ring))
-			return 0;
-	return 1;
+	const sluice_model *model = context;
+	return full_shard(model) == model->layout.n_shards;
+}
+
+static void describe_full(void *context, char *text, size_t cap)
+{
+	const sluice_model *model = context;
+	uint32_t s = full_shard(model) % model->layout.n_shards; /* freed just now: the first, as good as any */
+	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
+		 (unsigned long long)(model->step / model->recipe.period + 1), s, rank_text(model->job, model->layout.shards[s].owner));
 }
 
 static int push_done(void *context)
@@ -67,7 +81,7 @@ int step_await_slots(sluice_model *model)
 {
 	uint64_t start = now_ns();
 	progress_take(model->job);
-	int rc = progress_until(model->job, slots_free, step_describe, model);
+	int rc = progress_until(model->job, slots_free, describe_full, model);
 	progress_release(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return rc;

@@ -2,6 +2,7 @@
  * Waiting: a stopped rank is lost and named, a slow one is named and waited for, a wait that is too long
  * ends, and a waiting rank says on request for whom. */
 #include "ranks.h"
+#include "worker/worker.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -150,6 +151,34 @@ static void pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed(void *
 	run_ranks(3, wait_too_long, NULL);
 }
 
+/* As if shard 1 had read nothing of what rank 0 wrote; shards 0 and 2 have. */
+static int fill_the_slots_of_one_shard(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 300 * slowness() };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, 3, params);
+	(void)argument;
+	log_capture();
+	CHECK_OK(step_once(model, grad, params));
+	if (rank) {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	} else {
+		model->worker->up[1].ring.next_seq += model->layout.shards[1].slot_depth;
+		CHECK(sluice_push(model, grad) == SLUICE_ETIMEDOUT);
+		CHECK(error_says("step 2: a free slot at shard 1 of rank 1 (node n1)", "SLUICE_WAIT_TIMEOUT"));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__slots_of_one_shard_stay_full__timeout_names_that_shard(void **state)
+{
+	(void)state;
+	run_ranks(3, fill_the_slots_of_one_shard, NULL);
+}
+
 /* A server whose workers train on waits for nobody. */
 static int serve_for_long(int rank, void *argument)
 {
@@ -281,6 +310,7 @@ int main(void)
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
 		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
 		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
+		cmocka_unit_test(push__slots_of_one_shard_stay_full__timeout_names_that_shard),
 		cmocka_unit_test(serve__longer_than_wait_timeout_while_workers_train__goes_on),
 		cmocka_unit_test(barrier__beyond_wait_timeout__names_who_has_not_come),
 		cmocka_unit_test(explain__from_a_signal_handler__tells_what_a_rank_waits_for),
