@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 dist_man_MANS += \
+	man/sluice_accumulator.3 \
 	man/sluice_barrier.3 \
 	man/sluice_checkpoint.3 \
 	man/sluice_digest.3 \

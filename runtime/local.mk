@@ -46,6 +46,7 @@ library_sources += \
 
 # The half that pushes and pulls. It and the next one do not know each other.
 library_sources += \
+	runtime/worker/accumulator.c \
 	runtime/worker/async.c \
 	runtime/worker/async_answer.c \
 	runtime/worker/innovation.c \

@@ -207,6 +207,20 @@ SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
+/* The worker's residual, for gradients that are added to it where they are computed (a product with beta = 1, gradients
+ * that are not set to zero between steps) instead of being written to a vector of their own: (*accumulator)[j] +=
+ * *scale * gradient[j] for all j, once a step or, for a larger batch, several times; then sluice_push(model,
+ * *accumulator), or ranges of it by sluice_push_range(). What is sent is taken out of it, the rest stays. The
+ * bits are those of pushing the gradient, one vector of the model's size is saved, and a push reads one vector
+ * instead of reading two and writing one. accumulator: the model's count of floats in host memory, the library's,
+ * 64-byte aligned, valid until the model is closed; zero at open, and what a checkpoint held after
+ * sluice_restore(). From a push until its pull returned it is not to be touched. scale: the learning rate where
+ * the recipe says memory=residual(inside), else 1; ask again after sluice_set_lr(). Pushes of other vectors are gradients
+ * as ever; those in GPU memory are then copied to the host. Errors: EINVAL (between a push and its pull; a
+ * recipe that does more with a gradient than to add it: noise=, clip=, signal= other than gradient, memory= other
+ * than residual, nonfinite= other than abort, update=average, when=every), EGPU. Thread class: object. */
+SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, float *scale);
+
 /* For signal=storm(ALPHA) and svrg(STEPS): the same with the gradients of one and the same sample at params (grad) and at the
  * point that sluice_point() gives, the parameters one step ago or the anchor (before). Both are the caller's again on return.
  * Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona, Momentum-Based Variance

@@ -62,8 +62,7 @@ int on_device_fetch_residual(sluice_model *model)
 			   model->layout.count * sizeof(float));
 }
 
-/* The residual comes home: this gradient is selected on the host. */
-static int stop_selecting(sluice_model *model)
+int on_device_come_home(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
 	if (!d->selects)
@@ -109,7 +108,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 		return d->selects ? 0 : begin_selecting(model, *grad);
 	}
 	if (!rc)
-		rc = stop_selecting(model);
+		rc = on_device_come_home(model);
 	if (!rc && ops && !d->copies[0])
 		log_line(LOG_INFO, "runtime", "model %u: gradients are copied from the GPU to the host each step: "
 			 "%s", model->id, why);
@@ -120,7 +119,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 
 int on_device_range(sluice_model *model, const void **grad, uint64_t count)
 {
-	int rc = stop_selecting(model);
+	int rc = on_device_come_home(model);
 	return rc ? rc : copy_home(model, 0, grad, count);
 }
 

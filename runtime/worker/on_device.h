@@ -59,6 +59,8 @@ void on_device_rule(const sluice_model *model, struct device_select *call);
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves *grad where it is
  * if it is selected there: then worker.device.selects. */
 int on_device_gradient(sluice_model *model, const void **grad, const void **before);
+/* The residual comes home, if it lives on the device: gradients are selected on the host from now on. */
+int on_device_come_home(sluice_model *model);
 /* Makes a range of count coordinates host memory. */
 int on_device_range(sluice_model *model, const void **grad, uint64_t count);
 

@@ -37,6 +37,8 @@ const char *on_device_why_not(const sluice_model *model)
 	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker->local ||
 	    model->layout.support_most)
 		return "the recipe has steps that need the whole residual";
+	if (model->worker->accumulates)
+		return "the residual was given out by sluice_accumulator()";
 	if (model->measure.on)
 		return "sluice_measure() looks at the whole residual";
 	if (recipe->up.values.type == VALUE_GRID && selection_kinds[recipe->up.select].unbiased)

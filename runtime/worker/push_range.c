@@ -69,6 +69,8 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		rc = check_recipe(&model->recipe);
 	if (!rc)
 		rc = check_range(model, begin, count);
+	if (!rc)
+		rc = accumulator_check(model, grad, begin, "sluice_push_range");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;

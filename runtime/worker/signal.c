@@ -28,9 +28,8 @@ int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
 }
 
 /* Elements at ... at + n - 1 of what is pushed, as floats: where they are, or widened into room. */
-static const float *floats(const sluice_model *model, const void *pushed, uint64_t at, size_t n, float *room)
+static const float *floats(enum value_type type, const void *pushed, uint64_t at, size_t n, float *room)
 {
-	const enum value_type type = model_pushed_type(model);
 	const uint8_t *bytes = pushed;
 	if (type == VALUE_F32)
 		return (const float *)pushed + at;
@@ -39,13 +38,13 @@ static const float *floats(const sluice_model *model, const void *pushed, uint64
 }
 
 /* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
-static int judge(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+static int judge(sluice_model *model, enum value_type type, const void *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		const float *g = floats(model, grad, at, n, room);
+		const float *g = floats(type, grad, at, n, room);
 		size_t i = first_nonfinite(g, n);
 		if (i < n && !bad) {
 			first = at + i;
@@ -60,6 +59,7 @@ static int judge(sluice_model *model, const void *grad, uint64_t begin, uint64_t
 /* What one push, or one range of it, works on. */
 struct input {
 	const void *grad, *before;   /* before: storm's second gradient, else NULL */
+	enum value_type type;        /* of their elements */
 	uint64_t begin, count;       /* coordinates of the whole vector */
 	float newest, older;         /* storm: their factors */
 	float clip;                  /* factor of the gradient before the noise is added */
@@ -73,14 +73,14 @@ static const float *gradient_piece(const sluice_model *model, const struct input
 	const int zeros = model->recipe.nonfinite == NONFINITE_ZERO;
 	if (in->before) {
 		float first[CHUNK], second[CHUNK];
-		const float *g = floats(model, in->grad, at, n, first);
-		const float *b = floats(model, in->before, at, n, second);
+		const float *g = floats(in->type, in->grad, at, n, first);
+		const float *b = floats(in->type, in->before, at, n, second);
 		for (size_t i = 0; i < n; i++)
 			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ? 0.0f
 				: in->newest * g[i] - in->older * b[i];
 		return room;
 	}
-	const float *g = floats(model, in->grad, at, n, room);
+	const float *g = floats(in->type, in->grad, at, n, room);
 	if (!zeros)
 		return g;
 	for (size_t i = 0; i < n; i++)
@@ -160,18 +160,24 @@ static int selection_adds(const sluice_model *model)
 int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
 		      uint64_t count)
 {
+	const enum value_type type = model_pushed_type(model);
+	model->worker->addend = NULL;
+	model->worker->skip = model->worker->summed = 0;
+	if (model->worker->accumulates && grad == model->worker->residual + begin) {
+		model->worker->summed = count == model->layout.count && selection_adds(model);
+		return model->worker->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
+	}
 	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the cache. */
 	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) && !before;
-	int rc = late ? 0 : judge(model, grad, begin, count);
+	int rc = late ? 0 : judge(model, type, grad, begin, count);
 	if (!rc && before)
-		rc = judge(model, before, begin, count);
+		rc = judge(model, type, before, begin, count);
 	if (rc < 0)
 		return rc;
 	model->worker->skip = rc;
-	model->worker->addend = NULL;
 	if (rc)
 		return 0;
-	struct input in = { .grad = grad, .before = before, .begin = begin, .count = count, .clip = 1,
+	struct input in = { .grad = grad, .before = before, .type = type, .begin = begin, .count = count, .clip = 1,
 			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	if (before && model->recipe.signal == SIGNAL_SVRG) {
 		in.newest = in.older = 1;
@@ -183,7 +189,7 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	if (model->recipe.clip > 0)
 		in.clip = clip_factor(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
-	if (count == model->layout.count && selection_adds(model) && model_pushed_type(model) == VALUE_F32) {
+	if (count == model->layout.count && selection_adds(model) && type == VALUE_F32) {
 		model->worker->addend = grad;
 		model->worker->addend_scale = factor;
 		return 0;
@@ -193,7 +199,7 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 		float room[CHUNK];
 		const float *g = gradient_piece(model, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
-			return judge(model, grad, begin, count);
+			return judge(model, type, grad, begin, count);
 		if (model->recipe.noise > 0)
 			g = with_noise(model, &in, at, n, g, room);
 		recall(model, begin + at, n);
@@ -202,17 +208,22 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	return 0;
 }
 
-int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan)
+int signal_sum_finite(const struct worker *w, size_t selected, int nan)
 {
-	const struct worker *w = model->worker;
 	int finite = !nan;
 	/* What is infinite is selected before everything else. */
 	if (w->valued)
-		finite &= first_nonfinite(w->selected, selected) == selected;
-	for (size_t i = 0; i < selected && finite && !w->valued; i++)
+		return finite && first_nonfinite(w->selected, selected) == selected;
+	for (size_t i = 0; i < selected && finite; i++)
 		finite = isfinite(w->residual[w->index[i]]) != 0;
-	if (finite)
-		return 0;
-	int rc = model->recipe.nonfinite == NONFINITE_ABORT ? judge(model, grad, 0, model->layout.count) : 0;
+	return finite;
+}
+
+int signal_judge_sum(sluice_model *model, const float *grad)
+{
+	int rc = 0;
+	if (model->recipe.nonfinite == NONFINITE_ABORT)
+		rc = grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count)
+			: judge(model, VALUE_F32, model->worker->residual, 0, model->layout.count);
 	return rc ? rc : 1;
 }

@@ -51,6 +51,8 @@ int sluice_push(sluice_model *model, const void *grad)
 		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
 			  "gradients at params and at the point of sluice_point",
 			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
+	if (!rc)
+		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
 		return rc;
 	return push(model, unwanted ? NULL : grad, NULL);

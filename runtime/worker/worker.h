@@ -76,6 +76,8 @@ struct worker {
 	float range;                 /* grid: largest magnitude of the whole vector, the same for all shards */
 	const float *addend;         /* gradient that the selection adds on its way; NULL: added already */
 	float addend_scale;
+	int accumulates;             /* residual was handed out: the application adds to it, in host memory */
+	int summed;                  /* it did in this step, and the selection looks for what is not finite */
 	struct up_lane *up;          /* n_shards */
 	struct down_lane *down;      /* n_shards */
 	struct region *staging;
@@ -108,12 +110,19 @@ struct worker {
  * nonfinite=skip and clip= need the whole. SLUICE_ENUMERIC: the job has ended. */
 int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
 		      uint64_t count);
-/* After a selection that added grad: 0, or, if not all that it selected is finite, 1 or SLUICE_ENUMERIC. */
-int signal_check_sum(sluice_model *model, const float *grad, size_t selected, int nan);
+/* After a selection that added a gradient, or of what the application added: whether all is finite. */
+int signal_sum_finite(const struct worker *w, size_t selected, int nan);
+/* If not, and nothing is taken out of the residual: 1, or SLUICE_ENUMERIC. grad NULL: it is the residual. */
+int signal_judge_sum(sluice_model *model, const float *grad);
 
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
  * 0 to go on, 1 to leave the gradient out, or an error. */
 int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value);
+
+/* ---- accumulator.c ---- */
+/* What is pushed from this coordinate on is either a gradient or the residual, to which the application added,
+ * from there on; SLUICE_EINVAL: it lies elsewhere in the residual. */
+int accumulator_check(const sluice_model *model, const void *grad, uint64_t begin, const char *function);
 
 /* ---- innovation.c ---- */
 /* Before the gradient is folded: a reference that a shard has lost count of begins anew. */

@@ -16,13 +16,15 @@ static int add_and_select(sluice_model *model, struct select_call call, size_t *
 	struct worker *w = model->worker;
 	int nan;
 	w->addend = NULL;
+	w->summed = 0;
 	w->valued = w->selected != NULL;
 	w->taken = call.clear = w->valued && model->recipe.up.values.type == VALUE_F32 && !w->lazy.window;
 	call.value = w->selected;
 	*n_out = select_run(w->selector, &call, &nan);
-	int rc = signal_check_sum(model, call.grad, *n_out, nan);
-	if (rc) /* infinity less infinity is not zero */
-		worker_put_back(model, w->index, (uint32_t)*n_out);
+	if (signal_sum_finite(w, *n_out, nan))
+		return 0;
+	worker_put_back(model, w->index, (uint32_t)*n_out); /* infinity less infinity is not zero */
+	int rc = signal_judge_sum(model, call.grad);
 	return rc < 0 ? rc : 0;
 }
 
@@ -39,7 +41,7 @@ int worker_select_from(sluice_model *model, const struct span *spans, size_t n_s
 					  .k = kind->global ? census_up_count(model, density, of)
 							    : schedule_count(density, of),
 					  .index = w->index, .hint = &w->hint };
-	if (w->addend)
+	if (w->addend || w->summed)
 		return add_and_select(model, call, n_out);
 	const struct choice choice = {
 		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,

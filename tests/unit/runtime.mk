@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_grad_type \
+	tests/unit/test_accumulator \
 	tests/unit/test_push_range \
 	tests/unit/test_memory \
 	tests/unit/test_worth \
@@ -55,6 +56,7 @@ tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)
 tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note
 tests_unit_test_grad_type_SOURCES = tests/unit/test_grad_type.c tests/unit/narrow.h $(ranks)
+tests_unit_test_accumulator_SOURCES = tests/unit/test_accumulator.c $(ranks)
 tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c tests/unit/sent.h $(ranks)
 tests_unit_test_dynamics_SOURCES = tests/unit/test_dynamics.c tests/unit/sent.h tests/unit/scratch.h $(ranks)
