@@ -34,3 +34,15 @@ job_ok fourth 4 $options --recipe "$sparse" --checkpoint periodic --resume
 job fifth 4 $options --recipe "up=topk(0.02) memory=residual update=sgd" --checkpoint saved --resume &&
 	fail "a checkpoint of another recipe was accepted"
 grep -qh recipe fifth.err.* || { show fifth; fail "the refusal does not speak of the recipe"; }
+
+# gradients that are added to the residual where they are computed: the accumulator is part of the checkpoint
+plain="up=topk(0.01) down=topk(0.05) memory=residual update=momentum(0.9)"
+job_ok added 4 $options --recipe "$plain" --accumulate --checkpoint sums --every 20
+job_start sixth 4 $options --recipe "$plain" --accumulate --checkpoint half --every 10 --metrics metrics6 --sleep 3:35:5
+wait_lines metrics6 34 30 || { show sixth; fail "no 34 steps within 30 s"; }
+kill -9 "$(ranks | awk '$1 == 1 { print $2 }')"
+wait "$job_pid"
+job_ok seventh 4 $options --recipe "$plain" --accumulate --checkpoint half --resume
+echo "| accumulated: digest $(final added digest), killed and resumed $(final seventh digest), loss $(final added loss)"
+[ "$(final seventh digest)" = "$(final added digest)" ] ||
+	fail "a run with --accumulate that is resumed after a kill ends with other parameters"

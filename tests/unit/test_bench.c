@@ -128,6 +128,8 @@ static void options__bad__are_named(void **state)
 	assert_non_null(strstr(complaint, "\"cauchy\""));
 	assert_int_equal(PARSE(&o, complaint, "step", "--device", "rocm"), -1);
 	assert_non_null(strstr(complaint, "--device cannot take \"rocm\""));
+	assert_int_equal(PARSE(&o, complaint, "step", "--accumulate", "--device", "cuda"), -1);
+	assert_non_null(strstr(complaint, "host memory"));
 	assert_int_equal(PARSE(&o, complaint, "step", "--count"), -1);
 	assert_non_null(strstr(complaint, "--count"));
 	assert_int_equal(PARSE(&o, complaint, "step", "--coutn", "3"), -1);
@@ -144,6 +146,7 @@ static void options__of_another_test__are_refused(void **state)
 		{ "--count", "100", "step" },
 		{ "--recipe", "up=all", "step" },
 		{ "--gradient", "laplace", "step" },
+		{ "--accumulate", NULL, "step" },
 		{ "--seed", "3", "step select codec reduce" },
 		{ "--n", "100", "select codec reduce" },
 		{ "--k", "10", "select codec reduce" },

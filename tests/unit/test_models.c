@@ -167,6 +167,29 @@ static void gradient__over_several_blocks_is_the_mean_over_rows(void **state)
 	free_fixture(&f);
 }
 
+static void add_gradient__to_what_is_there__adds_the_scaled_one(void **state)
+{
+	const float scale = 0.125f;
+	struct fixture f;
+	struct score score, added;
+	float *sum;
+
+	(void)state;
+	make_fixture(&f, "mlp:7", FEATURES);
+	sum = calloc(f.network.count, sizeof(*sum));
+	for (size_t i = 0; i < f.network.count; i++)
+		sum[i] = (float)(i % 5);
+	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
+	network_add_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, scale, sum, &added);
+	assert_memory_equal(&score, &added, sizeof(score));
+	for (size_t i = 0; i < f.network.count; i++)
+		if (fabsf(sum[i] - ((float)(i % 5) + scale * f.grad[i])) > 1e-5f)
+			fail_msg("parameter %zu: %g, not %zu and %g", i, (double)sum[i], i % 5,
+				 (double)(scale * f.grad[i]));
+	free(sum);
+	free_fixture(&f);
+}
+
 static struct row_score apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width, float scale)
 {
 	struct row_score rows[4], sum = {0};
@@ -346,6 +369,7 @@ int main(void)
 		cmocka_unit_test(gradient__logreg_agrees_with_finite_differences),
 		cmocka_unit_test(gradient__linreg_agrees_with_finite_differences),
 		cmocka_unit_test(gradient__mlp_agrees_with_finite_differences),
+		cmocka_unit_test(add_gradient__to_what_is_there__adds_the_scaled_one),
 		cmocka_unit_test(gradient__over_several_blocks_is_the_mean_over_rows),
 		cmocka_unit_test(loss__extreme_outputs_stay_finite),
 		cmocka_unit_test(evaluate__counts_each_row_once),

@@ -54,6 +54,17 @@ static void parse__nothing_gives_defaults(void **state)
 	assert_int_equal(options.measure, 1);
 }
 
+static void parse__accumulate__goes_with_the_cpu_only(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--quiet", NULL, NULL), 0);
+	assert_int_equal(options.accumulate, 0);
+	assert_int_equal(parse("--accumulate", NULL, NULL), 0);
+	assert_int_equal(options.accumulate, 1);
+	assert_int_equal(parse("--accumulate", "--device", "cuda"), -1);
+	assert_non_null(strstr(complaint.text, "goes without --device cuda"));
+}
+
 static void parse__recipe_option_beats_environment_beats_default(void **state)
 {
 	(void)state;
@@ -147,6 +158,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parse__nothing_gives_defaults),
 		cmocka_unit_test(parse__on_failure__takes_its_two_words),
+		cmocka_unit_test(parse__accumulate__goes_with_the_cpu_only),
 		cmocka_unit_test(parse__recipe_option_beats_environment_beats_default),
 		cmocka_unit_test(parse__numbers_are_strict),
 		cmocka_unit_test(parse__moments),

@@ -7,7 +7,8 @@
 Needs srun with PMIx for sluice-bench, and mpicc and mpirun of Open MPI (mpicc.openmpi, mpirun.openmpi) or MPICH
 (mpicc.mpich, mpirun.mpich), as Debian names them; one that is missing is left out. Open MPI yields when idle, all
 use shared memory. In each round every one of them runs once, one after another; medians of the rounds' medians, and
-of the ratios within a round.
+of the ratios within a round. A step is measured twice: of a gradient that is given to sluice_push, and of one that was
+added to the residual where it was computed (sluice_accumulator).
 """
 import argparse
 import json
@@ -88,11 +89,11 @@ def allreduce(name, program, ranks, args):
     return float(done.stdout)
 
 
-def step(ranks, args):
+def step(ranks, args, *more):
     recipe = f"up=topk({args.density}) down=topk({args.density})"
     out = run(args.srun.split() + ["-N1", f"-n{ranks}", "--cpu-bind=none", "taskset", "-c", args.cores, args.bench,
                                    "step", "--count", str(args.count), "--recipe", recipe, "--steps",
-                                   str(args.times), "--limit", "--json"], SLUICE_TRANSPORT="shm")
+                                   str(args.times), "--limit", "--json", *more], SLUICE_TRANSPORT="shm")
     return json.loads(out)
 
 
@@ -115,17 +116,20 @@ def main():
         if not programs:
             sys.exit("no MPI here: neither mpicc.openmpi nor mpicc.mpich")
         for ranks in map(int, args.ranks.split(",")):
-            steps, dense = [], {name: [] for name in programs}
+            ways = {"gradient": [], "accumulator": []}
+            dense = {name: [] for name in programs}
             for _ in range(args.rounds):
                 for name, program in programs.items():
                     dense[name].append(allreduce(name, program, ranks, args))
-                steps.append(step(ranks, args))
-            middle = {key: statistics.median(s[key] for s in steps) for key in steps[0]
-                      if key.endswith(("_ms", "_p50", "_bytes", "_second"))}
-            row = {"ranks": ranks, "step": middle, "allreduce_ms": {}, "ratio": {}}
-            for name, ms in dense.items():
-                row["allreduce_ms"][name] = statistics.median(ms)
-                row["ratio"][name] = statistics.median(m / s["ms_p50"] for m, s in zip(ms, steps))
+                ways["gradient"].append(step(ranks, args))
+                ways["accumulator"].append(step(ranks, args, "--accumulate"))
+            row = {"ranks": ranks, "allreduce_ms": {name: statistics.median(ms) for name, ms in dense.items()},
+                   "step": {}, "ratio": {}}
+            for way, steps in ways.items():
+                row["step"][way] = {key: statistics.median(s[key] for s in steps) for key in steps[0]
+                                    if key.endswith(("_ms", "_p50", "_bytes", "_second"))}
+                row["ratio"][way] = {name: statistics.median(m / s["ms_p50"] for m, s in zip(ms, steps))
+                                     for name, ms in dense.items()}
             rows.append(row)
     if args.json:
         print(json.dumps({"count": args.count, "density": args.density, "cores": args.cores, "rounds": args.rounds,
@@ -133,13 +137,14 @@ def main():
         return
     print(f"{args.count} parameters, {args.density:.3%} both ways, cores {args.cores}, medians of {args.rounds} rounds")
     for row in rows:
-        s = row["step"]
-        print(f"{row['ranks']} ranks: step {s['ms_p50']:.2f} ms (compress {s['compress_ms']:.2f}, push "
-              f"{s['push_ms']:.2f}, wait {s['wait_ms']:.2f}, pull {s['pull_ms']:.2f}, apply {s['apply_ms']:.2f}); passes: "
-              f"read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}; wins below "
-              f"{s['break_even_bytes_per_second'] * 1e-9:.2f} GB/s a worker")
         for name, ms in row["allreduce_ms"].items():
-            print(f"         dense allreduce of {name:<8} {ms:8.2f} ms, {row['ratio'][name]:.1f} x the step")
+            print(f"{row['ranks']} ranks: dense allreduce of {name:<8} {ms:8.2f} ms")
+        for way, s in row["step"].items():
+            ratios = ", ".join(f"{ratio:.1f} x below {name}" for name, ratio in row["ratio"][way].items())
+            print(f"{row['ranks']} ranks: step, {way:<11} {s['ms_p50']:8.2f} ms, {ratios}; compress {s['compress_ms']:.2f}, "
+                  f"push {s['push_ms']:.2f}, wait {s['wait_ms']:.2f}, pull {s['pull_ms']:.2f}, apply {s['apply_ms']:.2f}; "
+                  f"passes: read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}; wins "
+                  f"below {s['break_even_bytes_per_second'] * 1e-9:.2f} GB/s a worker")
 
 
 if __name__ == "__main__":

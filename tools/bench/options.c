@@ -61,6 +61,9 @@ void options_print_help(void)
 	      "  --count N        parameters, K and M allowed; default 1M (2^20)\n"
 	      "  --recipe TEXT    see sluice_recipe(7); default SLUICE_RECIPE, else the library's\n"
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
+	      "  --accumulate     gradients are added to the residual by the program (sluice_accumulator), "
+	      "outside of the\n"
+	      "                   measured time, instead of being pushed\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
 	      "select, codec, reduce\n"
@@ -174,6 +177,7 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "threads", required_argument, NULL, 't' },
 				       { "messages", required_argument, NULL, 'm' },
 				       { "device", required_argument, NULL, 'v' },
+				       { "accumulate", no_argument, NULL, 'a' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
 				       { "help", no_argument, NULL, 'h' },
@@ -191,7 +195,7 @@ static unsigned tests_with(int key)
 {
 	switch (key) {
 	case 'z': case 'w': return MOVES;
-	case 'c': case 'e': case 'g': return STEP;
+	case 'a': case 'c': case 'e': case 'g': return STEP;
 	case 'd': return STEP | VECTORS;
 	case 'n': case 'k': case 'y': case 'b': return VECTORS;
 	case 't': return 1 << TEST_SELECT;
@@ -277,6 +281,8 @@ static int check_together(const struct options *o, const char *given, char compl
 		return complain(complaint, "--k is more than --n", NULL);
 	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)
 		return complain(complaint, "only select has hints, so only it takes --distribution", "hintwrong");
+	if (o->accumulate && o->cuda)
+		return complain(complaint, "--accumulate adds in host memory: not with --device", "cuda");
 	return 0;
 }
 
@@ -300,6 +306,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		o.action = key == 'h' ? ACTION_HELP : key == 'V' ? ACTION_VERSION : o.action;
 		o.json |= key == 'j';
 		o.limit |= key == 'l';
+		o.accumulate |= key == 'a';
 		given_warmup |= key == 'u';
 		snprintf(what, sizeof what, "--%s cannot take", table[index].name);
 		if (optarg && take(key, optarg, &o))

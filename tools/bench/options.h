@@ -37,6 +37,7 @@ struct options {
 	uint64_t count;     /* step: parameters */
 	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */
+	int accumulate;     /* step: added by this program to sluice_accumulator()'s vector */
 	uint64_t seed;
 	uint64_t n, k;      /* select, codec, reduce: elements; selected ones, 0: by density */
 	double density;     /* select: 0: 0.001, 0.01 and 0.1 */

@@ -38,10 +38,27 @@ struct bench {
 	size_t n_transports;
 };
 
+/* What back-propagation does that writes its gradients to the residual. */
+static int accumulate(struct bench *b, const float **gradient)
+{
+	float *sum, scale;
+	int rc = sluice_accumulator(b->model, &sum, &scale);
+
+	if (rc)
+		return rc;
+	for (uint64_t i = 0; i < b->options->count; i++)
+		sum[i] += scale * (*gradient)[i];
+	*gradient = sum;
+	return 0;
+}
+
 static int one_step(struct bench *b, uint64_t step, double *ms_out)
 {
 	const float *gradient = b->pool + step % SHIFTS * SHIFT;
-	int rc = sluice_barrier(b->job);
+	int rc = b->options->accumulate ? accumulate(b, &gradient) : 0;
+
+	if (!rc)
+		rc = sluice_barrier(b->job);
 	uint64_t began = now_ns();
 
 	if (!rc)
@@ -178,7 +195,7 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
 	       (unsigned long long)b->options->count, distribution_name(b->options->gradient));
 	json_text(stdout, b->gpu ? b->device : "cpu");
-	printf(",\"recipe\":");
+	printf(",\"accumulate\":%s,\"recipe\":", b->options->accumulate ? "true" : "false");
 	json_text(stdout, sluice_recipe(b->model));
 	printf(",\"steps\":%zu,\"ms_p50\":", ms.n);
 	json_number(stdout, ms.p50);
@@ -245,6 +262,8 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	if (b->gpu)
 		printf("vectors in the memory of a GPU; rank 0: %s\n", b->device);
 	printf("recipe: %s\n", sluice_recipe(b->model));
+	if (b->options->accumulate)
+		puts("gradients are added to the residual by the program, outside of the measured time");
 	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50,
 	       ms.p99, ms.max, ms.n);
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",

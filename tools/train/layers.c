@@ -190,20 +190,27 @@ static int add_scores(struct workspace *w, size_t n, struct score *score)
 	return 0;
 }
 
-int network_gradient(const struct network *network, struct workspace *w, const float *params,
-		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score)
+int network_add_gradient(const struct network *network, struct workspace *w, const float *params,
+			 const struct dataset *set, const uint32_t *rows, size_t n, float scale, float *sum,
+			 struct score *score)
 {
 	*score = (struct score){0};
-	if (w->compute.ops->zero(w->compute.state, grad, network->count * sizeof(*grad)))
-		return -1;
 	for (size_t done = 0; done < n; done += w->block) {
 		size_t block = n - done < w->block ? n - done : w->block;
 
-		if (score_block(network, w, params, set, rows + done, block, 1.0f / (float)n) ||
-		    backward(network, w, params, block, grad) || add_scores(w, block, score))
+		if (score_block(network, w, params, set, rows + done, block, scale / (float)n) ||
+		    backward(network, w, params, block, sum) || add_scores(w, block, score))
 			return -1;
 	}
 	return 0;
+}
+
+int network_gradient(const struct network *network, struct workspace *w, const float *params,
+		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score)
+{
+	if (w->compute.ops->zero(w->compute.state, grad, network->count * sizeof(*grad)))
+		return -1;
+	return network_add_gradient(network, w, params, set, rows, n, 1, grad, score);
 }
 
 int network_evaluate(const struct network *network, struct workspace *w, const float *params,

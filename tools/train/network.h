@@ -54,6 +54,10 @@ void workspace_delete(struct workspace **workspace); /* accepts NULL */
  * the workspace's compute. Here and below: 0, or -1 and compute's error() says what failed. */
 int network_gradient(const struct network *network, struct workspace *workspace, const float *params,
 		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score);
+/* The same, times scale, is added to sum[0..count). */
+int network_add_gradient(const struct network *network, struct workspace *workspace, const float *params,
+			 const struct dataset *set, const uint32_t *rows, size_t n, float scale, float *sum,
+			 struct score *score);
 
 /* Adds rows first .. last-1 to *score. */
 int network_evaluate(const struct network *network, struct workspace *workspace, const float *params,

@@ -48,6 +48,7 @@ enum option_key {
 	OPTION_NAN,
 	OPTION_PROGRESS,
 	OPTION_QUIET,
+	OPTION_ACCUMULATE,
 	OPTION_HELP,
 	OPTION_VERSION
 };
@@ -61,6 +62,7 @@ static const struct option option_table[] = {
 	{"dense", no_argument, NULL, OPTION_DENSE},
 	{"method", required_argument, NULL, OPTION_METHOD},
 	{"methods", no_argument, NULL, OPTION_METHODS},
+	{"accumulate", no_argument, NULL, OPTION_ACCUMULATE},
 	{"epochs", required_argument, NULL, OPTION_EPOCHS},
 	{"limit", required_argument, NULL, OPTION_LIMIT},
 	{"batch", required_argument, NULL, OPTION_BATCH},
@@ -108,6 +110,8 @@ void options_print_help(void)
 "  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
 "  --method NAME       a published method: its recipe with its usual values\n"
 "  --methods           list them with paper, recipe and cost, and end\n"
+"  --accumulate        gradients are added to what was not sent yet where they are computed,\n"
+"                      by sluice_accumulator: no vector of their own, shorter steps\n"
 "  --epochs N          passes over the training rows; default 5\n"
 "  --batch N           rows per worker and step; default 64\n"
 "  --lr X              learning rate; default 0.05\n"
@@ -266,6 +270,7 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_MEASURE: o->measure = 1; break;
 	case OPTION_RESUME: o->resume = 1; break;
 	case OPTION_QUIET: o->quiet = 1; break;
+	case OPTION_ACCUMULATE: o->accumulate = 1; break;
 	case OPTION_HELP: *action = OPTIONS_HELP; break;
 	case OPTION_VERSION: *action = OPTIONS_VERSION; break;
 	case OPTION_EPOCHS: rc = parse_count(name, text, 1, 1000000, &o->epochs, complaint); break;
@@ -308,6 +313,8 @@ static int check_together(const struct options *o, struct complaint *complaint)
 	if (!o->checkpoint && (o->every || o->resume))
 		return complain(complaint, "--%s needs --checkpoint DIR",
 				o->every ? "every" : "resume");
+	if (o->accumulate && strcmp(o->device, "cpu"))
+		return complain(complaint, "--accumulate adds in host memory: it goes without --device %s", o->device);
 	return 0;
 }
 

@@ -26,7 +26,7 @@ struct options {
 	uint32_t shards;
 	float lr, lr_decay;
 	float smoothness;           /* 0: not given */
-	int digest, measure, resume, quiet;
+	int digest, measure, resume, quiet, accumulate;
 	enum progress_kind progress;
 	int64_t sleep_rank, nan_rank;               /* -1: nobody */
 	uint64_t sleep_step, nan_step;              /* steps count from 1 */

@@ -88,8 +88,8 @@ int measure(struct training *t)
 	return find_leader(t);
 }
 
-/* --sleep and --nan */
-static int disturb(struct training *t, uint64_t step)
+/* --sleep and --nan; grad: what will be pushed. */
+static int disturb(struct training *t, float *grad, uint64_t step)
 {
 	const struct options *o = &t->options;
 	struct timespec pause = {
@@ -101,7 +101,7 @@ static int disturb(struct training *t, uint64_t step)
 		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, &pause) == EINTR)
 			;
 	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step &&
-	    t->compute.ops->put(t->compute.state, t->grad + t->network.count / 2, &(float){NAN}, sizeof(float)))
+	    t->compute.ops->put(t->compute.state, grad + t->network.count / 2, &(float){NAN}, sizeof(float)))
 		return failed(t);
 	return 0;
 }
@@ -156,6 +156,20 @@ static int gradient(struct training *t, const float *at, const uint32_t *rows, s
 	return network_gradient(&t->network, t->workspace, at, &t->train, rows, n, grad, score) ? failed(t) : 0;
 }
 
+/* --accumulate: back-propagation adds to the residual, and there is no other vector. */
+static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+{
+	float *sum, scale;
+	int rc = sluice_accumulator(t->model, &sum, &scale);
+
+	if (!rc && network_add_gradient(&t->network, t->workspace, t->params, &t->train, rows, t->options.batch, scale,
+					sum, score))
+		rc = failed(t);
+	if (!rc)
+		rc = disturb(t, sum, step);
+	return rc ? rc : sluice_push(t->model, sum);
+}
+
 /* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is taken. */
 static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
 {
@@ -163,9 +177,11 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 	float *at = t->params;
 	int rc;
 
+	if (t->options.accumulate)
+		return push_accumulated(t, rows, step, score);
 	if (sluice_anchor_due(t->model)) {
 		rc = gradient(t, t->params, t->part, t->part_rows, t->grad, score);
-		if (rc || (rc = disturb(t, step)))
+		if (rc || (rc = disturb(t, t->grad, step)))
 			return rc;
 		return sluice_push(t->model, t->grad);
 	}
@@ -176,7 +192,7 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 	if (t->point && !t->before)
 		at = t->point; /* igt */
 	rc = gradient(t, at, rows, t->options.batch, t->grad, score);
-	if (rc || (rc = disturb(t, step)))
+	if (rc || (rc = disturb(t, t->grad, step)))
 		return rc;
 	if (t->before) { /* storm, svrg */
 		if ((rc = gradient(t, t->point, rows, t->options.batch, t->before, &unused)))

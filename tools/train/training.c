@@ -97,10 +97,10 @@ static int prepare(struct training *t, struct complaint *complaint)
 		return 0;
 	}
 	t->params = new_vector(t);
-	t->grad = new_vector(t);
+	t->grad = o->accumulate ? NULL : new_vector(t);
 	t->order = malloc(t->train.rows * sizeof(*t->order));
 	t->workspace = workspace_new(&t->network, o->batch, &t->compute);
-	if (!t->params || !t->grad || !t->order || !t->workspace)
+	if (!t->params || (!t->grad && !o->accumulate) || !t->order || !t->workspace)
 		return complain_memory(complaint, "the model");
 	if (first_params(t, complaint))
 		return -1;
