@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A sparse step of Sluice beside the dense allreduce of the MPIs on this machine, on the same cores.
+"""A step of Sluice, sparse or (--recipe "up=all down=all") dense, beside the dense allreduce of the MPIs on this machine, on the same cores.
 
     slurm/devcluster run -n 1 -- python3 tools/bench/allreduce.py [--count 10000000] [--ranks 2,4] [--cores 0,1]
 
@@ -89,7 +89,7 @@ def allreduce(name, program, ranks, args):
 
 
 def step(ranks, args):
-    recipe = f"up=topk({args.density}) down=topk({args.density})"
+    recipe = args.recipe or f"up=topk({args.density}) down=topk({args.density})"
     out = run(args.srun.split() + ["-N1", f"-n{ranks}", "--cpu-bind=none", "taskset", "-c", args.cores, args.bench,
                                    "step", "--count", str(args.count), "--recipe", recipe, "--steps",
                                    str(args.times), "--limit", "--json"], SLUICE_TRANSPORT="shm")
@@ -100,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000_000)
     parser.add_argument("--density", type=float, default=0.001)
+    parser.add_argument("--recipe", help="of the step; default: top-k of --density both ways")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--cores", default="0,1", help="as for taskset -c")
     parser.add_argument("--rounds", type=int, default=5)
@@ -121,23 +122,24 @@ def main():
                     dense[name].append(allreduce(name, program, ranks, args))
                 steps.append(step(ranks, args))
             middle = {key: statistics.median(s[key] for s in steps) for key in steps[0]
-                      if key.endswith(("_ms", "_p50", "_bytes", "_second"))}
+                      if key.endswith(("_ms", "_p50", "_bytes", "_second")) and steps[0][key] is not None}
             row = {"ranks": ranks, "step": middle, "allreduce_ms": {}, "ratio": {}}
             for name, ms in dense.items():
                 row["allreduce_ms"][name] = statistics.median(ms)
                 row["ratio"][name] = statistics.median(m / s["ms_p50"] for m, s in zip(ms, steps))
             rows.append(row)
     if args.json:
-        print(json.dumps({"count": args.count, "density": args.density, "cores": args.cores, "rounds": args.rounds,
+        print(json.dumps({"count": args.count, "density": args.density, "recipe": args.recipe, "cores": args.cores, "rounds": args.rounds,
                           "rows": rows}))
         return
-    print(f"{args.count} parameters, {args.density:.3%} both ways, cores {args.cores}, medians of {args.rounds} rounds")
+    print(f"{args.count} parameters, {args.recipe or f'{args.density:.3%} both ways'}, cores {args.cores}, medians of {args.rounds} rounds")
     for row in rows:
         s = row["step"]
+        least = s.get("break_even_bytes_per_second")  # a dense step has none
+        wins = f"; wins below {least * 1e-9:.2f} GB/s a worker" if least else ""
         print(f"{row['ranks']} ranks: step {s['ms_p50']:.2f} ms (compress {s['compress_ms']:.2f}, push "
               f"{s['push_ms']:.2f}, wait {s['wait_ms']:.2f}, pull {s['pull_ms']:.2f}, apply {s['apply_ms']:.2f}); passes: "
-              f"read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}; wins below "
-              f"{s['break_even_bytes_per_second'] * 1e-9:.2f} GB/s a worker")
+              f"read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}{wins}")
         for name, ms in row["allreduce_ms"].items():
             print(f"         dense allreduce of {name:<8} {ms:8.2f} ms, {row['ratio'][name]:.1f} x the step")
 
