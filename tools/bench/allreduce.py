@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A sparse step of Sluice beside the dense allreduce of the MPIs on this machine, on the same cores.
+"""Steps of Sluice beside the dense allreduce of the MPIs on this machine, on the same cores.
 
     slurm/devcluster run -n 1 -- python3 tools/bench/allreduce.py [--count 10000000] [--ranks 2,4] [--cores 0,1]
 
 Needs srun with PMIx for sluice-bench, and mpicc and mpirun of Open MPI (mpicc.openmpi, mpirun.openmpi) or MPICH
 (mpicc.mpich, mpirun.mpich), as Debian names them; one that is missing is left out. Open MPI yields when idle, all
 use shared memory. In each round every one of them runs once, one after another; medians of the rounds' medians, and
-of the ratios within a round. A step is measured twice: of a gradient that is given to sluice_push, and of one that was
-added to the residual where it was computed (sluice_accumulator).
+of the ratios within a round. Sluice's steps are top-k of --density both ways, of a gradient that is given to sluice_push
+(pushed) and of one that was added to the residual where it was computed (accumulated: sluice_accumulator), and dense.
 """
 import argparse
 import json
@@ -89,11 +89,16 @@ def allreduce(name, program, ranks, args):
     return float(done.stdout)
 
 
-def step(ranks, args, *more):
-    recipe = f"up=topk({args.density}) down=topk({args.density})"
+def ways_of(density):
+    sparse = f"up=topk({density}) down=topk({density})"
+    return {"pushed": ["--recipe", sparse], "accumulated": ["--recipe", sparse, "--accumulate"],
+            "dense": ["--recipe", "up=all down=all"]}
+
+
+def step(ranks, args, way):
     out = run(args.srun.split() + ["-N1", f"-n{ranks}", "--cpu-bind=none", "taskset", "-c", args.cores, args.bench,
-                                   "step", "--count", str(args.count), "--recipe", recipe, "--steps",
-                                   str(args.times), "--limit", "--json", *more], SLUICE_TRANSPORT="shm")
+                                   "step", "--count", str(args.count), "--steps",
+                                   str(args.times), "--limit", "--json", *way], SLUICE_TRANSPORT="shm")
     return json.loads(out)
 
 
@@ -116,18 +121,19 @@ def main():
         if not programs:
             sys.exit("no MPI here: neither mpicc.openmpi nor mpicc.mpich")
         for ranks in map(int, args.ranks.split(",")):
-            ways = {"gradient": [], "accumulator": []}
+            ways = {name: [] for name in ways_of(args.density)}
             dense = {name: [] for name in programs}
             for _ in range(args.rounds):
                 for name, program in programs.items():
                     dense[name].append(allreduce(name, program, ranks, args))
-                ways["gradient"].append(step(ranks, args))
-                ways["accumulator"].append(step(ranks, args, "--accumulate"))
+                for name, way in ways_of(args.density).items():
+                    ways[name].append(step(ranks, args, way))
             row = {"ranks": ranks, "allreduce_ms": {name: statistics.median(ms) for name, ms in dense.items()},
                    "step": {}, "ratio": {}}
             for way, steps in ways.items():
                 row["step"][way] = {key: statistics.median(s[key] for s in steps) for key in steps[0]
-                                    if key.endswith(("_ms", "_p50", "_bytes", "_second"))}
+                                    if key.endswith(("_ms", "_p50", "_bytes", "_second")) and
+                                    steps[0][key] is not None}
                 row["ratio"][way] = {name: statistics.median(m / s["ms_p50"] for m, s in zip(ms, steps))
                                      for name, ms in dense.items()}
             rows.append(row)
@@ -140,11 +146,12 @@ def main():
         for name, ms in row["allreduce_ms"].items():
             print(f"{row['ranks']} ranks: dense allreduce of {name:<8} {ms:8.2f} ms")
         for way, s in row["step"].items():
-            ratios = ", ".join(f"{ratio:.1f} x below {name}" for name, ratio in row["ratio"][way].items())
-            print(f"{row['ranks']} ranks: step, {way:<11} {s['ms_p50']:8.2f} ms, {ratios}; compress {s['compress_ms']:.2f}, "
+            ratios = ", ".join(f"{name} {ratio:.1f} x" for name, ratio in row["ratio"][way].items())
+            least = s.get("break_even_bytes_per_second")  # a dense step has none
+            wins = f"; wins below {least * 1e-9:.2f} GB/s a worker" if least else ""
+            print(f"{row['ranks']} ranks: step, {way:<11} {s['ms_p50']:19.2f} ms ({ratios}): compress {s['compress_ms']:.2f}, "
                   f"push {s['push_ms']:.2f}, wait {s['wait_ms']:.2f}, pull {s['pull_ms']:.2f}, apply {s['apply_ms']:.2f}; "
-                  f"passes: read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}; wins "
-                  f"below {s['break_even_bytes_per_second'] * 1e-9:.2f} GB/s a worker")
+                  f"passes: read {s['limit_read_ms']:.2f}, copy {s['limit_copy_ms']:.2f}, add {s['limit_add_ms']:.2f}{wins}")
 
 
 if __name__ == "__main__":
