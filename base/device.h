@@ -107,6 +107,15 @@ struct device_sketch_call {
 
 struct device_push;
 
+/* How values are written: f32, f16 or bf16, or in few bits, uniform or grid; as struct value_coding (quantize.h). A
+ * grid covers the whole vector. */
+struct device_values {
+	int type;                /* enum value_type */
+	unsigned bits, block;
+	uint32_t purpose, rank, seed; /* uniform: as struct random_stream (random.h) */
+	uint64_t step;
+};
+
 /* A part of the vector, the parts ascending, and where its message's payload goes. */
 struct device_part {
 	uint32_t begin, span;
@@ -180,10 +189,10 @@ struct device_ops {
 	/* For vectors in so many parts; of s, which must outlive it. */
 	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
 	void (*push_close)(struct device_push **push);
-	/* Selects as select() does (without clear), and packs each part. value_type: VALUE_F32, F16 or BF16; -1:
-	 * nothing is packed. The residual keeps what was selected. */
+	/* Selects as select() does (without clear), and packs each part. values NULL: nothing is packed. The
+	 * residual keeps what was selected. */
 	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
-		    int value_type, void *stream);
+		    const struct device_values *values, void *stream);
 	/* 1: the last push has added the gradient to the residual, although it or pushed() failed; 0: it has not;
 	 * -1. Waits. */
 	int (*push_added)(struct device_push *p, void *stream);

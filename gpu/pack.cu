@@ -92,14 +92,16 @@ __device__ static inline void consider(struct choice *c, enum index_coding codin
 
 __device__ static inline struct choice choose(const struct pack_args *a, uint64_t delta_bytes)
 {
-	const uint64_t values = section_of_values(a->count, a->value_type);
+	const uint64_t values = section_of_values(a->count, &a->values);
 	struct choice c;
 
 	c.coding = CODING_DENSE;
 	c.indices = 0;
-	c.payload = section_of_values(a->span, a->value_type);
+	c.payload = section_of_values(a->span, &a->values);
 	if (a->count == a->span)
 		return c;
+	if (value_few_bits(a->values.type)) /* a zero between would not stay zero */
+		c.payload = UINT64_MAX;
 	consider(&c, CODING_RAW, 4 * (uint64_t)a->count, values);
 	if (a->count && a->index[a->count - 1] - a->index[0] == a->count - 1)
 		consider(&c, CODING_RUN, 4, values);
@@ -139,7 +141,7 @@ __device__ static inline float write_value(const struct pack_args *a, float scal
 	uint16_t code;
 	float scaled, decoded;
 
-	switch (a->value_type) {
+	switch (a->values.type) {
 	case VALUE_F32:
 		put_word(to, float_bits(v));
 		return v;
@@ -161,7 +163,7 @@ __device__ static inline float write_value(const struct pack_args *a, float scal
 /* In a row, or each at its place among zeros. */
 __device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to, int scattered)
 {
-	const uint32_t width = a->value_type == VALUE_F32 ? 4 : 2;
+	const uint32_t width = a->values.type == VALUE_F32 ? 4 : 2;
 	const float limit = f16_limit(scale);
 
 	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
@@ -246,7 +248,7 @@ __device__ static inline void zero_between(uint8_t *payload, uint64_t from, uint
 /* What the paddings hold, by one thread. */
 __device__ static inline void write_padding(const struct pack_args *a, struct choice c, uint64_t delta_bytes)
 {
-	const uint64_t used = (uint64_t)a->count * (a->value_type == VALUE_F32 ? 4 : 2);
+	const uint64_t used = values_length(a->count, &a->values);
 	const uint64_t blocks = delta_blocks(a->count);
 
 	if (c.coding == CODING_DENSE && a->count < a->span)
@@ -277,7 +279,7 @@ __device__ static inline void pack_list(const struct pack_args *a, struct pack_s
 	block_before(before, sh->sums, &before);
 	block_before(whole, sh->sums, &delta_bytes);
 	c = choose(a, delta_bytes);
-	scale = a->value_type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
+	scale = a->values.type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
 	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
 		write_zeros(a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
 		grid_barrier(&a->state->barrier, &passed);
@@ -292,13 +294,15 @@ __device__ static inline void pack_list(const struct pack_args *a, struct pack_s
 	case CODING_DELTA: write_delta(a, run, before, sh); break;
 	default: break;
 	}
-	write_values(a, scale, a->payload + c.indices, c.coding == CODING_DENSE);
+	if (!value_few_bits(a->values.type))
+		write_values(a, scale, a->payload + c.indices, c.coding == CODING_DENSE);
 	if (thread_of_grid() == 0) {
 		write_padding(a, c, delta_bytes);
 		a->state->verdict = PACK_DONE;
 		a->state->coding = (uint32_t)c.coding;
 		a->state->payload_bytes = (uint32_t)c.payload;
 		a->state->scale = scale;
+		a->state->indices = (uint32_t)c.indices;
 	}
 }
 

@@ -2,7 +2,8 @@
  * The payload of a message made on the device, byte for byte what message_encode() makes (layout in
  * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values. The header is
  * the host's, the checksum parts.cu's. Called by selector.c for lists of a known length, and by push.c for the
- * part of a selection that belongs to a shard, whose length only the device knows. */
+ * part of a selection that belongs to a shard, whose length only the device knows. Values in few bits are left
+ * out: quantize.cu writes them behind the positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"
@@ -17,6 +18,7 @@ struct pack_state {
 	uint32_t coding;             /* enum index_coding */
 	uint32_t payload_bytes;
 	float scale;
+	uint32_t indices;            /* bytes of the payload before the values */
 	uint32_t barrier;
 	uint32_t largest;            /* magnitude, as bits */
 };
@@ -34,7 +36,7 @@ struct pack_args {
 	int leave_rest;              /* decoded receives value - decoded instead: what is left unsent */
 	uint8_t *payload;            /* room as message_bound() says, less the header; 4-byte aligned */
 	uint32_t base, count, span;  /* with range: count is the most that is packed */
-	enum value_type value_type;
+	struct value_coding values;
 	struct pack_state *state;
 	uint64_t *block_sums;        /* of each block of the grid */
 	uint8_t *widths;             /* delta_blocks(count) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device: selection, split, pack for each part, seal and one small copy are
+ * The host's part of a push on the device: selection, split, pack (and quantize) for each part, seal and one small copy are
  * enqueued together, and cuda_pushed() waits for all of them, once. Nothing is allocated after it is open. The
  * residual keeps everything that was selected until cuda_push_settle() takes off, in one launch, what messages
  * hold: a call that fails before has lost nothing. */
@@ -29,9 +29,15 @@ struct device_push {
 	struct push_place *asked;
 	int begun;                   /* the selection of the last push was enqueued */
 	int adds;                    /* and adds a gradient */
+	int few_bits;                /* its values are */
 	uint32_t found;              /* of the push that cuda_pushed() waited for last */
 	uint32_t power[CHECKSUM_POWERS];
 };
+
+static struct value_coding coding_of(const struct device_values *values)
+{
+	return (struct value_coding){ (enum value_type)values->type, values->bits, values->block, 0 };
+}
 
 static size_t granules(size_t bytes)
 {
@@ -81,22 +87,41 @@ void cuda_push_close(struct device_push **push)
 	*push = NULL;
 }
 
+/* Behind the positions of part i. */
+static int quantize_part(struct device_push *p, const struct selector_view *v, size_t i,
+			 const struct device_part *part, const struct device_values *values, uint32_t most,
+			 void *stream)
+{
+	struct push_part *there = &p->results->part[i];
+	const struct quantize_args args = {
+		.index = v->index, .value = v->value, .decoded = v->value, .leave_rest = 1,
+		.entries = &there->range, .packed = &there->packing, .out = part->payload, .count = most,
+		.coding = coding_of(values), .most = &p->results->summary.largest,
+		.stream = { values->purpose, values->rank, values->step, values->seed },
+		.state = &there->quantizing
+	};
+
+	return cuda_check(quantize_enqueue(&args, quantize_grid(most, v->multiprocessors, v->quantize_residents),
+					   stream), "starting the kernel quantize");
+}
+
 static int pack_parts(struct device_push *p, const struct selector_view *v, const struct device_part *parts,
-		      int value_type, void *stream)
+		      const struct device_values *values, void *stream)
 {
 	for (size_t i = 0; i < p->parts; i++) {
 		const struct pack_args args = {
 			.index = v->index, .value = v->value, .decoded = v->value, .leave_rest = 1,
 			.range = &p->results->part[i].range, .payload = parts[i].payload,
 			.base = parts[i].begin, .count = parts[i].capacity, .span = parts[i].span,
-			.value_type = (enum value_type)value_type, .state = &p->results->part[i].packing,
+			.values = coding_of(values), .state = &p->results->part[i].packing,
 			.block_sums = v->block_sums, .widths = v->widths
 		};
 		const uint32_t most = parts[i].capacity < v->room ? parts[i].capacity : v->room;
 		const unsigned grid = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v->multiprocessors,
 						v->pack_residents);
 
-		if (cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack"))
+		if (cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack") ||
+		    (p->few_bits && quantize_part(p, v, i, &parts[i], values, most, stream)))
 			return -1;
 	}
 	return 0;
@@ -114,7 +139,7 @@ static unsigned seal_grid(const struct device_push *p, const struct selector_vie
 }
 
 static int enqueue(struct device_push *p, const struct device_select *call, const struct device_part *parts,
-		   int value_type, void *stream)
+		   const struct device_values *values, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
 	const struct split_args split = { .selection = v.selection, .index = v.index, .place = p->places,
@@ -135,8 +160,8 @@ static int enqueue(struct device_push *p, const struct device_select *call, cons
 	p->begun = 1; /* from here on, what the selection says of itself is this one's */
 	if (cuda_select(p->s, call, stream) || cuda_check(split_enqueue(&split, stream), "starting the kernel split"))
 		return -1;
-	if (value_type >= 0 &&
-	    (pack_parts(p, &v, parts, value_type, stream) ||
+	if (values &&
+	    (pack_parts(p, &v, parts, values, stream) ||
 	     cuda_check(seal_enqueue(&seal, seal_grid(p, &v, parts), stream), "starting the kernel seal")))
 		return -1;
 	return cuda_check(cudaMemcpyAsync(p->arrived, p->results, p->results_bytes, cudaMemcpyDefault, stream),
@@ -144,16 +169,20 @@ static int enqueue(struct device_push *p, const struct device_select *call, cons
 }
 
 int cuda_push(struct device_push *p, const struct device_select *call, const struct device_part *parts,
-	      int value_type, void *stream)
+	      const struct device_values *values, void *stream)
 {
+	const struct value_coding coding = values ? coding_of(values) : (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	int before;
 
+	p->few_bits = value_few_bits(coding.type);
+	if (p->few_bits && quantize_refuse(&coding))
+		return -1;
 	p->found = 0;
 	p->begun = 0;
 	p->adds = !call->x;
 	if (selector_enter(p->s, &before))
 		return -1;
-	return selector_leave(p->s, before, enqueue(p, call, parts, value_type, stream));
+	return selector_leave(p->s, before, enqueue(p, call, parts, values, stream));
 }
 
 int cuda_push_added(struct device_push *p, void *stream)
@@ -175,8 +204,8 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 	const struct selector_view v = selector_view(p->s);
 	const struct push_summary *got = &p->arrived->summary;
 
-	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push, topk, split, pack or seal, or one "
-		       "before it,"))
+	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push, topk, split, pack, quantize or seal, or "
+		       "one before it,"))
 		return -1;
 	*out = (struct device_selected){ .n = got->found, .nan = got->nan != 0, .passes = got->passes,
 					 .largest = bits_float(got->largest),
@@ -192,7 +221,9 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 						.packed = part->packing.verdict == PACK_DONE,
 						.coding = (int)part->packing.coding,
 						.payload_bytes = part->packing.payload_bytes,
-						.crc = part->crc, .scale = part->packing.scale };
+						.crc = part->crc,
+						.scale = p->few_bits ? part->quantizing.scale
+								     : part->packing.scale };
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 #define GPU_PUSH_H
 #include "gpu/checksum.h"
 #include "gpu/pack.h"
+#include "gpu/quantize.h"
 #include "gpu/topk.h"
 
 /* A part of the vector and where its message goes, as the host asks for it in this step. */
@@ -18,6 +19,7 @@ struct push_part {
 	struct pack_range range;     /* of the selection's lists */
 	uint32_t crc;
 	struct pack_state packing;
+	struct quantize_state quantizing;
 };
 
 /* Of the selection; as struct topk_state. */
@@ -53,7 +55,7 @@ cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream
 int cuda_push_open(struct device_selector *s, size_t parts, struct device_push **out);
 void cuda_push_close(struct device_push **push);
 int cuda_push(struct device_push *push, const struct device_select *call, const struct device_part *parts,
-	      int value_type, void *stream);
+	      const struct device_values *values, void *stream);
 int cuda_push_added(struct device_push *push, void *stream);
 int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent, void *stream);
 int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index, float *value,

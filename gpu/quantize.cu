@@ -119,36 +119,65 @@ __device__ static inline void write_codes(const struct quantize_args *a, uint64_
 			: grid_of(a, from + c, range, &decoded);
 
 		eight |= code << 8 * c;
-		a->decoded[from + c] = decoded;
+		a->decoded[from + c] = a->leave_rest ? a->value[from + c] - decoded : decoded;
 	}
 	eight = bits_merge(eight, bits);
 	for (uint32_t b = 0; b < bits_bytes(here, bits); b++)
 		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
 }
 
-KERNEL(quantize, quantize_args)
+/* What a grid covers. */
+__device__ static inline float range_of(const struct quantize_args *a)
 {
-	const int uniform = a.coding.type == VALUE_UNIFORM;
-	uint8_t *codes = a.out;
+	uint32_t most = look(&a->state->largest);
+	float range;
+
+	if (!a->count)
+		return 0;
+	if (a->most && *a->most > most)
+		most = *a->most;
+	range = bits_float(most);
+	return grid_range(a->coding.bits, range > a->range ? range : a->range);
+}
+
+/* All blocks of the grid; a is the same for all. */
+__device__ static inline void quantize_list(const struct quantize_args *a)
+{
+	const int uniform = a->coding.type == VALUE_UNIFORM;
+	uint8_t *codes = a->out;
 	uint32_t passed = 0;
 	float range = 1;
 
 	if (uniform)
-		write_steps(&a);
+		write_steps(a);
 	else
-		find_largest(&a);
-	grid_barrier(&a.state->barrier, &passed);
-	if (uniform) {
-		codes += ((uint64_t)a.count / a.coding.block + (a.count % a.coding.block != 0)) * STEP_BYTES;
-	} else {
-		range = bits_float(look(&a.state->largest));
-		range = grid_range(a.coding.bits, range > a.range ? range : a.range);
-	}
-	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x); from < a.count;
+		find_largest(a);
+	grid_barrier(&a->state->barrier, &passed);
+	if (uniform)
+		codes += ((uint64_t)a->count / a->coding.block + (a->count % a->coding.block != 0)) * STEP_BYTES;
+	else
+		range = range_of(a);
+	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x); from < a->count;
 	     from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
-		write_codes(&a, from, range, codes);
+		write_codes(a, from, range, codes);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
-		a.state->scale = range;
+		a->state->scale = range;
+}
+
+KERNEL(quantize, quantize_args)
+{
+	struct quantize_args here = a;
+
+	if (a.entries) {
+		if (a.packed->verdict != PACK_DONE)
+			return; /* all blocks do: none waits for it */
+		here.index += a.entries->first;
+		here.value += a.entries->first;
+		here.decoded += a.entries->first;
+		here.count = a.entries->count;
+		here.out += a.packed->indices;
+	}
+	quantize_list(&here);
 }
 
 FROM_C cudaError_t quantize_residents(int *blocks_each)

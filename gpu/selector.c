@@ -247,13 +247,15 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 {
 	struct pack_args args = { .index = call->index, .value = call->value, .decoded = call->decoded,
 				  .payload = call->payload, .base = call->base, .count = call->count,
-				  .span = call->span, .value_type = (enum value_type)call->value_type,
+				  .span = call->span, .values = { .type = (enum value_type)call->value_type },
 				  .state = part(s, s->plan.packing), .block_sums = part(s, s->plan.block_sums),
 				  .widths = part(s, s->plan.widths) };
 	unsigned grid = pack_grid(args.count, DELTA_BLOCK, SELECT_WARPS, s->multiprocessors,
 				  s->pack_residents);
 	int before;
 
+	if (value_few_bits(args.values.type))
+		return cuda_refuse("no values of type %d are packed alone", call->value_type);
 	if (args.count > s->plan.room)
 		return cuda_refuse("%u entries to pack, but the selector has room for %u", args.count,
 				   s->plan.room);
@@ -288,6 +290,17 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 
 /* ---- values in few bits ------------------------------------------------------------------------- */
 
+int quantize_refuse(const struct value_coding *c)
+{
+	const int uniform = c->type == VALUE_UNIFORM;
+
+	if ((!uniform && c->type != VALUE_GRID) || c->bits < 1 || c->bits > VALUE_BITS_MAX ||
+	    (uniform && (c->block < 8 || c->block % 8 || c->block > UNIFORM_BLOCK_MAX)))
+		return cuda_refuse("no values of type %d in %u bits and blocks of %u are made on a GPU", (int)c->type,
+				   c->bits, c->block);
+	return 0;
+}
+
 static int enqueue_quantize(const struct quantize_args *args, unsigned grid, void *stream)
 {
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a quantisation"))
@@ -303,13 +316,10 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 		.count = call->count, .range = call->range, .first = call->first,
 		.coding = { (enum value_type)call->value_type, call->bits, call->block, 0 },
 		.stream = { call->purpose, call->rank, call->step, call->seed }, .state = &there->quantize };
-	const int uniform = call->value_type == VALUE_UNIFORM;
 	int before;
 
-	if ((!uniform && call->value_type != VALUE_GRID) || call->bits < 1 || call->bits > VALUE_BITS_MAX ||
-	    (uniform && (call->block < 8 || call->block % 8 || call->block > UNIFORM_BLOCK_MAX)))
-		return cuda_refuse("no values of type %d in %u bits and blocks of %u are made on a GPU",
-				   call->value_type, call->bits, call->block);
+	if (quantize_refuse(&args.coding))
+		return -1;
 	if (enter(s, &before))
 		return -1;
 	return leave(s, before, enqueue_quantize(&args, quantize_grid(call->count, s->multiprocessors,
@@ -390,7 +400,8 @@ struct selector_view selector_view(const struct device_selector *s)
 	struct on_device *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .multiprocessors = s->multiprocessors,
-				       .pack_residents = s->pack_residents, .selection = &there->state,
+				       .pack_residents = s->pack_residents,
+				       .quantize_residents = s->quantize_residents, .selection = &there->state,
 				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
 				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
 				       .widths = part(s, s->plan.widths) };

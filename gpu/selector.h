@@ -20,10 +20,14 @@ int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, co
 int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
 		uint32_t count, void *stream);
 
+/* 0, or -1 where quantize.cu does not make such values. */
+struct value_coding;
+int quantize_refuse(const struct value_coding *c);
+
 /* What push.c builds on: the lists of the last selection and scratch, device memory all. */
 struct topk_state;
 struct selector_view {
-	unsigned multiprocessors, pack_residents;
+	unsigned multiprocessors, pack_residents, quantize_residents;
 	struct topk_state *selection;
 	uint32_t *index;
 	float *value;

@@ -24,9 +24,7 @@ static uint64_t blocks_of(const struct value_coding *c, uint64_t n)
 
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n)
 {
-	uint64_t codes = bits_bytes(n, c->bits);
-
-	return c->type == VALUE_UNIFORM ? blocks_of(c, n) * SCALE_BYTES + codes : codes;
+	return codes_bytes(c->bits, c->type == VALUE_UNIFORM ? c->block : 0, n);
 }
 
 float largest_magnitude(const float *v, size_t n)
@@ -73,6 +71,8 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 
 	switch (c->type) {
 	case VALUE_GRID:
+		if (!n) /* whatever the vector holds that it says nothing of */
+			return 0;
 		most = largest_magnitude(v, n);
 		return grid_range(c->bits, most > range ? most : range);
 	case VALUE_ROUND:

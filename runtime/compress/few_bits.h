@@ -13,6 +13,7 @@
  *                    as the largest code of the message has, none if all are zero. */
 #ifndef COMPRESS_FEW_BITS_H
 #define COMPRESS_FEW_BITS_H
+#include "base/both.h"
 #include "quantize.h"
 #include "random.h"
 
@@ -24,7 +25,7 @@ struct rounding {
 	const uint32_t *index;
 };
 
-static inline int value_few_bits(enum value_type type)
+HOST_AND_DEVICE static inline int value_few_bits(enum value_type type)
 {
 	return type >= VALUE_UNIFORM;
 }
@@ -34,7 +35,7 @@ float largest_magnitude(const float *v, size_t n);
 /* Length of n values on the wire, not padded. round: with c->bits each, so call few_bits_fit() before. */
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
 /* What a message of these values needs: the scale of its header, and c->bits of round. range: grid covers at
- * least this magnitude. */
+ * least this magnitude; of no values it is 0. */
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range);
 /* 1 if a message may carry these; NULL or *why says what not. */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);

@@ -89,4 +89,14 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 {
 	return width * (float)code - range;
 }
+
+/* ---- lengths ----------------------------------------------------------------------------------- */
+
+/* Bytes of n codes of so many bits, and of the step that each block of values has before them; block 0: none. */
+HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
+{
+	const uint64_t steps = block ? n / block + (n % block != 0) : 0;
+
+	return steps * sizeof(float) + (n * bits + 7) / 8;
+}
 #endif

@@ -15,21 +15,10 @@
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
 
-static uint64_t values_bytes(uint32_t count, const struct value_coding *values)
-{
-	return value_few_bits(values->type) ? few_bits_bytes(values, count)
-					    : (uint64_t)count * value_bytes(values->type);
-}
-
-static uint64_t values_section(uint32_t count, const struct value_coding *values)
-{
-	return section_padded(values_bytes(count, values));
-}
-
 /* A support has positions only. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
-	return m->kind == MESSAGE_SUPPORT ? 0 : values_section(count, &m->values);
+	return m->kind == MESSAGE_SUPPORT ? 0 : section_of_values(count, &m->values);
 }
 
 /* ---- header ---- */
@@ -103,9 +92,9 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 
 	if (values.type == VALUE_ROUND)
 		values.bits = ROUND_BITS_MAX;
-	dense = values_section(span, &values);
-	sparse = values_section(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
-	bitmap = values_section(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
+	dense = section_of_values(span, &values);
+	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
+	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
 	if (few_bits && count >= span) /* dense only if all are there, which may be shorter than nearly all */
 		best = dense > best ? dense : best;
@@ -174,7 +163,7 @@ static uint32_t values_put(const struct message *m, const float *value, float *d
 			   uint32_t crc)
 {
 	const size_t width = value_bytes(m->values.type), piece = COPY_STEP / sizeof(*value);
-	const uint64_t padding = values_section(m->count, &m->values) - width * m->count;
+	const uint64_t padding = section_of_values(m->count, &m->values) - width * m->count;
 
 	for (size_t i = 0, n; i < m->count; i += n, out += width * n) {
 		n = m->count - i < piece ? m->count - i : piece;
@@ -220,7 +209,7 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		crc = crc32c(0, payload, (size_t)(values - payload));
 		if (few_bits && m->kind != MESSAGE_SUPPORT) {
 			few_bits_encode(&m->values, m->scale, value, m->count, &rounding, values, decoded);
-			crc = crc32c(crc, values, values_section(m->count, &m->values));
+			crc = crc32c(crc, values, section_of_values(m->count, &m->values));
 		} else if (m->kind != MESSAGE_SUPPORT) {
 			crc = values_put(m, value, decoded, values, crc);
 		}
@@ -378,7 +367,7 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 {
 	const uint8_t *payload = copy + MESSAGE_HEADER_BYTES, *values;
 	const uint64_t section = section_of(m, m->count);
-	const uint64_t used = m->kind == MESSAGE_SUPPORT ? 0 : values_bytes(m->count, &m->values);
+	const uint64_t used = m->kind == MESSAGE_SUPPORT ? 0 : values_length(m->count, &m->values);
 	const char *text;
 
 	if (m->payload_bytes < section)

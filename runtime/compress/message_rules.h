@@ -3,6 +3,7 @@
 #ifndef COMPRESS_MESSAGE_RULES_H
 #define COMPRESS_MESSAGE_RULES_H
 #include "base/both.h"
+#include "few_bits_rules.h"
 #include "message.h"
 
 HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
@@ -10,9 +11,17 @@ HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
 	return (bytes + 3) & ~(uint64_t)3;
 }
 
-HOST_AND_DEVICE static inline uint64_t section_of_values(uint32_t count, enum value_type type)
+/* Of so many values, not padded. */
+HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count, const struct value_coding *values)
 {
-	return section_padded((uint64_t)count * (type == VALUE_F32 ? 4 : 2));
+	if (value_few_bits(values->type))
+		return codes_bytes(values->bits, values->type == VALUE_UNIFORM ? values->block : 0, count);
+	return (uint64_t)count * (values->type == VALUE_F32 ? 4 : 2);
+}
+
+HOST_AND_DEVICE static inline uint64_t section_of_values(uint32_t count, const struct value_coding *values)
+{
+	return section_padded(values_length(count, values));
 }
 
 HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)

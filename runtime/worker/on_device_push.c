@@ -10,7 +10,7 @@
  * residual after that too, by one launch that later kernels of the stream follow: until then a failure has lost
  * nothing, and the push may be made again.
  *
- * Where more was selected for a shard than its slot holds, or values in few bits are wanted, that part's list
+ * Where more was selected for a shard than its slot holds, or the device does not pack (packs()), that part's list
  * comes to the host, which encodes it as it does any other. */
 #include "worker/worker.h"
 #include "base/error.h"
@@ -18,15 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value type that the device packs, or -1. */
-static int packed_type(const struct recipe *recipe)
+/* Whether the device packs the messages: the host's encoder says a seeded support without positions, tries Rice, and
+ * counts the bits of what is rounded. */
+static int packs(const struct recipe *recipe)
 {
-	const enum value_type type = recipe->up.values.type;
-	if (selection_kinds[recipe->up.select].seeded) /* the host's encoder says such a support without positions */
-		return -1;
-	if (recipe->coding == CODING_SMALL || (type != VALUE_F32 && type != VALUE_F16 && type != VALUE_BF16))
-		return -1;
-	return (int)type;
+	return !selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
+	       recipe->up.values.type != VALUE_ROUND;
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
@@ -237,6 +234,15 @@ static void aim(sluice_model *model)
 	}
 }
 
+/* As worker_message() has them. */
+static struct device_values values_of(const sluice_model *model)
+{
+	const struct value_coding *c = &model->recipe.up.values;
+	return (struct device_values){ .type = (int)c->type, .bits = c->bits, .block = c->block,
+				       .purpose = RANDOM_ROUND, .rank = (uint32_t)model->job->rank,
+				       .step = model->worker->step, .seed = model->recipe.seed };
+}
+
 /* What a failed push left behind. */
 static int take_up(sluice_model *model)
 {
@@ -278,7 +284,8 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 	on_device_rule(model, &call);
 	aim(model);
 	d->doubt = 1;
-	if (d->ops->push(d->push, &call, d->parts, packed_type(&model->recipe), d->stream) ||
+	const struct device_values values = values_of(model);
+	if (d->ops->push(d->push, &call, d->parts, packs(&model->recipe) ? &values : NULL, d->stream) ||
 	    d->ops->pushed(d->push, &got, d->sent, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	d->doubt = 0;

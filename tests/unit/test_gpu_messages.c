@@ -159,7 +159,7 @@ static void pack__any_width_of_gaps(void **state)
 
 /* ---- a push ------------------------------------------------------------------------------------ */
 
-enum { PARTS = 5, PART = 7000, HEADER = MESSAGE_HEADER_BYTES };
+enum { PARTS = 5, PART = 7000, HEADER = MESSAGE_HEADER_BYTES, RANK = 3, SEED = 11 };
 
 /* Parts of different lengths, of which one (the last) has a small capacity. */
 static struct device_part part_of(size_t p, size_t k)
@@ -171,8 +171,8 @@ static struct device_part part_of(size_t p, size_t k)
 }
 
 /* The same from the CPU: selection, then the encoder for each part; residual is left as the device's is. */
-static void expect_same_push(float *residual, const float *grad, size_t n, size_t k, int type, uint8_t *landing,
-			     size_t room, const struct device_sent *sent)
+static void expect_same_push(float *residual, const float *grad, size_t n, size_t k, struct value_coding coding,
+			     uint64_t step, uint8_t *landing, size_t room, const struct device_sent *sent)
 {
 	uint32_t *index = memory(n * 4), *relative = memory(n * 4), from = 0, found;
 	float *value = memory(n * 4), *decoded = memory(n * 4);
@@ -184,10 +184,12 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 
 	assert_int_equal(selector_open(n, &s), 0);
 	found = (uint32_t)select_run(s, &call, NULL);
+	const float range = largest_magnitude(residual, n);
 	for (size_t p = 0; p < PARTS; p++) {
 		const struct device_part part = part_of(p, k);
-		struct message m = { .kind = MESSAGE_PUSH, .values = { .type = (enum value_type)type },
-				     .parts = 1, .span = part.span, .lr = 1 };
+		struct message m = { .kind = MESSAGE_PUSH, .values = coding, .parts = 1, .span = part.span, .lr = 1,
+				     .stream = { RANDOM_ROUND, RANK, step, SEED }, .first = part.begin,
+				     .range = range };
 		uint32_t count = 0;
 
 		for (; from + count < found && index[from + count] < part.begin + part.span; count++) {
@@ -221,7 +223,7 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 	free(here);
 }
 
-static void push_steps(size_t n, size_t k, int type, struct random *r)
+static void push_steps(size_t n, size_t k, struct value_coding coding, struct random *r)
 {
 	const size_t bytes = n * sizeof(float), room = message_bound((uint32_t)n, (uint32_t)n,
 								     (struct value_coding){ VALUE_F32, 0, 0, 0 });
@@ -248,13 +250,16 @@ static void push_steps(size_t n, size_t k, int type, struct random *r)
 	for (int step = 0; step < 3; step++) {
 		const struct device_select call = { .residual = there, .grad = grad_there, .scale = 0.5f, .k = k,
 						    .judge = 1 };
+		const struct device_values values = { .type = (int)coding.type, .bits = coding.bits,
+						      .block = coding.block, .purpose = RANDOM_ROUND,
+						      .rank = RANK, .seed = SEED, .step = (uint64_t)step };
 		for (size_t i = 0; i < n; i++)
 			grad[i] = random_normal(r);
 		memset(pinned, POISON, PARTS * room);
 		assert_int_equal(gpu()->copy(grad_there, grad, bytes, NULL), 0);
-		assert_int_equal(gpu()->push(push, &call, parts, type, NULL), 0);
+		assert_int_equal(gpu()->push(push, &call, parts, &values, NULL), 0);
 		assert_int_equal(gpu()->pushed(push, &selected, sent, NULL), 0);
-		expect_same_push(residual, grad, n, k, type, pinned, room, sent);
+		expect_same_push(residual, grad, n, k, coding, (uint64_t)step, pinned, room, sent);
 		/* what the device did not pack stays as it was selected */
 		assert_int_equal(gpu()->push_settle(push, there, NULL), 0);
 		gpu_fetch(got, there, bytes);
@@ -275,12 +280,38 @@ static void push_steps(size_t n, size_t k, int type, struct random *r)
 static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void **state)
 {
 	static const size_t ks[] = { 0, 1, 50, 3000, 5 * PART };
+	static const struct value_coding codings[] = {
+		{ .type = VALUE_F32 }, { .type = VALUE_F16 }, { .type = VALUE_BF16 },
+		{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 }, { .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
+		{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 }, { .type = VALUE_GRID, .bits = 1 },
+		{ .type = VALUE_GRID, .bits = 5 },
+	};
 	struct random r = { 77 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
-		for (int type = VALUE_F32; type <= VALUE_BF16; type++)
-			push_steps(5 * PART, ks[i], type, &r);
+		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
+			push_steps(5 * PART, ks[i], codings[c], &r);
+}
+
+static void push__values_that_no_message_may_carry_are_refused(void **state)
+{
+	const struct device_values round = { .type = VALUE_ROUND }, odd = { .type = VALUE_UNIFORM, .bits = 4, .block = 12 };
+	float *there = gpu_memory(NULL, 32 * sizeof(float));
+	const struct device_select call = { .x = there, .k = 1 };
+	struct device_part part = { .span = 32, .capacity = 1, .payload = gpu_memory(NULL, SLACK) };
+	struct device_selector *s;
+	struct device_push *push;
+
+	(void)state;
+	assert_int_equal(gpu()->selector_open(0, 32, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->push_open(s, 1, &push), 0);
+	assert_int_equal(gpu()->push(push, &call, &part, &round, NULL), -1);
+	assert_int_equal(gpu()->push(push, &call, &part, &odd, NULL), -1);
+	gpu()->push_close(&push);
+	gpu()->selector_close(&s);
+	gpu_free(part.payload);
+	gpu_free(there);
 }
 
 /* ---- sparse updates ---------------------------------------------------------------------------- */
@@ -490,6 +521,7 @@ int main(void)
 		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
 		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
 		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
+		cmocka_unit_test(push__values_that_no_message_may_carry_are_refused),
 		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),
 	};
 

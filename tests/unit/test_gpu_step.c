@@ -102,7 +102,7 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 {
 	const struct recipe *recipe = &gpu->recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
-	const int whole = recipe->up.values.type <= VALUE_BF16 && recipe->coding != CODING_SMALL && !kind->seeded;
+	const int whole = recipe->up.values.type != VALUE_ROUND && recipe->coding != CODING_SMALL && !kind->seeded;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(gpu->worker->device.lanes[s].way == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */
@@ -238,6 +238,16 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
 		{ .recipe = "up=topk(0.02),f16 down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
 		{ .recipe = "up=topk(0.02),bf16 down=all coding=small memory=residual", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),uniform(2,8) down=all coding=small memory=residual", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),uniform(8) down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
+		{ .recipe = "up=topk(0.4),uniform(1,24) down=all memory=residual(inside)", .on_gpu = 1, .home_at = 4,
+		  .narrow = SLUICE_F16 },
+		{ .recipe = "up=topk(0.02),grid(6) down=topk(0.05) memory=residual dense=none", .on_gpu = 1, .skewed = 1 },
+		{ .recipe = "up=threshold(0.5),grid(1) down=all memory=residual nonfinite=skip", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=topk(0.05),grid(8) down=all memory=none", .on_gpu = 1 },
+		{ .recipe = "up=variance(1),uniform(5,32) down=all memory=none", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02),bf16 down=topk(0.1) memory=residual(inside) dense=bias", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual nonfinite=skip", .on_gpu = 1, .nan_at = 1 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .narrow = SLUICE_F16 },
@@ -469,7 +479,11 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual", .step = 1, .least = 25 },
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual", .step = 2, .least = 10 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual(inside)", .step = 2, .least = 10, .skewed = 1 },
-		{ .recipe = "up=topk(0.02),uniform(4,16) down=all memory=residual", .step = 2, .least = 10 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all memory=residual", .step = 2, .least = 12 },
+		{ .recipe = "up=topk(0.02),grid(4) down=all memory=residual", .step = 1, .least = 28 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all memory=residual", .step = 2, .least = 10,
+		  .skewed = 1 },
+		{ .recipe = "up=topk(0.02),round(0.02) down=all memory=residual", .step = 2, .least = 10 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .step = 2, .least = 5, .pulls = 1 },
 	};
