@@ -123,6 +123,10 @@ struct device_part {
 	uint8_t *payload;        /* device memory, 4-byte aligned, message_bound() bytes less the header */
 	uint8_t *copy;           /* receives the payload's bytes too: host memory as pin() gave it, 4-byte
 				  * aligned; NULL: nothing does */
+	/* For push_sketches() and push_values(): of the payload; and the coordinates that are wanted, relative to
+	 * begin, in host memory that may be used again on return if it is pageable. */
+	uint32_t bytes;
+	const uint32_t *index;
 };
 
 /* What became of it. */
@@ -193,6 +197,13 @@ struct device_ops {
 	 * residual keeps what was selected. */
 	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
 		    const struct device_values *values, void *stream);
+	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the payload of part i
+	 * is its count sketch, rows times bytes / 4 / rows cells with seed i, zero before. */
+	int (*push_sketches)(struct device_push *p, struct device_sketch *sketch, const struct device_select *call,
+			     const struct device_part *parts, uint32_t rows, void *stream);
+	/* Payloads are the values of the vector at the parts' bytes / 4 coordinates, f32: of all parts together at
+	 * most as many as the selector has room for. */
+	int (*push_values)(struct device_push *p, const float *vector, const struct device_part *parts, void *stream);
 	/* 1: the last push has added the gradient to the residual, although it or pushed() failed; 0: it has not;
 	 * -1. Waits. */
 	int (*push_added)(struct device_push *p, void *stream);

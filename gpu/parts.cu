@@ -105,7 +105,8 @@ KERNEL(seal, seal_args)
 
 	make_table(&sh, checksum_shift(a.power, gridDim.x * BLOCK));
 	for (uint32_t p = 0; p < a.parts; p++) {
-		const uint32_t words = a.part[p].packing.payload_bytes / BYTES_OF_WORD;
+		const uint32_t bytes = a.place[p].bytes ? a.place[p].bytes : a.part[p].packing.payload_bytes;
+		const uint32_t words = bytes / BYTES_OF_WORD;
 		uint32_t sum = seal_words(&a, &sh, &a.place[p], words);
 
 		if (blockIdx.x == 0 && threadIdx.x == 0)

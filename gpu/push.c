@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device: selection, split, pack (and quantize) for each part, seal and one small copy are
- * enqueued together, and cuda_pushed() waits for all of them, once. Nothing is allocated after it is open. The
+ * The host's part of a push on the device: selection, split, pack (and quantize) for each part, seal and one small
+ * copy are enqueued together, and cuda_pushed() waits for all of them, once. Nothing is allocated after it is open. The
  * residual keeps everything that was selected until cuda_push_settle() takes off, in one launch, what messages
  * hold: a call that fails before has lost nothing. */
 #include "gpu/push.h"
@@ -30,6 +30,7 @@ struct device_push {
 	int begun;                   /* the selection of the last push was enqueued */
 	int adds;                    /* and adds a gradient */
 	int few_bits;                /* its values are */
+	int known;                   /* the host knows how long its payloads are */
 	uint32_t found;              /* of the push that cuda_pushed() waited for last */
 	uint32_t power[CHECKSUM_POWERS];
 };
@@ -127,45 +128,82 @@ static int pack_parts(struct device_push *p, const struct selector_view *v, cons
 	return 0;
 }
 
-/* Blocks that seal the longest part; a few on each multiprocessor fill a bus. */
-static unsigned seal_grid(const struct device_push *p, const struct selector_view *v,
-			  const struct device_part *parts)
+struct device_selector *push_selector(const struct device_push *p)
 {
-	uint64_t most = 0;
+	return p->s;
+}
 
+size_t push_parts(const struct device_push *p)
+{
+	return p->parts;
+}
+
+void push_clear(struct device_push *p, const struct device_select *call, int known)
+{
+	p->found = 0;
+	p->begun = 0;
+	p->adds = call && !call->x;
+	p->few_bits = 0;
+	p->known = known;
+}
+
+int push_places(struct device_push *p, const struct device_part *parts, void *stream)
+{
+	/* The last push was waited for: its places are read. */
 	for (size_t i = 0; i < p->parts; i++)
-		most = parts[i].capacity > most ? parts[i].capacity : most;
-	return list_grid(most * ENTRY_WORDS, THREADS, v->multiprocessors, BLOCKS_EACH);
+		p->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload, parts[i].copy,
+						   p->known ? parts[i].bytes : 0 };
+	if (cuda_check(cudaMemcpyAsync(p->places, p->asked, p->parts * sizeof(*p->places), cudaMemcpyDefault,
+				       stream), "copying the places of messages"))
+		return -1;
+	return cuda_check(cudaMemsetAsync(p->results, 0, p->results_bytes, stream), "clearing a push");
+}
+
+int push_select(struct device_push *p, const struct device_select *call, int split, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	const struct split_args args = { .selection = v.selection, .index = v.index, .place = p->places,
+					 .parts = split ? (uint32_t)p->parts : 0, .room = v.room,
+					 .summary = &p->results->summary, .part = p->results->part };
+
+	if (cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream), "clearing a push"))
+		return -1;
+	p->begun = 1; /* from here on, what the selection says of itself is this one's */
+	if (cuda_select(p->s, call, stream))
+		return -1;
+	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
+}
+
+/* A few blocks on each multiprocessor fill a bus. */
+int push_seal(struct device_push *p, uint64_t words, void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+	struct seal_args args = { .place = p->places, .part = p->results->part, .parts = (uint32_t)p->parts };
+
+	memcpy(args.power, p->power, sizeof(args.power));
+	return cuda_check(seal_enqueue(&args, list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH), stream),
+			  "starting the kernel seal");
+}
+
+int push_return(struct device_push *p, void *stream)
+{
+	return cuda_check(cudaMemcpyAsync(p->arrived, p->results, p->results_bytes, cudaMemcpyDefault, stream),
+			  "copying the result of a push");
 }
 
 static int enqueue(struct device_push *p, const struct device_select *call, const struct device_part *parts,
 		   const struct device_values *values, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
-	const struct split_args split = { .selection = v.selection, .index = v.index, .place = p->places,
-					  .parts = (uint32_t)p->parts, .room = v.room,
-					  .summary = &p->results->summary, .part = p->results->part };
-	struct seal_args seal = { .place = p->places, .part = p->results->part, .parts = (uint32_t)p->parts };
+	uint64_t most = 0;
 
-	memcpy(seal.power, p->power, sizeof(seal.power));
-	/* The last push was waited for: its places are read. */
 	for (size_t i = 0; i < p->parts; i++)
-		p->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload,
-						   parts[i].copy };
-	if (cuda_check(cudaMemcpyAsync(p->places, p->asked, p->parts * sizeof(*p->places), cudaMemcpyDefault,
-				       stream), "copying the places of messages") ||
-	    cuda_check(cudaMemsetAsync(p->results, 0, p->results_bytes, stream), "clearing a push") ||
-	    cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream), "clearing a push"))
+		most = parts[i].capacity > most ? parts[i].capacity : most;
+	if (push_places(p, parts, stream) || push_select(p, call, 1, stream))
 		return -1;
-	p->begun = 1; /* from here on, what the selection says of itself is this one's */
-	if (cuda_select(p->s, call, stream) || cuda_check(split_enqueue(&split, stream), "starting the kernel split"))
+	if (values && (pack_parts(p, &v, parts, values, stream) || push_seal(p, most * ENTRY_WORDS, stream)))
 		return -1;
-	if (values &&
-	    (pack_parts(p, &v, parts, values, stream) ||
-	     cuda_check(seal_enqueue(&seal, seal_grid(p, &v, parts), stream), "starting the kernel seal")))
-		return -1;
-	return cuda_check(cudaMemcpyAsync(p->arrived, p->results, p->results_bytes, cudaMemcpyDefault, stream),
-			  "copying the result of a push");
+	return push_return(p, stream);
 }
 
 int cuda_push(struct device_push *p, const struct device_select *call, const struct device_part *parts,
@@ -174,12 +212,10 @@ int cuda_push(struct device_push *p, const struct device_select *call, const str
 	const struct value_coding coding = values ? coding_of(values) : (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	int before;
 
-	p->few_bits = value_few_bits(coding.type);
-	if (p->few_bits && quantize_refuse(&coding))
+	if (value_few_bits(coding.type) && quantize_refuse(&coding))
 		return -1;
-	p->found = 0;
-	p->begun = 0;
-	p->adds = !call->x;
+	push_clear(p, call, 0);
+	p->few_bits = value_few_bits(coding.type);
 	if (selector_enter(p->s, &before))
 		return -1;
 	return selector_leave(p->s, before, enqueue(p, call, parts, values, stream));
@@ -204,8 +240,8 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 	const struct selector_view v = selector_view(p->s);
 	const struct push_summary *got = &p->arrived->summary;
 
-	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push, topk, split, pack, quantize or seal, or "
-		       "one before it,"))
+	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push (topk, split, pack, quantize, sketch, "
+		       "gather or seal), or one before it,"))
 		return -1;
 	*out = (struct device_selected){ .n = got->found, .nan = got->nan != 0, .passes = got->passes,
 					 .largest = bits_float(got->largest),
@@ -217,6 +253,12 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 	for (size_t i = 0; i < p->parts; i++) {
 		const struct push_part *part = &p->arrived->part[i];
 
+		if (p->known) {
+			sent[i] = (struct device_sent){ .packed = 1, .payload_bytes = p->asked[i].bytes,
+							.count = p->asked[i].bytes / sizeof(float),
+							.crc = part->crc, .scale = 1 };
+			continue;
+		}
 		sent[i] = (struct device_sent){ .first = part->range.first, .count = part->range.count,
 						.packed = part->packing.verdict == PACK_DONE,
 						.coding = (int)part->packing.coding,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push on the device (base/device.h): what parts.cu's kernels are given. Called by push.c. */
+ * A push on the device (base/device.h): what parts.cu's kernels are given, and the host's part, push.c, of which
+ * push_sketch.c makes the pushes whose lengths the host knows. */
 #ifndef GPU_PUSH_H
 #define GPU_PUSH_H
 #include "gpu/checksum.h"
@@ -12,6 +13,7 @@ struct push_place {
 	uint32_t begin, span;
 	const uint8_t *payload;      /* device memory, where pack wrote it */
 	uint8_t *copy;               /* host memory as the device reaches it; NULL: it stays where it is */
+	uint32_t bytes;              /* of the payload, where the host knows them; else 0 */
 };
 
 /* What became of it. */
@@ -56,10 +58,26 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 void cuda_push_close(struct device_push **push);
 int cuda_push(struct device_push *push, const struct device_select *call, const struct device_part *parts,
 	      const struct device_values *values, void *stream);
+int cuda_push_sketches(struct device_push *push, struct device_sketch *sketch, const struct device_select *call,
+		       const struct device_part *parts, uint32_t rows, void *stream);
+int cuda_push_values(struct device_push *push, const float *vector, const struct device_part *parts, void *stream);
 int cuda_push_added(struct device_push *push, void *stream);
 int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent, void *stream);
 int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index, float *value,
 		    void *stream);
 int cuda_push_leave(struct device_push *push, uint32_t first, uint32_t count, const float *rest, void *stream);
 int cuda_push_settle(struct device_push *push, float *residual, void *stream);
+
+/* ---- of push.c, for push_sketch.c ---- */
+struct device_selector *push_selector(const struct device_push *push);
+size_t push_parts(const struct device_push *push);
+/* A push begins that selects and adds as call says (NULL: neither). known: parts' bytes are. */
+void push_clear(struct device_push *push, const struct device_select *call, int known);
+/* Places and zeroed results to the device. */
+int push_places(struct device_push *push, const struct device_part *parts, void *stream);
+/* The selection, and what it came to. split: each part's share of it, too. */
+int push_select(struct device_push *push, const struct device_select *call, int split, void *stream);
+/* Checksums and copies of all payloads, of words at most; and the way back. */
+int push_seal(struct device_push *push, uint64_t words, void *stream);
+int push_return(struct device_push *push, void *stream);
 #endif

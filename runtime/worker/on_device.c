@@ -12,6 +12,8 @@ static int open_selector(sluice_model *model, const void *pointer)
 {
 	struct on_device *d = &model->worker->device;
 	const struct layout *l = &model->layout;
+	/* What is selected, or asked for. */
+	const uint64_t most = l->selected_most > l->support_most ? l->selected_most : l->support_most;
 	int device;
 	if (d->selector)
 		return 0;
@@ -24,7 +26,7 @@ static int open_selector(sluice_model *model, const void *pointer)
 			exempt[n++] = (struct device_span){ (uint32_t)l->spans[i].begin,
 							    (uint32_t)l->spans[i].end };
 	int rc = d->ops->find(pointer, &device) < 0 ||
-		 d->ops->selector_open(device, l->count, l->selected_most, exempt, n, &d->selector);
+		 d->ops->selector_open(device, l->count, most, exempt, n, &d->selector);
 	free(exempt);
 	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
 }

@@ -9,6 +9,8 @@
 #ifndef RUNTIME_ON_DEVICE_H
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"
+#include "compress/message.h"
+#include "model/layout.h"
 #include "rdma/transport.h"
 #include "sluice.h"
 
@@ -34,6 +36,7 @@ struct on_device {
 	struct memory residual;
 	int stale;                         /* worker.residual was restored and is newer */
 	struct device_push *push;
+	struct device_sketch *sketch;      /* up=sketch, else NULL */
 	struct device_part *parts;         /* n_shards */
 	struct device_sent *sent;          /* n_shards */
 	struct memory payloads;            /* as parts are packed */
@@ -73,6 +76,10 @@ int on_device_accumulate(sluice_model *model, const void *grad);
 /* All messages into their staging slots; then what they hold leaves the residual. On failure nothing has left
  * it, and as with on_device_accumulate(). */
 int on_device_send(sluice_model *model);
+/* Payloads go where this step's next messages will be posted from, or be read. */
+void on_device_aim(sluice_model *model);
+/* The device has made the payload of this message (device.sent): the header, into the shard's staging slot. */
+void on_device_stage(sluice_model *model, uint32_t shard, struct message *m);
 /* Posts a message whose payload is apart; header: the transfer of the whole, which is made the header's. */
 int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
 /* A push failed and was not made again. */
@@ -80,6 +87,18 @@ static inline int on_device_unfinished(const struct on_device *d)
 {
 	return d->doubt || d->added;
 }
+
+/* ---- on_device_sketch.c ---- */
+int on_device_sketch_open(sluice_model *model);
+/* As device_ops.push. */
+int on_device_push_sketches(sluice_model *model, const struct device_select *call);
+/* All messages into their staging slots: sketches; and when shards have asked, the values, which it waits for. On
+ * failure of that nothing is sent. */
+void on_device_send_sketches(sluice_model *model);
+int on_device_send_values(sluice_model *model);
+/* What was published (worker.value, which is overwritten) begins anew; index: relative to the shard, NULL: all but the
+ * zeros. */
+int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
 
 /* Copies the residual to worker.residual, if it lives on the device. */
 int on_device_fetch_residual(sluice_model *model);

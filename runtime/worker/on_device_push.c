@@ -162,6 +162,8 @@ int on_device_push_open(sluice_model *model)
 		rc = open_payloads(model);
 	if (!rc)
 		rc = open_staging(model);
+	if (!rc)
+		rc = on_device_sketch_open(model);
 	if (rc)
 		on_device_push_close(model);
 	d->doubt = d->added = 0;
@@ -178,6 +180,7 @@ void on_device_push_close(sluice_model *model)
 	region_close(&d->region);
 	if (d->payloads.address)
 		d->ops->release(&d->payloads);
+	d->ops->sketch_close(&d->sketch);
 	d->ops->push_close(&d->push);
 	free(d->parts);
 	free(d->sent);
@@ -210,8 +213,7 @@ static int refuse_nonfinite(sluice_model *model, const void *grad, const struct 
 	return signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
 }
 
-/* Payloads go where this step's messages will be posted from, or be read. */
-static void aim(sluice_model *model)
+void on_device_aim(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
@@ -267,6 +269,13 @@ static int take_up(sluice_model *model)
 	return 0;
 }
 
+static int push(sluice_model *model, const struct device_select *call)
+{
+	struct on_device *d = &model->worker->device;
+	const struct device_values values = values_of(model);
+	return d->ops->push(d->push, call, d->parts, packs(&model->recipe) ? &values : NULL, d->stream);
+}
+
 int on_device_accumulate(sluice_model *model, const void *grad)
 {
 	struct worker *w = model->worker;
@@ -282,10 +291,9 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 		.grad_type = (int)model_pushed_type(model),
 		.judge = !d->added, .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	on_device_rule(model, &call);
-	aim(model);
+	on_device_aim(model);
 	d->doubt = 1;
-	const struct device_values values = values_of(model);
-	if (d->ops->push(d->push, &call, d->parts, packs(&model->recipe) ? &values : NULL, d->stream) ||
+	if ((d->sketch ? on_device_push_sketches(model, &call) : push(model, &call)) ||
 	    d->ops->pushed(d->push, &got, d->sent, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	d->doubt = 0;
@@ -299,21 +307,27 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-/* The payload lies in the slot already. */
-static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+/* The payload lies in the slot already, unless it landed elsewhere. */
+void on_device_stage(sluice_model *model, uint32_t shard, struct message *m)
 {
 	struct on_device *d = &model->worker->device;
-	struct message m = worker_message(model, shard);
-	uint8_t *slot = worker_slot(model, shard, m.seq);
-	m.count = sent->count;
-	m.coding = (enum index_coding)sent->coding;
-	m.payload_bytes = sent->payload_bytes;
-	m.scale = sent->scale;
+	const struct device_sent *sent = &d->sent[shard];
+	uint8_t *slot = worker_slot(model, shard, m->seq);
+	m->payload_bytes = sent->payload_bytes;
+	m->scale = sent->scale;
 	if (d->landing && d->lanes[shard].way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, d->parts[shard].copy, sent->payload_bytes);
-	message_head(&m, sent->crc, slot);
-	worker_staged(model, shard, &m);
+	message_head(m, sent->crc, slot);
+	worker_staged(model, shard, m);
 	model->worker->up[shard].apart = d->lanes[shard].way != PAYLOAD_STAGED;
+}
+
+static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+{
+	struct message m = worker_message(model, shard);
+	m.count = sent->count;
+	m.coding = (enum index_coding)sent->coding;
+	on_device_stage(model, shard, &m);
 	model->stats.pushed_elements += sent->count;
 }
 

@@ -13,6 +13,7 @@ static int is_known(const struct recipe *recipe)
 	case SELECT_GAUSSIANK:
 	case SELECT_RANDOM:
 	case SELECT_VARIANCE:
+	case SELECT_SKETCH: /* nothing is */
 		return 1;
 	case SELECT_RANDK: /* without a memory it scales what it sends */
 		return recipe->memory == MEMORY_RESIDUAL;
@@ -35,7 +36,7 @@ const char *on_device_why_not(const sluice_model *model)
 	if (recipe->nonfinite == NONFINITE_ZERO)
 		return "nonfinite=zero is done on the host";
 	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker->local ||
-	    model->layout.support_most)
+	    (model->layout.support_most && recipe->up.select != SELECT_SKETCH))
 		return "the recipe has steps that need the whole residual";
 	if (model->worker->accumulates)
 		return "the residual was given out by sluice_accumulator()";

@@ -269,13 +269,14 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 			async_apply(model, shard, &m);
 		} else {
 			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
+			innovation_apply(model, shard, index, w->value, m.count);
+			if (!rc)
+				rc = agree_clear_published(model, at, index, w->value, m.count);
 			if (rc) {
 				job_fail(job, rc, job->rank, "%s", sluice_last_error());
 				return;
 			}
-			innovation_apply(model, shard, index, w->value, m.count);
 			w->refresh |= w->reference && m.anchor;
-			agree_clear_published(model, at, index, w->value, m.count);
 			model->stats.pulled_elements += m.count;
 			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
 		}

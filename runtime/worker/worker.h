@@ -218,10 +218,10 @@ void step_describe(void *context, char *text, size_t cap);
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. */
 void agree_encode(sluice_model *model);
-/* A shard said which coordinates it wants, or what was published of them. */
+/* A shard said which coordinates it wants, or what was published of them; the latter 0, or SLUICE_EGPU. */
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
-void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-			   const float *value, uint32_t n);
+int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+			  const float *value, uint32_t n);
 
 /* ---- async_answer.c, when=async only ---- */
 /* All workers hold params, version 0. */

@@ -46,6 +46,10 @@ static void encode_consent(sluice_model *model)
 static void encode_sketches(sluice_model *model)
 {
 	struct worker *w = model->worker;
+	if (w->device.selects) {
+		on_device_send_sketches(model);
+		return;
+	}
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = model_sketch_shape(model, at, s);
@@ -60,6 +64,12 @@ static void encode_sketches(sluice_model *model)
 static void encode_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
+	if (w->device.selects) {
+		int rc = on_device_send_values(model);
+		if (rc) /* in a pull; the token is held */
+			job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
+		return;
+	}
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct down_lane *lane = &w->down[s];
@@ -99,12 +109,14 @@ void agree_apply_support(sluice_model *model, uint32_t shard, const struct messa
 	lane->support_n = m->count;
 }
 
-void agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-			   const float *value, uint32_t n)
+int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+			  const float *value, uint32_t n)
 {
 	struct worker *w = model->worker;
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
-		return;
+		return 0;
+	if (w->device.selects)
+		return on_device_clear(model, at, index, n);
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t j = at->begin + (index ? index[i] : i);
 		if (!index && value[i] == 0)
@@ -113,4 +125,5 @@ void agree_clear_published(sluice_model *model, const struct shard_layout *at, c
 		if (w->velocity && model->recipe.mask)
 			w->velocity[j] = 0;
 	}
+	return 0;
 }

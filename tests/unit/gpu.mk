@@ -34,6 +34,10 @@ tests_unit_test_gpu_messages_SOURCES = tests/unit/test_gpu_messages.c tests/unit
 	tests/unit/random.h
 tests_unit_test_gpu_messages_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_messages_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_sketch
+tests_unit_test_gpu_sketch_SOURCES = tests/unit/test_gpu_sketch.c tests/unit/gpu.c tests/unit/gpu.h tests/unit/random.h
+tests_unit_test_gpu_sketch_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_sketch_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_approximate
 tests_unit_test_gpu_approximate_SOURCES = tests/unit/test_gpu_approximate.c tests/unit/gpu.c tests/unit/gpu.h \
 	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/random.h

@@ -12,7 +12,6 @@
 #include "compress/select.h"
 #include "gpu.h"
 #include "random.h"
-#include "compress/sketch.h"
 #include "compress/sparse.h"
 #include <float.h>
 #include <stdlib.h>
@@ -453,64 +452,6 @@ static void quantize__what_no_message_may_carry_is_refused(void **state)
 	gpu()->selector_close(&s);
 }
 
-/* ---- count sketches ------------------------------------------------------------------------------ */
-
-static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind)
-{
-	const struct sketch_shape shape = { rows, columns, n + columns };
-	const size_t cells = (size_t)rows * columns * 4;
-	struct random r = { n + rows };
-	float *x = memory((size_t)n * 4), *here = memory(cells), *got = memory(cells);
-	struct device_sketch *s;
-
-	for (uint32_t i = 0; i < n; i++)
-		x[i] = kind && random_bits(&r) % 3 ? 0.0f : value_of(kind, &r);
-	for (uint32_t i = 0; i < rows * columns; i++)
-		here[i] = random_normal(&r); /* it is added to */
-	float *x_there = gpu_memory(x, (size_t)n * 4), *there = gpu_memory(here, cells);
-	const struct device_sketch_call call = { x_there, there, n, rows, columns, shape.seed };
-
-	assert_int_equal(gpu()->sketch_open(0, n, columns, &s), 0);
-	for (int times = 0; times < 2; times++) {
-		sketch_add(&shape, x, n, here);
-		assert_int_equal(gpu()->sketch_add(s, &call, NULL), 0);
-	}
-	gpu_fetch(got, there, cells);
-	assert_memory_equal(got, here, cells);
-	gpu()->sketch_close(&s);
-	gpu_free(x_there);
-	gpu_free(there);
-	free(x);
-	free(here);
-	free(got);
-}
-
-static void sketch__any_shape_gives_the_bits_of_the_cpu(void **state)
-{
-	static const uint32_t sizes[] = { 0, 1, 31, 32, 33, 255, 257, 8191, 100007 };
-
-	(void)state;
-	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-		compare_sketch(sizes[s], 5, sizes[s] / 20 + 1, 0);
-		compare_sketch(sizes[s], 1, 1, 1); /* one list of all */
-		compare_sketch(sizes[s], 3, sizes[s] + 300, 3);
-	}
-	compare_sketch(3000, SKETCH_ROWS_MAX, 257, 0);
-}
-
-static void sketch__more_than_it_was_opened_for_is_refused(void **state)
-{
-	const struct device_sketch_call call = { .n = 33, .rows = 1, .columns = 4 };
-	const struct device_sketch_call wide = { .n = 32, .rows = 1, .columns = 5 };
-	struct device_sketch *s;
-
-	(void)state;
-	assert_int_equal(gpu()->sketch_open(0, 32, 4, &s), 0);
-	assert_int_equal(gpu()->sketch_add(s, &call, NULL), -1);
-	assert_int_equal(gpu()->sketch_add(s, &wide, NULL), -1);
-	gpu()->sketch_close(&s);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -518,8 +459,6 @@ int main(void)
 		cmocka_unit_test(pack__any_width_of_gaps),
 		cmocka_unit_test(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder),
 		cmocka_unit_test(quantize__what_no_message_may_carry_is_refused),
-		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
 		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
 		cmocka_unit_test(push__values_that_no_message_may_carry_are_refused),
 		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),

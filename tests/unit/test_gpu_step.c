@@ -191,6 +191,8 @@ static int train_both(int rank, void *argument)
 		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
 		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
 		expect_on_device(ops, there, params);
+		if (gpu->worker->device.selects) /* where a support was agreed, there were others */
+			expect_same_messages(host, gpu);
 		expect_same_stats(host, gpu, shape->skewed);
 	}
 	sluice_model_close(&gpu);
@@ -266,6 +268,11 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5)" },
+		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
+		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias", .on_gpu = 1,
+		  .narrow = SLUICE_BF16, .home_at = 5 },
+		{ .recipe = "up=sketch(0.3,1,1,1) down=all warmup=3 dense=none update=none", .on_gpu = 1, .ranges_at = 3 },
+		{ .recipe = "up=sketch(0.01,7) down=all nonfinite=skip", .on_gpu = 1, .nan_at = 2, .measured_at = 5 },
 		{ .recipe = "up=topk(0.1) down=all when=every(3) memory=residual" },
 		{ .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)" },
 		{ .recipe = "up=all down=all update=average memory=none" },
@@ -449,6 +456,7 @@ static int push_failing(int rank, void *argument)
 			rc = sluice_pull(gpu, there);
 			fail_later(1u << 30, 0);
 			if (!rc) {
+				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
 				CHECK_OK(on_device_fetch_residual(gpu));
 				CHECK(!memcmp(gpu->worker->residual, host->worker->residual, sizeof params));
@@ -486,6 +494,10 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		{ .recipe = "up=topk(0.02),round(0.02) down=all memory=residual", .step = 2, .least = 10 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .step = 2, .least = 5, .pulls = 1 },
+		{ .recipe = "up=sketch(0.02,1) down=all memory=residual", .step = 1, .least = 25 },
+		{ .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)", .step = 2, .least = 10 },
+		{ .recipe = "up=sketch(0.02,1) down=all nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
+		{ .recipe = "up=sketch(0.02,1) down=all memory=residual", .step = 2, .least = 15, .pulls = 1 },
 	};
 	(void)state;
 	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))

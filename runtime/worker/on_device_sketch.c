@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * up=sketch where the residual lives on the device (on_device.h): what leaves it are the shards' sketches, in the
+ * push, and in the pull, when the shards have asked for them, the exact values. What is published is cleared there.
+ * Called by on_device_push.c and worker_agree.c. */
+#include "worker/worker.h"
+#include "base/error.h"
+#include <string.h>
+
+static uint32_t most_columns(const sluice_model *model)
+{
+	uint32_t most = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (model->layout.shards[s].sketch_columns > most)
+			most = model->layout.shards[s].sketch_columns;
+	return most;
+}
+
+int on_device_sketch_open(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const uint32_t span = (uint32_t)layout_largest(&model->layout, -1).span;
+	int device;
+	if (model->recipe.up.select != SELECT_SKETCH)
+		return 0;
+	if (d->ops->find(d->residual.address, &device) < 0 ||
+	    d->ops->sketch_open(device, span, most_columns(model), &d->sketch))
+		return device_fail(d->ops, "sketches on a GPU");
+	return 0;
+}
+
+int on_device_push_sketches(sluice_model *model, const struct device_select *call)
+{
+	struct on_device *d = &model->worker->device;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		d->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
+	return d->ops->push_sketches(d->push, d->sketch, call, d->parts, model->recipe.up.sketch_rows, d->stream);
+}
+
+void on_device_send_sketches(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.span = m.count = model->layout.shards[s].sketch_cells;
+		m.coding = CODING_DENSE;
+		on_device_stage(model, s, &m);
+	}
+	d->added = 0;
+}
+
+int on_device_send_values(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct device_selected nothing;
+	on_device_aim(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		d->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
+		d->parts[s].index = w->down[s].support;
+	}
+	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream) ||
+	    d->ops->pushed(d->push, &nothing, d->sent, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		m.count = w->down[s].support_n;
+		m.coding = CODING_AGREED;
+		on_device_stage(model, s, &m);
+		model->stats.pushed_elements += m.count;
+	}
+	return 0;
+}
+
+int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	float *residual = (float *)d->residual.address + at->begin;
+	uint32_t published = index ? n : 0;
+	for (uint32_t i = 0; !index && i < n; i++)
+		if (w->value[i] != 0)
+			w->relative[published++] = i;
+	memset(w->value, 0, n * sizeof *w->value); /* applied already */
+	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	return 0;
+}

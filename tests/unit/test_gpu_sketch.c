@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Count sketches on the device against runtime/compress/sketch.c, bit by bit: alone, and as the payloads of a push,
+ * with the values that are asked for after it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "compress/sketch.h"
+#include "gpu.h"
+#include "random.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0x5a };
+
+static void *memory(size_t bytes)
+{
+	void *p = malloc(bytes + 1);
+
+	assert_non_null(p);
+	memset(p, POISON, bytes + 1);
+	return p;
+}
+
+/* Some kinds have denormals, huge ones, zeros of both signs. */
+static float value_of(int kind, struct random *r)
+{
+	uint32_t bits = random_bits(r);
+
+	switch (kind % 4) {
+	case 0: return random_normal(r);
+	case 1: return bits_float(bits & 0x807fffff);
+	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000);
+	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
+	}
+}
+
+/* ---- alone ------------------------------------------------------------------------------------- */
+
+static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind)
+{
+	const struct sketch_shape shape = { rows, columns, n + columns };
+	const size_t cells = (size_t)rows * columns * 4;
+	struct random r = { n + rows };
+	float *x = memory((size_t)n * 4), *here = memory(cells), *got = memory(cells);
+	struct device_sketch *s;
+
+	for (uint32_t i = 0; i < n; i++)
+		x[i] = kind && random_bits(&r) % 3 ? 0.0f : value_of(kind, &r);
+	for (uint32_t i = 0; i < rows * columns; i++)
+		here[i] = random_normal(&r); /* it is added to */
+	float *x_there = gpu_memory(x, (size_t)n * 4), *there = gpu_memory(here, cells);
+	const struct device_sketch_call call = { x_there, there, n, rows, columns, shape.seed };
+
+	assert_int_equal(gpu()->sketch_open(0, n, columns, &s), 0);
+	for (int times = 0; times < 2; times++) {
+		sketch_add(&shape, x, n, here);
+		assert_int_equal(gpu()->sketch_add(s, &call, NULL), 0);
+	}
+	gpu_fetch(got, there, cells);
+	assert_memory_equal(got, here, cells);
+	gpu()->sketch_close(&s);
+	gpu_free(x_there);
+	gpu_free(there);
+	free(x);
+	free(here);
+	free(got);
+}
+
+static void sketch__any_shape_gives_the_bits_of_the_cpu(void **state)
+{
+	static const uint32_t sizes[] = { 0, 1, 31, 32, 33, 255, 257, 8191, 100007 };
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		compare_sketch(sizes[s], 5, sizes[s] / 20 + 1, 0);
+		compare_sketch(sizes[s], 1, 1, 1); /* one list of all */
+		compare_sketch(sizes[s], 3, sizes[s] + 300, 3);
+	}
+	compare_sketch(3000, SKETCH_ROWS_MAX, 257, 0);
+}
+
+static void sketch__more_than_it_was_opened_for_is_refused(void **state)
+{
+	const struct device_sketch_call call = { .n = 33, .rows = 1, .columns = 4 };
+	const struct device_sketch_call wide = { .n = 32, .rows = 1, .columns = 5 };
+	struct device_sketch *s;
+
+	(void)state;
+	assert_int_equal(gpu()->sketch_open(0, 32, 4, &s), 0);
+	assert_int_equal(gpu()->sketch_add(s, &call, NULL), -1);
+	assert_int_equal(gpu()->sketch_add(s, &wide, NULL), -1);
+	gpu()->sketch_close(&s);
+}
+
+/* ---- as payloads ------------------------------------------------------------------------------- */
+
+enum { PARTS = 4, ROWS = 3, N = 9001, ROOM = 16384, ASKED = 700 };
+
+static const uint32_t begins[PARTS + 1] = { 0, 1, 300, 7000, N };
+static const uint32_t columns[PARTS] = { 1, 40, 1000, 333 };
+
+struct sketched {
+	struct device_selector *s;
+	struct device_sketch *sketch;
+	struct device_push *push;
+	struct device_part parts[PARTS];
+	uint8_t *payloads;
+	void *pinned;
+	float *residual, *grad;      /* of the device */
+};
+
+static void open_sketched(struct sketched *g, const float *residual)
+{
+	const struct device_span exempt = { 0, 100 };
+
+	assert_int_equal(gpu()->selector_open(0, N, PARTS * ASKED, &exempt, 1, &g->s), 0);
+	assert_int_equal(gpu()->sketch_open(0, N, 1000, &g->sketch), 0);
+	assert_int_equal(gpu()->push_open(g->s, PARTS, &g->push), 0);
+	assert_int_equal(gpu()->pinned_alloc(PARTS * ROOM, &g->pinned), 0);
+	g->payloads = gpu_memory(NULL, PARTS * ROOM);
+	g->residual = gpu_memory(residual, N * sizeof(float));
+	g->grad = gpu_memory(NULL, N * sizeof(float));
+	for (size_t p = 0; p < PARTS; p++)
+		g->parts[p] = (struct device_part){ .begin = begins[p], .span = begins[p + 1] - begins[p],
+						    .payload = g->payloads + p * ROOM,
+						    .copy = p % 2 ? (uint8_t *)g->pinned + p * ROOM : NULL };
+}
+
+static void close_sketched(struct sketched *g)
+{
+	gpu()->push_close(&g->push);
+	gpu()->sketch_close(&g->sketch);
+	gpu()->selector_close(&g->s);
+	gpu()->pinned_release(g->pinned);
+	gpu_free(g->payloads);
+	gpu_free(g->residual);
+	gpu_free(g->grad);
+}
+
+/* The payload that part p must have come to, and that nothing is behind it. */
+static void expect_payload(const struct sketched *g, size_t p, const float *wanted, const struct device_sent *sent)
+{
+	const size_t bytes = g->parts[p].bytes;
+	uint8_t *got = memory(ROOM);
+
+	assert_int_equal(sent->packed, 1);
+	assert_int_equal(sent->payload_bytes, bytes);
+	assert_int_equal(sent->crc, crc32c(0, (const uint8_t *)wanted, bytes));
+	gpu_fetch(got, g->parts[p].payload, ROOM);
+	assert_memory_equal(got, wanted, bytes);
+	if (g->parts[p].copy) {
+		assert_memory_equal(g->parts[p].copy, wanted, bytes);
+		for (size_t i = bytes; i < ROOM; i++)
+			assert_int_equal(g->parts[p].copy[i], POISON);
+	}
+	free(got);
+}
+
+static void expect_sketches(struct sketched *g, const float *residual, const struct device_sent *sent)
+{
+	for (size_t p = 0; p < PARTS; p++) {
+		const struct sketch_shape shape = { ROWS, columns[p], p };
+		float *cells = calloc(ROWS * columns[p], sizeof(*cells));
+
+		assert_non_null(cells);
+		sketch_add(&shape, residual + begins[p], g->parts[p].span, cells);
+		expect_payload(g, p, cells, &sent[p]);
+		free(cells);
+	}
+}
+
+/* Every third coordinate or so of each part; of the first part, none. */
+static void ask_for_values(struct sketched *g, const float *residual, struct random *r)
+{
+	static uint32_t index[PARTS][ASKED];
+	float wanted[PARTS][ASKED];
+	struct device_selected nothing;
+	struct device_sent sent[PARTS];
+
+	memset(g->pinned, POISON, PARTS * ROOM);
+	for (size_t p = 0; p < PARTS; p++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; p && i < g->parts[p].span && n < ASKED; i++)
+			if (random_bits(r) % 3 == 0) {
+				wanted[p][n] = residual[begins[p] + i];
+				index[p][n++] = i;
+			}
+		g->parts[p].bytes = n * (uint32_t)sizeof(float);
+		g->parts[p].index = index[p];
+	}
+	assert_int_equal(gpu()->push_values(g->push, g->residual, g->parts, NULL), 0);
+	memset(index, 0xff, sizeof(index)); /* the lists are ours again */
+	assert_int_equal(gpu()->pushed(g->push, &nothing, sent, NULL), 0);
+	for (size_t p = 0; p < PARTS; p++)
+		expect_payload(g, p, wanted[p], &sent[p]);
+}
+
+static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **state)
+{
+	struct random r = { 5 };
+	float *residual = memory(N * sizeof(float)), *grad = memory(N * sizeof(float));
+	struct device_selected selected;
+	struct device_sent sent[PARTS];
+	struct sketched g;
+
+	(void)state;
+	for (size_t i = 0; i < N; i++)
+		residual[i] = random_normal(&r);
+	open_sketched(&g, residual);
+	for (int step = 0; step < 6; step++) {
+		/* one gradient is refused; one is in the residual already */
+		const int refused = step == 2, added = step == 4;
+		const struct device_select call = { .x = added ? g.residual : NULL, .residual = g.residual,
+						    .grad = g.grad, .scale = 0.5f, .k = 7, .judge = 1 };
+
+		for (size_t i = 0; i < N; i++)
+			grad[i] = value_of(step % 2 * 3, &r);
+		if (refused)
+			grad[4321] = NAN;
+		for (size_t i = 0; i < N && !refused && !added; i++)
+			residual[i] += 0.5f * grad[i];
+		memset(g.pinned, POISON, PARTS * ROOM);
+		for (size_t p = 0; p < PARTS; p++)
+			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
+		assert_int_equal(gpu()->copy(g.grad, grad, N * sizeof(float), NULL), 0);
+		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL), 0);
+		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
+		assert_int_equal(selected.n, 0);
+		assert_int_equal(selected.nonfinite, refused);
+		assert_int_equal(gpu()->push_added(g.push, NULL), !refused && !added);
+		expect_sketches(&g, residual, sent);
+		ask_for_values(&g, residual, &r);
+		gpu_fetch(grad, g.residual, N * sizeof(float));
+		assert_memory_equal(grad, residual, N * sizeof(float));
+	}
+	close_sketched(&g);
+	free(residual);
+	free(grad);
+}
+
+static void push_values__more_than_the_selector_has_room_for_is_refused(void **state)
+{
+	static const uint32_t index[N];
+	struct sketched g;
+	float *residual = memory(N * sizeof(float));
+	const struct device_select call = { .x = residual };
+
+	(void)state;
+	open_sketched(&g, residual);
+	for (size_t p = 0; p < PARTS; p++) {
+		g.parts[p].bytes = ROOM;
+		g.parts[p].index = index;
+	}
+	assert_int_equal(gpu()->push_values(g.push, g.residual, g.parts, NULL), -1);
+	assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, 0, NULL), -1);
+	close_sketched(&g);
+	free(residual);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
+		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
+		cmocka_unit_test(push_sketches__each_part_has_its_sketch_and_then_its_values),
+		cmocka_unit_test(push_values__more_than_the_selector_has_room_for_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
