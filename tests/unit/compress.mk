@@ -2,6 +2,7 @@ check_PROGRAMS += \
 	tests/unit/test_choose \
 	tests/unit/test_estimate \
 	tests/unit/test_histogram \
+	tests/unit/test_histogram_messages \
 	tests/unit/test_few_bits \
 	tests/unit/test_select \
 	tests/unit/test_selector \
@@ -19,6 +20,8 @@ tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
 tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c \
 	tests/unit/hostile_few_bits.c tests/unit/hostile_indices.c tests/unit/hostile.h
 tests_unit_test_choose_SOURCES = tests/unit/test_choose.c tests/unit/random.h
-tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c tests/unit/random.h
+bins = tests/unit/bins.h tests/unit/quiet.h tests/unit/random.h
+tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c $(bins)
+tests_unit_test_histogram_messages_SOURCES = tests/unit/test_histogram_messages.c $(bins)
 tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c tests/unit/random.h
 tests_unit_test_few_bits_SOURCES = tests/unit/test_few_bits.c tests/unit/random.h
