@@ -5,8 +5,10 @@ check_PROGRAMS += \
 	tests/unit/test_checkpoint_crash \
 	tests/unit/test_checkpoint_rounds
 tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c tests/unit/scratch.h
-tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/scratch.h
-tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/scratch.h
+tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/quiet.h \
+	tests/unit/scratch.h
+tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/faulty_disk.c \
+	tests/unit/faulty_disk.h tests/unit/quiet.h tests/unit/scratch.h
 tests_unit_test_checkpoint_crash_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--wrap=write \
 	-Wl,--wrap=fsync -Wl,--wrap=close -Wl,--wrap=rename -Wl,--wrap=mkdir -Wl,--wrap=unlink \
 	-Wl,--wrap=unlinkat -Wl,--wrap=rmdir
