@@ -1,10 +1,13 @@
 # Unit tests of checkpoints. The linker replaces system calls (faults) and the collective (ranks are threads).
 check_PROGRAMS += \
+	tests/unit/test_checkpoint_damage \
 	tests/unit/test_checkpoint_file \
 	tests/unit/test_checkpoint_folder \
 	tests/unit/test_checkpoint_crash \
 	tests/unit/test_checkpoint_rounds
-tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c tests/unit/scratch.h
+rank_file = tests/unit/rank_file.c tests/unit/rank_file.h tests/unit/quiet.h tests/unit/scratch.h
+tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c $(rank_file)
+tests_unit_test_checkpoint_damage_SOURCES = tests/unit/test_checkpoint_damage.c $(rank_file)
 tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/quiet.h \
 	tests/unit/scratch.h
 tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/faulty_disk.c \
