@@ -4,11 +4,16 @@ check_PROGRAMS += \
 	tests/unit/test_self \
 	tests/unit/test_shm \
 	tests/unit/test_shm_death \
-	tests/unit/test_shm_processes
+	tests/unit/test_shm_hostile \
+	tests/unit/test_shm_processes \
+	tests/unit/test_shm_sleep
 tests_unit_test_region_SOURCES = tests/unit/test_region.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
 tests_unit_test_ring_SOURCES = tests/unit/test_ring.c
 tests_unit_test_self_SOURCES = tests/unit/test_self.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
-tests_unit_test_shm_SOURCES = tests/unit/test_shm.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+shm_trio = tests/unit/shm_trio.c tests/unit/shm_trio.h tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+tests_unit_test_shm_SOURCES = tests/unit/test_shm.c $(shm_trio)
+tests_unit_test_shm_hostile_SOURCES = tests/unit/test_shm_hostile.c $(shm_trio)
+tests_unit_test_shm_sleep_SOURCES = tests/unit/test_shm_sleep.c $(shm_trio)
 tests_unit_test_shm_death_SOURCES = tests/unit/test_shm_death.c tests/unit/rdma_pair.c \
 	tests/unit/rdma_pair.h
 tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/unit/rdma_pair.c \
