@@ -23,22 +23,29 @@ tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/un
 fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_completions.c tests/unit/fake_wires.c tests/unit/fake_cm.c \
 	tests/unit/fake_fabric.h
 verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
+verbs_two = tests/unit/verbs_two.c tests/unit/verbs_two.h $(verbs_pair)
 if HAVE_VERBS
 check_PROGRAMS += \
 	tests/unit/test_nearness \
 	tests/unit/test_verbs \
+	tests/unit/test_verbs_broken \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_ladder \
+	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk
 tests_unit_test_nearness_SOURCES = tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
 tests_unit_test_nearness_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module) \
 	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
 tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
-tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
+tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_two)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
-tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_pair)
+tests_unit_test_verbs_broken_SOURCES = tests/unit/test_verbs_broken.c $(verbs_two)
+tests_unit_test_verbs_broken_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_rights_SOURCES = tests/unit/test_verbs_rights.c $(verbs_two)
+tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_two)
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
@@ -48,5 +55,7 @@ tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_job_SOURCES = tests/unit/test_verbs_job.c $(fake_fabric)
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
-EXTRA_DIST += tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
+EXTRA_DIST += tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/test_verbs.c tests/unit/test_verbs_broken.c \
+	tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c \
+	tests/unit/test_verbs_rights.c tests/unit/test_verbs_walk.c $(verbs_two)
 endif
