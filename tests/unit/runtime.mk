@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/test_schedule \
 	tests/unit/test_census \
 	tests/unit/test_layout \
+	tests/unit/test_open_memory \
 	tests/unit/test_delta_log \
 	tests/unit/test_reduce \
 	tests/unit/test_candidates \
@@ -36,9 +37,10 @@ check_PROGRAMS += \
 	tests/unit/test_hostile_rank \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
-tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
+tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
 # Counts what an open allocates.
-tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
+tests_unit_test_open_memory_SOURCES = tests/unit/test_open_memory.c tests/unit/layout_recipes.h $(ranks)
+tests_unit_test_open_memory_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
 	-Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
 # Looks at its own pages.
