@@ -6,13 +6,19 @@ check_PROGRAMS += \
 	tests/unit/test_few_bits \
 	tests/unit/test_select \
 	tests/unit/test_selector \
+	tests/unit/test_selector_calls \
+	tests/unit/test_select_kernels \
 	tests/unit/test_quantize \
 	tests/unit/test_index_kernels \
 	tests/unit/test_value_kernels \
 	tests/unit/test_message \
 	tests/unit/test_hostile
-tests_unit_test_select_SOURCES = tests/unit/test_select.c tests/unit/random.h
-tests_unit_test_selector_SOURCES = tests/unit/test_selector.c tests/unit/random.h
+topk_oracle = tests/unit/topk_oracle.c tests/unit/topk_oracle.h tests/unit/vector_kinds.h tests/unit/random.h
+tests_unit_test_select_SOURCES = tests/unit/test_select.c $(topk_oracle)
+tests_unit_test_selector_SOURCES = tests/unit/test_selector.c $(topk_oracle)
+tests_unit_test_selector_calls_SOURCES = tests/unit/test_selector_calls.c
+tests_unit_test_select_kernels_SOURCES = tests/unit/test_select_kernels.c tests/unit/vector_kinds.h \
+	tests/unit/random.h
 tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_value_kernels_SOURCES = tests/unit/test_value_kernels.c tests/unit/random.h
