@@ -110,29 +110,39 @@ int async_collect(sluice_model *model, struct plan *plan)
 	return rc;
 }
 
-int async_train(sluice_job *job, void *context)
+int async_run(sluice_job *job, struct plan *plan, async_step_function step, int together)
 {
-	struct plan *plan = context;
 	int rank = sluice_rank(job), rc = 0;
 	float *params = plan->x[rank];
 	sluice_model *model = async_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++)
-		rc = async_step(model, rank, params);
-	if (!rc)
+	for (uint64_t at = 0; at < plan->steps && !rc; at++)
+		rc = step(job, model, at, params);
+	if (!rc && together)
 		rc = sluice_barrier(job);
 	if (!rc)
 		rc = async_collect(model, plan);
-	if (!rc && sluice_in_sync(model) && plan->apart)
+	if (!rc && together && sluice_in_sync(model) && plan->apart)
 		check_same(job, params, COUNT * sizeof *params);
-	else if (!rc && sluice_in_sync(model))
+	else if (!rc && together && sluice_in_sync(model))
 		plan->different |= memcmp(params, plan->x[0], COUNT * sizeof *params) != 0;
 	if (!rc && !rank)
 		plan->distance = rows_distance(sluice_workers(job), params);
 	sluice_model_close(&model);
 	return rc;
+}
+
+static int plain_step(sluice_job *job, sluice_model *model, uint64_t at, float *params)
+{
+	(void)at;
+	return async_step(model, sluice_rank(job), params);
+}
+
+int async_train(sluice_job *job, void *context)
+{
+	return async_run(job, context, plain_step, 1);
 }
 
 struct plan async_simulate(const char *recipe, int workers, uint64_t steps, float lr)

@@ -34,7 +34,11 @@ int async_push(sluice_model *model, int rank, const float *params);
 int async_step(sluice_model *model, int rank, float *params);
 /* Adds what this rank's shards and worker counted. */
 int async_collect(sluice_model *model, struct plan *plan);
-/* All steps of the plan, a barrier, and what came of it; context is the plan. */
+/* One step of this rank, the at-th from 0. */
+typedef int (*async_step_function)(sluice_job *job, sluice_model *model, uint64_t at, float *params);
+/* All steps of the plan and what came of it. Together: a barrier in between, and who is in sync must be the same. */
+int async_run(sluice_job *job, struct plan *plan, async_step_function step, int together);
+/* The same with plain steps, together; context is the plan. */
 int async_train(sluice_job *job, void *context);
 /* Of so many workers in one process; prints what came of it. */
 struct plan async_simulate(const char *recipe, int workers, uint64_t steps, float lr);

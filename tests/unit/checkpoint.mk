@@ -1,18 +1,29 @@
 # Unit tests of checkpoints. The linker replaces system calls (faults) and the collective (ranks are threads).
 check_PROGRAMS += \
+	tests/unit/test_checkpoint_damage \
 	tests/unit/test_checkpoint_file \
 	tests/unit/test_checkpoint_folder \
 	tests/unit/test_checkpoint_crash \
+	tests/unit/test_checkpoint_restore \
 	tests/unit/test_checkpoint_rounds
-tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c tests/unit/scratch.h
-tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/scratch.h
-tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/scratch.h
+rank_file = tests/unit/rank_file.c tests/unit/rank_file.h tests/unit/quiet.h tests/unit/scratch.h
+tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c $(rank_file)
+tests_unit_test_checkpoint_damage_SOURCES = tests/unit/test_checkpoint_damage.c $(rank_file)
+tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/quiet.h \
+	tests/unit/scratch.h
+tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/faulty_disk.c \
+	tests/unit/faulty_disk.h tests/unit/quiet.h tests/unit/scratch.h
 tests_unit_test_checkpoint_crash_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--wrap=write \
 	-Wl,--wrap=fsync -Wl,--wrap=close -Wl,--wrap=rename -Wl,--wrap=mkdir -Wl,--wrap=unlink \
 	-Wl,--wrap=unlinkat -Wl,--wrap=rmdir
-tests_unit_test_checkpoint_rounds_SOURCES = tests/unit/test_checkpoint_rounds.c tests/unit/scratch.h
-tests_unit_test_checkpoint_rounds_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run \
+checkpoint_ranks = tests/unit/checkpoint_ranks.c tests/unit/checkpoint_ranks.h tests/unit/checkpoint_fakes.c \
+	tests/unit/quiet.h tests/unit/scratch.h
+checkpoint_fakes = -Wl,--wrap=collective_run \
 	-Wl,--wrap=job_check -Wl,--wrap=job_fail -Wl,--wrap=job_failed -Wl,--wrap=rank_text \
 	-Wl,--wrap=sluice_is_worker -Wl,--wrap=progress_take -Wl,--wrap=progress_release \
 	-Wl,--wrap=worker_restart -Wl,--wrap=shard_restart -Wl,--wrap=shard_publish_snapshot \
 	-Wl,--wrap=model_read_snapshots -Wl,--wrap=fsync
+tests_unit_test_checkpoint_rounds_SOURCES = tests/unit/test_checkpoint_rounds.c $(checkpoint_ranks)
+tests_unit_test_checkpoint_rounds_LDFLAGS = $(AM_LDFLAGS) $(checkpoint_fakes)
+tests_unit_test_checkpoint_restore_SOURCES = tests/unit/test_checkpoint_restore.c $(checkpoint_ranks)
+tests_unit_test_checkpoint_restore_LDFLAGS = $(AM_LDFLAGS) $(checkpoint_fakes)

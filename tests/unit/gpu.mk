@@ -3,7 +3,8 @@
 emulated_module = -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\"
 check_PROGRAMS += tests/unit/test_gpu_select
 tests_unit_test_gpu_select_SOURCES = tests/unit/test_gpu_select.c tests/unit/gpu.c tests/unit/gpu.h \
-	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/random.h
+	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/vector_kinds.h \
+	tests/unit/random.h
 tests_unit_test_gpu_select_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_select_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_step
@@ -40,7 +41,8 @@ tests_unit_test_gpu_sketch_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_sketch_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_approximate
 tests_unit_test_gpu_approximate_SOURCES = tests/unit/test_gpu_approximate.c tests/unit/gpu.c tests/unit/gpu.h \
-	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/random.h
+	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/vector_kinds.h \
+	tests/unit/random.h
 tests_unit_test_gpu_approximate_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_approximate_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_in_place

@@ -15,21 +15,11 @@
 
 float vector_value(int kind, size_t i, size_t n, struct random *r)
 {
-	uint32_t bits = random_bits(r);
-
-	switch (kind) {
-	case 0: return random_normal(r);
-	case 1: return (float)((int)(bits % 7) - 3);
-	case 2: return bits & 1 ? 0.25f : -0.25f;
-	case 3: return bits & 1 ? 0.0f : -0.0f;
-	case 4: return bits % 50 ? 0.0f : random_normal(r);
-	case 5: return bits_float(bits & 0x807fffff); /* denormal */
-	case 6: return bits_float(0x3f800000 + bits % 3000);
-	case 7: return bits % 10 ? random_normal(r) : bits & 1 ? INFINITY : -INFINITY;
-	case 8: return (float)(i + 1) / (float)n;
-	case 9: return i < n / 2 ? 1.0f : i % 100 ? 2.0f : 3.0f; /* more ties than there is room for */
-	default: return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r);
-	}
+	if (kind == VECTOR_KINDS)
+		return (float)(i + 1) / (float)n;
+	if (kind == VECTOR_KINDS + 1)
+		return i < n / 2 ? 1.0f : i % 100 ? 2.0f : 3.0f; /* more ties than there is room for */
+	return value_of(kind, r);
 }
 
 struct pair pair_new(size_t n, size_t shift)

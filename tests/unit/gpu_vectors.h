@@ -5,10 +5,11 @@
 #include "base/device.h"
 #include "compress/select.h"
 #include "random.h"
+#include "vector_kinds.h"
 
-enum { KINDS = 11, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
+enum { KINDS = VECTOR_KINDS + 2, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
 
-/* Coordinate i of n: Gaussian, ties, zeros, denormals, infinities, sorted, heavy tails ... */
+/* Coordinate i of n: the kinds of vector_kinds.h, sorted, and ties without end. */
 float vector_value(int kind, size_t i, size_t n, struct random *r);
 
 /* A vector on both sides, the device's perhaps not where vector loads may be. */

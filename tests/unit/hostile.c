@@ -34,6 +34,13 @@ void slot_seal(struct slot *s)
 	slot_seal_header(s);
 }
 
+void slot_spoil(struct slot *s, void (*good)(struct slot *s), size_t at, uint8_t byte)
+{
+	good(s);
+	slot_payload(s)[at] = byte;
+	slot_seal(s);
+}
+
 void slot_start(struct slot *s, enum index_coding coding, enum value_type type, uint32_t span,
 		uint32_t count)
 {
@@ -310,12 +317,7 @@ static void value_nan_dense(struct slot *s)
 	put_le32(slot_payload(s) + 76, 0x7f800001);
 	slot_seal(s);
 }
-static void padding_after_values(struct slot *s)
-{
-	good_raw_f16(s);
-	slot_payload(s)[18] = 1;
-	slot_seal(s);
-}
+static void padding_after_values(struct slot *s) { slot_spoil(s, good_raw_f16, 18, 1); }
 
 /* ---- the table ---- */
 

@@ -42,6 +42,8 @@ void slot_add8(struct slot *s, uint8_t v);
 void slot_add16(struct slot *s, uint16_t v);
 void slot_add32(struct slot *s, uint32_t v);
 void slot_add_floats(struct slot *s, uint32_t n);
+/* A good message, but for one byte of its payload: checksums agree. */
+void slot_spoil(struct slot *s, void (*good)(struct slot *s), size_t at, uint8_t byte);
 /* The header's checksum alone. */
 void slot_seal_header(struct slot *s);
 /* Another span and count in the header. */

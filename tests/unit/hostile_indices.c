@@ -109,26 +109,9 @@ static void delta_zeros_with_width(struct slot *s)
 	delta_with(s, 3, 1, (const uint8_t[]){0}, 1);
 }
 
-static void delta_spare_bits(struct slot *s)
-{
-	good_delta(s);
-	slot_payload(s)[5] |= 0x10;
-	slot_seal(s);
-}
-
-static void delta_padding_after_widths(struct slot *s)
-{
-	good_delta(s);
-	slot_payload(s)[1] = 1;
-	slot_seal(s);
-}
-
-static void delta_padding_after_gaps(struct slot *s)
-{
-	good_delta(s);
-	slot_payload(s)[7] = 1;
-	slot_seal(s);
-}
+static void delta_spare_bits(struct slot *s) { slot_spoil(s, good_delta, 5, 0x12); }
+static void delta_padding_after_widths(struct slot *s) { slot_spoil(s, good_delta, 1, 1); }
+static void delta_padding_after_gaps(struct slot *s) { slot_spoil(s, good_delta, 7, 1); }
 
 static void bitmap_beyond_span(struct slot *s)
 {
@@ -138,19 +121,8 @@ static void bitmap_beyond_span(struct slot *s)
 	slot_seal(s);
 }
 
-static void bitmap_padding_byte(struct slot *s)
-{
-	good_bitmap(s);
-	slot_payload(s)[27] = 0x80;
-	slot_seal(s);
-}
-
-static void bitmap_more_bits(struct slot *s)
-{
-	good_bitmap(s);
-	slot_payload(s)[0] = 1;
-	slot_seal(s);
-}
+static void bitmap_padding_byte(struct slot *s) { slot_spoil(s, good_bitmap, 27, 0x80); }
+static void bitmap_more_bits(struct slot *s) { slot_spoil(s, good_bitmap, 0, 1); }
 
 static void bitmap_all_bits(struct slot *s)
 {
@@ -159,12 +131,7 @@ static void bitmap_all_bits(struct slot *s)
 	slot_seal(s);
 }
 
-static void bitmap_fewer_bits(struct slot *s)
-{
-	good_bitmap(s);
-	slot_payload(s)[8] = 0;
-	slot_seal(s);
-}
+static void bitmap_fewer_bits(struct slot *s) { slot_spoil(s, good_bitmap, 8, 0); }
 
 const struct hostile hostile_indices[] = {
 	{ "good-delta", good_delta, ACCEPTED, "", SPAN },

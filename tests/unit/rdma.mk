@@ -4,11 +4,16 @@ check_PROGRAMS += \
 	tests/unit/test_self \
 	tests/unit/test_shm \
 	tests/unit/test_shm_death \
-	tests/unit/test_shm_processes
+	tests/unit/test_shm_hostile \
+	tests/unit/test_shm_processes \
+	tests/unit/test_shm_sleep
 tests_unit_test_region_SOURCES = tests/unit/test_region.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
 tests_unit_test_ring_SOURCES = tests/unit/test_ring.c
 tests_unit_test_self_SOURCES = tests/unit/test_self.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
-tests_unit_test_shm_SOURCES = tests/unit/test_shm.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+shm_trio = tests/unit/shm_trio.c tests/unit/shm_trio.h tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+tests_unit_test_shm_SOURCES = tests/unit/test_shm.c $(shm_trio)
+tests_unit_test_shm_hostile_SOURCES = tests/unit/test_shm_hostile.c $(shm_trio)
+tests_unit_test_shm_sleep_SOURCES = tests/unit/test_shm_sleep.c $(shm_trio)
 tests_unit_test_shm_death_SOURCES = tests/unit/test_shm_death.c tests/unit/rdma_pair.c \
 	tests/unit/rdma_pair.h
 tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/unit/rdma_pair.c \
@@ -18,22 +23,29 @@ tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/un
 fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_completions.c tests/unit/fake_wires.c tests/unit/fake_cm.c \
 	tests/unit/fake_fabric.h
 verbs_pair = tests/unit/verbs_pair.c tests/unit/verbs_pair.h $(fake_fabric)
+verbs_two = tests/unit/verbs_two.c tests/unit/verbs_two.h $(verbs_pair)
 if HAVE_VERBS
 check_PROGRAMS += \
 	tests/unit/test_nearness \
 	tests/unit/test_verbs \
+	tests/unit/test_verbs_broken \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_ladder \
+	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk
 tests_unit_test_nearness_SOURCES = tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
 tests_unit_test_nearness_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module) \
 	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
 tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
-tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_pair)
+tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_two)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
-tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_pair)
+tests_unit_test_verbs_broken_SOURCES = tests/unit/test_verbs_broken.c $(verbs_two)
+tests_unit_test_verbs_broken_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_rights_SOURCES = tests/unit/test_verbs_rights.c $(verbs_two)
+tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_keys_SOURCES = tests/unit/test_verbs_keys.c $(verbs_two)
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
@@ -43,5 +55,7 @@ tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_job_SOURCES = tests/unit/test_verbs_job.c $(fake_fabric)
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
-EXTRA_DIST += tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/test_verbs.c tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c tests/unit/test_verbs_walk.c $(verbs_pair)
+EXTRA_DIST += tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/test_verbs.c tests/unit/test_verbs_broken.c \
+	tests/unit/test_verbs_job.c tests/unit/test_verbs_keys.c tests/unit/test_verbs_ladder.c \
+	tests/unit/test_verbs_rights.c tests/unit/test_verbs_walk.c $(verbs_two)
 endif

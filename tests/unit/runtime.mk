@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/test_schedule \
 	tests/unit/test_census \
 	tests/unit/test_layout \
+	tests/unit/test_open_memory \
 	tests/unit/test_delta_log \
 	tests/unit/test_reduce \
 	tests/unit/test_candidates \
@@ -24,6 +25,8 @@ check_PROGRAMS += \
 	tests/unit/test_join \
 	tests/unit/test_region_api \
 	tests/unit/test_continue \
+	tests/unit/test_continue_checkpoint \
+	tests/unit/test_continue_refused \
 	tests/unit/test_region_delayed \
 	tests/unit/test_transports \
 	tests/unit/test_failure \
@@ -36,9 +39,10 @@ check_PROGRAMS += \
 	tests/unit/test_hostile_rank \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
-tests_unit_test_layout_SOURCES = tests/unit/test_layout.c $(ranks)
+tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
 # Counts what an open allocates.
-tests_unit_test_layout_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
+tests_unit_test_open_memory_SOURCES = tests/unit/test_open_memory.c tests/unit/layout_recipes.h $(ranks)
+tests_unit_test_open_memory_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=free \
 	-Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=region_open -Wl,--wrap=region_close
 # Looks at its own pages.
@@ -68,9 +72,14 @@ tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
 tests_unit_test_region_delayed_SOURCES = tests/unit/test_region_delayed.c $(ranks)
 tests_unit_test_transports_SOURCES = tests/unit/test_transports.c $(ranks)
 tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
-# Takes down what the shards count.
-tests_unit_test_continue_SOURCES = tests/unit/test_continue.c tests/unit/scratch.h $(ranks)
+# Take down what the shards count.
+survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/survivors.h tests/unit/scratch.h $(ranks)
+tests_unit_test_continue_SOURCES = tests/unit/test_continue.c $(survivors)
 tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
+tests_unit_test_continue_checkpoint_SOURCES = tests/unit/test_continue_checkpoint.c $(survivors)
+tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
+tests_unit_test_continue_refused_SOURCES = tests/unit/test_continue_refused.c $(survivors)
+tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)

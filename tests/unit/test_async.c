@@ -168,29 +168,24 @@ static void async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused
 	assert_int_equal(fresh.refused, 0);
 }
 
+static int barrier_before_a_pull(sluice_job *job, sluice_model *model, uint64_t at, float *params)
+{
+	int rc = async_push(model, sluice_rank(job), params);
+
+	if (!rc)
+		rc = sluice_barrier(job);
+	if (!rc)
+		rc = sluice_pull(model, params);
+	if (!rc && at % 3 == 0)
+		rc = sluice_barrier(job);
+	if (!rc && at % 2 == 0)
+		rc = sluice_pull(model, params);
+	return rc;
+}
+
 static int push_then_barrier(sluice_job *job, void *context)
 {
-	struct plan *plan = context;
-	int rank = sluice_rank(job), rc = 0;
-	float *params = plan->x[rank];
-	sluice_model *model = async_open(job, plan, params);
-
-	if (!model)
-		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		if (!(rc = async_push(model, rank, params)))
-			rc = sluice_barrier(job);
-		if (!rc)
-			rc = sluice_pull(model, params);
-		if (!rc && step % 3 == 0)
-			rc = sluice_barrier(job);
-		if (!rc && step % 2 == 0)
-			rc = sluice_pull(model, params);
-	}
-	if (!rc)
-		rc = async_collect(model, plan);
-	sluice_model_close(&model);
-	return rc;
+	return async_run(job, context, barrier_before_a_pull, 0);
 }
 
 static void async__collective_between_push_and_pull__nobody_is_stuck(void **state)
@@ -204,29 +199,23 @@ static void async__collective_between_push_and_pull__nobody_is_stuck(void **stat
 }
 
 /* A worker parks before its push and behind it, and its shards may not have run in between: there are two slots. */
+static int barriers_around_a_push(sluice_job *job, sluice_model *model, uint64_t at, float *params)
+{
+	int rc = async_step(model, sluice_rank(job), params);
+
+	(void)at;
+	if (!rc)
+		rc = sluice_barrier(job);
+	if (!rc)
+		rc = async_push(model, sluice_rank(job), params);
+	if (!rc)
+		rc = sluice_barrier(job);
+	return rc ? rc : sluice_pull(model, params);
+}
+
 static int park_on_both_sides(sluice_job *job, void *context)
 {
-	struct plan *plan = context;
-	int rank = sluice_rank(job), rc = 0;
-	float *params = plan->x[rank];
-	sluice_model *model = async_open(job, plan, params);
-
-	if (!model)
-		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		if (!(rc = async_step(model, rank, params)))
-			rc = sluice_barrier(job);
-		if (!rc)
-			rc = async_push(model, rank, params);
-		if (!rc)
-			rc = sluice_barrier(job);
-		if (!rc)
-			rc = sluice_pull(model, params);
-	}
-	if (!rc)
-		rc = async_collect(model, plan);
-	sluice_model_close(&model);
-	return rc;
+	return async_run(job, context, barriers_around_a_push, 0);
 }
 
 static void async__collectives_around_a_push__no_slot_is_overwritten(void **state)

@@ -1,236 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two ranks' checkpoint, in the order of checkpoint.c, under faults. open, write, fsync, rename,
- * close, mkdir, unlink, unlinkat and rmdir are wrapped by the linker and counted; at the n-th one
- * the process dies as in a power failure (what was not synchronised is lost), or the call fails,
- * for n = 1, 2, ... until a checkpoint gets through untouched. Afterwards the directory must
+ * Two ranks' checkpoint, in the order of checkpoint.c, on a disk that crashes or fails at the n-th
+ * call, for n = 1, 2, ... until a checkpoint gets through untouched. Afterwards the directory must
  * restore, bit by bit, to the old state or to the new one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "checkpoint/checkpoint_folder.h"
-#include "scratch.h"
+#include "faulty_disk.h"
+#include "quiet.h"
 #include "sluice.h"
 #include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
 
-enum { RANKS = 2, COUNT = 50, CALLS_MAX = 500, CRASHED = 99 };
-
-/* ---- the faulty system -------------------------------------------------------------------- */
-
-enum fault { FAULT_NONE, FAULT_CRASH, FAULT_ERROR, FAULT_SHORT };
-
-static struct {
-	enum fault fault;
-	int at, error; /* which call, with which errno */
-	int calls;
-	int too_early; /* LATEST was replaced, or an old file removed, before what replaces it was
-				    on disk */
-	int hit_write, hit_close; /* the call that failed was one of a file being written */
-	/* Files written and not synchronised: a second descriptor each, for the crash. */
-	struct {
-		int fd, again, dirty;
-	} files[16];
-	/* Folders with names that are not synchronised. */
-	char folders[16][SCRATCH_PATH];
-	int n_folders;
-} system_state;
-
-int __real_open(const char *path, int flags, ...);
-ssize_t __real_write(int fd, const void *bytes, size_t n);
-int __real_fsync(int fd);
-int __real_close(int fd);
-int __real_rename(const char *from, const char *to);
-int __real_mkdir(const char *path, mode_t mode);
-int __real_unlink(const char *path);
-int __real_unlinkat(int fd, const char *path, int flags);
-int __real_rmdir(const char *path);
-int __wrap_open(const char *path, int flags, ...);
-ssize_t __wrap_write(int fd, const void *bytes, size_t n);
-int __wrap_fsync(int fd);
-int __wrap_close(int fd);
-int __wrap_rename(const char *from, const char *to);
-int __wrap_mkdir(const char *path, mode_t mode);
-int __wrap_unlink(const char *path);
-int __wrap_unlinkat(int fd, const char *path, int flags);
-int __wrap_rmdir(const char *path);
-
-/* A power failure: the length of what was not synchronised never reached the disk. */
-static void crash(void)
-{
-	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
-		if (system_state.files[i].dirty && ftruncate(system_state.files[i].again, 0))
-			_exit(1);
-	_exit(CRASHED);
-}
-
-/* 1 if this call has to fail; errno is set. */
-static int strikes(void)
-{
-	if (system_state.fault == FAULT_NONE || ++system_state.calls != system_state.at)
-		return 0;
-	if (system_state.fault == FAULT_CRASH)
-		crash();
-	errno = system_state.error;
-	return system_state.fault == FAULT_ERROR;
-}
-
-static void name_changed(const char *path)
-{
-	char *name = system_state.folders[system_state.n_folders];
-	const char *slash = strrchr(path, '/');
-
-	if (system_state.fault == FAULT_NONE || system_state.n_folders == 15)
-		return;
-	snprintf(name, SCRATCH_PATH, "%.*s", (int)(slash - path), path);
-	system_state.n_folders++;
-}
-
-static void synchronised(int fd)
-{
-	char link[64], path[SCRATCH_PATH];
-
-	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(link, path, sizeof path - 1);
-	path[n > 0 ? n : 0] = '\0';
-	for (int i = 0; i < system_state.n_folders;) {
-		if (strcmp(system_state.folders[i], path)) {
-			i++;
-			continue;
-		}
-		memcpy(system_state.folders[i], system_state.folders[--system_state.n_folders],
-		       SCRATCH_PATH);
-	}
-	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
-		if (system_state.files[i].fd == fd)
-			system_state.files[i].dirty = 0;
-}
-
-static int anything_unsynchronised(void)
-{
-	int any = system_state.n_folders;
-
-	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
-		any += system_state.files[i].dirty;
-	return any;
-}
-
-int __wrap_open(const char *path, int flags, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, flags);
-	unsigned mode = flags & O_CREAT ? va_arg(arguments, unsigned) : 0;
-	va_end(arguments);
-	if (strikes())
-		return -1;
-	return __real_open(path, flags, mode);
-}
-
-ssize_t __wrap_write(int fd, const void *bytes, size_t n)
-{
-	int before = system_state.calls, fails = strikes();
-
-	if (system_state.fault == FAULT_NONE)
-		return __real_write(fd, bytes, n);
-	if (system_state.fault == FAULT_SHORT) { /* one byte at a time, interrupted before each */
-		if (before % 2 == 0) {
-			errno = EINTR;
-			return -1;
-		}
-		return __real_write(fd, bytes, 1);
-	}
-	if (fails) { /* what fitted was written by the call before this one */
-		system_state.hit_write = 1;
-		return -1;
-	}
-	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++) {
-		if (system_state.files[i].dirty)
-			continue;
-		if (system_state.files[i].again > 0)
-			__real_close(system_state.files[i].again);
-		system_state.files[i].fd = fd;
-		system_state.files[i].again = dup(fd);
-		system_state.files[i].dirty = 1;
-		break;
-	}
-	return __real_write(fd, bytes, n);
-}
-
-int __wrap_fsync(int fd)
-{
-	if (strikes())
-		return -1;
-	synchronised(fd);
-	return __real_fsync(fd);
-}
-
-int __wrap_close(int fd)
-{
-	int fails = strikes();
-
-	if (fails && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
-		system_state.hit_close = 1;
-	__real_close(fd); /* Linux closes even then */
-	return fails ? -1 : 0;
-}
-
-int __wrap_rename(const char *from, const char *to)
-{
-	if (strikes())
-		return -1;
-	if (system_state.fault != FAULT_NONE && strstr(to, "/LATEST"))
-		system_state.too_early |= anything_unsynchronised();
-	name_changed(to);
-	return __real_rename(from, to);
-}
-
-int __wrap_mkdir(const char *path, mode_t mode)
-{
-	if (strikes())
-		return -1;
-	int rc = __real_mkdir(path, mode);
-	if (!rc)
-		name_changed(path);
-	return rc;
-}
-
-int __wrap_unlink(const char *path)
-{
-	return strikes() ? -1 : __real_unlink(path);
-}
-
-int __wrap_unlinkat(int fd, const char *path, int flags)
-{
-	if (strikes())
-		return -1;
-	if (system_state.fault != FAULT_NONE) /* an old file goes: the new LATEST must be safe */
-		system_state.too_early |= anything_unsynchronised();
-	return __real_unlinkat(fd, path, flags);
-}
-
-int __wrap_rmdir(const char *path)
-{
-	return strikes() ? -1 : __real_rmdir(path);
-}
-
-static void arm(enum fault fault, int at, int error)
-{
-	for (size_t i = 0; i < sizeof system_state.files / sizeof *system_state.files; i++)
-		if (system_state.files[i].again > 0)
-			__real_close(system_state.files[i].again);
-	memset(&system_state, 0, sizeof system_state);
-	system_state.fault = fault;
-	system_state.at = at;
-	system_state.error = error;
-}
-
-static void disarm(void)
-{
-	system_state.fault = FAULT_NONE;
-}
+enum { RANKS = 2, COUNT = 50, CALLS_MAX = 500 };
 
 /* ---- two ranks ---------------------------------------------------------------------------- */
 
@@ -394,7 +178,7 @@ static int sweep_crashes(int with_old, int seen[2])
 		assert_true(child >= 0);
 		if (!child) {
 			arm(FAULT_CRASH, n, 0);
-			_exit(take(dir, 6) || system_state.too_early ? 1 : 0);
+			_exit(take(dir, 6) || disk.too_early ? 1 : 0);
 		}
 		assert_int_equal(waitpid(child, &status, 0), child);
 		assert_true(WIFEXITED(status));
@@ -408,7 +192,7 @@ static int sweep_crashes(int with_old, int seen[2])
 		assert_int_equal(take(dir, 7), 0);
 		assert_int_equal(restart(dir), 7);
 		assert_tidy(dir);
-			if (WEXITSTATUS(status) == 0) {
+		if (WEXITSTATUS(status) == 0) {
 			assert_int_equal(step, 6);
 			return n - 1;
 		}
@@ -446,7 +230,7 @@ static void everything_is_on_disk_before_LATEST_names_it(void **state)
 	assert_int_equal(take(dir, 4), 0);
 	arm(FAULT_ERROR, 0, 0); /* counts, never strikes */
 	assert_int_equal(take(dir, 5), 0);
-	assert_int_equal(system_state.too_early, 0);
+	assert_int_equal(disk.too_early, 0);
 	assert_int_equal(anything_unsynchronised(), 0); /* and LATEST itself at the end */
 	disarm();
 }
@@ -463,10 +247,10 @@ static void sweep_errors(int error, const char *name)
 		fresh(dir);
 		assert_int_equal(take(dir, 5), 0);
 		arm(FAULT_ERROR, n, error);
-		int rc = take(dir, 6), struck = system_state.calls >= n;
+		int rc = take(dir, 6), struck = disk.calls >= n;
 		disarm();
 		long step = restart(dir);
-		closes += system_state.hit_close;
+		closes += disk.hit_close;
 		if (rc) {
 			assert_int_equal(rc, SLUICE_EIO);
 			assert_true(struck && (step == 5 || step == 6));
@@ -476,12 +260,12 @@ static void sweep_errors(int error, const char *name)
 			if (!strstr(sluice_last_error(), name) || !strstr(sluice_last_error(), dir))
 				fail_msg("\"%s\" lacks %s or the path", sluice_last_error(), name);
 			refused++;
-			writes += system_state.hit_write;
-			if (system_state.hit_write)
+			writes += disk.hit_write;
+			if (disk.hit_write)
 				assert_int_equal(step, 5);
 		} else {
 			assert_int_equal(step, 6);
-			assert_int_equal(system_state.hit_close, 0);
+			assert_int_equal(disk.hit_close, 0);
 		}
 		assert_int_equal(take(dir, 7), 0);
 		assert_int_equal(restart(dir), 7);
@@ -536,13 +320,6 @@ static void folders_that_cannot_be_synchronised__accepted(void **state)
 	assert_true(accepted > 0);
 }
 
-static void quiet(int level, const char *line, void *context)
-{
-	(void)level;
-	(void)line;
-	(void)context;
-}
-
 #define CASE(name) cmocka_unit_test_teardown(name, remove_current)
 
 int main(void)
@@ -558,6 +335,6 @@ int main(void)
 		CASE(folders_that_cannot_be_synchronised__accepted),
 	};
 
-	sluice_set_log(quiet, NULL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	sluice_set_log(swallow_line, NULL);
+	return cmocka_run_group_tests_name("checkpoint, crashes", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "quiet.h"
 #include "scratch.h"
 #include "sluice.h"
 
@@ -310,13 +311,6 @@ static void drop__removes_unless_LATEST_names_it(void **state)
 	assert_int_equal(scratch_count(f->dir).folders, 0);
 }
 
-static void quiet(int level, const char *line, void *context)
-{
-	(void)level;
-	(void)line;
-	(void)context;
-}
-
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -339,6 +333,6 @@ int main(void)
 		CASE(drop__removes_unless_LATEST_names_it),
 	};
 
-	sluice_set_log(quiet, NULL);
+	sluice_set_log(swallow_line, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,55 +11,26 @@
 #include "compress/select.h"
 #include "random.h"
 #include "sluice.h"
+#include "topk_oracle.h"
 #include <math.h>
 #include <stdlib.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-static uint32_t magnitude_bits(float x)
-{
-	return float_bits(x) & 0x7fffffff;
-}
-
-static const float *sorted_by;
-
-static int by_magnitude_then_index(const void *left, const void *right)
-{
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	uint32_t ka = magnitude_bits(sorted_by[a]), kb = magnitude_bits(sorted_by[b]);
-
-	if (ka != kb)
-		return ka < kb ? 1 : -1;
-	return a < b ? -1 : a > b;
-}
-
-static int by_index(const void *left, const void *right)
-{
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-
-	return a < b ? -1 : a > b;
-}
-
+/* What must be selected, as increasing indices. */
 static size_t oracle(const float *x, const struct span *spans, size_t n_spans, size_t k,
 		     uint32_t *index, size_t n)
 {
-	uint32_t *order = malloc((n + 1) * sizeof(*order));
-	size_t total = 0, chosen = 0;
+	uint8_t *chosen = malloc(n + 1);
+	size_t found = 0;
 
-	assert_non_null(order);
-	for (size_t j = 0; j < n_spans; j++)
-		for (uint64_t i = spans[j].begin; i < spans[j].end; i++)
-			if (!spans[j].exempt)
-				order[total++] = (uint32_t)i;
-			else if (x[i] != 0)
-				index[chosen++] = (uint32_t)i;
-	sorted_by = x;
-	qsort(order, total, sizeof(*order), by_magnitude_then_index);
-	for (size_t i = 0; i < total && i < k && x[order[i]] != 0; i++)
-		index[chosen++] = order[i];
-	qsort(index, chosen, sizeof(*index), by_index);
-	free(order);
-	return chosen;
+	assert_non_null(chosen);
+	topk_oracle(x, n, spans, n_spans, k, chosen);
+	for (size_t i = 0; i < n; i++)
+		if (chosen[i])
+			index[found++] = (uint32_t)i;
+	free(chosen);
+	return found;
 }
 
 /* Runs the selection with exactly the promised room (a byte more would be seen by ASan or valgrind). */
@@ -215,8 +186,7 @@ static void select__million_gaussians_equals_sort(void **state)
 
 		for (size_t i = 0; i < n; i++)
 			order[i] = (uint32_t)i;
-		sorted_by = x;
-		qsort(order, n, sizeof(*order), by_magnitude_then_index);
+		topk_order(x, order, n);
 		for (size_t j = 0; j < COUNT_OF(ks); j++) {
 			size_t n_got = select_topk(s, x, &whole, 1, ks[j], got), at = 0;
 

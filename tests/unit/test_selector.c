@@ -1,179 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The fast paths of selection against their definition: kernels against the portable one, whole
- * selections (any kernels, threads, tiles, room, spans, hints; with and without adding) against a
- * sort, and the public calls. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+ * Whole selections (any kernels, threads, tiles, room, spans, hints; with and without adding)
+ * against a sort. */
 #include "base/bytes.h"
 #include "compress/select_sweep.h"
-#include "random.h"
 #include "sluice.h"
+#include "topk_oracle.h"
+#include "vector_kinds.h"
+#include <setjmp.h>
+#include <stdarg.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
 
-enum { KINDS = 9, SPANS_MAX = 6, UNALIGNED = 3 };
-
-static float value_of(int kind, struct random *r)
-{
-	uint32_t bits = random_bits(r);
-
-	switch (kind) {
-	case 0: return random_normal(r);
-	case 1: return (float)((int)(bits % 7) - 3);
-	case 2: return bits & 1 ? 0.25f : -0.25f;
-	case 3: return bits & 1 ? 0.0f : -0.0f;
-	case 4: return bits % 50 ? 0.0f : random_normal(r);
-	case 5: return bits_float(bits & 0x807fffff); /* denormal */
-	case 6: return bits_float(0x3f800000 + bits % 3000);
-	case 7: return bits % 10 ? random_normal(r) : bits & 1 ? INFINITY : -INFINITY;
-	default: return (float)pow(random_unit(r) + 1e-6, -3) * random_normal(r);
-	}
-}
-
-/* ---- kernels ---- */
-
-struct listed {
-	uint32_t *index, *near_index;
-	float *value, *near_value;
-	struct select_lists l;
-};
-
-static struct listed listed_new(size_t n)
-{
-	struct listed t = { .index = calloc(n + LISTS_SLACK, 4),
-			    .near_index = calloc(n + LISTS_SLACK, 4),
-			    .value = calloc(n + LISTS_SLACK, 4),
-			    .near_value = calloc(n + LISTS_SLACK, 4) };
-
-	assert_true(t.index && t.near_index && t.value && t.near_value);
-	t.l = (struct select_lists){ t.index, t.value, 0, t.near_index, t.near_value, 0, 0 };
-	return t;
-}
-
-static void listed_free(struct listed *t)
-{
-	free(t->index);
-	free(t->near_index);
-	free(t->value);
-	free(t->near_value);
-}
-
-static void expect_same(const struct listed *a, const struct listed *b, int values)
-{
-	assert_int_equal(a->l.n, b->l.n);
-	assert_int_equal(a->l.n_near, b->l.n_near);
-	assert_memory_equal(a->index, b->index, a->l.n * 4);
-	assert_memory_equal(a->near_index, b->near_index, a->l.n_near * 4);
-	assert_memory_equal(a->near_value, b->near_value, a->l.n_near * 4);
-	if (values)
-		assert_memory_equal(a->value, b->value, a->l.n * 4);
-	assert_int_equal(a->l.largest > KEY_INFINITY, b->l.largest > KEY_INFINITY);
-}
-
-static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
-{
-	(void)state;
-	for (uint64_t seed = 1; seed <= 3000; seed++) {
-		struct random r = { seed };
-		size_t n = random_bits(&r) % (seed % 10 ? 200 : 5000), offset = random_bits(&r) % 9;
-		size_t begin = n ? random_bits(&r) % n : 0, end = begin + random_bits(&r) % (n - begin + 1);
-		float *memory = malloc((n + offset) * 4 + 4), *grad = malloc(n * 4 + 4);
-		float *sum[2] = { malloc(n * 4 + 4), malloc(n * 4 + 4) }, *x = memory + offset;
-		float scale = seed % 3 ? 1 : 0.37f;
-		int32_t some[2];
-
-		assert_true(memory && grad && sum[0] && sum[1]);
-		for (size_t i = 0; i < n; i++) {
-			x[i] = value_of((int)(seed % KINDS), &r);
-			if (seed % 40 == 0 && random_bits(&r) % 50 == 0)
-				x[i] = NAN;
-			grad[i] = isfinite(x[i]) ? value_of(0, &r) : 0;
-		}
-		for (int j = 0; j < 2; j++)
-			some[j] = n ? (int32_t)key_of(x[random_bits(&r) % n]) : 0;
-		if (some[0] > KEY_INFINITY)
-			some[0] = KEY_INFINITY;
-		struct select_bounds b = { some[0] > some[1] ? some[0] : some[1],
-					   some[0] > some[1] ? some[1] : some[0] };
-		if (b.below > KEY_INFINITY)
-			b.below = KEY_INFINITY;
-		for (size_t v = 0; select_versions[v]; v++) {
-			const struct select_kernels *kernels[2] = { &select_portable, select_versions[v] };
-
-			if (!kernels[1]->usable())
-				continue;
-			for (int way = 0; way < 4; way++) {
-				struct listed got[2];
-
-				for (int j = 0; j < 2; j++) {
-					got[j] = listed_new(end - begin);
-					memcpy(sum[j], x, n * 4);
-					if (way == 0)
-						kernels[j]->list(x, begin, end, b, &got[j].l);
-					else if (way == 1)
-						kernels[j]->list_values(x, begin, end, b, &got[j].l);
-					else if (way == 2)
-						kernels[j]->add_list(sum[j], grad, scale, begin, end, b,
-								     &got[j].l);
-					else
-						kernels[j]->add_take(sum[j], grad, scale, begin, end, b,
-								     &got[j].l);
-				}
-				expect_same(&got[0], &got[1], way & 1);
-				assert_memory_equal(sum[0], sum[1], n * 4);
-				listed_free(&got[0]);
-				listed_free(&got[1]);
-			}
-			assert_int_equal(kernels[1]->nonfinite(x, n), select_portable.nonfinite(x, n));
-		}
-		free(memory);
-		free(grad);
-		free(sum[0]);
-		free(sum[1]);
-	}
-}
-
-/* ---- whole selections ---- */
-
-static const float *sorted_by;
-
-static int by_magnitude_then_index(const void *left, const void *right)
-{
-	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	uint32_t ka = key_of(sorted_by[a]), kb = key_of(sorted_by[b]);
-
-	if (ka != kb)
-		return ka < kb ? 1 : -1;
-	return a < b ? -1 : a > b;
-}
-
-/* chosen[i] = 1 for what must be selected; returns how many. */
-static size_t oracle(const float *x, size_t n, const struct span *spans, size_t n_spans, size_t k,
-		     uint8_t *chosen)
-{
-	uint32_t *order = malloc(n * sizeof(*order) + 4);
-	size_t total = 0, count = 0;
-
-	assert_non_null(order);
-	memset(chosen, 0, n);
-	for (size_t j = 0; j < n_spans; j++)
-		for (uint64_t i = spans[j].begin; i < spans[j].end; i++)
-			if (!spans[j].exempt)
-				order[total++] = (uint32_t)i;
-			else if (x[i] != 0)
-				count += chosen[i] = 1;
-	sorted_by = x;
-	qsort(order, total, sizeof(*order), by_magnitude_then_index);
-	for (size_t i = 0; i < total && i < k && x[order[i]] != 0; i++)
-		count += chosen[order[i]] = 1;
-	free(order);
-	return count;
-}
+enum { SPANS_MAX = 6, UNALIGNED = 3 };
 
 struct trial {
 	size_t n, k, n_spans, room;
@@ -184,7 +24,7 @@ struct trial {
 
 static struct trial trial_new(uint64_t seed, struct random *r)
 {
-	struct trial t = { .n = random_bits(r) % (seed % 20 ? 700 : 9000), .kind = (int)(seed % KINDS) };
+	struct trial t = { .n = random_bits(r) % (seed % 20 ? 700 : 9000), .kind = (int)(seed % VECTOR_KINDS) };
 	uint64_t at = 0;
 
 	t.x = malloc(t.n * 4 + 4 * UNALIGNED);
@@ -290,7 +130,7 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 		size_t v;
 
 		assert_non_null(chosen);
-		size_t expected = oracle(t.x, t.n, t.spans, t.n_spans, t.k, chosen);
+		size_t expected = topk_oracle(t.x, t.n, t.spans, t.n_spans, t.k, chosen);
 		assert_int_equal(selector_open_for(t.n, t.k, threads, &s), 0);
 		do
 			v = random_bits(&r) % 3;
@@ -335,7 +175,7 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 		t.spans[0] = (struct span){ 0, N, 0 };
 		t.k = t.room = high + seed % 5 - 2;
 		assert_int_equal(selector_open_for(N, t.k, 1 + seed % 2, &s), 0);
-		size_t expected = oracle(x, N, t.spans, 1, t.k, chosen);
+		size_t expected = topk_oracle(x, N, t.spans, 1, t.k, chosen);
 		if (seed % 3 == 0)
 			s->near_room = 5000;
 		for (int way = 0; way < 5; way++)
@@ -369,7 +209,7 @@ static void select__ties_that_end_at_a_tile_equal_sort(void **state)
 		t.spans[0] = (struct span){ 0, N, 0 };
 		t.k = t.room = counts[c / 4];
 		assert_int_equal(selector_open_for(N, t.k, 1 + c / 2 % 2, &s), 0);
-		size_t expected = oracle(x, N, t.spans, 1, t.k, chosen);
+		size_t expected = topk_oracle(x, N, t.spans, 1, t.k, chosen);
 		s->tile = SMALL_TILE;
 		for (int way = 0; way < 10; way++) {
 			s->near_room = way < 5 ? s->near_room : SMALL_TILE / 2;
@@ -404,7 +244,7 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 			grad[i] = random_normal(&r) * (step == 7 ? 100.0f : 1.0f);
 			shadow[i] += grad[i];
 		}
-		assert_int_equal(oracle(shadow, N, &whole, 1, K, chosen), K);
+		assert_int_equal(topk_oracle(shadow, N, &whole, 1, K, chosen), K);
 		assert_int_equal(sluice_select_residual(s, grad, residual, K, index, value, &found), 0);
 		assert_int_equal(found, K);
 		for (size_t i = 0; i < N; i++)
@@ -423,146 +263,14 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 	free(chosen);
 }
 
-/* ---- public calls ---- */
-
-static void select__nan_fails_EINVAL_names_the_index(void **state)
-{
-	float x[400], residual[400];
-	uint32_t index[9];
-	float value[9];
-	size_t selected = 99;
-	sluice_selector *s = NULL;
-	const sluice_selector_attr attr = { .size = sizeof attr, .n = 400, .k = 9 };
-
-	(void)state;
-	assert_int_equal(sluice_selector_open(&attr, &s), 0);
-	for (size_t k = 0; k <= 9; k += 3)
-		for (size_t bad = 0; bad < 400; bad += 57) {
-			char name[32];
-
-			for (size_t i = 0; i < 400; i++)
-				x[i] = residual[i] = (float)i - 200;
-			x[bad] = bad & 1 ? NAN : -NAN;
-			snprintf(name, sizeof name, "x[%zu]", bad);
-			assert_int_equal(sluice_select(s, x, k, index, value, &selected), SLUICE_EINVAL);
-			assert_non_null(strstr(sluice_last_error(), name));
-			snprintf(name, sizeof name, "residual[%zu]", bad);
-			assert_int_equal(
-				sluice_select_residual(s, x, residual, k, index, value, &selected),
-				SLUICE_EINVAL);
-			assert_non_null(strstr(sluice_last_error(), name));
-			assert_int_equal(selected, 99);
-			for (size_t i = 0; i < 400; i++) /* the sum, nothing cleared */
-				if (i != bad)
-					assert_true(residual[i] == 2 * ((float)i - 200));
-		}
-	sluice_selector_close(&s);
-}
-
-static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
-{
-	sluice_selector *s = NULL;
-	sluice_selector_attr attr = { .size = sizeof attr, .n = 4, .k = 2 };
-	float x[4] = { 1, 2, 3, 4 }, residual[4] = { 1, 1, 1, 1 }, value[2];
-	uint32_t index[2];
-	size_t selected = 99;
-
-	(void)state;
-	assert_int_equal(sluice_selector_open(NULL, &s), SLUICE_EINVAL);
-	assert_int_equal(sluice_selector_open(&attr, NULL), SLUICE_EINVAL);
-	attr.size = 8;
-	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
-	attr.size = sizeof attr;
-	attr.n = (size_t)1 << 32;
-	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
-	attr.n = 4;
-	attr.threads = -1;
-	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
-	attr.threads = 0;
-	assert_null(s);
-	assert_int_equal(sluice_selector_open(&attr, &s), 0);
-	assert_int_equal(sluice_select(NULL, x, 2, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, NULL, 2, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 3, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 2, NULL, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 2, index, value, NULL), SLUICE_EINVAL);
-	assert_int_equal(sluice_select_residual(s, x, residual, 2, index, NULL, &selected),
-			 SLUICE_EINVAL);
-	assert_int_equal(sluice_select_residual(s, NULL, residual, 2, index, value, &selected),
-			 SLUICE_EINVAL);
-	assert_true(residual[0] == 1 && residual[3] == 1 && selected == 99);
-	assert_int_equal(sluice_select(s, x, 0, NULL, NULL, &selected), 0);
-	assert_int_equal(selected, 0);
-	sluice_selector_close(&s);
-	sluice_selector_close(&s);
-	sluice_selector_close(NULL);
-}
-
-static void topk_residual__small_vector_adds_selects_and_clears(void **state)
-{
-	const float grad[] = { 1, -5, 0.5f, 2 };
-	float residual[] = { 1, 1, 0, -2 }, value[2];
-	uint32_t index[2];
-	size_t selected;
-
-	(void)state;
-	assert_int_equal(sluice_topk_residual(grad, residual, 4, 2, index, value, &selected), 0);
-	assert_int_equal(selected, 2);
-	assert_true(index[0] == 0 && index[1] == 1 && value[0] == 2 && value[1] == -4);
-	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f && residual[3] == 0);
-}
-
-static void kernels__variable_names_one__is_used_or_refused(void **state)
-{
-	struct selector *s = NULL;
-
-	(void)state;
-	for (size_t v = 0; select_versions[v]; v++) {
-		setenv("SLUICE_KERNELS", select_versions[v]->name, 1);
-		if (select_versions[v]->usable()) {
-			assert_int_equal(selector_open(8, &s), 0);
-			assert_ptr_equal(s->kernels, select_versions[v]);
-			selector_close(&s);
-		} else {
-			assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
-			assert_non_null(strstr(sluice_last_error(), select_versions[v]->name));
-		}
-	}
-	setenv("SLUICE_KERNELS", "sse9", 1);
-	assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
-	unsetenv("SLUICE_KERNELS");
-	assert_int_equal(selector_open(8, &s), 0);
-	selector_close(&s);
-}
-
-static void selector_open__says_what_it_takes(void **state)
-{
-	(void)state;
-	/* 1 % of n plus k elements, and what does not grow with n */
-	for (size_t n = 1000000; n <= 100000000; n *= 10)
-		for (size_t k = n / 1000; k <= n / 10; k *= 10) {
-			struct selector *s = NULL;
-
-			assert_int_equal(selector_open_for(n, k, 1, &s), 0);
-			assert_true(2 * s->near_room <= n / 100 + k + 2 * 4096);
-			selector_close(&s);
-		}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kernels__any_version_lists_what_the_portable_one_lists),
 		cmocka_unit_test(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort),
 		cmocka_unit_test(select__two_levels_at_the_boundary_equal_sort),
 		cmocka_unit_test(select__ties_that_end_at_a_tile_equal_sort),
 		cmocka_unit_test(select__drifting_residual_with_hints_equals_sort_every_step),
-		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
-		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),
-		cmocka_unit_test(topk_residual__small_vector_adds_selects_and_clears),
-		cmocka_unit_test(kernels__variable_names_one__is_used_or_refused),
-		cmocka_unit_test(selector_open__says_what_it_takes),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("selections", tests, NULL, NULL);
 }

@@ -101,32 +101,20 @@ static void svrg__same_job_twice_simulated__same_bits(void **state)
 
 enum { WRONG_STEP = 4 };
 
+static int step_with_a_wrong_anchor(sluice_job *job, sluice_model *model, uint64_t at, float *params)
+{
+	uint32_t wrong = sluice_rank(job) == 1 && at == WRONG_STEP;
+	int rc;
+
+	model->worker->anchors += wrong;
+	rc = async_push(model, sluice_rank(job), params);
+	model->worker->anchors -= wrong;
+	return rc ? rc : sluice_pull(model, params);
+}
+
 static int wrong_anchor(sluice_job *job, void *context)
 {
-	struct plan *plan = context;
-	int rank = sluice_rank(job), rc = 0;
-	float *params = plan->x[rank];
-	sluice_model *model = async_open(job, plan, params);
-
-	if (!model)
-		return SLUICE_EINVAL;
-	for (uint64_t step = 0; step < plan->steps && !rc; step++) {
-		uint32_t wrong = rank == 1 && step == WRONG_STEP;
-
-		model->worker->anchors += wrong;
-		rc = async_push(model, rank, params);
-		model->worker->anchors -= wrong;
-		if (!rc)
-			rc = sluice_pull(model, params);
-	}
-	if (!rc)
-		rc = sluice_barrier(job);
-	if (!rc)
-		rc = async_collect(model, plan);
-	if (!rc && !rank)
-		plan->distance = rows_distance(3, params);
-	sluice_model_close(&model);
-	return rc;
+	return async_run(job, context, step_with_a_wrong_anchor, 1);
 }
 
 static void svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on(void **state)

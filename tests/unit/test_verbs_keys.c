@@ -1,66 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The keys that a peer is given: memory windows where the card has them and they keep what they promise, else
- * registrations in a domain of its own; and what becomes of them when a connection is made again. */
+ * The keys that a peer is given: memory windows where the card has them and they keep what they
+ * promise, else registrations in a domain of its own; and what becomes of them when a connection
+ * is made again. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/verbs_register.h"
 #include "sluice.h"
-#include "verbs_pair.h"
+#include "verbs_two.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
-enum { BYTES = 4096, DEPTH = 16 };
-
-static struct verbs_pair pair;
-static char logged[65536];
-
-static void take_line(int level, const char *line, void *context)
-{
-	size_t used = strlen(logged);
-
-	(void)level;
-	(void)context;
-	snprintf(logged + used, sizeof(logged) - used, "%s\n", line);
-}
+enum { SMALL = 4096, DEPTH = 16 };
 
 static int setup(void **state)
 {
-	(void)state;
-	logged[0] = '\0';
-	log_set_sink(take_line, NULL);
+	fabric_setup(state);
 	log_configure("rdma+info");
-	fake_reset();
 	pair_memory_windows = "auto";
 	return 0;
-}
-
-static void open_pair(void)
-{
-	int rc = pair_open(&pair, DEPTH);
-
-	if (rc != 0)
-		fail_msg("%s\n%s", sluice_last_error(), logged);
-}
-
-static void close_pair(void)
-{
-	const char *leak;
-
-	pair_close(&pair);
-	leak = fake_leak();
-	if (leak != NULL)
-		fail_msg("%s", leak);
 }
 
 static struct region *new_region(unsigned access)
 {
 	struct region *region = NULL;
 
-	assert_int_equal(region_open(BYTES, access, "keys", &region), 0);
+	assert_int_equal(region_open(SMALL, access, "keys", &region), 0);
 	return region;
 }
 
@@ -90,7 +58,7 @@ static void flap(void)
 static void open__card_with_windows__one_domain_for_all_peers(void **state)
 {
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	assert_int_equal(fake_counts.pds, 2);
 	assert_true(fake_counts.mws > 0);
 	assert_non_null(strstr(logged, "memory windows of type 2B, bound to its queue pair"));
@@ -107,7 +75,7 @@ static void open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_t
 			fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 		fake.no_bind = i == 1;
 		pair_memory_windows = i == 2 ? "no" : "auto";
-		open_pair();
+		open_pair(DEPTH);
 		assert_int_equal(fake_counts.pds, 4);
 		assert_int_equal(fake_counts.mws, 0);
 		if (strstr(logged, reasons[i]) == NULL)
@@ -137,7 +105,7 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 	uint32_t rkey;
 
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	assert_int_equal(pair_share(&pair, 1, log, &to_log), 0);
 	ep = verbs_endpoint_of(pair.e[1]);
 	r = verbs_of_endpoint(ep)->registrations;
@@ -145,7 +113,7 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 	assert_int_equal(window_make(ep, &window, &rkey), 0);
 	window_bind(ep, window, rkey, keys_remote(r, 0), IBV_ACCESS_REMOTE_WRITE);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0); /* the card refuses it */
-	assert_int_equal(fake_remote_writable(log->base, BYTES), 0);
+	assert_int_equal(fake_remote_writable(log->base, SMALL), 0);
 	window_end(&window);
 	verbs_transport.remote_close(&to_log);
 	region_close(&log);
@@ -166,19 +134,19 @@ static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(vo
 		pair_memory_windows = windows ? "yes" : "no";
 		inbox = new_region(REGION_WRITE);
 		near = new_region(0);
-		open_pair();
+		open_pair(DEPTH);
 		assert_int_equal(pair_share(&pair, 1, inbox, &to_inbox), 0);
 		old = verbs_remote_of(to_inbox)->rkey;
 		flap();
-		memset(near->base, 1, BYTES);
-		assert_int_equal(put(to_inbox, near, BYTES, 0), 0);
+		memset(near->base, 1, SMALL);
+		assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
-		assert_memory_equal(inbox->base, near->base, BYTES);
+		assert_memory_equal(inbox->base, near->base, SMALL);
 		assert_int_equal(old != verbs_remote_of(to_inbox)->rkey, windows);
 		if (windows) {
 			verbs_remote_of(to_inbox)->rkey = old;
-			memset(near->base, 2, BYTES);
-			assert_int_equal(put(to_inbox, near, BYTES, 1), 0);
+			memset(near->base, 2, SMALL);
+			assert_int_equal(put(to_inbox, near, SMALL, 1), 0);
 			assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 			assert_int_equal(fake_counts.access_errors, 1);
 			assert_int_equal(((uint8_t *)inbox->base)[0], 1);
@@ -197,15 +165,15 @@ static void flap__between_description_and_use__the_present_key_is_used(void **st
 	struct remote *to_inbox;
 
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	assert_int_equal(verbs_transport.describe(pair.e[1], inbox, descriptor), 0);
 	flap();
 	flap();
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox), 0);
-	memset(near->base, 7, BYTES);
-	assert_int_equal(put(to_inbox, near, BYTES, 0), 0);
+	memset(near->base, 7, SMALL);
+	assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
-	assert_memory_equal(inbox->base, near->base, BYTES);
+	assert_memory_equal(inbox->base, near->base, SMALL);
 	verbs_transport.remote_close(&to_inbox);
 
 	region_close(&inbox); /* a region that is no more */
@@ -225,17 +193,17 @@ static void flap__forty_regions_and_a_queue_of_sixteen__all_go_on(void **state)
 
 	(void)state;
 	fake.attr.max_qp_wr = 16;
-	open_pair();
+	open_pair(DEPTH);
 	for (int i = 0; i < N; i++) {
 		inbox[i] = new_region(REGION_WRITE);
 		assert_int_equal(pair_share(&pair, 1, inbox[i], &to_inbox[i]), 0);
 	}
 	flap();
 	for (int i = 0; i < N; i++) {
-		memset(near->base, i + 1, BYTES);
-		assert_int_equal(put(to_inbox[i], near, BYTES, 0), 0);
+		memset(near->base, i + 1, SMALL);
+		assert_int_equal(put(to_inbox[i], near, SMALL, 0), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, i + 1), 0);
-		assert_memory_equal(inbox[i]->base, near->base, BYTES);
+		assert_memory_equal(inbox[i]->base, near->base, SMALL);
 	}
 	assert_int_equal(fake_counts.overflows, 0);
 	for (int i = 0; i < N; i++) {
@@ -253,7 +221,7 @@ static void describe__more_regions_than_a_table_holds__refused(void **state)
 	int n = 0, rc = 0;
 
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	for (; n <= KEYS_MAX && rc == 0; n++) {
 		region[n] = new_region(REGION_WRITE);
 		rc = verbs_transport.describe(pair.e[1], region[n], descriptor);
@@ -275,7 +243,7 @@ static void table__longer_than_possible__refused_and_nothing_taken_over(void **s
 	uint32_t n;
 
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	ep = verbs_endpoint_of(pair.e[0]);
 	n = ep->n_peer_keys;
 	put_le32(ep->slot + SLOT_KEYS + 4, KEYS_MAX + 1);
@@ -292,7 +260,7 @@ static void greeting__of_the_wrong_kind__peer_is_given_up(void **state)
 	struct verbs_endpoint *ep;
 
 	(void)state;
-	open_pair();
+	open_pair(DEPTH);
 	ep = verbs_endpoint_of(pair.e[0]);
 	ep->awaits = GREETING_READY;
 	greet_take(ep, GREETING_KEYS);
@@ -309,12 +277,17 @@ int main(void)
 		cmocka_unit_test_setup(
 			open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason, setup),
 		cmocka_unit_test_setup(open__windows_demanded_and_dead__refused_saying_why, setup),
-		cmocka_unit_test_setup(window__of_a_region_for_reading__cannot_be_bound_for_writing, setup),
-		cmocka_unit_test_setup(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead, setup),
-		cmocka_unit_test_setup(flap__between_description_and_use__the_present_key_is_used, setup),
-		cmocka_unit_test_setup(flap__forty_regions_and_a_queue_of_sixteen__all_go_on, setup),
+		cmocka_unit_test_setup(
+			window__of_a_region_for_reading__cannot_be_bound_for_writing, setup),
+		cmocka_unit_test_setup(
+			flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead, setup),
+		cmocka_unit_test_setup(
+			flap__between_description_and_use__the_present_key_is_used, setup),
+		cmocka_unit_test_setup(
+			flap__forty_regions_and_a_queue_of_sixteen__all_go_on, setup),
 		cmocka_unit_test_setup(describe__more_regions_than_a_table_holds__refused, setup),
-		cmocka_unit_test_setup(table__longer_than_possible__refused_and_nothing_taken_over, setup),
+		cmocka_unit_test_setup(
+			table__longer_than_possible__refused_and_nothing_taken_over, setup),
 		cmocka_unit_test_setup(greeting__of_the_wrong_kind__peer_is_given_up, setup),
 	};
 

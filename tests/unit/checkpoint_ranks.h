@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A job whose ranks are threads, each with a model of its own, for the tests of
+ * sluice_checkpoint() and sluice_restore(). The collective, the token and what a restore calls in
+ * the two halves of a model are replaced by the linker (checkpoint_fakes.c) with small fakes that
+ * behave; rounds, folders and files are the real ones. */
+#ifndef TESTS_CHECKPOINT_RANKS_H
+#define TESTS_CHECKPOINT_RANKS_H
+#include "checkpoint/checkpoint_folder.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
+#include "scratch.h"
+#include <pthread.h>
+
+enum { COUNT = 40, SHARDS = 3, RANKS_MAX = 3 };
+
+struct rank_state {
+	sluice_job job;
+	sluice_model model;
+	struct worker worker;
+	struct shard shards[SHARDS];
+	struct shard_layout layout[SHARDS];
+	float residual[COUNT], velocity[COUNT], params[COUNT];
+	float copy[SHARDS][COUNT], shard_residual[SHARDS][COUNT];
+	int restore; /* what the thread calls: sluice_restore, else sluice_checkpoint */
+	const char *dir;
+	int code;
+	char error[ERROR_TEXT_BYTES];
+	uint64_t step_out;
+	int fsync_error; /* this rank's disk */
+	int rounds;
+};
+
+struct world {
+	int size, workers;
+	struct rank_state ranks[RANKS_MAX];
+	pthread_barrier_t barrier;
+	const uint8_t *mine[RANKS_MAX];
+	uint32_t op[RANKS_MAX];
+	size_t bytes[RANKS_MAX];
+	float published[COUNT]; /* snapshots */
+	uint64_t published_version[SHARDS];
+	int lost_in_round; /* a peer is lost in this round; 0: never */
+	char dir[SCRATCH_PATH];
+};
+
+extern struct world world;
+extern _Thread_local struct rank_state *self;
+
+/* A test's setup and teardown: RANKS_MAX workers who are servers too, in an empty directory. */
+int world_open(void **state);
+int world_close(void **state);
+#define CASE(name) cmocka_unit_test_setup_teardown(name, world_open, world_close)
+
+/* All ranks as they are after `step` steps; step 0: freshly opened, all zero. */
+void open_job(int size, int workers, uint64_t step);
+/* All ranks checkpoint, or restore. */
+void run_job(int restore);
+/* All workers return the code; each text holds this. Servers go on unless the job failed. */
+void assert_all(int code, const char *text);
+/* Every rank has exactly the state of that step. */
+void assert_state(uint64_t step);
+void checkpoint_at(uint64_t step);
+void restore_gives(uint64_t step);
+/* A rank's file of the only generation. */
+void file_of(uint32_t rank, char path[DURABLE_PATH_BYTES]);
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The index codings by their definition, slowly: how many bytes each takes, and a second reader,
+ * one bit at a time. */
+#ifndef TESTS_INDEX_LAYOUT_H
+#define TESTS_INDEX_LAYOUT_H
+#include "compress/index_coding.h"
+#include <stdint.h>
+
+enum { CODINGS = 6 };
+extern const enum index_coding codings[CODINGS];
+
+uint64_t up_to_4(uint64_t bytes);
+/* UINT32_MAX: this coding cannot hold them. */
+uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span);
+/* Checks that in[] is the coding of index[0..count). */
+void expect_layout(enum index_coding coding, const uint8_t *in, const uint32_t *index, uint32_t count,
+		   uint32_t span);
+#endif

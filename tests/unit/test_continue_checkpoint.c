@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * on_failure=continue: checkpoints with a loss on the way, and what a restore says after one. */
+#include "survivors.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static int go_on_from_it(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT];
+	uint64_t at = 0;
+	struct plan *plan = argument;
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+	} else {
+		CHECK_OK(sluice_set_lr(model, 0.125f)); /* the checkpoint's rate must win, on all */
+		CHECK_OK(sluice_restore(model, plan->dir, params, &at));
+		CHECK(at && at % 5 == 0);
+		CHECK(log_saw("made without this rank", NULL, NULL, NULL) == (int)(plan->victims >> rank & 1));
+		for (uint64_t step = at + 1; step <= at + 5; step++) {
+			for (uint64_t i = 0; i < COUNT; i++)
+				grad[i] = worker_gradient(step, (uint64_t)rank, i);
+			CHECK_OK(sluice_push(model, grad));
+			CHECK_OK(sluice_pull(model, params));
+		}
+		check_same(job, params, sizeof params);
+	}
+	return survivors_leave(job, model);
+}
+
+static void checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 12; round++) {
+		int status[RANKS_MAX];
+		struct plan *p = new_plan(1, 1u << round % 3);
+		assert_int_equal(scratch_make(p->dir), 0);
+		p->kill_at = 3 + (uint64_t)round;
+		p->kill_after_us = 300 * round;
+		run_ranks_status(RANKS, survivors_train, p, lose, 20000, status);
+		survivors_judge(p, status);
+		assert_int_equal(p->checkpoints, p->steps / 5);
+		run_ranks(RANKS, go_on_from_it, p);
+		scratch_remove(p->dir);
+		munmap(p, sizeof *p);
+	}
+}
+
+static int restore_after_a_loss(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
+	struct plan *plan = argument;
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+	} else {
+		if (rank == 1)
+			kill(getpid(), SIGKILL);
+		while (sluice_living(job) == WORKERS)
+			sleep_ms(1);
+		CHECK_OK(sluice_barrier(job));
+		CHECK(sluice_restore(model, "/nonexistent", params, NULL) == SLUICE_EINVAL);
+		CHECK(error_says("needs all ranks", "rank 1 (node n1) is lost"));
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	return survivors_leave(job, model);
+}
+
+static void restore__after_a_loss__fails_EINVAL_and_the_job_goes_on(void **state)
+{
+	int status[RANKS_MAX];
+	struct plan *p = new_plan(0, 2);
+	(void)state;
+	run_ranks_status(RANKS, restore_after_a_loss, p, NULL, 20000, status);
+	check_ends(status, 1 << 1);
+	munmap(p, sizeof *p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it),
+		cmocka_unit_test(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on),
+	};
+
+	return cmocka_run_group_tests_name("going on, checkpoints", tests, NULL, NULL);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * on_failure=continue: the pushes of a worker that is lost, or that was dropped and does not mind.
+ * They count up to the step they were added in, then are refused and counted as such, and harm
+ * nobody. */
+#include "survivors.h"
+#include "shard/shard.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* check_same() knows no lost ones. */
+static void check_same_among_living(sluice_job *job, const float *params)
+{
+	uint64_t mine = sluice_digest(params, COUNT * sizeof *params), all[WORKERS];
+	int same = 0;
+	CHECK_OK(sluice_gather(job, &mine, sizeof mine, all));
+	for (int w = 0; w < WORKERS; w++) {
+		CHECK(all[w] == mine || !all[w]);
+		same += all[w] == mine;
+	}
+	CHECK(same == sluice_living(job));
+}
+
+enum { LAST_PUSH = 10 };
+
+static int push_and_be_lost(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT];
+	struct plan *plan = argument;
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+	int victim = plan->victims == 1 ? 0 : 1, late = victim ? 0 : 3;
+	if (!sluice_is_worker(job))
+		CHECK_OK(sluice_serve(model));
+	for (uint64_t step = 1; sluice_is_worker(job) && step <= LAST_PUSH + 2; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = worker_gradient(step, (uint64_t)rank, i);
+		for (int waited = 0; rank == late && step == LAST_PUSH && sluice_living(job) == WORKERS; waited++) {
+			CHECK(waited < 60000);
+			sleep_ms(1);
+		}
+		CHECK_OK(sluice_push(model, grad));
+		if (rank == victim && step == LAST_PUSH) {
+			sleep_ms(200 * slowness()); /* the shards have taken what they can */
+			kill(getpid(), SIGKILL);
+		}
+		CHECK_OK(sluice_pull(model, params));
+	}
+	survivors_note(job, model, rank);
+	return survivors_leave(job, model);
+}
+
+static void lose_after_push(unsigned victims, unsigned counted, uint64_t refused)
+{
+	int status[RANKS_MAX];
+	struct plan *p = new_plan(0, victims);
+	run_ranks_status(RANKS, push_and_be_lost, p, NULL, 20000, status);
+	check_ends(status, victims);
+	for (int s = 0; s < SHARDS; s++) {
+		assert_int_equal(p->counted[s][LAST_PUSH], counted);
+		assert_int_equal(p->divisor[s][LAST_PUSH], __builtin_popcount(counted));
+		assert_int_equal(p->counted[s][LAST_PUSH + 1], 15 & ~victims);
+		assert_int_equal(p->refused[WORKERS + s], refused);
+	}
+	munmap(p, sizeof *p);
+}
+
+static void lose__after_its_push_was_added__it_counts_in_that_step_and_never_again(void **state)
+{
+	(void)state;
+	lose_after_push(1, 15, 0);
+}
+
+static void lose__before_its_push_was_added__it_is_refused_and_counted_as_such(void **state)
+{
+	(void)state;
+	lose_after_push(2, 15 & ~2u, 1);
+}
+
+/* A worker that knows no rules: it ignores that it was dropped, and pushes on, more than its slots hold. */
+static void push_regardless(sluice_model *model, int times)
+{
+	static uint8_t nonsense[64] = { 0x5a };
+	for (int i = 0; i < times; i++)
+		for (uint32_t s = 0; s < SHARDS; s++) {
+			const struct shard_layout *at = &model->layout.shards[s];
+			struct endpoint *e = model->job->peers[at->owner].endpoint;
+			struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+					      .remote = model->remote_windows[at->owner],
+					      .offset = at->slots_offset, .local = nonsense,
+					      .bytes = sizeof nonsense, .imm = imm_make(IMM_PUSH, model->id, s) };
+			CHECK_OK(e->transport->ops->post(e, &t));
+		}
+}
+
+static int wake_up_and_push(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	struct plan *plan = argument;
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+	if (!sluice_is_worker(job))
+		CHECK_OK(sluice_serve(model));
+	for (uint64_t step = 1; sluice_is_worker(job) && step <= 40; step++) {
+		atomic_store(&plan->at[rank], step);
+		if (rank == 1 && step == 20) {
+			raise(SIGSTOP);
+			push_regardless(model, 10);
+			atomic_store(&plan->done, 1);
+			return dropped_too_late(job, model, params, sluice_push(model, grad));
+		}
+		for (int waited = 0; step == 30 && !atomic_load(&plan->done); waited++) {
+			CHECK(waited < 60000);
+			sleep_ms(1);
+		}
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		if (step == 40)
+			check_same_among_living(job, params);
+	}
+	survivors_note(job, model, rank);
+	return survivors_leave(job, model);
+}
+
+static void wake_it(const pid_t *pids, void *argument)
+{
+	struct plan *p = argument;
+	wait_for_step(p, 0, 29); /* they get there only without it */
+	kill(pids[1], SIGCONT);
+}
+
+static void wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks(void **state)
+{
+	int status[RANKS_MAX];
+	struct plan *p = new_plan(0, 2);
+	(void)state;
+	p->pause_ms = 1;
+	run_ranks_status(RANKS, wake_up_and_push, p, wake_it, 20000, status);
+	check_ends(status, 0);
+	assert_int_equal(p->refused[4], 10);
+	assert_int_equal(p->refused[5], 10);
+	assert_int_equal(atomic_load(&p->told), 1);
+	munmap(p, sizeof *p);
+}
+
+/* It broke the rules while it was a member: it is dropped, not the job. */
+static int break_the_rules(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	struct plan *plan = argument;
+	log_capture();
+	sluice_job *job = survivors_join(plan);
+	sluice_model *model = survivors_open(job, params);
+	int rc = sluice_is_worker(job) ? 0 : sluice_serve(model);
+	for (uint64_t step = 1; sluice_is_worker(job) && !rc && step <= 40; step++) {
+		if (rank == 2 && step == 10)
+			push_regardless(model, 1);
+		/* No good push after it: on a busy machine it would lie over the nonsense before anyone read that. */
+		for (int waited = 0; rank == 2 && step == 10 && !log_saw("dropped this rank", NULL, NULL, NULL);
+		     waited++) {
+			CHECK(waited < 60000);
+			sleep_ms(1);
+		}
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	if (rank == 2)
+		return dropped_too_late(job, model, params, rc);
+	CHECK_OK(rc);
+	CHECK(sluice_living(job) == WORKERS - 1);
+	CHECK(log_saw("rank 2 (node n2) is lost", "goes on without it", NULL, NULL));
+	plan->refused[rank] = (uint64_t)log_saw("rank 2 (node n2) is lost", "was refused", NULL, NULL);
+	return survivors_leave(job, model);
+}
+
+static void push__nonsense__costs_the_worker_its_membership_and_nothing_else(void **state)
+{
+	struct plan *p = new_plan(0, 4);
+	(void)state;
+	run_ranks(RANKS, break_the_rules, p);
+	assert_true(p->refused[4] || p->refused[5]); /* whoever saw it first says why */
+	munmap(p, sizeof *p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lose__after_its_push_was_added__it_counts_in_that_step_and_never_again),
+		cmocka_unit_test(lose__before_its_push_was_added__it_is_refused_and_counted_as_such),
+		cmocka_unit_test(wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks),
+		cmocka_unit_test(push__nonsense__costs_the_worker_its_membership_and_nothing_else),
+	};
+
+	return cmocka_run_group_tests_name("going on, pushes refused", tests, NULL, NULL);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The memory that a model takes, counted at the allocator: what is announced is what an open
+ * takes, and what is not there is refused on all ranks, who go on. */
+#include "base/error.h"
+#include "base/room.h"
+#include "calls/model_open.h"
+#include "layout_recipes.h"
+#include "ranks.h"
+#include "shard/shard.h"
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static uint64_t counted; /* bytes of heap and regions that are held now */
+static int counting;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void __real_free(void *p);
+int __real_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+void __real_region_close(struct region **region);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void __wrap_free(void *p);
+int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
+void __wrap_region_close(struct region **region);
+
+static const char *missing_region; /* there is no memory for one of this name */
+
+void *__wrap_malloc(size_t bytes)
+{
+	void *p = __real_malloc(bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	/* The rows in which two ranks tell each other where their regions are. */
+	int descriptors = n == 2 && bytes == 2 * REGION_DESCRIPTOR_BYTES;
+	void *p = missing_region && descriptors && !strcmp(missing_region, "exchange") ? NULL : __real_calloc(n, bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+	void *p = __real_aligned_alloc(alignment, bytes);
+	counted += counting ? malloc_usable_size(p) : 0;
+	return p;
+}
+
+void __wrap_free(void *p)
+{
+	counted -= counting && p ? malloc_usable_size(p) : 0;
+	__real_free(p);
+}
+
+int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out)
+{
+	if (missing_region && !strcmp(name, missing_region))
+		return (fail)(SLUICE_ENOMEM, "no memory for region %s", name);
+	counted += counting ? bytes : 0;
+	return __real_region_open(bytes, access, name, out);
+}
+
+void __wrap_region_close(struct region **region)
+{
+	counted -= counting && *region ? (*region)->bytes : 0;
+	__real_region_close(region);
+}
+
+static int measure(int rank, void *argument)
+{
+	enum { COUNT = 298900 /* which nearly fills its last page */, SMALL = 16384 };
+	static float params[COUNT];
+	sluice_job *job = rank_join(argument);
+	(void)rank;
+	for (size_t i = 0; i < RECIPES; i++)
+		for (uint32_t shards = 1; shards <= 5; shards += 2) {
+			sluice_model_attr attr = { .size = sizeof attr,
+						   .count = COUNT,
+						   .shards = shards,
+						   .recipe = recipes[i] };
+			sluice_model *model = NULL;
+			counted = 0;
+			counting = 1;
+			CHECK_OK(sluice_model_open(job, &attr, params, &model));
+			counting = 0;
+			uint64_t announced =
+				model_memory(&model->layout, &model->recipe, sluice_rank(job));
+			/* Given back already; names, handles and other small things are not announced. */
+			uint64_t taken = counted + layout_part_bytes(&model->layout);
+			CHECK(announced <= taken);
+			CHECK(taken - announced < SMALL);
+			if (sluice_is_worker(job))
+				sluice_model_close(&model);
+			else
+				CHECK_OK(sluice_serve(model));
+			sluice_model_close(&model);
+		}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void memory__of_workers_owners_and_servers__is_what_open_allocates(void **state)
+{
+	sluice_job_attr colocated = { .size = sizeof colocated };
+	sluice_job_attr dedicated = { .size = sizeof dedicated, .servers = 1 };
+	(void)state;
+	run_ranks(1, measure, &colocated);
+	run_ranks(2, measure, &colocated);
+	run_ranks(3, measure, &dedicated);
+}
+
+static int open_beyond_limit(int rank, void *argument)
+{
+	float params[1000] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all"
+	};
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	/* The one shard is at rank 0: only there the limit is too low. */
+	attr.memory_bytes = model_memory(&model->layout, &model->recipe, 0) - 1;
+	CHECK(attr.memory_bytes > model_memory(&model->layout, &model->recipe, 1));
+	sluice_model_close(&model);
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
+	CHECK(!model && error_says("rank 0 (node n1)", "SLUICE_MEMORY"));
+	attr.memory_bytes++; /* the job goes on */
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__above_the_memory_limit_of_one_rank__is_refused_on_all(void **state)
+{
+	(void)state;
+	run_ranks(2, open_beyond_limit, NULL);
+}
+
+/* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes on. */
+static int open_beyond_address_space(int rank, void *argument)
+{
+	enum { SPARE = 64 << 20 };
+	static float params[1000]; /* the refusal comes before anything reads what is not there */
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1u << 22, .recipe = "up=all down=all" };
+	unsigned long pages = 0;
+	struct rlimit limit;
+	FILE *statm = fopen("/proc/self/statm", "r");
+	(void)argument;
+	log_capture();
+	CHECK(statm && fscanf(statm, "%lu", &pages) == 1 && !getrlimit(RLIMIT_AS, &limit));
+	fclose(statm);
+	if (!rank) {
+		limit.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + SPARE;
+		CHECK(!setrlimit(RLIMIT_AS, &limit));
+	}
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
+	CHECK(!model && error_says("rank 0 (node n1)", "address space"));
+	attr.count = 1000;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* Each region that an open needs is missing once on each rank: no rank has the model, and the next open works. */
+static int open_without_a_region(int rank, void *argument)
+{
+	static const char *const names[] = { "window", "log", "staging", "exchange", "initial", "snapshot" };
+	float params[1000] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2 };
+	(void)argument;
+	log_capture();
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		for (int without = 0; without < 2; without++) {
+			sluice_model *model = NULL;
+			missing_region = rank == without ? names[i] : NULL;
+			CHECK(sluice_model_open(job, &attr, params, &model) ==
+			      (rank == without ? SLUICE_ENOMEM : SLUICE_EPEER));
+			CHECK(!model && error_says(rank == without ? names[i] : "could not open the model", NULL));
+			missing_region = NULL;
+			CHECK_OK(sluice_model_open(job, &attr, params, &model));
+			sluice_model_close(&model);
+		}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again(void **state)
+{
+	(void)state;
+	run_ranks(2, open_without_a_region, NULL);
+}
+
+static void open__beyond_the_address_space_of_one_rank__is_refused_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, open_beyond_address_space, NULL);
+}
+
+/* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too much. */
+static int open_beyond_machine(int rank, void *argument)
+{
+	static float params[1000];
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .recipe = "up=all down=all" };
+	(void)argument;
+	attr.count = UINT32_MAX;
+	if (room_left("").node / 16 > attr.count) /* a larger machine than this test knows */
+		return 0;
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_ENOMEM);
+	CHECK(!model && error_says(rank ? "rank 1 (node n1)" : "rank 0 (node n1)", "2 ranks of its node"));
+	CHECK(error_says("left", "srun --mem"));
+	attr.count = 1000;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken(void **state)
+{
+	(void)state;
+	run_ranks(2, open_beyond_machine, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory__of_workers_owners_and_servers__is_what_open_allocates),
+		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
+		cmocka_unit_test(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
+		cmocka_unit_test(open__beyond_the_address_space_of_one_rank__is_refused_on_all),
+		cmocka_unit_test(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again),
+	};
+
+	return cmocka_run_group_tests_name("memory of an open", tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The recipe language: every refusal by its key phrase. */
+#include "recipe_text.h"
+#include "sluice.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **state)
+{
+	struct recipe r;
+
+	(void)state;
+	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
+	assert_string_equal(sluice_last_error(),
+			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
+			    "\"topk\"? up= takes " SELECTION_FORMS
+			    ", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
+	expect_refused("auto auto", "auto is given twice");
+	expect_refused("auto up=all", "\"up=all\" beside auto");
+	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
+	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
+	expect_refused("auto memory=none", "\"memory=none\" beside auto");
+	expect_refused("auto memory=lowpass(0.1)", "beside auto");
+	expect_refused("automatic", "and the word auto");
+	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
+	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
+	expect_refused("=all", "unknown key \"\"");
+	expect_refused("up=global", "global lacks its density in \"up=global\"");
+	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");
+	expect_refused("up=global(0.1,)", "\"\" in \"up=global(0.1,)\" is not a number|how many steps");
+	expect_refused("up=global(0.1,0)", "\"0\" in \"up=global(0.1,0)\" is not possible|1 to 1000000");
+	expect_refused("up=global(0.1,1.5)", "\"1.5\"|is not possible");
+	expect_refused("up=global(0.1,5,6)", "\"6\" is one number too many for global");
+	expect_refused("down=global(,5)", "\"\"|is not a number");
+	expect_refused("up=threshold(auto)", "\"auto\"|global(DENSITY) finds it");
+	expect_refused("up=all,fp16", "unknown word \"fp16\"|did you mean \"f16\"?");
+	expect_refused("up=sieve(5)", "unknown word \"sieve\" in \"up=sieve(5)\": up= takes");
+	expect_refused("signal=momentun(0.9)", "did you mean \"momentum\"?|signal= takes");
+	expect_refused("signal=momentum(0.9),maks", "did you mean \"mask\"?");
+	expect_refused("memory=resid", "did you mean \"residual\"?|memory= takes");
+	expect_refused("memory=residual(outsid)",
+		       "unknown placement \"outsid\"|did you mean \"outside\"?");
+	expect_refused("memory=residual()", "unknown placement \"\"");
+	expect_refused("update=nestrov(0.9)", "did you mean \"nesterov\"?|update= takes");
+	expect_refused("warmup=1epch", "unknown unit \"epch\"|did you mean \"epoch\"?|1epoch");
+	expect_refused("warmup=5days", "unknown unit \"days\" in \"warmup=5days\": warmup= takes");
+	expect_refused("nonfinite=abrot", "did you mean \"abort\"?|nonfinite= takes");
+}
+
+static void recipe_parse__densities_outside_are_refused_with_the_reason(void **state)
+{
+	(void)state;
+	expect_refused("up=topk(0)", "\"0\" in \"up=topk(0)\"|density must be above 0 and at most 1");
+	expect_refused("up=topk(2)", "\"2\" in \"up=topk(2)\"|density must be above 0 and at most 1");
+	expect_refused("down=topk(101%)", "\"101%\"|density must be above 0");
+	expect_refused("up=topk(-0.1)", "\"-0.1\"|density must be above 0");
+	expect_refused("up=topk(0e5)", "density must be above 0");
+	expect_refused("up=topk(1e999)", "density must be above 0");
+	expect_refused("up=topk(1e-999)", "density must be above 0");
+	expect_refused("up=topk", "topk lacks its density|write up=topk(0.01)");
+	expect_refused("up=topk()", "is not a number|density must be");
+	expect_refused("up=topk(half)", "\"half\"|is not a number|density must be");
+	expect_refused("up=topk(0,01)", "\"0,01\"|is not a number");
+	expect_refused("up=topk(nan)", "\"nan\"|is not a number");
+	expect_refused("up=topk(inf)", "is not a number");
+	expect_refused("up=topk(0x1p-3)", "is not a number");
+	expect_refused("up=topk(0.1%%)", "is not a number");
+	expect_refused("up=topk(1e-1%)", "is not a number");
+	expect_refused("up=topk(0.1x)", "\"0.1x\"|is not a number");
+}
+
+static void recipe_parse__momenta_outside_are_refused_with_the_reason(void **state)
+{
+	(void)state;
+	expect_refused("signal=momentum(1)", "\"1\"|a momentum must be at least 0 and below 1");
+	expect_refused("signal=momentum(-0.5)", "\"-0.5\"|a momentum must be at least 0");
+	expect_refused("update=momentum(1.5)", "\"1.5\"|a momentum must be at least 0 and below 1");
+	expect_refused("update=nesterov(0.99999999999)", "below 1"); /* 1 as a float */
+	expect_refused("update=momentum(1e99)", "below 1");
+	expect_refused("update=momentum", "momentum lacks its factor|write update=momentum(0.9)");
+	expect_refused("signal=momentum", "momentum lacks its factor|write signal=momentum(0.9)");
+	expect_refused("signal=momentum(much)", "\"much\"|is not a number");
+	expect_refused("update=momentum(0.9%)", "\"0.9%\"|is not a number");
+}
+
+static void recipe_parse__other_numbers_outside_are_refused(void **state)
+{
+	(void)state;
+	expect_refused("clip=0", "\"0\"|above 0, or none");
+	expect_refused("clip=-1", "\"-1\"|above 0, or none");
+	expect_refused("clip=1e-60", "above 0"); /* 0 as a float */
+	expect_refused("clip=1e60", "\"1e60\"");
+	expect_refused("clip=no", "\"no\"|is not a number|or none");
+	expect_refused("decay=-1", "\"-1\"|0 or above");
+	expect_refused("decay=1e60", "\"1e60\"|0 or above");
+	expect_refused("decay=none", "\"none\"|is not a number");
+	expect_refused("warmup=-5", "\"-5\"|no negative length");
+	expect_refused("warmup=1.5", "\"1.5\"|whole number");
+	expect_refused("warmup=1e13", "at most 1e12");
+	expect_refused("warmup=long", "\"long\" in \"warmup=long\" is not a length|1epoch");
+	expect_refused("warmup=inf", "is not a length");
+}
+
+static void recipe_parse__misplaced_pieces_are_refused(void **state)
+{
+	(void)state;
+	expect_refused("up", "\"up\" has no \"=\"|KEY=VALUE");
+	expect_refused("up=all garbage", "\"garbage\" has no \"=\"");
+	expect_refused("up=all up=topk(0.1)",
+		       "up= is given twice, as \"up=all\" and as \"up=topk(0.1)\"");
+	expect_refused("up=", "\"up=\" has no value|up= takes");
+	expect_refused("dense=", "\"dense=\" has no value");
+	expect_refused("up=all,", "a value is missing in \"up=all,\"");
+	expect_refused("up=,f16", "a value is missing");
+	expect_refused("up=f16", "does not say which coordinates are sent|up=all,f16");
+	expect_refused("up=all,topk(0.1)", "\"topk\" is a second selection");
+	expect_refused("up=all,f16,f32", "\"f32\" is one value too many in \"up=all,f16,f32\"");
+	expect_refused("up=all,f16,f32,f32,f32,f32", "\"f32\" is one value too many");
+	expect_refused("up=all(3)", "\"all\" takes no argument");
+	expect_refused("up=all,f16(3)", "\"f16\" takes no argument");
+	expect_refused("up=topk(0.1", "lacks a closing parenthesis");
+	expect_refused("up=topk( 0.1 )", "\"up=topk(\" lacks a closing parenthesis|no blanks");
+	expect_refused("up=topk(0.1)x", "unexpected \"x\" after the parenthesis");
+	expect_refused("up=topk(0.1)(2)", "unexpected \"(2)\"");
+	expect_refused("signal=mask", "does not name the signal|momentum(0.9),mask");
+	expect_refused("signal=gradient,mask", "\"mask\" is one value too many");
+	expect_refused("signal=momentum(0.9),gradient", "\"gradient\" is a second signal");
+	expect_refused("signal=momentum(0.9),mask(1)", "\"mask\" takes no argument");
+	expect_refused("signal=momentum(0.9),mask,nomask", "\"nomask\" is one value too many");
+	expect_refused("memory=none(inside)", "\"none\" takes no argument");
+	expect_refused("memory=residual,none", "\"none\" is one value too many");
+	expect_refused("memory=residual(inside),none", "\"none\" is one value too many");
+	expect_refused("update=sgd(0.1)", "\"sgd\" takes no argument");
+	expect_refused("update=sgd,none", "\"none\" is one value too many");
+	expect_refused("nonfinite=skip,zero", "\"zero\" is one value too many");
+	expect_refused("nonfinite=skip(1)", "\"skip\" takes no argument");
+	expect_refused("dense=a,,b", "a pattern is empty");
+	expect_refused("dense=a,", "a pattern is empty");
+	expect_refused("dense=none,a", "\"none\" stands beside patterns");
+	expect_refused("up=all\x01", "byte 0x01 at position 7 is a control character");
+}
+
+static void recipe_parse__combinations_without_sense_are_refused(void **state)
+{
+	(void)state;
+	expect_refused("update=none decay=0.1", "\"decay=0.1\" with update=none|no update");
+	expect_refused("signal=momentum(0.9),mask", "with up=all|nomask");
+	expect_refused("up=all,f16 signal=momentum(0.9),mask", "with up=all");
+	parsed("update=none decay=0");
+}
+
+static void recipe_parse__too_long_texts_are_refused(void **state)
+{
+	static char text[5000];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	expect_refused(text, "longer than 1023 characters");
+	text[1023] = '\0';
+	expect_refused(text, "has no \"=\"|...\"");
+	memcpy(text, "dense=", 6);
+	text[6 + 256] = '\0';
+	expect_refused(text, "have 256 characters, at most 255 fit");
+	text[6 + 255] = '\0';
+	parsed(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(recipe_parse__unknown_words_are_answered_with_the_nearest),
+		cmocka_unit_test(recipe_parse__densities_outside_are_refused_with_the_reason),
+		cmocka_unit_test(recipe_parse__momenta_outside_are_refused_with_the_reason),
+		cmocka_unit_test(recipe_parse__other_numbers_outside_are_refused),
+		cmocka_unit_test(recipe_parse__misplaced_pieces_are_refused),
+		cmocka_unit_test(recipe_parse__combinations_without_sense_are_refused),
+		cmocka_unit_test(recipe_parse__too_long_texts_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("recipe, refused", tests, swallow_log, NULL);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The public calls of a selector: what they refuse, what they leave alone then, what a selector
+ * takes. */
+#include "compress/select_sweep.h"
+#include "sluice.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void select__nan_fails_EINVAL_names_the_index(void **state)
+{
+	float x[400], residual[400];
+	uint32_t index[9];
+	float value[9];
+	size_t selected = 99;
+	sluice_selector *s = NULL;
+	const sluice_selector_attr attr = { .size = sizeof attr, .n = 400, .k = 9 };
+
+	(void)state;
+	assert_int_equal(sluice_selector_open(&attr, &s), 0);
+	for (size_t k = 0; k <= 9; k += 3)
+		for (size_t bad = 0; bad < 400; bad += 57) {
+			char name[32];
+
+			for (size_t i = 0; i < 400; i++)
+				x[i] = residual[i] = (float)i - 200;
+			x[bad] = bad & 1 ? NAN : -NAN;
+			snprintf(name, sizeof name, "x[%zu]", bad);
+			assert_int_equal(sluice_select(s, x, k, index, value, &selected), SLUICE_EINVAL);
+			assert_non_null(strstr(sluice_last_error(), name));
+			snprintf(name, sizeof name, "residual[%zu]", bad);
+			assert_int_equal(
+				sluice_select_residual(s, x, residual, k, index, value, &selected),
+				SLUICE_EINVAL);
+			assert_non_null(strstr(sluice_last_error(), name));
+			assert_int_equal(selected, 99);
+			for (size_t i = 0; i < 400; i++) /* the sum, nothing cleared */
+				if (i != bad)
+					assert_true(residual[i] == 2 * ((float)i - 200));
+		}
+	sluice_selector_close(&s);
+}
+
+static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
+{
+	sluice_selector *s = NULL;
+	sluice_selector_attr attr = { .size = sizeof attr, .n = 4, .k = 2 };
+	float x[4] = { 1, 2, 3, 4 }, residual[4] = { 1, 1, 1, 1 }, value[2];
+	uint32_t index[2];
+	size_t selected = 99;
+
+	(void)state;
+	assert_int_equal(sluice_selector_open(NULL, &s), SLUICE_EINVAL);
+	assert_int_equal(sluice_selector_open(&attr, NULL), SLUICE_EINVAL);
+	attr.size = 8;
+	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
+	attr.size = sizeof attr;
+	attr.n = (size_t)1 << 32;
+	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
+	attr.n = 4;
+	attr.threads = -1;
+	assert_int_equal(sluice_selector_open(&attr, &s), SLUICE_EINVAL);
+	attr.threads = 0;
+	assert_null(s);
+	assert_int_equal(sluice_selector_open(&attr, &s), 0);
+	assert_int_equal(sluice_select(NULL, x, 2, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, NULL, 2, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, 3, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, 2, NULL, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, 2, index, value, NULL), SLUICE_EINVAL);
+	assert_int_equal(sluice_select_residual(s, x, residual, 2, index, NULL, &selected),
+			 SLUICE_EINVAL);
+	assert_int_equal(sluice_select_residual(s, NULL, residual, 2, index, value, &selected),
+			 SLUICE_EINVAL);
+	assert_true(residual[0] == 1 && residual[3] == 1 && selected == 99);
+	assert_int_equal(sluice_select(s, x, 0, NULL, NULL, &selected), 0);
+	assert_int_equal(selected, 0);
+	sluice_selector_close(&s);
+	sluice_selector_close(&s);
+	sluice_selector_close(NULL);
+}
+
+static void topk_residual__small_vector_adds_selects_and_clears(void **state)
+{
+	const float grad[] = { 1, -5, 0.5f, 2 };
+	float residual[] = { 1, 1, 0, -2 }, value[2];
+	uint32_t index[2];
+	size_t selected;
+
+	(void)state;
+	assert_int_equal(sluice_topk_residual(grad, residual, 4, 2, index, value, &selected), 0);
+	assert_int_equal(selected, 2);
+	assert_true(index[0] == 0 && index[1] == 1 && value[0] == 2 && value[1] == -4);
+	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f && residual[3] == 0);
+}
+
+static void selector_open__says_what_it_takes(void **state)
+{
+	(void)state;
+	/* 1 % of n plus k elements, and what does not grow with n */
+	for (size_t n = 1000000; n <= 100000000; n *= 10)
+		for (size_t k = n / 1000; k <= n / 10; k *= 10) {
+			struct selector *s = NULL;
+
+			assert_int_equal(selector_open_for(n, k, 1, &s), 0);
+			assert_true(2 * s->near_room <= n / 100 + k + 2 * 4096);
+			selector_close(&s);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
+		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),
+		cmocka_unit_test(topk_residual__small_vector_adds_selects_and_clears),
+		cmocka_unit_test(selector_open__says_what_it_takes),
+	};
+
+	return cmocka_run_group_tests_name("selector, calls", tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shm transport against a hostile peer: damaged and forged cards and descriptors, and a mailbox whose
+ * positions lie. */
+#include "base/bytes.h"
+#include "rdma/shm_card.h"
+#include "shm_trio.h"
+#include "sluice.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* ---- cards and descriptors ------------------------------------------------------------------ */
+
+static void connect__own_rank_outside_or_twice__is_EINVAL(void **state)
+{
+	struct trio *trio = *state;
+	uint8_t card[TRANSPORT_CARD_BYTES];
+	struct endpoint *e = NULL;
+	size_t len;
+
+	assert_int_equal(ops->card(trio->t[1], card, &len), 0);
+	assert_int_equal(ops->connect(trio->t[0], 1, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[1], 1, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[0], -1, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[0], RANKS, card, len, &e), SLUICE_EINVAL);
+	assert_null(e);
+}
+
+/* Rank 1 tries to connect to rank 2 by what is left of rank 2's card after a change. */
+static int connect_by(struct trio *trio, const uint8_t *card, size_t len)
+{
+	struct endpoint *e = NULL;
+	int files = open_files();
+	int rc = ops->connect(trio->t[1], 2, card, len, &e);
+
+	assert_true(rc < 0);
+	assert_null(e);
+	assert_int_equal(open_files(), files);
+	return rc;
+}
+
+static void connect__damaged_or_short_card__is_EWIRE(void **state)
+{
+	struct trio *trio = *state;
+	uint8_t card[TRANSPORT_CARD_BYTES], bad[TRANSPORT_CARD_BYTES];
+	size_t len, i;
+
+	assert_int_equal(ops->card(trio->t[2], card, &len), 0);
+	for (i = 0; i < len; i++)
+		assert_int_equal(connect_by(trio, card, i), SLUICE_EWIRE);
+	for (i = 0; i < len * 8; i++) {
+		memcpy(bad, card, sizeof(bad));
+		bad[i / 8] ^= (uint8_t)(1 << i % 8);
+		assert_int_equal(connect_by(trio, bad, len), SLUICE_EWIRE);
+	}
+	connect_to(trio->t[1], trio->t[2], 2); /* and the good one still does */
+}
+
+/* One field changed and the CRCs made to agree. */
+static int connect_forged(struct trio *trio, size_t at, uint32_t value)
+{
+	uint8_t card[TRANSPORT_CARD_BYTES];
+	size_t len;
+
+	assert_int_equal(ops->card(trio->t[2], card, &len), 0);
+	put_le32(card + at, value);
+	put_le32(card + 48 + 60, crc32c(0, card + 48, 60));
+	put_le32(card + len - 4, crc32c(0, card, len - 4));
+	return connect_by(trio, card, len);
+}
+
+static void connect__forged_card__is_refused(void **state)
+{
+	struct trio *trio = *state;
+	uint32_t pid = (uint32_t)getpid();
+
+	assert_int_equal(connect_forged(trio, 4, 1), SLUICE_EWIRE);           /* rank */
+	assert_int_equal(connect_forged(trio, 8, RANKS + 1), SLUICE_EWIRE);   /* size */
+	assert_int_equal(connect_forged(trio, 12, pid + 1), SLUICE_EWIRE);    /* pid, not the mailbox's */
+	assert_int_equal(connect_forged(trio, 20, 0), SLUICE_EWIRE);          /* capacity */
+	assert_int_equal(connect_forged(trio, 20, 7), SLUICE_EWIRE);
+	assert_int_equal(connect_forged(trio, 20, CAPACITY * 4), SLUICE_EWIRE);
+	assert_int_equal(connect_forged(trio, 20, 1u << 31), SLUICE_EWIRE);
+	assert_int_equal(connect_forged(trio, 24, 0x80000000u), SLUICE_EWIRE); /* pipe */
+	assert_int_equal(connect_forged(trio, 24, 0x7fffffff), SLUICE_EPEER);
+	assert_int_equal(connect_forged(trio, 24, (uint32_t)trio->log->fd), SLUICE_EPEER);
+	assert_int_equal(connect_forged(trio, 32, 1), SLUICE_EPEER);          /* start time */
+	assert_non_null(strstr(sluice_last_error(), "belongs to another"));
+	assert_int_equal(connect_forged(trio, 40, 1), SLUICE_ENOSUPP);        /* pid namespace */
+	assert_non_null(strstr(sluice_last_error(), "container"));
+	assert_int_equal(connect_forged(trio, 48 + 4, REGION_READ), SLUICE_EWIRE); /* mailbox access */
+	assert_int_equal(connect_forged(trio, 48 + 12, (uint32_t)trio->inbox->fd), SLUICE_EPEER);
+	assert_int_equal(connect_forged(trio, 48 + 16, 4096), SLUICE_EWIRE);  /* its bytes */
+	assert_int_equal(connect_forged(trio, 48 + 24, 1), SLUICE_EPEER);     /* its nonce */
+	assert_non_null(strstr(sluice_last_error(), "nonce"));
+}
+
+static int open_forged(struct trio *trio, size_t at, uint32_t value)
+{
+	uint8_t bytes[REGION_DESCRIPTOR_BYTES];
+	struct remote *remote = NULL;
+	int files = open_files(), rc;
+
+	assert_int_equal(ops->describe(trio->from_0[1], trio->log, bytes), 0);
+	put_le32(bytes + at, value);
+	put_le32(bytes + 60, crc32c(0, bytes, 60));
+	rc = ops->remote_open(trio->to_0[1], bytes, &remote);
+	assert_null(remote);
+	assert_int_equal(open_files(), files);
+	return rc;
+}
+
+static void remote_open__forged_descriptor__is_refused(void **state)
+{
+	struct trio *trio = *state;
+
+	assert_int_equal(open_forged(trio, 0, 0), SLUICE_EWIRE);
+	assert_int_equal(open_forged(trio, 4, REGION_WRITE), SLUICE_EPEER);
+	assert_int_equal(open_forged(trio, 4, REGION_READ | REGION_WRITE), SLUICE_EPEER);
+	assert_int_equal(open_forged(trio, 8, (uint32_t)getppid()), SLUICE_EWIRE);
+	assert_int_equal(open_forged(trio, 12, 0x7fffffff), SLUICE_EPEER);
+	assert_int_equal(open_forged(trio, 12, (uint32_t)trio->inbox->fd), SLUICE_EPEER);
+	assert_int_equal(open_forged(trio, 12, (uint32_t)ops->fd(trio->t[0])), SLUICE_EDEVICE);
+	assert_int_equal(open_forged(trio, 16, BYTES - 1), SLUICE_EPEER);
+	assert_int_equal(open_forged(trio, 20, 1), SLUICE_EPEER); /* 4 GiB more */
+	assert_int_equal(open_forged(trio, 24, 1), SLUICE_EPEER);
+	assert_non_null(strstr(sluice_last_error(), "nonce"));
+}
+
+static void describe__local_region__is_EINVAL(void **state)
+{
+	struct trio *trio = *state;
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+
+	assert_int_equal(ops->describe(trio->from_0[1], trio->local, descriptor), SLUICE_EINVAL);
+}
+
+static void control__of_a_peer__is_reached_by_the_card_alone(void **state)
+{
+	struct trio *trio = *state;
+	struct remote *control = NULL;
+	struct transfer x = put(trio, 1, 30, 8);
+
+	assert_int_equal(ops->control(trio->to_0[1], &control), 0);
+	assert_int_equal(control->bytes, BYTES);
+	assert_int_equal(control->access, REGION_WRITE);
+	x.remote = control;
+	fill(trio->local->base, 8, 4);
+	post_now(trio->to_0[1], x);
+	assert_true(filled((uint8_t *)trio->inbox->base + 30, 8, 4));
+	ops->remote_close(&control);
+	/* rank 1 has none */
+	assert_int_equal(ops->control(trio->from_0[1], &control), SLUICE_EWIRE);
+	assert_null(control);
+}
+
+/* ---- a hostile mailbox ---------------------------------------------------------------------- */
+
+/* The first words of the cache lines of a ring: see mailbox.c. */
+static uint32_t *tail_of(struct mailbox_ring *ring)
+{
+	return (uint32_t *)(void *)ring;
+}
+
+static uint32_t *head_of(struct mailbox_ring *ring)
+{
+	return (uint32_t *)(void *)((char *)ring + 64);
+}
+
+static void poll__sender_claims_too_much__sender_is_gone_once(void **state)
+{
+	static const uint32_t lies[] = {CAPACITY + 2, 0, 0x80000000u, UINT32_MAX};
+	size_t i;
+
+	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		struct trio *trio = *state;
+		struct event events[4 * CAPACITY];
+		struct transfer x;
+
+		post_now(trio->to_0[1], notify(trio, 1, 11));
+		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 1);
+		*tail_of(peer_of(trio->to_0[1])->out.ring) = lies[i];
+		post_now(trio->to_0[2], notify(trio, 2, 22));
+		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 2);
+		assert_int_equal(events[0].kind + events[1].kind, EVENT_GONE + EVENT_IMM);
+		if (events[0].kind == EVENT_IMM)
+			events[0] = events[1];
+		assert_int_equal(events[0].peer, 1);
+		assert_non_null(strstr(events[0].text, "impossible"));
+		x = notify(trio, 1, 12);
+		ops->post(trio->to_0[1], &x);
+		assert_int_equal(ops->arm(trio->t[0]), 0);
+		assert_false(readable(ops->fd(trio->t[0]), 0));
+		ops->disarm(trio->t[0]);
+		assert_int_equal(ops->poll(trio->t[0], events, 4), 0);
+		x.remote = NULL;
+		assert_int_equal(ops->post(trio->from_0[1], &x), SLUICE_EPEER);
+		trio_close(state);
+		trio_open(state);
+	}
+}
+
+static void poll__sender_claims_a_full_ring__gives_no_more_than_its_capacity(void **state)
+{
+	struct trio *trio = *state;
+	struct event events[4 * CAPACITY];
+
+	*tail_of(peer_of(trio->to_0[1])->out.ring) = CAPACITY;
+	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), CAPACITY);
+	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 0);
+}
+
+static void notify__receiver_position_impossible__is_EWIRE(void **state)
+{
+	struct trio *trio = *state;
+	struct transfer x = notify(trio, 1, 0);
+	uint32_t i;
+
+	for (i = 0; i < CAPACITY; i++)
+		post_now(trio->to_0[1], x);
+	*head_of(peer_of(trio->to_0[1])->out.ring) = 1000;
+	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
+	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
+}
+
+/* 2^32 words later the positions wrap. */
+static void mailbox__positions_wrap__keeps_order(void **state)
+{
+	static uint8_t memory[4096] __attribute__((aligned(64)));
+	struct mailbox_ring *ring = mailbox_ring(memory, 1, 4);
+	struct mailbox_writer w;
+	struct mailbox_reader r;
+	uint32_t i, word;
+
+	(void)state;
+	assert_int_equal(mailbox_capacity(3), 4);
+	assert_true(mailbox_bytes(2, 4) <= sizeof(memory));
+	mailbox_writer_init(&w, ring, 4);
+	mailbox_reader_init(&r, ring, 4);
+	w.tail = w.head_seen = r.head = r.tail_seen = *tail_of(ring) = *head_of(ring) = UINT32_MAX - 5;
+	for (i = 0; i < 100; i++) {
+		while (mailbox_room(&w) == 1)
+			mailbox_write(&w, w.tail * 3);
+		assert_int_equal(mailbox_room(&w), 0);
+		assert_int_equal(mailbox_take(&r, &word), 1);
+		assert_int_equal(word, (r.head - 1) * 3);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FRESH(connect__own_rank_outside_or_twice__is_EINVAL),
+		FRESH(connect__damaged_or_short_card__is_EWIRE),
+		FRESH(connect__forged_card__is_refused),
+		FRESH(remote_open__forged_descriptor__is_refused),
+		FRESH(describe__local_region__is_EINVAL),
+		FRESH(control__of_a_peer__is_reached_by_the_card_alone),
+		FRESH(poll__sender_claims_too_much__sender_is_gone_once),
+		FRESH(poll__sender_claims_a_full_ring__gives_no_more_than_its_capacity),
+		FRESH(notify__receiver_position_impossible__is_EWIRE),
+		cmocka_unit_test(mailbox__positions_wrap__keeps_order),
+	};
+
+	return cmocka_run_group_tests_name("shm, hostile peers", tests, NULL, NULL);
+}

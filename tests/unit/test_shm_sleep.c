@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The shm transport asleep: what wakes a rank, what must not, and that no word is missed in
+ * between. */
+#include "shm_trio.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void arm__imm_or_done_there__does_not_sleep(void **state)
+{
+	struct trio *trio = *state;
+	struct event event;
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	ops->disarm(trio->t[0]);
+	post_now(trio->to_0[1], notify(trio, 1, 1));
+	assert_int_equal(ops->arm(trio->t[0]), 1);
+	assert_false(readable(ops->fd(trio->t[0]), 0)); /* nobody slept: no byte was written */
+	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	ops->disarm(trio->t[0]);
+	post_now(trio->to_0[1], get(trio, 1, 0, 8));
+	assert_int_equal(ops->arm(trio->t[1]), 1);
+}
+
+static void arm__imm_or_done_comes__wakes(void **state)
+{
+	struct trio *trio = *state;
+	struct event events[4];
+	int fd = ops->fd(trio->t[0]), i;
+
+	for (i = 0; i < 1000; i++) {
+		assert_int_equal(ops->arm(trio->t[0]), 0);
+		assert_false(readable(fd, 0));
+		post_now(trio->to_0[1], notify(trio, 1, 1));
+		post_now(trio->to_0[2], notify(trio, 2, 1));
+		assert_true(readable(fd, 0));
+		ops->disarm(trio->t[0]);
+		assert_false(readable(fd, 0));
+		assert_int_equal(ops->poll(trio->t[0], events, 4), 2);
+	}
+	assert_int_equal(ops->arm(trio->t[1]), 0);
+	post_now(trio->to_0[1], get(trio, 1, 0, 8));
+	assert_true(readable(ops->fd(trio->t[1]), 0));
+}
+
+static void cancel__nobody_slept__the_next_word_writes_no_byte(void **state)
+{
+	struct trio *trio = *state;
+	struct event event;
+	int fd = ops->fd(trio->t[0]);
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	ops->cancel(trio->t[0]);
+	post_now(trio->to_0[1], notify(trio, 1, 1));
+	assert_false(readable(fd, 0));
+	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
+}
+
+static void cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains(void **state)
+{
+	struct trio *trio = *state;
+	struct event event;
+	int fd = ops->fd(trio->t[0]);
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	post_now(trio->to_0[1], notify(trio, 1, 1));
+	ops->cancel(trio->t[0]);
+	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_true(readable(fd, 0));
+	ops->disarm(trio->t[0]);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_false(readable(fd, 0));
+	ops->disarm(trio->t[0]);
+}
+
+static void wake__armed_or_not_and_often__fd_readable_until_disarm(void **state)
+{
+	struct trio *trio = *state;
+	int fd = ops->fd(trio->t[0]), i;
+
+	for (i = 0; i < 100000; i++) /* more than a pipe holds: must not block */
+		ops->wake(trio->t[0]);
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_true(readable(fd, 0));
+	for (i = 0; i < 4 && readable(fd, 0); i++)
+		ops->disarm(trio->t[0]);
+	assert_false(readable(fd, 0));
+}
+
+static void *wake_soon(void *t)
+{
+	usleep(20000);
+	ops->wake(t);
+	return NULL;
+}
+
+static void wake__from_another_thread__ends_the_sleep(void **state)
+{
+	struct trio *trio = *state;
+	pthread_t thread;
+
+	assert_int_equal(ops->arm(trio->t[0]), 0);
+	assert_int_equal(pthread_create(&thread, NULL, wake_soon, trio->t[0]), 0);
+	assert_true(readable(ops->fd(trio->t[0]), DEADLINE_MS));
+	pthread_join(thread, NULL);
+	ops->disarm(trio->t[0]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FRESH(arm__imm_or_done_there__does_not_sleep),
+		FRESH(arm__imm_or_done_comes__wakes),
+		FRESH(cancel__nobody_slept__the_next_word_writes_no_byte),
+		FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains),
+		FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm),
+		FRESH(wake__from_another_thread__ends_the_sleep),
+	};
+
+	return cmocka_run_group_tests_name("shm, sleeping", tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The verbs transport over a fake card and connection manager: connections that break are made
+ * again, once and in order, or their peer is lost in time; what a broken connection leaves behind. */
+#include "verbs_two.h"
+#include "sluice.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { DEPTH = 64 };
+
+/* kind 0: told; 1: nobody says a word, the next work request fails; 2: told, but nothing completes. */
+static void flap(int kind)
+{
+	struct two x;
+	int sent = 0;
+
+	fake_reset();
+	logged[0] = '\0';
+	open_pair(DEPTH);
+	x = share_two();
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < 7; i++, sent++) {
+			fill((uint8_t *)x.near->base + sent * 1000, 1000, (unsigned)sent);
+			fake.held = i >= 3;
+			fake.silent = kind == 2 && i >= 3;
+			assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near,
+					      (size_t)sent * 1000, 1000, (uint32_t)sent), 0);
+		}
+		assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 0, 0), 0);
+		fake.held = 0;
+		fake_cm_cut(kind != 1);
+		fake.silent = 0;
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, sent), 0);
+	}
+	check_numbers(1, sent);
+	assert_memory_equal(x.inbox->base, x.near->base, (size_t)sent * 1000);
+	assert_int_equal(pair_count(&pair, 0, EVENT_GONE), 0);
+	assert_non_null(strstr(logged, "connected again"));
+	close_two(&x);
+	close_pair();
+}
+
+static void flap__disconnect_told__every_notify_arrives_once_and_in_order(void **state)
+{
+	(void)state;
+	flap(0);
+}
+
+static void flap__completion_errors_only__every_notify_arrives_once_and_in_order(void **state)
+{
+	(void)state;
+	flap(1);
+}
+
+static void flap__disconnected_without_completions__every_notify_arrives_once_and_in_order(void **state)
+{
+	(void)state;
+	flap(2);
+}
+
+static void completion_fails__status_of_the_link__resumes(void **state)
+{
+	static const enum ibv_wc_status statuses[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR,
+						      IBV_WC_GENERAL_ERR, IBV_WC_FATAL_ERR};
+
+	(void)state;
+	open_pair(DEPTH);
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		struct two x = share_two();
+
+		fake.fail_status = statuses[i];
+		fake.fail_opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)i), 0);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, (int)i + 1), 0);
+		assert_int_equal(pair_connect(&pair), 0);
+		close_two(&x);
+	}
+	check_numbers(1, 4);
+	close_pair();
+}
+
+static void connect__never_ends__peer_is_lost_within_its_time(void **state)
+{
+	struct two x;
+
+	(void)state;
+	open_pair(DEPTH);
+	x = share_two();
+	fake.cm = FAKE_CM_SILENT;
+	fake_cm_cut(1);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), SLUICE_EPEER);
+	close_two(&x);
+	close_pair();
+}
+
+static void cm_events__every_type_with_rubbish__connection_survives_or_is_made_again(void **state)
+{
+	uint8_t rubbish[200];
+	struct two x;
+	int sent = 0;
+
+	(void)state;
+	fill(rubbish, sizeof(rubbish), 77);
+	open_pair(DEPTH);
+	x = share_two();
+	for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= RDMA_CM_EVENT_TIMEWAIT_EXIT; type++) {
+		if (type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			continue; /* makes an id; ends the device: not for an id that is there */
+		for (size_t n = 0; n <= sizeof(rubbish); n += 100)
+			fake_cm_event((enum rdma_cm_event_type)type, -5, rubbish, n);
+		pair_poll(&pair);
+		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)sent++), 0);
+		if (pair_wait(&pair, 1, EVENT_IMM, sent) != 0)
+			fail_msg("%s: %s", rdma_event_str((enum rdma_cm_event_type)type), logged);
+	}
+	check_numbers(1, sent);
+	close_two(&x);
+	close_pair();
+}
+
+static void device_removed__both_ranks__peers_are_gone_and_nothing_is_left(void **state)
+{
+	(void)state;
+	open_pair(DEPTH);
+	fake_cm_event(RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	close_pair();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FRESH(flap__disconnect_told__every_notify_arrives_once_and_in_order),
+		FRESH(flap__completion_errors_only__every_notify_arrives_once_and_in_order),
+		FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_order),
+		FRESH(completion_fails__status_of_the_link__resumes),
+		FRESH(connect__never_ends__peer_is_lost_within_its_time),
+		FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again),
+		FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left),
+	};
+
+	int failed = cmocka_run_group_tests_name("verbs, broken connections", tests, NULL, NULL);
+
+	pair_memory_windows = "no";
+	return failed + cmocka_run_group_tests_name("verbs, broken connections, a domain for each peer", tests,
+						    NULL, NULL);
+}

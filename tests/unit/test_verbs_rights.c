@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The verbs transport over a fake card: what a peer may do to memory that it was given, and that
+ * an attempt at more ends the attacker and moves nothing. */
+#include "verbs_two.h"
+#include "sluice.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { DEPTH = 64 };
+
+/* By hand: the library refuses to post such a thing, an attacker's does not. */
+static void steal(struct remote *remote, uint64_t offset, size_t bytes, unsigned access)
+{
+	remote->bytes = offset + bytes;
+	remote->access |= access;
+}
+
+static void illegal_access__each_kind__ends_the_offender_and_moves_nothing(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		uint8_t before[64];
+		struct two x;
+
+		fake_reset();
+		open_pair(DEPTH);
+		x = share_two();
+		fill(x.log->base, BYTES, 6);
+		memcpy(before, x.log->base, sizeof(before));
+		if (i == 0) { /* write what may be read */
+			steal(x.to_log, 0, BYTES, REGION_WRITE);
+			assert_int_equal(post(0, TRANSFER_PUT, x.to_log, x.near, 0, 64, 1), 0);
+		} else if (i == 1) { /* one byte too far */
+			steal(x.to_inbox, 0, BYTES + 1, 0);
+			assert_int_equal(verbs_transport.post(pair.e[0], &(struct transfer){
+				.kind = TRANSFER_PUT, .remote = x.to_inbox, .offset = BYTES - 99, .bytes = 100,
+				.local_region = x.near, .local = x.near->base}), 0);
+		} else { /* read what may be written */
+			steal(x.to_inbox, 0, BYTES, REGION_READ);
+			assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 64, 1), 0);
+		}
+		assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+		assert_int_equal(fake_counts.access_errors, 1);
+		assert_non_null(strstr(pair.events[0][0].text, "remote access error"));
+		assert_memory_equal(before, x.log->base, sizeof(before));
+		close_two(&x);
+		close_pair();
+	}
+}
+
+static void model_memory__shared_for_reading__no_registration_lets_it_be_written(void **state)
+{
+	struct two x;
+
+	(void)state;
+	open_pair(DEPTH);
+	x = share_two();
+	assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 0, 64, 1), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, 1), 0);
+	assert_int_equal(fake_remote_writable(x.log->base, BYTES), 0);
+	assert_int_equal(fake_remote_writable(x.near->base, BYTES), 0);
+	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 1);
+	close_two(&x);
+	close_pair();
+}
+
+static void key__used_after_its_peer_was_dropped__remote_access_error(void **state)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct region *notice;
+	struct remote *to_notice;
+	struct two x;
+
+	(void)state;
+	open_pair(DEPTH);
+	x = share_two();
+	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
+	assert_int_equal(pair_share(&pair, 0, notice, &to_notice), 0);
+	fill(x.near->base, BYTES, 8);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 1000, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+
+	verbs_transport.revoke(pair.e[1]);
+	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 0);
+	assert_int_equal(fake_remote_writable(pair.control[1]->base, 2 * PAIR_LINE), 0);
+	assert_int_equal(verbs_transport.describe(pair.e[1], x.inbox, descriptor), SLUICE_EPEER);
+	/* the last words to it still arrive */
+	assert_int_equal(post(1, TRANSFER_PUT_NOTIFY, to_notice, x.near, 0, 200, 2), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_IMM, 1), 0);
+	assert_memory_equal(notice->base, x.near->base, 200);
+
+	memset(x.inbox->base, 0x55, BYTES);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 1000, 3), 0);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][pair.n_events[0] - 1].text, "remote access error"));
+	assert_int_equal(fake_counts.access_errors, 1);
+	for (size_t i = 0; i < BYTES; i++)
+		assert_int_equal(((uint8_t *)x.inbox->base)[i], 0x55);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	verbs_transport.remote_close(&to_notice);
+	region_close(&notice);
+	close_two(&x);
+	close_pair();
+}
+
+static void dropped_peer__connects_again__refused(void **state)
+{
+	(void)state;
+	open_pair(DEPTH);
+	verbs_transport.revoke(pair.e[1]);
+	fake_cm_cut(1);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][0].text, "given this rank up"));
+	close_pair();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing),
+		FRESH(model_memory__shared_for_reading__no_registration_lets_it_be_written),
+		FRESH(key__used_after_its_peer_was_dropped__remote_access_error),
+		FRESH(dropped_peer__connects_again__refused),
+	};
+
+	int failed = cmocka_run_group_tests_name("verbs, rights", tests, NULL, NULL);
+
+	pair_memory_windows = "no";
+	return failed + cmocka_run_group_tests_name("verbs, rights, a domain for each peer", tests,
+						    NULL, NULL);
+}

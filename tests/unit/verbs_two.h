@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The pair of verbs_pair.h as most tests want it: opened or the test fails, what it logs at hand,
+ * nothing leaked when it is closed; and rank 1's memory offered to rank 0. */
+#ifndef TESTS_VERBS_TWO_H
+#define TESTS_VERBS_TWO_H
+#include "verbs_pair.h"
+
+enum { BYTES = 65536 };
+
+extern struct verbs_pair pair;
+extern char logged[65536];
+
+/* A test's setup: a new card, and nothing logged. */
+int fabric_setup(void **state);
+#define FRESH(test) cmocka_unit_test_setup(test, fabric_setup)
+void open_pair(uint32_t queue_depth);
+void close_pair(void);
+void fill(void *bytes, size_t n, unsigned seed);
+/* From `at` in one region to `at` in the other. */
+int post(int side, enum transfer_kind kind, struct remote *to, const struct region *from, size_t at,
+	 size_t n, uint32_t imm);
+/* So many notices came to side, numbered from 0 and in order. */
+void check_numbers(int side, int n);
+
+struct two {
+	struct region *inbox, *log, *near;
+	struct remote *to_inbox, *to_log;
+};
+
+/* Rank 1 offers an inbox and a log to rank 0, which has memory of its own. */
+struct two share_two(void);
+void close_two(struct two *x);
+#endif
