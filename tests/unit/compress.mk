@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/test_select \
 	tests/unit/test_selector \
 	tests/unit/test_quantize \
+	tests/unit/test_random_mix \
 	tests/unit/test_index_kernels \
 	tests/unit/test_value_kernels \
 	tests/unit/test_message \
@@ -13,6 +14,7 @@ check_PROGRAMS += \
 tests_unit_test_select_SOURCES = tests/unit/test_select.c tests/unit/random.h
 tests_unit_test_selector_SOURCES = tests/unit/test_selector.c tests/unit/random.h
 tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
+tests_unit_test_random_mix_SOURCES = tests/unit/test_random_mix.c tests/unit/random.h
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_value_kernels_SOURCES = tests/unit/test_value_kernels.c tests/unit/random.h
 tests_unit_test_message_SOURCES = tests/unit/test_message.c tests/unit/random.h
