@@ -7,7 +7,7 @@
 #include "gpu/quantize.h"
 #include "runtime/compress/bit_pack.h"
 #include "runtime/compress/few_bits_rules.h"
-#include "runtime/compress/philox.h"
+#include "runtime/compress/random_mix.h"
 #include "runtime/compress/value_codes.h"
 
 enum { CODES_AT_ONCE = 8, STEP_BYTES = 4 };
@@ -69,29 +69,22 @@ __device__ static inline void find_largest(const struct quantize_args *a)
 		atomicMax(&a->state->largest, largest);
 }
 
-__device__ static inline uint32_t number_of(const struct quantize_args *a, uint64_t i)
-{
-	const uint64_t coordinate = a->first + (a->index ? a->index[i] : i);
-	uint32_t four[4];
-
-	philox_quad(&a->stream, coordinate / 4, four);
-	return coordinate % 4 < 2 ? four[coordinate % 2] : four[2 + coordinate % 2];
-}
-
 /* The code of value i; *decoded: what it decodes to. */
-__device__ static inline uint8_t uniform_of(const struct quantize_args *a, uint64_t i, float step, float *decoded)
+__device__ static inline uint8_t uniform_of(const struct quantize_args *a, const struct random_mixer *numbers,
+					    uint64_t i, const struct uniform_scale *scale, float *decoded)
 {
 	const int levels = uniform_levels(a->coding.bits);
 	uint8_t code = (uint8_t)levels;
 
 	if (a->coding.bits == 1) {
-		code = step > 0 ? sign_code(a->value[i]) : code;
-		*decoded = sign_value(code, step);
+		code = scale->step > 0 ? sign_code(a->value[i]) : code;
+		*decoded = sign_value(code, scale->step);
 		return code;
 	}
-	if (step > 0)
-		code = uniform_code(a->value[i], number_of(a, i), step, levels);
-	*decoded = uniform_value(code, step, levels);
+	if (scale->step > 0)
+		code = uniform_code(a->value[i], random_mixed(numbers, a->first + (a->index ? a->index[i] : i)), scale,
+				    a->coding.bits);
+	*decoded = uniform_value(code, scale->step, levels);
 	return code;
 }
 
@@ -105,17 +98,19 @@ __device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t
 }
 
 /* Up to eight values from `from` on, which is a multiple of eight. */
-__device__ static inline void write_codes(const struct quantize_args *a, uint64_t from, float range, uint8_t *codes)
+__device__ static inline void write_codes(const struct quantize_args *a, const struct random_mixer *numbers,
+					   uint64_t from, float range, uint8_t *codes)
 {
 	const unsigned bits = a->coding.bits;
 	const uint32_t here = a->count - from < CODES_AT_ONCE ? (uint32_t)(a->count - from) : (uint32_t)CODES_AT_ONCE;
 	const int uniform = a->coding.type == VALUE_UNIFORM;
 	const float step = uniform ? bits_float(get_le32(a->out + from / a->coding.block * STEP_BYTES)) : 0;
+	const struct uniform_scale scale = uniform_scale(bits, step);
 	uint64_t eight = 0;
 
 	for (uint32_t c = 0; c < here; c++) {
 		float decoded;
-		uint64_t code = uniform ? uniform_of(a, from + c, step, &decoded)
+		uint64_t code = uniform ? uniform_of(a, numbers, from + c, &scale, &decoded)
 			: grid_of(a, from + c, range, &decoded);
 
 		eight |= code << 8 * c;
@@ -144,10 +139,12 @@ __device__ static inline float range_of(const struct quantize_args *a)
 __device__ static inline void quantize_list(const struct quantize_args *a)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;
+	struct random_mixer numbers;
 	uint8_t *codes = a->out;
 	uint32_t passed = 0;
 	float range = 1;
 
+	random_mixer_open(&a->stream, a->first, &numbers);
 	if (uniform)
 		write_steps(a);
 	else
@@ -159,7 +156,7 @@ __device__ static inline void quantize_list(const struct quantize_args *a)
 		range = range_of(a);
 	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x); from < a->count;
 	     from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
-		write_codes(a, from, range, codes);
+		write_codes(a, &numbers, from, range, codes);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
 		a->state->scale = range;
 }

@@ -6,12 +6,13 @@
 #include "bit_pack.h"
 #include "few_bits_rules.h"
 #include "index_kernels.h"
+#include "random_mix.h"
 #include "sluice.h"
 #include "value_kernels.h"
 #include <float.h>
 #include <math.h>
 
-enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4 };
+enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4, AHEAD = 2048 };
 /* Of round: 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
 #define ROUND_LARGEST 2097151
 
@@ -171,20 +172,42 @@ static void mean_steps(const float *v, size_t n, size_t block, uint8_t *steps)
 	}
 }
 
-static void rounding_numbers(const struct rounding *r, size_t at, size_t n, uint32_t *random)
+/* Of more bits: of several blocks before their values are looked at again, because a step is two divisions behind
+ * the last value of its block. */
+static void largest_steps(const struct value_coding *c, const float *v, size_t n, uint8_t *steps)
 {
+	const struct value_kernels *k = value_kernels();
+
+	for (size_t at = 0; at < n; at += c->block, steps += SCALE_BYTES) {
+		const float most = bits_float(k->largest(v + at, n - at < c->block ? n - at : c->block));
+
+		put_le32(steps, float_bits(uniform_step(c->bits, most)));
+	}
+}
+
+/* What rounding draws, with the mixer of this message. */
+struct numbers {
+	struct random_mixer mixer;
+	const struct rounding *rounding;
+};
+
+static void numbers_of(const struct numbers *numbers, size_t at, size_t n, uint32_t *random)
+{
+	const struct rounding *r = numbers->rounding;
+
 	if (r->index)
-		random_each(&r->stream, r->first, r->index + at, n, random);
+		random_mix_each(&numbers->mixer, r->first, r->index + at, n, random);
 	else
-		random_run(&r->stream, r->first + at, n, random);
+		random_mix_each(&numbers->mixer, r->first + at, NULL, n, random);
 }
 
 /* One block's values; returns where the next codes go. */
 static uint8_t *block_encode(const struct value_coding *c, float step, const float *v, size_t at, size_t n,
-			     const struct rounding *rounding, uint8_t *bits, const uint8_t *end, float *decoded)
+			     const struct numbers *numbers, uint8_t *bits, const uint8_t *end, float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const int levels = uniform_levels(c->bits);
+	const struct uniform_scale scale = uniform_scale(c->bits, step);
 	uint32_t random[PIECE];
 	uint8_t codes[PIECE];
 	float last[PIECE];
@@ -209,8 +232,8 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 		} else if (c->bits == 1) {
 			k->signs(from, step, whole(here), codes, to);
 		} else {
-			rounding_numbers(rounding, i, here, random);
-			k->uniform(from, random, step, levels, whole(here), codes, to);
+			numbers_of(numbers, i, here, random);
+			k->uniform(from, random, &scale, c->bits, whole(here), codes, to);
 		}
 		bits = codes_put(codes, here, c->bits, bits, end);
 		if (to == last)
@@ -224,17 +247,23 @@ static void uniform_encode(const struct value_coding *c, const float *v, size_t 
 {
 	uint8_t *step = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
-	size_t ahead = 0; /* of one bit: steps are there up to this value */
+	struct numbers numbers = { .rounding = rounding };
+	const size_t together = c->bits == 1 ? SUMS * (size_t)c->block
+					     : c->block < AHEAD ? AHEAD - AHEAD % c->block : c->block;
+	size_t ahead = 0; /* steps are there up to this value, which decoded may have overwritten */
 
+	if (c->bits > 1)
+		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);
 	for (size_t at = 0, here; at < n; at += here, step += SCALE_BYTES) {
 		here = n - at < c->block ? n - at : c->block;
-		if (c->bits > 1) {
-			put_le32(step, float_bits(uniform_step(c->bits, largest_magnitude(v + at, here))));
-		} else if (at == ahead) { /* while they are in the cache; decoded may be v */
-			ahead += n - at < SUMS * (size_t)c->block ? n - at : SUMS * (size_t)c->block;
-			mean_steps(v + at, ahead - at, c->block, step);
+		if (at == ahead) {
+			ahead += n - at < together ? n - at : together;
+			if (c->bits == 1)
+				mean_steps(v + at, ahead - at, c->block, step);
+			else
+				largest_steps(c, v + at, ahead - at, step);
 		}
-		bits = block_encode(c, bits_float(get_le32(step)), v, at, here, rounding, bits, end, decoded);
+		bits = block_encode(c, bits_float(get_le32(step)), v, at, here, &numbers, bits, end, decoded);
 	}
 }
 

@@ -19,25 +19,40 @@ HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 	const float levels = (float)uniform_levels(bits);
 	float step = most / levels;
 
-	if (step * levels < most)
-		step = bits_float(float_bits(step) + 1); /* the next one up */
+	step = bits_float(float_bits(step) + (step * levels < most)); /* the next one up, without a branch */
 	return step * levels > FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
-/* step is above 0. */
-HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random, float step, int levels)
-{
-	const float most = (float)levels;
-	float x = v / step, below, share;
-	int q;
+/* What turns the values of a block into whole multiples of 2^-(32 - bits) steps. Two factors, because the
+ * inverse of a tiny step is not finite; up is a power of two. */
+struct uniform_scale {
+	float step, up, factor;
+};
 
-	x = x > most ? most : x;
-	x = x < -most ? -most : x;
-	q = (int)x;
-	q -= (float)q > x;
-	below = x - (float)q;
-	share = (float)(int)(random >> 8) * 0x1p-24f;
-	return (uint8_t)(q + (share < below) + levels);
+/* Of a step of 0 it is not for use. Products do not fall where a value grows: if the largest value that may have
+ * this step does not go beyond the last level, none does, and there is nothing to limit a value at a time. A unit of
+ * the factor's last place moves that product by half a unit of its own at least. */
+HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, float step)
+{
+	const float levels = (float)uniform_levels(bits), unit = (float)(1u << (32 - bits));
+	const float reach = step * levels, largest = reach < 0x1.fffffp127f ? reach : FLT_MAX; /* uniform_step() */
+	struct uniform_scale s = { step, step < 0x1p-64f ? 0x1p64f : 1, 0 };
+	int32_t beyond;
+
+	s.factor = unit / (step * s.up);
+	beyond = (int32_t)(float_bits(largest * s.up * s.factor) - float_bits(levels * unit));
+	s.factor = bits_float(float_bits(s.factor) - 2 * (uint32_t)(beyond > 0 ? beyond : 0));
+	return s;
+}
+
+/* Adds a random share of a step, of as many bits, and rounds down. */
+HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random, const struct uniform_scale *s,
+						   unsigned bits)
+{
+	const unsigned shift = 32 - bits;
+	const uint32_t share = random >> bits, zero_s = (uint32_t)uniform_levels(bits) << shift;
+
+	return (uint8_t)((zero_s + (uint32_t)(int32_t)(v * s->up * s->factor) + share) >> shift);
 }
 
 HOST_AND_DEVICE static inline float uniform_value(uint8_t code, float step, int levels)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Counter-based randomness (Philox-4x32-10; Salmon, Moraes, Dror, Shaw, SC 2011): every number is a
  * function of what it is for, so results do not depend on threads, on the order of messages or on a
- * restart. Selectors and quantisers draw from it; nothing keeps a state. */
+ * restart. Selectors draw from it; nothing keeps a state. Quantisers need many numbers of coordinates far
+ * apart, and take them from a mixer of which Philox makes the keys (random_mix.h). */
 #ifndef COMPRESS_RANDOM_H
 #define COMPRESS_RANDOM_H
 #include <stddef.h>
@@ -26,8 +27,6 @@ void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4]);
 uint32_t random_at(const struct random_stream *s, uint64_t coordinate);
 /* Those of coordinates first ... first + n - 1. */
 void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_t *out);
-/* Those of coordinates first + index[0..n), which ascend. */
-void random_each(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n, uint32_t *out);
 /* Those of coordinates first ... first + n - 1 as normal numbers, mean 0, deviation 1: the same bits on every machine. */
 void random_normal_run(const struct random_stream *s, uint64_t first, size_t n, float *out);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Philox for AVX2: the words of a counter stay in the lower halves of lanes of 64 bits, where the products
- * arise; what the upper halves hold is never looked at. Eight counters at once, as two groups of four,
- * hide the time of a multiplication. */
+ * Random numbers for AVX2. Philox: the words of a counter stay in the lower halves of lanes of 64 bits,
+ * where the products arise; what the upper halves hold is never looked at. Eight counters at once, as two
+ * groups of four, hide the time of a multiplication. The mixer (random_mix.h): eight lanes of 32 bits. */
 #include "random_kernels.h"
 
 #if defined(__x86_64__)
@@ -91,41 +91,77 @@ AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uin
 	}
 }
 
-AVX2 static inline __m256 choose(__m256i zero, __m256i one, __m256 by_sign)
+/* ---- the mixer ---- */
+
+#define ALWAYS __attribute__((always_inline))
+
+struct mixing {
+	__m256i key[4];
+};
+
+AVX2 static inline ALWAYS struct mixing mixing_of(const struct random_key *key, uint32_t low)
 {
-	return _mm256_blendv_ps(_mm256_castsi256_ps(zero), _mm256_castsi256_ps(one), by_sign);
+	return (struct mixing){ { _mm256_set1_epi32((int)(key->word[0] + low)), _mm256_set1_epi32((int)key->word[1]),
+				  _mm256_set1_epi32((int)key->word[2]), _mm256_set1_epi32((int)key->word[3]) } };
 }
 
-/* The word of each counter that the two lowest bits of its coordinate name, in the lower half of its lane. */
-AVX2 static inline __attribute__((always_inline)) __m256 word_of(const struct counters *c, __m256i coordinate)
+AVX2 static inline ALWAYS __m256i first_key(const struct mixing *m, const uint32_t *index)
 {
-	const __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi64(coordinate, 31));
-	const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi64(coordinate, 30));
-
-	return _mm256_blendv_ps(choose(c->c0, c->c1, odd), choose(c->c2, c->c3, odd), upper);
+	return _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)(const void *)index), m->key[0]);
 }
 
-AVX2 static inline __m256i coordinates(__m256i first, const uint32_t *index)
+AVX2 static inline ALWAYS __m256i mix_round(__m256i x, int shift, uint32_t factor, __m256i key)
 {
-	return _mm256_add_epi64(first, _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)(const void *)index)));
+	x = _mm256_xor_si256(x, _mm256_srli_epi32(x, shift));
+	return _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32((int)factor)), key);
 }
 
-AVX2 static void each(const struct random_stream *s, uint64_t first, const uint32_t *index, size_t n,
-		      uint32_t *out)
+AVX2 static inline ALWAYS void mix_store(__m256i x, uint32_t *out)
 {
-	struct random_plan p;
-	const __m256i from = _mm256_set1_epi64x((int64_t)first);
+	_mm256_storeu_si256((__m256i *)(void *)out, _mm256_xor_si256(x, _mm256_srli_epi32(x, MIX_SHIFT_3)));
+}
 
-	random_plan_make(s, &p);
-	for (size_t i = 0; i < n; i += 8) {
-		const __m256i low = coordinates(from, index + i), high = coordinates(from, index + i + 4);
-		struct counters c[2];
-		__m256 words;
+/* Four registers at once: a chain of products and shifts has nothing to do beside itself. */
+AVX2 static inline ALWAYS void mix_lanes(const struct mixing *m, __m256i a, __m256i b, __m256i c, __m256i d,
+					 uint32_t *out)
+{
+	a = mix_round(a, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
+	b = mix_round(b, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
+	c = mix_round(c, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
+	d = mix_round(d, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
+	a = mix_round(a, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
+	b = mix_round(b, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
+	c = mix_round(c, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
+	d = mix_round(d, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
+	a = mix_round(a, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
+	b = mix_round(b, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
+	c = mix_round(c, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
+	d = mix_round(d, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
+	mix_store(a, out);
+	mix_store(b, out + 8);
+	mix_store(c, out + 16);
+	mix_store(d, out + 24);
+}
 
-		philox(&p, _mm256_srli_epi64(low, 2), _mm256_srli_epi64(high, 2), c);
-		words = _mm256_shuffle_ps(word_of(&c[0], low), word_of(&c[1], high), 0x88);
-		_mm256_storeu_si256((__m256i *)(void *)(out + i),
-				    _mm256_permute4x64_epi64(_mm256_castps_si256(words), 0xd8));
+AVX2 static void mix(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out)
+{
+	const struct mixing m = mixing_of(key, low);
+
+	for (size_t i = 0; i < n; i += RANDOM_MIX)
+		mix_lanes(&m, first_key(&m, index + i), first_key(&m, index + i + 8), first_key(&m, index + i + 16),
+			  first_key(&m, index + i + 24), out + i);
+}
+
+AVX2 static void mix_run(const struct random_key *key, uint32_t low, size_t n, uint32_t *out)
+{
+	const struct mixing m = mixing_of(key, low);
+	__m256i next = _mm256_add_epi32(m.key[0], _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+
+	for (size_t i = 0; i < n; i += RANDOM_MIX) {
+		mix_lanes(&m, next, _mm256_add_epi32(next, _mm256_set1_epi32(8)),
+			  _mm256_add_epi32(next, _mm256_set1_epi32(16)), _mm256_add_epi32(next, _mm256_set1_epi32(24)),
+			  out + i);
+		next = _mm256_add_epi32(next, _mm256_set1_epi32(RANDOM_MIX));
 	}
 }
 
@@ -134,7 +170,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct random_kernels random_avx2 = { "avx2", usable, run, each };
+const struct random_kernels random_avx2 = { "avx2", usable, run, mix, mix_run };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

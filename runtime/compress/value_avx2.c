@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #define AVX2 __attribute__((target("avx2")))
+#define ALWAYS __attribute__((always_inline))
 enum { LANES = 8 };
 
 AVX2 static inline __m256i load(const void *p)
@@ -46,82 +47,100 @@ AVX2 static inline __m256 clamped(__m256 x, float most)
 	return _mm256_max_ps(_mm256_min_ps(x, _mm256_set1_ps(most)), _mm256_set1_ps(-most));
 }
 
-/* 32 numbers of 0..255 as bytes. */
-AVX2 static inline void store_codes(const __m256i code[4], uint8_t *codes)
+AVX2 static inline __m256i in_order(__m256i bytes)
 {
-	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(code[0], code[1]),
-						  _mm256_packs_epi32(code[2], code[3]));
-
-	_mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(bytes, order));
+	return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-AVX2 static void uniform(const float *v, const uint32_t *random, float step, int levels, size_t n,
-			 uint8_t *codes, float *decoded)
+/* 32 numbers of 0..255 as bytes. */
+AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, uint8_t *codes)
 {
-	const __m256 by = _mm256_set1_ps(step), unit = _mm256_set1_ps(0x1p-24f);
-	const __m256i zero_s = _mm256_set1_epi32(levels);
+	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+
+	_mm256_storeu_si256((__m256i *)(void *)codes, in_order(bytes));
+}
+
+/* 32 numbers of -zero_s..zero_s, as bytes. */
+AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d, int zero_s, uint8_t *codes)
+{
+	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+
+	_mm256_storeu_si256((__m256i *)(void *)codes,
+			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
+}
+
+/* uniform_code() without the last level added, and what it is decoded to. */
+AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, const uint32_t *random, const struct uniform_scale *s,
+						unsigned bits, float *decoded)
+{
+	const __m128i share = _mm_cvtsi32_si128((int)bits), whole = _mm_cvtsi32_si128((int)(32 - bits));
+	const __m256 x = _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(v), _mm256_set1_ps(s->up)),
+				       _mm256_set1_ps(s->factor));
+	const __m256i sum = _mm256_add_epi32(_mm256_cvttps_epi32(x), _mm256_srl_epi32(load(random), share));
+	const __m256i q = _mm256_sra_epi32(sum, whole);
+
+	_mm256_storeu_ps(decoded, _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_set1_ps(s->step)));
+	return q;
+}
+
+AVX2 static void uniform(const float *v, const uint32_t *random, const struct uniform_scale *scale, unsigned bits,
+			 size_t n, uint8_t *codes, float *decoded)
+{
+	const struct uniform_scale s = *scale;
 
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		__m256i code[4];
+		const __m256i a = uniform_eight(v + i, random + i, &s, bits, decoded + i);
+		const __m256i b = uniform_eight(v + i + 8, random + i + 8, &s, bits, decoded + i + 8);
+		const __m256i c = uniform_eight(v + i + 16, random + i + 16, &s, bits, decoded + i + 16);
+		const __m256i d = uniform_eight(v + i + 24, random + i + 24, &s, bits, decoded + i + 24);
 
-		for (size_t j = 0; j < 4; j++) {
-			const size_t at = i + j * LANES;
-			const __m256 x = clamped(_mm256_div_ps(_mm256_loadu_ps(v + at), by), (float)levels);
-			const __m256 floor = _mm256_floor_ps(x);
-			const __m256 share = _mm256_mul_ps(
-				_mm256_cvtepi32_ps(_mm256_srli_epi32(load(random + at), 8)), unit);
-			const __m256 up = _mm256_cmp_ps(share, _mm256_sub_ps(x, floor), _CMP_LT_OQ);
-			const __m256i q = _mm256_sub_epi32(_mm256_cvttps_epi32(floor), _mm256_castps_si256(up));
-
-			_mm256_storeu_ps(decoded + at, _mm256_mul_ps(_mm256_cvtepi32_ps(q), by));
-			code[j] = _mm256_add_epi32(q, zero_s);
-		}
-		store_codes(code, codes + i);
+		store_levels(a, b, c, d, uniform_levels(bits), codes + i);
 	}
+}
+
+AVX2 static inline ALWAYS __m256i signs_eight(const float *v, float step, float *decoded)
+{
+	const __m256i sign = _mm256_set1_epi32((int)(1u << F32_SIGN_SHIFT));
+	const __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(v), _mm256_setzero_ps(), _CMP_LT_OQ));
+
+	_mm256_storeu_ps(decoded, _mm256_xor_ps(_mm256_set1_ps(step),
+						_mm256_castsi256_ps(_mm256_and_si256(negative, sign))));
+	return _mm256_srli_epi32(negative, 31);
 }
 
 AVX2 static void signs(const float *v, float step, size_t n, uint8_t *codes, float *decoded)
 {
-	const __m256 magnitude = _mm256_set1_ps(step);
-	const __m256i sign = _mm256_set1_epi32((int)(1u << F32_SIGN_SHIFT));
-
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		__m256i code[4];
+		const __m256i a = signs_eight(v + i, step, decoded + i);
+		const __m256i b = signs_eight(v + i + 8, step, decoded + i + 8);
+		const __m256i c = signs_eight(v + i + 16, step, decoded + i + 16);
+		const __m256i d = signs_eight(v + i + 24, step, decoded + i + 24);
 
-		for (size_t j = 0; j < 4; j++) {
-			const size_t at = i + j * LANES;
-			const __m256i negative = _mm256_castps_si256(
-				_mm256_cmp_ps(_mm256_loadu_ps(v + at), _mm256_setzero_ps(), _CMP_LT_OQ));
-
-			_mm256_storeu_ps(decoded + at,
-					 _mm256_xor_ps(magnitude, _mm256_castsi256_ps(
-									  _mm256_and_si256(negative, sign))));
-			code[j] = _mm256_srli_epi32(negative, 31);
-		}
-		store_codes(code, codes + i);
+		store_codes(a, b, c, d, codes + i);
 	}
+}
+
+AVX2 static inline ALWAYS __m256i grid_eight(const float *v, float range, float width, int most, float *decoded)
+{
+	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width);
+	const __m256 x = _mm256_add_ps(clamped(_mm256_loadu_ps(v), range), from);
+	const __m256i code = _mm256_cvttps_epi32(_mm256_add_ps(_mm256_div_ps(x, by), _mm256_set1_ps(0.5f)));
+	const __m256i limited = _mm256_min_epi32(code, _mm256_set1_epi32(most));
+
+	_mm256_storeu_ps(decoded, _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(limited)), from));
+	return limited;
 }
 
 AVX2 static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		      float *decoded)
 {
-	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width), half = _mm256_set1_ps(0.5f);
-	const __m256i last = _mm256_set1_epi32(most);
-
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		__m256i code[4];
+		const __m256i a = grid_eight(v + i, range, width, most, decoded + i);
+		const __m256i b = grid_eight(v + i + 8, range, width, most, decoded + i + 8);
+		const __m256i c = grid_eight(v + i + 16, range, width, most, decoded + i + 16);
+		const __m256i d = grid_eight(v + i + 24, range, width, most, decoded + i + 24);
 
-		for (size_t j = 0; j < 4; j++) {
-			const size_t at = i + j * LANES;
-			const __m256 x = _mm256_add_ps(clamped(_mm256_loadu_ps(v + at), range), from);
-
-			code[j] = _mm256_min_epi32(
-				_mm256_cvttps_epi32(_mm256_add_ps(_mm256_div_ps(x, by), half)), last);
-			_mm256_storeu_ps(decoded + at,
-					 _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(code[j])), from));
-		}
-		store_codes(code, codes + i);
+		store_codes(a, b, c, d, codes + i);
 	}
 }
 
@@ -199,17 +218,24 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 			       _mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
+/* Codes to fours, 4 * bits wide in lanes of 32 bits. Products add neighbours in one instruction, where a factor
+ * fits into a signed byte. */
+AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
+{
+	if (bits > 6) {
+		x = closer(x, 0x00ff00ff00ff00ffu, 8 - bits);
+		return closer(x, 0x0000ffff0000ffffu, 16 - 2 * bits);
+	}
+	x = _mm256_maddubs_epi16(x, _mm256_set1_epi16((short)(1 | 1 << (8 + bits))));
+	return _mm256_madd_epi16(x, _mm256_set1_epi32(1 | 1 << (16 + 2 * bits)));
+}
+
 AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP, out += 4 * bits) {
-		__m256i x = load(codes + i);
-		__m128i low, high;
+		const __m256i x = closer(fours(load(codes + i), bits), 0x00000000ffffffffu, 32 - 4 * bits);
+		const __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
 
-		x = closer(x, 0x00ff00ff00ff00ffu, 8 - bits);
-		x = closer(x, 0x0000ffff0000ffffu, 16 - 2 * bits);
-		x = closer(x, 0x00000000ffffffffu, 32 - 4 * bits);
-		low = _mm256_castsi256_si128(x);
-		high = _mm256_extracti128_si256(x, 1);
 		/* In this order: each overwrites the zeros behind the one before. */
 		_mm_storel_epi64((__m128i *)(void *)out, low);
 		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));

@@ -4,7 +4,6 @@
 #include "value_kernels.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
-#include "few_bits_rules.h"
 #include "value_codes.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,13 +35,15 @@ static void uniform_values(const uint8_t *restrict codes, float step, int levels
 			v[j] = uniform_value(codes[j], step, levels);
 }
 
-static void uniform(const float *v, const uint32_t *restrict random, float step, int levels, size_t n,
-		    uint8_t *restrict codes, float *decoded)
+static void uniform(const float *v, const uint32_t *restrict random, const struct uniform_scale *scale,
+		    unsigned bits, size_t n, uint8_t *restrict codes, float *decoded)
 {
+	const struct uniform_scale s = *scale;
+
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			codes[j] = uniform_code(v[j], random[j], step, levels);
-	uniform_values(codes, step, levels, n, decoded);
+			codes[j] = uniform_code(v[j], random[j], &s, bits);
+	uniform_values(codes, s.step, uniform_levels(bits), n, decoded);
 }
 
 static void sign_values(const uint8_t *restrict codes, float step, size_t n, float *restrict v)
@@ -134,7 +135,7 @@ const struct value_kernels *value_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: wider registers divide no faster. */
+	/* What avx512 names is served by avx2: there was no such machine to see what wider registers gain. */
 	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable : value_versions[0];
 	if (!kernels->usable())
 		kernels = &value_portable;

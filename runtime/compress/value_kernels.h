@@ -3,8 +3,7 @@
  * few_bits.h. Private to few_bits.c, quantize.c, value_*.c and the tests. */
 #ifndef COMPRESS_VALUE_KERNELS_H
 #define COMPRESS_VALUE_KERNELS_H
-#include <stddef.h>
-#include <stdint.h>
+#include "few_bits_rules.h"
 
 /* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. PACK_SLACK: bytes beyond
  * what is said that pack may write and unpack may read. */
@@ -15,9 +14,10 @@ struct value_kernels {
 	int (*usable)(void);
 	/* The largest magnitude's bits, 0 of nothing; any n, any values. */
 	uint32_t (*largest)(const float *v, size_t n);
-	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. */
-	void (*uniform)(const float *v, const uint32_t *random, float step, int levels, size_t n, uint8_t *codes,
-			float *decoded);
+	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. The scale is that of a block to
+	 * which v belongs. */
+	void (*uniform)(const float *v, const uint32_t *random, const struct uniform_scale *scale, unsigned bits,
+			size_t n, uint8_t *codes, float *decoded);
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);

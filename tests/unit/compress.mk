@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/test_select_kernels \
 	tests/unit/test_quantize \
 	tests/unit/test_index_coding \
+	tests/unit/test_random_mix \
 	tests/unit/test_index_kernels \
 	tests/unit/test_value_kernels \
 	tests/unit/test_message \
@@ -22,6 +23,7 @@ tests_unit_test_selector_calls_SOURCES = tests/unit/test_selector_calls.c
 tests_unit_test_select_kernels_SOURCES = tests/unit/test_select_kernels.c tests/unit/vector_kinds.h \
 	tests/unit/random.h
 tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
+tests_unit_test_random_mix_SOURCES = tests/unit/test_random_mix.c tests/unit/random.h
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_value_kernels_SOURCES = tests/unit/test_value_kernels.c tests/unit/random.h
 message_example = tests/unit/message_example.h tests/unit/random.h

@@ -79,23 +79,6 @@ static void random_run__any_beginning_and_length__is_the_same_as_one_at_a_time(v
 		}
 }
 
-static void random_each__any_coordinates__is_the_same_as_one_at_a_time(void **state)
-{
-	const struct random_stream s = { 1, 2, 3, 4 };
-	const uint64_t firsts[] = { 0, 5, ((uint64_t)1 << 34) - 100 };
-	uint32_t index[50], each[50];
-
-	(void)state;
-	for (size_t f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++)
-		for (uint32_t n = 0; n <= 50; n++) {
-			for (uint32_t i = 0; i < n; i++)
-				index[i] = i ? index[i - 1] + 1 + (i * n) % 11 : n % 5;
-			random_each(&s, firsts[f], index, n, each);
-			for (uint32_t i = 0; i < n; i++)
-				assert_int_equal(each[i], random_at(&s, firsts[f] + index[i]));
-		}
-}
-
 static void random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair(void **state)
 {
 	const struct random_stream s = { RANDOM_NOISE, 2, 3, 5 };
@@ -340,7 +323,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
 		cmocka_unit_test(random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
-		cmocka_unit_test(random_each__any_coordinates__is_the_same_as_one_at_a_time),
 		cmocka_unit_test(random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair),
 		cmocka_unit_test(random_normal_run__100000_numbers__are_normal),
 		cmocka_unit_test(random_quad__bits__are_even),

@@ -3,6 +3,7 @@
  * and back through messages. */
 #include "base/bytes.h"
 #include "compress/bit_pack.h"
+#include "compress/few_bits_rules.h"
 #include "compress/message.h"
 #include "random.h"
 #include <float.h>
@@ -132,6 +133,87 @@ static void uniform__4000_draws__mean_is_the_value(void **state)
 		for (int i = 0; i < D; i++)
 			off += pow(sum[i] / DRAWS - (double)v[i], 2);
 		assert_true(expected > 0 && off < 1.5 * expected && off > expected / 1.5);
+	}
+}
+
+/* Over all random numbers, not some: codes grow with the number, so a search finds how many round up. */
+static double expected_level(float value, const struct uniform_scale *s, unsigned bits)
+{
+	const double numbers = 0x1p32, step = ldexp(1, (int)bits);
+	const uint8_t least = uniform_code(value, 0, s, bits);
+	double low = -1, high = numbers / step; /* shares: low gives the least code, high is none or gives another */
+
+	while (high - low > 1) {
+		const double middle = floor((low + high) / 2);
+
+		if (uniform_code(value, (uint32_t)(middle * step), s, bits) == least)
+			low = middle;
+		else
+			high = middle;
+	}
+	assert_true(uniform_code(value, UINT32_MAX, s, bits) <= least + 1);
+	return least - uniform_levels(bits) + (numbers / step - high) / (numbers / step);
+}
+
+static void uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range(void **state)
+{
+	struct random r = { 31 };
+
+	(void)state;
+	for (int round = 0; round < 40000; round++) {
+		const unsigned bits = 2 + (unsigned)round % 7;
+		float most = bits_float(random_bits(&r) & 0x7fffffff), step, value;
+		struct uniform_scale s;
+		double level;
+
+		if (!isfinite(most) || round % 100 == 0)
+			most = bits_float(float_bits(FLT_MAX) - random_bits(&r) % 8);
+		step = uniform_step(bits, most);
+		if (!(step > 0))
+			continue;
+		s = uniform_scale(bits, step);
+		value = round % 3 ? most * (float)random_unit(&r) : most;
+		value = round % 2 ? -value : value;
+		level = (double)value / (double)step;
+		assert_true(fabs(expected_level(value, &s, bits) - level) <
+			    (most < FLT_MAX / 2 ? 3e-7 : 1e-6) * fabs(level) + 0x1p-24);
+		assert_true(uniform_code(most, UINT32_MAX, &s, bits) <= 2 * uniform_levels(bits));
+		assert_true(uniform_code(-most, 0, &s, bits) <= uniform_levels(bits));
+		assert_int_equal(uniform_code(0, random_bits(&r), &s, bits), uniform_levels(bits));
+		assert_int_equal(uniform_code(-0.0f, UINT32_MAX, &s, bits), uniform_levels(bits));
+	}
+}
+
+/* Errors of neighbours add up as those of independent roundings do. */
+static void uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws(void **state)
+{
+	enum { GROUP = 50, GROUPS = N / GROUP, STEPS = 200 };
+	const float shares[] = { 0.03f, 0.3f, 0.5f, 0.77f };
+	struct value_coding c = uniform(4, 64);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+		const double p = (double)shares[i], count = (double)GROUPS * STEPS;
+		double mean = 0, square = 0;
+
+		for (int j = 0; j < N; j++)
+			v[j] = j % 64 ? 2 + shares[i] : 7; /* steps of 1; the 7 is exact */
+		for (uint64_t step = 0; step < STEPS; step++) {
+			there_and_back(&c, N, step);
+			for (int group = 0; group < GROUPS; group++) {
+				double ups = 0, among = 0;
+
+				for (int j = group * GROUP; j < (group + 1) * GROUP; j++) {
+					among += v[j] != 7;
+					ups += v[j] != 7 && sent[j] > 2.5f;
+				}
+				ups = (ups - among * p) / sqrt(among * p * (1 - p));
+				mean += ups / count;
+				square += ups * ups / count;
+			}
+		}
+		assert_true(fabs(mean) < 5 / sqrt(count));
+		assert_true(fabs(square - 1) < 5 * sqrt(2.5 / count)); /* what a binomial adds is less than .5 */
 	}
 }
 
@@ -305,6 +387,8 @@ int main(void)
 		cmocka_unit_test(bits__every_width_and_length__come_back_and_take_no_more),
 		cmocka_unit_test(uniform__every_width__is_a_neighbour_on_the_block_s_levels),
 		cmocka_unit_test(uniform__4000_draws__mean_is_the_value),
+		cmocka_unit_test(uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range),
+		cmocka_unit_test(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws),
 		cmocka_unit_test(uniform_1__signs__have_the_mean_magnitude_of_their_block),
 		cmocka_unit_test(uniform__cut_at_a_block__rounds_the_same),
 		cmocka_unit_test(uniform__positions_given__round_by_the_numbers_of_their_coordinates),

@@ -57,14 +57,20 @@ static void check_to_codes(const struct value_kernels *k)
 		size_t n = wholes[round % 4];
 		unsigned bits = 2 + (unsigned)round % 7;
 		int levels = (1 << (bits - 1)) - 1;
+		struct uniform_scale scale;
 		float most, step;
 
 		fill(&r, round);
+		for (int i = 0; i < N && round % 5 == 0; i++) /* on levels, or between two */
+			v[i] = fmaxf(fminf(v[i], (float)levels), -(float)levels);
+		for (int i = 0; i < N && round % 7 == 0; i++)
+			v[i] = ldexpf(v[i], -120);
 		most = largest_of_v();
-		step = round % 5 ? most / (float)levels : 1;
+		step = uniform_step(bits, most);
+		scale = uniform_scale(bits, step);
 		clear();
-		p->uniform(v, random_numbers, step, levels, n, expected.codes, expected.v);
-		k->uniform(v, random_numbers, step, levels, n, got.codes, got.v);
+		p->uniform(v, random_numbers, &scale, bits, n, expected.codes, expected.v);
+		k->uniform(v, random_numbers, &scale, bits, n, got.codes, got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
 		clear();
 		p->signs(v, step, n, expected.codes, expected.v);
@@ -81,8 +87,8 @@ static void check_to_codes(const struct value_kernels *k)
 		assert_memory_equal(&got, &expected, sizeof got);
 		/* What is decoded may lie where the values are. */
 		memcpy(got.v, v, sizeof v);
-		k->uniform(got.v, random_numbers, step, levels, n, got.codes, got.v);
-		p->uniform(v, random_numbers, step, levels, n, expected.codes, expected.v);
+		k->uniform(got.v, random_numbers, &scale, bits, n, got.codes, got.v);
+		p->uniform(v, random_numbers, &scale, bits, n, expected.codes, expected.v);
 		assert_memory_equal(got.v, expected.v, n * sizeof *v);
 	}
 }
@@ -216,13 +222,18 @@ static void random__any_version__is_as_portable(void **state)
 							 (uint64_t)random_bits(&r) << 32 | random_bits(&r),
 							 random_bits(&r) };
 			const uint64_t first = firsts[round % 6];
-			size_t n = RANDOM_EACH * (1 + random_bits(&r) % (MOST / RANDOM_EACH));
+			const struct random_key key = { { random_bits(&r), random_bits(&r), random_bits(&r),
+							  random_bits(&r) } };
+			size_t n = RANDOM_MIX * (1 + random_bits(&r) % (MOST / RANDOM_MIX));
 
 			for (size_t j = 0; j < n; j++)
 				index[j] = random_bits(&r) >> round % 20;
 			numbers[n] = GUARD;
-			random_portable.each(&s, first, index, n, wanted);
-			random_versions[i]->each(&s, first, index, n, numbers);
+			random_portable.mix(&key, (uint32_t)first, index, n, wanted);
+			random_versions[i]->mix(&key, (uint32_t)first, index, n, numbers);
+			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
+			random_portable.mix_run(&key, (uint32_t)first, n, wanted);
+			random_versions[i]->mix_run(&key, (uint32_t)first, n, numbers);
 			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
 			assert_int_equal(numbers[n], GUARD);
 			n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));

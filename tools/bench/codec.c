@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
+#include "runtime/compress/random_mix.h"
 #include "sluice.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
@@ -113,16 +114,15 @@ static void run_few_bits(struct bench *b, enum subject s)
 	b->length[s] = few_bits_bytes(&values, b->k);
 }
 
-/* The numbers alone that uniform draws, its limit. */
+/* The numbers alone that uniform draws. */
 static void run_random(struct bench *b, enum subject s)
 {
 	const struct random_stream stream = { RANDOM_ROUND, 0, 1, 0 };
+	struct random_mixer mixer;
 	uint64_t began = now_ns();
 
-	if (s == RANDOM)
-		random_each(&stream, 0, b->index, b->k, b->got);
-	else
-		random_run(&stream, 0, b->k, b->got);
+	random_mixer_open(&stream, 0, &mixer);
+	random_mix_each(&mixer, 0, s == RANDOM ? b->index : NULL, b->k, b->got);
 	samples_add(&b->encode[s], seconds_since(began));
 	samples_add(&b->decode[s], NAN);
 	b->sink ^= b->got[b->k - 1];

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The random numbers of roundings: against their definition, and whether they are as random as rounding needs, for
+ * neighbouring coordinates, coordinates 2^k apart, and the same coordinates at other steps, ranks and seeds. All is
+ * seeded, so what holds once holds always; bounds are five or six standard deviations of what is independent. */
+#include "compress/random_mix.h"
+#include "random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { N = 1 << 16, GUARD = 0x5a5a5a5a };
+static uint32_t a[N], b[N];
+static uint32_t coordinates[N];
+
+/* ---- the definition, written another way ---- */
+
+static uint32_t product_low(uint32_t x, uint32_t y)
+{
+	uint32_t sum = 0;
+
+	for (int bit = 0; bit < 32; bit++)
+		sum += (y >> bit & 1) * (x << bit);
+	return sum;
+}
+
+static uint32_t product_high(uint32_t x, uint32_t y)
+{
+	const uint32_t x0 = x % 65536, x1 = x / 65536, y0 = y % 65536, y1 = y / 65536;
+	const uint32_t middle = x0 * y0 / 65536 + x1 * y0 % 65536 + x0 * y1 % 65536;
+
+	return x1 * y1 + x1 * y0 / 65536 + x0 * y1 / 65536 + middle / 65536;
+}
+
+/* Philox-4x32 of ten rounds, each with its own multiple of the two Weyl constants, then triple32 with its words. */
+static uint32_t by_definition(const struct random_stream *s, uint64_t coordinate)
+{
+	static const uint32_t factor[] = { 0xed5ad4bb, 0xac4c1b51, 0x31848bab };
+	static const uint32_t divisor[] = { 1u << 17, 1u << 11, 1u << 15, 1u << 14 };
+	const uint32_t philox[] = { 0xd2511f53, 0xcd9e8d57 };
+	uint32_t c[4] = { (uint32_t)(coordinate >> 32), s->rank, (uint32_t)s->step, (uint32_t)(s->step >> 32) };
+	uint32_t x;
+
+	for (uint32_t round = 0; round < 10; round++) {
+		const uint32_t next[4] = {
+			product_high(philox[1], c[2]) ^ c[1] ^ ((0x534c5543 ^ s->seed) + round * 0x9e3779b9),
+			product_low(philox[1], c[2]),
+			product_high(philox[0], c[0]) ^ c[3] ^ (s->purpose + round * 0xbb67ae85),
+			product_low(philox[0], c[0]),
+		};
+		memcpy(c, next, sizeof c);
+	}
+	x = (uint32_t)coordinate + c[0];
+	for (int round = 0; round < 3; round++)
+		x = product_low(x ^ x / divisor[round], factor[round]) + c[round + 1];
+	return x ^ x / divisor[3];
+}
+
+static struct random_stream some_stream(struct random *r)
+{
+	return (struct random_stream){ random_bits(r) % 32, random_bits(r) % 4096,
+				       (uint64_t)random_bits(r) << 20 | random_bits(r), random_bits(r) };
+}
+
+static void random_mixed__any_stream_and_coordinate__is_as_defined(void **state)
+{
+	static const uint64_t firsts[] = { 0, 1000, 0xfffffff0, 0x7fffffff80000000 >> 20, 1ull << 35 };
+	struct random r = { 41 };
+
+	(void)state;
+	for (int round = 0; round < 500; round++) {
+		const struct random_stream s = some_stream(&r);
+		const uint64_t first = firsts[round % 5];
+		struct random_mixer m;
+
+		random_mixer_open(&s, first, &m);
+		for (int i = 0; i < 20; i++) {
+			const uint64_t coordinate = first + (random_bits(&r) >> i);
+
+			assert_int_equal(random_mixed(&m, coordinate), by_definition(&s, coordinate));
+		}
+	}
+}
+
+static void random_mix_each__any_beginning_and_length__is_the_same_as_one_at_a_time(void **state)
+{
+	static const uint64_t firsts[] = { 0, 5, 0xffffffffull - 100, 0x3ffffff00ull, 0x3ffffffffull, 1ull << 32 };
+	const struct random_stream s = { RANDOM_ROUND, 2, 3, 4 };
+	struct random r = { 42 };
+	struct random_mixer m;
+
+	(void)state;
+	for (size_t f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++) {
+		random_mixer_open(&s, firsts[f], &m);
+		for (size_t n = 0; n <= 200; n++) {
+			for (size_t i = 0; i < n; i++) /* some end beyond a multiple of 2^32, some begin there */
+				coordinates[i] = (i ? coordinates[i - 1] : n % 3 ? 0 : 90) + 1 + random_bits(&r) % 5;
+			a[n] = b[n] = GUARD;
+			random_mix_each(&m, firsts[f], coordinates, n, a);
+			random_mix_each(&m, firsts[f], NULL, n, b);
+			for (size_t i = 0; i < n; i++) {
+				assert_int_equal(a[i], random_mixed(&m, firsts[f] + coordinates[i]));
+				assert_int_equal(b[i], random_mixed(&m, firsts[f] + i));
+			}
+			assert_true(a[n] == GUARD && b[n] == GUARD);
+			random_mix_each(&m, firsts[f] + 7, NULL, n, b); /* later in the same message */
+			for (size_t i = 0; i < n; i++)
+				assert_int_equal(b[i], random_mixed(&m, firsts[f] + 7 + i));
+		}
+	}
+}
+
+/* ---- as random as needed ---- */
+
+static void draw(const struct random_stream *s, uint32_t *numbers)
+{
+	struct random_mixer m;
+
+	random_mixer_open(s, 0, &m);
+	random_mix_each(&m, 0, coordinates, N, numbers);
+}
+
+static void coordinates_apart(unsigned log_apart)
+{
+	for (uint32_t i = 0; i < N; i++) /* those of 2^k apart, then the ones beside them */
+		coordinates[i] = log_apart <= 16 ? i << log_apart
+						 : i << log_apart | i >> (32 - log_apart);
+}
+
+/* How many standard deviations the squared differences of counts and their mean are off. */
+static double off_even(const uint32_t *count, unsigned bins)
+{
+	double square = 0, mean = (double)N / bins;
+
+	for (unsigned i = 0; i < bins; i++)
+		square += (count[i] - mean) * (count[i] - mean) / mean;
+	return fabs(square - (bins - 1)) / sqrt(2.0 * (bins - 1));
+}
+
+static void assert_even(const uint32_t *numbers)
+{
+	for (unsigned shift = 0; shift <= 24; shift += 6) {
+		uint32_t count[256] = { 0 };
+
+		for (int i = 0; i < N; i++)
+			count[numbers[i] >> shift & 255]++;
+		assert_true(off_even(count, 256) < 5);
+	}
+}
+
+/* Sixteen parts of the one against sixteen of the other, and the correlation. */
+static void assert_independent(const uint32_t *x, const uint32_t *y)
+{
+	uint32_t count[256] = { 0 };
+	double sum = 0;
+
+	for (int i = 0; i < N; i++) {
+		count[x[i] >> 28 << 4 | y[i] >> 28]++;
+		sum += (x[i] * 0x1p-32 - 0.5) * (y[i] * 0x1p-32 - 0.5);
+	}
+	assert_true(off_even(count, 256) < 5);
+	assert_true(fabs(sum) < 5 * sqrt(N) / 12);
+}
+
+static void numbers__coordinates_2_k_apart__are_even(void **state)
+{
+	(void)state;
+	for (unsigned k = 0; k < 32; k++) {
+		const struct random_stream s = { RANDOM_ROUND, 0, 1 + k, 0 };
+		double mean = 0, square = 0;
+
+		coordinates_apart(k);
+		draw(&s, a);
+		assert_even(a);
+		for (int i = 0; i < N; i++) {
+			mean += a[i] * 0x1p-32 / N;
+			square += (a[i] * 0x1p-32 - 0.5) * (a[i] * 0x1p-32 - 0.5) / N;
+		}
+		assert_true(fabs(mean - 0.5) < 5 * sqrt(1 / 12.0 / N));
+		assert_true(fabs(square - 1 / 12.0) < 5 * sqrt(1 / 180.0 / N));
+	}
+}
+
+static void numbers__of_coordinates_2_k_apart__are_independent(void **state)
+{
+	(void)state;
+	for (unsigned k = 0; k < 32; k++)
+		for (unsigned among = 0; among < 32; among += 5) {
+			const struct random_stream s = { RANDOM_ROUND, 1, k, among };
+
+			coordinates_apart(among);
+			draw(&s, a);
+			for (int i = 0; i < N; i++)
+				coordinates[i] ^= 1u << k;
+			draw(&s, b);
+			if (k < among || k >= among + 16) /* else the pairs are there twice */
+				assert_independent(a, b);
+			coordinates_apart(among);
+			for (int i = 0; i < N; i++)
+				coordinates[i] += 1u << k;
+			draw(&s, b);
+			assert_independent(a, b);
+		}
+}
+
+static void numbers__of_other_steps_ranks_and_seeds__are_independent(void **state)
+{
+	struct random_stream s = { RANDOM_ROUND, 0, 1, 0 };
+
+	(void)state;
+	for (int round = 0; round < 32; round++)
+		for (int field = 0; field < 3; field++) {
+			struct random_stream other = s;
+
+			coordinates_apart((unsigned)round / 2);
+			other.step += field == 0;
+			other.rank += field == 1;
+			other.seed += field == 2;
+			draw(&s, a);
+			draw(&other, b);
+			assert_independent(a, b);
+			s = other;
+		}
+}
+
+/* One coordinate, step after step: what averages a rounding out. And rank after rank. */
+static void numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent(void **state)
+{
+	(void)state;
+	for (int by_rank = 0; by_rank < 2; by_rank++)
+		for (uint64_t coordinate = 0; coordinate < 1000000; coordinate = 10 * coordinate + 3) {
+			for (uint32_t i = 0; i < N; i++) {
+				const struct random_stream s = { RANDOM_ROUND, by_rank ? i : 1, by_rank ? 1 : i, 0 };
+				struct random_mixer m;
+
+				random_mixer_open(&s, coordinate, &m);
+				a[i] = random_mixed(&m, coordinate);
+				b[(i + N - 1) % N] = a[i];
+			}
+			assert_even(a);
+			assert_independent(a, b);
+		}
+}
+
+static void numbers__a_bit_of_the_coordinate_turned__turns_half_of_all_bits(void **state)
+{
+	enum { TRIALS = 1 << 12 };
+	static uint32_t turned[32][32];
+	struct random r = { 43 };
+
+	(void)state;
+	memset(turned, 0, sizeof turned);
+	for (int trial = 0; trial < TRIALS; trial++) {
+		const struct random_key key = { { random_bits(&r), random_bits(&r), random_bits(&r), random_bits(&r) } };
+		const uint32_t low = random_bits(&r) >> trial % 32, before = random_mix(&key, low);
+
+		for (int from = 0; from < 32; from++) {
+			const uint32_t difference = before ^ random_mix(&key, low ^ 1u << from);
+
+			for (int to = 0; to < 32; to++)
+				turned[from][to] += difference >> to & 1;
+		}
+	}
+	for (int from = 0; from < 32; from++)
+		for (int to = 0; to < 32; to++)
+			assert_true(fabs(turned[from][to] - TRIALS / 2.0) < 6 * sqrt(TRIALS) / 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_mixed__any_stream_and_coordinate__is_as_defined),
+		cmocka_unit_test(random_mix_each__any_beginning_and_length__is_the_same_as_one_at_a_time),
+		cmocka_unit_test(numbers__coordinates_2_k_apart__are_even),
+		cmocka_unit_test(numbers__of_coordinates_2_k_apart__are_independent),
+		cmocka_unit_test(numbers__of_other_steps_ranks_and_seeds__are_independent),
+		cmocka_unit_test(numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent),
+		cmocka_unit_test(numbers__a_bit_of_the_coordinate_turned__turns_half_of_all_bits),
+	};
+
+	return cmocka_run_group_tests_name("random numbers of roundings", tests, NULL, NULL);
+}
