@@ -5,6 +5,7 @@
 #include "gpu/apply.h"
 #include "gpu/device.h"
 #include "gpu/failure.h"
+#include "gpu/fold.h"
 #include "gpu/pack.h"
 #include "gpu/quantize.h"
 #include "gpu/topk.h"
@@ -23,7 +24,7 @@ struct on_device {
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents, quantize_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents, quantize_residents;
 	int device;
 	int launched;                /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
@@ -47,13 +48,14 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each, quantizing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each, quantizing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
+	    cuda_check(fold_residents(&fold_each), "loading the kernel fold") ||
 	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
 		return -1;
@@ -63,6 +65,7 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
 	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
 	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
+	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
 	/* No step has been: the hint is zero. */
@@ -142,16 +145,37 @@ static int launch(struct device_selector *s, const struct device_select *call, c
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
+/* Whether more is done to the gradient than adding it, and so before the selection. */
+static int folds(const struct device_select *call)
+{
+	return !call->x && (call->velocity || call->clip > 0 || call->zero);
+}
+
+static int fold(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+		void *stream)
+{
+	const struct fold_args f = { .grad = call->grad, .grad_type = args->grad_type, .scale = call->scale,
+				     .judge = call->judge, .zero = call->zero, .clip = call->clip,
+				     .residual = call->residual, .keep = !call->fresh,
+				     .velocity = call->velocity, .momentum = call->momentum,
+				     .moved = call->velocity && call->moved, .n = args->n, .state = args->state,
+				     .tile_sums = args->tile_sums, .group_sums = args->group_sums };
+
+	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
+}
+
 static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
 		   void *stream)
 {
 	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
 					    .value = args->value, .count = call->listed,
-					    .found = &args->state->found };
+					    .found = &args->state->found,
+					    .refused = call->judge ? &args->state->nonfinite : NULL };
 	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a selector") ||
-	    (call->fresh && args->n &&
+	    (folds(call) && fold(s, call, args, stream)) ||
+	    (call->fresh && !folds(call) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")) ||
 	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
 				 "copying indices to the device")) ||
@@ -169,7 +193,9 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 		.x = call->x, .residual = call->residual, .grad = call->grad,
 		.grad_type = (enum value_type)call->grad_type, .scale = call->scale,
 		/* of x there is neither a gradient nor a residual */
-		.clear = call->clear && !call->x, .judge = call->judge && !call->x, .by_level = call->by_level,
+		.adds = !call->x && !folds(call),
+		.clear = call->clear && !call->x, .judge = call->judge && !call->x && !folds(call),
+		.by_level = call->by_level,
 		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
 		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
 		.exempt_coordinates = s->exempt_coordinates,
@@ -403,7 +429,9 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .pack_residents = s->pack_residents,
 				       .quantize_residents = s->quantize_residents, .selection = &there->state,
 				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
-				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
+				       .room = s->plan.room, .marks = part(s, s->plan.candidate_index),
+				       .exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
+				       .block_sums = part(s, s->plan.block_sums),
 				       .widths = part(s, s->plan.widths) };
 }
 

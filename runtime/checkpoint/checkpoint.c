@@ -158,6 +158,8 @@ static int write_own_file(struct meeting *m)
 	struct checkpoint_sum sum = { 0 };
 	struct checkpoint_identity identity = identity_of(m);
 	int rc = on_device_fetch_residual(m->model);
+	if (!rc)
+		rc = on_device_fetch_velocity(m->model);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);

@@ -39,6 +39,8 @@ static int begin_selecting(sluice_model *model, const void *grad)
 	if (!rc && !d->residual.address && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
 	if (!rc)
+		rc = on_device_fold_open(model);
+	if (!rc)
 		rc = on_device_push_open(model);
 	if (rc)
 		return rc;
@@ -73,10 +75,13 @@ int on_device_come_home(sluice_model *model)
 		return fail(SLUICE_EINVAL, "the last push failed on the GPU, whose residual may hold its gradient already: "
 			    "push the same gradient from GPU memory again");
 	int rc = on_device_fetch_residual(model);
+	if (!rc)
+		rc = on_device_fetch_velocity(model);
 	if (rc)
 		return rc;
 	d->selects = 0;
 	on_device_push_close(model);
+	on_device_fold_close(model);
 	d->ops->release(&d->residual);
 	return 0;
 }
@@ -226,6 +231,7 @@ void on_device_close(sluice_model *model)
 	if (!d->ops)
 		return;
 	on_device_push_close(model);
+	on_device_fold_close(model);
 	d->ops->selector_close(&d->selector);
 	if (d->residual.address)
 		d->ops->release(&d->residual);

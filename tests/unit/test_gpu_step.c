@@ -213,10 +213,34 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip", .on_gpu = 1,
 		  .nan_at = 3 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .nan_at = 2 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd", .on_gpu = 1,
+		  .home_at = 4 },
+		{ .recipe = "up=topk(0.02),f16 down=all signal=momentum(0.9),nomask memory=residual(inside) update=sgd",
+		  .on_gpu = 1, .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 warmup=2 memory=residual dense=bias",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.5),mask clip=9", .on_gpu = 1, .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.7) clip=3 nonfinite=zero", .on_gpu = 1, .nan_at = 3,
+		  .narrow = SLUICE_BF16 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask dense=none", .on_gpu = 1 },
+		{ .recipe = "up=gaussiank(0.02) down=all signal=momentum(0.9) nonfinite=skip clip=2", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=threshold(3) down=all signal=momentum(0.9) memory=residual nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=randk(0.05) down=all signal=momentum(0.9) memory=residual nonfinite=skip", .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip", .on_gpu = 1, .nan_at = 3 },
+		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2", .on_gpu = 1 },
+		{ .recipe = "up=variance(1) down=all signal=momentum(0.5),mask memory=none nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 1, .narrow = SLUICE_F16 },
+		{ .recipe = "up=topk(0.02) down=all memory=none clip=0.5 update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.1) down=all signal=momentum(0.9) memory=residual when=every(3)" },
+		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)" },
 		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd", .on_gpu = 1 },
 		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
 		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd", .on_gpu = 1 },
@@ -258,8 +282,8 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .on_gpu = 1,
 		  .narrow = SLUICE_F16, .nan_at = 2 },
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)", .narrow = SLUICE_BF16 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero", .narrow = SLUICE_F16,
-		  .nan_at = 3 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero", .on_gpu = 1,
+		  .narrow = SLUICE_F16, .nan_at = 3 },
 		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)" },
 		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)" },
@@ -317,7 +341,7 @@ static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
 static int train_and_resume(int rank, void *argument)
 {
 	static float grad[COUNT], last[COUNT];
-	static const struct shape shape = { .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" };
+	static const struct shape shape = { .recipe = "up=topk(0.02) down=topk(0.05) signal=momentum(0.9) memory=residual" };
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
@@ -352,7 +376,7 @@ static int train_and_resume(int rank, void *argument)
 	return 0;
 }
 
-static void checkpoint__residual_on_the_gpu_is_restored(void **state)
+static void checkpoint__residual_and_momentum_on_the_gpu_are_restored(void **state)
 {
 	char dir[SCRATCH_PATH];
 	(void)state;
@@ -460,7 +484,12 @@ static int push_failing(int rank, void *argument)
 				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
 				CHECK_OK(on_device_fetch_residual(gpu));
-				CHECK(!memcmp(gpu->worker->residual, host->worker->residual, sizeof params));
+				/* without a memory it is scratch */
+				CHECK(host->recipe.memory == MEMORY_NONE ||
+				      !memcmp(gpu->worker->residual, host->worker->residual, sizeof params));
+				CHECK_OK(on_device_fetch_velocity(gpu));
+				CHECK(!host->worker->velocity ||
+				      !memcmp(gpu->worker->velocity, host->worker->velocity, sizeof params));
 				expect_same_stats(host, gpu, f->skewed);
 			}
 		}
@@ -492,6 +521,13 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		{ .recipe = "up=topk(0.02),grid(4) down=all memory=residual", .step = 1, .least = 28 },
 		{ .recipe = "up=topk(0.02),round(0.02) down=all memory=residual", .step = 2, .least = 10 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) clip=1 nonfinite=zero", .step = 1, .least = 25,
+		  .nan = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9),mask nonfinite=zero", .step = 2, .least = 10,
+		  .nan = 1, .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
+		{ .recipe = "up=random(0.02) down=all signal=momentum(0.9) clip=1 nonfinite=zero memory=none", .step = 2,
+		  .least = 10, .nan = 1 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .step = 2, .least = 5, .pulls = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual", .step = 1, .least = 15, .alone = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)", .step = 2, .least = 8,
@@ -553,7 +589,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
-		cmocka_unit_test(checkpoint__residual_on_the_gpu_is_restored),
+		cmocka_unit_test(checkpoint__residual_and_momentum_on_the_gpu_are_restored),
 		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
 		cmocka_unit_test(push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again),
 		cmocka_unit_test(push__host_gradient_after_a_failure_on_the_gpu_is_refused),
