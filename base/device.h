@@ -171,6 +171,10 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
+	/* -1: the stream is being captured into a graph, or cannot be used beside one that is: only select() (without a
+	 * list), pack(), quantize() and sketch_add() may be called. Asking and being refused spoils no capture, and
+	 * neither do the functions that open, allocate, close or release. */
+	int (*ready)(void *stream);
 	/* What a NIC has written to device memory, and completed, is seen by kernels that start later. Waits. */
 	int (*flush)(void);
 
@@ -200,7 +204,7 @@ struct device_ops {
 	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
 	void (*push_close)(struct device_push **push);
 	/* Selects as select() does (without clear), and packs each part. values NULL: nothing is packed. The
-	 * residual keeps what was selected. */
+	 * residual keeps what was selected. Not on a stream that is not ready(). */
 	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
 		    const struct device_values *values, void *stream);
 	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the payload of part i

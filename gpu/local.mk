@@ -3,9 +3,9 @@
 # in tests/gpu/emulation.
 AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\"
 
-gpu_c = gpu/choose.c gpu/device.c gpu/driver.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c gpu/push.c gpu/push_sketch.c \
+gpu_c = gpu/capture.c gpu/choose.c gpu/device.c gpu/driver.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c gpu/push.c gpu/push_sketch.c \
 	gpu/selector.c gpu/sketcher.c
-gpu_headers = gpu/apply.h gpu/checksum.h gpu/choose.h gpu/device.h gpu/driver.h gpu/failure.h gpu/fold.h gpu/histogram.h gpu/in_order.h \
+gpu_headers = gpu/apply.h gpu/capture.h gpu/checksum.h gpu/choose.h gpu/device.h gpu/driver.h gpu/failure.h gpu/fold.h gpu/histogram.h gpu/in_order.h \
 	gpu/kernel.h gpu/memory.h gpu/moments.h gpu/pack.h gpu/plan.h gpu/push.h gpu/quantize.h gpu/selector.h \
 	gpu/sketch.h gpu/sweep.h gpu/tile.h gpu/topk.h
 gpu_kernels = gpu/apply.cu gpu/draw.cu gpu/fold.cu gpu/gaussian.cu gpu/pack.cu gpu/parts.cu gpu/quantize.cu gpu/sketch.cu \

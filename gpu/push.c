@@ -5,6 +5,7 @@
  * hold: a call that fails before has lost nothing. */
 #include "gpu/push.h"
 #include "gpu/apply.h"
+#include "gpu/capture.h"
 #include "gpu/failure.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
@@ -51,6 +52,7 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 	const size_t results = granules(sizeof(struct results) + parts * sizeof(struct push_part));
 	const size_t bytes = results + parts * sizeof(struct push_place);
 	struct device_push *p = calloc(1, sizeof(*p));
+	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL;
 	int before, rc;
 
@@ -62,8 +64,10 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 		free(p);
 		return -1;
 	}
+	capture_allow(&mode);
 	rc = cuda_check(cudaMalloc((void **)&p->results, bytes), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	capture_restore(mode);
 	p->arrived = pinned;
 	if (selector_leave(s, before, rc)) {
 		cuda_push_close(&p);
@@ -79,12 +83,16 @@ void cuda_push_close(struct device_push **push)
 {
 	struct device_push *p = push ? *push : NULL;
 
+	enum cudaStreamCaptureMode mode;
+
 	if (!p)
 		return;
-	if (p->results)
-		cudaFree(p->results);
-	if (p->arrived)
-		cudaFreeHost(p->arrived);
+	capture_allow(&mode);
+	if (p->results && cudaFree(p->results) != cudaSuccess)
+		cudaGetLastError();
+	if (p->arrived && cudaFreeHost(p->arrived) != cudaSuccess)
+		cudaGetLastError();
+	capture_restore(mode);
 	free(p);
 	*push = NULL;
 }
@@ -218,6 +226,8 @@ int cuda_push(struct device_push *p, const struct device_select *call, const str
 		return -1;
 	push_clear(p, call, 0);
 	p->few_bits = value_few_bits(coding.type);
+	if (cuda_ready(stream)) /* its result comes to the host */
+		return -1;
 	if (selector_enter(p->s, &before))
 		return -1;
 	return selector_leave(p->s, before, enqueue(p, call, parts, values, stream));

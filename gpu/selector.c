@@ -3,6 +3,7 @@
  * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/capture.h"
 #include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/fold.h"
@@ -68,22 +69,25 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
-	/* No step has been: the hint is zero. */
-	if (cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), NULL),
-		       "clearing a selector") ||
-	    (s->n_exempt &&
-	     cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
-					cudaMemcpyDefault, NULL), "copying spans")))
+	cudaStream_t own;
+	if (capture_stream_open(&own))
 		return -1;
-	return cuda_check(cudaStreamSynchronize(NULL), "clearing a selector");
+	/* No step has been: the hint is zero. */
+	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), own),
+				  "clearing a selector") ||
+		       (s->n_exempt &&
+			cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
+						   cudaMemcpyDefault, own), "copying spans")) ? -1 : 0;
+	return capture_stream_close(own, rc, "clearing a selector");
 }
 
 int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
 		       struct device_selector **out)
 {
+	enum cudaStreamCaptureMode mode;
 	struct device_selector *s;
 	uint32_t coordinates = 0;
-	int before;
+	int before, rc;
 
 	if (n > UINT32_MAX)
 		return cuda_refuse("a selector for %zu coordinates: the largest number is %u", n,
@@ -102,7 +106,10 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 		free(s);
 		return -1;
 	}
-	if (leave(s, before, allocate(s, exempt))) {
+	capture_allow(&mode);
+	rc = allocate(s, exempt);
+	capture_restore(mode);
+	if (leave(s, before, rc)) {
 		cuda_selector_close(&s);
 		return -1;
 	}
@@ -112,10 +119,14 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 
 void cuda_selector_close(struct device_selector **selector)
 {
+	enum cudaStreamCaptureMode mode;
+
 	if (!selector || !*selector)
 		return;
+	capture_allow(&mode);
 	if (cudaFree((*selector)->memory) != cudaSuccess) /* of whatever device */
 		cudaGetLastError();
+	capture_restore(mode);
 	free(*selector);
 	*selector = NULL;
 }
@@ -218,6 +229,8 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 		args.k = args.n_exempt = args.exempt_coordinates = 0;
 		args.hint = NULL;
 	}
+	if (call->list && cuda_ready(stream))
+		return -1;
 	if (call->list && call->listed > s->plan.room)
 		return cuda_refuse("%u coordinates listed, but the selector has room for %u", call->listed,
 				   s->plan.room);

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { COUNT = 5000, STEPS = 6, RANKS = 3, CALLS = 90, SHARDS = 3, SHARDS_SKEWED = 10, QUIET = 6 };
+enum { COUNT = 5000, STEPS = 6, RANKS = 3, CALLS = 120, SHARDS = 3, SHARDS_SKEWED = 10, QUIET = 12 };
 
 struct shape {
 	const char *recipe;
@@ -385,6 +385,62 @@ static void checkpoint__residual_and_momentum_on_the_gpu_are_restored(void **sta
 	scratch_remove(dir);
 }
 
+/* Calls to CUDA fail once, each in turn. */
+static void (*fail_later)(unsigned, int);
+
+static void *fail_later_open(void)
+{
+	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	memcpy(&fail_later, &symbol, sizeof symbol);
+	return module;
+}
+
+/* Parameters that one rank cannot bring to the host: the others do not wait for it. */
+static int restore_failing(int rank, void *argument)
+{
+	enum { CULPRIT = 1, FIND = 2 };
+	static float grad[COUNT];
+	const struct device_ops *ops = device();
+	struct memory params_memory;
+	float *there = device_vector(ops, &params_memory);
+	void *module = fail_later_open();
+	sluice_job *job = rank_join(NULL);
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	log_capture();
+	for (int life = 0; life < 2; life++) {
+		sluice_model *model = NULL;
+		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		if (life) {
+			fail_later(rank == CULPRIT ? FIND : 1u << 30, 719);
+			CHECK(sluice_restore(model, argument, there, NULL) == SLUICE_EGPU);
+			fail_later(1u << 30, 0);
+			CHECK(error_says("cudaErrorLaunchFailure", rank == CULPRIT ? "parameters" : "rank 1"));
+			CHECK_OK(sluice_restore(model, argument, there, NULL));
+		}
+		gradient(grad, rank, 1, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, there));
+		if (!life)
+			CHECK_OK(sluice_checkpoint(model, argument));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	dlclose(module);
+	ops->release(&params_memory);
+	return 0;
+}
+
+static void restore__parameters_of_one_rank_cannot_be_copied__all_say_so(void **state)
+{
+	char dir[SCRATCH_PATH];
+	(void)state;
+	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+		skip();
+	assert_int_equal(scratch_make(dir), 0);
+	run_ranks(3, restore_failing, dir);
+	scratch_remove(dir);
+}
+
 /* ---- errors -------------------------------------------------------------------------------- */
 
 static int push_nan(int rank, void *argument)
@@ -419,9 +475,6 @@ static void push__nan_in_gpu_memory_is_named(void **state)
 	run_ranks(1, push_nan, "up=all down=all");
 }
 
-/* Calls to CUDA fail once, each in turn. */
-static void (*fail_later)(unsigned, int);
-
 /* A push that fails is made again. Returns 1 if it failed. */
 static int push_twice(sluice_model *gpu, const float *grad, unsigned after)
 {
@@ -454,9 +507,8 @@ static int push_failing(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	void *module = fail_later_open();
 	unsigned failed = 0, quiet = 0;
-	memcpy(&fail_later, &symbol, sizeof symbol);
 	log_capture();
 	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
 		sluice_job *job = rank_join(NULL);
@@ -550,11 +602,10 @@ static int push_failing_then_host(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	void *module = fail_later_open();
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
-	memcpy(&fail_later, &symbol, sizeof symbol);
 	log_capture();
 	gradient(grad, rank, 1, &(struct shape){ 0 });
 	to_device(ops, grad_there, grad);
@@ -590,6 +641,7 @@ int main(void)
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
 		cmocka_unit_test(checkpoint__residual_and_momentum_on_the_gpu_are_restored),
+		cmocka_unit_test(restore__parameters_of_one_rank_cannot_be_copied__all_say_so),
 		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
 		cmocka_unit_test(push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again),
 		cmocka_unit_test(push__host_gradient_after_a_failure_on_the_gpu_is_refused),
