@@ -9,7 +9,7 @@ struct fold_args {
 	const void *grad;
 	enum value_type grad_type;   /* F32, F16 or BF16 */
 	float scale;
-	int judge;                   /* if grad holds NaN or infinity, nothing is changed, and nothing selected: state->nan */
+	int judge;                   /* of NaN or infinity in grad: nothing is changed, and nothing selected (state->nan) */
 	int zero;                    /* what of grad is NaN or infinite counts as 0 */
 	float clip;                  /* most that the 2-norm of grad may be; 0: anything */
 	float *residual;
