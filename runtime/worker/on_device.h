@@ -3,7 +3,8 @@
  * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
  * Where the recipe allows (on_device_select.c: gradient or momentum, with a residual or none) residual and momentum
- * live on the device, what precedes the selection is done there (on_device_fold.c), and the selection and the messages' payloads are made there (on_device_push.c);
+ * live on the device: what precedes the selection is done there (on_device_fold.c), and so are the selection and the
+ * messages' payloads (on_device_push.c);
  * worker.residual is merely the place at which the encoder meets what the device does not pack. Else the gradient
  * is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
