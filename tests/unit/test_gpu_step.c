@@ -291,7 +291,7 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
-		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5)" },
+		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias", .on_gpu = 1,
 		  .narrow = SLUICE_BF16, .home_at = 5 },
