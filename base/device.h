@@ -49,6 +49,12 @@ struct device_select {
 	const uint32_t *list;
 	uint32_t listed;
 	int fresh;               /* the residual is set to zero first */
+	/* What is done to grad before it is added, in this order; x being NULL. */
+	int zero;                /* what is NaN or infinite becomes 0, and is counted (instead of judge) */
+	float clip;              /* above 0: it is multiplied so that its 2-norm is at most this */
+	float *velocity;         /* becomes momentum * velocity + scale * grad, which is added instead; NULL: none */
+	float momentum;
+	int moved;               /* velocity has become that already, in a call whose push failed later */
 };
 
 /* What a selection came to; all of it in host memory. */
@@ -165,6 +171,10 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
+	/* -1: the stream is being captured into a graph, or cannot be used beside one that is: only select() (without a
+	 * list), pack(), quantize() and sketch_add() may be called. Asking and being refused spoils no capture, and
+	 * neither do the functions that open, allocate, close or release. */
+	int (*ready)(void *stream);
 	/* What a NIC has written to device memory, and completed, is seen by kernels that start later. Waits. */
 	int (*flush)(void);
 
@@ -194,7 +204,7 @@ struct device_ops {
 	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
 	void (*push_close)(struct device_push **push);
 	/* Selects as select() does (without clear), and packs each part. values NULL: nothing is packed. The
-	 * residual keeps what was selected. */
+	 * residual keeps what was selected. Not on a stream that is not ready(). */
 	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
 		    const struct device_values *values, void *stream);
 	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the payload of part i
@@ -205,17 +215,20 @@ struct device_ops {
 	 * most as many as the selector has room for. */
 	int (*push_values)(struct device_push *p, const float *vector, const struct device_part *parts, void *stream);
 	/* 1: the last push has added the gradient to the residual, although it or pushed() failed; 0: it has not;
-	 * -1. Waits. */
-	int (*push_added)(struct device_push *p, void *stream);
+	 * -1. nonfinite: how many of what it added are zeros instead. Waits. */
+	int (*push_added)(struct device_push *p, uint64_t *nonfinite, void *stream);
 	/* Waits for it. sent: one for each part. */
 	int (*pushed)(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream);
 	/* Entries of the lists, for a part that was not packed. Waits. */
 	int (*push_fetch)(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value,
 			  void *stream);
-	/* What messages made elsewhere leave unsent of these entries; rest may be used again on return. */
-	int (*push_leave)(struct device_push *p, uint32_t first, uint32_t count, const float *rest, void *stream);
-	/* residual = what messages left of each selected coordinate: all of them, or on failure none. */
-	int (*push_settle)(struct device_push *p, float *residual, void *stream);
+	/* What messages made elsewhere leave unsent of these entries, and which of them were not sent at all, or are
+	 * exempt (not 0; NULL: none); both may be used again on return. */
+	int (*push_leave)(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
+			  const uint32_t *unsent, void *stream);
+	/* residual = what messages left of each selected coordinate, and velocity (NULL: none) = 0 where one was sent
+	 * that is not exempt: all of them, or on failure none. */
+	int (*push_settle)(struct device_push *p, float *residual, float *velocity, void *stream);
 
 	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable host
 	 * memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch comes from the selector. */

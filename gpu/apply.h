@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sparse updates on the device (apply.cu). Called by selector.c and the tests. */
+ * Sparse updates on the device (apply.cu). Called by selector.c, push.c and the tests. */
 #ifndef GPU_APPLY_H
 #define GPU_APPLY_H
+#include "base/device.h"
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -15,19 +16,32 @@ struct apply_args {
 	enum apply_kind kind;
 };
 
-/* value[i] = vector[index[i]]; *found = count. */
+/* value[i] = vector[index[i]]; *found = count, or 0 if *refused is not. */
 struct gather_args {
 	const float *vector;
 	const uint32_t *index;
 	float *value;
 	uint32_t count;
 	uint32_t *found;
+	const uint32_t *refused; /* NULL: nothing was judged */
+};
+
+/* After a message: residual[index[i]] = value[i], and what is not exempt begins anew, velocity[index[i]] = 0, but for
+ * what was not sent. */
+struct settle_args {
+	float *residual, *velocity; /* velocity NULL: none */
+	const uint32_t *index;   /* ascending */
+	const float *value;
+	const uint32_t *unsent;  /* NULL: all was sent */
+	const struct device_span *exempt;
+	uint32_t n_exempt, count;
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

@@ -72,7 +72,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 	struct cut cut = { 0, 0, 0 };
 	const uint32_t tiles = tiles_of(&a);
 	struct moments m;
-	uint32_t passed = 0, passes = 1, listed, found;
+	uint32_t passed = 0, passes = 1;
 	float value;
 
 	if (prepare(&a, &passed))
@@ -80,7 +80,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 	if (threadIdx.x == 0)
 		draw_begin(&sh.s, a.draw == DEVICE_DRAW_VARIANCE, a.wanted, a.n - a.exempt_coordinates);
 	do {
-		m = moments_total(&a, terms, passes == 1, &state->left_out[passes - 1], &passed);
+		m = moments_total(&a, terms, passes == 1 && a.adds, &state->left_out[passes - 1], &passed);
 		if (look(&state->nan))
 			return;
 		if (threadIdx.x == 0)
@@ -100,18 +100,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 			a.counts[tile] = counts;
 		}
 	}
-	grid_barrier(&state->barrier, &passed);
-	listed = look(&state->listed[0]);
-	if (listed > a.room) { /* which tiles had room is chance, so none is taken */
-		if (blockIdx.x == 0 && threadIdx.x == 0)
-			state->found = listed;
-		return;
-	}
-	found = put_in_order(&a, sh.sums, cut, 0, &passed);
-	if (blockIdx.x == 0 && threadIdx.x == 0) {
-		state->found = found;
-		state->passes = passes;
-	}
+	end_of_sweep(&a, sh.sums, cut, 0, passes, &passed);
 }
 
 FROM_C cudaError_t draw_residents(int *blocks_each)

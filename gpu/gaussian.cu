@@ -36,12 +36,12 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	struct moment_terms terms = { 0, 0 };
 	struct search s = { 1, KEY_MASK, 0, 0 };
 	struct cut cut = { 0, 0, 0 };
-	uint32_t passed = 0, passes = 2, listed, found;
+	uint32_t passed = 0, passes = 2;
 	struct moments m;
 
 	if (prepare(&a, &passed))
 		return;
-	m = moments_total(&a, terms, !a.x, &state->left_out[0], &passed);
+	m = moments_total(&a, terms, a.adds, &state->left_out[0], &passed);
 	if (look(&state->nan))
 		return;
 	if (threadIdx.x == 0)
@@ -69,18 +69,7 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	}
 	s.low = cut.floor + 1;
 	sweep(&a, 0, s, 0);
-	grid_barrier(&state->barrier, &passed);
-	listed = look(&state->listed[0]);
-	if (listed > a.room) { /* which tiles had room is chance, so none is taken */
-		if (blockIdx.x == 0 && threadIdx.x == 0)
-			state->found = listed;
-		return;
-	}
-	found = put_in_order(&a, sh.sums, cut, s.tie != 0, &passed);
-	if (blockIdx.x == 0 && threadIdx.x == 0) {
-		state->found = found;
-		state->passes = passes;
-	}
+	end_of_sweep(&a, sh.sums, cut, s.tie != 0, passes, &passed);
 }
 
 FROM_C cudaError_t gaussian_residents(int *blocks_each)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of a selection: candidates lie tile by tile wherever a warp found room; here those that a cut takes
- * go to their places in the result, ascending. Called by topk.cu and gaussian.cu. */
+ * go to their places in the result, ascending. Called by topk.cu, gaussian.cu and draw.cu. */
 #ifndef GPU_IN_ORDER_H
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
@@ -125,5 +125,26 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 		earlier += of_turn;
 	}
 	return (uint32_t)all + fewer((uint32_t)(all >> 32), cut.ties);
+}
+
+/* The end of a selection whose cut is known before its only sweep: what that listed goes in order, and the state
+ * says how many, after so many passes. Not all blocks have swept yet. */
+__device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums, struct cut cut, int ties_apart,
+					   uint32_t passes, uint32_t *passed)
+{
+	uint32_t listed, found;
+
+	grid_barrier(&a->state->barrier, passed);
+	listed = look(&a->state->listed[0]);
+	if (listed > a->room) { /* which tiles had room is chance, so none is taken */
+		if (blockIdx.x == 0 && threadIdx.x == 0)
+			a->state->found = listed;
+		return;
+	}
+	found = put_in_order(a, sums, cut, ties_apart, passed);
+	if (blockIdx.x == 0 && threadIdx.x == 0) {
+		a->state->found = found;
+		a->state->passes = passes;
+	}
 }
 #endif

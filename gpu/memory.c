@@ -8,6 +8,7 @@
  * orders the NIC's earlier writes before that kernel's reads. The other way round no flush is needed: a kernel
  * that was waited for on the host has its writes where PCIe readers see them. */
 #include "gpu/memory.h"
+#include "gpu/capture.h"
 #include "gpu/driver.h"
 #include "gpu/failure.h"
 #include <unistd.h>
@@ -57,54 +58,86 @@ int cuda_alloc(size_t bytes, struct memory *out)
 	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
 	const size_t whole = (bytes + granule - 1) / granule * granule;
 
+	enum cudaStreamCaptureMode mode;
+	int rc;
+
 	m.bytes = bytes;
-	if (cuda_check(cudaMalloc(&m.address, whole ? whole : 1), "allocating a buffer"))
-		return -1;
-	if (granule > 1)
+	capture_allow(&mode);
+	rc = cuda_check(cudaMalloc(&m.address, whole ? whole : 1), "allocating a buffer");
+	if (!rc && granule > 1)
 		driver_export(m.address, whole, &m.fd, &m.fd_offset);
-	*out = m;
-	return 0;
+	capture_restore(mode);
+	if (!rc)
+		*out = m;
+	return rc;
 }
 
 void cuda_release(struct memory *memory)
 {
+	enum cudaStreamCaptureMode mode;
+
 	if (!memory || !memory->address)
 		return;
 	if (memory->fd >= 0)
 		close(memory->fd);
+	capture_allow(&mode);
 	if (cudaFree(memory->address) != cudaSuccess)
 		cudaGetLastError(); /* not for the application to find */
+	capture_restore(mode);
 	*memory = (struct memory){ .fd = -1 };
 }
 
 int cuda_pinned_alloc(size_t bytes, void **out)
 {
-	return cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	enum cudaStreamCaptureMode mode;
+	int rc;
+
+	capture_allow(&mode);
+	rc = cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	capture_restore(mode);
+	return rc;
 }
 
 void cuda_pinned_release(void *pinned)
 {
-	if (pinned && cudaFreeHost(pinned) != cudaSuccess)
+	enum cudaStreamCaptureMode mode;
+
+	if (!pinned)
+		return;
+	capture_allow(&mode);
+	if (cudaFreeHost(pinned) != cudaSuccess)
 		cudaGetLastError();
+	capture_restore(mode);
 }
 
 int cuda_pin(void *host, size_t bytes, void **there)
 {
 	/* Of every device: which one pushes is not known here. */
 	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+	enum cudaStreamCaptureMode mode;
+	int rc;
 
-	if (cuda_check(cudaHostRegister(host, bytes, flags), "pinning memory of messages"))
+	capture_allow(&mode);
+	rc = cuda_check(cudaHostRegister(host, bytes, flags), "pinning memory of messages");
+	capture_restore(mode);
+	if (rc)
 		return -1;
 	if (!cuda_check(cudaHostGetDevicePointer(there, host, 0), "asking for pinned memory's address"))
 		return 0;
-	cudaHostUnregister(host);
+	cuda_unpin(host);
 	return -1;
 }
 
 void cuda_unpin(void *host)
 {
-	if (host)
-		cudaHostUnregister(host);
+	enum cudaStreamCaptureMode mode;
+
+	if (!host)
+		return;
+	capture_allow(&mode);
+	if (cudaHostUnregister(host) != cudaSuccess)
+		cudaGetLastError(); /* not for the application to find */
+	capture_restore(mode);
 }
 
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table that the library gets from this module, through its one symbol. */
+#include "gpu/capture.h"
 #include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/memory.h"
@@ -46,6 +47,7 @@ static const struct device_ops ops = {
 	.copy = cuda_copy,
 	.zero = cuda_zero,
 	.wait = cuda_wait,
+	.ready = cuda_ready,
 	.flush = cuda_flush,
 	.selector_open = cuda_selector_open,
 	.selector_close = cuda_selector_close,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp takes a tile, then a
- * group of tiles, and every warp adds up the groups. Called by gaussian.cu and draw.cu. */
+ * group of tiles, and every warp adds up the groups. Called by gaussian.cu, draw.cu and fold.cu. */
 #ifndef GPU_MOMENTS_H
 #define GPU_MOMENTS_H
 #include "gpu/sweep.h"
@@ -70,13 +70,31 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
+/* What put_moments() left of so many tiles, after all of their writers came to the barrier: all blocks call it; the
+ * same on every thread. */
+__device__ static inline void tiles_total(const double *tile_sums, double *group_sums, uint32_t tiles,
+					  uint32_t *barrier, uint32_t *passed, double *first, double *second)
+{
+	const uint32_t groups = (tiles + MOMENT_GROUP - 1) / MOMENT_GROUP;
+
+	for (uint32_t group = first_tile(); group < groups; group += warps_of_grid()) {
+		const uint32_t begin = group * MOMENT_GROUP, left = tiles - begin;
+
+		lane_share(tile_sums + 2 * (uint64_t)begin, left < MOMENT_GROUP ? left : MOMENT_GROUP, first, second);
+		put_moments(group_sums + 2 * (uint64_t)group, *first, *second);
+	}
+	grid_barrier(barrier, passed);
+	lane_share(group_sums, groups, first, second);
+	*first = sum_of_lanes(*first);
+	*second = sum_of_lanes(*second);
+}
+
 /* All blocks; the same on every thread. left_out: a word of the state that nobody has used. */
 __device__ static inline struct moments moments_total(const struct topk_args *a, struct moment_terms terms,
 						      int adding, uint32_t *left_out, uint32_t *passed)
 {
-	const uint32_t tiles = tiles_of(a), groups = (tiles + MOMENT_GROUP - 1) / MOMENT_GROUP;
+	const uint32_t tiles = tiles_of(a);
 	uint32_t largest = 0, largest_of_all = 0, without = 0;
-	double first, second;
 	struct moments m;
 
 	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid())
@@ -89,17 +107,7 @@ __device__ static inline struct moments moments_total(const struct topk_args *a,
 		atomicMax(&a->state->largest_inside, largest);
 	report_largest(a, largest_of_all);
 	grid_barrier(&a->state->barrier, passed);
-	for (uint32_t group = first_tile(); group < groups; group += warps_of_grid()) {
-		const uint32_t begin = group * MOMENT_GROUP, left = tiles - begin;
-
-		lane_share(a->tile_sums + 2 * (uint64_t)begin, left < MOMENT_GROUP ? left : MOMENT_GROUP, &first,
-			   &second);
-		put_moments(a->group_sums + 2 * (uint64_t)group, first, second);
-	}
-	grid_barrier(&a->state->barrier, passed);
-	lane_share(a->group_sums, groups, &first, &second);
-	m.first = sum_of_lanes(first);
-	m.second = sum_of_lanes(second);
+	tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->barrier, passed, &m.first, &m.second);
 	m.n = a->n - a->exempt_coordinates - look(left_out);
 	return m;
 }

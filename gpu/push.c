@@ -5,6 +5,7 @@
  * hold: a call that fails before has lost nothing. */
 #include "gpu/push.h"
 #include "gpu/apply.h"
+#include "gpu/capture.h"
 #include "gpu/failure.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
@@ -31,6 +32,7 @@ struct device_push {
 	int adds;                    /* and adds a gradient */
 	int few_bits;                /* its values are */
 	int known;                   /* the host knows how long its payloads are */
+	int marked;                  /* some of what was selected is marked as not sent */
 	uint32_t found;              /* of the push that cuda_pushed() waited for last */
 	uint32_t power[CHECKSUM_POWERS];
 };
@@ -50,6 +52,7 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 	const size_t results = granules(sizeof(struct results) + parts * sizeof(struct push_part));
 	const size_t bytes = results + parts * sizeof(struct push_place);
 	struct device_push *p = calloc(1, sizeof(*p));
+	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL;
 	int before, rc;
 
@@ -61,8 +64,10 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 		free(p);
 		return -1;
 	}
+	capture_allow(&mode);
 	rc = cuda_check(cudaMalloc((void **)&p->results, bytes), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	capture_restore(mode);
 	p->arrived = pinned;
 	if (selector_leave(s, before, rc)) {
 		cuda_push_close(&p);
@@ -78,12 +83,16 @@ void cuda_push_close(struct device_push **push)
 {
 	struct device_push *p = push ? *push : NULL;
 
+	enum cudaStreamCaptureMode mode;
+
 	if (!p)
 		return;
-	if (p->results)
-		cudaFree(p->results);
-	if (p->arrived)
-		cudaFreeHost(p->arrived);
+	capture_allow(&mode);
+	if (p->results && cudaFree(p->results) != cudaSuccess)
+		cudaGetLastError();
+	if (p->arrived && cudaFreeHost(p->arrived) != cudaSuccess)
+		cudaGetLastError();
+	capture_restore(mode);
 	free(p);
 	*push = NULL;
 }
@@ -143,6 +152,7 @@ void push_clear(struct device_push *p, const struct device_select *call, int kno
 	p->found = 0;
 	p->begun = 0;
 	p->adds = call && !call->x;
+	p->marked = 0;
 	p->few_bits = 0;
 	p->known = known;
 }
@@ -216,23 +226,27 @@ int cuda_push(struct device_push *p, const struct device_select *call, const str
 		return -1;
 	push_clear(p, call, 0);
 	p->few_bits = value_few_bits(coding.type);
+	if (cuda_ready(stream)) /* its result comes to the host */
+		return -1;
 	if (selector_enter(p->s, &before))
 		return -1;
 	return selector_leave(p->s, before, enqueue(p, call, parts, values, stream));
 }
 
-int cuda_push_added(struct device_push *p, void *stream)
+int cuda_push_added(struct device_push *p, uint64_t *nonfinite, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
 	struct topk_state state;
 
+	*nonfinite = 0;
 	if (!p->begun || !p->adds)
 		return 0;
 	if (cuda_check(cudaMemcpyAsync(&state, v.selection, offsetof(struct topk_state, barrier),
 				       cudaMemcpyDefault, stream), "copying the result of a selection") ||
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel of a selection, or one before it,"))
 		return -1;
-	return !state.nonfinite && (state.passes || state.nan || state.found);
+	*nonfinite = state.folded ? state.nonfinite : 0;
+	return state.folded || (!state.nonfinite && (state.passes || state.nan || state.found));
 }
 
 int cuda_pushed(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream)
@@ -285,21 +299,30 @@ int cuda_push_fetch(struct device_push *p, uint32_t first, uint32_t count, uint3
 	return cuda_check(cudaStreamSynchronize(stream), "copying what was selected");
 }
 
-int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest, void *stream)
+int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
+		    const uint32_t *unsent, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
 
 	if (!count)
 		return 0;
+	if (unsent && !p->marked &&
+	    cuda_check(cudaMemsetAsync(v.marks, 0, p->found * sizeof(*v.marks), stream), "clearing marks"))
+		return -1;
+	p->marked |= unsent != NULL;
+	if (unsent && cuda_check(cudaMemcpyAsync(v.marks + first, unsent, count * sizeof(*unsent), cudaMemcpyDefault,
+						 stream), "copying marks"))
+		return -1;
 	return cuda_check(cudaMemcpyAsync(v.value + first, rest, count * sizeof(*rest), cudaMemcpyDefault, stream),
 			  "copying what is left unsent");
 }
 
-int cuda_push_settle(struct device_push *p, float *residual, void *stream)
+int cuda_push_settle(struct device_push *p, float *residual, float *velocity, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
-	const struct apply_args args = { .vector = residual, .index = v.index, .value = v.value,
-					 .count = p->found, .kind = APPLY_ASSIGN };
+	const struct settle_args args = { .residual = residual, .velocity = velocity, .index = v.index,
+					  .value = v.value, .unsent = p->marked ? v.marks : NULL,
+					  .exempt = v.exempt, .n_exempt = v.n_exempt, .count = p->found };
 	const unsigned grid = list_grid(p->found, THREADS, v.multiprocessors, WARPS_OF_BLOCK);
 	int before;
 
@@ -308,5 +331,5 @@ int cuda_push_settle(struct device_push *p, float *residual, void *stream)
 	if (selector_enter(p->s, &before))
 		return -1;
 	return selector_leave(p->s, before,
-			      cuda_check(apply_enqueue(&args, grid, stream), "starting the kernel apply"));
+			      cuda_check(settle_enqueue(&args, grid, stream), "starting the kernel settle"));
 }

@@ -61,12 +61,13 @@ int cuda_push(struct device_push *push, const struct device_select *call, const 
 int cuda_push_sketches(struct device_push *push, struct device_sketch *sketch, const struct device_select *call,
 		       const struct device_part *parts, uint32_t rows, void *stream);
 int cuda_push_values(struct device_push *push, const float *vector, const struct device_part *parts, void *stream);
-int cuda_push_added(struct device_push *push, void *stream);
+int cuda_push_added(struct device_push *push, uint64_t *nonfinite, void *stream);
 int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent, void *stream);
 int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index, float *value,
 		    void *stream);
-int cuda_push_leave(struct device_push *push, uint32_t first, uint32_t count, const float *rest, void *stream);
-int cuda_push_settle(struct device_push *push, float *residual, void *stream);
+int cuda_push_leave(struct device_push *push, uint32_t first, uint32_t count, const float *rest,
+		    const uint32_t *unsent, void *stream);
+int cuda_push_settle(struct device_push *push, float *residual, float *velocity, void *stream);
 
 /* ---- of push.c, for push_sketch.c ---- */
 struct device_selector *push_selector(const struct device_push *push);

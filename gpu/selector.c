@@ -3,8 +3,10 @@
  * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/capture.h"
 #include "gpu/device.h"
 #include "gpu/failure.h"
+#include "gpu/fold.h"
 #include "gpu/pack.h"
 #include "gpu/quantize.h"
 #include "gpu/topk.h"
@@ -23,7 +25,7 @@ struct on_device {
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, pack_residents, quantize_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents, quantize_residents;
 	int device;
 	int launched;                /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
@@ -47,13 +49,14 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, packing_each, quantizing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each, quantizing_each;
 
 	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
+	    cuda_check(fold_residents(&fold_each), "loading the kernel fold") ||
 	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
 		return -1;
@@ -63,24 +66,28 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
 	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
 	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
+	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
-	/* No step has been: the hint is zero. */
-	if (cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), NULL),
-		       "clearing a selector") ||
-	    (s->n_exempt &&
-	     cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
-					cudaMemcpyDefault, NULL), "copying spans")))
+	cudaStream_t own;
+	if (capture_stream_open(&own))
 		return -1;
-	return cuda_check(cudaStreamSynchronize(NULL), "clearing a selector");
+	/* No step has been: the hint is zero. */
+	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), own),
+				  "clearing a selector") ||
+		       (s->n_exempt &&
+			cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
+						   cudaMemcpyDefault, own), "copying spans")) ? -1 : 0;
+	return capture_stream_close(own, rc, "clearing a selector");
 }
 
 int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
 		       struct device_selector **out)
 {
+	enum cudaStreamCaptureMode mode;
 	struct device_selector *s;
 	uint32_t coordinates = 0;
-	int before;
+	int before, rc;
 
 	if (n > UINT32_MAX)
 		return cuda_refuse("a selector for %zu coordinates: the largest number is %u", n,
@@ -99,7 +106,10 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 		free(s);
 		return -1;
 	}
-	if (leave(s, before, allocate(s, exempt))) {
+	capture_allow(&mode);
+	rc = allocate(s, exempt);
+	capture_restore(mode);
+	if (leave(s, before, rc)) {
 		cuda_selector_close(&s);
 		return -1;
 	}
@@ -109,10 +119,14 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 
 void cuda_selector_close(struct device_selector **selector)
 {
+	enum cudaStreamCaptureMode mode;
+
 	if (!selector || !*selector)
 		return;
+	capture_allow(&mode);
 	if (cudaFree((*selector)->memory) != cudaSuccess) /* of whatever device */
 		cudaGetLastError();
+	capture_restore(mode);
 	free(*selector);
 	*selector = NULL;
 }
@@ -142,16 +156,37 @@ static int launch(struct device_selector *s, const struct device_select *call, c
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
+/* Whether more is done to the gradient than adding it, and so before the selection. */
+static int folds(const struct device_select *call)
+{
+	return !call->x && (call->velocity || call->clip > 0 || call->zero);
+}
+
+static int fold(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
+		void *stream)
+{
+	const struct fold_args f = { .grad = call->grad, .grad_type = args->grad_type, .scale = call->scale,
+				     .judge = call->judge, .zero = call->zero, .clip = call->clip,
+				     .residual = call->residual, .keep = !call->fresh,
+				     .velocity = call->velocity, .momentum = call->momentum,
+				     .moved = call->velocity && call->moved, .n = args->n, .state = args->state,
+				     .tile_sums = args->tile_sums, .group_sums = args->group_sums };
+
+	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
+}
+
 static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
 		   void *stream)
 {
 	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
 					    .value = args->value, .count = call->listed,
-					    .found = &args->state->found };
+					    .found = &args->state->found,
+					    .refused = call->judge ? &args->state->nonfinite : NULL };
 	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a selector") ||
-	    (call->fresh && args->n &&
+	    (folds(call) && fold(s, call, args, stream)) ||
+	    (call->fresh && !folds(call) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")) ||
 	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
 				 "copying indices to the device")) ||
@@ -169,7 +204,9 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 		.x = call->x, .residual = call->residual, .grad = call->grad,
 		.grad_type = (enum value_type)call->grad_type, .scale = call->scale,
 		/* of x there is neither a gradient nor a residual */
-		.clear = call->clear && !call->x, .judge = call->judge && !call->x, .by_level = call->by_level,
+		.adds = !call->x && !folds(call),
+		.clear = call->clear && !call->x, .judge = call->judge && !call->x && !folds(call),
+		.by_level = call->by_level,
 		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
 		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
 		.exempt_coordinates = s->exempt_coordinates,
@@ -192,6 +229,8 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 		args.k = args.n_exempt = args.exempt_coordinates = 0;
 		args.hint = NULL;
 	}
+	if (call->list && cuda_ready(stream))
+		return -1;
 	if (call->list && call->listed > s->plan.room)
 		return cuda_refuse("%u coordinates listed, but the selector has room for %u", call->listed,
 				   s->plan.room);
@@ -403,7 +442,9 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .pack_residents = s->pack_residents,
 				       .quantize_residents = s->quantize_residents, .selection = &there->state,
 				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
-				       .room = s->plan.room, .block_sums = part(s, s->plan.block_sums),
+				       .room = s->plan.room, .marks = part(s, s->plan.candidate_index),
+				       .exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
+				       .block_sums = part(s, s->plan.block_sums),
 				       .widths = part(s, s->plan.widths) };
 }
 

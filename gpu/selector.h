@@ -32,6 +32,9 @@ struct selector_view {
 	uint32_t *index;
 	float *value;
 	uint32_t room;               /* entries of the lists */
+	uint32_t *marks;             /* so many words that a selection leaves free */
+	const struct device_span *exempt;
+	uint32_t n_exempt;
 	uint64_t *block_sums;
 	uint8_t *widths;
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See sketch.h. Scratch is one allocation on the device, made at open. */
 #include "gpu/sketch.h"
+#include "gpu/capture.h"
 #include "gpu/device.h"
 #include "gpu/failure.h"
 #include "gpu/plan.h"
@@ -32,7 +33,8 @@ static int allocate(struct device_sketch *s)
 int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_sketch **out)
 {
 	struct device_sketch *s = calloc(1, sizeof(*s));
-	int before;
+	enum cudaStreamCaptureMode mode;
+	int before, rc;
 
 	if (!s)
 		return cuda_refuse("no memory for a sketch");
@@ -42,7 +44,10 @@ int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_ske
 		free(s);
 		return -1;
 	}
-	if (device_leave(device, before, allocate(s))) {
+	capture_allow(&mode);
+	rc = allocate(s);
+	capture_restore(mode);
+	if (device_leave(device, before, rc)) {
 		cuda_sketch_close(&s);
 		return -1;
 	}
@@ -52,10 +57,14 @@ int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_ske
 
 void cuda_sketch_close(struct device_sketch **sketch)
 {
+	enum cudaStreamCaptureMode mode;
+
 	if (!sketch || !*sketch)
 		return;
+	capture_allow(&mode);
 	if (cudaFree((*sketch)->memory) != cudaSuccess)
 		cudaGetLastError();
+	capture_restore(mode);
 	free(*sketch);
 	*sketch = NULL;
 }

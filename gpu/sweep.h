@@ -74,7 +74,7 @@ __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed
 {
 	if (a->judge && judge(a, passed))
 		return 1;
-	if (a->x || a->grad_type == VALUE_F32)
+	if (!a->adds || a->grad_type == VALUE_F32)
 		return 0;
 	const uint64_t begin = may_load_vectors(a->grad) ? a->n / TILE_COORDINATES * TILE_COORDINATES : 0;
 

@@ -108,20 +108,32 @@ __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 	return whole && may_load_vectors(a->grad);
 }
 
+/* Four at once, from 8 aligned bytes. */
+__device__ static inline float4 widened_four(const uint16_t *p, enum value_type type)
+{
+	const uint64_t codes = *(const uint64_t *)(const void *)p;
+	const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
+	float4 v;
+
+	v.x = widened(low & 0xffff, type);
+	v.y = widened(low >> 16, type);
+	v.z = widened(high & 0xffff, type);
+	v.w = widened(high >> 16, type);
+	return v;
+}
+
 __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_t at, float4 *v)
 {
 	const uint16_t *p = (const uint16_t *)a->grad + at;
-	const enum value_type type = a->grad_type;
 
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++) {
-		const uint64_t codes = *(const uint64_t *)(const void *)(p + j * ROUND_COORDINATES);
-		const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
+		const float4 g = widened_four(p + j * ROUND_COORDINATES, a->grad_type);
 
-		v[j].x += a->scale * widened(low & 0xffff, type);
-		v[j].y += a->scale * widened(low >> 16, type);
-		v[j].z += a->scale * widened(high & 0xffff, type);
-		v[j].w += a->scale * widened(high >> 16, type);
+		v[j].x += a->scale * g.x;
+		v[j].y += a->scale * g.y;
+		v[j].z += a->scale * g.z;
+		v[j].w += a->scale * g.w;
 	}
 }
 
@@ -152,15 +164,15 @@ __device__ static inline void take_half(const struct topk_args *a, uint64_t at, 
 
 /* ---- what is exempt ---------------------------------------------------------------------------- */
 
-/* The first exempt span that ends behind coordinate i; n_exempt if there is none. */
-__device__ static inline uint32_t exempt_behind(const struct topk_args *a, uint64_t i)
+/* The first of n spans, ascending, that ends behind coordinate i; n if there is none. */
+__device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n, uint64_t i)
 {
-	uint32_t from = 0, to = a->n_exempt;
+	uint32_t from = 0, to = n;
 
 	while (from < to) {
 		uint32_t middle = from + (to - from) / 2;
 
-		if (a->exempt[middle].end <= i)
+		if (spans[middle].end <= i)
 			from = middle + 1;
 		else
 			to = middle;
@@ -168,12 +180,18 @@ __device__ static inline uint32_t exempt_behind(const struct topk_args *a, uint6
 	return from;
 }
 
-/* Whether one of `length` coordinates from i on is exempt. */
+/* Whether one of `length` coordinates from i on is in a span. */
+__device__ static inline int spans_reach(const struct device_span *spans, uint32_t n, uint64_t i, unsigned length)
+{
+	uint32_t span = n ? span_behind(spans, n, i) : 0;
+
+	return span < n && spans[span].begin < i + length;
+}
+
+/* Whether one of them is exempt. */
 __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i, unsigned length)
 {
-	uint32_t span = a->n_exempt ? exempt_behind(a, i) : 0;
-
-	return span < a->n_exempt && a->exempt[span].begin < i + length;
+	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
 /* This lane's exempt coordinates of a tile, as bits. Few tiles have any: the loops that mark them are apart

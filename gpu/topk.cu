@@ -84,7 +84,7 @@ KERNEL(topk, topk_args)
 	struct cut cut = { 0, 0, 0 };
 	struct search s = { 1, 0, 0, 0 };
 	uint32_t passed = 0, attempt = 0, passes = 1, listed, within, sure, found, boundary = 0;
-	int adding = !a.x, ready = 0, ties_apart = 0;
+	int adding = a.adds, ready = 0, ties_apart = 0;
 	const int seeks = !a.by_level && a.k && a.k < a.n - a.exempt_coordinates;
 
 	if (prepare(&a, &passed))

@@ -22,7 +22,8 @@ struct topk_state {
 	uint32_t passes;             /* over the vector, to find them */
 	uint32_t nonfinite;          /* of grad, if it was judged */
 	uint32_t inverted_first;     /* of them the smallest coordinate, all bits inverted; 0: none */
-	uint32_t barrier;
+	uint32_t folded;             /* fold.cu has changed the residual */
+	uint32_t barrier, fold_barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
 	uint32_t largest_inside;     /* key of what is not exempt */
 	uint32_t above[GAUSSIAN_COUNTS_MAX];
@@ -31,11 +32,12 @@ struct topk_state {
 };
 
 struct topk_args {
-	const float *x;              /* NULL: residual += scale * grad, selected from residual */
+	const float *x;              /* NULL: selected from residual, after residual += scale * grad */
 	float *residual;
 	const void *grad;
 	enum value_type grad_type;   /* F32, F16 or BF16 */
 	float scale;
+	int adds;                    /* 0: the residual is the sum already */
 	int clear, judge, by_level;
 	uint32_t n, k;               /* k of those that are not exempt */
 	const struct device_span *exempt; /* ascending; their non-zeros are all selected, outside of k */

@@ -158,6 +158,8 @@ static int write_own_file(struct meeting *m)
 	struct checkpoint_sum sum = { 0 };
 	struct checkpoint_identity identity = identity_of(m);
 	int rc = on_device_fetch_residual(m->model);
+	if (!rc)
+		rc = on_device_fetch_velocity(m->model);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);
@@ -386,7 +388,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	return rc ? rc : meeting_verdict(m);
 }
 
-static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
+/* failed: this rank cannot take part, as sluice_last_error() says, and all are to learn that. */
+static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
 	sluice_model *model = m->model;
 	struct checkpoint_sum *sums = NULL;
@@ -396,7 +399,9 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 	while (lost < model->job->workers && round_has(model->job, lost))
 		lost++;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
-	if (lost < model->job->workers)
+	if (failed)
+		m->mine.status = failed;
+	else if (lost < model->job->workers)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore needs all ranks, and %s is lost: start the job anew",
 				      rank_text(model->job, lost));
@@ -425,12 +430,12 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params)
 	return rc;
 }
 
-static int restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
+static int restore(sluice_model *model, const char *dir, float *params, int failed, uint64_t *step_out)
 {
 	struct meeting *m = NULL;
 	int rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
 	if (!rc)
-		rc = restore_in_rounds(m, dir, params);
+		rc = restore_in_rounds(m, dir, params, failed);
 	if (!rc && step_out)
 		*step_out = m->place.step;
 	if (!rc)
@@ -467,10 +472,10 @@ int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t
 {
 	int rc = check_call(model, "sluice_restore");
 	struct borrowed host = { 0 };
-	if (!rc)
-		rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
-	if (!rc)
-		rc = restore(model, dir, host.host, step_out);
+	if (rc)
+		return rc;
+	rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
+	rc = restore(model, dir, host.host, rc, step_out);
 	return on_device_return(&host, rc);
 }
 
@@ -478,7 +483,7 @@ int checkpoint_serve(sluice_model *model, uint32_t op)
 {
 	sluice_job *job = model->job;
 	if (op == COLLECTIVE_RESTORE)
-		restore(model, NULL, NULL, NULL);
+		restore(model, NULL, NULL, 0, NULL);
 	else
 		save(model, NULL);
 	progress_take(job);

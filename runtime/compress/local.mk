@@ -3,6 +3,7 @@ library_sources += \
 	runtime/compress/choose.c runtime/compress/choose.h \
 	runtime/compress/choose_block.c runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c runtime/compress/choose_topk.c \
+	runtime/compress/clip_rules.h \
 	runtime/compress/counts.c runtime/compress/counts.h \
 	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \

@@ -3,16 +3,6 @@
 #include "moments.h"
 #include <string.h>
 
-/* Of the tiles of a group, or of the groups. */
-struct lanes {
-	double first[MOMENT_LANES], second[MOMENT_LANES];
-};
-
-struct sum {
-	struct lanes of_group, of_all;
-	uint64_t tiles, groups, left_out;
-};
-
 static double by_neighbours(double *v, unsigned n)
 {
 	for (; n > 1; n /= 2)
@@ -21,7 +11,7 @@ static double by_neighbours(double *v, unsigned n)
 	return v[0];
 }
 
-static void end_group(struct sum *s)
+static void end_group(struct moment_sum *s)
 {
 	const uint64_t lane = s->groups++ % MOMENT_LANES;
 
@@ -30,7 +20,7 @@ static void end_group(struct sum *s)
 	memset(&s->of_group, 0, sizeof(s->of_group));
 }
 
-static void add_tile(struct sum *s, struct moment_terms terms, const float *x)
+static void add_tile(struct moment_sum *s, struct moment_terms terms, const float *x)
 {
 	const uint64_t lane = s->tiles++ % MOMENT_LANES;
 	double first[MOMENT_ROW] = { 0 }, second[MOMENT_ROW] = { 0 };
@@ -54,6 +44,27 @@ static void add_tile(struct sum *s, struct moment_terms terms, const float *x)
 		end_group(s);
 }
 
+void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n)
+{
+	float tile[MOMENT_TILE] = { 0 };
+	size_t at = 0;
+
+	for (; n - at >= MOMENT_TILE; at += MOMENT_TILE)
+		add_tile(s, terms, x + at);
+	if (at == n)
+		return;
+	memcpy(tile, x + at, (n - at) * sizeof(*tile));
+	add_tile(s, terms, tile);
+}
+
+struct moments moments_end(struct moment_sum *s)
+{
+	if (s->tiles % MOMENT_GROUP)
+		end_group(s);
+	return (struct moments){ .first = by_neighbours(s->of_all.first, MOMENT_LANES),
+				 .second = by_neighbours(s->of_all.second, MOMENT_LANES) };
+}
+
 /* A tile that is not all of one span. *span: the first that may reach into it. */
 static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans, size_t *span,
 			float *tile)
@@ -75,8 +86,8 @@ static void gather_tile(const float *x, uint64_t begin, const struct span *spans
 struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans, size_t n_spans)
 {
 	const uint64_t end = n_spans ? spans[n_spans - 1].end : 0;
-	struct sum s = { .tiles = 0 };
-	struct moments m = { 0, 0, 0 };
+	struct moment_sum s = { .tiles = 0 };
+	struct moments m;
 	float tile[MOMENT_TILE];
 	size_t span = 0;
 
@@ -90,10 +101,7 @@ struct moments moments_of(struct moment_terms terms, const float *x, const struc
 		gather_tile(x, at, spans, n_spans, &span, tile);
 		add_tile(&s, terms, tile);
 	}
-	if (s.tiles % MOMENT_GROUP)
-		end_group(&s);
-	m.first = by_neighbours(s.of_all.first, MOMENT_LANES);
-	m.second = by_neighbours(s.of_all.second, MOMENT_LANES);
+	m = moments_end(&s);
 	for (size_t p = 0; p < n_spans; p++)
 		if (!spans[p].exempt)
 			m.n += spans[p].end - spans[p].begin;

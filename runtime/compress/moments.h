@@ -41,6 +41,21 @@ HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x,
 	return 0;
 }
 
+/* Sums of a vector that comes in pieces; zeroed before the first. */
+struct moment_lanes {
+	double first[MOMENT_LANES], second[MOMENT_LANES];
+};
+
+struct moment_sum {
+	struct moment_lanes of_group, of_all;
+	uint64_t tiles, groups, left_out;
+};
+
+/* The next n coordinates: whole tiles, but for the last piece. */
+void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
+/* Of all pieces; n stays 0. */
+struct moments moments_end(struct moment_sum *s);
+
 /* Of what is not exempt in the spans, which ascend; coordinates of x. */
 struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans, size_t n_spans);
 #endif

@@ -31,6 +31,12 @@ static int open_selector(sluice_model *model, const void *pointer)
 	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
 }
 
+/* The model's stream is not captured into a graph, which would hold one step's messages for ever. */
+static int check_stream(const struct device_ops *ops, void *stream, const char *function)
+{
+	return ops->ready(stream) ? device_fail(ops, function) : 0;
+}
+
 /* At the first gradient in device memory that can be selected there. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
@@ -38,6 +44,8 @@ static int begin_selecting(sluice_model *model, const void *grad)
 	int rc = open_selector(model, grad);
 	if (!rc && !d->residual.address && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
+	if (!rc)
+		rc = on_device_fold_open(model);
 	if (!rc)
 		rc = on_device_push_open(model);
 	if (rc)
@@ -50,7 +58,7 @@ static int begin_selecting(sluice_model *model, const void *grad)
 int on_device_fetch(sluice_model *model, void *to, const void *from, size_t bytes)
 {
 	struct on_device *d = &model->worker->device;
-	if (d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
+	if (d->ops->ready(d->stream) || d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
 		return device_fail(d->ops, "a copy from the GPU");
 	return 0;
 }
@@ -73,10 +81,13 @@ int on_device_come_home(sluice_model *model)
 		return fail(SLUICE_EINVAL, "the last push failed on the GPU, whose residual may hold its gradient already: "
 			    "push the same gradient from GPU memory again");
 	int rc = on_device_fetch_residual(model);
+	if (!rc)
+		rc = on_device_fetch_velocity(model);
 	if (rc)
 		return rc;
 	d->selects = 0;
 	on_device_push_close(model);
+	on_device_fold_close(model);
 	d->ops->release(&d->residual);
 	return 0;
 }
@@ -105,6 +116,8 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	const struct device_ops *ops;
 	const char *why = on_device_why_not(model);
 	int rc = device_of(*grad, &ops);
+	if (!rc && ops)
+		rc = check_stream(ops, d->stream, "sluice_push");
 	if (!rc && ops && !why) {
 		d->ops = ops;
 		return d->selects ? 0 : begin_selecting(model, *grad);
@@ -139,7 +152,7 @@ int on_device_target(sluice_model *model, float **target)
 	struct on_device *d = &model->worker->device;
 	const size_t bytes = model->layout.count * sizeof(float);
 	int rc = device_of(*target, &d->target);
-	if (rc || !d->target)
+	if (rc || !d->target || (rc = check_stream(d->target, d->stream, "sluice_pull")))
 		return rc;
 	d->ops = d->target;
 	if (!target_is_host(model))
@@ -196,9 +209,11 @@ int on_device_zero(sluice_model *model, float *target, size_t n)
 int on_device_borrow(float *params, size_t n, void *stream, struct borrowed *out)
 {
 	*out = (struct borrowed){ .host = params, .params = params, .stream = stream, .n = n };
-	int rc = params ? device_of(params, &out->ops) : 0;
-	if (rc || !out->ops)
+	const struct device_ops *ops = NULL;
+	int rc = params ? device_of(params, &ops) : 0;
+	if (rc || !ops || (rc = check_stream(ops, stream, "parameters")))
 		return rc;
+	out->ops = ops;
 	out->host = malloc(n * sizeof(float));
 	if (!out->host)
 		return fail(SLUICE_ENOMEM, "no memory for a copy of %zu parameters", n);
@@ -226,6 +241,7 @@ void on_device_close(sluice_model *model)
 	if (!d->ops)
 		return;
 	on_device_push_close(model);
+	on_device_fold_close(model);
 	d->ops->selector_close(&d->selector);
 	if (d->residual.address)
 		d->ops->release(&d->residual);

@@ -2,8 +2,9 @@
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
  * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
- * Where the recipe allows (on_device_select.c: the gradient, with a residual or none, no clipping) the residual
- * lives on the device, and the selection and the messages' payloads are made there (on_device_push.c);
+ * Where the recipe allows (on_device_select.c: gradient or momentum, with a residual or none) residual and momentum
+ * live on the device: what precedes the selection is done there (on_device_fold.c), and so are the selection and the
+ * messages' payloads (on_device_push.c);
  * worker.residual is merely the place at which the encoder meets what the device does not pack. Else the gradient
  * is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
@@ -34,7 +35,8 @@ struct on_device {
 	struct device_selector *selector;
 	int selects;                       /* the residual lives here: */
 	struct memory residual;
-	int stale;                         /* worker.residual was restored and is newer */
+	struct memory velocity;            /* and the momentum, if the recipe has one */
+	int stale;                         /* worker.residual and velocity were restored and are newer */
 	struct device_push *push;
 	struct device_sketch *sketch;      /* up=sketch, else NULL */
 	struct device_part *parts;         /* n_shards */
@@ -47,9 +49,11 @@ struct on_device {
 	uint8_t *landing;                  /* a simulated rank's, whose pages others share: payloads come here */
 	/* Of a push that failed: its gradient may be in the residual; is in it. */
 	int doubt, added;
+	uint64_t zeroed;                   /* how many of it were NaN or infinite, and have been made 0 */
 	void *copies[2];                   /* of gradients, pinned; NULL: none was needed */
 	float *params, *params_copy;       /* of the pull under way, where it is made on the host; pinned */
 	float *values;                     /* selected_most: of parts that the host encodes */
+	uint32_t *unsent;                  /* the same: which of them keep their momentum; NULL: nothing is masked */
 };
 
 /* ---- on_device_select.c ---- */
@@ -57,6 +61,22 @@ struct on_device {
 const char *on_device_why_not(const sluice_model *model);
 /* How this step selects: k, or the rule that the recipe names. */
 void on_device_rule(const sluice_model *model, struct device_select *call);
+
+/* ---- on_device_fold.c: momentum, clip= and nonfinite=zero ---- */
+/* With the residual's memory. */
+int on_device_fold_open(sluice_model *model);
+void on_device_fold_close(sluice_model *model);
+/* worker.velocity to the device; and back, if it lives there. */
+int on_device_give_velocity(sluice_model *model);
+int on_device_fetch_velocity(sluice_model *model);
+/* What the recipe does to the gradient of this step before it is added. */
+void on_device_fold(const sluice_model *model, struct device_select *call);
+/* Around worker_encode() of a part that was not packed, whose n coordinates are worker.index: what to say to
+ * push_leave() of those that keep their momentum. */
+void on_device_mark(sluice_model *model, uint32_t n);
+const uint32_t *on_device_marked(sluice_model *model, uint32_t n);
+/* The momentum that push_settle() clears where it was sent, or NULL. */
+float *on_device_masked(const sluice_model *model);
 
 /* ---- on_device.c ---- */
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves *grad where it is

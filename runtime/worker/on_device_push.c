@@ -205,6 +205,8 @@ static int refuse_nonfinite(sluice_model *model, const void *grad, const struct 
 	const enum value_type type = model_pushed_type(model);
 	uint8_t code[sizeof(float)];
 	float bad;
+	if (model->recipe.nonfinite == NONFINITE_ZERO) /* counted */
+		return signal_nonfinite(model, got->first_nonfinite, got->nonfinite, 0);
 	int rc = on_device_fetch(model, code, (const uint8_t *)grad + got->first_nonfinite * value_bytes(type),
 				 value_bytes(type));
 	if (rc)
@@ -252,16 +254,20 @@ static int take_up(sluice_model *model)
 	struct on_device *d = &w->device;
 	if (d->stale) {
 		d->doubt = d->added = 0;
+		d->zeroed = 0;
+		int rc = 0;
 		if (d->ops->copy(d->residual.address, w->residual, model->layout.count * sizeof(float), d->stream))
 			return device_fail(d->ops, "the residual");
+		if ((rc = on_device_give_velocity(model)))
+			return rc;
 		d->stale = 0;
 	}
-	if (model->recipe.memory == MEMORY_NONE) { /* each push begins with zeros */
+	if (model->recipe.memory == MEMORY_NONE && !d->velocity.address) { /* each push begins with zeros */
 		d->doubt = d->added = 0;
 		return 0;
 	}
 	if (d->doubt && !d->added) {
-		int added = d->ops->push_added(d->push, d->stream);
+		int added = d->ops->push_added(d->push, &d->zeroed, d->stream);
 		if (added < 0)
 			return device_fail(d->ops, "sluice_push");
 		d->added = added;
@@ -291,13 +297,16 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 		.grad_type = (int)model_pushed_type(model),
 		.judge = !d->added, .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	on_device_rule(model, &call);
+	on_device_fold(model, &call);
 	on_device_aim(model);
 	d->doubt = 1;
 	if ((d->sketch ? on_device_push_sketches(model, &call) : push(model, &call)) ||
 	    d->ops->pushed(d->push, &got, d->sent, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	d->doubt = 0;
-	d->added = !got.nonfinite;
+	d->added = !got.nonfinite || call.zero;
+	got.nonfinite += d->zeroed;
+	d->zeroed = 0;
 	w->range = got.largest; /* for a grid */
 	if (got.nonfinite)
 		rc = refuse_nonfinite(model, grad, &got);
@@ -340,10 +349,12 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 		return device_fail(d->ops, "sluice_push");
 	for (uint32_t i = 0; i < sent->count; i++)
 		w->residual[w->index[i]] = d->values[i];
+	on_device_mark(model, sent->count);
 	worker_encode(model, shard, w->index, sent->count);
 	for (uint32_t i = 0; i < sent->count; i++)
 		d->values[i] = w->residual[w->index[i]];
-	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values, d->stream))
+	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values, on_device_marked(model, sent->count),
+			       d->stream))
 		return device_fail(d->ops, "sluice_push");
 	return 0;
 }
@@ -358,7 +369,7 @@ int on_device_send(sluice_model *model)
 			stage_packed(model, s, &d->sent[s]);
 		else
 			rc = stage_listed(model, s, &d->sent[s]);
-	if (!rc && d->ops->push_settle(d->push, d->residual.address, d->stream))
+	if (!rc && d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
 		rc = device_fail(d->ops, "sluice_push");
 	if (rc) { /* nothing is posted yet */
 		model->stats.pushed_elements = pushed;

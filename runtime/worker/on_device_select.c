@@ -29,12 +29,9 @@ const char *on_device_why_not(const sluice_model *model)
 	if (!is_known(recipe))
 		return "this recipe's selection is made on the host";
 	if ((recipe->memory != MEMORY_RESIDUAL && recipe->memory != MEMORY_NONE) ||
-	    recipe->signal != SIGNAL_GRADIENT || recipe->noise > 0 || recipe->update == UPDATE_AVERAGE)
-		return "only signal=gradient with memory=residual or none is added there";
-	if (recipe->clip > 0)
-		return "clip= sums up on the host";
-	if (recipe->nonfinite == NONFINITE_ZERO)
-		return "nonfinite=zero is done on the host";
+	    (recipe->signal != SIGNAL_GRADIENT && recipe->signal != SIGNAL_MOMENTUM) || recipe->noise > 0 ||
+	    recipe->update == UPDATE_AVERAGE)
+		return "only signal=gradient or momentum with memory=residual or none is added there";
 	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS || model->worker->local ||
 	    (model->layout.support_most && recipe->up.select != SELECT_SKETCH))
 		return "the recipe has steps that need the whole residual";

@@ -81,7 +81,11 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 		if (w->value[i] != 0)
 			w->relative[published++] = i;
 	memset(w->value, 0, n * sizeof *w->value); /* applied already */
-	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published, d->stream))
+	float *velocity = (float *)d->velocity.address;
+	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published, d->stream) ||
+	    (velocity && model->recipe.mask &&
+	     d->ops->assign(d->selector, velocity + at->begin, index ? index : w->relative, w->value, published,
+			    d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;
 }

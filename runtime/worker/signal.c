@@ -3,6 +3,8 @@
  * what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
 #include "worker/worker.h"
 #include "base/error.h"
+#include "compress/clip_rules.h"
+#include "compress/moments.h"
 #include <math.h>
 
 enum { CHUNK = 2048 };
@@ -88,19 +90,18 @@ static const float *gradient_piece(const sluice_model *model, const struct input
 	return room;
 }
 
-/* Factor that brings the gradient's 2-norm down to the recipe's clip=. */
-static float clip_factor(const sluice_model *model, const struct input *in)
+/* Factor that brings the gradient's 2-norm down to the recipe's clip=, summed up in the order that GPUs follow too. */
+static float clip(const sluice_model *model, const struct input *in)
 {
+	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
+	struct moment_sum sum = { .tiles = 0 };
 	float room[CHUNK];
-	double sum = 0;
 	for (uint64_t at = 0; at < in->count; at += CHUNK) {
 		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
 		const float *g = gradient_piece(model, in, at, n, room);
-		for (size_t i = 0; i < n; i++)
-			sum += (double)g[i] * g[i];
+		moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
 	}
-	double norm = sqrt(sum);
-	return norm > (double)model->recipe.clip ? (float)(model->recipe.clip / norm) : 1.0f;
+	return clip_factor(moments_end(&sum).second, model->recipe.clip);
 }
 
 /* The noise is part of the gradient: what of it is not sent is kept like the rest. */
@@ -187,7 +188,7 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 		in.older = (1 - alpha) / alpha;
 	}
 	if (model->recipe.clip > 0)
-		in.clip = clip_factor(model, &in);
+		in.clip = clip(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
 	if (count == model->layout.count && selection_adds(model) && type == VALUE_F32) {
 		model->worker->addend = grad;

@@ -15,7 +15,7 @@ cat gpu/*.ptxas tools/train/*.ptxas 2>/dev/null | awk '
 	for (i = 6; i <= NF; i++)
 		if ($i ~ /^smem/)
 			shared = $(i - 2)
-	most = kernel ~ /^(gaussian|draw) / ? 80 : 64
+	most = kernel ~ /^(gaussian|draw|fold) / ? 80 : 64
 	wrong = registers > most || shared > 16384 || spills > 0
 	printf "%s%s: %d registers, %d bytes of shared memory, %d bytes spilled\n",
 		wrong ? "wrong: " : "", kernel, registers, shared, spills

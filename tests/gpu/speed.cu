@@ -119,6 +119,32 @@ static double select(const char *what, struct device_selector *s, float *residua
 	return ms;
 }
 
+/* The same after momentum and clipping: the gradient is read twice, residual and momentum are read and written, and
+ * the sum is read again. */
+static void fold(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
+{
+	float *velocity = (float *)device_memory(n * 4);
+
+	cudaMemsetAsync(residual, 0, n * 4, stream);
+	cudaMemsetAsync(velocity, 0, n * 4, stream);
+	double ms = median_ms([&](int i) {
+		struct device_select call = {};
+
+		call.residual = residual;
+		call.grad = pool + i % SHIFTS * SHIFT;
+		call.scale = 1;
+		call.clear = 1;
+		call.k = k;
+		call.clip = 1;
+		call.velocity = velocity;
+		call.momentum = 0.9f;
+		need(!ops->select(s, &call, stream), "select");
+	});
+
+	row("momentum, clip, select", n, (double)k / n, ms, 28.0 * n);
+	cudaFree(velocity);
+}
+
 static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
 {
 	struct device_select call = {};
@@ -130,7 +156,7 @@ static void select_in_graph(struct device_selector *s, float *residual, const fl
 	call.scale = 1;
 	call.clear = 1;
 	call.k = k;
-	need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess, "capture");
+	need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "capture");
 	need(!ops->select(s, &call, stream), "select");
 	need(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "capture");
 	need(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess, "graph");
@@ -287,6 +313,7 @@ int main(int argc, char **argv)
 		ms = select("the same, sorted", s, residual, pool, n, k, 1);
 		printf("  %.2f times as long as Gaussian\n", ms / fresh);
 		fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, GAUSSIAN);
+		fold(s, residual, pool, n, k);
 		approximate(s, residual, pool, n, k);
 		messages(s, pool, n, k);
 		ops->selector_close(&s);

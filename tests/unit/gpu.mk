@@ -28,6 +28,15 @@ tests_unit_test_gpu_gradient_SOURCES = tests/unit/test_gpu_gradient.c tests/unit
 	tests/unit/narrow.h tests/unit/random.h
 tests_unit_test_gpu_gradient_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_gradient_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_capture
+tests_unit_test_gpu_capture_SOURCES = tests/unit/test_gpu_capture.c $(ranks)
+tests_unit_test_gpu_capture_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_capture_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_fold
+tests_unit_test_gpu_fold_SOURCES = tests/unit/test_gpu_fold.c tests/unit/gpu.c tests/unit/gpu.h \
+	tests/unit/narrow.h tests/unit/random.h
+tests_unit_test_gpu_fold_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_fold_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_gpu_plan
 tests_unit_test_gpu_plan_SOURCES = tests/unit/test_gpu_plan.c gpu/plan.c gpu/plan.h
 check_PROGRAMS += tests/unit/test_gpu_messages

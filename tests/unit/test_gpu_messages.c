@@ -260,7 +260,7 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 		assert_int_equal(gpu()->pushed(push, &selected, sent, NULL), 0);
 		expect_same_push(residual, grad, n, k, coding, (uint64_t)step, pinned, room, sent);
 		/* what the device did not pack stays as it was selected */
-		assert_int_equal(gpu()->push_settle(push, there, NULL), 0);
+		assert_int_equal(gpu()->push_settle(push, there, NULL, NULL), 0);
 		gpu_fetch(got, there, bytes);
 		assert_memory_equal(got, residual, bytes);
 	}

@@ -233,7 +233,8 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);
-		assert_int_equal(gpu()->push_added(g.push, NULL), !refused && !added);
+		uint64_t zeros;
+		assert_int_equal(gpu()->push_added(g.push, &zeros, NULL), !refused && !added);
 		expect_sketches(&g, residual, sent);
 		ask_for_values(&g, residual, &r);
 		gpu_fetch(grad, g.residual, N * sizeof(float));

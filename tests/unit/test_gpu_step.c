@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { COUNT = 5000, STEPS = 6, RANKS = 3, CALLS = 90, SHARDS = 3, SHARDS_SKEWED = 10, QUIET = 6 };
+enum { COUNT = 5000, STEPS = 6, RANKS = 3, CALLS = 120, SHARDS = 3, SHARDS_SKEWED = 10, QUIET = 12 };
 
 struct shape {
 	const char *recipe;
@@ -213,10 +213,34 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip", .on_gpu = 1,
 		  .nan_at = 3 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .nan_at = 2 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd", .on_gpu = 1,
+		  .home_at = 4 },
+		{ .recipe = "up=topk(0.02),f16 down=all signal=momentum(0.9),nomask memory=residual(inside) update=sgd",
+		  .on_gpu = 1, .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 warmup=2 memory=residual dense=bias",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.5),mask clip=9", .on_gpu = 1, .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.7) clip=3 nonfinite=zero", .on_gpu = 1, .nan_at = 3,
+		  .narrow = SLUICE_BF16 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask dense=none", .on_gpu = 1 },
+		{ .recipe = "up=gaussiank(0.02) down=all signal=momentum(0.9) nonfinite=skip clip=2", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=threshold(3) down=all signal=momentum(0.9) memory=residual nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=randk(0.05) down=all signal=momentum(0.9) memory=residual nonfinite=skip", .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip", .on_gpu = 1, .nan_at = 3 },
+		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2", .on_gpu = 1 },
+		{ .recipe = "up=variance(1) down=all signal=momentum(0.5),mask memory=none nonfinite=zero", .on_gpu = 1,
+		  .nan_at = 1, .narrow = SLUICE_F16 },
+		{ .recipe = "up=topk(0.02) down=all memory=none clip=0.5 update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.1) down=all signal=momentum(0.9) memory=residual when=every(3)" },
+		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)" },
 		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd", .on_gpu = 1 },
 		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
 		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd", .on_gpu = 1 },
@@ -258,8 +282,8 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .on_gpu = 1,
 		  .narrow = SLUICE_F16, .nan_at = 2 },
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)", .narrow = SLUICE_BF16 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero", .narrow = SLUICE_F16,
-		  .nan_at = 3 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero", .on_gpu = 1,
+		  .narrow = SLUICE_F16, .nan_at = 3 },
 		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)" },
 		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)" },
@@ -267,7 +291,7 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
-		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5)" },
+		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias", .on_gpu = 1,
 		  .narrow = SLUICE_BF16, .home_at = 5 },
@@ -317,7 +341,7 @@ static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
 static int train_and_resume(int rank, void *argument)
 {
 	static float grad[COUNT], last[COUNT];
-	static const struct shape shape = { .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" };
+	static const struct shape shape = { .recipe = "up=topk(0.02) down=topk(0.05) signal=momentum(0.9) memory=residual" };
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
@@ -352,12 +376,68 @@ static int train_and_resume(int rank, void *argument)
 	return 0;
 }
 
-static void checkpoint__residual_on_the_gpu_is_restored(void **state)
+static void checkpoint__residual_and_momentum_on_the_gpu_are_restored(void **state)
 {
 	char dir[SCRATCH_PATH];
 	(void)state;
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(2, train_and_resume, dir);
+	scratch_remove(dir);
+}
+
+/* Calls to CUDA fail once, each in turn. */
+static void (*fail_later)(unsigned, int);
+
+static void *fail_later_open(void)
+{
+	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	memcpy(&fail_later, &symbol, sizeof symbol);
+	return module;
+}
+
+/* Parameters that one rank cannot bring to the host: the others do not wait for it. */
+static int restore_failing(int rank, void *argument)
+{
+	enum { CULPRIT = 1, FIND = 2 };
+	static float grad[COUNT];
+	const struct device_ops *ops = device();
+	struct memory params_memory;
+	float *there = device_vector(ops, &params_memory);
+	void *module = fail_later_open();
+	sluice_job *job = rank_join(NULL);
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	log_capture();
+	for (int life = 0; life < 2; life++) {
+		sluice_model *model = NULL;
+		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		if (life) {
+			fail_later(rank == CULPRIT ? FIND : 1u << 30, 719);
+			CHECK(sluice_restore(model, argument, there, NULL) == SLUICE_EGPU);
+			fail_later(1u << 30, 0);
+			CHECK(error_says("cudaErrorLaunchFailure", rank == CULPRIT ? "parameters" : "rank 1"));
+			CHECK_OK(sluice_restore(model, argument, there, NULL));
+		}
+		gradient(grad, rank, 1, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, there));
+		if (!life)
+			CHECK_OK(sluice_checkpoint(model, argument));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	dlclose(module);
+	ops->release(&params_memory);
+	return 0;
+}
+
+static void restore__parameters_of_one_rank_cannot_be_copied__all_say_so(void **state)
+{
+	char dir[SCRATCH_PATH];
+	(void)state;
+	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+		skip();
+	assert_int_equal(scratch_make(dir), 0);
+	run_ranks(3, restore_failing, dir);
 	scratch_remove(dir);
 }
 
@@ -395,9 +475,6 @@ static void push__nan_in_gpu_memory_is_named(void **state)
 	run_ranks(1, push_nan, "up=all down=all");
 }
 
-/* Calls to CUDA fail once, each in turn. */
-static void (*fail_later)(unsigned, int);
-
 /* A push that fails is made again. Returns 1 if it failed. */
 static int push_twice(sluice_model *gpu, const float *grad, unsigned after)
 {
@@ -430,9 +507,8 @@ static int push_failing(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	void *module = fail_later_open();
 	unsigned failed = 0, quiet = 0;
-	memcpy(&fail_later, &symbol, sizeof symbol);
 	log_capture();
 	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
 		sluice_job *job = rank_join(NULL);
@@ -460,7 +536,12 @@ static int push_failing(int rank, void *argument)
 				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
 				CHECK_OK(on_device_fetch_residual(gpu));
-				CHECK(!memcmp(gpu->worker->residual, host->worker->residual, sizeof params));
+				/* without a memory it is scratch */
+				CHECK(host->recipe.memory == MEMORY_NONE ||
+				      !memcmp(gpu->worker->residual, host->worker->residual, sizeof params));
+				CHECK_OK(on_device_fetch_velocity(gpu));
+				CHECK(!host->worker->velocity ||
+				      !memcmp(gpu->worker->velocity, host->worker->velocity, sizeof params));
 				expect_same_stats(host, gpu, f->skewed);
 			}
 		}
@@ -492,6 +573,13 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		{ .recipe = "up=topk(0.02),grid(4) down=all memory=residual", .step = 1, .least = 28 },
 		{ .recipe = "up=topk(0.02),round(0.02) down=all memory=residual", .step = 2, .least = 10 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) clip=1 nonfinite=zero", .step = 1, .least = 25,
+		  .nan = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9),mask nonfinite=zero", .step = 2, .least = 10,
+		  .nan = 1, .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) nonfinite=skip", .step = 2, .least = 10, .nan = 1 },
+		{ .recipe = "up=random(0.02) down=all signal=momentum(0.9) clip=1 nonfinite=zero memory=none", .step = 2,
+		  .least = 10, .nan = 1 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .step = 2, .least = 5, .pulls = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual", .step = 1, .least = 15, .alone = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)", .step = 2, .least = 8,
@@ -514,11 +602,10 @@ static int push_failing_then_host(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
+	void *module = fail_later_open();
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
-	memcpy(&fail_later, &symbol, sizeof symbol);
 	log_capture();
 	gradient(grad, rank, 1, &(struct shape){ 0 });
 	to_device(ops, grad_there, grad);
@@ -553,7 +640,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
-		cmocka_unit_test(checkpoint__residual_on_the_gpu_is_restored),
+		cmocka_unit_test(checkpoint__residual_and_momentum_on_the_gpu_are_restored),
+		cmocka_unit_test(restore__parameters_of_one_rank_cannot_be_copied__all_say_so),
 		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
 		cmocka_unit_test(push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again),
 		cmocka_unit_test(push__host_gradient_after_a_failure_on_the_gpu_is_refused),

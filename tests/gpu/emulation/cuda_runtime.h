@@ -21,9 +21,16 @@
 	{                                                                                          \
 		name##_of(*(const struct args *)p);                                                \
 	}                                                                                          \
+	__attribute__((constructor)) static void name##_known(void)                                \
+	{                                                                                          \
+		emulated_kernel((const void *)name, sizeof(struct args));                          \
+	}                                                                                          \
 	static void name##_of(const struct args a)
 
 #define KERNEL_OF_SUMS(name, args) KERNEL(name, args)
+
+/* How large its arguments are, which a graph must copy. */
+void emulated_kernel(const void *kernel, size_t bytes);
 
 struct emulated_place {
 	dim3 thread, block, grid, threads;

@@ -5,6 +5,7 @@
  * order in which coroutines go on is shuffled from launch to launch, so what depends on it shows. */
 #include "coroutine.h"
 #include "cuda_runtime.h"
+#include "graph.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -248,7 +249,7 @@ void emulated_let(int touch)
 	let(touch ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-static cudaError_t answer(cudaError_t error)
+cudaError_t emulated_answer(cudaError_t error)
 {
 	if (!runtime.devices)
 		error = cudaErrorInsufficientDriver;
@@ -257,6 +258,11 @@ static cudaError_t answer(cudaError_t error)
 	if (error)
 		runtime.last = error;
 	return error;
+}
+
+static cudaError_t answer(cudaError_t error)
+{
+	return emulated_answer(error);
 }
 
 const char *cudaGetErrorName(cudaError_t error)
@@ -269,6 +275,9 @@ const char *cudaGetErrorName(cudaError_t error)
 	case cudaErrorNoDevice: return "cudaErrorNoDevice";
 	case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
 	case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+	case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+	case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+	case cudaErrorStreamCaptureImplicit: return "cudaErrorStreamCaptureImplicit";
 	}
 	return "unknown";
 }
@@ -283,6 +292,9 @@ const char *cudaGetErrorString(cudaError_t error)
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
 	case cudaErrorHostMemoryAlreadyRegistered: return "part or all of the requested memory range is already mapped";
 	case cudaErrorLaunchFailure: return "unspecified launch failure";
+	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+	case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+	case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing one";
 	}
 	return "unknown error";
 }
@@ -326,12 +338,6 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 cudaError_t cudaStreamCreate(cudaStream_t *out)
 {
 	*out = NULL; /* the default one: everything happens at once */
-	return answer(cudaSuccess);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-	(void)stream;
 	return answer(cudaSuccess);
 }
 
@@ -384,7 +390,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 {
 	struct allocation *a;
-	cudaError_t error = answer(cudaSuccess);
+	cudaError_t error = answer(graph_unsafe());
 
 	if (error)
 		return error;
@@ -414,7 +420,10 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 static cudaError_t release(void *p)
 {
 	struct allocation **at = &runtime.all, *a;
+	cudaError_t error = graph_unsafe();
 
+	if (error)
+		return answer(error);
 	if (!p)
 		return cudaSuccess;
 	pthread_mutex_lock(&runtime.lock);
@@ -445,7 +454,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	const uintptr_t from = (uintptr_t)p / PAGE * PAGE, to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
-	cudaError_t error = answer(cudaSuccess);
+	cudaError_t error = answer(graph_unsafe());
 	struct allocation *a;
 
 	(void)flags;
@@ -474,9 +483,11 @@ cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream)
 {
-	cudaError_t error = answer(cudaSuccess);
+	cudaError_t error = answer(graph_enqueues(stream));
 
-	(void)kind, (void)stream;
+	(void)kind;
+	if (!error && graph_records(stream))
+		return graph_record(stream, (struct node){ .kind = NODE_COPY, .to = to, .from = from, .bytes = bytes });
 	if (!error && bytes) {
 		let(PROT_READ | PROT_WRITE);
 		memmove(to, from, bytes);
@@ -487,9 +498,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
 {
-	cudaError_t error = answer(cudaSuccess);
+	cudaError_t error = answer(graph_enqueues(stream));
 
-	(void)stream;
+	if (!error && graph_records(stream))
+		return graph_record(stream, (struct node){ .kind = NODE_SET, .to = to, .byte = byte, .bytes = bytes });
 	if (!error && bytes) {
 		let(PROT_READ | PROT_WRITE);
 		memset(to, byte, bytes);
@@ -500,8 +512,7 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-	(void)stream;
-	return answer(cudaSuccess);
+	return answer(graph_waits(stream));
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
@@ -515,9 +526,12 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared,
 			     cudaStream_t stream)
 {
-	cudaError_t error = answer(cudaSuccess);
+	cudaError_t error = answer(graph_enqueues(stream));
 
-	(void)shared, (void)stream;
+	(void)shared;
+	if (!error && graph_records(stream))
+		return graph_record(stream, (struct node){ .kind = NODE_KERNEL, .kernel = kernel, .from = args[0],
+							   .grid = grid, .threads = threads });
 	if (!error)
 		run(kernel, grid.x, threads.x, args[0], grid.x < BLOCKS_AT_ONCE ? grid.x : BLOCKS_AT_ONCE);
 	return error;
@@ -527,9 +541,12 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void *
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
 					size_t shared, cudaStream_t stream)
 {
-	cudaError_t error = answer(grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess);
+	cudaError_t error = answer(grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : graph_enqueues(stream));
 
-	(void)shared, (void)stream;
+	(void)shared;
+	if (!error && graph_records(stream))
+		return graph_record(stream, (struct node){ .kind = NODE_TOGETHER, .kernel = kernel, .from = args[0],
+							   .grid = grid, .threads = threads });
 	if (!error)
 		run(kernel, grid.x, threads.x, args[0], grid.x);
 	return error;

@@ -6,5 +6,6 @@
 #include "gpu/apply.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
+#include "gpu/fold.cu"
 #include "gpu/sketch.cu"
 #include "gpu/quantize.cu"

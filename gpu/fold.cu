@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a recipe does to a gradient before it is compressed, in one cooperative launch before the selection: NaN and
+ * infinities refused, or counted and replaced by 0; the 2-norm clipped; momentum; and the residual takes the result.
+ * The formulas of runtime/worker/signal.c, bit by bit: the norm is summed up in the order of
+ * runtime/compress/moments.h. 256 threads, as many blocks as are resident together.
+ *
+ * Memory touched a coordinate: 4 bytes (2 of f16 or bf16) to judge or clip, 12 to add, 8 more with momentum. What it
+ * writes is read by the selection's launch, which follows in the stream. */
+#include "gpu/fold.h"
+#include "gpu/moments.h"
+#include "runtime/compress/clip_rules.h"
+
+__device__ static inline float4 times(float factor, float4 v)
+{
+	v.x = factor * v.x;
+	v.y = factor * v.y;
+	v.z = factor * v.z;
+	v.w = factor * v.w;
+	return v;
+}
+
+__device__ static inline float4 plus(float4 a, float4 b)
+{
+	a.x += b.x;
+	a.y += b.y;
+	a.z += b.z;
+	a.w += b.w;
+	return a;
+}
+
+__device__ static inline float narrow_one(const struct fold_args *a, uint64_t at, uint32_t i, uint32_t left)
+{
+	return i < left ? widened(((const uint16_t *)a->grad)[at + i], a->grad_type) : 0.0f;
+}
+
+/* Half a tile of the gradient, which lies anywhere, as floats; beyond the end zeros. */
+__device__ static inline void load_gradient(const struct fold_args *a, uint64_t at, int whole, float4 *g)
+{
+	if (a->grad_type == VALUE_F32) {
+		load_half((const float *)a->grad, at, a->n, whole, g);
+		return;
+	}
+	const int four = whole && may_load_vectors(a->grad);
+	const uint32_t left = left_of(at, a->n);
+
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++) {
+		const uint32_t i = j * ROUND_COORDINATES;
+
+		if (four) {
+			g[j] = widened_four((const uint16_t *)a->grad + at + i, a->grad_type);
+			continue;
+		}
+		g[j].x = narrow_one(a, at, i, left);
+		g[j].y = narrow_one(a, at, i + 1, left);
+		g[j].z = narrow_one(a, at, i + 2, left);
+		g[j].w = narrow_one(a, at, i + 3, left);
+	}
+}
+
+/* What of a gradient is NaN or infinite, by this lane. */
+struct bad {
+	uint32_t n, inverted;
+};
+
+__device__ static inline void judge_four(float4 v, uint64_t i, struct bad *bad)
+{
+	judge_one(v.x, i, &bad->n, &bad->inverted);
+	judge_one(v.y, i + 1, &bad->n, &bad->inverted);
+	judge_one(v.z, i + 2, &bad->n, &bad->inverted);
+	judge_one(v.w, i + 3, &bad->n, &bad->inverted);
+}
+
+__device__ static inline void report_bad(const struct fold_args *a, const struct bad *bad)
+{
+	if (!bad->n)
+		return;
+	atomicAdd(&a->state->nonfinite, bad->n);
+	atomicMax(&a->state->inverted_first, bad->inverted);
+}
+
+__device__ static inline float finite_or_zero(float v)
+{
+	return key_of(v) < KEY_INFINITY ? v : 0.0f;
+}
+
+__device__ static inline float4 finite_four(float4 v)
+{
+	v.x = finite_or_zero(v.x);
+	v.y = finite_or_zero(v.y);
+	v.z = finite_or_zero(v.z);
+	v.w = finite_or_zero(v.w);
+	return v;
+}
+
+__device__ static inline uint32_t tiles_in(const struct fold_args *a)
+{
+	return (uint32_t)(((uint64_t)a->n + TILE_COORDINATES - 1) / TILE_COORDINATES);
+}
+
+__device__ static inline int ends_within(const struct fold_args *a, uint32_t tile)
+{
+	return tile < a->n / TILE_COORDINATES;
+}
+
+/* Counts what is NaN or infinite; the sum of squares, the same on every thread, if it is clipped. */
+__device__ static inline double look_over(const struct fold_args *a, uint32_t *passed)
+{
+	const uint32_t tiles = tiles_in(a);
+	struct bad bad = { 0, 0 };
+	double unused, squares = 0;
+
+	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid()) {
+		double sum[4] = { 0, 0, 0, 0 };
+
+		for (unsigned half = 0; half < 2; half++) {
+			const uint64_t at = lane_at(tile, half);
+			float4 g[HALF];
+
+			load_gradient(a, at, ends_within(a, tile), g);
+			UNROLL
+			for (unsigned j = 0; j < HALF; j++) {
+				judge_four(g[j], at + j * ROUND_COORDINATES, &bad);
+				g[j] = a->zero ? finite_four(g[j]) : g[j];
+				sum[0] += (double)g[j].x * (double)g[j].x;
+				sum[1] += (double)g[j].y * (double)g[j].y;
+				sum[2] += (double)g[j].z * (double)g[j].z;
+				sum[3] += (double)g[j].w * (double)g[j].w;
+			}
+		}
+		if (a->clip > 0)
+			put_moments(a->tile_sums + 2 * (uint64_t)tile, 0, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+	}
+	report_bad(a, &bad);
+	grid_barrier(&a->state->fold_barrier, passed);
+	if (a->clip > 0)
+		tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->fold_barrier, passed, &unused, &squares);
+	return squares;
+}
+
+/* Half a tile: all is loaded before anything is stored, so that no load waits for a store. */
+__device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole, float scale, int counts,
+					struct bad *bad)
+{
+	float4 g[HALF], u[HALF], r[HALF];
+
+	if (!a->moved)
+		load_gradient(a, at, whole, g);
+	if (a->velocity)
+		load_half(a->velocity, at, a->n, whole, u);
+	if (a->keep)
+		load_half(a->residual, at, a->n, whole, r);
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++) {
+		if (!a->moved) {
+			if (counts)
+				judge_four(g[j], at + j * ROUND_COORDINATES, bad);
+			g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
+			u[j] = a->velocity ? plus(times(a->momentum, u[j]), g[j]) : g[j];
+		}
+		r[j] = a->keep ? plus(r[j], u[j]) : u[j];
+	}
+	if (a->velocity && !a->moved)
+		store_half(a->velocity, at, a->n, whole, u);
+	store_half(a->residual, at, a->n, whole, r);
+}
+
+KERNEL_OF_SUMS(fold, fold_args)
+{
+	const int looks = (a.judge || a.clip > 0) && !a.moved;
+	const uint32_t tiles = tiles_in(&a);
+	uint32_t passed = 0;
+	struct bad bad = { 0, 0 };
+	float scale = a.scale;
+
+	if (looks) {
+		const double squares = look_over(&a, &passed);
+
+		if (a.judge && look(&a.state->nonfinite)) {
+			a.state->nan = 1; /* nothing is selected */
+			return;
+		}
+		scale *= a.clip > 0 ? clip_factor(squares, a.clip) : 1.0f;
+	}
+	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid())
+		for (unsigned half = 0; half < 2; half++)
+			fold_half(&a, lane_at(tile, half), ends_within(&a, tile), scale, a.zero && !looks, &bad);
+	report_bad(&a, &bad);
+	if (blockIdx.x == 0 && threadIdx.x == 0)
+		a.state->folded = 1;
+}
+
+FROM_C cudaError_t fold_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)fold, BLOCK, 0);
+}
+
+FROM_C cudaError_t fold_enqueue(const struct fold_args *args, unsigned grid, cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchCooperativeKernel((const void *)fold, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
+					   stream);
+}

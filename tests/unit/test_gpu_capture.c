@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What of CUDA's state is the application's: graphs that it captures while the library works, and the last error.
+ * A selection can be captured; what the host takes part in is refused, and nothing spoils a capture. */
+#include "base/error.h"
+#include "base/bytes.h"
+#include "worker/worker.h"
+#include "ranks.h"
+#include <dlfcn.h>
+#include <string.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+enum { N = 5000, K = 50, LAUNCHES = 3, GLOBAL = 0, NON_BLOCKING = 1, FAILURE = 719 };
+
+/* Of CUDA's runtime, which the module brings. */
+static struct {
+	const struct device_ops *ops;
+	int (*stream)(void **, unsigned);
+	int (*destroy)(void *);
+	int (*begin)(void *, int);
+	int (*end)(void *, void **);
+	int (*ready)(void **, void *, unsigned long long);
+	int (*launch)(void *, void *);
+	int (*free_graph)(void *);
+	int (*free_ready)(void *);
+	int (*last_error)(void);
+	void (*fail_later)(unsigned, int);
+} cuda;
+
+static void look_up(void *module, const char *name, void *function)
+{
+	void *symbol = dlsym(module, name);
+	if (!symbol)
+		fprintf(stderr, "no %s\n", name);
+	CHECK(symbol != NULL);
+	memcpy(function, &symbol, sizeof symbol);
+}
+
+static void begin_cuda(void)
+{
+	const char *why = "";
+	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
+	cuda.ops = device_load(&why);
+	CHECK(cuda.ops != NULL);
+	void *module = dlopen(device_module_path(), RTLD_NOW);
+	CHECK(module != NULL);
+	look_up(module, "cudaStreamCreateWithFlags", &cuda.stream);
+	look_up(module, "cudaStreamDestroy", &cuda.destroy);
+	look_up(module, "cudaStreamBeginCapture", &cuda.begin);
+	look_up(module, "cudaStreamEndCapture", &cuda.end);
+	look_up(module, "cudaGraphInstantiate", &cuda.ready);
+	look_up(module, "cudaGraphLaunch", &cuda.launch);
+	look_up(module, "cudaGraphDestroy", &cuda.free_graph);
+	look_up(module, "cudaGraphExecDestroy", &cuda.free_ready);
+	look_up(module, "cudaGetLastError", &cuda.last_error);
+	look_up(module, "emulated_fail", &cuda.fail_later);
+}
+
+static float *device_vector(struct memory *m, const float *from)
+{
+	CHECK_OK(cuda.ops->alloc(N * sizeof *from, m));
+	CHECK_OK(cuda.ops->copy(m->address, from, N * sizeof *from, NULL));
+	CHECK_OK(cuda.ops->wait(NULL));
+	return m->address;
+}
+
+static void fill(float *x, int step)
+{
+	for (size_t i = 0; i < N; i++)
+		x[i] = noise(3, (uint64_t)step, 0, i);
+}
+
+/* A capture that nothing has spoilt; its graph, if it is wanted. */
+static void end_capture(void *stream, void **graph)
+{
+	void *unwanted = NULL;
+	CHECK_OK(cuda.end(stream, graph ? graph : &unwanted));
+	if (unwanted)
+		CHECK_OK(cuda.free_graph(unwanted));
+}
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+struct side {
+	struct memory residual, velocity;
+	struct device_selector *s;
+	uint32_t index[N];
+	float value[N], vector[N];
+	struct device_selected got;
+};
+
+static void side_open(struct side *side)
+{
+	memset(side->vector, 0, sizeof side->vector);
+	device_vector(&side->residual, side->vector);
+	device_vector(&side->velocity, side->vector);
+	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &side->s));
+}
+
+static void side_take(struct side *side, void *stream)
+{
+	CHECK_OK(cuda.ops->selected(side->s, side->index, side->value, &side->got, stream));
+	CHECK_OK(cuda.ops->copy(side->vector, side->residual.address, sizeof side->vector, stream));
+	CHECK_OK(cuda.ops->wait(stream));
+}
+
+static void side_close(struct side *side)
+{
+	cuda.ops->selector_close(&side->s);
+	cuda.ops->release(&side->residual);
+	cuda.ops->release(&side->velocity);
+}
+
+static struct device_select call_of(const struct side *side, const float *grad)
+{
+	return (struct device_select){ .residual = side->residual.address, .grad = grad, .scale = 1, .k = K, .clear = 1,
+				       .clip = 3, .velocity = side->velocity.address, .momentum = 0.9f };
+}
+
+/* Its selector is opened inside of the capture too. */
+static int select_in_graph(int rank, void *argument)
+{
+	static struct side plain, captured;
+	static float grad[N];
+	struct memory there;
+	void *stream, *graph, *ready;
+	(void)rank, (void)argument;
+	begin_cuda();
+	fill(grad, 1);
+	const float *g = device_vector(&there, grad);
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	side_open(&plain);
+	side_open(&captured);
+	cuda.ops->selector_close(&captured.s);
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &captured.s));
+	const struct device_select call = call_of(&captured, g), same = call_of(&plain, g);
+	CHECK_OK(cuda.ops->select(captured.s, &call, stream));
+	end_capture(stream, &graph);
+	CHECK_OK(cuda.ready(&ready, graph, 0));
+	for (int i = 0; i < LAUNCHES; i++) {
+		CHECK_OK(cuda.launch(ready, stream));
+		CHECK_OK(cuda.ops->select(plain.s, &same, NULL));
+		side_take(&captured, stream);
+		side_take(&plain, NULL);
+		CHECK(plain.got.n == K && captured.got.n == K);
+		CHECK(!memcmp(plain.index, captured.index, K * sizeof *plain.index));
+		CHECK(!memcmp(plain.value, captured.value, K * sizeof *plain.value));
+		CHECK(!memcmp(plain.vector, captured.vector, sizeof plain.vector));
+	}
+	CHECK_OK(cuda.free_ready(ready));
+	CHECK_OK(cuda.free_graph(graph));
+	CHECK_OK(cuda.destroy(stream));
+	side_close(&plain);
+	side_close(&captured);
+	cuda.ops->release(&there);
+	return 0;
+}
+
+static void select__captured_into_a_graph__each_launch_is_a_selection(void **state)
+{
+	(void)state;
+	run_ranks(1, select_in_graph, NULL);
+}
+
+/* By an application whose streams wait for the default one, as they do unless asked otherwise. */
+static int allocate_beside(int rank, void *argument)
+{
+	static float x[N];
+	struct memory m, pinned_pages;
+	struct device_selector *s;
+	struct device_push *push;
+	struct device_sketch *sketch;
+	struct device_span exempt = { 3, 8 };
+	void *stream, *pinned, *there;
+	(void)rank, (void)argument;
+	begin_cuda();
+	device_vector(&pinned_pages, x);
+	CHECK_OK(cuda.stream(&stream, 0));
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK_OK(cuda.ops->alloc(N, &m));
+	CHECK_OK(cuda.ops->pinned_alloc(N, &pinned));
+	CHECK_OK(cuda.ops->pin(x, sizeof x, &there));
+	CHECK_OK(cuda.ops->selector_open(0, N, K, &exempt, 1, &s));
+	CHECK_OK(cuda.ops->push_open(s, 2, &push));
+	CHECK_OK(cuda.ops->sketch_open(0, N, 100, &sketch));
+	cuda.ops->sketch_close(&sketch);
+	cuda.ops->push_close(&push);
+	cuda.ops->selector_close(&s);
+	cuda.ops->unpin(x);
+	cuda.ops->pinned_release(pinned);
+	cuda.ops->release(&m);
+	end_capture(stream, NULL);
+	/* the thread's mode is the one that it was */
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	int (*allocate)(void **, size_t);
+	void *module = dlopen(device_module_path(), RTLD_NOW), *graph;
+	look_up(module, "cudaMalloc", &allocate);
+	CHECK(allocate(&there, 1) != 0);
+	CHECK(cuda.end(stream, &graph) != 0);
+	cuda.last_error();
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&pinned_pages);
+	return 0;
+}
+
+static void open_and_close__beside_a_capture__it_is_not_spoilt(void **state)
+{
+	(void)state;
+	run_ranks(1, allocate_beside, NULL);
+}
+
+static int host_takes_part(int rank, void *argument)
+{
+	static float x[N];
+	const uint32_t list[] = { 1, 2 };
+	struct device_select call = { .list = list, .listed = 2, .scale = 1 };
+	struct device_part part = { .span = N };
+	struct device_push *push;
+	struct device_selector *s;
+	struct memory m;
+	uint64_t unused;
+	void *stream, *free_stream;
+	(void)rank, (void)argument;
+	begin_cuda();
+	call.residual = device_vector(&m, x);
+	call.grad = m.address;
+	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &s));
+	CHECK_OK(cuda.ops->push_open(s, 1, &push));
+	CHECK_OK(cuda.stream(&stream, 0));
+	CHECK_OK(cuda.stream(&free_stream, NON_BLOCKING));
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK(cuda.ops->ready(stream) && strstr(cuda.ops->error(), "being captured into a graph"));
+	CHECK(cuda.ops->select(s, &call, stream) && strstr(cuda.ops->error(), "being captured into a graph"));
+	CHECK(cuda.ops->push(push, &call, &part, NULL, stream) && strstr(cuda.ops->error(), "being captured into a graph"));
+	CHECK(cuda.ops->push_added(push, &unused, stream) == 0);
+	CHECK(cuda.ops->ready(NULL) && strstr(cuda.ops->error(), "the default stream"));
+	CHECK_OK(cuda.ops->ready(free_stream));
+	CHECK(cuda.last_error() == 0);
+	end_capture(stream, NULL);
+	CHECK_OK(cuda.ops->ready(stream));
+	CHECK_OK(cuda.ops->ready(NULL));
+	cuda.ops->push_close(&push);
+	cuda.ops->selector_close(&s);
+	CHECK_OK(cuda.destroy(stream));
+	CHECK_OK(cuda.destroy(free_stream));
+	cuda.ops->release(&m);
+	return 0;
+}
+
+static void push__on_a_captured_stream__is_refused_and_does_not_spoil_it(void **state)
+{
+	(void)state;
+	run_ranks(1, host_takes_part, NULL);
+}
+
+/* ---- a model ------------------------------------------------------------------------------- */
+
+static int train_beside(int rank, void *argument)
+{
+	static float params[N], grad[N], got[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream;
+	(void)rank;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, 0));
+	float *there = device_vector(&params_memory, params), *grad_there = device_vector(&grad_memory, grad);
+	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	for (int step = 1; step <= LAUNCHES; step++) {
+		fill(grad, step);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		CHECK_OK(cuda.begin(stream, GLOBAL));
+		CHECK(sluice_push(gpu, grad_there) == SLUICE_EGPU);
+		CHECK(error_says("being captured into a graph", "call outside of the capture"));
+		end_capture(stream, NULL);
+		CHECK_OK(sluice_push(host, grad));
+		CHECK_OK(sluice_push(gpu, grad_there));
+		CHECK_OK(sluice_pull(host, params));
+		CHECK_OK(cuda.begin(stream, GLOBAL));
+		CHECK(sluice_pull(gpu, there) == SLUICE_EGPU);
+		CHECK(error_says("being captured into a graph", NULL));
+		end_capture(stream, NULL);
+		CHECK_OK(sluice_pull(gpu, there));
+		CHECK_OK(cuda.ops->copy(got, there, sizeof got, stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		CHECK(!memcmp(got, params, sizeof got));
+	}
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__stream_is_captured__refused_and_made_again_outside(void **state)
+{
+	(void)state;
+	run_ranks(1, train_beside, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
+	run_ranks(1, train_beside, "up=all down=all");
+}
+
+/* ---- the last error ------------------------------------------------------------------------ */
+
+static int pin_and_fail(int rank, void *argument)
+{
+	static float x[N];
+	void *there;
+	(void)rank, (void)argument;
+	begin_cuda();
+	cuda.ops->unpin(x); /* never pinned */
+	CHECK(cuda.last_error() == 0);
+	for (unsigned after = 0; after < 6; after++) {
+		cuda.fail_later(after, FAILURE);
+		int rc = cuda.ops->pin(x, sizeof x, &there);
+		cuda.fail_later(1u << 30, 0);
+		CHECK(cuda.last_error() == 0);
+		if (!rc)
+			cuda.ops->unpin(x);
+		CHECK(cuda.last_error() == 0);
+		CHECK_OK(cuda.ops->pin(x, sizeof x, &there)); /* nothing is left of it */
+		cuda.ops->unpin(x);
+	}
+	return 0;
+}
+
+static void pin_and_unpin__cuda_says_no__the_application_finds_no_error(void **state)
+{
+	(void)state;
+	run_ranks(1, pin_and_fail, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(select__captured_into_a_graph__each_launch_is_a_selection),
+		cmocka_unit_test(open_and_close__beside_a_capture__it_is_not_spoilt),
+		cmocka_unit_test(push__on_a_captured_stream__is_refused_and_does_not_spoil_it),
+		cmocka_unit_test(push_and_pull__stream_is_captured__refused_and_made_again_outside),
+		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
+	};
+	const char *named = getenv("SLUICE_GPU");
+
+	if (named && strcmp(named, EMULATED_MODULE)) {
+		printf("skipped: needs the runtime that can be made to fail\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

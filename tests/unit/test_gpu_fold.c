@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Momentum, clipping and NaN that become 0 on the device, before a selection: the bits of the formulas of
+ * runtime/worker/signal.c, for sizes around warps, tiles and groups of tiles, and gradients that lie anywhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "compress/clip_rules.h"
+#include "compress/moments.h"
+#include "gpu.h"
+#include "narrow.h"
+#include "random.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 3, GROUP = 1 << 20 };
+
+/* What is done to gradients. */
+struct fold {
+	float clip;
+	int zero, judge, velocity, fresh;
+	int bad;             /* every so many-th is NaN or infinite; 0: none */
+};
+
+struct vectors {
+	size_t n;
+	float *residual, *velocity, *grad, *got;
+	uint16_t *codes;
+};
+
+static struct vectors vectors_new(size_t n)
+{
+	struct vectors v = { .n = n };
+
+	v.residual = calloc(n + 1, 4);
+	v.velocity = calloc(n + 1, 4);
+	v.grad = calloc(n + 4, 4);
+	v.got = calloc(n + 1, 4);
+	v.codes = calloc(n + 4, 2);
+	assert_true(v.residual && v.velocity && v.grad && v.got && v.codes);
+	return v;
+}
+
+static void vectors_free(struct vectors *v)
+{
+	free(v->residual);
+	free(v->velocity);
+	free(v->grad);
+	free(v->got);
+	free(v->codes);
+}
+
+static int is_bad(const struct fold *f, size_t i)
+{
+	return f->bad && i % (size_t)f->bad == (size_t)f->bad / 2;
+}
+
+/* In type's codes where that is not f32; grad[] is what they mean. */
+static void make_gradient(struct vectors *v, const struct fold *f, int type, size_t shift, struct random *r)
+{
+	for (size_t i = 0; i < v->n; i++) {
+		v->grad[i] = random_normal(r);
+		if (type != SLUICE_F32) {
+			v->codes[shift + i] = is_bad(f, i) ? (i % 2 ? 0x7fc0 | 0x7e00 : type == SLUICE_F16 ? 0xfc00 : 0xff80)
+				: narrow_code(random_bits(r), type);
+			v->grad[i] = narrow_value(v->codes[shift + i], type);
+		} else if (is_bad(f, i)) {
+			v->grad[i] = i % 2 ? NAN : -INFINITY;
+		}
+	}
+}
+
+/* The formulas; returns what is not finite. */
+static uint64_t fold_here(struct vectors *v, const struct fold *f, float scale, float momentum)
+{
+	uint64_t bad = 0;
+
+	for (size_t i = 0; i < v->n; i++) {
+		bad += !isfinite(v->grad[i]);
+		v->grad[i] = isfinite(v->grad[i]) || !f->zero ? v->grad[i] : 0.0f;
+	}
+	if (bad && f->judge)
+		return bad;
+	if (f->clip > 0) {
+		struct moment_sum sum = { .tiles = 0 };
+
+		moments_add(&sum, (struct moment_terms){ 0, 0 }, v->grad, v->n);
+		scale *= clip_factor(moments_end(&sum).second, f->clip);
+	}
+	for (size_t i = 0; i < v->n; i++) {
+		float add = scale * v->grad[i];
+
+		if (f->velocity)
+			add = v->velocity[i] = momentum * v->velocity[i] + add;
+		v->residual[i] = f->fresh ? add : v->residual[i] + add;
+	}
+	return bad;
+}
+
+static void expect_there(struct vectors *v, const float *there, const float *here)
+{
+	gpu_fetch(v->got, there, v->n * 4);
+	assert_memory_equal(v->got, here, v->n * 4);
+}
+
+static void compare(size_t n, size_t shift, int type, const struct fold *f, struct random *r)
+{
+	const float scale = 0.3f, momentum = 0.9f;
+	const size_t k = n / 50 + 1, width = type == SLUICE_F32 ? 4 : 2;
+	struct vectors v = vectors_new(n);
+	struct device_selector *s;
+	struct device_selected got;
+	uint32_t *index = calloc(n + 1, 4);
+
+	assert_non_null(index);
+	for (size_t i = 0; i < n; i++) {
+		v.residual[i] = random_normal(r);
+		v.velocity[i] = random_normal(r);
+	}
+	float *residual = gpu_memory(v.residual, n * 4 + 4), *velocity = gpu_memory(v.velocity, n * 4 + 4);
+	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
+	for (int step = 0; step < STEPS; step++) {
+		make_gradient(&v, f, type, shift, r);
+		if (type == SLUICE_F32)
+			memmove(v.grad + shift, v.grad, n * 4);
+		void *grad = gpu_memory(type == SLUICE_F32 ? (const void *)v.grad : v.codes, (n + shift) * width);
+		if (type == SLUICE_F32)
+			memmove(v.grad, v.grad + shift, n * 4);
+		const struct device_select call = {
+			.residual = residual, .grad = (uint8_t *)grad + shift * width, .grad_type = type,
+			.scale = scale, .judge = f->judge, .k = k, .fresh = f->fresh, .zero = f->zero,
+			.clip = f->clip, .velocity = f->velocity ? velocity : NULL, .momentum = momentum };
+		assert_int_equal(gpu()->select(s, &call, NULL), 0);
+		assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
+		const uint64_t bad = fold_here(&v, f, scale, momentum);
+		assert_int_equal(got.nonfinite, bad);
+		if (bad)
+			assert_int_equal(got.first_nonfinite, (uint64_t)f->bad / 2);
+		assert_int_equal(got.n, bad && f->judge ? 0 : k < n ? k : n);
+		expect_there(&v, residual, v.residual);
+		expect_there(&v, velocity, v.velocity);
+		gpu_free(grad);
+	}
+	gpu()->selector_close(&s);
+	gpu_free(residual);
+	gpu_free(velocity);
+	free(index);
+	vectors_free(&v);
+}
+
+static const struct fold folds[] = {
+	{ .velocity = 1, .judge = 1 },
+	{ .velocity = 1, .judge = 1, .bad = 7 },
+	{ .velocity = 1, .zero = 1, .bad = 5, .fresh = 1 },
+	{ .velocity = 1, .zero = 1, .bad = 31, .clip = 1.5f },
+	{ .zero = 1, .bad = 3 },
+	{ .clip = 2, .judge = 1 },
+	{ .clip = 1e-3f, .judge = 1, .fresh = 1 },
+	{ .clip = 1e9f, .zero = 1 },
+};
+
+static void select__gradient_is_folded_before_it__the_bits_of_the_cpu(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000 };
+	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16 };
+	struct random r = { 5 };
+
+	(void)state;
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+		for (size_t t = 0; t < 3; t++)
+			for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
+				compare(sizes[s], (s + t + f) % 4, types[t], &folds[f], &r);
+}
+
+/* More than one group of tiles, the last one not whole. */
+static void select__norm_of_many_tiles__the_bits_of_the_cpu(void **state)
+{
+	struct random r = { 6 };
+
+	(void)state;
+	compare(GROUP + 2000, 0, SLUICE_F32, &folds[3], &r);
+	if (gpu_slow())
+		return;
+	for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
+		compare(100u * GROUP / 3 + 7, f % 2, f % 3 ? SLUICE_F32 : SLUICE_BF16, &folds[f], &r);
+}
+
+/* A push failed after its gradient was folded: without a memory the residual is made again from the momentum. */
+static void select__momentum_has_moved__the_gradient_is_not_read(void **state)
+{
+	enum { N = 3000 };
+	struct random r = { 7 };
+	struct vectors v = vectors_new(N);
+	struct device_selector *s;
+
+	(void)state;
+	for (size_t i = 0; i < N; i++)
+		v.velocity[i] = random_normal(&r);
+	float *velocity = gpu_memory(v.velocity, N * 4), *residual = gpu_memory(NULL, N * 4);
+	const struct device_select call = { .residual = residual, .scale = 1, .judge = 1, .k = 1, .fresh = 1, .clip = 1,
+					    .velocity = velocity, .momentum = 0.5f, .moved = 1 };
+	assert_int_equal(gpu()->selector_open(0, N, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu()->select(s, &call, NULL), 0);
+	expect_there(&v, residual, v.velocity);
+	expect_there(&v, velocity, v.velocity);
+	gpu()->selector_close(&s);
+	gpu_free(residual);
+	gpu_free(velocity);
+	vectors_free(&v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(select__gradient_is_folded_before_it__the_bits_of_the_cpu),
+		cmocka_unit_test(select__norm_of_many_tiles__the_bits_of_the_cpu),
+		cmocka_unit_test(select__momentum_has_moved__the_gradient_is_not_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
