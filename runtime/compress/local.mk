@@ -4,6 +4,7 @@ library_sources += \
 	runtime/compress/choose_block.c runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c runtime/compress/choose_topk.c \
 	runtime/compress/counts.c runtime/compress/counts.h \
+	runtime/compress/dense.c runtime/compress/dense.h \
 	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \

@@ -24,6 +24,29 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 	return m;
 }
 
+/* The last message to a shard: in the staging slot, or where its owner finds it. */
+static inline const uint8_t *sent_message(const sluice_model *model, uint32_t s)
+{
+	const struct up_lane *lane = &model->worker->up[s];
+	const struct shard_layout *at = &model->layout.shards[s];
+	const uint64_t offset = ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq - 1);
+	struct remote *window = model->remote_windows[at->owner];
+	return lane->placed ? (uint8_t *)window->endpoint->transport->ops->address(window) + at->slots_offset + offset
+			    : lane->staging + offset;
+}
+
+/* The last message of a shard, where it was published, if that can be seen from here; else where it was READ. */
+static inline const uint8_t *pulled_message(const sluice_model *model, uint32_t s)
+{
+	const struct down_lane *lane = &model->worker->down[s];
+	const struct shard_layout *at = &model->layout.shards[s];
+	struct remote *log = model->remote_logs[at->owner];
+	const struct transport_ops *ops = log->endpoint->transport->ops;
+	uint64_t offset;
+	CHECK_OK(delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset));
+	return ops->readable ? (const uint8_t *)ops->readable(log) + at->log_offset + offset : lane->buffer;
+}
+
 /* What the last push sent; returns how many coordinates. */
 static inline uint32_t last_sent(const sluice_model *model, float *dense)
 {
@@ -32,9 +55,7 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
-		const uint8_t *slot = lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
-								  lane->ring.next_seq - 1);
-		n += decode_into(slot, lane->bytes, at->begin, model->recipe.seed, dense).count;
+		n += decode_into(sent_message(model, s), lane->bytes, at->begin, model->recipe.seed, dense).count;
 	}
 	return n;
 }
