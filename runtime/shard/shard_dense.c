@@ -145,7 +145,7 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 		sum_piece(model, shard, at, n, change);
 		sparse_scale(change, factor[0], factor[1], n);
 		with_residual(shard, at, change, n);
-		dense_put(change, n, payload + sizeof *change * at, crc);
+		dense_put(change, n, payload + sizeof *change * at, crc, 0);
 	}
 	if (!all_right(model, shard) || !count_all(model, shard))
 		return 0;
@@ -176,7 +176,7 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 			update_apply(update, sum + at, shard->velocity ? shard->velocity + at : NULL,
 				     shard->copy + at, n, divisor, shard->lr);
 			with_residual(shard, at, sum + at, n);
-			dense_put(sum + at, n, payload + sizeof *sum * at, crc);
+			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
 			add_to_copy(model, shard, at, sum + at, n);
 			clear_residual(shard, at, n);
 		}

@@ -47,8 +47,7 @@ static void signal_piece(const sluice_model *model, uint64_t at, const float *gr
 	float *residual = model->worker->residual + at;
 	uint32_t any = 0;
 
-	memcpy(value, grad, n * sizeof *value);
-	sparse_scale(value, 1, scale, n);
+	dense_scaled(grad, scale, n, value);
 	if (model->recipe.memory == MEMORY_NONE)
 		return;
 	sparse_add(value, NULL, residual, n);
@@ -75,8 +74,9 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 		if (first_nonfinite(grad + at->begin + i, n) < n)
 			return SLUICE_ENUMERIC;
 		signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value);
-		dense_put(value, n, payload + sizeof *value * i, &crc);
+		dense_put(value, n, payload + sizeof *value * i, &crc, there && dense_large(at->span));
 	}
+	dense_put_end();
 	m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	m.coding = CODING_DENSE;
 	m.scale = 1;
