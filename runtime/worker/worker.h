@@ -190,6 +190,10 @@ void worker_took_delta(sluice_model *model, uint32_t shard, const struct message
 int dense_push_fits(const sluice_model *model);
 /* Judges, encodes and posts grad for all shards. As signal_accumulate(). */
 int dense_push(sluice_model *model, const float *grad);
+/* Where message seq to a shard lies at its owner; where its newest publication lies. NULL: in memory that is not
+ * mapped here. */
+uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
+const uint8_t *dense_entry(const sluice_model *model, uint32_t shard);
 /* Adds what a shard published to the target: 1, or the job has failed. 0: it is to be READ and judged first. Token
  * held. */
 int dense_pull(sluice_model *model, uint32_t shard);

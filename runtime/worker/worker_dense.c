@@ -27,17 +27,14 @@ int dense_push_fits(const sluice_model *model)
 	       !w->lazy.window && !model_async(model) && !w->census && !w->device.selects && !model->measure.on;
 }
 
-/* Where the message's slot lies in this process; NULL: in memory of another machine. */
-static uint8_t *slot_there(const sluice_model *model, uint32_t shard)
+uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct up_lane *lane = &model->worker->up[shard];
 	struct remote *window = model->remote_windows[at->owner];
 	const struct transport_ops *ops = model->job->peers[at->owner].endpoint->transport->ops;
 	uint8_t *base = ops->address ? ops->address(window) : NULL;
 
-	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, lane->ring.next_seq)
-		    : NULL;
+	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) : NULL;
 }
 
 /* What goes out of n coordinates, as signal.c would add them up. */
@@ -64,7 +61,7 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct up_lane *lane = &model->worker->up[shard];
 	struct message m = worker_message(model, shard);
-	uint8_t *slot = worker_slot(model, shard, m.seq), *there = slot_there(model, shard);
+	uint8_t *slot = worker_slot(model, shard, m.seq), *there = dense_slot(model, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
@@ -114,14 +111,17 @@ int dense_push(sluice_model *model, const float *grad)
 
 /* ---- pull --------------------------------------------------------------------------------- */
 
-/* Where the entry lies in this process; NULL: in memory of another machine. */
-static const uint8_t *entry_there(const sluice_model *model, uint32_t shard, uint64_t offset)
+const uint8_t *dense_entry(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct down_lane *lane = &model->worker->down[shard];
 	struct remote *log = model->remote_logs[at->owner];
 	const struct transport_ops *ops = log->endpoint->transport->ops;
 	const uint8_t *base = ops->readable ? ops->readable(log) : NULL;
+	uint64_t offset;
 
+	if (delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset))
+		return NULL;
 	return base ? base + at->log_offset + offset : NULL;
 }
 
@@ -199,11 +199,9 @@ int dense_pull(sluice_model *model, uint32_t shard)
 	const uint8_t *entry, *payload;
 	struct message m;
 	const char *why;
-	uint64_t offset = 0;
 	uint32_t crc;
 
-	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
-	if (!pull_fits(model) || !(entry = entry_there(model, shard, offset)) ||
+	if (!pull_fits(model) || !(entry = dense_entry(model, shard)) ||
 	    message_peek(entry, lane->last_bytes, &m, &crc, &why) || !dense_plain(&m) ||
 	    message_check(&m, &want, &why) || !worker_welcomes(model, shard, &m, &why))
 		return 0;

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_candidates \
 	tests/unit/test_update \
 	tests/unit/test_step \
+	tests/unit/test_dense \
 	tests/unit/test_grad_type \
 	tests/unit/test_accumulator \
 	tests/unit/test_push_range \
@@ -54,6 +55,9 @@ tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
+# Spoils bytes between who makes and who reads them.
+tests_unit_test_dense_SOURCES = tests/unit/test_dense.c $(ranks)
+tests_unit_test_dense_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=dense_take -Wl,--wrap=message_head
 tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 # Is told what steps took.

@@ -28,23 +28,15 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 static inline const uint8_t *sent_message(const sluice_model *model, uint32_t s)
 {
 	const struct up_lane *lane = &model->worker->up[s];
-	const struct shard_layout *at = &model->layout.shards[s];
-	const uint64_t offset = ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq - 1);
-	struct remote *window = model->remote_windows[at->owner];
-	return lane->placed ? (uint8_t *)window->endpoint->transport->ops->address(window) + at->slots_offset + offset
-			    : lane->staging + offset;
+	const uint64_t seq = lane->ring.next_seq - 1;
+	return lane->placed ? dense_slot(model, s, seq) : worker_slot(model, s, seq);
 }
 
-/* The last message of a shard, where it was published, if that can be seen from here; else where it was READ. */
+/* The last message of a shard: where it was published, if that can be seen from here; else where it was READ. */
 static inline const uint8_t *pulled_message(const sluice_model *model, uint32_t s)
 {
-	const struct down_lane *lane = &model->worker->down[s];
-	const struct shard_layout *at = &model->layout.shards[s];
-	struct remote *log = model->remote_logs[at->owner];
-	const struct transport_ops *ops = log->endpoint->transport->ops;
-	uint64_t offset;
-	CHECK_OK(delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset));
-	return ops->readable ? (const uint8_t *)ops->readable(log) + at->log_offset + offset : lane->buffer;
+	const uint8_t *entry = dense_entry(model, s);
+	return entry ? entry : model->worker->down[s].buffer;
 }
 
 /* What the last push sent; returns how many coordinates. */
