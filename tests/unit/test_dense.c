@@ -445,6 +445,7 @@ static int push_nan(int rank, void *argument)
 	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_barrier(job));
 	fill(grad, COUNT, 3);
 	grad[COUNT - 1] = rank == 1 ? NAN : 0;
 	int rc = sluice_push(model, grad);
