@@ -37,17 +37,19 @@ uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
 	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) : NULL;
 }
 
-/* What goes out of n coordinates, as signal.c would add them up. */
+/* What goes out of n coordinates, as signal.c would add them up. The application may have done that itself: then
+ * grad is the residual (sluice_accumulator). */
 static void signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n, float scale,
 			 float *value)
 {
 	float *residual = model->worker->residual + at;
 	uint32_t any = 0;
 
-	dense_scaled(grad, scale, n, value);
+	dense_scaled(grad, grad == residual ? 1 : scale, n, value);
 	if (model->recipe.memory == MEMORY_NONE)
 		return;
-	sparse_add(value, NULL, residual, n);
+	if (grad != residual)
+		sparse_add(value, NULL, residual, n);
 	/* What is sent leaves the residual, which is zero already in all steps but the first. */
 	for (uint32_t i = 0; i < n; i++)
 		any |= float_bits(residual[i]);
@@ -90,7 +92,7 @@ int dense_push(sluice_model *model, const float *grad)
 	const float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	struct worker *w = model->worker;
 
-	w->skip = 0;
+	w->skip = w->summed = 0;
 	w->addend = NULL;
 	/* Own shards last: what the others wait for is cold by then, and this is not. */
 	for (int own = 0; own < 2; own++)
@@ -174,15 +176,15 @@ static int add_verified(const sluice_model *model, const uint8_t *payload, uint3
 	return 0;
 }
 
-/* This rank's own log, which it alone can write. */
+/* This rank's own log, which it alone can write. A sum that overflowed ends the job, whatever was added before it. */
 static int add_own(const sluice_model *model, const uint8_t *payload, uint32_t span, float *target)
 {
 	const float *value = (const float *)(const void *)payload;
 
-	if (first_nonfinite(value, span) < span)
-		return SLUICE_EWIRE;
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
+		if (first_nonfinite(value + i, n) < n)
+			return SLUICE_EWIRE;
 		apply(model, target + i, value + i, n);
 	}
 	return 0;
