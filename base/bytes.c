@@ -130,6 +130,7 @@ static uint32_t crc32c_by_instructions(uint32_t crc, const void *bytes, size_t n
 	for (; n >= 3 * STREAM; n -= 3 * STREAM, p += 3 * STREAM) {
 		uint32_t second = 0, third = 0;
 
+#pragma GCC unroll 8 /* else counting takes a quarter of the time */
 		for (int i = 0; i < STREAM; i += 8) {
 			r = crc_of_8(r, get_le64(p + i));
 			second = crc_of_8(second, get_le64(p + STREAM + i));

@@ -347,6 +347,13 @@ static void *self_address(struct remote *remote)
 	return remote->access & REGION_WRITE && r->common == NULL ? r->base : NULL;
 }
 
+static const void *self_readable(struct remote *remote)
+{
+	const struct self_remote *r = (const struct self_remote *)(const void *)remote;
+
+	return remote->access & REGION_READ ? r->base : NULL;
+}
+
 const struct transport_ops self_transport = {
 	.size = sizeof(struct transport_ops),
 	.name = "self",
@@ -367,5 +374,6 @@ const struct transport_ops self_transport = {
 	.fd = self_fd,
 	.wake = self_wake,
 	.address = self_address,
+	.readable = self_readable,
 	.copies_at_post = 1,
 };

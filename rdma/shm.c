@@ -370,6 +370,11 @@ static void *shm_address(struct remote *remote)
 	return remote->access & REGION_WRITE ? shm_remote_of(remote)->base : NULL;
 }
 
+static const void *shm_readable(struct remote *remote)
+{
+	return remote->access & REGION_READ ? shm_remote_of(remote)->base : NULL;
+}
+
 const struct transport_ops shm_transport = {
 	.size = sizeof(struct transport_ops),
 	.name = "shm",
@@ -390,5 +395,6 @@ const struct transport_ops shm_transport = {
 	.fd = shm_fd,
 	.wake = shm_wake,
 	.address = shm_address,
+	.readable = shm_readable,
 	.copies_at_post = 1,
 };

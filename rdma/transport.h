@@ -127,6 +127,10 @@ struct transport_ops {
 	 * post() and then posts a PUT_NOTIFY: what was stored before that call is in place when it arrives. NULL,
 	 * also in place of the function (verbs): nowhere. It stays until remote_close(). */
 	void *(*address)(struct remote *remote);
+	/* Where a peer's region that this rank may read lies in this process. The peer may be changing it: what is
+	 * taken from there is judged on a private copy. NULL, also in place of the function (verbs): nowhere. It stays
+	 * until remote_close(). */
+	const void *(*readable)(struct remote *remote);
 	/* 1: a put from this region of device memory is read by the card where it is; 0: the processor would
 	 * copy it. Registers it, which is slow. SLUICE_E*. NULL (shm, self): such a put is refused. */
 	int (*in_place)(struct endpoint *e, const struct region *device);

@@ -66,6 +66,7 @@ library_sources += \
 	runtime/worker/worker.c runtime/worker/worker.h \
 	runtime/worker/worker_agree.c \
 	runtime/worker/worker_census.c runtime/worker/worker_census.h \
+	runtime/worker/worker_dense.c \
 	runtime/worker/worker_encode.c \
 	runtime/worker/worker_measure.c \
 	runtime/worker/worker_select.c \
@@ -79,6 +80,7 @@ library_sources += \
 	runtime/shard/shard_agree.c \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
+	runtime/shard/shard_dense.c \
 	runtime/shard/shard_innovation.c \
 	runtime/shard/shard_measure.c \
 	runtime/shard/shard_setup.c \

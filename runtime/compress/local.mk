@@ -5,6 +5,7 @@ library_sources += \
 	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c runtime/compress/choose_topk.c \
 	runtime/compress/clip_rules.h \
 	runtime/compress/counts.c runtime/compress/counts.h \
+	runtime/compress/dense.c runtime/compress/dense.h \
 	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \

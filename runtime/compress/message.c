@@ -285,20 +285,16 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 	return 0;
 }
 
-int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
-		 struct message *m, const char **why)
+/* h receives a private copy of the header. */
+static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
+		       struct message *m, const char **why)
 {
-	const uint8_t *from = slot;
-	uint8_t h[MESSAGE_HEADER_BYTES];
 	struct message got = {0}; /* the sender's choices are none of the receiver's */
-	uint32_t crc = 0;
 	int rc;
 
-	if (slot_bytes < MESSAGE_HEADER_BYTES || copy_cap < MESSAGE_HEADER_BYTES)
-		return refuse(why,
-			      "a slot of %zu bytes or a buffer of %zu is too small for a header",
-			      slot_bytes, copy_cap);
-	copy_once(h, from, sizeof(h));
+	if (slot_bytes < MESSAGE_HEADER_BYTES)
+		return refuse(why, "a slot of %zu bytes is too small for a header", slot_bytes);
+	copy_once(h, slot, MESSAGE_HEADER_BYTES);
 	if (get_le32(h) != MAGIC)
 		return refuse(why, "no message: the magic is 0x%08x", get_le32(h));
 	if (get_le16(h + 4) != SLUICE_WIRE_VERSION)
@@ -310,11 +306,38 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	rc = header_check(h, &got, why);
 	if (rc)
 		return rc;
-	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES ||
-	    got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
-		return refuse(why,
-			      "a payload of %u bytes exceeds the slot of %zu or the buffer of %zu",
-			      got.payload_bytes, slot_bytes, copy_cap);
+	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES)
+		return refuse(why, "a payload of %u bytes exceeds the slot of %zu", got.payload_bytes, slot_bytes);
+	*m = got;
+	return 0;
+}
+
+int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc, const char **why)
+{
+	uint8_t h[MESSAGE_HEADER_BYTES];
+	int rc = take_header(slot, slot_bytes, h, m, why);
+
+	if (!rc)
+		*payload_crc = get_le32(h + PAYLOAD_CRC_OFFSET);
+	return rc;
+}
+
+int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
+		 struct message *m, const char **why)
+{
+	const uint8_t *from = slot;
+	uint8_t h[MESSAGE_HEADER_BYTES];
+	struct message got;
+	uint32_t crc = 0;
+	int rc;
+
+	if (copy_cap < MESSAGE_HEADER_BYTES)
+		return refuse(why, "a buffer of %zu bytes is too small for a header", copy_cap);
+	rc = take_header(slot, slot_bytes, h, &got, why);
+	if (rc)
+		return rc;
+	if (got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
+		return refuse(why, "a payload of %u bytes exceeds the buffer of %zu", got.payload_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
 	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left;
 	     at += n, left -= n) {
@@ -362,6 +385,9 @@ int message_check(const struct message *m, const struct message_expect *want, co
 	return 0;
 }
 
+const char message_nonfinite[] = "a value is NaN or infinite; if sums overflowed, lower the learning rate or clip= "
+				 "the gradients";
+
 int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
 		   const char **why)
 {
@@ -393,8 +419,7 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 		if (few_bits_decode(&m->values, m->scale, values, m->count, value, &text))
 			return refuse(why, "%s", text);
 	} else if (values_decode(m->values.type, m->scale, values, m->count, value)) {
-		return refuse(why, "a value is NaN or infinite; if sums overflowed, lower the learning rate or "
-				   "clip= the gradients");
+		return refuse(why, "%s", message_nonfinite);
 	}
 	return 0;
 }

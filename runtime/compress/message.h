@@ -113,7 +113,12 @@ size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
 		 struct message *m, const char **why);
 
-/* Of a message that passed message_copy(), header included. */
+/* The first half of message_copy(): copies the header alone, and checks that it and the payload fit in slot_bytes.
+ * On success *m is what it says, and the payload that *payload_crc is the checksum of lies MESSAGE_HEADER_BYTES
+ * behind slot, unread. */
+int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc, const char **why);
+
+/* Of a message that passed message_copy() or message_peek(), header included. */
 static inline size_t message_bytes(const struct message *m)
 {
 	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
@@ -139,4 +144,6 @@ int message_check(const struct message *m, const struct message_expect *want, co
  * contents of index and value are unspecified and must not be used. */
 int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
 		   const char **why);
+/* Why a value that is NaN or infinite is refused. */
+extern const char message_nonfinite[];
 #endif

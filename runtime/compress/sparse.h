@@ -19,5 +19,7 @@ void sparse_add(float *vector, const uint32_t *index, const float *value, uint32
 /* vector[index[i]] = value[i]. */
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
+/* vector[i] = by * (vector[i] * share). */
+void sparse_scale(float *vector, float share, float by, uint32_t count);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 #endif

@@ -21,10 +21,9 @@
 
 /* ---- gather ------------------------------------------------------------------------------- */
 
-/* All workers of a step must train at one rate. */
-static int same_rate(sluice_model *model, struct shard *shard, int worker, float lr)
+int shard_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first)
 {
-	if (!shard->counted) {
+	if (first) {
 		shard->lr = lr;
 		shard->lr_rank = worker;
 	}
@@ -44,6 +43,37 @@ static int epoch_exists(const sluice_job *job, uint32_t epoch)
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;
 }
 
+const char *shard_unwelcome(const sluice_model *model, const struct shard *shard, const struct message *m)
+{
+	if (m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		return "it chooses what there is not";
+	if (!epoch_exists(model->job, m->epoch))
+		return "it carries an epoch that the job was never in";
+	if (m->have_version != shard->published)
+		return "the worker holds another version than this shard published";
+	return NULL;
+}
+
+struct message_expect shard_expect(const sluice_model *model, const struct shard *shard, int worker)
+{
+	const struct shard_layout *at = shard->at;
+	const struct phase *phase = phase_now(model, shard->phase);
+	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_PUSH,
+				       .rank = (uint64_t)worker,
+				       .epoch = model_epoch(model), .model = model->id,
+				       .shard = shard->id, .seq = shard->inboxes[worker].ring.next_seq,
+				       .step = shard->version + 1, .phase = shard->phase,
+				       .span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
+				       .count_max = at->room };
+	if (phase->payload == PAYLOAD_INDICES)
+		want.count_max = at->support_capacity;
+	if (phase->support == SUPPORT_AGREED) {
+		want.agreed = 1;
+		want.count_max = shard->support_n;
+	}
+	return want;
+}
+
 /* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was there or
  * is not expected any more. */
 static int take_push(sluice_model *model, struct shard *shard)
@@ -58,23 +88,12 @@ static int take_push(sluice_model *model, struct shard *shard)
 	const struct shard_layout *at = shard->at;
 	const struct phase *phase = phase_now(model, shard->phase);
 	struct inbox *inbox = &shard->inboxes[worker];
-	uint64_t seq = inbox->ring.next_seq, step = shard->version + 1;
+	uint64_t seq = inbox->ring.next_seq;
 	if (inbox->arrived < seq)
 		return 0;
 	struct message m;
 	const char *why = "";
-	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_PUSH,
-				       .rank = (uint64_t)worker,
-				       .epoch = model_epoch(model), .model = model->id,
-				       .shard = shard->id, .seq = seq, .step = step, .phase = shard->phase,
-				       .span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
-				       .count_max = at->room };
-	if (phase->payload == PAYLOAD_INDICES)
-		want.count_max = at->support_capacity;
-	if (phase->support == SUPPORT_AGREED) {
-		want.agreed = 1;
-		want.count_max = shard->support_n;
-	}
+	const struct message_expect want = shard_expect(model, shard, worker);
 	const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, seq);
 	int rc = message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, &m, &why);
 	if (!rc)
@@ -84,16 +103,8 @@ static int take_push(sluice_model *model, struct shard *shard)
 		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
-	if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0)) {
-		shard_refuse(model, shard, worker, "it chooses what there is not");
-		return 0;
-	}
-	if (!epoch_exists(model->job, m.epoch)) {
-		shard_refuse(model, shard, worker, "it carries an epoch that the job was never in");
-		return 0;
-	}
-	if (m.have_version != shard->published) {
-		shard_refuse(model, shard, worker, "the worker holds another version than this shard published");
+	if ((why = shard_unwelcome(model, shard, &m))) {
+		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
 	if (census_take_push(model, shard, seq, slot + message_bytes(&m),
@@ -101,7 +112,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
-	if (!same_rate(model, shard, worker, m.lr) || ring_reader_accept(&inbox->ring, worker, seq))
+	if (!shard_same_rate(model, shard, worker, m.lr, !shard->counted) || ring_reader_accept(&inbox->ring, worker, seq))
 		return 0;
 	inbox->have_version = m.have_version;
 	model->stats.staleness[0]++;
@@ -206,17 +217,10 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 	return !selects && !sparse;
 }
 
-/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
- * will decode it, added to the copy with the workers' own function. */
-static void publish(sluice_model *model, struct shard *shard)
+struct message shard_delta(const sluice_model *model, const struct shard *shard, uint32_t n)
 {
 	const struct shard_layout *at = shard->at;
-	uint32_t n;
-	const float *vector;
-	int whole = choose(model, shard, &vector, &n);
-	const uint32_t *index = whole ? NULL : model->index;
-	const float *value = whole ? vector : model->value;
-	struct message m = { .kind = MESSAGE_DELTA, .values = schedule_sends_all(&model->schedule, shard->version + 1)
+	return (struct message){ .kind = MESSAGE_DELTA, .values = schedule_sends_all(&model->schedule, shard->version + 1)
 				     ? (struct value_coding){ VALUE_F32, 0, 0, 0 } : model->recipe.down.values,
 			     /* Workers are below 2^23: a shard's numbers are no worker's. */
 			     .stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
@@ -233,6 +237,30 @@ static void publish(sluice_model *model, struct shard *shard)
 			     .agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
 			     .divisor = shard->counted, .lr = shard->lr,
 			     .anchor = (uint32_t)innovation_lacks(shard) };
+}
+
+void shard_step_ends(sluice_model *model, struct shard *shard, size_t bytes)
+{
+	shard->version++;
+	shard->chosen = shard->chosen_next;
+	shard->phase = 0;
+	shard->raised = 0;
+	shard->refresh = 0;
+	shard->restarted = 0;
+	shard_announce(model, shard, bytes);
+}
+
+/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
+ * will decode it, added to the copy with the workers' own function. */
+static void publish(sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	uint32_t n;
+	const float *vector;
+	int whole = choose(model, shard, &vector, &n);
+	const uint32_t *index = whole ? NULL : model->index;
+	const float *value = whole ? vector : model->value;
+	struct message m = shard_delta(model, shard, n);
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
 	bytes += census_note_delta(model, shard, entry + bytes);
@@ -253,13 +281,7 @@ static void publish(sluice_model *model, struct shard *shard)
 	else
 		sparse_add(shard->copy, index, model->value, n);
 	reduction_clear(&shard->reduction);
-	shard->version++;
-	shard->chosen = shard->chosen_next;
-	shard->phase = 0;
-	shard->raised = 0;
-	shard->refresh = 0;
-	shard->restarted = 0;
-	shard_announce(model, shard, bytes);
+	shard_step_ends(model, shard, bytes);
 }
 
 /* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
@@ -306,6 +328,9 @@ int shard_advance(sluice_model *model, struct shard *shard)
 		return 0;
 	if (shard->async)
 		return shard_async_advance(model, shard) | send_notices(model, shard);
+	const enum dense_outcome dense = shard_dense_advance(model, shard);
+	if (dense != DENSE_NONE)
+		return send_notices(model, shard) | (dense == DENSE_PUBLISHED);
 	while (shard->next_rank < model->job->workers && take_push(model, shard))
 		moved = 1;
 	if (shard->next_rank == model->job->workers && shard->counted) {

@@ -33,6 +33,11 @@ struct inbox {                       /* of one worker at one shard */
 	uint64_t asked;              /* the newest message that has an answer, or will have */
 	int waits;                   /* a checked push is next in the ring */
 	int parked;                  /* it does not compute */
+	/* shard_dense.c, of the message that is next: what its header says; how far the payload was read */
+	struct message header;
+	uint32_t crc, payload_crc;
+	const uint8_t *payload;
+	int nonfinite;
 };
 
 struct shard {
@@ -96,7 +101,27 @@ int shard_refuse(sluice_model *model, const struct shard *shard, int worker, con
 /* The workers of this publication hear of it. */
 void shard_announce(sluice_model *model, struct shard *shard, size_t bytes);
 
+/* ---- shard_dense.c ---- */
+enum dense_outcome {
+	DENSE_NONE,                  /* this step is to be gathered message by message */
+	DENSE_WAITS,                 /* not all messages are there, or one was refused */
+	DENSE_READY,
+	DENSE_PUBLISHED
+};
+/* A step in which everything is sent and published as it is. */
+enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard);
+
 /* ---- shard.c ---- */
+/* What the next message of this worker must be. */
+struct message_expect shard_expect(const sluice_model *model, const struct shard *shard, int worker);
+/* Why a message that is right by itself may not come now; NULL if it may. */
+const char *shard_unwelcome(const sluice_model *model, const struct shard *shard, const struct message *m);
+/* All workers of a step must train at one rate: 1 if this one's is that of the first. Else the job has failed. */
+int shard_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first);
+/* What the delta of this step says of itself, but for the coordinates, of which it has n. */
+struct message shard_delta(const sluice_model *model, const struct shard *shard, uint32_t n);
+/* A delta of so many bytes is in the log, and in the copy. */
+void shard_step_ends(sluice_model *model, struct shard *shard, size_t bytes);
 int shards_open(sluice_model *model);
 void shards_close(sluice_model *model);
 struct shard *shard_find(sluice_model *model, uint32_t id);

@@ -24,7 +24,12 @@ static int push(sluice_model *model, const void *grad, const void *before)
 		model->worker->skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
 		return rc;
-	else if ((rc = model->worker->device.selects ? on_device_accumulate(model, grad)
+	else if (!alone && dense_push_fits(model)) {
+		if ((rc = dense_push(model, grad)))
+			return rc;
+		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
+		return step_sent(model);
+	} else if ((rc = model->worker->device.selects ? on_device_accumulate(model, grad)
 		      : signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
 	if (alone) {

@@ -57,7 +57,8 @@ static int post_message(sluice_model *model, uint32_t s)
 			      .remote = model->remote_windows[at->owner],
 			      .offset = at->slots_offset + offset,
 			      .local_region = w->staging, .local = lane->staging + offset,
-			      .bytes = lane->bytes, .imm = imm_make(IMM_PUSH, model->id, s) };
+			      .bytes = lane->placed ? MESSAGE_HEADER_BYTES : lane->bytes,
+			      .imm = imm_make(IMM_PUSH, model->id, s) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
 	int rc = lane->apart ? on_device_post(model, s, &t) : e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
@@ -67,6 +68,8 @@ static int post_message(sluice_model *model, uint32_t s)
 			 (unsigned long long)w->step, s, rank_text(job, at->owner));
 		return 0;
 	}
+	if (lane->placed)
+		e->transport->counters.put_bytes += lane->bytes - t.bytes; /* encode() moved them */
 	lane->posted = 1;
 	ring_writer_advance(&lane->ring);
 	if (at->owner != job->rank && lane->control) {
@@ -219,6 +222,65 @@ uint64_t worker_wanted(const sluice_model *model)
 	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
 }
 
+struct message_expect worker_expect(const sluice_model *model, uint32_t shard)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct phase *phase = phase_now(model, model->worker->phase);
+	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
+				       .rank = (uint64_t)at->owner,
+				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
+				       .seq = worker_wanted(model), .step = model->worker->step,
+				       .phase = model->worker->phase, .span = at->span,
+				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room };
+	if (phase->support == SUPPORT_AGREED) {
+		want.agreed = 1;
+		want.count_max = model->worker->down[shard].support_n;
+	}
+	if (model_async(model))
+		async_expect(model, &want);
+	return want;
+}
+
+int worker_welcomes(const sluice_model *model, uint32_t shard, const struct message *m, const char **why)
+{
+	const char *judged = model_async(model) ? async_judge(model, m) : NULL;
+	if (m->have_version != model->worker->down[shard].have_version && !model_async(model))
+		judged = "it applies to another version than this worker holds";
+	else if (!judged && m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		judged = "it chooses what there is not";
+	if (judged)
+		*why = judged;
+	return !judged;
+}
+
+/* It is in the target. */
+static void count_delta(sluice_model *model, const struct shard_layout *at, const struct message *m)
+{
+	model->stats.pulled_elements += m->count;
+	model->stats.dense_bytes += at->owner == model->job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
+}
+
+/* Nothing is left to do of this publication. */
+static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m, uint64_t publication)
+{
+	struct worker *w = model->worker;
+	struct down_lane *lane = &w->down[shard];
+	lane->have_version = publication;
+	lane->torn = 0;
+	w->raised |= m->raised;
+	if (!shard) /* all workers follow one shard */
+		watch_chosen(model, m->chosen);
+	w->shards_done++;
+	if (model->layout.shards[shard].owner != model->job->rank)
+		model->stats.pulled_bytes += lane->last_bytes;
+}
+
+void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m, uint64_t publication)
+{
+	count_delta(model, &model->layout.shards[shard], m);
+	publication_ends(model, shard, m, publication);
+}
+
 /* The private copy that a READ brought is validated, then added. */
 static void apply_delta(sluice_model *model, uint32_t shard)
 {
@@ -228,20 +290,8 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct down_lane *lane = &w->down[shard];
 	struct message m;
-	const char *why = "the READ failed", *judged;
-	const struct phase *phase = phase_now(model, w->phase);
-	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
-				       .rank = (uint64_t)at->owner,
-				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
-				       .seq = worker_wanted(model), .step = w->step, .phase = w->phase,
-				       .span = at->span,
-				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room };
-	if (phase->support == SUPPORT_AGREED) {
-		want.agreed = 1;
-		want.count_max = lane->support_n;
-	}
-	if (model_async(model))
-		async_expect(model, &want);
+	const char *why = "the READ failed";
+	const struct message_expect want = worker_expect(model, shard);
 	lane->read = READ_IDLE;
 	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
 					      at->delta_bytes, &m, &why)) {
@@ -251,16 +301,10 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 		return;
 	}
 	m.stream.seed = model->recipe.seed;
-	if (m.have_version != lane->have_version && !model_async(model))
-		why = "it applies to another version than this worker holds";
-	else if (model_async(model) && (judged = async_judge(model, &m)))
-		why = judged;
-	else if (m.chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
-		why = "it chooses what there is not";
-	else if (!message_check(&m, &want, &why) &&
-		 !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
-		 !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
-				    lane->last_bytes - message_bytes(&m), &why)) {
+	if (worker_welcomes(model, shard, &m, &why) && !message_check(&m, &want, &why) &&
+	    !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
+	    !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
+			       lane->last_bytes - message_bytes(&m), &why)) {
 		const uint32_t *index = m.coding == CODING_DENSE ? NULL
 			: m.coding == CODING_AGREED ? lane->support : w->relative;
 		if (m.kind == MESSAGE_SUPPORT) {
@@ -277,17 +321,9 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 				return;
 			}
 			w->refresh |= w->reference && m.anchor;
-			model->stats.pulled_elements += m.count;
-			model->stats.dense_bytes += at->owner == job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
+			count_delta(model, at, &m);
 		}
-		lane->have_version = want.seq;
-		lane->torn = 0;
-		w->raised |= m.raised;
-		if (!shard) /* all workers follow one shard */
-			watch_chosen(model, m.chosen);
-		w->shards_done++;
-		if (at->owner != job->rank)
-			model->stats.pulled_bytes += lane->last_bytes;
+		publication_ends(model, shard, &m, want.seq);
 		return;
 	}
 	job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s was refused: %s",
@@ -307,6 +343,10 @@ static int take_deltas(sluice_model *model)
 			continue;
 		if (lane->read == READ_IDLE && lane->version >= publication) {
 			uint64_t start = now_ns();
+			if (dense_pull(model, s)) {
+				model->stats.apply_ns += now_ns() - start;
+				continue;
+			}
 			read_delta(model, s);
 			model->stats.pull_ns += now_ns() - start;
 		}

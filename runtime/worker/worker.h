@@ -21,6 +21,7 @@ struct up_lane {
 	size_t bytes;                /* of the message of this step */
 	/* The payload is not in the staging slot, of which only the header is posted; out: it is on its way. */
 	int apart, payload_out;
+	int placed;                  /* the payload is in the owner's slot already; only the header is posted */
 	int posted;
 	int control;                 /* it carries no gradient */
 };
@@ -176,6 +177,26 @@ int worker_send(sluice_model *model);
 void worker_send_shard(sluice_model *model, uint32_t shard);
 /* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
+
+/* What a delta of this step must be. */
+struct message_expect worker_expect(const sluice_model *model, uint32_t shard);
+/* 1 if a message that is right by itself may come now; 0: *why not. */
+int worker_welcomes(const sluice_model *model, uint32_t shard, const struct message *m, const char **why);
+/* The shard's delta, of this publication, is in the target. */
+void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m, uint64_t publication);
+
+/* ---- worker_dense.c ---- */
+/* 1 if a step that sends a whole gradient of host memory can be dense_push(). */
+int dense_push_fits(const sluice_model *model);
+/* Judges, encodes and posts grad for all shards. As signal_accumulate(). */
+int dense_push(sluice_model *model, const float *grad);
+/* Where message seq to a shard lies at its owner; where its newest publication lies. NULL: in memory that is not
+ * mapped here. */
+uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
+const uint8_t *dense_entry(const sluice_model *model, uint32_t shard);
+/* Adds what a shard published to the target: 1, or the job has failed. 0: it is to be READ and judged first. Token
+ * held. */
+int dense_pull(sluice_model *model, uint32_t shard);
 
 /* ---- worker_encode.c ---- */
 /* What a push of this step to a shard says about itself, but for the coordinates. */

@@ -76,7 +76,7 @@ void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
 	struct up_lane *lane = &model->worker->up[shard];
 	lane->bytes = message_bytes(m);
 	lane->bytes += census_note_push(model, shard, m->seq, worker_slot(model, shard, m->seq) + lane->bytes);
-	lane->apart = lane->payload_out = 0;
+	lane->apart = lane->payload_out = lane->placed = 0;
 	lane->posted = 0;
 	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
 }

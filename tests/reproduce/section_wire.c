@@ -135,7 +135,7 @@ static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_
 	t->down_bytes += positions;
 	if (at->sketch_cells) {
 		t->up_bytes += MESSAGE_HEADER_BYTES + 4ull * at->sketch_cells;
-		t->down += recount(t, down->buffer, down->last_bytes, 0, &t->down_bytes);
+		t->down += recount(t, dense_entry(seat->model, s), down->last_bytes, 0, &t->down_bytes);
 	} else {
 		int leader = schedule_leader(seat->step + 1, seat->run->workers);
 
@@ -165,7 +165,7 @@ static int recount_step(struct seat *seat)
 				    lane->ring.next_seq - 1);
 
 		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);
-		t->down += recount(t, w->down[s].buffer, w->down[s].last_bytes, 0, &t->down_bytes);
+		t->down += recount(t, dense_entry(seat->model, s), w->down[s].last_bytes, 0, &t->down_bytes);
 	}
 	t->up += up;
 	t->least = up < t->least ? up : t->least;

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_candidates \
 	tests/unit/test_update \
 	tests/unit/test_step \
+	tests/unit/test_dense \
 	tests/unit/test_grad_type \
 	tests/unit/test_accumulator \
 	tests/unit/test_push_range \
@@ -54,6 +55,9 @@ tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
+# Spoils bytes between who makes and who reads them.
+tests_unit_test_dense_SOURCES = tests/unit/test_dense.c $(ranks)
+tests_unit_test_dense_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=dense_take -Wl,--wrap=message_head
 tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 # Is told what steps took.
@@ -64,7 +68,7 @@ tests_unit_test_accumulator_SOURCES = tests/unit/test_accumulator.c $(ranks)
 tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c tests/unit/sent.h $(ranks)
 tests_unit_test_dynamics_SOURCES = tests/unit/test_dynamics.c tests/unit/sent.h tests/unit/scratch.h $(ranks)
-tests_unit_test_stats_SOURCES = tests/unit/test_stats.c $(ranks)
+tests_unit_test_stats_SOURCES = tests/unit/test_stats.c tests/unit/sent.h $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)
 tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)

@@ -24,6 +24,21 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 	return m;
 }
 
+/* The last message to a shard: in the staging slot, or where its owner finds it. */
+static inline const uint8_t *sent_message(const sluice_model *model, uint32_t s)
+{
+	const struct up_lane *lane = &model->worker->up[s];
+	const uint64_t seq = lane->ring.next_seq - 1;
+	return lane->placed ? dense_slot(model, s, seq) : worker_slot(model, s, seq);
+}
+
+/* The last message of a shard: where it was published, if that can be seen from here; else where it was READ. */
+static inline const uint8_t *pulled_message(const sluice_model *model, uint32_t s)
+{
+	const uint8_t *entry = dense_entry(model, s);
+	return entry ? entry : model->worker->down[s].buffer;
+}
+
 /* What the last push sent; returns how many coordinates. */
 static inline uint32_t last_sent(const sluice_model *model, float *dense)
 {
@@ -32,9 +47,7 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
-		const uint8_t *slot = lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
-								  lane->ring.next_seq - 1);
-		n += decode_into(slot, lane->bytes, at->begin, model->recipe.seed, dense).count;
+		n += decode_into(sent_message(model, s), lane->bytes, at->begin, model->recipe.seed, dense).count;
 	}
 	return n;
 }

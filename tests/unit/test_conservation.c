@@ -54,7 +54,7 @@ static int split_exactly(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job)); /* both have said what they sent */
 		if (shard) {
 			memset(published, 0, sizeof published);
-			decode_into(model->worker->down[0].buffer, model->worker->down[0].last_bytes,
+			decode_into(pulled_message(model, 0), model->worker->down[0].last_bytes,
 				    0, 0, published);
 			for (int i = 0; i < COUNT; i++) {
 				float change =

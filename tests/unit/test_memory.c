@@ -27,7 +27,7 @@ static const struct model_case cases[] = {
 	{ "up=topk(0.001) down=topk(0.001)", 0.9 },
 	{ "up=topk(0.01),f16 down=topk(0.01),f16 signal=momentum(0.9) update=momentum(0.9)", 0.9 },
 	{ "up=topk(0.01),uniform(4) down=topk(0.02),bf16", 0.9 },
-	{ "up=all down=all", 0.85 },
+	{ "up=all down=all", 0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
 	{ "up=topk(0.01) down=all", 0.65 },
 };
 

@@ -145,8 +145,9 @@ static int train(int rank, void *argument)
 		uint64_t digest = check_same(job, params, sizeof params);
 		if (!rank) {
 			digests->params[i / 2][i % 2] = digest;
-			digests->residual[i / 2][i % 2] =
-				sluice_digest(model->worker->residual, sizeof params);
+			if (model->recipe.memory != MEMORY_NONE) /* else nothing in it is kept */
+				digests->residual[i / 2][i % 2] =
+					sluice_digest(model->worker->residual, sizeof params);
 			sluice_model_stats stats = { .size = sizeof stats };
 			CHECK_OK(sluice_stats(model, &stats));
 			CHECK((stats.nonfinite_elements == STEPS) == !!strstr(recipes[i / 2], "zero"));

@@ -3,6 +3,7 @@
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include "ranks.h"
+#include "sent.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,9 +37,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct up_lane *lane = &model->worker->up[s];
 		t->pushed_elements +=
-			elements_of(lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
-								lane->ring.next_seq - 1),
-				    lane->bytes);
+			elements_of(sent_message(model, s), lane->bytes);
 		if (at->owner == model->job->rank)
 			continue;
 		t->pushed += lane->bytes;
@@ -51,7 +50,7 @@ static void count_pull(const sluice_model *model, struct tally *t)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct down_lane *lane = &model->worker->down[s];
-		t->pulled_elements += elements_of(lane->buffer, lane->last_bytes);
+		t->pulled_elements += elements_of(pulled_message(model, s), lane->last_bytes);
 		if (at->owner == model->job->rank)
 			continue;
 		t->pulled += lane->last_bytes;
@@ -190,9 +189,7 @@ static void decode_sent(const sluice_model *model, float *sent)
 		const struct up_lane *lane = &model->worker->up[s];
 		const char *why;
 		struct message m;
-		CHECK_OK(message_copy(lane->staging + ring_offset(lane->ring.depth, at->slot_bytes,
-								  lane->ring.next_seq - 1),
-				      lane->bytes, copy, sizeof copy, &m, &why));
+		CHECK_OK(message_copy(sent_message(model, s), lane->bytes, copy, sizeof copy, &m, &why));
 		CHECK_OK(message_decode(&m, copy, index, value, &why));
 		for (uint32_t i = 0; i < m.count; i++)
 			sent[at->begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];

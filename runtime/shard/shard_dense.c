@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A step in which every worker sends every coordinate as a float, and every coordinate is published: one pass over
+ * all messages at once, in rank order at each coordinate, instead of one each. Called by shard.c, to whose pushes and
+ * publications these are the same bit for bit.
+ *
+ * Checksums are known when the last byte was read. So the pass writes what nobody has seen yet: the place of the next
+ * log entry, or, where the update rule remembers, the sum. What is kept (copy, residual, velocity, inboxes) moves
+ * on when all messages were found right; a wrong one is refused by name.
+ *
+ * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is taken. */
+#include "shard/shard.h"
+#include "compress/dense.h"
+#include <string.h>
+
+/* Both ways and the state of this step allow it. The workers may still send something else. */
+static int expected(const sluice_model *model, const struct shard *shard)
+{
+	const struct recipe *recipe = &model->recipe;
+	const uint64_t step = shard->version + 1;
+	const int reset = schedule_sends_all(&model->schedule, step);
+	const int all = (recipe->up.select == SELECT_ALL && recipe->down.select == SELECT_ALL) ||
+			model_sends_all(model, model_density(model, &recipe->down, step, shard->chosen), step);
+
+	return all && !model->job->members.elastic && !shard->counted && model->schedule.n_downs == 1 &&
+	       !shard->running && !model->census && !model->measure.on && (reset || recipe->down.values.type == VALUE_F32);
+}
+
+/* Looks at the headers: DENSE_READY if all messages are there and like that. */
+static enum dense_outcome look(sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	const char *why = "";
+
+	for (int w = 0; w < model->job->workers; w++)
+		if (shard->inboxes[w].arrived < shard->inboxes[w].ring.next_seq)
+			return DENSE_WAITS;
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+		const uint64_t seq = inbox->ring.next_seq;
+		const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, seq);
+		const struct message_expect want = shard_expect(model, shard, w);
+
+		if (message_peek(slot, at->slot_bytes, &inbox->header, &inbox->crc, &why) ||
+		    message_check(&inbox->header, &want, &why) ||
+		    (why = shard_unwelcome(model, shard, &inbox->header))) {
+			shard_refuse(model, shard, w, why);
+			return DENSE_WAITS;
+		}
+		if (!dense_plain(&inbox->header))
+			return DENSE_NONE;
+		if (!shard_same_rate(model, shard, w, inbox->header.lr, !w))
+			return DENSE_WAITS;
+		inbox->payload = slot + MESSAGE_HEADER_BYTES;
+		inbox->payload_crc = 0;
+		inbox->nonfinite = 0;
+	}
+	return DENSE_READY;
+}
+
+/* One piece of the sum, coordinates from `at` on. */
+static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t at, uint32_t n, float *sum)
+{
+	float value[DENSE_PIECE];
+
+	memset(sum, 0, n * sizeof *sum); /* 0 + -0 is 0 */
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+
+		inbox->nonfinite |= dense_take(inbox->payload + sizeof *sum * at, n, value, &inbox->payload_crc);
+		sparse_add(sum, NULL, value, n);
+	}
+}
+
+/* The pass is over: 1 if each message was what its header says. */
+static int all_right(sluice_model *model, struct shard *shard)
+{
+	for (int w = 0; w < model->job->workers; w++) {
+		const struct inbox *inbox = &shard->inboxes[w];
+
+		if (inbox->payload_crc != inbox->crc)
+			shard_refuse(model, shard, w, "the payload's checksum is wrong");
+		else if (inbox->nonfinite)
+			shard_refuse(model, shard, w, message_nonfinite);
+		else
+			continue;
+		return 0;
+	}
+	return 1;
+}
+
+static int count_all(sluice_model *model, struct shard *shard)
+{
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = &shard->inboxes[w];
+		const struct message *m = &inbox->header;
+
+		if (ring_reader_accept(&inbox->ring, w, m->seq))
+			return 0;
+		inbox->have_version = m->have_version;
+		model->stats.staleness[0]++;
+		shard->raised |= m->raised;
+		if (!shard->counted++)
+			shard->chosen_next = m->chosen;
+	}
+	return 1;
+}
+
+static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at, const float *value, uint32_t n)
+{
+	if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(shard->copy + at, NULL, value, n);
+	else
+		sparse_add(shard->copy + at, NULL, value, n);
+}
+
+/* Where a residual is left from sparse steps, it goes out with the change. */
+static void with_residual(const struct shard *shard, uint32_t at, float *change, uint32_t n)
+{
+	if (!shard->residual)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		change[i] = shard->residual[at + i] + change[i];
+}
+
+/* As what was published leaves it: it is zero already in all steps but the first. */
+static void clear_residual(struct shard *shard, uint32_t at, uint32_t n)
+{
+	uint32_t any = 0;
+
+	for (uint32_t i = 0; shard->residual && i < n; i++)
+		any |= float_bits(shard->residual[at + i]);
+	if (any)
+		memset(shard->residual + at, 0, n * sizeof(float));
+}
+
+/* The change is a multiple of the sum: it is written where it is published from. */
+static int change_directly(sluice_model *model, struct shard *shard, float factor[2], uint8_t *payload,
+			   uint32_t *crc)
+{
+	const uint32_t span = shard->at->span;
+	float change[DENSE_PIECE];
+
+	for (uint32_t at = 0, n; at < span; at += n) {
+		n = dense_here(span, at);
+		sum_piece(model, shard, at, n, change);
+		sparse_scale(change, factor[0], factor[1], n);
+		with_residual(shard, at, change, n);
+		dense_put(change, n, payload + sizeof *change * at, crc, 0);
+	}
+	if (!all_right(model, shard) || !count_all(model, shard))
+		return 0;
+	for (uint32_t at = 0, n; at < span; at += n) {
+		n = dense_here(span, at);
+		add_to_copy(model, shard, at, (const float *)(const void *)payload + at, n);
+		clear_residual(shard, at, n);
+	}
+	return 1;
+}
+
+/* The change needs what earlier steps left, which must not move before the messages are known to be right. */
+static int change_by_rule(sluice_model *model, struct shard *shard, const struct update *update, unsigned divisor,
+			  uint8_t *payload, uint32_t *crc)
+{
+	const uint32_t span = shard->at->span;
+	float *sum = shard->reduction.sum;
+	int right;
+
+	for (uint32_t at = 0, n; at < span; at += n) {
+		n = dense_here(span, at);
+		sum_piece(model, shard, at, n, sum + at);
+	}
+	right = all_right(model, shard) && count_all(model, shard);
+	for (uint32_t at = 0, n; at < span; at += n) {
+		n = dense_here(span, at);
+		if (right) {
+			update_apply(update, sum + at, shard->velocity ? shard->velocity + at : NULL,
+				     shard->copy + at, n, divisor, shard->lr);
+			with_residual(shard, at, sum + at, n);
+			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
+			add_to_copy(model, shard, at, sum + at, n);
+			clear_residual(shard, at, n);
+		}
+		memset(sum + at, 0, n * sizeof *sum);
+	}
+	return right;
+}
+
+enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
+{
+	const struct update update = update_of_step(&model->update, shard->version + 1);
+	const struct shard_layout *at = shard->at;
+	struct message m;
+	float factor[2];
+	uint32_t crc = 0;
+	int done;
+
+	if (!expected(model, shard))
+		return DENSE_NONE;
+	const enum dense_outcome seen = look(model, shard);
+	if (seen != DENSE_READY)
+		return seen;
+	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes), *payload = entry + MESSAGE_HEADER_BYTES;
+	candidates_forget(&shard->candidates);
+	if (update_scales(&update, (unsigned)model->job->workers, shard->lr, &factor[0], &factor[1]))
+		done = change_directly(model, shard, factor, payload, &crc);
+	else
+		done = change_by_rule(model, shard, &update, (unsigned)model->job->workers, payload, &crc);
+	if (!done)
+		return DENSE_WAITS;
+	m = shard_delta(model, shard, at->span);
+	m.coding = CODING_DENSE;
+	m.scale = 1;
+	m.payload_bytes = at->span * (uint32_t)sizeof(float);
+	size_t bytes = message_head(&m, crc, entry);
+	delta_log_commit(&shard->log, bytes);
+	shard_step_ends(model, shard, bytes);
+	return DENSE_PUBLISHED;
+}

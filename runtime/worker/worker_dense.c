@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A step in which every coordinate goes up as a float, or comes down as one, where the memory that messages cross is
+ * mapped here: the gradient is read once and written where the shard's owner finds it, and what the owner published
+ * is added from where it lies. Called by step.c and worker.c, to whose messages these are the same bit for bit. */
+#include "worker/worker.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "compress/dense.h"
+#include <string.h>
+
+/* ---- push --------------------------------------------------------------------------------- */
+
+int dense_push_fits(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct worker *w = model->worker;
+	const int reset = schedule_sends_all(&model->schedule, w->step);
+	const int all = recipe->up.select == SELECT_ALL ||
+			model_sends_all(model, model->stats.density_up, w->step);
+
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && all &&
+	       (reset || recipe->up.values.type == VALUE_F32) &&
+	       !phase_agrees(phase_now(model, 0)) && model_pushed_type(model) == VALUE_F32 &&
+	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !(recipe->clip > 0) &&
+	       recipe->nonfinite == NONFINITE_ABORT &&
+	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local && !w->reference &&
+	       !w->lazy.window && !model_async(model) && !w->census && !w->device.selects && !model->measure.on;
+}
+
+uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct remote *window = model->remote_windows[at->owner];
+	const struct transport_ops *ops = model->job->peers[at->owner].endpoint->transport->ops;
+	uint8_t *base = ops->address ? ops->address(window) : NULL;
+
+	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) : NULL;
+}
+
+/* What goes out of n coordinates, as signal.c would add them up. The application may have done that itself: then
+ * grad is the residual (sluice_accumulator). */
+static void signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n, float scale,
+			 float *value)
+{
+	float *residual = model->worker->residual + at;
+	uint32_t any = 0;
+
+	dense_scaled(grad, grad == residual ? 1 : scale, n, value);
+	if (model->recipe.memory == MEMORY_NONE)
+		return;
+	if (grad != residual)
+		sparse_add(value, NULL, residual, n);
+	/* What is sent leaves the residual, which is zero already in all steps but the first. */
+	for (uint32_t i = 0; i < n; i++)
+		any |= float_bits(residual[i]);
+	if (any)
+		memset(residual, 0, n * sizeof *residual);
+}
+
+/* 0, or the gradient is not finite: nothing was posted. */
+static int encode(sluice_model *model, uint32_t shard, const float *grad, float scale)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct up_lane *lane = &model->worker->up[shard];
+	struct message m = worker_message(model, shard);
+	uint8_t *slot = worker_slot(model, shard, m.seq), *there = dense_slot(model, shard, m.seq);
+	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
+	float value[DENSE_PIECE];
+	uint32_t crc = 0;
+
+	for (uint32_t i = 0, n; i < at->span; i += n) {
+		n = dense_here(at->span, i);
+		if (first_nonfinite(grad + at->begin + i, n) < n)
+			return SLUICE_ENUMERIC;
+		signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value);
+		dense_put(value, n, payload + sizeof *value * i, &crc, there && dense_large(at->span));
+	}
+	dense_put_end();
+	m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
+	m.coding = CODING_DENSE;
+	m.scale = 1;
+	m.payload_bytes = at->span * (uint32_t)sizeof(float);
+	message_head(&m, crc, slot);
+	worker_staged(model, shard, &m);
+	lane->placed = there != NULL;
+	model->stats.pushed_elements += at->span;
+	return 0;
+}
+
+int dense_push(sluice_model *model, const float *grad)
+{
+	const float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
+	struct worker *w = model->worker;
+
+	w->skip = w->summed = 0;
+	w->addend = NULL;
+	/* Own shards last: what the others wait for is cold by then, and this is not. */
+	for (int own = 0; own < 2; own++)
+		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+			if ((model->layout.shards[s].owner == model->job->rank) == own &&
+			    encode(model, s, grad, scale))
+				return signal_accumulate(model, grad, NULL, 0, model->layout.count); /* says which it is */
+		}
+	w->encoded = 1;
+	uint64_t start = now_ns();
+	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
+	if (!model->job->failure.code)
+		worker_post(model);
+	pthread_mutex_unlock(&model->job->token);
+	model->stats.push_ns += now_ns() - start;
+	return 0;
+}
+
+/* ---- pull --------------------------------------------------------------------------------- */
+
+const uint8_t *dense_entry(const sluice_model *model, uint32_t shard)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct down_lane *lane = &model->worker->down[shard];
+	struct remote *log = model->remote_logs[at->owner];
+	const struct transport_ops *ops = log->endpoint->transport->ops;
+	const uint8_t *base = ops->readable ? ops->readable(log) : NULL;
+	uint64_t offset;
+
+	if (delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset))
+		return NULL;
+	return base ? base + at->log_offset + offset : NULL;
+}
+
+static int pull_fits(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	const struct phase *phase = phase_now(model, w->phase);
+
+	return !phase_agrees(phase) && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
+	       !model_async(model) && !w->device.target && !w->reference && !w->lazy.window && !w->census;
+}
+
+/* Another rank's memory is read twice: first for the checksum, then to be added, when each piece must be what it was.
+ * So nothing is added of what does not check, without a copy of the whole, which would cost more than to read it again.
+ * passed[i]: the checksum up to and with piece i. */
+static int verify(const uint8_t *payload, const struct message *m, uint32_t payload_crc, uint32_t *passed)
+{
+	float value[DENSE_PIECE];
+	uint32_t crc = 0;
+	int nonfinite = 0;
+
+	for (uint32_t i = 0, n; i < m->span; i += n) {
+		n = dense_here(m->span, i);
+		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
+		passed[i / DENSE_PIECE] = crc;
+	}
+	return crc == payload_crc && !nonfinite;
+}
+
+static void apply(const sluice_model *model, float *target, const float *value, uint32_t n)
+{
+	if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(target, NULL, value, n);
+	else
+		sparse_add(target, NULL, value, n);
+}
+
+static int add_verified(const sluice_model *model, const uint8_t *payload, uint32_t span, const uint32_t *passed,
+			float *target)
+{
+	float value[DENSE_PIECE];
+	uint32_t crc = 0;
+
+	for (uint32_t i = 0, n; i < span; i += n) {
+		n = dense_here(span, i);
+		if (dense_take(payload + sizeof *value * i, n, value, &crc) || crc != passed[i / DENSE_PIECE])
+			return SLUICE_EWIRE;
+		apply(model, target + i, value, n);
+	}
+	return 0;
+}
+
+/* This rank's own log, which it alone can write. A sum that overflowed ends the job, whatever was added before it. */
+static int add_own(const sluice_model *model, const uint8_t *payload, uint32_t span, float *target)
+{
+	const float *value = (const float *)(const void *)payload;
+
+	for (uint32_t i = 0, n; i < span; i += n) {
+		n = dense_here(span, i);
+		if (first_nonfinite(value + i, n) < n)
+			return SLUICE_EWIRE;
+		apply(model, target + i, value + i, n);
+	}
+	return 0;
+}
+
+int dense_pull(sluice_model *model, uint32_t shard)
+{
+	struct worker *w = model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct down_lane *lane = &w->down[shard];
+	const struct message_expect want = worker_expect(model, shard);
+	const int own = at->owner == model->job->rank;
+	float *target = w->target + at->begin;
+	const uint8_t *entry, *payload;
+	struct message m;
+	const char *why;
+	uint32_t crc;
+
+	if (!pull_fits(model) || !(entry = dense_entry(model, shard)) ||
+	    message_peek(entry, lane->last_bytes, &m, &crc, &why) || !dense_plain(&m) ||
+	    message_check(&m, &want, &why) || !worker_welcomes(model, shard, &m, &why))
+		return 0;
+	payload = entry + MESSAGE_HEADER_BYTES;
+	if (own ? add_own(model, payload, m.span, target) : !verify(payload, &m, crc, w->relative))
+		return 0;
+	if (!own && add_verified(model, payload, m.span, w->relative, target)) {
+		job_fail(model->job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s changed while it was read",
+			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner));
+		return 1;
+	}
+	struct transport_counters *counters = &model->remote_logs[at->owner]->endpoint->transport->counters;
+	counters->gets++;
+	counters->get_bytes += lane->last_bytes;
+	worker_took_delta(model, shard, &m, want.seq);
+	return 1;
+}
