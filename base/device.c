@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the list of loaded
+ * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the number of loaded
  * libraries a call: without the driver's library there is no memory of its kind. */
 #include "base/device.h"
 #include "base/error.h"
 #include "sluice.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,31 @@ static int driver_says_device(void *driver, const void *p)
 	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
 }
 
+/* The first object of all, whose entry also counts how many were ever loaded. */
+static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
+{
+	if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
+		*(unsigned long long *)context = info->dlpi_adds;
+	return 1;
+}
+
+/* The driver's library, if somebody loaded it; to be closed. It is looked for, in files too, only if anything was
+ * loaded since the last time: this is part of every push and pull. */
+static void *driver_in_process(void)
+{
+	static _Atomic unsigned long long without; /* so many are loaded, and it is none of them */
+	unsigned long long now = 0;
+	void *driver;
+
+	dl_iterate_phdr(count_loaded, &now);
+	if (now && now == without)
+		return NULL;
+	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (!driver)
+		without = now;
+	return driver;
+}
+
 int device_of(const void *p, const struct device_ops **ops_out)
 {
 	const struct device_ops *ops = loaded;
@@ -86,7 +112,7 @@ int device_of(const void *p, const struct device_ops **ops_out)
 	*ops_out = NULL;
 	if (!ops) {
 		/* A module that is named is asked in any case: it may bring a driver of its own. */
-		driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+		driver = driver_in_process();
 		if (!driver && !(named && strchr(named, '/')))
 			return 0;
 		ops = device_load(&why);
@@ -120,7 +146,7 @@ int device_bus_id(char *text, size_t cap)
 {
 	const struct device_ops *ops;
 	const char *why, *named = getenv("SLUICE_GPU");
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *driver = driver_in_process();
 
 	if (driver)
 		dlclose(driver);

@@ -175,6 +175,25 @@ static void device_of__device_memory_without_module_is_refused(void **state)
 	expect(refused_without_module, "/nowhere/libsluice_cuda.so");
 }
 
+/* The application loads the driver when it has pushed from host memory already; and other libraries before it. */
+static int driver_that_comes_late_is_noticed(void)
+{
+	const struct device_ops *ops;
+	int here = 0;
+
+	if (device_of(&here, &ops) || ops || device_of(&here, &ops) || ops)
+		return NO;
+	if (!dlopen(EMULATED_MODULE, RTLD_NOW) || device_of(&here, &ops) || ops)
+		return NO;
+	return refused_without_module();
+}
+
+static void device_of__driver_loaded_between_two_calls_is_noticed(void **state)
+{
+	(void)state;
+	expect(driver_that_comes_late_is_noticed, "/nowhere/libsluice_cuda.so");
+}
+
 #ifdef REAL_MODULE
 /* The module that was built loads anywhere; where there is no driver it says so. */
 static int real_module_loads(void)
@@ -212,6 +231,7 @@ int main(void)
 		cmocka_unit_test(device_of__memory_of_another_device_than_the_current_one__is_refused),
 		cmocka_unit_test(describe__without_a_driver_says_so),
 		cmocka_unit_test(device_of__device_memory_without_module_is_refused),
+		cmocka_unit_test(device_of__driver_loaded_between_two_calls_is_noticed),
 		cmocka_unit_test(device_load__the_module_that_was_built_loads_without_a_driver),
 	};
 
