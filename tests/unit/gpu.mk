@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The GPU module through its table: on the CPU here, on a GPU in tests/gpu/run, with the same programs.
 emulated_module = -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\"
+# Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
+slow_in_valgrind = tests/unit/test_gpu_select tests/unit/test_gpu_gradient tests/unit/test_gpu_fold \
+	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_in_place
 check_PROGRAMS += tests/unit/test_gpu_select
 tests_unit_test_gpu_select_SOURCES = tests/unit/test_gpu_select.c tests/unit/gpu.c tests/unit/gpu.h \
 	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/vector_kinds.h \
 	tests/unit/random.h
 tests_unit_test_gpu_select_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_select_DEPENDENCIES = libinternal.la libsluice_emulated.la
+# Two models in a rank, one of them in GPU memory.
+gpu_step = tests/unit/gpu_step.c tests/unit/gpu_step.h $(ranks)
 check_PROGRAMS += tests/unit/test_gpu_step
-tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h tests/unit/scratch.h $(ranks)
+tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 tests_unit_test_gpu_step_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_step_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_failing
+tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
+tests_unit_test_gpu_failing_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_failing_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_device
 # Its name and version give it the soname of CUDA's driver.
 check_LTLIBRARIES += tests/unit/libcuda.la

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See gpu_step.h. */
+#include "gpu_step.h"
+#include "base/bytes.h"
+#include "ranks.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct device_ops *device(void)
+{
+	const char *why = "";
+	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
+	const struct device_ops *ops = device_load(&why);
+	if (!ops)
+		fprintf(stderr, "%s\n", why);
+	CHECK(ops != NULL);
+	return ops;
+}
+
+float *device_vector(const struct device_ops *ops, struct memory *m)
+{
+	CHECK_OK(ops->alloc(COUNT * sizeof(float), m));
+	CHECK_OK(ops->zero(m->address, COUNT * sizeof(float), NULL));
+	CHECK_OK(ops->wait(NULL));
+	return m->address;
+}
+
+void to_device(const struct device_ops *ops, float *there, const float *here)
+{
+	CHECK_OK(ops->copy(there, here, COUNT * sizeof(float), NULL));
+	CHECK_OK(ops->wait(NULL));
+}
+
+void expect_on_device(const struct device_ops *ops, const float *there, const float *here)
+{
+	static float got[COUNT];
+	CHECK_OK(ops->copy(got, there, sizeof got, NULL));
+	CHECK_OK(ops->wait(NULL));
+	CHECK(!memcmp(got, here, sizeof got));
+}
+
+void gradient(float *grad, int rank, int step, const struct shape *shape)
+{
+	for (size_t i = 0; i < COUNT; i++)
+		grad[i] = noise(7, (uint64_t)step, (uint64_t)rank, i) *
+			  (i % 100 && !(shape->skewed && i < COUNT / SHARDS_SKEWED) ? 1.0f : 20.0f);
+	if (step == shape->nan_at && rank == 1)
+		grad[321] = NAN;
+}
+
+void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
+{
+	enum { MODEL = 84 };
+	for (uint32_t s = 0; s < host->layout.n_shards; s++) {
+		const uint64_t seq = host->worker->up[s].ring.next_seq - 1;
+		const uint8_t *a = worker_slot(host, s, seq), *b = worker_slot(gpu, s, seq);
+		const size_t bytes = host->worker->up[s].bytes;
+		CHECK(gpu->worker->up[s].ring.next_seq - 1 == seq && gpu->worker->up[s].bytes == bytes);
+		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
+		const struct on_device *d = &gpu->worker->device;
+		CHECK(gpu->worker->up[s].apart == (d->sent[s].packed && d->lanes[s].way != PAYLOAD_STAGED));
+		if (gpu->worker->up[s].apart)
+			continue;
+		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES, bytes - MESSAGE_HEADER_BYTES));
+	}
+}
+
+void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows)
+{
+	sluice_model_stats a = { .size = sizeof a }, b = { .size = sizeof b };
+	CHECK_OK(sluice_stats(host, &a));
+	CHECK_OK(sluice_stats(gpu, &b));
+	CHECK(a.pushed_bytes == b.pushed_bytes && a.pulled_bytes == b.pulled_bytes);
+	CHECK(a.pushed_elements == b.pushed_elements && a.deferred_elements == b.deferred_elements);
+	CHECK(selection_kinds[host->recipe.up.select].varies || !overflows == !b.deferred_elements);
+	CHECK(a.nonfinite_elements == b.nonfinite_elements);
+	CHECK(float_bits((float)a.residual_norm) == float_bits((float)b.residual_norm));
+}
