@@ -13,14 +13,15 @@ HOST_AND_DEVICE static inline int uniform_levels(unsigned bits)
 	return (1 << (bits - 1)) - 1;
 }
 
-/* The least step of which L reach this magnitude, the largest of a block. */
+/* The least step of which L reach this magnitude, the largest of a block. Of an infinite one (a sum that overflowed) it
+ * is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 {
 	const float levels = (float)uniform_levels(bits);
 	float step = most / levels;
 
 	step = bits_float(float_bits(step) + (step * levels < most)); /* the next one up, without a branch */
-	return step * levels > FLT_MAX ? bits_float(float_bits(step) - 1) : step;
+	return step * levels > FLT_MAX && most <= FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
 /* What turns the values of a block into whole multiples of 2^-(32 - bits) steps. Two factors, because the

@@ -6,6 +6,7 @@
 #include "compress/few_bits_rules.h"
 #include "compress/message.h"
 #include "random.h"
+#include "sluice.h"
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -345,6 +346,25 @@ static void few_bits__extremes__stay_finite(void **state)
 			}
 }
 
+/* A sum that overflowed is not sent as a large number, but refused. */
+static void few_bits__infinite_value__receiver_refuses(void **state)
+{
+	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8) };
+	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, 1, 0 } };
+
+	(void)state;
+	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
+		for (int sign = -1; sign <= 1; sign += 2) {
+			const char *why = "";
+
+			for (size_t i = 0; i < 24; i++)
+				v[i] = i == 11 ? (float)sign * INFINITY : (float)i - 11;
+			few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent);
+			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why), SLUICE_EWIRE);
+			assert_non_null(strstr(why, "not finite"));
+		}
+}
+
 static void message__few_bits__sparse_and_dense_come_back(void **state)
 {
 	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64), grid(3), grid(8),
@@ -396,6 +416,7 @@ int main(void)
 		cmocka_unit_test(grid__range_given__is_used_where_it_is_larger),
 		cmocka_unit_test(round__any_width__is_the_nearest_multiple_in_the_fewest_bits),
 		cmocka_unit_test(few_bits__extremes__stay_finite),
+		cmocka_unit_test(few_bits__infinite_value__receiver_refuses),
 		cmocka_unit_test(message__few_bits__sparse_and_dense_come_back),
 	};
 

@@ -2,6 +2,7 @@
  * Pushing in ranges: the set that tells what is there already; the same bits as one push of the whole, for
  * all recipes and any order; early sending where coordinates are decided one by one; refusals. */
 #include "base/error.h"
+#include "four_tensors.h"
 #include "worker/worker.h"
 #include "ranks.h"
 #include <math.h>
@@ -74,26 +75,7 @@ static const char *const recipes[] = {
 	"up=threshold(0.1) down=topk(0.1) signal=igt(0.5) update=ema(0.5) reset=3",
 	"up=all,uniform(4) down=all signal=momentum(0.5),noise(0.1) reset=2",
 };
-enum { RECIPES = sizeof recipes / sizeof *recipes, COUNT = 1500, STEPS = 6 };
-
-static const sluice_tensor tensors[] = {
-	{ "w1", 1000 }, { "b1.bias", 20 }, { "w2", 400 }, { "b2.bias", 80 },
-};
-
-static sluice_model_attr attributes(const char *recipe, uint32_t shards)
-{
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr), .count = COUNT,
-				    .tensors = tensors, .n_tensors = 4, .recipe = recipe,
-				    .shards = shards, .lr = 0.05f };
-}
-
-static void fill_gradient(float *grad, int rank, uint64_t step, const float *params)
-{
-	for (size_t i = 0; i < COUNT; i++) {
-		float z = noise(1, step, (uint64_t)rank, i);
-		grad[i] = i % 11 == 0 ? 0 : i % 13 == 0 ? 0.25f : z * z * z + 0.1f * params[i];
-	}
-}
+enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 6 };
 
 /* The ways to cut a gradient that a rank goes through from step to step. */
 static void push_in_pieces(sluice_model *model, const float *grad, uint64_t step, int rank)
