@@ -74,12 +74,16 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 {
-	if (job->failure.code)
-		return job->failure.code;
+	char text[sizeof job->failure.text];
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(job->failure.text, sizeof job->failure.text, format, arguments);
+	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
+	if (code == SLUICE_EWIRE)
+		members_overtaken(job);
+	if (job->failure.code)
+		return job->failure.code;
+	memcpy(job->failure.text, text, sizeof text);
 	job->failure.code = code;
 	job->failure.culprit = culprit;
 	if (!job->finalizing)

@@ -171,6 +171,9 @@ int members_open(sluice_job *job);
 /* A peer is lost: returns 1 if the job goes on without it, 0 if that is the job's end. */
 int members_lost(sluice_job *job, int peer, const char *why);
 void members_arrived(sluice_job *job, int peer);       /* IMM_MEMBERS */
+/* What this rank read makes no sense. If it was stopped, others may have dropped it and have gone on overwriting: then
+ * the job has failed with that when this returns. */
+void members_overtaken(sluice_job *job);
 /* This rank holds the mails of this round of all living ranks. */
 void members_held(sluice_job *job, uint64_t seq);
 /* Writes what found a full queue. */

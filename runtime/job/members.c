@@ -142,9 +142,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (!job_living(job, peer))
 		return 1;
-	/* If it is this rank that was dropped, while it was stopped, the others may have left since. */
-	if (job->rank != announcer(job))
-		members_arrived(job, announcer(job));
+	members_overtaken(job); /* the others may have left since */
 	if (job->failure.code)
 		return 1;
 	if (peer >= job->workers)
@@ -245,6 +243,14 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	}
 }
 
+/* 0, or it is just being overwritten. */
+static int copy_block(const sluice_job *job, int peer, uint8_t *block)
+{
+	memcpy(block, (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
+	       MEMBERS_BLOCK_BYTES);
+	return get_le32(block + 4) != crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8);
+}
+
 void members_arrived(sluice_job *job, int peer)
 {
 	uint8_t block[MEMBERS_BLOCK_BYTES];
@@ -253,14 +259,25 @@ void members_arrived(sluice_job *job, int peer)
 			  rank_text(job, peer));
 		return;
 	}
-	memcpy(block, (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
-	       sizeof block);
-	if (get_le32(block + 4) != crc32c(crc32c(0, block, 4), block + 8, sizeof block - 8))
-		return; /* being overwritten; the newer one has a notify of its own */
+	if (copy_block(job, peer, block))
+		return; /* the newer one has a notify of its own */
 	if (job->rank == announcer(job))
 		take_report(job, peer, block);
 	else
 		adopt(job, peer, block);
+}
+
+void members_overtaken(sluice_job *job)
+{
+	enum { TRIES = 1000 };
+	uint8_t block[MEMBERS_BLOCK_BYTES];
+	if (!job->members.elastic || !job->control || job->rank == announcer(job))
+		return;
+	for (int i = 0; i < TRIES; i++)
+		if (!copy_block(job, announcer(job), block)) {
+			adopt(job, announcer(job), block);
+			return;
+		}
 }
 
 int sluice_living(const sluice_job *job)

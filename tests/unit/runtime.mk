@@ -79,11 +79,11 @@ tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
 # Take down what the shards count.
 survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/survivors.h tests/unit/scratch.h $(ranks)
 tests_unit_test_continue_SOURCES = tests/unit/test_continue.c $(survivors)
-tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
+tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
 tests_unit_test_continue_checkpoint_SOURCES = tests/unit/test_continue_checkpoint.c $(survivors)
-tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
+tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
 tests_unit_test_continue_refused_SOURCES = tests/unit/test_continue_refused.c $(survivors)
-tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change
+tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)

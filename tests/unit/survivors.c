@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ranks of survivors.h. */
 #include "survivors.h"
+#include "compress/dense.h"
 #include "shard/shard.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -44,6 +45,23 @@ void __wrap_reduction_change(struct reduction *r, const struct change *c, struct
 		plan->divisor[shard->id][shard->version + 1] = c->divisor;
 	}
 	__real_reduction_change(r, c, call);
+}
+
+/* A worker that stops between its two looks at a delta. */
+int __real_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
+int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
+int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
+{
+	static const uint8_t *before;
+	static int deltas;
+	const int rank = joined->rank;
+	if (from == before && plan->victims >> rank & 1 && atomic_load(&plan->at[rank]) == plan->kill_at &&
+	    ++deltas == plan->stops_in_pull) {
+		atomic_fetch_add(&plan->stopped, 1);
+		raise(SIGSTOP);
+	}
+	before = from;
+	return __real_dense_take(from, n, value, crc);
 }
 
 /* A worker that dies after it wrote some of its mails. */
@@ -202,8 +220,10 @@ void lose(const pid_t *pids, void *argument)
 	}
 	wait_for_step(p, p->watched, p->kill_at);
 	nanosleep(&rest, NULL);
+	for (int waited = 0; p->stops_in_pull && waited < 60000 && !atomic_load(&p->stopped); waited++)
+		sleep_ms(1);
 	for (int r = 0; r < RANKS; r++)
-		if (p->victims >> r & 1)
+		if (p->victims >> r & 1 && !p->stops_in_pull)
 			kill(pids[r], p->pause_ms ? SIGSTOP : SIGKILL);
 	atomic_store(&p->done, 1);
 	if (!p->pause_ms)

@@ -23,6 +23,8 @@ struct plan {
 	int with_sums;               /* a sluice_sum() after every step */
 	int dies_in_mail;            /* the victim kills itself in the middle of writing its mails */
 	int pause_ms;                /* 0: kill; else: SIGSTOP, and after so long SIGCONT */
+	int stops_in_pull;           /* the victim stops itself when so many of its deltas are checked, and the last
+				      * of them not yet added; it wakes up after pause_ms */
 	uint64_t kill_at;            /* when worker `watched` is at this step */
 	int watched, kill_after_us;
 	/* What came of it. */
@@ -37,6 +39,7 @@ struct plan {
 	atomic_int told;             /* stopped workers that learnt that they were dropped */
 	uint64_t checkpoints;
 	atomic_int done;             /* the signals are out */
+	atomic_int stopped;          /* victims that stopped themselves */
 	char dir[SCRATCH_PATH];
 };
 

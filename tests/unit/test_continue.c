@@ -68,7 +68,16 @@ static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **sta
 	}
 }
 
-/* ---- the push of a lost worker ------------------------------------------------------------------ */
+static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too(void **state)
+{
+	(void)state;
+	for (int shard = 0; shard < SHARDS; shard++) {
+		struct plan *p = new_plan(0, 1u << shard);
+		p->pause_ms = 2 * lost_after_ms();
+		p->stops_in_pull = 1 + shard;
+		run(p);
+	}
+}
 
 /* ---- what cannot go on ------------------------------------------------------------------------ */
 
@@ -165,6 +174,7 @@ int main(void)
 		cmocka_unit_test(kill__two_or_three_at_once__the_others_go_on),
 		cmocka_unit_test(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums),
 		cmocka_unit_test(stop__a_worker__is_dropped_and_learns_it_and_harms_nobody),
+		cmocka_unit_test(stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too),
 		cmocka_unit_test(kill__a_server__ends_the_job_naming_it),
 		cmocka_unit_test(kill__all_workers__ends_the_servers),
 		cmocka_unit_test(init__continue_without_servers__fails_EINVAL_saying_why),
