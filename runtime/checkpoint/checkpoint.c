@@ -177,6 +177,18 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
+/* A leader that was stopped, and that the others have dropped since, is none any more: what it would say of the
+ * valid generation is older than what they have said. */
+static int still_leads(void *context)
+{
+	sluice_job *job = context;
+	progress_take(job);
+	progress_poll(job);
+	int rc = job->failure.code ? job_failed(job) : 0;
+	progress_release(job);
+	return rc;
+}
+
 /* The leader: the generation becomes the valid one. A rank that said nothing has no file in it. */
 static int name_latest(struct meeting *m)
 {
@@ -192,7 +204,7 @@ static int name_latest(struct meeting *m)
 		meeting_heard(m, (int)r, &w);
 		manifest.sums[r] = (struct checkpoint_sum){ w.bytes, w.crc };
 	}
-	int rc = checkpoint_manifest_write(m->place.dir, &manifest);
+	int rc = checkpoint_manifest_write(m->place.dir, &manifest, still_leads, m->model->job);
 	free(manifest.sums);
 	return rc;
 }
@@ -235,16 +247,18 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 			rc = meeting_verdict(m);
 	}
 	if (!rc) {
+		struct checkpoint_others *others = NULL;
 		do { /* once more if the leader was lost before it could say that it is done */
 			namer = m->leader;
-			if (rank == namer)
+			if (rank == namer) {
+				others = checkpoint_others(&m->place);
 				m->mine.status = name_latest(m);
+			}
 			rc = meeting_speak(m, NULL);
 			if (!rc)
 				rc = meeting_verdict(m);
 		} while (!rc && namer != m->leader);
-		if (!rc && rank == namer)
-			checkpoint_clean(&m->place);
+		checkpoint_clean(&m->place, &others, !rc);
 	}
 	/* Unless a peer is lost, nobody writes any more. */
 	if (rc && begun && !m->lost)

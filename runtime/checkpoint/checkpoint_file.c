@@ -183,7 +183,7 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 		return fail(SLUICE_ENOMEM, "no memory for the buffer of a checkpoint");
 	size_t recipe_bytes = strlen(identity->recipe);
 	uint64_t bytes = file_bytes(identity->recipe, sections, n_sections);
-	int rc = durable_open(&w.file, path);
+	int rc = durable_open(&w.file, path, "");
 	if (!rc)
 		rc = put_header(&w, identity, n_sections, bytes);
 	if (!rc)

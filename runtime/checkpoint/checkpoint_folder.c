@@ -20,6 +20,7 @@
 
 enum {
 	NAME_BYTES = 48, /* "step-" 20 digits "-" 8 digits */
+	DRAFT_BYTES = 16, /* "." 8 digits */
 	LINE_BYTES_MAX = 96,
 	RANKS_MAX = 1 << 16
 };
@@ -182,22 +183,68 @@ static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_o
 	return text;
 }
 
-int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest)
+static void warn(const char *what, const char *path)
 {
-	char path[DURABLE_PATH_BYTES];
+	log_line(LOG_WARN, "runtime",
+		 "cannot %s %s, which no checkpoint needs: %s; remove it by hand", what, path,
+		 errno_text(errno));
+}
+
+/* Each draft of LATEST has a name of its own: two ranks may write one, if one of them was stopped and does not know yet
+ * that the other leads now. */
+static int draft_name(char draft[DRAFT_BYTES])
+{
+	uint32_t number;
+	if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+		return durable_failed("getrandom for a draft of", "LATEST");
+	snprintf(draft, DRAFT_BYTES, ".%08" PRIx32, number);
+	return 0;
+}
+
+/* Of those that were stopped or ended: who wakes up finds nothing that could become LATEST. */
+static void remove_other_drafts(const char *dir, const struct durable *own)
+{
+	DIR *entries = opendir(dir);
+	if (!entries) {
+		warn("look for drafts in", dir);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(entries));) {
+		char again[NAME_BYTES];
+		uint32_t number;
+		if (sscanf(e->d_name, "LATEST.%8" SCNx32 ".tmp", &number) != 1)
+			continue;
+		snprintf(again, sizeof again, "LATEST.%08" PRIx32 ".tmp", number);
+		if (!strcmp(again, e->d_name) && strcmp(again, strrchr(own->temporary, '/') + 1) &&
+		    unlinkat(dirfd(entries), e->d_name, 0) && errno != ENOENT)
+			warn("remove a draft in", dir);
+	}
+	closedir(entries);
+}
+
+int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
+			      int (*still)(void *context), void *context)
+{
+	char path[DURABLE_PATH_BYTES], draft[DRAFT_BYTES];
 	struct durable file = { .fd = -1 };
 	size_t bytes;
 	int rc = latest_path(dir, path);
+	if (!rc)
+		rc = draft_name(draft);
 	if (rc)
 		return rc;
 	char *text = print_manifest(manifest, &bytes);
 	if (!text)
 		return fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
-	rc = durable_open(&file, path);
+	rc = durable_open(&file, path, draft);
 	if (!rc)
 		rc = durable_write(&file, text, bytes);
-	if (!rc)
+	if (!rc && still && (rc = still(context)))
+		durable_abandon(&file);
+	if (!rc) {
+		remove_other_drafts(dir, &file);
 		rc = durable_commit(&file);
+	}
 	free(text);
 	return rc;
 }
@@ -312,13 +359,6 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 /* ---- removal ------------------------------------------------------------------------------ */
 
-static void warn(const char *what, const char *path)
-{
-	log_line(LOG_WARN, "runtime",
-		 "cannot %s %s, which no checkpoint needs: %s; remove it by hand", what, path,
-		 errno_text(errno));
-}
-
 /* A folder with anything else in it than rank files stays, with a warning. */
 static void remove_generation(const char *folder)
 {
@@ -362,22 +402,47 @@ void checkpoint_drop(const struct checkpoint_place *place)
 		remove_generation(folder);
 }
 
-void checkpoint_clean(const struct checkpoint_place *place)
+struct checkpoint_others {
+	struct checkpoint_others *next;
+	uint64_t step;
+	uint32_t generation;
+};
+
+struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place)
 {
+	struct checkpoint_others *list = NULL, one = { 0 };
 	DIR *entries = opendir(place->dir);
 	if (!entries) {
 		warn("look for old checkpoints in", place->dir);
-		return;
+		return NULL;
 	}
 	for (struct dirent *e; (e = readdir(entries));) {
-		struct checkpoint_place old;
-		char folder[DURABLE_PATH_BYTES];
-		if (!is_generation(e->d_name, &old.step, &old.generation) ||
-		    (old.step == place->step && old.generation == place->generation))
+		if (!is_generation(e->d_name, &one.step, &one.generation) ||
+		    (one.step == place->step && one.generation == place->generation))
 			continue;
-		memcpy(old.dir, place->dir, sizeof old.dir);
-		folder_path(&old, folder);
-		remove_generation(folder);
+		struct checkpoint_others *entry = malloc(sizeof *entry);
+		if (!entry)
+			break; /* the rest goes with a later checkpoint */
+		*entry = one;
+		entry->next = list;
+		list = entry;
 	}
 	closedir(entries);
+	return list;
+}
+
+void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated)
+{
+	struct checkpoint_place old = *place;
+	char folder[DURABLE_PATH_BYTES];
+	while (*list) {
+		struct checkpoint_others *entry = *list;
+		old.step = entry->step;
+		old.generation = entry->generation;
+		folder_path(&old, folder);
+		if (outdated)
+			remove_generation(folder);
+		*list = entry->next;
+		free(entry);
+	}
 }

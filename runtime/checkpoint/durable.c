@@ -33,10 +33,10 @@ int durable_failed(const char *call, const char *path)
 		    remedy(err));
 }
 
-int durable_open(struct durable *file, const char *path)
+int durable_open(struct durable *file, const char *path, const char *draft)
 {
 	file->fd = -1;
-	int n = snprintf(file->temporary, sizeof file->temporary, "%s.tmp", path);
+	int n = snprintf(file->temporary, sizeof file->temporary, "%s%s.tmp", path, draft);
 	if (n < 0 || (size_t)n >= sizeof file->temporary) {
 		errno = ENAMETOOLONG;
 		return durable_failed("open", path);

@@ -251,7 +251,7 @@ static void fuzz_manifest(uint8_t *text, size_t n, unsigned options)
 		require(!memcmp(&manifest, &untouched, sizeof(manifest)), "refused, but stored");
 		return;
 	}
-	require(!checkpoint_manifest_write(files.again, &manifest),
+	require(!checkpoint_manifest_write(files.again, &manifest, NULL, NULL),
 		"the manifest that was accepted cannot be written");
 	expect_file("LATEST", text, n);
 	free(manifest.sums);

@@ -21,6 +21,7 @@ checkpoint_ranks = tests/unit/checkpoint_ranks.c tests/unit/checkpoint_ranks.h t
 checkpoint_fakes = -Wl,--wrap=collective_run \
 	-Wl,--wrap=job_check -Wl,--wrap=job_fail -Wl,--wrap=job_failed -Wl,--wrap=rank_text \
 	-Wl,--wrap=sluice_is_worker -Wl,--wrap=progress_take -Wl,--wrap=progress_release \
+	-Wl,--wrap=progress_poll \
 	-Wl,--wrap=worker_restart -Wl,--wrap=shard_restart -Wl,--wrap=shard_publish_snapshot \
 	-Wl,--wrap=model_read_snapshots -Wl,--wrap=fsync
 tests_unit_test_checkpoint_rounds_SOURCES = tests/unit/test_checkpoint_rounds.c $(checkpoint_ranks)

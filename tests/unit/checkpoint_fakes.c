@@ -15,6 +15,7 @@ const char *__wrap_rank_text(const sluice_job *job, int rank);
 int __wrap_sluice_is_worker(const sluice_job *job);
 void __wrap_progress_take(sluice_job *job);
 void __wrap_progress_release(sluice_job *job);
+void __wrap_progress_poll(sluice_job *job);
 void __wrap_worker_restart(sluice_model *model, uint64_t version);
 void __wrap_shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
 int __wrap_shard_publish_snapshot(sluice_model *model, struct shard *shard);
@@ -88,6 +89,11 @@ void __wrap_progress_take(sluice_job *job)
 void __wrap_progress_release(sluice_job *job)
 {
 	pthread_mutex_unlock(&job->token);
+}
+
+void __wrap_progress_poll(sluice_job *job)
+{
+	(void)job;
 }
 
 void __wrap_worker_restart(sluice_model *model, uint64_t version)

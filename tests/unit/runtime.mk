@@ -81,7 +81,8 @@ survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/surv
 tests_unit_test_continue_SOURCES = tests/unit/test_continue.c $(survivors)
 tests_unit_test_continue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
 tests_unit_test_continue_checkpoint_SOURCES = tests/unit/test_continue_checkpoint.c $(survivors)
-tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
+tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take \
+	-Wl,--wrap=checkpoint_manifest_write -Wl,--wrap=checkpoint_clean
 tests_unit_test_continue_refused_SOURCES = tests/unit/test_continue_refused.c $(survivors)
 tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)

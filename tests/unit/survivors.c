@@ -102,14 +102,14 @@ float worker_rate(uint64_t step)
 
 int lost_after_ms(void)
 {
-	return slowness() > 1 ? 15000 : 1000;
+	return slowness() > 1 ? 15000 : 3000;
 }
 
 sluice_job *survivors_join(struct plan *p)
 {
 	plan = p;
 	sluice_job_attr attr = { .size = sizeof attr, .servers = SERVERS, .on_failure = SLUICE_CONTINUE,
-				 .lost_after_ms = p->pause_ms ? lost_after_ms() : 0 };
+				 .lost_after_ms = p->stops ? lost_after_ms() : 0 };
 	return joined = rank_join(&attr);
 }
 
@@ -220,15 +220,18 @@ void lose(const pid_t *pids, void *argument)
 	}
 	wait_for_step(p, p->watched, p->kill_at);
 	nanosleep(&rest, NULL);
-	for (int waited = 0; p->stops_in_pull && waited < 60000 && !atomic_load(&p->stopped); waited++)
+	for (int waited = 0; p->stops_itself && waited < 60000 && !atomic_load(&p->stopped); waited++)
 		sleep_ms(1);
 	for (int r = 0; r < RANKS; r++)
-		if (p->victims >> r & 1 && !p->stops_in_pull)
-			kill(pids[r], p->pause_ms ? SIGSTOP : SIGKILL);
+		if (p->victims >> r & 1 && !p->stops_itself)
+			kill(pids[r], p->stops ? SIGSTOP : SIGKILL);
 	atomic_store(&p->done, 1);
-	if (!p->pause_ms)
+	if (!p->stops)
 		return;
-	sleep_ms(p->pause_ms);
+	/* One step further than with what the victims may have pushed. */
+	wait_for_step(p, p->watched, atomic_load(&p->at[p->watched]) + 3);
+	for (int waited = 0; p->wakes_at_end && waited < 60000 && !atomic_load(&p->finished[p->watched]); waited++)
+		sleep_ms(1);
 	for (int r = 0; r < RANKS; r++)
 		if (p->victims >> r & 1)
 			kill(pids[r], SIGCONT);

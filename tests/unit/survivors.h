@@ -22,9 +22,10 @@ struct plan {
 	unsigned victims;            /* bits of the ranks that are lost */
 	int with_sums;               /* a sluice_sum() after every step */
 	int dies_in_mail;            /* the victim kills itself in the middle of writing its mails */
-	int pause_ms;                /* 0: kill; else: SIGSTOP, and after so long SIGCONT */
-	int stops_in_pull;           /* the victim stops itself when so many of its deltas are checked, and the last
-				      * of them not yet added; it wakes up after pause_ms */
+	int stops;                   /* not killed: SIGSTOP, and SIGCONT when the others have gone on without it */
+	int stops_itself;            /* it does, somewhere in the step or in the checkpoint of kill_at: */
+	int stops_in_pull;           /* when so many of its deltas are checked, and the last of them not yet added */
+	int wakes_at_end;            /* not as soon as the others go on, but when worker `watched` has finished */
 	uint64_t kill_at;            /* when worker `watched` is at this step */
 	int watched, kill_after_us;
 	/* What came of it. */
@@ -35,7 +36,7 @@ struct plan {
 	int named[RANKS];            /* bits of the lost workers that this rank logged */
 	int living[RANKS];
 	uint64_t lost[RANKS], refused[RANKS];
-	int finished[WORKERS];
+	atomic_int finished[WORKERS];
 	atomic_int told;             /* stopped workers that learnt that they were dropped */
 	uint64_t checkpoints;
 	atomic_int done;             /* the signals are out */

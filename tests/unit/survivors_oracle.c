@@ -114,7 +114,7 @@ void survivors_judge(const struct plan *p, const int *status)
 {
 	uint64_t expected = replay(p), sums = 0;
 	judge_counts(p);
-	check_ends(status, p->pause_ms ? 0 : p->victims);
+	check_ends(status, p->stops ? 0 : p->victims);
 	for (int r = 0; r < RANKS; r++) {
 		if (p->victims >> r & 1)
 			continue;
@@ -129,6 +129,6 @@ void survivors_judge(const struct plan *p, const int *status)
 		if (r < WORKERS)
 			sums = p->sums[r];
 	}
-	if (p->pause_ms)
+	if (p->stops)
 		assert_int_equal(atomic_load(&p->told), bits(p->victims));
 }

@@ -60,6 +60,7 @@ static int take(const char *dir, uint64_t step)
 	struct state s = state_of_step(step);
 	struct checkpoint_sum sums[RANKS];
 	struct checkpoint_place place = { .step = step };
+	struct checkpoint_others *others = NULL;
 	struct checkpoint_identity who;
 	struct checkpoint_section sections[3];
 	char path[DURABLE_PATH_BYTES];
@@ -76,12 +77,12 @@ static int take(const char *dir, uint64_t step)
 	}
 	if (!rc) {
 		struct checkpoint_manifest m = { place.step, place.generation, RANKS, sums };
-		rc = checkpoint_manifest_write(place.dir, &m);
+		others = checkpoint_others(&place);
+		rc = checkpoint_manifest_write(place.dir, &m, NULL, NULL);
 	}
+	checkpoint_clean(&place, &others, !rc);
 	if (rc)
 		checkpoint_drop(&place);
-	else
-		checkpoint_clean(&place);
 	return rc;
 }
 

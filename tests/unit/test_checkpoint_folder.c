@@ -32,7 +32,7 @@ static int setup(void **state)
 	f->sums[2] = (struct checkpoint_sum){ 77, 0x1234 };
 	f->manifest = (struct checkpoint_manifest){ 1234567890123456, 0x00c0ffee, 3, f->sums };
 	*state = f;
-	if (checkpoint_manifest_write(f->dir, &f->manifest))
+	if (checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL))
 		return -1;
 	f->n = (size_t)scratch_read(f->latest, f->bytes);
 	return 0;
@@ -93,7 +93,7 @@ static void manifest__replaced_by_the_next(void **state)
 	struct checkpoint_manifest m;
 
 	f->manifest.step = 7;
-	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest), 0);
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
 	assert_int_equal(checkpoint_manifest_read(f->dir, &m), 0);
 	assert_true(m.step == 7);
 	free(m.sums);
@@ -191,7 +191,7 @@ static void manifest__a_directory_in_its_place_is_refused(void **state)
 	assert_int_equal(unlink(f->latest), 0);
 	assert_int_equal(mkdir(f->latest, 0777), 0);
 	assert_int_equal(checkpoint_manifest_read(f->dir, &m), SLUICE_EWIRE);
-	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest), SLUICE_EIO);
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), SLUICE_EIO);
 	assert_non_null(strstr(sluice_last_error(), "rename"));
 	assert_int_equal(scratch_count(f->dir).partial, 0);
 }
@@ -286,12 +286,50 @@ static void clean__only_other_generations_go(void **state)
 	assert_int_equal(mkdir(path, 0777), 0);
 	snprintf(path, sizeof path, "%s/step-000000000005-0000000g", f->dir);
 	assert_int_equal(mkdir(path, 0777), 0);
-	checkpoint_clean(&keep);
+	struct checkpoint_others *others = checkpoint_others(&keep);
+	struct checkpoint_place later = begin(f, 7); /* of those that went on without who cleans */
+	checkpoint_clean(&keep, &others, 1);
+	assert_null(others);
+	checkpoint_path(&later, 0, path);
+	assert_int_equal(access(path, F_OK), 0);
+	others = checkpoint_others(&keep);
+	checkpoint_clean(&keep, &others, 0);
+	assert_null(others);
+	assert_int_equal(access(path, F_OK), 0);
+	others = checkpoint_others(&keep);
+	checkpoint_clean(&keep, &others, 1);
 	struct scratch_count c = scratch_count(f->dir);
 	assert_int_equal(c.folders, 4); /* keep, foreign, the two of other names */
 	assert_int_equal(c.files, 1 + 3 + 1);
 	checkpoint_path(&keep, 2, path);
 	assert_int_equal(access(path, F_OK), 0);
+}
+
+static int refuse(void *context)
+{
+	struct fixture *f = context;
+
+	assert_int_equal(scratch_count(f->dir).partial, 2); /* all is written, and an older draft is there still */
+	return SLUICE_EPEER;
+}
+
+static void manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed(void **state)
+{
+	struct fixture *f = *state;
+	struct checkpoint_manifest read = { 0 };
+	char draft[DURABLE_PATH_BYTES];
+
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
+	snprintf(draft, sizeof draft, "%s/LATEST.0badcafe.tmp", f->dir); /* of a rank that was stopped */
+	assert_int_equal(scratch_write(draft, "x", 1), 0);
+	f->manifest.step++;
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, refuse, f), SLUICE_EPEER);
+	assert_int_equal(scratch_count(f->dir).partial, 1);
+	assert_int_equal(checkpoint_manifest_read(f->dir, &read), 0);
+	assert_int_equal(read.step, f->manifest.step - 1);
+	free(read.sums);
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
+	assert_int_equal(scratch_count(f->dir).partial, 0);
 }
 
 static void drop__removes_unless_LATEST_names_it(void **state)
@@ -301,7 +339,7 @@ static void drop__removes_unless_LATEST_names_it(void **state)
 
 	f->manifest.step = named.step;
 	f->manifest.generation = named.generation;
-	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest), 0);
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
 	checkpoint_drop(&named);
 	assert_int_equal(scratch_count(f->dir).folders, 2);
 	checkpoint_drop(&failed);
@@ -330,6 +368,7 @@ int main(void)
 		CASE(dir__a_file_in_its_place_is_EIO),
 		CASE(begin__two_attempts_at_one_step_differ),
 		CASE(clean__only_other_generations_go),
+		CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed),
 		CASE(drop__removes_unless_LATEST_names_it),
 	};
 

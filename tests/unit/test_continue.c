@@ -62,7 +62,7 @@ static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **sta
 	(void)state;
 	for (size_t i = 0; i < n; i++) {
 		struct plan *p = new_plan(sets[i] == 0x2, sets[i]);
-		p->pause_ms = 2 * lost_after_ms();
+		p->stops = 1;
 		p->with_sums = sets[i] == 0x4 || sets[i] == 0x6;
 		run(p);
 	}
@@ -73,7 +73,7 @@ static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__le
 	(void)state;
 	for (int shard = 0; shard < SHARDS; shard++) {
 		struct plan *p = new_plan(0, 1u << shard);
-		p->pause_ms = 2 * lost_after_ms();
+		p->stops = p->stops_itself = 1;
 		p->stops_in_pull = 1 + shard;
 		run(p);
 	}

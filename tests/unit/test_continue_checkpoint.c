@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * on_failure=continue: checkpoints with a loss on the way, and what a restore says after one. */
 #include "survivors.h"
+#include "checkpoint/checkpoint_folder.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -52,6 +53,64 @@ static void checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_
 	}
 }
 
+/* ---- a leader that stops ----------------------------------------------------------------------- */
+
+static struct plan *of_leader;   /* in rank 0 */
+static int where;                /* 1: before it names LATEST, 2: before it removes what LATEST does not name */
+
+static void stop_there(int here)
+{
+	if (!of_leader || where != here || atomic_load(&of_leader->at[0]) != of_leader->kill_at)
+		return;
+	where = 0;
+	atomic_fetch_add(&of_leader->stopped, 1);
+	raise(SIGSTOP);
+}
+
+int __real_checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
+				     int (*still)(void *context), void *context);
+int __wrap_checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
+				     int (*still)(void *context), void *context);
+int __wrap_checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
+				     int (*still)(void *context), void *context)
+{
+	stop_there(1);
+	return __real_checkpoint_manifest_write(dir, manifest, still, context);
+}
+
+void __real_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated);
+void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated);
+void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated)
+{
+	stop_there(2);
+	__real_checkpoint_clean(place, list, outdated);
+}
+
+static int lead_and_stop(int rank, void *argument)
+{
+	of_leader = rank ? NULL : argument;
+	return survivors_train(rank, argument);
+}
+
+/* It wakes up when the others have made checkpoints without it: the newest stays the valid one. */
+static void stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one(void **state)
+{
+	(void)state;
+	for (where = 1; where <= 2; where++) {
+		int status[RANKS_MAX];
+		struct plan *p = new_plan(0, 1);
+		assert_int_equal(scratch_make(p->dir), 0);
+		p->stops = p->stops_itself = 1;
+		p->wakes_at_end = 1;
+		run_ranks_status(RANKS, lead_and_stop, p, lose, 60000, status);
+		survivors_judge(p, status);
+		assert_int_equal(p->checkpoints, p->steps / 5);
+		run_ranks(RANKS, go_on_from_it, p);
+		scratch_remove(p->dir);
+		munmap(p, sizeof *p);
+	}
+}
+
 static int restore_after_a_loss(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
@@ -89,6 +148,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it),
+		cmocka_unit_test(stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one),
 		cmocka_unit_test(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on),
 	};
 

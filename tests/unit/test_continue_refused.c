@@ -139,7 +139,7 @@ static void wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_br
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, 2);
 	(void)state;
-	p->pause_ms = 1;
+	p->stops = 1;
 	run_ranks_status(RANKS, wake_up_and_push, p, wake_it, 20000, status);
 	check_ends(status, 0);
 	assert_int_equal(p->refused[4], 10);
