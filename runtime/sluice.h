@@ -44,7 +44,7 @@ enum {
 	SLUICE_EGPU = -8,     /* CUDA failed */
 	SLUICE_EPEER = -9,    /* another rank is lost, left early, or differs from this one */
 	SLUICE_EWIRE = -10,   /* bytes written by a peer, or read from a checkpoint, were refused */
-	SLUICE_ENUMERIC = -11,/* a gradient holds NaN or infinity and the recipe says abort */
+	SLUICE_ENUMERIC = -11,/* a gradient holds NaN or infinity and the recipe says abort; or sums overflowed */
 	SLUICE_EIO = -12      /* a file could not be read or written */
 };
 
@@ -244,7 +244,8 @@ SLUICE_API int sluice_anchor_due(const sluice_model *model);
  * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
  * they are complete in the order of the model's stream, not yet on return. With when=async: waits until the
  * last push is counted and sets params, to other ones on each worker; without a push since the last pull it
- * brings the newest, as is to be done after a collective. Errors: EINVAL, EPEER, ETIMEDOUT, EWIRE, EGPU. Thread class: object. */
+ * brings the newest, as is to be done after a collective. Errors: EINVAL, EPEER, ETIMEDOUT, EWIRE, EGPU,
+ * ENUMERIC (the sums of a shard of this rank overflowed, and the job is over). Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where

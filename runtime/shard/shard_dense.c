@@ -105,6 +105,18 @@ static int count_all(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
+/* 1, or the change overflowed, and the job has ended before anybody could add it. */
+static int representable(sluice_model *model, const struct shard *shard, int finite)
+{
+	if (finite)
+		return 1;
+	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
+		 "the change of shard %u at %s in step %llu is NaN or infinite: its sums overflowed; lower the learning "
+		 "rate or clip= the gradients", shard->id, rank_text(model->job, model->job->rank),
+		 (unsigned long long)shard->version + 1);
+	return 0;
+}
+
 static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at, const float *value, uint32_t n)
 {
 	if (model->recipe.update == UPDATE_AVERAGE)
@@ -139,15 +151,17 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 {
 	const uint32_t span = shard->at->span;
 	float change[DENSE_PIECE];
+	int finite = 1;
 
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
 		sum_piece(model, shard, at, n, change);
 		sparse_scale(change, factor[0], factor[1], n);
 		with_residual(shard, at, change, n);
+		finite &= first_nonfinite(change, n) == n;
 		dense_put(change, n, payload + sizeof *change * at, crc, 0);
 	}
-	if (!all_right(model, shard) || !count_all(model, shard))
+	if (!all_right(model, shard) || !representable(model, shard, finite) || !count_all(model, shard))
 		return 0;
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
@@ -163,7 +177,7 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 {
 	const uint32_t span = shard->at->span;
 	float *sum = shard->reduction.sum;
-	int right;
+	int right, finite = 1;
 
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
@@ -176,13 +190,14 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 			update_apply(update, sum + at, shard->velocity ? shard->velocity + at : NULL,
 				     shard->copy + at, n, divisor, shard->lr);
 			with_residual(shard, at, sum + at, n);
+			finite &= first_nonfinite(sum + at, n) == n;
 			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
 			add_to_copy(model, shard, at, sum + at, n);
 			clear_residual(shard, at, n);
 		}
 		memset(sum + at, 0, n * sizeof *sum);
 	}
-	return right;
+	return right && representable(model, shard, finite);
 }
 
 enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)

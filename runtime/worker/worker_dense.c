@@ -176,7 +176,8 @@ static int add_verified(const sluice_model *model, const uint8_t *payload, uint3
 	return 0;
 }
 
-/* This rank's own log, which it alone can write. A sum that overflowed ends the job, whatever was added before it. */
+/* This rank's own log, which it alone can write. A sum that overflowed, where shard_dense.c did not look for that, ends
+ * the job, whatever was added before it. */
 static int add_own(const sluice_model *model, const uint8_t *payload, uint32_t span, float *target)
 {
 	const float *value = (const float *)(const void *)payload;

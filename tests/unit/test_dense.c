@@ -468,6 +468,39 @@ static void push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted
 	run_ranks(RANKS, push_nan, NULL);
 }
 
+/* ---- sums that overflow ----------------------------------------------------------------------- */
+
+static int overflow(int rank, void *argument)
+{
+	static float params[COUNT], before[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument };
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	fill(grad, COUNT, 3);
+	CHECK_OK(exchange(model, grad, params));
+	memcpy(before, params, sizeof params);
+	CHECK_OK(sluice_barrier(job));
+	grad[2 * SPAN - 1] = 3e38f; /* the last of shard 1 */
+	int rc = exchange(model, grad, params);
+	if (!rc) /* the other shards were there sooner */
+		rc = sluice_barrier(job);
+	CHECK(rc == (rank == 1 ? SLUICE_ENUMERIC : SLUICE_EPEER));
+	CHECK(error_says("shard 1 at rank 1 (node n1) in step 2 is NaN or infinite", "lower the learning rate"));
+	CHECK(!memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__sums_that_overflow__end_the_job_before_anybody_adds_them(void **state)
+{
+	(void)state;
+	run_ranks(RANKS, overflow, SGD);
+	run_ranks(RANKS, overflow, MOMENTUM);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -481,6 +514,7 @@ int main(void)
 		cmocka_unit_test(delta__that_changes_while_it_is_read__is_refused_before_the_piece_is_added),
 		cmocka_unit_test(step__any_recipe__same_bits_as_message_by_message),
 		cmocka_unit_test(step__any_length__same_bits_as_message_by_message),
+		cmocka_unit_test(step__sums_that_overflow__end_the_job_before_anybody_adds_them),
 		cmocka_unit_test(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted),
 	};
 	return cmocka_run_group_tests_name("dense", tests, NULL, NULL);
