@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include <stdio.h>
+#include <string.h>
 
 static uint8_t *line_of(const sluice_job *job, int peer)
 {
@@ -34,6 +35,14 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	return code;
 }
 
+/* What a peer says of itself begins with its name; so do the sentences around it. */
+static const char *without_name(const sluice_job *job, int peer, const char *text)
+{
+	const char *name = rank_text(job, peer);
+	size_t n = strlen(name);
+	return !strncmp(text, name, n) && text[n] == ' ' ? text + n + 1 : text;
+}
+
 /* Reads the peer's last words, if it wrote any. 1: it left properly or gave up (handled here). */
 static int read_status(sluice_job *job, int peer)
 {
@@ -57,7 +66,7 @@ static int read_status(sluice_job *job, int peer)
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
 		char why[STATUS_TEXT_BYTES + 32]; /* whoever it blames: a worker's end is its own */
-		snprintf(why, sizeof why, "it gave up: %s", text);
+		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));
 		peers_lost(job, peer, why);
 		return 1;
 	}
@@ -66,7 +75,8 @@ static int read_status(sluice_job *job, int peer)
 	if (state == LINE_BYE)
 		return 1;
 	if ((int)culprit == peer)
-		job_fail(job, SLUICE_EPEER, peer, "%s gave up: %s", rank_text(job, peer), text);
+		job_fail(job, SLUICE_EPEER, peer, "%s gave up: %s", rank_text(job, peer),
+			 without_name(job, peer, text));
 	else if ((int)culprit == job->rank)
 		job_fail(job, SLUICE_EPEER, job->rank, "%s dropped this rank: %s",
 			 rank_text(job, peer), text);
