@@ -75,7 +75,7 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 		if (!n) /* whatever the vector holds that it says nothing of */
 			return 0;
 		most = largest_magnitude(v, n);
-		return grid_range(c->bits, most > range ? most : range);
+		return grid_range(c->bits, most <= range ? range : most);
 	case VALUE_ROUND:
 		c->bits = round_bits(c->step, v, n);
 		return c->step;
@@ -223,7 +223,7 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (!(step > 0)) {
+		if (!(step > 0 && step <= FLT_MAX)) { /* nothing to divide by; an infinite one will be refused */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
 				k->sign_values(codes, step, whole(here), to);
@@ -326,7 +326,7 @@ static void grid_encode(unsigned width_bits, float range, const float *v, size_t
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (range > 0)
+		if (range > 0 && range <= FLT_MAX)
 			k->grid(from, range, width, (1 << width_bits) - 1, whole(here), codes, to);
 		else
 			k->grid_values(codes, range, width, whole(here), to);

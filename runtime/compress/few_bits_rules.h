@@ -80,11 +80,14 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
-/* The range of a message whose largest magnitude this is. */
+/* The range of a message whose largest magnitude this is. Of an infinite one (a sum that overflowed) it is infinite,
+ * which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
 	const float grid_most = FLT_MAX / 4; /* w code - R stays finite */
 
+	if (!(most <= FLT_MAX))
+		return most;
 	most = most < grid_most ? most : grid_most;
 	return grid_width(bits, most) > 0 ? most : 0;
 }

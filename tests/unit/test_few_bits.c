@@ -363,6 +363,17 @@ static void few_bits__infinite_value__receiver_refuses(void **state)
 			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why), SLUICE_EWIRE);
 			assert_non_null(strstr(why, "not finite"));
 		}
+	for (size_t b = 0; b < 2; b++) {
+		const float bad[] = { INFINITY, NAN };
+		struct value_coding coding = grid(3);
+		const char *why = "";
+
+		v[11] = bad[b];
+		float range = few_bits_fit(&coding, v, 24, 7); /* 7: the vector's, before this shard's part of it */
+		few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent);
+		assert_false(few_bits_valid(&coding, range, &why));
+		assert_non_null(strstr(why, "must be finite"));
+	}
 }
 
 static void message__few_bits__sparse_and_dense_come_back(void **state)
