@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of a worker with --on-failure continue, at any moment: within 2 s every survivor says who was
-# lost, the job goes on to its end, and the replicas agree after every step. Rank 0 as well; twice the
+# kill -9 of a worker with --on-failure continue, at any moment: long before a heartbeat is missed every survivor
+# says who was lost, the job goes on to its end, and the replicas agree after every step. Rank 0 as well; twice the
 # worker is stopped instead, wakes up when the others went on, and ends alone.
 # limit: 400 s
 . "$TOP/tests/cluster/lib.sh"
 
 rounds=${CONTINUE_ROUNDS:-20} slowest=0 workers=4
-export SLUICE_LOST_AFTER=2s
+export SLUICE_LOST_AFTER=6s # a rank that only waits for its turn on a busy machine is not lost
 options="$small --limit 4000 --epochs 3 --servers 2 --on-failure continue --digest --recipe"
 
 # Milliseconds until the error output of every rank of RANK... says that VICTIM is lost; 1: too late.
@@ -41,8 +41,8 @@ for ((round = 1; round <= rounds; round++)); do
 		if [ "$rank" = $victim ]; then victim_pid=$pid victim_node=$node; else survivors+=("$rank"); fi
 	done
 	kill -$signal "$victim_pid" || { show continue; fail "round $round: rank $victim had ended already"; }
-	limit=2000
-	[ $signal = KILL ] || limit=4500
+	limit=4000
+	[ $signal = KILL ] || limit=30000
 	took=$(wait_named "$(now_ms)" $limit $victim "$victim_node" "${survivors[@]}") ||
 		{ show continue; fail "round $round: $took does not say within $limit ms that rank $victim is lost"; }
 	[ $signal = KILL ] || { sleep 0.3; kill -CONT "$victim_pid"; }

@@ -5,7 +5,7 @@
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
 
-export SLUICE_WARN_AFTER=2s SLUICE_LOST_AFTER=3s
+export SLUICE_WARN_AFTER=2s SLUICE_LOST_AFTER=5s
 for shards in 4 1; do
 	rm -f slow.* metrics
 	job_start slow 4 $small --shards $shards --recipe "$sparse" --metrics metrics --sleep 1:8:6

@@ -3,6 +3,7 @@
 #include "ranks.h"
 #include "base/error.h"
 #include "compress/message.h"
+#include "job/job.h"
 #include "slurm/bootstrap.h"
 #include <errno.h>
 #include <pthread.h>
@@ -195,6 +196,13 @@ sluice_job *rank_join(const sluice_job_attr *attr)
 		short_waits.lost_after_ms = DEADLINE_MS;
 	CHECK_OK(sluice_init(&short_waits, &job));
 	return job;
+}
+
+void be_impatient(sluice_job *job, int ms)
+{
+	progress_take(job);
+	job->budget.wait_timeout_ns = (uint64_t)ms * (uint64_t)slowness() * 1000000;
+	progress_release(job);
 }
 
 uint64_t check_same(sluice_job *job, const void *bytes, size_t n)

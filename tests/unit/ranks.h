@@ -38,6 +38,9 @@ void *shared_memory(size_t bytes);
 
 /* Joins the job of run_ranks() with short timeouts: attr may be NULL. Ends the rank on failure. */
 sluice_job *rank_join(const sluice_job_attr *attr);
+/* From now on no wait of this rank lasts longer than so many milliseconds, times slowness(): to be called when only the
+ * wait that is to end so lies ahead, because a loaded machine needs its time for all others. */
+void be_impatient(sluice_job *job, int ms);
 /* The same digest of bytes[0..n) on every worker, else the rank ends. Returns it. */
 uint64_t check_same(sluice_job *job, const void *bytes, size_t n);
 

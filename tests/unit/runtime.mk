@@ -84,7 +84,8 @@ tests_unit_test_continue_checkpoint_SOURCES = tests/unit/test_continue_checkpoin
 tests_unit_test_continue_checkpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take \
 	-Wl,--wrap=checkpoint_manifest_write -Wl,--wrap=checkpoint_clean
 tests_unit_test_continue_refused_SOURCES = tests/unit/test_continue_refused.c $(survivors)
-tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take
+tests_unit_test_continue_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=reduction_change -Wl,--wrap=dense_take \
+	-Wl,--wrap=reduction_add
 tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)

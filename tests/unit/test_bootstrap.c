@@ -16,7 +16,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-enum { TIMEOUT_MS = 10000, SHORT_MS = 300 };
+enum { TIMEOUT_MS = 10000, SHORT_MS = 600 };
 
 static void swallow(int level, const char *line, void *context)
 {
@@ -246,10 +246,10 @@ static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
 
 	(void)state;
 	served(4, 0);
-	fake_pmix.init_sleeps_ms = 1500;
+	fake_pmix.init_sleeps_ms = 2000;
 	assert_int_equal(bootstrap_open(SHORT_MS, &b), SLUICE_ETIMEDOUT);
 	assert_null(b);
-	for (tries = 0; tries < 500 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST); tries++)
+	for (tries = 0; tries < 3000 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST); tries++)
 		sleep_ms(10);
 	assert_int_equal(fake_pmix.finalizes, 1);
 	sleep_ms(20);
@@ -305,7 +305,7 @@ static void exchange__get_hangs__times_out(void **state)
 {
 	(void)state;
 	served(2, 0);
-	fake_pmix.get_sleeps_ms = 900;
+	fake_pmix.get_sleeps_ms = 1500;
 	{
 		struct bootstrap *b = opened(SHORT_MS);
 		struct card *cards = NULL;
@@ -315,7 +315,7 @@ static void exchange__get_hangs__times_out(void **state)
 		assert_int_equal(fake_pmix.finalizes, 1);
 		bootstrap_close(&b);
 	}
-	sleep_ms(2400); /* the abandoned helper ends */
+	sleep_ms(3800); /* the abandoned helper ends */
 }
 
 static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)

@@ -214,7 +214,7 @@ static void collectives__with_dedicated_servers__count_workers_only(void **state
 
 static int too_many_servers(int rank, void *argument)
 {
-	sluice_job_attr attr = { .size = sizeof attr, .servers = 2, .wait_timeout_ms = 10000 };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 2, .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
 	(void)rank;
 	(void)argument;

@@ -11,7 +11,7 @@
 static void run(struct plan *p)
 {
 	int status[RANKS_MAX];
-	run_ranks_status(RANKS, survivors_train, p, lose, 20000, status);
+	run_ranks_status(RANKS, survivors_train, p, lose, 60000, status);
 	survivors_judge(p, status);
 	munmap(p, sizeof *p);
 }
@@ -111,7 +111,7 @@ static void end_by_losing(unsigned victims)
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, victims);
 	p->watched = 0;
-	run_ranks_status(RANKS, end_with_a_server, p, lose, 8000, status);
+	run_ranks_status(RANKS, end_with_a_server, p, lose, 60000, status);
 	check_ends(status, victims);
 	munmap(p, sizeof *p);
 }

@@ -44,7 +44,7 @@ static void checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_
 		assert_int_equal(scratch_make(p->dir), 0);
 		p->kill_at = 3 + (uint64_t)round;
 		p->kill_after_us = 300 * round;
-		run_ranks_status(RANKS, survivors_train, p, lose, 20000, status);
+		run_ranks_status(RANKS, survivors_train, p, lose, 60000, status);
 		survivors_judge(p, status);
 		assert_int_equal(p->checkpoints, p->steps / 5);
 		run_ranks(RANKS, go_on_from_it, p);
@@ -139,7 +139,7 @@ static void restore__after_a_loss__fails_EINVAL_and_the_job_goes_on(void **state
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, 2);
 	(void)state;
-	run_ranks_status(RANKS, restore_after_a_loss, p, NULL, 20000, status);
+	run_ranks_status(RANKS, restore_after_a_loss, p, NULL, 60000, status);
 	check_ends(status, 1 << 1);
 	munmap(p, sizeof *p);
 }

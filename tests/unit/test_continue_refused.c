@@ -26,6 +26,22 @@ static void check_same_among_living(sluice_job *job, const float *params)
 
 enum { LAST_PUSH = 10 };
 
+/* Pushes that each shard added, for a worker that is to end after its own. */
+static struct added {
+	atomic_int pushes[SHARDS];
+} *added;
+static sluice_model *serving;    /* in a server */
+
+void __real_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n);
+void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n);
+void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n)
+{
+	__real_reduction_add(r, index, value, n);
+	for (uint32_t i = 0; serving && added && i < serving->n_own; i++)
+		if (&serving->shards[i].reduction == r)
+			atomic_fetch_add(&added->pushes[serving->shards[i].id], 1);
+}
+
 static int push_and_be_lost(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];
@@ -34,6 +50,8 @@ static int push_and_be_lost(int rank, void *argument)
 	sluice_job *job = survivors_join(plan);
 	sluice_model *model = survivors_open(job, params);
 	int victim = plan->victims == 1 ? 0 : 1, late = victim ? 0 : 3;
+	serving = sluice_is_worker(job) ? NULL : model; /* nobody has pushed: not before all have opened it */
+	CHECK_OK(sluice_barrier(job));
 	if (!sluice_is_worker(job))
 		CHECK_OK(sluice_serve(model));
 	for (uint64_t step = 1; sluice_is_worker(job) && step <= LAST_PUSH + 2; step++) {
@@ -45,7 +63,11 @@ static int push_and_be_lost(int rank, void *argument)
 		}
 		CHECK_OK(sluice_push(model, grad));
 		if (rank == victim && step == LAST_PUSH) {
-			sleep_ms(200 * slowness()); /* the shards have taken what they can */
+			/* Rank 0's is added before all others of its step, rank 1's not before that of rank 0, which is late. */
+			for (int s = 0; s < SHARDS; s++)
+				for (int waited = 0; !victim && waited < 60000 &&
+				     atomic_load(&added->pushes[s]) <= WORKERS * (LAST_PUSH - 1); waited++)
+					sleep_ms(1);
 			kill(getpid(), SIGKILL);
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -58,7 +80,8 @@ static void lose_after_push(unsigned victims, unsigned counted, uint64_t refused
 {
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, victims);
-	run_ranks_status(RANKS, push_and_be_lost, p, NULL, 20000, status);
+	added = shared_memory(sizeof *added);
+	run_ranks_status(RANKS, push_and_be_lost, p, NULL, 60000, status);
 	check_ends(status, victims);
 	for (int s = 0; s < SHARDS; s++) {
 		assert_int_equal(p->counted[s][LAST_PUSH], counted);
@@ -140,7 +163,7 @@ static void wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_br
 	struct plan *p = new_plan(0, 2);
 	(void)state;
 	p->stops = 1;
-	run_ranks_status(RANKS, wake_up_and_push, p, wake_it, 20000, status);
+	run_ranks_status(RANKS, wake_up_and_push, p, wake_it, 60000, status);
 	check_ends(status, 0);
 	assert_int_equal(p->refused[4], 10);
 	assert_int_equal(p->refused[5], 10);

@@ -249,7 +249,7 @@ static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
 {
 	int status[3];
 	(void)state;
-	run_ranks_status(3, lose_one, NULL, NULL, 10000, status);
+	run_ranks_status(3, lose_one, NULL, NULL, 60000, status);
 	assert_true(WIFEXITED(status[0]) && !WEXITSTATUS(status[0]));
 	assert_true(WIFSIGNALED(status[1]));
 	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
@@ -257,12 +257,13 @@ static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
 
 static int time_out(int rank, void *argument)
 {
-	sluice_job_attr attr = { .size = sizeof attr, .wait_timeout_ms = rank ? 60000 : 200 * slowness() };
-	sluice_job *job = rank_join(&attr);
+	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, 100, &region));
+	if (!rank)
+		be_impatient(job, 200);
 	int rc = sluice_region_wait(region, 1 - rank, 1);
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "notify 1 of rank 1 (node n1)"));
