@@ -156,11 +156,11 @@ list_few(const float *x, float *residual, const float *grad, const uint32_t *hit
 	*out = l;
 }
 
-/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Notes
- * in near_hits[] (hits itself will do) the turns with near ones. */
+/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves
+ * in hits[] the turns with near ones. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t
-list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, __m256i below,
-	  __m256i above, __m256i *largest, struct select_lists *l, uint32_t *near_hits,
+list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
+	  __m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
 	  const int flags)
 {
 	size_t n_near = 0;
@@ -168,6 +168,9 @@ list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, 
 	for (size_t h = 0; h < n_hits; h++) {
 		const uint32_t at = hits[h];
 		__m256i near = _mm256_setzero_si256();
+
+		ask_for(x, grad, soon + h * TURN, flags);
+		ask_for(x, grad, soon + h * TURN + LINE, flags);
 
 		for (uint32_t i = at; i < at + TURN; i += LANES) {
 			const __m256 v = _mm256_loadu_ps(x + i);
@@ -187,7 +190,7 @@ list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, 
 				near, _mm256_andnot_si256(sure, _mm256_cmpgt_epi32(key, below)));
 			*largest = _mm256_max_epi32(*largest, key);
 		}
-		near_hits[n_near] = at;
+		hits[n_near] = at;
 		n_near += !_mm256_testz_si256(near, near);
 	}
 	return n_near;
@@ -226,16 +229,17 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 
 	l.n = l.n_near = 0;
 	for (; i < whole; i = next) {
-		size_t n_hits;
+		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
+		soon = next + (flags & ADD ? AHEAD_ADD : AHEAD);
 		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
 		if (n_hits < MANY) {
-			list_few(x, residual, grad, hits, n_hits, b,
-				 next + (flags & ADD ? AHEAD_ADD : AHEAD), &l, flags);
+			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
 			continue;
 		}
-		n_hits = list_sure(x, residual, hits, n_hits, below, above, &largest, &l, hits, flags);
+		n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon, &l,
+				   flags);
 		list_near(x, hits, n_hits, below, above, &l);
 	}
 	_mm256_storeu_si256((__m256i *)(void *)all, largest);
