@@ -7,11 +7,11 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define FOR_AVX2 __attribute__((target("avx2,popcnt,prfchw")))
-enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+#define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
+enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, MANY = BLOCK / TURN * 3 / 4, ADD = 1, VALUES = 2, CLEAR = 4 };
 /* So far ahead memory is asked for: the processor itself looks no further than the end of a page. Two
- * vectors, one of them written, are best asked for later. */
-enum { AHEAD = 1024, AHEAD_ADD = 256 };
+ * vectors, one of them written, are best asked for later: it has room for so many lines. */
+enum { AHEAD = 128, AHEAD_ADD = 96 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
 #define O1(m, b) ((m) >> (b) & 1)
@@ -37,57 +37,130 @@ FOR_AVX2 static inline unsigned mask_of(__m256i compared)
 	return (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(compared));
 }
 
-FOR_AVX2 static inline __m256i key_at(const float *x)
+FOR_AVX2 static inline __m256i keys_of(__m256 v)
 {
-	return _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x)),
-				_mm256_set1_epi32(KEY_MASK));
+	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
 }
 
-/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. */
+FOR_AVX2 static inline __m256i key_at(const float *x)
+{
+	return keys_of(_mm256_loadu_ps(x));
+}
+
+FOR_AVX2 static inline __attribute__((always_inline)) void ask_for(const float *x, const float *grad,
+								   size_t i, const int flags)
+{
+	if (flags & ADD) {
+		__builtin_prefetch(x + i, 1, 3);
+		__builtin_prefetch(grad + i, 0, 3);
+	} else {
+		__builtin_prefetch(x + i, 0, 3);
+	}
+}
+
+/* The keys of eight lanes, to which something is added first if asked to. */
+FOR_AVX2 static inline __attribute__((always_inline)) __m256i
+first_keys(const float *x, float *residual, const float *grad, __m256 factor, size_t i, const int flags)
+{
+	__m256 v = _mm256_loadu_ps(x + i);
+
+	if (flags & ADD) {
+		v = _mm256_add_ps(v, _mm256_mul_ps(factor, _mm256_loadu_ps(grad + i)));
+		_mm256_storeu_ps(residual + i, v);
+	}
+	return keys_of(v);
+}
+
+/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. Written out: a
+ * loop over four vectors would keep them in memory. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t
 find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
      __m256i below, uint32_t *hits, const int flags)
 {
-	const __m256i mask = _mm256_set1_epi32(KEY_MASK);
 	const __m256 factor = _mm256_set1_ps(scale);
+	const size_t ahead = flags & ADD ? AHEAD_ADD : AHEAD;
 	size_t n = 0;
 
 	for (size_t i = begin; i < end; i += TURN) {
-		__m256i reached[4], any;
+		const __m256i a = first_keys(x, residual, grad, factor, i, flags);
+		const __m256i b = first_keys(x, residual, grad, factor, i + LANES, flags);
+		const __m256i c = first_keys(x, residual, grad, factor, i + 2 * LANES, flags);
+		const __m256i d = first_keys(x, residual, grad, factor, i + 3 * LANES, flags);
+		const __m256i most = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
+		const __m256i reached = _mm256_cmpgt_epi32(most, below);
 
-		for (size_t j = 0; j < 4; j++) {
-			__m256 v = _mm256_loadu_ps(x + i + j * LANES);
-
-			if (flags & ADD) {
-				__m256 g = _mm256_loadu_ps(grad + i + j * LANES);
-
-				v = _mm256_add_ps(v, _mm256_mul_ps(factor, g));
-				_mm256_storeu_ps(residual + i + j * LANES, v);
-			}
-			reached[j] = _mm256_cmpgt_epi32(
-				_mm256_and_si256(_mm256_castps_si256(v), mask), below);
-		}
-		for (size_t j = 0; j < TURN; j += LINE) {
-			if (flags & ADD) {
-				__builtin_prefetch(x + i + AHEAD_ADD + j, 1, 3);
-				__builtin_prefetch(grad + i + AHEAD_ADD + j, 0, 3);
-			} else {
-				__builtin_prefetch(x + i + AHEAD + j, 0, 3);
-			}
-		}
-		any = _mm256_or_si256(_mm256_or_si256(reached[0], reached[1]),
-				      _mm256_or_si256(reached[2], reached[3]));
+		ask_for(x, grad, i + ahead, flags);
+		ask_for(x, grad, i + ahead + LINE, flags);
 		hits[n] = (uint32_t)i;
-		n += !_mm256_testz_si256(any, any);
+		n += !_mm256_testz_si256(reached, reached);
 	}
 	return n;
 }
 
-/* Second walk, over the turns that were hit: lists the sure ones, and zeroes them if asked to. Notes
- * in near_hits[] (hits itself will do) the turns with near ones. */
+/* Which of the 32 lanes of a turn reach, the first one in the lowest bit. */
+FOR_AVX2 static inline uint32_t candidates_of(const float *x, __m256i below)
+{
+	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
+	const __m256i b = _mm256_cmpgt_epi32(key_at(x + LANES), below);
+	const __m256i c = _mm256_cmpgt_epi32(key_at(x + 2 * LANES), below);
+	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
+	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+	/* Packing works on halves. */
+	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+
+	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
+}
+
+/* Second walk where few turns were hit: one candidate after another. Two of a turn are noted whether
+ * they are there or not, so that only a third one is a branch on data. Meanwhile memory is asked for,
+ * from `soon` on: else it would rest until this is done. */
+FOR_AVX2 static inline __attribute__((always_inline)) void
+list_few(const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
+	 struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
+{
+	const __m256i below = _mm256_set1_epi32(bounds.below);
+	struct select_lists l = *out;
+	uint32_t candidates[BLOCK + 1];
+	size_t n = 0;
+
+	for (size_t h = 0; h < n_hits; h++, soon += LINE) {
+		uint32_t m = candidates_of(x + hits[h], below);
+		size_t next = n + (size_t)__builtin_popcount(m);
+
+		ask_for(x, grad, soon, flags);
+		candidates[n] = hits[h] + _tzcnt_u32(m);
+		m = _blsr_u32(m);
+		candidates[n + 1] = hits[h] + _tzcnt_u32(m);
+		for (n += 2, m = _blsr_u32(m); m; m = _blsr_u32(m))
+			candidates[n++] = hits[h] + _tzcnt_u32(m);
+		n = next;
+	}
+	for (size_t j = 0; j < n; j++, soon += LINE) {
+		const uint32_t i = candidates[j];
+		const float v = x[i];
+		const int32_t key = (int32_t)key_of(v);
+		const uint32_t sure = key > bounds.above;
+
+		ask_for(x, grad, soon, flags);
+		l.index[l.n] = i;
+		if (flags & VALUES)
+			l.value[l.n] = v;
+		l.near_index[l.n_near] = i;
+		l.near_value[l.n_near] = v;
+		if (flags & CLEAR)
+			residual[i] = bits_float(float_bits(v) & (sure - 1));
+		l.n += sure;
+		l.n_near += sure ^ 1;
+		l.largest = key > l.largest ? key : l.largest;
+	}
+	*out = l;
+}
+
+/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves
+ * in hits[] the turns with near ones. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t
-list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, __m256i below,
-	  __m256i above, __m256i *largest, struct select_lists *l, uint32_t *near_hits,
+list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
+	  __m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
 	  const int flags)
 {
 	size_t n_near = 0;
@@ -95,6 +168,9 @@ list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, 
 	for (size_t h = 0; h < n_hits; h++) {
 		const uint32_t at = hits[h];
 		__m256i near = _mm256_setzero_si256();
+
+		ask_for(x, grad, soon + h * TURN, flags);
+		ask_for(x, grad, soon + h * TURN + LINE, flags);
 
 		for (uint32_t i = at; i < at + TURN; i += LANES) {
 			const __m256 v = _mm256_loadu_ps(x + i);
@@ -114,7 +190,7 @@ list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, 
 				near, _mm256_andnot_si256(sure, _mm256_cmpgt_epi32(key, below)));
 			*largest = _mm256_max_epi32(*largest, key);
 		}
-		near_hits[n_near] = at;
+		hits[n_near] = at;
 		n_near += !_mm256_testz_si256(near, near);
 	}
 	return n_near;
@@ -153,11 +229,17 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 
 	l.n = l.n_near = 0;
 	for (; i < whole; i = next) {
-		size_t n_hits;
+		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
+		soon = next + (flags & ADD ? AHEAD_ADD : AHEAD);
 		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
-		n_hits = list_sure(x, residual, hits, n_hits, below, above, &largest, &l, hits, flags);
+		if (n_hits < MANY) {
+			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
+			continue;
+		}
+		n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon, &l,
+				   flags);
 		list_near(x, hits, n_hits, below, above, &l);
 	}
 	_mm256_storeu_si256((__m256i *)(void *)all, largest);
@@ -232,7 +314,8 @@ FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
 
 static int usable(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
+	       __builtin_cpu_supports("bmi");
 }
 
 const struct select_kernels select_avx2 = { "avx2",   usable,	list,	  list_values,

@@ -48,7 +48,7 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 struct select_hint {
 	uint32_t last, next, width;
 };
-enum { HINT_NARROWEST = 1 << 15, HINT_WIDEST = 1 << 20 };
+enum { HINT_NARROWEST = 1 << 13, HINT_WIDEST = 1 << 20 };
 
 HOST_AND_DEVICE static inline int hint_foretells(const struct select_hint *hint)
 {
@@ -71,20 +71,21 @@ HOST_AND_DEVICE static inline uint32_t key_distance(uint32_t a, uint32_t b)
 	return a > b ? a - b : b - a;
 }
 
-/* The boundary is expected to move on as it did; the interval is as wide as it was off. */
+/* The boundary is expected to move on as it did; the interval is as wide as it was off, and narrows
+ * slowly, for being right once may be luck. */
 HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint32_t key)
 {
 	uint32_t moved = key_distance(key, hint->last), off = key_distance(key, hint->next);
-	uint32_t width = moved / 4 + (off < HINT_WIDEST ? 2 * off : HINT_WIDEST);
+	uint32_t width = moved / 8 + (off < HINT_WIDEST ? 3 * off : HINT_WIDEST);
+	uint32_t least = hint->width - hint->width / 4;
 
 	if (hint->last == 0 || moved > HINT_WIDEST) {
 		hint->next = key;
 		width = 0; /* too fast to foretell: sample or count */
 	} else {
 		hint->next = key + (key - hint->last);
-		width = width < HINT_NARROWEST ? HINT_NARROWEST :
-			width > HINT_WIDEST    ? HINT_WIDEST :
-						 width;
+		least = least < HINT_NARROWEST ? HINT_NARROWEST : least;
+		width = width < least ? least : width > HINT_WIDEST ? HINT_WIDEST : width;
 	}
 	hint->last = key;
 	hint->width = width;
