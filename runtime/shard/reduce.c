@@ -52,10 +52,11 @@ int reduction_open(struct reduction *r, uint32_t span)
 	*r = (struct reduction){ .span = span, .room = room };
 	r->sum = vector_open(span);
 	r->lines = calloc(words_of(span), sizeof *r->lines);
-	r->index = malloc(room ? room * sizeof *r->index : 1);
-	r->value = malloc(room ? room * sizeof *r->value : 1);
-	if (r->sum && r->lines && r->index && r->value)
+	r->index = malloc(room * (sizeof *r->index + sizeof *r->value) + 1);
+	if (r->sum && r->lines && r->index) {
+		r->value = (void *)(r->index + room);
 		return 0;
+	}
 	reduction_close(r);
 	return fail(SLUICE_ENOMEM, "no memory for the sum of a shard of %u elements", span);
 }
@@ -65,7 +66,6 @@ void reduction_close(struct reduction *r)
 	vector_close(r->sum, r->span);
 	free(r->lines);
 	free(r->index);
-	free(r->value);
 	*r = (struct reduction){ 0 };
 }
 
@@ -169,7 +169,8 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 	if (candidates)
 		candidates_begin(candidates);
 
-	for (size_t word = 0; word < words_of(r->span);) {
+	for (size_t word = 0, before; word < words_of(r->span);) {
+		before = word;
 		n = marked_lines(r, &word, found);
 		for (uint32_t i = 0; i < n && i < AHEAD; i++)
 			ask_for(r, residual, found[i]);
@@ -185,8 +186,12 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 				move_line(r->sum + at, residual + at, LINE, share, by);
 			else
 				move_line(r->sum + at, residual + at, length, share, by);
-			if (candidates)
-				candidates_line(candidates, (uint32_t)at, residual + at, length);
+		}
+		if (candidates) {
+			const size_t at = before * LINE * WORD, end = word * LINE * WORD;
+
+			candidates_follow(candidates, (uint32_t)at, r->lines + before, residual + at,
+					  (uint32_t)((end < r->span ? end : r->span) - at));
 		}
 	}
 	if (candidates)
@@ -240,11 +245,11 @@ static void change_window(struct reduction *r, uint32_t begin, float *residual, 
 				move_line(sum + at, residual + begin + at, LINE, share, by);
 			else
 				move_line(sum + at, residual + begin + at, n, share, by);
-			if (candidates)
-				candidates_line(candidates, begin + at, residual + begin + at, n);
 		}
-		lines[word] = 0;
 	}
+	if (candidates)
+		candidates_follow(candidates, begin, lines, residual + begin, span);
+	memset(lines, 0, words_of(span) * sizeof *lines);
 }
 
 /* A window is added up, which asks for its lines of the residual, before the one before is changed. */

@@ -9,7 +9,7 @@
 #include "shard/candidates.h"
 
 /* More messages than these are not kept apart. */
-enum { REDUCTION_LISTS = 256 };
+enum { REDUCTION_LISTS = 64 };
 
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */

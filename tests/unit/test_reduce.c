@@ -156,7 +156,7 @@ static void step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit(v
 
 /* ---- messages in lists -------------------------------------------------------------------- */
 
-enum { LONG = 70001, FEW = 150 };
+enum { LONG = 70001, FEW = 150, STRIDE = 29 };
 
 /* Sums, residuals and messages of a shard that has many windows, a last line that is cut, and little to add. */
 struct long_shard {
@@ -184,12 +184,12 @@ static void close_long(struct long_shard *s)
 	free(s);
 }
 
-/* Ascending, from any place on; the same places are likely in every message. */
+/* At most n, ascending; many places are those of another message too. */
 static uint32_t fill(struct long_shard *s, struct random *random, uint32_t n, float scale)
 {
-	uint32_t at = random_bits(random) % 40;
+	uint32_t at = random_bits(random) % 3 * STRIDE;
 
-	for (uint32_t i = 0; i < n; i++, at += 1 + random_bits(random) % 7 * (LONG / FEW / 8) * (FEW / (n + 1) + 1)) {
+	for (uint32_t i = 0; i < n; i++, at += (1 + random_bits(random) % (2 * LONG / FEW / STRIDE)) * STRIDE) {
 		if (at >= LONG)
 			return i;
 		s->index[i] = at;
