@@ -12,6 +12,10 @@
 
 /* A new list has three times what one step takes, so that a pass serves several steps, and may double. */
 enum { TIMES = 3, LEAST = 64, SPARSE = 256 };
+/* Coordinates whose lists are merged at once. */
+enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
+/* Behind the end of a list: after every coordinate. */
+#define NOWHERE UINT32_MAX
 
 uint32_t candidates_room(uint32_t of, uint64_t k, uint32_t exempt)
 {
@@ -23,7 +27,7 @@ uint32_t candidates_room(uint32_t of, uint64_t k, uint32_t exempt)
 /* In order of alignment: spans, then the numbers. */
 uint64_t candidates_bytes(uint32_t room, size_t n_spans)
 {
-	return room ? n_spans * sizeof(struct span) + (uint64_t)room * 3 * sizeof(uint32_t) : 0;
+	return room ? n_spans * sizeof(struct span) + ((uint64_t)room * 3 + 2) * sizeof(uint32_t) : 0;
 }
 
 int candidates_open(struct candidates *c, uint32_t room, uint32_t exempt, struct span *spans, size_t n_spans)
@@ -36,8 +40,10 @@ int candidates_open(struct candidates *c, uint32_t room, uint32_t exempt, struct
 	if (!c->places)
 		return fail(SLUICE_ENOMEM, "no memory for a list of %u candidates", room);
 	c->index = (void *)(c->places + n_spans);
-	c->chosen = c->index + room;
+	c->chosen = c->index + room + 1;
 	c->value = (void *)(c->chosen + room);
+	c->index[room] = NOWHERE;
+	c->value[room] = 0;
 	return 0;
 }
 
@@ -86,20 +92,30 @@ static void pass(struct candidates *c, uint32_t end)
 	}
 }
 
-/* Bytes of which those are 1 whose value's key is `least` or more; a comparison of four at a time. */
-static void mark(const float value[VECTOR_LINE], uint32_t least, uint8_t marks[VECTOR_LINE])
-{
-	for (uint32_t i = 0; i < VECTOR_LINE; i++)
-		marks[i] = (int32_t)key_of(value[i]) >= (int32_t)least;
-}
+/* What changed lines of a window have for the list. */
+struct fresh {
+	uint32_t n, index[WINDOW + 1];
+	float value[WINDOW + 1];
+};
 
-static void append(struct candidates *c, uint32_t at, float value, int exempt)
+static void append(const struct candidates *c, struct fresh *fresh, uint32_t at, float value, int exempt)
 {
 	const uint32_t key = key_of(value);
 
-	c->index[c->n] = at;
-	c->value[c->n] = value;
-	c->n += exempt ? key > 0 : (uint32_t)reaches(c, at, key);
+	fresh->index[fresh->n] = at;
+	fresh->value[fresh->n] = value;
+	fresh->n += exempt ? key > 0 : (uint32_t)reaches(c, at, key);
+}
+
+/* A bit for each value whose key is `least` or more; a comparison of four at a time. */
+static uint32_t those_from(const float value[VECTOR_LINE], uint32_t least)
+{
+	const uint64_t gather = 0x0102040810204080; /* the low bits of eight bytes, into the highest byte */
+	uint8_t marks[VECTOR_LINE];
+
+	for (uint32_t i = 0; i < VECTOR_LINE; i++)
+		marks[i] = (int32_t)key_of(value[i]) >= (int32_t)least;
+	return (uint32_t)(get_le64(marks) * gather >> 56 | get_le64(marks + 8) * gather >> 56 << 8);
 }
 
 /* The span of coordinate `at`, which is not before the one asked for last. */
@@ -110,38 +126,84 @@ static const struct span *span_of(struct candidates *c, uint32_t at)
 	return &c->spans[c->span];
 }
 
-void candidates_line(struct candidates *c, uint32_t at, const float *value, uint32_t n)
+static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, const float *value, uint32_t n)
 {
-	if (!c->known)
-		return;
-	pass(c, at);
-	while (c->from < c->room && c->index[c->from] < at + n)
-		c->from++; /* what is in this line is listed anew */
+	const struct span *span = span_of(c, at);
 
-	if (c->from - c->n < n) {
+	if (n < VECTOR_LINE || span->end < at + n) {
+		for (uint32_t i = 0; i < n; i++)
+			append(c, fresh, at + i, value[i], span_of(c, at + i)->exempt);
+		return;
+	}
+	for (uint32_t mask = those_from(value, span->exempt || !c->floor ? 1 : c->floor); mask; mask &= mask - 1) {
+		const uint32_t i = (uint32_t)__builtin_ctz(mask);
+
+		append(c, fresh, at + i, value[i], span->exempt);
+	}
+}
+
+/* The next n old and fresh entries in their order, but for old ones in changed lines and zeros. Which comes next
+ * is not to be foretold: there is no branch for it. */
+static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
+		  const uint64_t *lines)
+{
+	uint32_t *index = c->index, from = c->from, to = c->n, f = 0;
+	float *value = c->value;
+
+	for (; n; n--) {
+		const uint32_t old = index[from], new = fresh->index[f], is_old = old < new;
+		const uint32_t at = is_old ? old : new, line = (at - begin) / VECTOR_LINE;
+		const uint32_t changed = lines[line / WORD] >> line % WORD & 1;
+		const uint32_t old_bits = float_bits(value[from]), new_bits = float_bits(fresh->value[f]);
+		const float taken = bits_float(new_bits ^ ((new_bits ^ old_bits) & -is_old));
+
+		index[to] = at;
+		value[to] = taken;
+		to += (is_old ^ changed) & (key_of(taken) != 0);
+		from += is_old;
+		f += !is_old;
+	}
+	c->from = from;
+	c->n = to;
+}
+
+static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
+			  uint32_t n)
+{
+	struct fresh fresh;
+	uint32_t end = c->from;
+
+	fresh.n = 0;
+	for (uint32_t word = 0; word * WORD * VECTOR_LINE < n; word++)
+		for (uint64_t bits = lines[word]; bits; bits &= bits - 1) {
+			const uint32_t at = (word * WORD + (uint32_t)__builtin_ctzll(bits)) * VECTOR_LINE;
+
+			list_line(c, &fresh, begin + at, value + at, n - at < VECTOR_LINE ? n - at : VECTOR_LINE);
+		}
+	fresh.index[fresh.n] = NOWHERE;
+	fresh.value[fresh.n] = 0;
+	if (c->from - c->n < fresh.n) {
 		candidates_forget(c);
 		return;
 	}
-	const struct span *span = span_of(c, at);
-	if (n < VECTOR_LINE || span->end < at + n) {
-		for (uint32_t i = 0; i < n; i++)
-			append(c, at + i, value[i], span_of(c, at + i)->exempt);
-		return;
-	}
-	uint8_t marks[VECTOR_LINE];
-	mark(value, span->exempt || !c->floor ? 1 : c->floor, marks);
-	for (uint32_t half = 0; half < VECTOR_LINE; half += 8)
-		for (uint64_t word = get_le64(marks + half); word; word &= word - 1) {
-			const uint32_t i = half + (uint32_t)__builtin_ctzll(word) / 8;
+	while (c->index[end] < begin + n)
+		end++;
+	merge(c, &fresh, end - c->from + fresh.n, begin, lines);
+}
 
-			append(c, at + i, value[i], span->exempt);
-		}
+void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value, uint32_t n)
+{
+	if (c->known)
+		pass(c, begin);
+	for (uint32_t at = 0; c->known && at < n; at += WINDOW)
+		follow_window(c, begin + at, lines + at / (WORD * VECTOR_LINE), value + at,
+			      n - at < WINDOW ? n - at : WINDOW);
 }
 
 void candidates_end(struct candidates *c)
 {
 	if (c->known)
-		pass(c, UINT32_MAX);
+		pass(c, NOWHERE);
 }
 
 /* ---- selection ---------------------------------------------------------------------------- */

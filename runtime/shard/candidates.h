@@ -8,8 +8,8 @@
 #include "compress/select.h"
 
 struct candidates {
-	uint32_t *index;     /* room: ascending */
-	float *value;        /* room: what the residual has there */
+	uint32_t *index;     /* room: ascending; and behind it an end that is after every coordinate */
+	float *value;        /* room + 1: what the residual has there */
 	uint32_t *chosen;    /* places in the list that the last selection took */
 	struct span *spans;  /* the shard's own, whose exempt ones are listed but for zeros */
 	struct span *places; /* the same as places in the list */
@@ -34,10 +34,12 @@ int candidates_serve(const struct candidates *c, size_t k);
 /* The residual changes, or changed, where the list does not see it. */
 void candidates_forget(struct candidates *c);
 
-/* The changes of a step: begin, then each changed line (coordinates at .. at + n, ascending; value[] what
- * the residual has there now), then end. */
+/* The changes of a step: begin, then pieces of the residual in ascending order, then end. A piece are the
+ * coordinates begin .. begin + n, a line of VECTOR_LINE of them for a bit; those whose bit is set changed, and
+ * value[] is what they are now. What is in no piece did not change. */
 void candidates_begin(struct candidates *c);
-void candidates_line(struct candidates *c, uint32_t at, const float *value, uint32_t n);
+void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
+		       uint32_t n);
 void candidates_end(struct candidates *c);
 
 /* As select_run(s, call, NULL) with call->x, the residual, call->value and the spans of open. */

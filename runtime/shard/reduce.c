@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. Where few lines were added to, the change goes line by line, and the only pass over the
- * whole shard is that of the selection, which reads. Where there are many, the selection's pass adds. */
+ * See reduce.h. Few coordinates stay in the lists that they came in, until all are there: then the lists are
+ * added up in windows that the first caches hold, and each line's change goes from there to the residual.
+ * What is too much for that is added to a sum of the whole shard: where few lines of it were added to, the
+ * change goes line by line; where there are many, the pass of the selection adds. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -11,6 +13,9 @@
 /* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
  * going line by line and going over everything take equally long. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
+/* Coordinates that are added up together: two windows fit into the second cache, and the lines of the residual
+ * that one needs at a density of some per mille are as many as a processor waits for at once. */
+enum { WINDOW = 4 * LINE * WORD };
 
 static uint32_t lines_of(uint32_t span)
 {
@@ -28,18 +33,30 @@ static void unmark(struct reduction *r)
 	r->added = 0;
 }
 
+/* No more are worth listing than there may be lines in change_lines(). */
+static uint32_t room_of(uint32_t span)
+{
+	return lines_of(span) / SPARSE;
+}
+
 uint64_t reduction_bytes(uint32_t span)
 {
-	return span * sizeof(float) + words_of(span) * sizeof(uint64_t);
+	return span * sizeof(float) + words_of(span) * sizeof(uint64_t) +
+	       room_of(span) * (sizeof(uint32_t) + sizeof(float));
 }
 
 int reduction_open(struct reduction *r, uint32_t span)
 {
-	*r = (struct reduction){ .span = span };
+	const uint32_t room = room_of(span);
+
+	*r = (struct reduction){ .span = span, .room = room };
 	r->sum = vector_open(span);
 	r->lines = calloc(words_of(span), sizeof *r->lines);
-	if (r->sum && r->lines)
+	r->index = malloc(room * (sizeof *r->index + sizeof *r->value) + 1);
+	if (r->sum && r->lines && r->index) {
+		r->value = (void *)(r->index + room);
 		return 0;
+	}
 	reduction_close(r);
 	return fail(SLUICE_ENOMEM, "no memory for the sum of a shard of %u elements", span);
 }
@@ -48,11 +65,16 @@ void reduction_close(struct reduction *r)
 {
 	vector_close(r->sum, r->span);
 	free(r->lines);
-	r->sum = NULL;
-	r->lines = NULL;
+	free(r->index);
+	*r = (struct reduction){ 0 };
 }
 
-void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count)
+static uint32_t listed(const struct reduction *r)
+{
+	return r->n_lists ? r->ends[r->n_lists - 1] : 0;
+}
+
+static void add_to_sum(struct reduction *r, const uint32_t *index, const float *value, uint32_t count)
 {
 	if (!index)
 		r->whole = 1;
@@ -61,6 +83,28 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 			r->lines[index[i] / (LINE * WORD)] |= 1ull << index[i] / LINE % WORD;
 	r->added += index ? count : 0;
 	sparse_add(r->sum, index, value, count);
+}
+
+float *reduction_sum(struct reduction *r)
+{
+	for (uint32_t l = 0, at = 0; l < r->n_lists; at = r->ends[l++])
+		add_to_sum(r, r->index + at, r->value + at, r->ends[l] - at);
+	r->n_lists = 0;
+	return r->sum;
+}
+
+void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count)
+{
+	const uint32_t at = listed(r);
+
+	if (!index || r->whole || r->added || r->n_lists == REDUCTION_LISTS || count > r->room - at) {
+		reduction_sum(r);
+		add_to_sum(r, index, value, count);
+		return;
+	}
+	memcpy(r->index + at, index, count * sizeof *index);
+	memcpy(r->value + at, value, count * sizeof *value);
+	r->ends[r->n_lists++] = at + count;
 }
 
 /* ---- line by line ------------------------------------------------------------------------- */
@@ -125,7 +169,8 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 	if (candidates)
 		candidates_begin(candidates);
 
-	for (size_t word = 0; word < words_of(r->span);) {
+	for (size_t word = 0, before; word < words_of(r->span);) {
+		before = word;
 		n = marked_lines(r, &word, found);
 		for (uint32_t i = 0; i < n && i < AHEAD; i++)
 			ask_for(r, residual, found[i]);
@@ -141,8 +186,12 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 				move_line(r->sum + at, residual + at, LINE, share, by);
 			else
 				move_line(r->sum + at, residual + at, length, share, by);
-			if (candidates)
-				candidates_line(candidates, (uint32_t)at, residual + at, length);
+		}
+		if (candidates) {
+			const size_t at = before * LINE * WORD, end = word * LINE * WORD;
+
+			candidates_follow(candidates, (uint32_t)at, r->lines + before, residual + at,
+					  (uint32_t)((end < r->span ? end : r->span) - at));
 		}
 	}
 	if (candidates)
@@ -151,8 +200,84 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 		unmark(r);
 }
 
+/* ---- window by window ------------------------------------------------------------------------ */
+
+/* Of the sum, which is zero, and of its marks two windows serve in turn. */
+static uint32_t window_place(uint32_t begin)
+{
+	return begin / WINDOW % 2 * WINDOW;
+}
+
+/* What the lists have in the window from begin on is added up, in their order; next[] moves on. */
+static void add_window(struct reduction *r, uint32_t begin, const float *residual, uint32_t next[])
+{
+	float *sum = r->sum + window_place(begin);
+	uint64_t *lines = r->lines + window_place(begin) / (LINE * WORD);
+
+	for (uint32_t l = 0; l < r->n_lists; l++) {
+		uint32_t i = next[l], end = r->ends[l];
+
+		for (; i < end && r->index[i] - begin < WINDOW; i++) {
+			const uint32_t at = r->index[i] - begin;
+
+			__builtin_prefetch(residual + r->index[i], 1);
+			lines[at / (LINE * WORD)] |= 1ull << at / LINE % WORD;
+			sum[at] += r->value[i];
+		}
+		next[l] = i;
+	}
+}
+
+/* The change of that window goes to the residual; the window is zero behind it. */
+static void change_window(struct reduction *r, uint32_t begin, float *residual, float share, float by,
+			  struct candidates *candidates)
+{
+	float *sum = r->sum + window_place(begin);
+	uint64_t *lines = r->lines + window_place(begin) / (LINE * WORD);
+	const uint32_t span = r->span - begin < WINDOW ? r->span - begin : WINDOW;
+
+	for (uint32_t word = 0; word < words_of(span); word++) {
+		for (uint64_t bits = lines[word]; bits; bits &= bits - 1) {
+			const uint32_t line = word * WORD + (uint32_t)__builtin_ctzll(bits), at = line * LINE;
+			const uint32_t n = span - at < LINE ? span - at : LINE;
+
+			if (n == LINE) /* known to the compiler */
+				move_line(sum + at, residual + begin + at, LINE, share, by);
+			else
+				move_line(sum + at, residual + begin + at, n, share, by);
+		}
+	}
+	if (candidates)
+		candidates_follow(candidates, begin, lines, residual + begin, span);
+	memset(lines, 0, words_of(span) * sizeof *lines);
+}
+
+/* A window is added up, which asks for its lines of the residual, before the one before is changed. */
+static void change_windows(struct reduction *r, float *residual, float share, float by,
+			   struct candidates *candidates)
+{
+	uint32_t next[REDUCTION_LISTS];
+
+	for (uint32_t l = 0; l < r->n_lists; l++)
+		next[l] = l ? r->ends[l - 1] : 0;
+	if (candidates)
+		candidates_begin(candidates);
+	add_window(r, 0, residual, next);
+	for (uint32_t begin = 0; begin < r->span; begin += WINDOW) {
+		if (r->span - begin > WINDOW)
+			add_window(r, begin + WINDOW, residual, next);
+		change_window(r, begin, residual, share, by, candidates);
+		if (r->span - begin <= WINDOW)
+			break; /* the next one may not be a 32-bit number */
+	}
+	if (candidates)
+		candidates_end(candidates);
+	r->n_lists = 0;
+}
+
 void reduction_run(struct reduction *r, float *running)
 {
+	reduction_sum(r);
 	for (uint32_t i = 0; i < r->span; i++)
 		r->sum[i] = running[i] += r->sum[i];
 	r->whole = 1;
@@ -168,6 +293,11 @@ void reduction_change(struct reduction *r, const struct change *c, struct select
 	call->x = c->residual ? c->residual : r->sum;
 	call->residual = NULL;
 	call->grad = NULL;
+	if (scales && !c->everywhere && c->residual && r->n_lists) {
+		change_windows(r, c->residual, share, by, c->candidates);
+		return;
+	}
+	reduction_sum(r);
 	if (scales && !c->everywhere && is_sparse(r)) {
 		change_lines(r, c->residual, share, by, c->candidates);
 		return;
@@ -197,6 +327,7 @@ void reduction_clear(struct reduction *r)
 {
 	uint32_t found[CHUNK], n;
 
+	r->n_lists = 0;
 	if (!r->whole && !r->added)
 		return;
 	if (r->whole)

@@ -8,12 +8,20 @@
 #include "model/update.h"
 #include "shard/candidates.h"
 
+/* More messages than these are not kept apart. */
+enum { REDUCTION_LISTS = 64 };
+
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */
 	uint64_t *lines; /* a bit for VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
 	uint64_t added;  /* coordinates, in sparse messages: as many lines at the most */
 	int whole;       /* something was added everywhere */
+	/* Or, while all messages together are few coordinates, nothing was added, and they wait here one behind
+	 * the other: message l ends at ends[l]. */
+	uint32_t *index;
+	float *value;
+	uint32_t room, n_lists, ends[REDUCTION_LISTS];
 };
 
 int reduction_open(struct reduction *r, uint32_t span); /* 0 or SLUICE_ENOMEM */
@@ -21,8 +29,11 @@ void reduction_close(struct reduction *r);
 /* Of memory that reduction_open() takes. */
 uint64_t reduction_bytes(uint32_t span);
 
-/* Adds one message: as sparse_add(). */
+/* Adds one message: as sparse_add(), index ascending. */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);
+
+/* The sum of all that was added: only behind this call it is in r->sum. */
+float *reduction_sum(struct reduction *r);
 
 /* The sum joins a running one (span), and takes its place. */
 void reduction_run(struct reduction *r, float *running);

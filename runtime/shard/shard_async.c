@@ -337,9 +337,9 @@ static int gather(sluice_model *model, struct shard *shard)
 	}
 	if (shard->next_rank < workers)
 		return moved;
-	const float share = 1 / (float)workers;
+	const float share = 1 / (float)workers, *sum = reduction_sum(&shard->reduction);
 	for (uint32_t i = 0; i < shard->at->span; i++)
-		a->mean[i] = share * shard->reduction.sum[i];
+		a->mean[i] = share * sum[i];
 	reduction_clear(&shard->reduction);
 	shard->next_rank = 0;
 	a->gathering = 0;

@@ -32,6 +32,15 @@ struct plan *new_plan(int is_sparse, unsigned victims)
 
 /* ---- what the shards count ------------------------------------------------------------------ */
 
+/* What pushes added at WITNESS, whether it waits in lists or is summed. */
+static float witnessed(const struct reduction *r)
+{
+	float sum = r->n_lists ? 0 : r->sum[WITNESS];
+	for (uint32_t i = 0; r->n_lists && i < r->ends[r->n_lists - 1]; i++)
+		sum += r->index[i] == WITNESS ? r->value[i] : 0;
+	return sum;
+}
+
 void __real_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
@@ -41,7 +50,7 @@ void __wrap_reduction_change(struct reduction *r, const struct change *c, struct
 		const struct shard *shard = &model->shards[i];
 		if (&shard->reduction != r || shard->version >= STEPS_MAX)
 			continue;
-		plan->counted[shard->id][shard->version + 1] = (uint8_t)r->sum[WITNESS];
+		plan->counted[shard->id][shard->version + 1] = (uint8_t)witnessed(r);
 		plan->divisor[shard->id][shard->version + 1] = c->divisor;
 	}
 	__real_reduction_change(r, c, call);

@@ -257,7 +257,8 @@ static void select__list_is_long_enough__does_not_read_the_residual(void **state
 	candidates_published(&c, value);
 	candidates_begin(&c);
 	residual[1600] = 1000; /* one line changed */
-	candidates_line(&c, 1600, residual + 1600, VECTOR_LINE);
+	const uint64_t lines[] = { 0, 1ull << (1600 - 1024) / VECTOR_LINE };
+	candidates_follow(&c, 0, lines, residual, 1024 + 1000);
 	candidates_end(&c);
 	for (size_t i = 0; i < SPAN; i++)
 		other[i] = 1e6f;
@@ -292,9 +293,11 @@ static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **s
 	for (int seen = 0; seen < 2; seen++) {
 		residual[SPAN - 3] = NAN;
 		if (seen) {
+			const uint64_t last = 1;
+
 			candidates_begin(&c);
-			candidates_line(&c, SPAN - SPAN % VECTOR_LINE, residual + SPAN - SPAN % VECTOR_LINE,
-					SPAN % VECTOR_LINE);
+			candidates_follow(&c, SPAN - SPAN % VECTOR_LINE, &last,
+					  residual + SPAN - SPAN % VECTOR_LINE, SPAN % VECTOR_LINE);
 			candidates_end(&c);
 		} else {
 			candidates_forget(&c);
