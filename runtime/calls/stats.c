@@ -30,6 +30,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (rc)
 		return rc;
 	size_t size = stats->size;
+	on_device_await(model); /* what it says is for the pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);
