@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a push needs on the device beside selecting and packing, so that the host waits once a step.
+ * What a push needs on the device beside selecting and packing, so that the host need not wait between.
  *
  * split: where each shard's part of the selection begins and how long it is, one thread a part. One block of
  * 256 threads; a binary search of the list each.

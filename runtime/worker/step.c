@@ -101,7 +101,9 @@ static int await_device(sluice_model *model, const char *function)
 		return 0;
 	uint64_t start = now_ns();
 	int rc = on_device_finish(model, function);
-	model->stats.wait_ns += now_ns() - start;
+	start = now_ns() - start;
+	model->stats.wait_ns += start;
+	model->stats.device_ns += start;
 	return rc;
 }
 
