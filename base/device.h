@@ -55,6 +55,10 @@ struct device_select {
 	float *velocity;         /* becomes momentum * velocity + scale * grad, which is added instead; NULL: none */
 	float momentum;
 	int moved;               /* velocity has become that already, in a call whose push failed later */
+	/* Of a push, as push_settle() does it, if every part was packed: what messages hold leaves residual; masked: and
+	 * velocity; NULL: none. */
+	int settle;
+	float *masked;
 };
 
 /* What a selection came to; all of it in host memory. */
@@ -66,6 +70,8 @@ struct device_selected {
 	unsigned passes;         /* over the vector that finding them took; 1 with a good hint */
 	float largest;           /* magnitude of the whole vector, before a draw */
 	int overfull;            /* by_level, gaussian, drawn: more than the room passed; n is 0 */
+	uint32_t bad;            /* of a push: the first of nonfinite, as it is coded in grad */
+	int settled;             /* of a push: as its call asked */
 };
 
 /* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */
@@ -204,7 +210,8 @@ struct device_ops {
 	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
 	void (*push_close)(struct device_push **push);
 	/* Selects as select() does (without clear), and packs each part. values NULL: nothing is packed. The
-	 * residual keeps what was selected. Not on a stream that is not ready(). */
+	 * residual keeps what was selected, unless call->settle. Not on a stream that is not ready(). This and the next
+	 * two only enqueue: grad is read, parts' index too, in the order of the stream. */
 	int (*push)(struct device_push *p, const struct device_select *call, const struct device_part *parts,
 		    const struct device_values *values, void *stream);
 	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the payload of part i
@@ -217,6 +224,14 @@ struct device_ops {
 	/* 1: the last push has added the gradient to the residual, although it or pushed() failed; 0: it has not;
 	 * -1. nonfinite: how many of what it added are zeros instead. Waits. */
 	int (*push_added)(struct device_push *p, uint64_t *nonfinite, void *stream);
+	/* 1: the device has reported the last push, all that it made can be read, and pushed() will not wait; else 0.
+	 * Looks at a word of host memory, and calls nothing of CUDA: any thread, beside the one that pushes. */
+	int (*push_done)(const struct device_push *p);
+	/* -1: the last push will never be reported, because CUDA failed; error() says how. 0: it may be, or while the stream is not
+	 * ready() that cannot be asked. Does not wait. */
+	int (*push_lost)(struct device_push *p, void *stream);
+	/* What the device is at in the last push: "GPU 0: its selection (topk), or what is before it in the stream". As push_done(). */
+	void (*push_stage)(const struct device_push *p, char *text, size_t cap);
 	/* Waits for it. sent: one for each part. */
 	int (*pushed)(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream);
 	/* Entries of the lists, for a part that was not packed. Waits. */

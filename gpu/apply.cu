@@ -28,25 +28,6 @@ KERNEL(gather, gather_args)
 		*a.found = a.refused && *a.refused ? 0 : a.count;
 }
 
-KERNEL(settle, settle_args)
-{
-	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
-	     i += (uint64_t)gridDim.x * BLOCK) {
-		const uint32_t at = a.index[i];
-
-		a.residual[at] = a.value[i];
-		if (a.velocity && !(a.unsent && a.unsent[i]) && !spans_reach(a.exempt, a.n_exempt, at, 1))
-			a.velocity[at] = 0;
-	}
-}
-
-FROM_C cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream)
-{
-	void *arguments[] = { (void *)args };
-
-	return cudaLaunchKernel((const void *)settle, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
-}
-
 FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };

@@ -26,22 +26,10 @@ struct gather_args {
 	const uint32_t *refused; /* NULL: nothing was judged */
 };
 
-/* After a message: residual[index[i]] = value[i], and what is not exempt begins anew, velocity[index[i]] = 0, but for
- * what was not sent. */
-struct settle_args {
-	float *residual, *velocity; /* velocity NULL: none */
-	const uint32_t *index;   /* ascending */
-	const float *value;
-	const uint32_t *unsent;  /* NULL: all was sent */
-	const struct device_span *exempt;
-	uint32_t n_exempt, count;
-};
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
-cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

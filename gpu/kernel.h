@@ -59,6 +59,13 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 {
 	return *(const volatile uint32_t *)counter;
 }
+
+/* A word of pinned memory that the host polls: after all that this thread has written or seen. */
+__device__ static inline void tell_host(uint32_t *there, uint32_t v)
+{
+	__threadfence_system();
+	*(volatile uint32_t *)there = v;
+}
 #endif
 
 static inline dim3 blocks_of(unsigned n)

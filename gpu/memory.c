@@ -6,7 +6,7 @@
  * device's own reads unless the device says that it does (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a
  * completion on the host calls cuda_flush() before it starts a kernel that reads what was written: the flush
  * orders the NIC's earlier writes before that kernel's reads. The other way round no flush is needed: a kernel
- * that was waited for on the host has its writes where PCIe readers see them. */
+ * that was waited for on the host, or reported after (report.cu), has its writes where PCIe readers see them. */
 #include "gpu/memory.h"
 #include "gpu/capture.h"
 #include "gpu/driver.h"

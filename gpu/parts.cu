@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a push needs on the device beside selecting and packing, so that the host waits once a step.
+ * What a push needs on the device beside selecting and packing, so that the host need not wait between.
  *
  * split: where each shard's part of the selection begins and how long it is, one thread a part. One block of
  * 256 threads; a binary search of the list each.
@@ -10,7 +10,7 @@
  * exclusive or knows no order.
  *
  * Who sees it: pack's writes are before seal's reads, as launches of one stream are. What seal writes to host
- * memory is the host's to read after it waited for the stream, and then visible to whom the host tells. */
+ * memory is the host's to read once report.cu has told it, and then visible to whom the host tells. */
 #include "gpu/push.h"
 #include "gpu/kernel.h"
 
@@ -51,6 +51,8 @@ KERNEL(split, split_args)
 		a.summary->passes = got->passes;
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
+		a.summary->folded = got->folded;
+		tell_host(a.selected, a.turn);
 	}
 }
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device: selection, split, pack (and quantize) for each part, seal and one small
- * copy are enqueued together, and cuda_pushed() waits for all of them, once. Nothing is allocated after it is open. The
- * residual keeps everything that was selected until cuda_push_settle() takes off, in one launch, what messages
- * hold: a call that fails before has lost nothing. */
+ * The host's part of a push on the device: selection, split, pack (and quantize) for each part, seal and report
+ * are enqueued together, and nobody need wait for them: the last one writes the results to pinned memory, and then
+ * the number of the push, which the host polls. Nothing is allocated after it is open. The residual keeps everything
+ * that was selected until report, or cuda_push_settle(), takes off, in one launch, what messages hold: what fails
+ * before has lost nothing. */
 #include "gpu/push.h"
-#include "gpu/apply.h"
 #include "gpu/capture.h"
 #include "gpu/failure.h"
+#include "gpu/report.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 256, WARPS_OF_BLOCK = 8, BLOCKS_EACH = 2, ENTRY_WORDS = 2 };
+enum { THREADS = 256, WARPS_OF_BLOCK = 8, BLOCKS_EACH = 2, ENTRY_WORDS = 2, SIGNS_BYTES = 64 /* alone in their line */ };
 
 /* What comes back, in one piece. */
 struct results {
@@ -28,6 +30,9 @@ struct device_push {
 	struct push_place *places;
 	struct results *arrived;     /* pinned; behind them the places as they are sent */
 	struct push_place *asked;
+	struct push_signs *signs;    /* pinned too, before them */
+	uint32_t turn;               /* the number of the last push; not 0 once there was one */
+	int device;                  /* for those who ask what is waited for */
 	int begun;                   /* the selection of the last push was enqueued */
 	int adds;                    /* and adds a gradient */
 	int few_bits;                /* its values are */
@@ -65,14 +70,18 @@ int cuda_push_open(struct device_selector *s, size_t parts, struct device_push *
 		return -1;
 	}
 	capture_allow(&mode);
+	/* Kernels reach pinned memory at the host's address. */
 	rc = cuda_check(cudaMalloc((void **)&p->results, bytes), "allocating a push") ||
-	     cuda_check(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault), "allocating pinned memory");
 	capture_restore(mode);
-	p->arrived = pinned;
+	p->signs = pinned;
 	if (selector_leave(s, before, rc)) {
 		cuda_push_close(&p);
 		return -1;
 	}
+	*p->signs = (struct push_signs){ 0, 0 };
+	p->device = selector_view(s).device;
+	p->arrived = (struct results *)(void *)((char *)pinned + SIGNS_BYTES);
 	p->places = (struct push_place *)(void *)((char *)p->results + results);
 	p->asked = (struct push_place *)(void *)((char *)p->arrived + results);
 	*out = p;
@@ -90,7 +99,7 @@ void cuda_push_close(struct device_push **push)
 	capture_allow(&mode);
 	if (p->results && cudaFree(p->results) != cudaSuccess)
 		cudaGetLastError();
-	if (p->arrived && cudaFreeHost(p->arrived) != cudaSuccess)
+	if (p->signs && cudaFreeHost(p->signs) != cudaSuccess)
 		cudaGetLastError();
 	capture_restore(mode);
 	free(p);
@@ -149,6 +158,7 @@ size_t push_parts(const struct device_push *p)
 
 void push_clear(struct device_push *p, const struct device_select *call, int known)
 {
+	p->turn += p->turn == UINT32_MAX ? 2 : 1;
 	p->found = 0;
 	p->begun = 0;
 	p->adds = call && !call->x;
@@ -174,7 +184,8 @@ int push_select(struct device_push *p, const struct device_select *call, int spl
 	const struct selector_view v = selector_view(p->s);
 	const struct split_args args = { .selection = v.selection, .index = v.index, .place = p->places,
 					 .parts = split ? (uint32_t)p->parts : 0, .room = v.room,
-					 .summary = &p->results->summary, .part = p->results->part };
+					 .summary = &p->results->summary, .part = p->results->part,
+					 .selected = &p->signs->selected, .turn = p->turn };
 
 	if (cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream), "clearing a push"))
 		return -1;
@@ -195,10 +206,24 @@ int push_seal(struct device_push *p, uint64_t words, void *stream)
 			  "starting the kernel seal");
 }
 
-int push_return(struct device_push *p, void *stream)
+int push_report(struct device_push *p, const struct device_select *call, void *stream)
 {
-	return cuda_check(cudaMemcpyAsync(p->arrived, p->results, p->results_bytes, cudaMemcpyDefault, stream),
-			  "copying the result of a push");
+	const struct selector_view v = selector_view(p->s);
+	const int settles = call && call->settle;
+	const struct report_args args = {
+		.settle = { .residual = settles ? call->residual : NULL, .velocity = settles ? call->masked : NULL,
+			    .index = v.index, .value = v.value, .exempt = v.exempt, .n_exempt = v.n_exempt,
+			    .count = v.room },
+		.summary = &p->results->summary, .part = p->results->part, .parts = (uint32_t)p->parts,
+		.grad = p->adds && call->judge ? call->grad : NULL,
+		.narrow = p->adds && call->grad_type != VALUE_F32,
+		.selection = v.selection, .from = (const uint32_t *)(const void *)p->results,
+		.to = (uint32_t *)(void *)p->arrived, .words = (uint32_t)(p->results_bytes / sizeof(uint32_t)),
+		.done = &p->signs->done, .turn = p->turn
+	};
+	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors, WARPS_OF_BLOCK);
+
+	return cuda_check(report_enqueue(&args, grid, stream), "starting the kernel report");
 }
 
 static int enqueue(struct device_push *p, const struct device_select *call, const struct device_part *parts,
@@ -213,7 +238,7 @@ static int enqueue(struct device_push *p, const struct device_select *call, cons
 		return -1;
 	if (values && (pack_parts(p, &v, parts, values, stream) || push_seal(p, most * ENTRY_WORDS, stream)))
 		return -1;
-	return push_return(p, stream);
+	return push_report(p, call, stream);
 }
 
 int cuda_push(struct device_push *p, const struct device_select *call, const struct device_part *parts,
@@ -236,12 +261,16 @@ int cuda_push(struct device_push *p, const struct device_select *call, const str
 int cuda_push_added(struct device_push *p, uint64_t *nonfinite, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
+	const struct push_summary *got = &p->arrived->summary;
 	struct topk_state state;
 
 	*nonfinite = 0;
 	if (!p->begun || !p->adds)
 		return 0;
-	if (cuda_check(cudaMemcpyAsync(&state, v.selection, offsetof(struct topk_state, barrier),
+	if (cuda_push_done(p)) /* and the state is clear */
+		state = (struct topk_state){ .found = got->found, .nan = got->nan, .passes = got->passes,
+					     .nonfinite = got->nonfinite, .folded = got->folded };
+	else if (cuda_check(cudaMemcpyAsync(&state, v.selection, offsetof(struct topk_state, barrier),
 				       cudaMemcpyDefault, stream), "copying the result of a selection") ||
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel of a selection, or one before it,"))
 		return -1;
@@ -249,18 +278,68 @@ int cuda_push_added(struct device_push *p, uint64_t *nonfinite, void *stream)
 	return state.folded || (!state.nonfinite && (state.passes || state.nan || state.found));
 }
 
+int cuda_push_done(const struct device_push *p)
+{
+	return __atomic_load_n(&p->signs->done, __ATOMIC_ACQUIRE) == p->turn;
+}
+
+static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, seal or report), or one "
+			      "before it,";
+
+/* Whether the stream is idle, or failed. */
+static int ask(const struct device_push *p, void *stream)
+{
+	enum cudaStreamCaptureMode mode;
+	cudaError_t error;
+
+	capture_allow(&mode);
+	error = cudaStreamQuery(stream);
+	capture_restore(mode);
+	if (error == cudaErrorNotReady) {
+		cudaGetLastError(); /* it is none */
+		return 0;
+	}
+	if (cuda_check(error, kernels))
+		return -1;
+	return cuda_push_done(p) ? 0 : cuda_refuse("%s ended on GPU %d without its report", kernels, p->device);
+}
+
+int cuda_push_lost(struct device_push *p, void *stream)
+{
+	int before;
+
+	if (cuda_push_done(p) || cuda_ready(stream)) /* asking would spoil the capture */
+		return 0;
+	if (selector_enter(p->s, &before))
+		return -1;
+	return selector_leave(p->s, before, ask(p, stream));
+}
+
+void cuda_push_stage(const struct device_push *p, char *text, size_t cap)
+{
+	const int selected = __atomic_load_n(&p->signs->selected, __ATOMIC_ACQUIRE) == p->turn;
+
+	snprintf(text, cap, "GPU %d: %s", p->device,
+		 p->known ? "its sketches or values (kernels sketch, gather, seal, report), or what is before them in the "
+			    "stream"
+		 : selected ? "its messages (kernels pack, quantize, seal, report)"
+			    : "its selection (kernels fold, topk, gaussian, draw), or what is before it in the stream");
+}
+
 int cuda_pushed(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
 	const struct push_summary *got = &p->arrived->summary;
 
-	if (cuda_check(cudaStreamSynchronize(stream), "a kernel of the push (topk, split, pack, quantize, sketch, "
-		       "gather or seal), or one before it,"))
+	if (!cuda_push_done(p) && cuda_check(cudaStreamSynchronize(stream), kernels))
 		return -1;
+	if (!cuda_push_done(p))
+		return cuda_refuse("%s ended on GPU %d without its report", kernels, p->device);
 	*out = (struct device_selected){ .n = got->found, .nan = got->nan != 0, .passes = got->passes,
 					 .largest = bits_float(got->largest),
 					 .nonfinite = got->nonfinite,
-					 .first_nonfinite = (uint32_t)~got->inverted_first };
+					 .first_nonfinite = (uint32_t)~got->inverted_first, .bad = got->bad,
+					 .settled = got->settled != 0 };
 	out->overfull = out->n > v.room;
 	out->n = out->overfull ? 0 : out->n;
 	p->found = (uint32_t)out->n;

@@ -24,9 +24,18 @@ struct push_part {
 	struct quantize_state quantizing;
 };
 
-/* Of the selection; as struct topk_state. */
+/* Of the selection, as struct topk_state; and how it ended (report.cu). */
 struct push_summary {
-	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
+	uint32_t found, nan, largest, passes, nonfinite, inverted_first, folded;
+	uint32_t blocks;             /* of report that are through */
+	uint32_t settled;            /* what messages hold has left the residual */
+	uint32_t bad;                /* the first value that is not finite */
+};
+
+/* Pinned words that the device writes as a push goes on: the number of the push. */
+struct push_signs {
+	uint32_t selected;           /* its selection is over */
+	uint32_t done;               /* its results are here */
 };
 
 struct split_args {
@@ -36,6 +45,7 @@ struct split_args {
 	uint32_t parts, room;        /* room: of index */
 	struct push_summary *summary;
 	struct push_part *part;
+	uint32_t *selected, turn;    /* push_signs.selected */
 };
 
 struct seal_args {
@@ -61,6 +71,9 @@ int cuda_push(struct device_push *push, const struct device_select *call, const 
 int cuda_push_sketches(struct device_push *push, struct device_sketch *sketch, const struct device_select *call,
 		       const struct device_part *parts, uint32_t rows, void *stream);
 int cuda_push_values(struct device_push *push, const float *vector, const struct device_part *parts, void *stream);
+int cuda_push_done(const struct device_push *push);
+int cuda_push_lost(struct device_push *push, void *stream);
+void cuda_push_stage(const struct device_push *push, char *text, size_t cap);
 int cuda_push_added(struct device_push *push, uint64_t *nonfinite, void *stream);
 int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent, void *stream);
 int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index, float *value,
@@ -78,7 +91,7 @@ void push_clear(struct device_push *push, const struct device_select *call, int 
 int push_places(struct device_push *push, const struct device_part *parts, void *stream);
 /* The selection, and what it came to. split: each part's share of it, too. */
 int push_select(struct device_push *push, const struct device_select *call, int split, void *stream);
-/* Checksums and copies of all payloads, of words at most; and the way back. */
+/* Checksums and copies of all payloads, of words at most; and the way back. call NULL: nothing was selected. */
 int push_seal(struct device_push *push, uint64_t words, void *stream);
-int push_return(struct device_push *push, void *stream);
+int push_report(struct device_push *push, const struct device_select *call, void *stream);
 #endif

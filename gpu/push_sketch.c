@@ -20,9 +20,9 @@ static uint64_t longest(const struct device_push *p, const struct device_part *p
 	return most / CELL_BYTES;
 }
 
-static int end(struct device_push *p, const struct device_part *parts, void *stream)
+static int end(struct device_push *p, const struct device_select *call, const struct device_part *parts, void *stream)
 {
-	return push_seal(p, longest(p, parts), stream) || push_return(p, stream) ? -1 : 0;
+	return push_seal(p, longest(p, parts), stream) || push_report(p, call, stream) ? -1 : 0;
 }
 
 /* Part i's sketch, whose seed is i. */
@@ -46,12 +46,13 @@ static int enqueue_sketches(struct device_push *p, struct device_sketch *sketch,
 
 	adding.list = &nothing;
 	adding.listed = 0;
+	adding.settle = 0;
 	if (push_places(p, parts, stream) || (!call->x && push_select(p, &adding, 0, stream)))
 		return -1;
 	for (size_t i = 0; i < push_parts(p); i++)
 		if (sketch_part(sketch, call->residual, &parts[i], i, rows, stream))
 			return -1;
-	return end(p, parts, stream);
+	return end(p, &adding, parts, stream);
 }
 
 int cuda_push_sketches(struct device_push *p, struct device_sketch *sketch, const struct device_select *call,
@@ -97,7 +98,7 @@ static int enqueue_values(struct device_push *p, const float *vector, const stru
 {
 	if (push_places(p, parts, stream) || gather_parts(p, vector, parts, stream))
 		return -1;
-	return end(p, parts, stream);
+	return end(p, NULL, parts, stream);
 }
 
 int cuda_push_values(struct device_push *p, const float *vector, const struct device_part *parts, void *stream)

@@ -438,7 +438,7 @@ struct selector_view selector_view(const struct device_selector *s)
 {
 	struct on_device *there = part(s, s->plan.state);
 
-	return (struct selector_view){ .multiprocessors = s->multiprocessors,
+	return (struct selector_view){ .device = s->device, .multiprocessors = s->multiprocessors,
 				       .pack_residents = s->pack_residents,
 				       .quantize_residents = s->quantize_residents, .selection = &there->state,
 				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),

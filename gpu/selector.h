@@ -27,6 +27,7 @@ int quantize_refuse(const struct value_coding *c);
 /* What push.c builds on: the lists of the last selection and scratch, device memory all. */
 struct topk_state;
 struct selector_view {
+	int device;
 	unsigned multiprocessors, pack_residents, quantize_residents;
 	struct topk_state *selection;
 	uint32_t *index;

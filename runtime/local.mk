@@ -55,6 +55,7 @@ library_sources += \
 	runtime/worker/local_steps.c \
 	runtime/worker/on_device.c runtime/worker/on_device.h \
 	runtime/worker/on_device_fold.c \
+	runtime/worker/on_device_late.c \
 	runtime/worker/on_device_push.c runtime/worker/on_device_select.c runtime/worker/on_device_sketch.c \
 	runtime/worker/point.c \
 	runtime/worker/push_range.c \

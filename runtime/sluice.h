@@ -189,11 +189,15 @@ SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
  * the caller's again on return. Its elements are of the model's grad_type; all types are widened to float
- * exactly, so the result has the bits of a push of those floats. In GPU memory it is read in the order of the model's stream, and what
- * the recipe allows is selected there. One push, then one pull per step. Errors: EINVAL (no pull since
- * the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
+ * exactly, so the result has the bits of a push of those floats. One push, then one pull per step. Errors: EINVAL (no pull
+ * since the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
  * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was pushed and
- * nothing is lost, and the same gradient may be pushed again, from GPU memory). Thread class: object. */
+ * nothing is lost, and the same gradient may be pushed again, from GPU memory).
+ * In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call returns when that
+ * is enqueued: grad may be written again by what follows in the stream. The messages are posted when the GPU has made them,
+ * by the progress thread or by the next call on the model or the job. What the GPU finds later (ENUMERIC; EGPU: CUDA failed while it ran) the
+ * pull returns. Where the host encodes (values of round, randk, coding=small) the push waits; what overflows an inbox is the
+ * pull's. With other recipes grad is copied, and is the caller's on return. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
@@ -244,8 +248,11 @@ SLUICE_API int sluice_anchor_due(const sluice_model *model);
  * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
  * they are complete in the order of the model's stream, not yet on return. With when=async: waits until the
  * last push is counted and sets params, to other ones on each worker; without a push since the last pull it
- * brings the newest, as is to be done after a collective. Errors: EINVAL, EPEER, ETIMEDOUT, EWIRE, EGPU,
- * ENUMERIC (the sums of a shard of this rank overflowed, and the job is over). Thread class: object. */
+ * brings the newest, as is to be done after a collective. Errors: EINVAL, ENUMERIC (as sluice_push(); or the sums of a
+ * shard of this rank overflowed, and the job is over), EPEER, ETIMEDOUT (a GPU that hangs is named with what it is at),
+ * EWIRE, EGPU (the last push failed on the GPU: nothing of it was sent and nothing is lost: call sluice_push() with the
+ * same gradient again, then this. If that says EINVAL, the push stands, and this is to be called again). Thread class:
+ * object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where
@@ -312,9 +319,9 @@ typedef struct sluice_model_stats {
 	uint64_t pulled_elements; /* coordinates in delta messages, own shard included */
 	uint64_t deferred_elements; /* selected, but left in the residual because a slot was full */
 	uint64_t nonfinite_elements; /* zeroed (nonfinite=zero) or in skipped gradients (skip) */
-	uint64_t compress_ns;     /* accumulate, select, encode */
+	uint64_t compress_ns;     /* accumulate, select, encode; where a GPU does it: enqueue that, write headers */
 	uint64_t push_ns;         /* posting writes, waiting for free slots */
-	uint64_t wait_ns;         /* waiting for versions */
+	uint64_t wait_ns;         /* of pulls: waiting for versions, and for a GPU that makes the messages */
 	uint64_t pull_ns;         /* reading deltas */
 	uint64_t apply_ns;        /* validating and adding them */
 	double residual_norm;     /* 2-norm of the worker's residual, computed by this call */
@@ -333,8 +340,10 @@ typedef struct sluice_model_stats {
 	double compression_error_down; /* of the last versions of this rank's shards */
 	uint64_t staleness_most;  /* of these, the largest; when=async(TAU) keeps it to TAU */
 	uint64_t memory_bytes;    /* the most that the library takes for the model on this rank, as checked at open */
+	uint64_t device_ns;       /* of wait_ns: pulls that waited for a GPU to be through with the push */
 } sluice_model_stats;
-/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm, and one over those
+/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm (of one that lives on a GPU, waiting for
+ * a push that is under way there), and one over those
  * of this rank's shards when it covers shard_residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
 

@@ -71,6 +71,8 @@ static void advance(sluice_job *job)
 {
 	for (int m = 0; m < job->models_end; m++) {
 		sluice_model *model = job->models[m];
+		if (model)
+			on_device_advance(model);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
 			shard_advance(model, &model->shards[i]);
 	}
@@ -89,8 +91,11 @@ static int park(sluice_job *job)
 {
 	int rc = 0;
 	for (int m = 0; m < job->models_end && !rc; m++)
-		if (job->models[m] && sluice_is_worker(job))
-			rc = async_park(job->models[m]);
+		if (job->models[m] && sluice_is_worker(job)) {
+			rc = on_device_park(job->models[m]);
+			if (!rc)
+				rc = async_park(job->models[m]);
+		}
 	return rc;
 }
 

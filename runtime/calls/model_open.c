@@ -311,6 +311,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 void model_free(sluice_model *model)
 {
 	sluice_job *job = model->job;
+	on_device_close(model); /* it writes to the windows */
 	for (int p = 0; p < job->size; p++) {
 		const struct transport_ops *ops = job->peers[p].endpoint->transport->ops;
 		if (model->remote_windows && model->remote_windows[p])

@@ -30,6 +30,10 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (rc)
 		return rc;
 	size_t size = stats->size;
+	const int residual = size >= offsetof(sluice_model_stats, residual_norm) + sizeof stats->residual_norm &&
+			     model->worker->residual && model->recipe.memory != MEMORY_NONE;
+	if (residual)
+		on_device_await(model); /* what it says is for the pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);
@@ -39,8 +43,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 		now.threshold_down = (double)model->worker->census->down_level;
 	}
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
-	if (size >= offsetof(sluice_model_stats, residual_norm) + sizeof now.residual_norm &&
-	    model->worker->residual && model->recipe.memory != MEMORY_NONE) {
+	if (residual) {
 		double sum = 0;
 		if ((rc = on_device_fetch_residual(model)))
 			return rc;

@@ -20,7 +20,8 @@ struct job_client {
 	void (*read_done)(sluice_job *job, uint32_t id, uint32_t index, int status);
 	/* Its unread pushes are refused, its notices dropped. */
 	void (*worker_dropped)(sluice_job *job, int worker);
-	/* Before this rank waits for others than shards: these need not wait for it. Returns an error of the job. */
+	/* Before this rank waits for others than shards: these need not wait for it, and what it pushed is posted. Returns
+	 * an error of the job. */
 	int (*park)(sluice_job *job);
 
 	/* 1 if a shard of this rank waits for a push: then it knows itself whom for. */

@@ -108,6 +108,8 @@ struct sluice_job {
 	int epoll_fd;
 	int sleeping_armed;          /* transports are armed for the sleeping progress thread */
 	uint32_t doze_ns;            /* not 0: the progress thread looks by itself so often; it alone writes this */
+	/* How much is under way of which no event tells, on a device: whoever waits looks often. With the token. */
+	int unannounced;
 	atomic_uint calls;           /* how often the application took the token */
 	uint64_t next_tick_ns, last_tick_ns;
 	uint64_t heartbeat;
@@ -237,6 +239,8 @@ void progress_release(sluice_job *job);
 void progress_lock(sluice_job *job);
 void progress_unlock(sluice_job *job);
 void progress_poll(sluice_job *job);
+/* Between two looks for what no event tells of. */
+void progress_nap(void);
 /* Polls, spins, sleeps until done() or failure or wait_timeout. Token held. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);

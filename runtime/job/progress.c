@@ -6,7 +6,8 @@
  * The progress thread is either asleep until the transports, armed, wake it; or, while the application
  * calls often, it dozes: it looks every millisecond whether somebody calls still, and nothing is armed. So
  * a call that follows another soon costs neither arming nor a thread that wakes for what the caller takes
- * itself. */
+ * itself. Of what a device does no transport tells: while it is at something (job.unannounced) whoever would sleep
+ * naps instead. */
 #include "job/job.h"
 #include "job/place.h"
 #include "base/clock.h"
@@ -23,7 +24,7 @@
 enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
-enum { DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
+enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -167,7 +168,7 @@ void progress_release(sluice_job *job)
 {
 	if (job->thread_started && !job->doze_ns) {
 		job->sleeping_armed = 1;
-		if (arm(job))
+		if (arm(job) || job->unannounced)
 			job->transports[0]->ops->wake(job->transports[0]);
 	}
 	pthread_mutex_unlock(&job->token);
@@ -267,6 +268,10 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			}
 			continue;
 		}
+		if (job->unannounced) {
+			progress_nap();
+			continue;
+		}
 		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
 		if (!arm(job) && !done(context))
 			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
@@ -274,6 +279,17 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	}
 	job->waiting = NULL;
 	return rc;
+}
+
+static void doze(uint32_t ns)
+{
+	struct timespec rest = { 0, (long)ns };
+	nanosleep(&rest, NULL);
+}
+
+void progress_nap(void)
+{
+	doze(NAP_NS);
 }
 
 /* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an event. */
@@ -300,13 +316,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 		job->client->explain(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}
-	job->doze_ns = doze_ns;
-}
-
-static void doze(uint32_t ns)
-{
-	struct timespec rest = { 0, (long)ns };
-	nanosleep(&rest, NULL);
+	job->doze_ns = doze_ns || !job->unannounced ? doze_ns : DOZE_NS;
 }
 
 /* Whoever holds the token for long waits for somebody, and polls: then there is no need to look again. */
@@ -328,7 +338,7 @@ static void *progress_thread(void *argument)
 	while (!atomic_load(&job->stop)) {
 		take_for_thread(job);
 		look_after(job, &calls_seen, &warn_at);
-		uint32_t doze_ns = job->doze_ns;
+		uint32_t doze_ns = job->unannounced ? NAP_NS : job->doze_ns;
 		uint64_t until = job->next_tick_ns;
 		progress_release(job);
 		/* The wake-up of progress_stop() may have been drained with the others. */

@@ -240,6 +240,7 @@ void on_device_close(sluice_model *model)
 	struct on_device *d = &model->worker->device;
 	if (!d->ops)
 		return;
+	on_device_abandon(model);
 	on_device_push_close(model);
 	on_device_fold_close(model);
 	d->ops->selector_close(&d->selector);

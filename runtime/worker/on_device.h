@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, push_range.c,
- * signal.c, model_open.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
+ * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, worker_encode.c, push_range.c,
+ * model_open.c, events.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
  *
  * Where the recipe allows (on_device_select.c: gradient or momentum, with a residual or none) residual and momentum
  * live on the device: what precedes the selection is done there (on_device_fold.c), and so are the selection and the
- * messages' payloads (on_device_push.c);
+ * messages' payloads (on_device_push.c), all of it enqueued; what follows is done later (on_device_late.c);
  * worker.residual is merely the place at which the encoder meets what the device does not pack. Else the gradient
  * is copied to the host. */
 #ifndef RUNTIME_ON_DEVICE_H
 #define RUNTIME_ON_DEVICE_H
 #include "base/device.h"
+#include "base/error.h"
 #include "compress/message.h"
 #include "model/layout.h"
 #include "rdma/transport.h"
 #include "sluice.h"
+#include <stdatomic.h>
 
 /* How the payload of a shard's messages, made on the device, gets to the shard's owner. */
 enum payload_way {
@@ -26,6 +28,15 @@ struct payload_lane {
 	uint8_t *there;                    /* placed: the shard's slots as the device reaches them */
 	size_t offset;                     /* in payloads: of the first, */
 	unsigned depth;                    /* of so many, of which message n's is number n mod depth */
+};
+
+/* A push whose call returned before its messages were on their way. */
+enum late_push {
+	LATE_NOTHING,
+	LATE_ENQUEUED,                     /* the device is at it, or will be */
+	LATE_LISTED,                       /* it is through, and left some of the messages to the host */
+	LATE_STAGED,                       /* not all of them are posted */
+	LATE_FAILED                        /* nothing is sent; the application is not told yet */
 };
 
 struct on_device {
@@ -47,6 +58,11 @@ struct on_device {
 	void **windows, **windows_there;   /* [rank] of the owners whose windows are pinned; else NULL */
 	void *pinned, *pinned_there;       /* worker.staging, pinned: as the device reaches it; NULL: */
 	uint8_t *landing;                  /* a simulated rank's, whose pages others share: payloads come here */
+	atomic_int late;                   /* enum late_push; changed with the token held */
+	struct message *heads;             /* n_shards: what the messages of the push under way say of it */
+	int settled;                       /* what they hold has left the residual */
+	uint64_t asked_ns;                 /* when CUDA was asked whether it failed */
+	char failure[ERROR_TEXT_BYTES];    /* LATE_FAILED: what CUDA said */
 	/* Of a push that failed: its gradient may be in the residual; is in it. */
 	int doubt, added;
 	uint64_t zeroed;                   /* how many of it were NaN or infinite, and have been made 0 */
@@ -90,8 +106,10 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count);
 /* ---- on_device_push.c ---- */
 int on_device_push_open(sluice_model *model);
 void on_device_push_close(sluice_model *model);
-/* signal_accumulate(), the selection and the payloads, on the device: the one wait of a push. On SLUICE_EGPU the
- * same push may be made again: its gradient is not added twice. */
+/* Whether the device packs the messages, where they fit; else the host encodes them from what was selected. */
+int on_device_packs(const struct recipe *recipe);
+/* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On SLUICE_EGPU the same push
+ * may be made again: its gradient is not added twice. */
 int on_device_accumulate(sluice_model *model, const void *grad);
 /* All messages into their staging slots; then what they hold leaves the residual. On failure nothing has left
  * it, and as with on_device_accumulate(). */
@@ -107,6 +125,23 @@ static inline int on_device_unfinished(const struct on_device *d)
 {
 	return d->doubt || d->added;
 }
+
+/* ---- on_device_late.c ---- */
+/* After on_device_accumulate(): sluice_push() returns, and the rest follows by itself; but where the host encodes, or
+ * of what the device finishes meanwhile, it is done. start_ns: when the push began, for the stats. */
+int on_device_leave(sluice_model *model, uint64_t start_ns);
+/* What can be done of it without waiting. Any thread; token held. */
+void on_device_advance(sluice_model *model);
+/* Waits until all is posted, or has failed: then 0 too, and on_device_finish() tells. Errors are the job's. Of the
+ * application's calls; on_device_park(): token held. */
+int on_device_await(sluice_model *model);
+int on_device_park(sluice_model *model);
+/* The same for a call that ends the push if it failed: SLUICE_EGPU, and it may be made again. */
+int on_device_finish(sluice_model *model, const char *function);
+/* What worker_message() said when the push was called, while its messages are staged; else NULL. */
+const struct message *on_device_said(const sluice_model *model, uint32_t shard);
+/* Before memory is freed that the device may write still. */
+void on_device_abandon(sluice_model *model);
 
 /* ---- on_device_sketch.c ---- */
 int on_device_sketch_open(sluice_model *model);

@@ -2,15 +2,15 @@
  * A push whose gradient is selected on the device (on_device.h). The device adds, selects, cuts the selection into
  * the shards' parts, packs each part's payload and writes it where it is posted from or read: into the shard's
  * inbox itself where that is mapped here (shared memory), nowhere else where the card reads device memory in place,
- * else into the pinned staging slot. Back come counts, lengths and checksums, by the one wait of a step. The host
- * writes the headers.
+ * else into the pinned staging slot. Back come counts, lengths and checksums, which nobody waits for here: when they have come
+ * (on_device_late.c), the host writes the headers.
  *
  * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe, are complete once
- * the host has waited for its stream; the transport is told after that, so what a NIC or a peer reads is complete. What messages hold leaves the
- * residual after that too, by one launch that later kernels of the stream follow: until then a failure has lost
- * nothing, and the push may be made again.
+ * the device has reported (gpu/report.cu); the transport is told after that, so what a NIC or a peer reads is complete.
+ * What messages hold leaves the residual by the launch that reports, or where the host has encoded some of them by a later one,
+ * which the stream's kernels follow: until then a failure has lost nothing, and the push may be made again.
  *
- * Where more was selected for a shard than its slot holds, or the device does not pack (packs()), that part's list
+ * Where more was selected for a shard than its slot holds, or the device does not pack (on_device_packs()), that part's list
  * comes to the host, which encodes it as it does any other. */
 #include "worker/worker.h"
 #include "base/error.h"
@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the device packs the messages: the host's encoder says a seeded support without positions, tries Rice, and
+/* The host's encoder says a seeded support without positions, tries Rice, and
  * counts the bits of what is rounded. */
-static int packs(const struct recipe *recipe)
+int on_device_packs(const struct recipe *recipe)
 {
 	return !selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
 	       recipe->up.values.type != VALUE_ROUND;
@@ -151,11 +151,12 @@ int on_device_push_open(sluice_model *model)
 		rc = device_fail(d->ops, "opening a push on a GPU");
 	d->parts = calloc(shards, sizeof *d->parts);
 	d->sent = calloc(shards, sizeof *d->sent);
+	d->heads = calloc(shards, sizeof *d->heads);
 	d->lanes = calloc(shards, sizeof *d->lanes);
 	d->windows = calloc((size_t)model->job->size, sizeof *d->windows);
 	d->windows_there = calloc((size_t)model->job->size, sizeof *d->windows_there);
 	d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values);
-	if (!rc && (!d->parts || !d->sent || !d->lanes || !d->windows || !d->windows_there || !d->values))
+	if (!rc && (!d->parts || !d->sent || !d->heads || !d->lanes || !d->windows || !d->windows_there || !d->values))
 		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
 			  (unsigned long long)model->layout.selected_most);
 	if (!rc)
@@ -184,6 +185,7 @@ void on_device_push_close(sluice_model *model)
 	d->ops->push_close(&d->push);
 	free(d->parts);
 	free(d->sent);
+	free(d->heads);
 	free(d->lanes);
 	free(d->windows);
 	free(d->windows_there);
@@ -192,28 +194,13 @@ void on_device_push_close(sluice_model *model)
 	d->landing = NULL;
 	d->parts = NULL;
 	d->sent = NULL;
+	d->heads = NULL;
 	d->lanes = NULL;
 	d->windows = d->windows_there = NULL;
 	d->values = NULL;
 }
 
 /* ---- accumulate, select, pack -------------------------------------------------------------- */
-
-/* The gradient's first NaN or infinity, for the recipe's policy. */
-static int refuse_nonfinite(sluice_model *model, const void *grad, const struct device_selected *got)
-{
-	const enum value_type type = model_pushed_type(model);
-	uint8_t code[sizeof(float)];
-	float bad;
-	if (model->recipe.nonfinite == NONFINITE_ZERO) /* counted */
-		return signal_nonfinite(model, got->first_nonfinite, got->nonfinite, 0);
-	int rc = on_device_fetch(model, code, (const uint8_t *)grad + got->first_nonfinite * value_bytes(type),
-				 value_bytes(type));
-	if (rc)
-		return rc;
-	values_decode(type, 1, code, 1, &bad);
-	return signal_nonfinite(model, got->first_nonfinite, got->nonfinite, bad);
-}
 
 void on_device_aim(sluice_model *model)
 {
@@ -279,14 +266,13 @@ static int push(sluice_model *model, const struct device_select *call)
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_values values = values_of(model);
-	return d->ops->push(d->push, call, d->parts, packs(&model->recipe) ? &values : NULL, d->stream);
+	return d->ops->push(d->push, call, d->parts, on_device_packs(&model->recipe) ? &values : NULL, d->stream);
 }
 
 int on_device_accumulate(sluice_model *model, const void *grad)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	struct device_selected got;
 	w->addend = NULL;
 	w->skip = 0;
 	int rc = take_up(model);
@@ -298,20 +284,15 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 		.judge = !d->added, .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	on_device_rule(model, &call);
 	on_device_fold(model, &call);
+	call.settle = on_device_packs(&model->recipe);
+	call.masked = on_device_masked(model);
 	on_device_aim(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		d->heads[s] = worker_message(model, s);
 	d->doubt = 1;
-	if ((d->sketch ? on_device_push_sketches(model, &call) : push(model, &call)) ||
-	    d->ops->pushed(d->push, &got, d->sent, d->stream))
+	if (d->sketch ? on_device_push_sketches(model, &call) : push(model, &call))
 		return device_fail(d->ops, "sluice_push");
-	d->doubt = 0;
-	d->added = !got.nonfinite || call.zero;
-	got.nonfinite += d->zeroed;
-	d->zeroed = 0;
-	w->range = got.largest; /* for a grid */
-	if (got.nonfinite)
-		rc = refuse_nonfinite(model, grad, &got);
-	w->skip = rc > 0;
-	return rc < 0 ? rc : 0;
+	return 0;
 }
 
 /* ---- messages ------------------------------------------------------------------------------ */
@@ -369,7 +350,7 @@ int on_device_send(sluice_model *model)
 			stage_packed(model, s, &d->sent[s]);
 		else
 			rc = stage_listed(model, s, &d->sent[s]);
-	if (!rc && d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
+	if (!rc && !d->settled && d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
 		rc = device_fail(d->ops, "sluice_push");
 	if (rc) { /* nothing is posted yet */
 		model->stats.pushed_elements = pushed;

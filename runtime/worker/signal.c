@@ -9,7 +9,7 @@
 
 enum { CHUNK = 2048 };
 
-int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
+int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value)
 {
 	uint64_t in_tensor;
 	if (model->recipe.nonfinite != NONFINITE_ABORT) {
@@ -18,14 +18,19 @@ int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
 	}
 	sluice_job *job = model->job;
 	const char *tensor = model_coordinate(model, bad, &in_tensor);
-	progress_take(job);
-	int rc = job->failure.code ? job_failed(job)
+	return job->failure.code ? job_failed(job)
 		: job_fail(job, SLUICE_ENUMERIC, job->rank,
 			   "the gradient of %s at step %llu is %s at index %llu of tensor %s: lower the learning "
 			   "rate or clip=, or choose nonfinite=skip or zero",
 			   rank_text(job, job->rank), (unsigned long long)model->step + 1,
 			   isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor, tensor);
-	progress_release(job);
+}
+
+static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
+{
+	progress_take(model->job);
+	int rc = signal_nonfinite_held(model, bad, n, value);
+	progress_release(model->job);
 	return rc;
 }
 

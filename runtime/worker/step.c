@@ -29,8 +29,10 @@ static int push(sluice_model *model, const void *grad, const void *before)
 			return rc;
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
-	} else if ((rc = model->worker->device.selects ? on_device_accumulate(model, grad)
-		      : signal_accumulate(model, grad, before, 0, model->layout.count)))
+	} else if (model->worker->device.selects) {
+		rc = on_device_accumulate(model, grad);
+		return rc ? rc : on_device_leave(model, start);
+	} else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
 	if (alone) {
 		model->worker->in_step = STEP_PUSHED;
@@ -92,6 +94,19 @@ static int step_ends(sluice_model *model)
 	return 0;
 }
 
+/* The messages of a push that returned when it was enqueued. */
+static int await_device(sluice_model *model, const char *function)
+{
+	if (!model->worker->device.selects)
+		return 0;
+	uint64_t start = now_ns();
+	int rc = on_device_finish(model, function);
+	start = now_ns() - start;
+	model->stats.wait_ns += start;
+	model->stats.device_ns += start;
+	return rc;
+}
+
 static int pull_into(sluice_model *model, float *target)
 {
 	struct worker *w = model->worker;
@@ -133,6 +148,8 @@ int sluice_pull(sluice_model *model, float *params)
 	int rc = step_check(model, params, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
 	if (!rc && model->recipe.update == UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+	if (!rc)
+		rc = await_device(model, "sluice_pull");
 	if (!rc && asks)
 		rc = async_ask(model);
 	if (!rc)
@@ -147,6 +164,8 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	int rc = step_check(model, mean, "sluice_pull_mean", STEP_PUSHED);
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
+	if (!rc)
+		rc = await_device(model, "sluice_pull_mean");
 	if (!rc)
 		rc = on_device_target(model, &mean);
 	if (!rc)

@@ -117,8 +117,8 @@ int signal_sum_finite(const struct worker *w, size_t selected, int nan);
 int signal_judge_sum(sluice_model *model, const float *grad);
 
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
- * 0 to go on, 1 to leave the gradient out, or an error. */
-int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value);
+ * 0 to go on, 1 to leave the gradient out, or an error. Token held. */
+int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* ---- accumulator.c ---- */
 /* What is pushed from this coordinate on is either a gradient or the residual, to which the application added,

@@ -47,6 +47,13 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 {
 	const struct worker *w = model->worker;
 	const struct recipe *recipe = &model->recipe;
+	const struct message *said = on_device_said(model, shard);
+	if (said) { /* rate and flags are those of the call of sluice_push() */
+		struct message m = *said;
+		m.range = w->range;
+		m.epoch = model->job->membership_epoch;
+		return m;
+	}
 	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
 				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
 					     recipe->seed },

@@ -119,7 +119,6 @@ void worker_restart(sluice_model *model, uint64_t version)
 void worker_close(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	on_device_close(model);
 	region_close(&w->staging);
 	selector_close(&w->selector);
 	free(w->velocity);

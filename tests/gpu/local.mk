@@ -2,14 +2,16 @@
 # The GPU module with its kernels run on the CPU (tests/gpu/emulation), for make check; and the ring for
 # machines with a GPU (tests/gpu/run).
 emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/cuda_runtime.h \
-	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/graph.h
+	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/graph.h \
+	tests/gpu/emulation/lag.h tests/gpu/emulation/runtime.h
 emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS)
 # -rpath makes libtool build a shared object also of what is never installed.
 emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere
 
 # One runtime, and so one device memory, for all modules of a process.
 check_LTLIBRARIES += libcudart_emulated.la
-libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c tests/gpu/emulation/graph.c $(emulation)
+libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c tests/gpu/emulation/graph.c \
+	tests/gpu/emulation/lag.c tests/gpu/emulation/runtime.c $(emulation)
 libcudart_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS)
 libcudart_emulated_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 libcudart_emulated_la_LDFLAGS = $(emulated_LDFLAGS)

@@ -3,7 +3,8 @@
 emulated_module = -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\"
 # Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
 slow_in_valgrind = tests/unit/test_gpu_select tests/unit/test_gpu_gradient tests/unit/test_gpu_fold \
-	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_in_place
+	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_enqueue \
+	tests/unit/test_gpu_late tests/unit/test_gpu_in_place
 check_PROGRAMS += tests/unit/test_gpu_select
 tests_unit_test_gpu_select_SOURCES = tests/unit/test_gpu_select.c tests/unit/gpu.c tests/unit/gpu.h \
 	tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/vector_kinds.h \
@@ -20,6 +21,15 @@ check_PROGRAMS += tests/unit/test_gpu_failing
 tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_failing_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
 tests_unit_test_gpu_failing_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_enqueue
+gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
+tests_unit_test_gpu_enqueue_SOURCES = tests/unit/test_gpu_enqueue.c $(gpu_lag)
+tests_unit_test_gpu_enqueue_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_enqueue_DEPENDENCIES = libinternal.la libsluice_emulated.la
+check_PROGRAMS += tests/unit/test_gpu_late
+tests_unit_test_gpu_late_SOURCES = tests/unit/test_gpu_late.c $(gpu_lag)
+tests_unit_test_gpu_late_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module)
+tests_unit_test_gpu_late_DEPENDENCIES = libinternal.la libsluice_emulated.la
 check_PROGRAMS += tests/unit/test_device
 # Its name and version give it the soname of CUDA's driver.
 check_LTLIBRARIES += tests/unit/libcuda.la

@@ -222,6 +222,15 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 	free(here);
 }
 
+static int all_packed(const struct device_sent *sent)
+{
+	size_t n = 0;
+
+	while (n < PARTS && sent[n].packed)
+		n++;
+	return n == PARTS;
+}
+
 static void push_steps(size_t n, size_t k, struct value_coding coding, struct random *r)
 {
 	const size_t bytes = n * sizeof(float), room = message_bound((uint32_t)n, (uint32_t)n,
@@ -248,7 +257,7 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 	}
 	for (int step = 0; step < 3; step++) {
 		const struct device_select call = { .residual = there, .grad = grad_there, .scale = 0.5f, .k = k,
-						    .judge = 1 };
+						    .judge = 1, .settle = step > 0 };
 		const struct device_values values = { .type = (int)coding.type, .bits = coding.bits,
 						      .block = coding.block, .purpose = RANDOM_ROUND,
 						      .rank = RANK, .seed = SEED, .step = (uint64_t)step };
@@ -259,8 +268,10 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 		assert_int_equal(gpu()->push(push, &call, parts, &values, NULL), 0);
 		assert_int_equal(gpu()->pushed(push, &selected, sent, NULL), 0);
 		expect_same_push(residual, grad, n, k, coding, (uint64_t)step, pinned, room, sent);
+		assert_int_equal(selected.settled, step > 0 && all_packed(sent));
 		/* what the device did not pack stays as it was selected */
-		assert_int_equal(gpu()->push_settle(push, there, NULL, NULL), 0);
+		if (!selected.settled)
+			assert_int_equal(gpu()->push_settle(push, there, NULL, NULL), 0);
 		gpu_fetch(got, there, bytes);
 		assert_memory_equal(got, residual, bytes);
 	}

@@ -75,7 +75,8 @@ static void structures__keep_their_layout(void **state)
 	assert_int_equal(offsetof(sluice_model_stats, compression_error), 256);
 	assert_int_equal(offsetof(sluice_model_stats, staleness_most), 272);
 	assert_int_equal(offsetof(sluice_model_stats, memory_bytes), 280);
-	assert_int_equal(sizeof(sluice_model_stats), 288);
+	assert_int_equal(offsetof(sluice_model_stats, device_ns), 288);
+	assert_int_equal(sizeof(sluice_model_stats), 296);
 }
 
 static void version__says_package_and_wire(void **state)

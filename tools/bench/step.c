@@ -156,7 +156,7 @@ static int measure(struct bench *b)
 /* ---- what is said ------------------------------------------------------------------------- */
 
 static const char *const limit_names[LIMITS] = { "read", "copy", "add" };
-enum { COMPRESS, PUSH, WAIT, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
+enum { COMPRESS, PUSH, WAIT, DEVICE, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
 
 /* Per worker and step. */
 static int sums(struct bench *b, double s[SUMS])
@@ -168,6 +168,7 @@ static int sums(struct bench *b, double s[SUMS])
 	s[COMPRESS] = (double)(y->compress_ns - x->compress_ns) * 1e-6;
 	s[PUSH] = (double)(y->push_ns - x->push_ns) * 1e-6;
 	s[WAIT] = (double)(y->wait_ns - x->wait_ns) * 1e-6;
+	s[DEVICE] = (double)(y->device_ns - x->device_ns) * 1e-6;
 	s[PULL] = (double)(y->pull_ns - x->pull_ns) * 1e-6;
 	s[APPLY] = (double)(y->apply_ns - x->apply_ns) * 1e-6;
 	s[PUSHED] = (double)(y->pushed_bytes - x->pushed_bytes);
@@ -184,7 +185,7 @@ static int sums(struct bench *b, double s[SUMS])
 static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 {
 	static const char *const names[SUMS] = { "compress_ms",  "push_ms",     "wait_ms",
-						 "pull_ms",      "apply_ms",    "pushed_bytes",
+						 "device_ms",    "pull_ms",     "apply_ms",    "pushed_bytes",
 						 "pulled_bytes", "dense_bytes", "density_up",
 						 "density_down" };
 
@@ -268,6 +269,8 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	       ms.p99, ms.max, ms.n);
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
+	if (b->gpu)
+		printf("of the wait, for the GPU to be through with the push: %.3f ms\n", s[DEVICE]);
 	if (b->options->limit)
 		print_limits(b, s, ms);
 	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "

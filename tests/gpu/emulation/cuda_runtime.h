@@ -49,8 +49,10 @@ void emulated_pause(void);
 static inline void __syncthreads(void) { emulated_block_barrier(); }
 static inline void __syncwarp(uint32_t mask) { (void)mask; emulated_exchange(0); }
 static inline void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_system(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void store_vector(float *p, float4 v) { *(float4 *)(void *)p = v; }
 static inline void while_waiting(void) { emulated_pause(); }
+static inline void tell_host(uint32_t *there, uint32_t v) { __atomic_store_n(there, v, __ATOMIC_SEQ_CST); }
 static inline uint32_t look(const uint32_t *counter) { return __atomic_load_n(counter, __ATOMIC_SEQ_CST); }
 
 static inline float half_value(uint16_t code) { return f16_decode_inline(code); }

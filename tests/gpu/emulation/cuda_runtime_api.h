@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The part of CUDA's runtime that gpu/ uses, for tests on machines without a GPU: device memory is host
- * memory that is known as such, everything happens at once. Not for production; emulation.c. */
+ * memory that is known as such, everything happens at once unless a test makes it lag. Not for production; runtime.c. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -10,7 +10,7 @@
 typedef enum {
 	cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
 	cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
-	cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719,
+	cudaErrorNotReady = 600, cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719,
 	cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901,
 	cudaErrorStreamCaptureImplicit = 906
 } cudaError_t;
@@ -73,6 +73,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 			    cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block,
 							   size_t shared);
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
@@ -91,6 +92,13 @@ enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
 __attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
 /* How many devices there are, 1 to begin with; 0: not even a driver. */
 __attribute__((visibility("default"))) void emulated_device(int present);
+/* What is enqueued runs in the call; or when somebody waits for it; or a thread runs it, a little later. */
+enum emulated_lag { EMULATED_AT_ONCE, EMULATED_LAGGING, EMULATED_BESIDE };
+__attribute__((visibility("default"))) void emulated_lag(enum emulated_lag how);
+/* Lagging: so many operations at most run now. Returns how many did. */
+__attribute__((visibility("default"))) unsigned emulated_run(unsigned most);
+/* Lagging: the operation after `after` others fails when it runs, and what is behind it is dropped; 0: none does. */
+__attribute__((visibility("default"))) void emulated_fail_running(unsigned after, cudaError_t error);
 /* Lets the host's code touch device memory, for what stands in for other libraries of CUDA. */
 __attribute__((visibility("default"))) void emulated_let(int touch);
 #endif

@@ -41,7 +41,7 @@ void emulated_kernel(const void *kernel, size_t bytes)
 	known[i].bytes = bytes;
 }
 
-static void *copy_of_arguments(const struct node *node)
+void *graph_copy_of_arguments(const struct node *node)
 {
 	unsigned i = 0;
 	void *copy;
@@ -102,7 +102,7 @@ cudaError_t graph_record(cudaStream_t stream, struct node node)
 	if (capture.graph->n == NODES_MOST)
 		abort();
 	if (node.kernel)
-		node.from = copy_of_arguments(&node);
+		node.from = graph_copy_of_arguments(&node);
 	capture.graph->node[capture.graph->n++] = node;
 	return cudaSuccess;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Streams that are captured into graphs, as CUDA treats them: what is forbidden meanwhile, and what is recorded
- * instead of done. graph.c; called by emulation.c. */
+ * instead of done. graph.c; called by runtime.c. */
 #ifndef EMULATED_GRAPH_H
 #define EMULATED_GRAPH_H
-#include "cuda_runtime.h"
+#include "runtime.h"
 
 enum node_kind { NODE_COPY, NODE_SET, NODE_KERNEL, NODE_TOGETHER };
 
@@ -24,6 +24,8 @@ cudaError_t graph_waits(cudaStream_t stream);
 /* Whether the stream is captured; then node goes into its graph. */
 int graph_records(cudaStream_t stream);
 cudaError_t graph_record(cudaStream_t stream, struct node node);
-/* emulation.c: every call's answer passes it, and may be made a failure. */
-cudaError_t emulated_answer(cudaError_t error);
+/* The arguments of a kernel, which are the caller's; to free(). */
+void *graph_copy_of_arguments(const struct node *node);
+/* runtime.c: now. */
+void emulated_do(const struct node *node);
 #endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What follows when the device is through with a push that sluice_push() left behind (on_device.h): its messages are
+ * staged and posted by whoever comes first, the progress thread or the application's next call on the model. The device
+ * says that it is through by a word of host memory, so looking calls nothing of CUDA, which no thread but the
+ * application's own may have set up as it should be, and which a capture elsewhere forbids.
+ *
+ * Only the application's calls do what takes CUDA: ask whether the device failed, and encode what the device did not
+ * pack. The state (on_device.late) changes with the token held; where it says that nothing is late, nobody but the
+ * application touches the rest. */
+#include "worker/worker.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <stdio.h>
+
+enum { ASK_EVERY_NS = 10000000 };
+
+static enum late_push late(const struct on_device *d)
+{
+	return (enum late_push)atomic_load_explicit(&d->late, memory_order_acquire);
+}
+
+/* Whether the progress thread has to look. */
+static int goes_on(enum late_push state)
+{
+	return state == LATE_ENQUEUED || state == LATE_STAGED;
+}
+
+/* Token held. */
+static void become(sluice_model *model, enum late_push state)
+{
+	struct on_device *d = &model->worker->device;
+	model->job->unannounced += goes_on(state) - goes_on(late(d));
+	atomic_store_explicit(&d->late, (int)state, memory_order_release);
+}
+
+const struct message *on_device_said(const sluice_model *model, uint32_t shard)
+{
+	const struct on_device *d = &model->worker->device;
+	const enum late_push state = late(d);
+	return state == LATE_ENQUEUED || state == LATE_LISTED ? &d->heads[shard] : NULL;
+}
+
+/* ---- what the device made ------------------------------------------------------------------ */
+
+/* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
+static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
+{
+	const enum value_type type = model_pushed_type(model);
+	uint8_t code[sizeof(float)];
+	float bad = 0;
+	if (model->recipe.nonfinite != NONFINITE_ZERO) { /* else they are counted */
+		put_le32(code, got->bad);
+		values_decode(type, 1, code, 1, &bad);
+	}
+	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, bad);
+}
+
+/* The results are here. Not 0: the job has failed. Token held. */
+static int take(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct device_selected got;
+	if (d->ops->pushed(d->push, &got, d->sent, d->stream)) /* it is done: it does not ask CUDA */
+		return job_fail(model->job, SLUICE_EGPU, model->job->rank, "%s", d->ops->error());
+	d->doubt = 0;
+	d->added = !got.nonfinite || model->recipe.nonfinite == NONFINITE_ZERO;
+	d->settled = got.settled;
+	got.nonfinite += d->zeroed;
+	d->zeroed = 0;
+	w->range = got.largest; /* for a grid */
+	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
+	w->skip = rc > 0;
+	return rc < 0 ? rc : 0;
+}
+
+/* Whether the messages are complete but for their headers, and the residual is settled. */
+static int is_packed(const sluice_model *model)
+{
+	const struct on_device *d = &model->worker->device;
+	uint32_t s = 0;
+	while (s < model->layout.n_shards && d->sent[s].packed)
+		s++;
+	return s == model->layout.n_shards && (d->settled || d->sketch);
+}
+
+void on_device_advance(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const uint64_t start = now_ns();
+	if (!goes_on(late(d)) || model->job->failure.code)
+		return;
+	if (late(d) == LATE_ENQUEUED) {
+		if (!d->ops->push_done(d->push))
+			return;
+		if (take(model)) {
+			become(model, LATE_NOTHING);
+			return;
+		}
+		if (!is_packed(model)) {
+			become(model, LATE_LISTED);
+			return;
+		}
+		worker_send(model); /* headers: it asks nothing of CUDA, and cannot fail */
+		model->stats.compress_ns += now_ns() - start;
+		become(model, LATE_STAGED);
+	}
+	if (worker_advance(model, 1))
+		become(model, LATE_NOTHING);
+}
+
+/* ---- waiting for it ------------------------------------------------------------------------- */
+
+/* What CUDA said in the calling thread just now. Token held. */
+static void note_failure(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	snprintf(d->failure, sizeof d->failure, "%s", d->ops->error());
+	become(model, LATE_FAILED);
+}
+
+/* A device that failed says nothing: it has to be asked. */
+static int came_to_rest(void *context)
+{
+	sluice_model *model = context;
+	struct on_device *d = &model->worker->device;
+	on_device_advance(model);
+	if (late(d) == LATE_ENQUEUED && now_ns() - d->asked_ns > ASK_EVERY_NS) {
+		d->asked_ns = now_ns();
+		if (d->ops->push_lost(d->push, d->stream))
+			note_failure(model);
+	}
+	return !goes_on(late(d));
+}
+
+static void describe(void *context, char *text, size_t cap)
+{
+	sluice_model *model = context;
+	struct on_device *d = &model->worker->device;
+	char stage[256];
+	if (late(d) != LATE_ENQUEUED) {
+		step_describe(model, text, cap);
+		return;
+	}
+	d->ops->push_stage(d->push, stage, sizeof stage);
+	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
+}
+
+/* Token held. */
+static int await(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	sluice_job *job = model->job;
+	/* Simulated ranks would wait for one that waits for no rank. */
+	if (job->seat && late(d) == LATE_ENQUEUED && d->ops->wait(d->stream))
+		note_failure(model);
+	int rc = progress_until(job, came_to_rest, describe, model);
+	return !rc && job->failure.code ? job_failed(job) : rc;
+}
+
+/* What worker_send() said of a push that the host had to encode. Token held. */
+static void sent_listed(sluice_model *model, int rc)
+{
+	if (rc)
+		note_failure(model);
+	else
+		become(model, LATE_STAGED);
+}
+
+int on_device_await(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	sluice_job *job = model->job;
+	if (late(d) == LATE_NOTHING)
+		return 0;
+	progress_take(job);
+	int rc = await(model);
+	int listed = !rc && late(d) == LATE_LISTED;
+	progress_release(job);
+	if (!listed)
+		return rc;
+	uint64_t start = now_ns();
+	rc = worker_send(model);
+	progress_take(job);
+	model->stats.compress_ns += now_ns() - start;
+	sent_listed(model, rc);
+	rc = await(model);
+	progress_release(job);
+	return rc;
+}
+
+int on_device_park(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	if (late(d) == LATE_NOTHING)
+		return 0;
+	int rc = await(model);
+	if (!rc && late(d) == LATE_LISTED) {
+		sent_listed(model, worker_send(model));
+		rc = await(model);
+	}
+	return rc;
+}
+
+int on_device_finish(sluice_model *model, const char *function)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	int rc = on_device_await(model);
+	if (rc || late(d) != LATE_FAILED)
+		return rc;
+	progress_take(model->job);
+	become(model, LATE_NOTHING);
+	progress_release(model->job);
+	w->in_step = STEP_DONE; /* it is to be pushed again */
+	w->raise |= d->heads[0].raised;
+	return fail(SLUICE_EGPU, "%s: the push of step %llu failed, and nothing of it was sent: %s; push the same "
+		    "gradient again, from GPU memory", function, (unsigned long long)w->step, d->failure);
+}
+
+/* ---- a push -------------------------------------------------------------------------------- */
+
+int on_device_leave(sluice_model *model, uint64_t start_ns)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	sluice_job *job = model->job;
+	w->raise = 0;
+	w->in_step = STEP_PUSHED;
+	progress_take(job);
+	d->asked_ns = now_ns();
+	model->stats.compress_ns += d->asked_ns - start_ns;
+	become(model, LATE_ENQUEUED);
+	on_device_advance(model); /* it may be through already */
+	int rc = job->failure.code ? job_failed(job) : 0;
+	progress_release(job);
+	if (rc || late(d) == LATE_NOTHING || (late(d) != LATE_LISTED && on_device_packs(&model->recipe) && !job->seat))
+		return rc;
+	start_ns = now_ns();
+	rc = on_device_finish(model, "sluice_push");
+	model->stats.compress_ns += now_ns() - start_ns;
+	return rc;
+}
+
+void on_device_abandon(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	sluice_job *job = model->job;
+	const uint64_t until = now_ns() + job->budget.wait_timeout_ns;
+	char text[512];
+	if (late(d) == LATE_NOTHING)
+		return;
+	/* Only after a failure of the job: nobody waits for the messages any more. */
+	while (late(d) == LATE_ENQUEUED && !d->ops->push_done(d->push) && !d->ops->push_lost(d->push, d->stream) &&
+	       now_ns() < until)
+		progress_nap();
+	if (late(d) == LATE_ENQUEUED && now_ns() >= until) {
+		describe(model, text, sizeof text);
+		log_line(LOG_ERROR, "runtime", "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the device "
+			 "is not through: %s", model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
+	}
+	progress_take(job);
+	become(model, LATE_NOTHING);
+	progress_release(job);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Stands in for CUDA's runtime: devices, memory, and what is enqueued, which happens at once, or later (lag.h). Kernels
+ * are run by emulation.c. */
+#include "runtime.h"
+#include "graph.h"
+#include "lag.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { BLOCKS_AT_ONCE = 2, PAGE = 4096 };
+
+struct allocation {
+	struct allocation *next;
+	char *base;
+	size_t bytes, mapped;
+	enum cudaMemoryType type;
+	int device;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct allocation *all;
+	unsigned fail_in;
+	cudaError_t failure, last;
+	int devices;
+} runtime = { .lock = PTHREAD_MUTEX_INITIALIZER, .devices = 1 };
+static _Thread_local int current_device;
+
+static cudaError_t answer(cudaError_t error)
+{
+	return emulated_answer(error);
+}
+
+/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as they would be. */
+static void let(int access)
+{
+	pthread_mutex_lock(&runtime.lock);
+	for (struct allocation *a = runtime.all; a; a = a->next)
+		if (a->type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, access))
+			abort();
+	pthread_mutex_unlock(&runtime.lock);
+}
+
+/* ---- the runtime ------------------------------------------------------------------------------- */
+
+void emulated_fail(unsigned after, cudaError_t error)
+{
+	runtime.fail_in = after + 1;
+	runtime.failure = error;
+}
+
+void emulated_device(int present)
+{
+	runtime.devices = present;
+}
+
+void emulated_let(int touch)
+{
+	let(touch ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+cudaError_t emulated_answer(cudaError_t error)
+{
+	if (!runtime.devices)
+		error = cudaErrorInsufficientDriver;
+	else if (runtime.fail_in && !--runtime.fail_in)
+		error = runtime.failure;
+	if (error)
+		runtime.last = error;
+	return error;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+	switch (error) {
+	case cudaSuccess: return "cudaSuccess";
+	case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+	case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+	case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+	case cudaErrorNoDevice: return "cudaErrorNoDevice";
+	case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
+	case cudaErrorNotReady: return "cudaErrorNotReady";
+	case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+	case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+	case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+	case cudaErrorStreamCaptureImplicit: return "cudaErrorStreamCaptureImplicit";
+	}
+	return "unknown";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	switch (error) {
+	case cudaSuccess: return "no error";
+	case cudaErrorInvalidValue: return "invalid argument";
+	case cudaErrorMemoryAllocation: return "out of memory";
+	case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+	case cudaErrorHostMemoryAlreadyRegistered: return "part or all of the requested memory range is already mapped";
+	case cudaErrorNotReady: return "device not ready";
+	case cudaErrorLaunchFailure: return "unspecified launch failure";
+	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+	case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+	case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing one";
+	}
+	return "unknown error";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	cudaError_t last = runtime.last;
+
+	runtime.last = cudaSuccess;
+	return last;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+	*n = runtime.devices;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = current_device;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	cudaError_t error = answer(device < 0 || device >= runtime.devices ? cudaErrorInvalidValue : cudaSuccess);
+
+	if (!error)
+		current_device = device;
+	return error;
+}
+
+/* Each below a bridge of its own. */
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)(16 * device + 0x11));
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+	*out = NULL; /* the default one: everything happens at once */
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+	(void)device;
+	*properties = (struct cudaDeviceProp){ .name = "emulated on the CPU", .totalGlobalMem = 1u << 30,
+					       .multiProcessorCount = EMULATED_MULTIPROCESSORS,
+					       .major = 9 };
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+	(void)device;
+	*value = attribute == cudaDevAttrMultiProcessorCount ? EMULATED_MULTIPROCESSORS :
+		 attribute == cudaDevAttrGPUDirectRDMAFlushWritesOptions;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+						enum cudaFlushGPUDirectRDMAWritesScope scope)
+{
+	(void)target, (void)scope;
+	return answer(cudaSuccess);
+}
+
+static struct allocation *allocation_of(const void *p)
+{
+	struct allocation *a = runtime.all;
+
+	while (a && !((const char *)p >= a->base && (const char *)p < a->base + a->bytes))
+		a = a->next;
+	return a;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p)
+{
+	struct allocation *a;
+
+	pthread_mutex_lock(&runtime.lock);
+	a = allocation_of(p);
+	*attributes = (struct cudaPointerAttributes){
+		.type = a ? a->type : cudaMemoryTypeUnregistered, .device = a ? a->device : -1,
+		.devicePointer = (void *)p };
+	pthread_mutex_unlock(&runtime.lock);
+	return answer(cudaSuccess);
+}
+
+static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
+{
+	struct allocation *a;
+	cudaError_t error = answer(graph_unsafe());
+
+	if (error)
+		return error;
+	a = calloc(1, sizeof *a);
+	if (!a)
+		return answer(cudaErrorMemoryAllocation);
+	a->mapped = (bytes / PAGE + 1) * PAGE;
+	a->base = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (a->base == MAP_FAILED) {
+		free(a);
+		return answer(cudaErrorMemoryAllocation);
+	}
+	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
+	a->bytes = bytes ? bytes : 1;
+	a->type = type;
+	a->device = current_device;
+	if (type == cudaMemoryTypeDevice && mprotect(a->base, a->mapped, PROT_NONE))
+		abort();
+	pthread_mutex_lock(&runtime.lock);
+	a->next = runtime.all;
+	runtime.all = a;
+	pthread_mutex_unlock(&runtime.lock);
+	*out = a->base;
+	return cudaSuccess;
+}
+
+static cudaError_t release(void *p)
+{
+	struct allocation **at = &runtime.all, *a;
+	cudaError_t error = graph_unsafe();
+
+	if (error)
+		return answer(error);
+	if (!p)
+		return cudaSuccess;
+	lag_settle(); /* CUDA waits for the device here */
+	pthread_mutex_lock(&runtime.lock);
+	while (*at && (*at)->base != (char *)p)
+		at = &(*at)->next;
+	a = *at;
+	if (a)
+		*at = a->next;
+	pthread_mutex_unlock(&runtime.lock);
+	if (!a)
+		return answer(cudaErrorInvalidValue);
+	if (a->mapped) /* else it is somebody else's, registered */
+		munmap(a->base, a->mapped);
+	free(a);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) { return allocate(out, bytes, cudaMemoryTypeDevice); }
+cudaError_t cudaFree(void *p) { return release(p); }
+cudaError_t cudaFreeHost(void *p) { return release(p); }
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	return allocate(out, bytes, cudaMemoryTypeHost);
+}
+
+/* Pages, of which none may be registered twice. */
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	const uintptr_t from = (uintptr_t)p / PAGE * PAGE, to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
+	cudaError_t error = answer(graph_unsafe());
+	struct allocation *a;
+
+	(void)flags;
+	pthread_mutex_lock(&runtime.lock);
+	for (a = runtime.all; a && !error; a = a->next)
+		if (a->type == cudaMemoryTypeHost && (uintptr_t)a->base < to && (uintptr_t)a->base + a->bytes > from)
+			error = answer(cudaErrorHostMemoryAlreadyRegistered);
+	a = error ? NULL : calloc(1, sizeof *a);
+	if (a) {
+		*a = (struct allocation){ runtime.all, p, bytes, 0, cudaMemoryTypeHost, 0 };
+		runtime.all = a;
+	}
+	pthread_mutex_unlock(&runtime.lock);
+	return error ? error : a ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaHostUnregister(void *p) { return release(p); }
+
+cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
+{
+	(void)flags;
+	*there = p;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
+							   size_t shared)
+{
+	(void)kernel, (void)threads, (void)shared;
+	*blocks = 1;
+	return answer(cudaSuccess);
+}
+
+/* ---- what is enqueued -------------------------------------------------------------------------- */
+
+void emulated_do(const struct node *n)
+{
+	let(PROT_READ | PROT_WRITE);
+	switch (n->kind) {
+	case NODE_COPY: memmove(n->to, n->from, n->bytes); break;
+	case NODE_SET: memset(n->to, n->byte, n->bytes); break;
+	case NODE_KERNEL:
+		emulated_run_kernel(n->kernel, n->grid.x, n->threads.x, n->from,
+				    n->grid.x < BLOCKS_AT_ONCE ? n->grid.x : BLOCKS_AT_ONCE);
+		break;
+	case NODE_TOGETHER:
+		emulated_run_kernel(n->kernel, n->grid.x, n->threads.x, n->from, n->grid.x);
+		break;
+	}
+	let(PROT_NONE);
+}
+
+int emulated_knows(const void *p)
+{
+	pthread_mutex_lock(&runtime.lock);
+	const int known = allocation_of(p) != NULL;
+	pthread_mutex_unlock(&runtime.lock);
+	return known;
+}
+
+static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node node)
+{
+	error = answer(error ? error : graph_enqueues(stream));
+	if (!error && graph_records(stream))
+		return graph_record(stream, node);
+	if (error || ((node.kind == NODE_COPY || node.kind == NODE_SET) && !node.bytes))
+		return error;
+	if (lag_lags())
+		return answer(lag_put(&node));
+	emulated_do(&node);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+			    cudaStream_t stream)
+{
+	(void)kind;
+	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_COPY, .to = to, .from = from, .bytes = bytes });
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_SET, .to = to, .byte = byte, .bytes = bytes });
+}
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared,
+			     cudaStream_t stream)
+{
+	(void)shared;
+	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_KERNEL, .kernel = kernel, .from = args[0],
+							   .grid = grid, .threads = threads });
+}
+
+/* More blocks than fit would wait for each other for ever: CUDA refuses them too. */
+cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
+					size_t shared, cudaStream_t stream)
+{
+	(void)shared;
+	return enqueue(stream, grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess,
+		       (struct node){ .kind = NODE_TOGETHER, .kernel = kernel, .from = args[0], .grid = grid,
+				      .threads = threads });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	const cudaError_t error = answer(graph_waits(stream));
+
+	return error ? error : answer(lag_drain());
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	const cudaError_t error = answer(graph_waits(stream));
+
+	return error ? error : answer(lag_state());
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+					     unsigned long long flags,
+					     enum cudaDriverEntryPointQueryResult *result)
+{
+	(void)symbol, (void)version, (void)flags;
+	*function = NULL;
+	*result = cudaDriverEntryPointSymbolNotFound;
+	return answer(cudaSuccess);
+}

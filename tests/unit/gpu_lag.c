@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See gpu_lag.h. */
+#include "gpu_lag.h"
+#include "base/clock.h"
+#include "ranks.h"
+#include <dlfcn.h>
+#include <string.h>
+
+struct emulated emulated;
+
+static void look_up(const char *name, void *function)
+{
+	void *symbol = dlsym(emulated.module, name);
+	CHECK(symbol != NULL);
+	memcpy(function, &symbol, sizeof symbol);
+}
+
+void open_models(struct pair *p, sluice_job *job, const struct shape *shape, void *stream)
+{
+	sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape->recipe,
+				   .shards = shape->skewed ? SHARDS_SKEWED : SHARDS, .stream = stream,
+				   .tensors = tensors, .n_tensors = 2 };
+	*p = (struct pair){ .ops = device(), .job = job, .rank = sluice_rank(job), .shape = shape };
+	p->there = device_vector(p->ops, &p->params_memory);
+	p->grad_there = device_vector(p->ops, &p->grad_memory);
+	CHECK_OK(sluice_model_open(p->job, &attr, p->params, &p->host));
+	CHECK_OK(sluice_model_open(p->job, &attr, p->there, &p->gpu));
+}
+
+void begin_emulated(void)
+{
+	device();
+	emulated.module = dlopen(device_module_path(), RTLD_NOW);
+	CHECK(emulated.module != NULL);
+	look_up("emulated_lag", &emulated.lag);
+	look_up("emulated_run", &emulated.run);
+	look_up("emulated_fail_running", &emulated.fail_running);
+	look_up("emulated_fail", &emulated.fail_call);
+	look_up("cudaStreamCreateWithFlags", &emulated.stream);
+	look_up("cudaStreamDestroy", &emulated.destroy);
+	look_up("cudaStreamBeginCapture", &emulated.begin);
+	look_up("cudaStreamEndCapture", &emulated.end);
+	look_up("cudaGraphDestroy", &emulated.free_graph);
+	log_capture();
+}
+
+void open_pair(struct pair *p, const struct shape *shape, void *stream, int wait_ms)
+{
+	sluice_job_attr waits = { .size = sizeof waits, .wait_timeout_ms = wait_ms };
+	begin_emulated();
+	open_models(p, rank_join(&waits), shape, stream);
+}
+
+void close_models(struct pair *p)
+{
+	sluice_model_close(&p->gpu);
+	sluice_model_close(&p->host);
+	p->ops->release(&p->params_memory);
+	p->ops->release(&p->grad_memory);
+}
+
+void close_pair(struct pair *p)
+{
+	close_models(p);
+	sluice_finalize(&p->job);
+	emulated.lag(AT_ONCE);
+	dlclose(emulated.module);
+}
+
+void new_gradient(struct pair *p, int step)
+{
+	gradient(p->grad, p->rank, step, p->shape);
+	to_device(p->ops, p->grad_there, p->grad);
+}
+
+enum late_push late(const struct pair *p)
+{
+	return (enum late_push)atomic_load(&p->gpu->worker->device.late);
+}
+
+uint64_t next_seq(struct pair *p)
+{
+	pthread_mutex_lock(&p->job->token);
+	uint64_t seq = p->gpu->worker->up[0].ring.next_seq;
+	pthread_mutex_unlock(&p->job->token);
+	return seq;
+}
+
+void expect_becomes(const struct pair *p, enum late_push state)
+{
+	const uint64_t until = now_ns() + 20000000000ull;
+	while (late(p) != state && now_ns() < until)
+		sleep_ms(1);
+	CHECK(late(p) == state);
+}
+
+void expect_same_pair(struct pair *p)
+{
+	expect_on_device(p->ops, p->there, p->params);
+	CHECK_OK(on_device_fetch_residual(p->gpu));
+	CHECK(p->host->recipe.memory == MEMORY_NONE ||
+	      !memcmp(p->gpu->worker->residual, p->host->worker->residual, sizeof p->params));
+	CHECK_OK(on_device_fetch_velocity(p->gpu));
+	CHECK(!p->host->worker->velocity ||
+	      !memcmp(p->gpu->worker->velocity, p->host->worker->velocity, sizeof p->params));
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push whose device lags behind the host: the call returns before anything ran, and what the device makes is posted by
+ * the progress thread, or by the next call. */
+#include "gpu_lag.h"
+#include "ranks.h"
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static int lag_and_post(int rank, void *argument)
+{
+	static struct pair p;
+	open_pair(&p, argument, NULL, 0);
+	for (int step = 1; step <= 3; step++) {
+		new_gradient(&p, step);
+		CHECK_OK(sluice_set_lr(p.host, 0.125f));
+		CHECK_OK(sluice_set_lr(p.gpu, 0.125f));
+		sluice_raise(p.host, 1u << rank);
+		sluice_raise(p.gpu, 1u << rank);
+		CHECK_OK(sluice_push(p.host, p.grad));
+		const uint64_t seq = next_seq(&p);
+		emulated.lag(LAGGING);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		/* In the order of the stream the gradient is the application's again. */
+		CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL));
+		CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL);
+		CHECK(sluice_push_range(p.gpu, p.grad_there, 0, COUNT) == SLUICE_EINVAL);
+		/* of the next push */
+		CHECK_OK(sluice_set_lr(p.host, 0.25f));
+		CHECK_OK(sluice_set_lr(p.gpu, 0.25f));
+		sluice_raise(p.gpu, 0x80);
+		sluice_raise(p.host, 0x80);
+		sleep_ms(5);
+		CHECK(late(&p) == LATE_ENQUEUED && next_seq(&p) == seq);
+		CHECK(emulated.run(ALL) > 5);
+		expect_becomes(&p, LATE_NOTHING); /* the application does not call */
+		CHECK(next_seq(&p) == seq + 1);
+		expect_same_messages(p.host, p.gpu);
+		emulated.lag(AT_ONCE);
+		CHECK_OK(sluice_pull(p.host, p.params));
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		CHECK(sluice_raised(p.gpu) == sluice_raised(p.host) && sluice_raised(p.gpu) & 1);
+		expect_same_pair(&p);
+		expect_same_stats(p.host, p.gpu, p.shape->skewed);
+	}
+	close_pair(&p);
+	return 0;
+}
+
+static void push__device_lags__returns_first_and_the_progress_thread_posts(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask memory=residual" },
+		{ .recipe = "up=sketch(0.02) down=all memory=residual" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(2, lag_and_post, &shapes[i]);
+}
+
+/* Nothing but the pull and what CUDA does: each in its turn. */
+static int train_beside(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	emulated.lag(BESIDE);
+	for (int step = 1; step <= STEPS; step++) {
+		new_gradient(&p, step);
+		CHECK_OK(sluice_push(p.host, p.grad));
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL));
+		if (step == 2 && p.host->recipe.memory != MEMORY_NONE) /* it waits for the residual */
+			expect_same_stats(p.host, p.gpu, p.shape->skewed);
+		CHECK_OK(sluice_pull(p.host, p.params));
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		expect_same_pair(&p);
+		expect_same_stats(p.host, p.gpu, p.shape->skewed);
+		if (step == 4)
+			CHECK_OK(sluice_barrier(p.job));
+	}
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_lags__waits_and_gives_the_bits_of_host_memory(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd" },
+		{ .recipe = "up=topk(0.02),f16 down=all memory=residual(inside)", .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9),mask nonfinite=zero", .nan_at = 3, .skewed = 1 },
+		{ .recipe = "up=gaussiank(0.05),grid(4) down=all clip=2 nonfinite=skip dense=bias", .nan_at = 2 },
+		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none" },
+		{ .recipe = "up=randk(0.05) down=all memory=residual" },
+		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual" },
+		{ .recipe = "up=topk(0.02) down=all coding=small memory=residual" },
+		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(RANKS, train_beside, &shapes[i]);
+}
+
+/* Ranks that take turns in one process have nobody who looks for them: a push waits. */
+static int one_of_three(sluice_job *job, void *context)
+{
+	struct pair *p = calloc(1, sizeof *p);
+	CHECK(p != NULL);
+	open_models(p, job, context, NULL);
+	for (int step = 1; step <= 3; step++) {
+		new_gradient(p, step);
+		CHECK_OK(sluice_push(p->host, p->grad));
+		CHECK_OK(sluice_push(p->gpu, p->grad_there));
+		CHECK(late(p) == LATE_NOTHING);
+		CHECK_OK(sluice_pull(p->host, p->params));
+		CHECK_OK(sluice_pull(p->gpu, p->there));
+		expect_same_pair(p);
+	}
+	close_models(p);
+	free(p);
+	return 0;
+}
+
+static int simulate_three(int rank, void *argument)
+{
+	(void)rank;
+	begin_emulated();
+	emulated.lag(BESIDE);
+	CHECK_OK(sluice_simulate(NULL, 3, one_of_three, argument));
+	emulated.lag(AT_ONCE);
+	dlclose(emulated.module);
+	return 0;
+}
+
+static void push__simulated_ranks__waits(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" },
+		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(1, simulate_three, &shapes[i]);
+}
+
+/* Some of it is the host's, which is no work of the progress thread: the next call on the job does it. */
+static int overflow_and_barrier(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	for (int step = 1; step <= 3; step++) {
+		new_gradient(&p, step);
+		CHECK_OK(sluice_push(p.host, p.grad));
+		const uint64_t seq = next_seq(&p);
+		emulated.lag(LAGGING);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		CHECK(late(&p) == LATE_ENQUEUED);
+		emulated.run(ALL);
+		expect_becomes(&p, LATE_LISTED);
+		CHECK(next_seq(&p) == seq);
+		CHECK_OK(sluice_barrier(p.job));
+		CHECK(late(&p) == LATE_NOTHING && next_seq(&p) == seq + 1);
+		expect_same_messages(p.host, p.gpu);
+		emulated.lag(AT_ONCE);
+		CHECK_OK(sluice_pull(p.host, p.params));
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		expect_same_pair(&p);
+	}
+	close_pair(&p);
+	return 0;
+}
+
+static void barrier__host_encodes_what_overflows__posted_before_it_waits(void **state)
+{
+	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 };
+	(void)state;
+	run_ranks(2, overflow_and_barrier, &shape);
+}
+
+/* One rank closes without having pulled; the other waits for its messages. */
+static int close_early(int rank, void *argument)
+{
+	static struct pair p;
+	open_pair(&p, argument, NULL, 0);
+	new_gradient(&p, 1);
+	emulated.lag(BESIDE);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	if (rank)
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+	close_pair(&p);
+	return 0;
+}
+
+static void close__push_was_not_pulled__its_messages_are_posted_first(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=all memory=residual" },
+		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(2, close_early, &shapes[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(push__device_lags__returns_first_and_the_progress_thread_posts),
+		cmocka_unit_test(pull__device_lags__waits_and_gives_the_bits_of_host_memory),
+		cmocka_unit_test(push__simulated_ranks__waits),
+		cmocka_unit_test(barrier__host_encodes_what_overflows__posted_before_it_waits),
+		cmocka_unit_test(close__push_was_not_pulled__its_messages_are_posted_first),
+	};
+	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+		return 77; /* a real one lags as it likes */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

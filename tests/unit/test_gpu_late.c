@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a device finds after the push has returned: the pull says it, and the push can be made again. */
+#include "gpu_lag.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { QUIET = 4, SHORT_MS = 300 };
+
+/* In step n the n-th operation of the push fails when it runs. */
+static int fail_one_by_one(int rank, void *argument)
+{
+	static struct pair p;
+	unsigned failed = 0, quiet = 0;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	for (int step = 1; quiet < QUIET; step++) {
+		new_gradient(&p, step);
+		sluice_raise(p.host, 1);
+		sluice_raise(p.gpu, 1);
+		CHECK_OK(sluice_push(p.host, p.grad));
+		emulated.lag(LAGGING);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		emulated.fail_running((unsigned)step - 1, FAILURE);
+		emulated.run(ALL);
+		emulated.fail_running(0, 0);
+		emulated.lag(BESIDE);
+		CHECK_OK(sluice_pull(p.host, p.params));
+		int rc = sluice_pull(p.gpu, p.there);
+		if (rc) {
+			CHECK(rc == SLUICE_EGPU);
+			CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)",
+					 "push the same gradient again, from GPU memory"));
+			CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EINVAL);
+			CHECK_OK(sluice_push(p.gpu, p.grad_there));
+			CHECK_OK(sluice_pull(p.gpu, p.there));
+		}
+		failed += rc != 0;
+		quiet = rc ? 0 : quiet + 1;
+		CHECK(sluice_raised(p.gpu) == 1);
+		expect_same_pair(&p);
+		expect_same_stats(p.host, p.gpu, p.shape->skewed);
+		emulated.lag(AT_ONCE);
+	}
+	CHECK(failed >= 6); /* places, results, state, topk, split, report */
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_failed__is_EGPU_and_the_push_can_be_made_again(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02),f16 down=all memory=residual" },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask clip=1 memory=residual" },
+		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
+		{ .recipe = "up=sketch(0.02,1) down=all memory=residual" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(2, fail_one_by_one, &shapes[i]);
+}
+
+/* The calls of CUDA that a pull makes for what the host encodes. */
+static int fail_listed(int rank, void *argument)
+{
+	static struct pair p;
+	unsigned failed = 0;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	for (int step = 1; step <= 8; step++) {
+		new_gradient(&p, step);
+		CHECK_OK(sluice_push(p.host, p.grad));
+		emulated.lag(LAGGING);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		emulated.run(ALL);
+		expect_becomes(&p, LATE_LISTED);
+		emulated.lag(AT_ONCE);
+		CHECK_OK(sluice_pull(p.host, p.params));
+		emulated.fail_call((unsigned)step - 1, FAILURE);
+		int rc = sluice_barrier(p.job);
+		emulated.fail_call(1u << 30, 0);
+		CHECK_OK(rc); /* it is for the pull to say */
+		failed += late(&p) == LATE_FAILED;
+		if (late(&p) == LATE_FAILED) {
+			CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL);
+			CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
+			CHECK(error_says("cudaErrorLaunchFailure", "push the same gradient again"));
+			CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		}
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		expect_same_pair(&p);
+		expect_same_stats(p.host, p.gpu, 1);
+	}
+	CHECK(failed >= 4); /* two copies, a wait, a copy back */
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__cuda_failed_in_a_barrier__says_so(void **state)
+{
+	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 };
+	(void)state;
+	run_ranks(2, fail_listed, &shape);
+}
+
+static int nan_later(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	gradient(p.grad, 1, 1, p.shape);
+	to_device(p.ops, p.grad_there, p.grad);
+	emulated.lag(LAGGING);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL)); /* it is still named */
+	emulated.run(ALL);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ENUMERIC);
+	CHECK(error_says("is NaN at index 321 of tensor weight", NULL));
+	CHECK(sluice_push(p.gpu, p.grad_there) != 0);
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__nan_in_what_was_pushed__is_named(void **state)
+{
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=all memory=residual", .nan_at = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) clip=1", .nan_at = 1 },
+		{ .recipe = "up=sketch(0.02,1) down=all", .nan_at = 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(1, nan_later, &shapes[i]);
+}
+
+/* How far the device came, and what is said of it. */
+struct hanging {
+	struct shape shape;
+	unsigned runs;
+	const char *stage;
+};
+
+static int hang(int rank, void *argument)
+{
+	const struct hanging *h = argument;
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, &h->shape, NULL, SHORT_MS * slowness());
+	new_gradient(&p, 1);
+	emulated.lag(LAGGING);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	CHECK(emulated.run(h->runs) == h->runs);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT", h->stage));
+	sluice_model_close(&p.gpu);
+	CHECK(log_saw("is closed after", "although the device is not through", h->stage, NULL));
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_hangs__gpu_and_stage_are_named(void **state)
+{
+	static struct hanging cases[] = {
+		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" }, .runs = 0,
+		  .stage = "step 1: GPU 0: its selection (kernels fold, topk" },
+		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" }, .runs = 7,
+		  .stage = "step 1: GPU 0: its messages (kernels pack" },
+		{ .shape = { .recipe = "up=sketch(0.02,1) down=all" }, .runs = 2,
+		  .stage = "step 1: GPU 0: its sketches" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		run_ranks(1, hang, &cases[i]);
+}
+
+/* The application captures its stream into a graph while the push is under way. */
+static int capture_meanwhile(int rank, void *argument)
+{
+	static struct pair p;
+	void *stream, *graph = NULL;
+	(void)rank;
+	begin_emulated();
+	CHECK_OK(emulated.stream(&stream, 0));
+	open_pair(&p, argument, stream, 0);
+	new_gradient(&p, 1);
+	CHECK_OK(sluice_push(p.host, p.grad));
+	emulated.lag(BESIDE);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	CHECK_OK(emulated.begin(stream, 0));
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
+	CHECK(error_says("being captured into a graph", "call outside of the capture"));
+	CHECK_OK(emulated.end(stream, &graph));
+	CHECK_OK(emulated.free_graph(graph));
+	CHECK_OK(sluice_pull(p.host, p.params));
+	CHECK_OK(sluice_pull(p.gpu, p.there));
+	expect_same_pair(&p);
+	close_pair(&p);
+	CHECK_OK(emulated.destroy(stream));
+	return 0;
+}
+
+static void pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on(void **state)
+{
+	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual" };
+	(void)state;
+	run_ranks(1, capture_meanwhile, &shape);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pull__device_failed__is_EGPU_and_the_push_can_be_made_again),
+		cmocka_unit_test(pull__cuda_failed_in_a_barrier__says_so),
+		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
+		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
+		cmocka_unit_test(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
+	};
+	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+		return 77; /* a real one lags as it likes */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
