@@ -228,6 +228,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	int rank = model->job->rank, begun = 0, rc, again, namer;
 	m->mine.step = model->step;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
+	m->mine.status = model_whole(model, "sluice_checkpoint");
 	if (sluice_is_worker(model->job) && model->worker->in_step)
 		m->mine.status =
 			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
@@ -378,8 +379,8 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	return rc;
 }
 
-/* From here on every rank's file is known to be good. */
-static int load_in_rounds(struct meeting *m, const struct contents *contents,
+/* Every rank's file is known to be good. */
+static int load_all(struct meeting *m, const struct contents *contents,
 			  struct checkpoint_file *file, float *params)
 {
 	m->mine.status = load(m, contents, file);
@@ -402,6 +403,20 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	return rc ? rc : meeting_verdict(m);
 }
 
+/* What fails from here on, on any rank, leaves all with a part of the checkpoint. */
+static int load_in_rounds(struct meeting *m, const struct contents *contents,
+			  struct checkpoint_file *file, float *params)
+{
+	char text[ERROR_TEXT_BYTES];
+	m->model->half_restored = 1;
+	int rc = load_all(m, contents, file, params);
+	m->model->half_restored = rc != 0;
+	if (!rc || m->lost)
+		return rc;
+	snprintf(text, sizeof text, "%s", sluice_last_error());
+	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
+}
+
 /* failed: this rank cannot take part, as sluice_last_error() says, and all are to learn that. */
 static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
@@ -413,7 +428,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	while (lost < model->job->workers && round_has(model->job, lost))
 		lost++;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
-	if (failed)
+	if (failed || (failed = model_whole(model, "sluice_restore")))
 		m->mine.status = failed;
 	else if (lost < model->job->workers)
 		m->mine.status = fail(SLUICE_EINVAL,

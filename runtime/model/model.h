@@ -39,6 +39,7 @@ struct sluice_model {
 	enum value_type grad_type;   /* of the gradients pushed here; parameters (update=average) are floats */
 	uint64_t step;               /* completed */
 	uint64_t first_step;         /* exchanges completed at open, or restored */
+	int half_restored;           /* loading a checkpoint failed on some rank: it can only be closed */
 	struct worth worth;          /* the worker half's */
 	struct worth_step watched;   /* sums up to the last step */
 
@@ -107,6 +108,9 @@ static inline int model_sends_all(const sluice_model *model, double density, uin
 }
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
+
+/* 0, or SLUICE_EINVAL for a function that needs a whole model. */
+int model_whole(const sluice_model *model, const char *function);
 
 /* ---- read.c ---- */
 /* Fills local (inside region) from the peer's region, and waits for it. */

@@ -64,6 +64,8 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 			    rank_text(model->job, model->job->rank));
 	if (!vector)
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
+	if ((rc = model_whole(model, function)))
+		return rc;
 	enum step_state state = model->worker->in_step;
 	if (state == STEP_PUSHING && expected != STEP_PUSHING)
 		return fail(SLUICE_EINVAL,

@@ -27,4 +27,4 @@ checkpoint_fakes = -Wl,--wrap=collective_run \
 tests_unit_test_checkpoint_rounds_SOURCES = tests/unit/test_checkpoint_rounds.c $(checkpoint_ranks)
 tests_unit_test_checkpoint_rounds_LDFLAGS = $(AM_LDFLAGS) $(checkpoint_fakes)
 tests_unit_test_checkpoint_restore_SOURCES = tests/unit/test_checkpoint_restore.c $(checkpoint_ranks)
-tests_unit_test_checkpoint_restore_LDFLAGS = $(AM_LDFLAGS) $(checkpoint_fakes)
+tests_unit_test_checkpoint_restore_LDFLAGS = $(AM_LDFLAGS) $(checkpoint_fakes) -Wl,--wrap=checkpoint_file_load

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_restore() with every rank a thread: what it refuses, on all ranks, before anything is
- * stored. */
+ * stored; and a failure after that. */
 #include "checkpoint_ranks.h"
+#include "base/error.h"
 #include "quiet.h"
 #include "sluice.h"
 #include <setjmp.h>
@@ -79,6 +80,40 @@ static void restore_after_steps__EINVAL(void **state)
 	assert_state(12);
 }
 
+/* The disk fails on one rank when its file was found to be good, and is read once more. */
+static int failing = -1;
+
+int __real_checkpoint_file_load(struct checkpoint_file *file);
+int __wrap_checkpoint_file_load(struct checkpoint_file *file);
+int __wrap_checkpoint_file_load(struct checkpoint_file *file)
+{
+	if (self->job.rank == failing)
+		return (fail)(SLUICE_EIO, "read of rank %d's file failed", failing);
+	return __real_checkpoint_file_load(file);
+}
+
+static void restore_that_fails_while_it_loads__the_model_can_only_be_closed(void **state)
+{
+	(void)state;
+	checkpoint_at(12);
+	for (failing = 0; failing < RANKS_MAX; failing++) {
+		open_job(RANKS_MAX, RANKS_MAX, 0);
+		run_job(1);
+		assert_all(SLUICE_EIO, "'s file failed; a part is loaded: close the model");
+		run_job(1);
+		assert_all(SLUICE_EINVAL, "sluice_restore: loading a checkpoint into this model failed");
+		run_job(0);
+		assert_all(SLUICE_EINVAL, "sluice_checkpoint: loading a checkpoint into this model failed");
+		for (int r = 0; r < RANKS_MAX; r++)
+			assert_int_equal(step_check(&world.ranks[r].model, world.ranks[r].params, "sluice_push", STEP_DONE),
+					 SLUICE_EINVAL);
+	}
+	failing = -1;
+	open_job(RANKS_MAX, RANKS_MAX, 0);
+	restore_gives(12); /* which is there still */
+	assert_int_equal(step_check(&world.ranks[0].model, world.ranks[0].params, "sluice_push", STEP_DONE), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -87,6 +122,7 @@ int main(void)
 		CASE(restore_with_a_missing_file__EIO_on_all_ranks),
 		CASE(restore_into_another_job_or_model__EINVAL_naming_both),
 		CASE(restore_after_steps__EINVAL),
+		CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed),
 	};
 
 	sluice_set_log(swallow_line, NULL);
