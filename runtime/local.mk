@@ -92,6 +92,7 @@ library_sources += \
 	runtime/checkpoint/checkpoint.c runtime/checkpoint/checkpoint.h \
 	runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_file.h \
 	runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/checkpoint_folder.h \
+	runtime/checkpoint/checkpoint_contents.c runtime/checkpoint/checkpoint_contents.h \
 	runtime/checkpoint/checkpoint_rounds.c runtime/checkpoint/checkpoint_rounds.h \
 	runtime/checkpoint/durable.c runtime/checkpoint/durable.h
 
