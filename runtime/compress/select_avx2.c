@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernels of selection for AVX2. Each block is walked up to three times, and only the first walk
- * reaches memory: turns of 32 coordinates without a candidate, most of them, end there. No walk
- * branches on data, which at 1 % could not be foretold. Compiled for AVX2 whatever the build's flags
+ * reaches memory: turns of 32 coordinates without a candidate, most of them, end there. Hardly a branch
+ * depends on data, which at 1 % could not be foretold, and while the other walks work, memory is asked
+ * for the next block. Compiled for AVX2 whatever the build's flags
  * are, called only where the processor has it. No fused multiply-add: all versions round alike. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
-enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, MANY = BLOCK / TURN * 3 / 4, ADD = 1, VALUES = 2, CLEAR = 4 };
-/* So far ahead memory is asked for: the processor itself looks no further than the end of a page. Two
- * vectors, one of them written, are best asked for later: it has room for so many lines. */
+enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+/* So many turns of a block with a candidate mean several in each. */
+enum { MANY = BLOCK / TURN * 3 / 4 };
+/* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that the
+ * processor can keep so many lines under way (of two vectors, twice as many). */
 enum { AHEAD = 128, AHEAD_ADD = 96 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
@@ -156,8 +159,8 @@ list_few(const float *x, float *residual, const float *grad, const uint32_t *hit
 	*out = l;
 }
 
-/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves
- * in hits[] the turns with near ones. */
+/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves in
+ * hits[] the turns with near ones. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t
 list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
 	  __m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
@@ -171,7 +174,6 @@ list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, si
 
 		ask_for(x, grad, soon + h * TURN, flags);
 		ask_for(x, grad, soon + h * TURN + LINE, flags);
-
 		for (uint32_t i = at; i < at + TURN; i += LANES) {
 			const __m256 v = _mm256_loadu_ps(x + i);
 			const __m256i key = key_at(x + i), sure = _mm256_cmpgt_epi32(key, above);
