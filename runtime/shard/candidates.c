@@ -238,12 +238,12 @@ static uint32_t find_places(struct candidates *c)
 }
 
 /* The list is the `wanted` largest, or all there are. */
-static void set_floor(struct candidates *c)
+static void set_floor(struct candidates *c, uint32_t wanted)
 {
 	const uint32_t counted = find_places(c);
 
 	c->known = 1;
-	c->floor = counted < c->wanted ? 0 : KEY_MASK;
+	c->floor = counted < wanted ? 0 : KEY_MASK;
 	c->ties_end = 0;
 	for (size_t j = 0; j < c->n_spans && c->floor; j++)
 		for (uint64_t i = c->places[j].begin; i < c->places[j].end && !c->places[j].exempt; i++) {
@@ -265,14 +265,15 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 	candidates_forget(c);
 	c->n = (uint32_t)select_run(s, &call, nan);
 	if (!*nan)
-		set_floor(c);
+		set_floor(c, c->wanted);
 }
 
-/* Of a list that is nearly full the largest stay. */
+/* More came than are published: the largest stay, fewer than a pass would list, because more will come. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
+	const uint32_t kept = c->wanted - c->wanted / TIMES;
 	const struct select_call call = { .x = c->value, .spans = c->places, .n_spans = c->n_spans,
-					  .k = c->wanted, .index = c->chosen };
+					  .k = kept, .index = c->chosen };
 	const uint32_t n = (uint32_t)select_run(s, &call, nan);
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -281,7 +282,7 @@ static void shorten(struct candidates *c, struct selector *s, int *nan)
 	}
 	c->n = n;
 	if (!*nan)
-		set_floor(c);
+		set_floor(c, kept);
 }
 
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call)
@@ -291,7 +292,7 @@ size_t candidates_select(struct candidates *c, struct selector *s, const struct 
 
 	if (!c->known || (c->floor && counted < call->k))
 		list_anew(c, s, call->x, &nan);
-	else if (counted > c->wanted + c->wanted / 2)
+	else if (counted > c->wanted)
 		shorten(c, s, &nan);
 
 	struct select_call from_list = *call;
