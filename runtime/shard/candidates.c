@@ -142,8 +142,8 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 	}
 }
 
-/* The next n old and fresh entries in their order, but for old ones in changed lines and zeros. Which comes next
- * is not to be foretold: there is no branch for it. */
+/* The next n old and fresh entries in their order, but for zeros and old ones in changed lines. Which of
+ * the two comes next is not to be foretold: there is no branch for it. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
 {
@@ -191,7 +191,8 @@ static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *
 	merge(c, &fresh, end - c->from + fresh.n, begin, lines);
 }
 
-void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value, uint32_t n)
+void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
+		       uint32_t n)
 {
 	if (c->known)
 		pass(c, begin);

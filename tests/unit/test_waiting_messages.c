@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose shards add
- * every message to the sum of the whole shard: the same bits, for recipes that ask for the sum and that do not. */
+ * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose shards
+ * add every message to the sum of the whole shard: the same bits, whether a recipe asks for the sum or not. */
 #include "ranks.h"
 #include "shard/shard.h"
 #include <setjmp.h>
