@@ -142,8 +142,8 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 	}
 }
 
-/* The next n old and fresh entries in their order, but for old ones in changed lines and zeros. Which comes next
- * is not to be foretold: there is no branch for it. */
+/* The next n old and fresh entries in their order, but for zeros and old ones in changed lines. Which of
+ * the two comes next is not to be foretold: there is no branch for it. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
 {
@@ -191,7 +191,8 @@ static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *
 	merge(c, &fresh, end - c->from + fresh.n, begin, lines);
 }
 
-void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value, uint32_t n)
+void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
+		       uint32_t n)
 {
 	if (c->known)
 		pass(c, begin);
@@ -238,12 +239,12 @@ static uint32_t find_places(struct candidates *c)
 }
 
 /* The list is the `wanted` largest, or all there are. */
-static void set_floor(struct candidates *c)
+static void set_floor(struct candidates *c, uint32_t wanted)
 {
 	const uint32_t counted = find_places(c);
 
 	c->known = 1;
-	c->floor = counted < c->wanted ? 0 : KEY_MASK;
+	c->floor = counted < wanted ? 0 : KEY_MASK;
 	c->ties_end = 0;
 	for (size_t j = 0; j < c->n_spans && c->floor; j++)
 		for (uint64_t i = c->places[j].begin; i < c->places[j].end && !c->places[j].exempt; i++) {
@@ -265,14 +266,15 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 	candidates_forget(c);
 	c->n = (uint32_t)select_run(s, &call, nan);
 	if (!*nan)
-		set_floor(c);
+		set_floor(c, c->wanted);
 }
 
-/* Of a list that is nearly full the largest stay. */
+/* More came than are published: the largest stay, fewer than a pass would list, because more will come. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
+	const uint32_t kept = c->wanted - c->wanted / TIMES;
 	const struct select_call call = { .x = c->value, .spans = c->places, .n_spans = c->n_spans,
-					  .k = c->wanted, .index = c->chosen };
+					  .k = kept, .index = c->chosen };
 	const uint32_t n = (uint32_t)select_run(s, &call, nan);
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -281,7 +283,7 @@ static void shorten(struct candidates *c, struct selector *s, int *nan)
 	}
 	c->n = n;
 	if (!*nan)
-		set_floor(c);
+		set_floor(c, kept);
 }
 
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call)
@@ -291,7 +293,7 @@ size_t candidates_select(struct candidates *c, struct selector *s, const struct 
 
 	if (!c->known || (c->floor && counted < call->k))
 		list_anew(c, s, call->x, &nan);
-	else if (counted > c->wanted + c->wanted / 2)
+	else if (counted > c->wanted)
 		shorten(c, s, &nan);
 
 	struct select_call from_list = *call;

@@ -13,7 +13,7 @@
 /* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
  * going line by line and going over everything take equally long. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
-/* Coordinates that are added up together: two windows fit into the second cache, and the lines of the residual
+/* Coordinates that are added up together: two windows fit into the first cache, and the lines of the residual
  * that one needs at a density of some per mille are as many as a processor waits for at once. */
 enum { WINDOW = 4 * LINE * WORD };
 

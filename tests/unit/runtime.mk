@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/test_delta_log \
 	tests/unit/test_reduce \
 	tests/unit/test_candidates \
+	tests/unit/test_waiting_messages \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_dense \
@@ -53,6 +54,7 @@ tests_unit_test_census_SOURCES = tests/unit/test_census.c tests/unit/scratch.h $
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
 tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
 tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h
+tests_unit_test_waiting_messages_SOURCES = tests/unit/test_waiting_messages.c $(ranks)
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 # Spoils bytes between who makes and who reads them.

@@ -20,8 +20,8 @@ enum { STEPS = 4, MOST = 1000 };
 enum {
 	READ,    /* one plain read of the shard */
 	ADD,     /* residual += grad: read-modify-write */
-	REDUCE,  /* all messages into the sum */
-	PUBLISH, /* update, residual, selection with a hint; taken out of the residual, added to the copy */
+	REDUCE,  /* all messages taken, into the sum where they are many */
+	PUBLISH, /* the rest of the sum, update, residual, selection; taken out of the residual, added to the copy */
 	APPLY,   /* what was published added to a worker's parameters */
 	TIMES
 };
@@ -47,6 +47,7 @@ struct bench {
 	float *residual, *copy, *params, *plain, *grad; /* n each */
 	struct list published;
 	struct samples ms[TIMES], ratio[TIMES], lines;
+	uint8_t *touched; /* of each line of coordinates: named by a message of this step */
 	uint64_t step, k;
 	uint32_t sink;
 };
@@ -75,13 +76,23 @@ static void publish(struct bench *b)
 	reduction_clear(&b->reduction);
 }
 
-static double lines_share(const struct bench *b)
+static size_t lines_of(const struct bench *b)
 {
-	size_t n = (b->o->n + VECTOR_LINE - 1) / VECTOR_LINE, marked = 0;
+	return (b->o->n + VECTOR_LINE - 1) / VECTOR_LINE;
+}
 
-	for (size_t i = 0; i < n; i++)
-		marked += b->reduction.lines[i / 64] >> i % 64 & 1;
-	return (double)marked / (double)n;
+static double lines_share(struct bench *b, const struct list *message)
+{
+	size_t n = lines_of(b), touched = 0;
+
+	for (int m = 0; m < b->o->messages; m++)
+		for (uint32_t i = 0; i < message[m].n; i++)
+			b->touched[message[m].index[i] / VECTOR_LINE] = 1;
+	for (size_t i = 0; i < n; i++) {
+		touched += b->touched[i];
+		b->touched[i] = 0;
+	}
+	return (double)touched / (double)n;
 }
 
 static void repeat(struct bench *b, double ms[TIMES])
@@ -97,7 +108,7 @@ static void repeat(struct bench *b, double ms[TIMES])
 	for (int i = 0; i < b->o->messages; i++)
 		reduction_add(&b->reduction, message[i].index, message[i].value, message[i].n);
 	ended[REDUCE] = now_ns();
-	samples_add(&b->lines, lines_share(b));
+	samples_add(&b->lines, lines_share(b, message));
 	began[PUBLISH] = now_ns();
 	publish(b);
 	ended[PUBLISH] = began[APPLY] = now_ns();
@@ -269,7 +280,8 @@ int bench_reduce(const struct options *o)
 	b.params = malloc(bytes);
 	b.plain = malloc(bytes);
 	b.grad = malloc(bytes);
-	if (b.messages && b.residual && b.copy && b.params && b.plain && b.grad &&
+	b.touched = calloc(lines_of(&b), 1);
+	if (b.messages && b.touched && b.residual && b.copy && b.params && b.plain && b.grad &&
 	    !reduction_open(&b.reduction, (uint32_t)o->n) && !selector_open(o->n, &b.selector)) {
 		print_head(o);
 		rc = densities_run(o, one_density, &b);
@@ -280,6 +292,7 @@ int bench_reduce(const struct options *o)
 	selector_close(&b.selector);
 	reduction_close(&b.reduction);
 	free(b.messages);
+	free(b.touched);
 	vector_close(b.residual, o->n);
 	vector_close(b.copy, o->n);
 	free(b.params);

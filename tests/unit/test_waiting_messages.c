@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose shards
+ * add every message to the sum of the whole shard: the same bits, whether a recipe asks for the sum or not. */
+#include "ranks.h"
+#include "shard/shard.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { COUNT = 60000, STEPS = 12 };
+
+static const char *const recipes[] = {
+	"up=topk(0.001) down=topk(0.001)",
+	"up=topk(0.004) down=topk(0.001)",             /* of two workers it is few, of three too much */
+	"up=topk(0.0005),f16 down=topk(0.002),bf16",
+	"up=topk(0.001) down=topk(0.001) warmup=6steps", /* first more than lists hold, then not */
+	"up=topk(0.001) down=topk(0.001) reset=5",
+	"up=topk(0.001) down=topk(0.001) update=momentum(0.9)",
+	"up=topk(0.001) down=topk(0.001) memory=none",
+	"up=topk(0.001) down=all",
+	"up=randk(0.001) down=randk(0.001)",
+	"up=threshold(0.9999) down=threshold(0.5)",    /* often no coordinate at all */
+	"up=variance(1.5) down=topk(0.001)",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes };
+
+struct plan {
+	const char *const *recipes;
+	int n, summed, pieces;
+	uint64_t digests[RECIPES][2]; /* by whether all is added to the sum */
+};
+
+static void push(sluice_model *model, const float *grad, int pieces)
+{
+	if (!pieces)
+		CHECK_OK(sluice_push(model, grad));
+	for (uint64_t i = 0; pieces && i < 5; i++)
+		CHECK_OK(sluice_push_range(model, grad + i * (COUNT / 5), i * (COUNT / 5), COUNT / 5));
+}
+
+static int train(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT];
+	struct plan *plan = argument;
+	sluice_job *job = rank_join(NULL);
+
+	log_capture();
+	for (int r = 0; r < plan->n; r++) {
+		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.1f,
+					   .recipe = plan->recipes[r], .shards = 2 };
+		sluice_model *model = NULL;
+
+		for (uint64_t i = 0; i < COUNT; i++)
+			params[i] = noise(3, 0, 0, i);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (uint32_t s = 0; s < model->n_own && plan->summed; s++)
+			model->shards[s].reduction.room = 0;
+		for (uint64_t step = 1; step <= STEPS; step++) {
+			for (uint64_t i = 0; i < COUNT; i++)
+				grad[i] = noise(4, step, (uint64_t)rank, i);
+			push(model, grad, plan->pieces);
+			CHECK_OK(sluice_pull(model, params));
+		}
+		uint64_t digest = check_same(job, params, sizeof params);
+		if (!rank)
+			plan->digests[r][plan->summed] = digest;
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void compare(const char *const *of, int n, int ranks, int pieces)
+{
+	struct plan *plan = shared_memory(sizeof *plan);
+
+	plan->recipes = of;
+	plan->n = n;
+	plan->pieces = pieces;
+	for (plan->summed = 0; plan->summed < 2; plan->summed++)
+		run_ranks(ranks, train, plan);
+	for (int r = 0; r < n; r++) {
+		if (plan->digests[r][0] != plan->digests[r][1])
+			print_error("%s\n", of[r]);
+		assert_true(plan->digests[r][0] == plan->digests[r][1]);
+	}
+}
+
+static void train__messages_wait_or_are_added_to_the_sum__same_bits(void **state)
+{
+	(void)state;
+	compare(recipes, RECIPES, 2, 0);
+	compare(recipes, RECIPES, 3, 0);
+}
+
+static void train__gradients_in_ranges__same_bits(void **state)
+{
+	(void)state;
+	compare(recipes, RECIPES, 3, 1);
+}
+
+/* One worker: the order of pushes, and so the bits, are given. */
+static void train__async__same_bits(void **state)
+{
+	static const char *const async[] = {
+		"up=topk(0.001) down=all,f16 when=async(4)",
+		"up=topk(0.001) down=all when=async(4) update=momentum(0.5)",
+	};
+
+	(void)state;
+	compare(async, sizeof async / sizeof *async, 1, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(train__messages_wait_or_are_added_to_the_sum__same_bits),
+		cmocka_unit_test(train__gradients_in_ranges__same_bits),
+		cmocka_unit_test(train__async__same_bits),
+	};
+
+	return cmocka_run_group_tests_name("waiting messages", tests, NULL, NULL);
+}
