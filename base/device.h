@@ -230,7 +230,8 @@ struct device_ops {
 	/* -1: the last push will never be reported, because CUDA failed; error() says how. 0: it may be, or while the stream is not
 	 * ready() that cannot be asked. Does not wait. */
 	int (*push_lost)(struct device_push *p, void *stream);
-	/* What the device is at in the last push: "GPU 0: its selection (topk), or what is before it in the stream". As push_done(). */
+	/* What the device is at in the last push: "GPU 0: its selection (kernel topk), or what is before it in the
+	 * stream". As push_done(). */
 	void (*push_stage)(const struct device_push *p, char *text, size_t cap);
 	/* Waits for it. sent: one for each part. */
 	int (*pushed)(struct device_push *p, struct device_selected *out, struct device_sent *sent, void *stream);

@@ -8,7 +8,8 @@ gpu_c = gpu/capture.c gpu/choose.c gpu/device.c gpu/driver.c gpu/failure.c gpu/m
 gpu_headers = gpu/apply.h gpu/capture.h gpu/checksum.h gpu/choose.h gpu/device.h gpu/driver.h gpu/failure.h gpu/fold.h gpu/histogram.h gpu/in_order.h \
 	gpu/kernel.h gpu/memory.h gpu/moments.h gpu/pack.h gpu/plan.h gpu/push.h gpu/quantize.h gpu/report.h gpu/selector.h \
 	gpu/sketch.h gpu/sweep.h gpu/tile.h gpu/topk.h
-gpu_kernels = gpu/apply.cu gpu/draw.cu gpu/fold.cu gpu/gaussian.cu gpu/pack.cu gpu/parts.cu gpu/quantize.cu gpu/report.cu gpu/sketch.cu \
+gpu_kernels = gpu/apply.cu gpu/draw.cu gpu/fold.cu gpu/gaussian.cu gpu/pack.cu gpu/parts.cu gpu/quantize.cu \
+	gpu/report.cu gpu/sketch.cu \
 	gpu/topk.cu
 
 pkglib_LTLIBRARIES =
@@ -29,6 +30,7 @@ EXTRA_DIST += $(gpu_kernels) $(gpu_c) $(gpu_headers) gpu/nvcc_libtool gpu/RESULT
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(LIBTOOL) $(AM_V_lt) --tag=CC --tag=disable-static --mode=compile \
 		$(SHELL) $(top_srcdir)/gpu/nvcc_libtool $(NVCC) $(NVCCFLAGS) $(GENCODE) -I$(top_srcdir) \
 		-Xptxas -v -MMD -MP -MF $(@:.lo=.cu.d) -MT $@ -c $< -o $@
--include gpu/apply.cu.d gpu/draw.cu.d gpu/fold.cu.d gpu/gaussian.cu.d gpu/pack.cu.d gpu/parts.cu.d gpu/quantize.cu.d gpu/report.cu.d gpu/sketch.cu.d gpu/topk.cu.d
+-include gpu/apply.cu.d gpu/draw.cu.d gpu/fold.cu.d gpu/gaussian.cu.d gpu/pack.cu.d gpu/parts.cu.d gpu/quantize.cu.d gpu/report.cu.d \
+	gpu/sketch.cu.d gpu/topk.cu.d
 CLEANFILES += gpu/*.cu.d gpu/*.ptxas
 SUFFIXES = .cu

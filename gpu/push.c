@@ -363,13 +363,10 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 	return 0;
 }
 
-int cuda_push_fetch(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value,
-		    void *stream)
+static int fetch(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value, void *stream)
 {
 	const struct selector_view v = selector_view(p->s);
 
-	if (!count)
-		return 0;
 	if (cuda_check(cudaMemcpyAsync(index, v.index + first, count * sizeof(*index), cudaMemcpyDefault, stream),
 		       "copying what was selected") ||
 	    cuda_check(cudaMemcpyAsync(value, v.value + first, count * sizeof(*value), cudaMemcpyDefault, stream),
@@ -378,13 +375,23 @@ int cuda_push_fetch(struct device_push *p, uint32_t first, uint32_t count, uint3
 	return cuda_check(cudaStreamSynchronize(stream), "copying what was selected");
 }
 
-int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
-		    const uint32_t *unsent, void *stream)
+int cuda_push_fetch(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index, float *value,
+		    void *stream)
 {
-	const struct selector_view v = selector_view(p->s);
+	int before;
 
 	if (!count)
 		return 0;
+	if (selector_enter(p->s, &before)) /* it may be another call's thread */
+		return -1;
+	return selector_leave(p->s, before, fetch(p, first, count, index, value, stream));
+}
+
+static int leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest, const uint32_t *unsent,
+		 void *stream)
+{
+	const struct selector_view v = selector_view(p->s);
+
 	if (unsent && !p->marked &&
 	    cuda_check(cudaMemsetAsync(v.marks, 0, p->found * sizeof(*v.marks), stream), "clearing marks"))
 		return -1;
@@ -394,6 +401,18 @@ int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const
 		return -1;
 	return cuda_check(cudaMemcpyAsync(v.value + first, rest, count * sizeof(*rest), cudaMemcpyDefault, stream),
 			  "copying what is left unsent");
+}
+
+int cuda_push_leave(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
+		    const uint32_t *unsent, void *stream)
+{
+	int before;
+
+	if (!count)
+		return 0;
+	if (selector_enter(p->s, &before))
+		return -1;
+	return selector_leave(p->s, before, leave(p, first, count, rest, unsent, stream));
 }
 
 int cuda_push_settle(struct device_push *p, float *residual, float *velocity, void *stream)

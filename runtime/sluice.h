@@ -193,11 +193,12 @@ SLUICE_API void sluice_model_close(sluice_model **model);
  * since the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
  * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was pushed and
  * nothing is lost, and the same gradient may be pushed again, from GPU memory).
- * In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call returns when that
- * is enqueued: grad may be written again by what follows in the stream. The messages are posted when the GPU has made them,
- * by the progress thread or by the next call on the model or the job. What the GPU finds later (ENUMERIC; EGPU: CUDA failed while it ran) the
- * pull returns. Where the host encodes (values of round, randk, coding=small) the push waits; what overflows an inbox is the
- * pull's. With other recipes grad is copied, and is the caller's on return. Thread class: object. */
+ * In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call returns when
+ * that is enqueued: grad may be written again by what follows in the stream. The messages are posted when the GPU has
+ * made them, by the progress thread or by the next call on the model or the job. What the GPU finds later (ENUMERIC;
+ * EGPU: CUDA failed while it ran) the pull returns. Where the host encodes (values of round, randk, coding=small) the
+ * push waits; what overflows an inbox is the pull's. With other recipes grad is copied, and is the caller's on return.
+ * Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
@@ -342,9 +343,8 @@ typedef struct sluice_model_stats {
 	uint64_t memory_bytes;    /* the most that the library takes for the model on this rank, as checked at open */
 	uint64_t device_ns;       /* of wait_ns: pulls that waited for a GPU to be through with the push */
 } sluice_model_stats;
-/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm (of one that lives on a GPU, waiting for
- * a push that is under way there), and one over those
- * of this rank's shards when it covers shard_residual_norm. object. */
+/* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm (of one that lives on a GPU,
+ * waiting for a push that is under way there), and one over those of this rank's shards when it covers shard_residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
 
 /* on: from the next push on, sluice_stats() tells the compression error |a - C(a)|^2 / |a|^2, where a is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c, worker_encode.c, push_range.c,
- * model_open.c, events.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host memory.
+ * model_open.c, events.c, stats.c and checkpoint.c, each with a line or two; everything else of the runtime sees host
+ * memory.
  *
  * Where the recipe allows (on_device_select.c: gradient or momentum, with a residual or none) residual and momentum
  * live on the device: what precedes the selection is done there (on_device_fold.c), and so are the selection and the

@@ -89,9 +89,9 @@ static int is_packed(const sluice_model *model)
 void on_device_advance(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
-	const uint64_t start = now_ns();
 	if (!goes_on(late(d)) || model->job->failure.code)
 		return;
+	const uint64_t start = now_ns();
 	if (late(d) == LATE_ENQUEUED) {
 		if (!d->ops->push_done(d->push))
 			return;
@@ -169,7 +169,8 @@ static void sent_listed(sluice_model *model, int rc)
 		become(model, LATE_STAGED);
 }
 
-int on_device_await(sluice_model *model)
+/* pushing: the stream is known to be ready, and what fails now ends the push. */
+static int await_all(sluice_model *model, int pushing)
 {
 	struct on_device *d = &model->worker->device;
 	sluice_job *job = model->job;
@@ -181,6 +182,8 @@ int on_device_await(sluice_model *model)
 	progress_release(job);
 	if (!listed)
 		return rc;
+	if (!pushing && d->ops->ready(d->stream)) /* the push stands */
+		return device_fail(d->ops, "messages that the host encodes");
 	uint64_t start = now_ns();
 	rc = worker_send(model);
 	progress_take(job);
@@ -191,24 +194,30 @@ int on_device_await(sluice_model *model)
 	return rc;
 }
 
+int on_device_await(sluice_model *model)
+{
+	return await_all(model, 0);
+}
+
 int on_device_park(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
 	if (late(d) == LATE_NOTHING)
 		return 0;
 	int rc = await(model);
-	if (!rc && late(d) == LATE_LISTED) {
+	/* While the stream is captured it is left to the pull, after that. */
+	if (!rc && late(d) == LATE_LISTED && !d->ops->ready(d->stream)) {
 		sent_listed(model, worker_send(model));
 		rc = await(model);
 	}
 	return rc;
 }
 
-int on_device_finish(sluice_model *model, const char *function)
+static int finish(sluice_model *model, int pushing, const char *function)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	int rc = on_device_await(model);
+	int rc = await_all(model, pushing);
 	if (rc || late(d) != LATE_FAILED)
 		return rc;
 	progress_take(model->job);
@@ -218,6 +227,11 @@ int on_device_finish(sluice_model *model, const char *function)
 	w->raise |= d->heads[0].raised;
 	return fail(SLUICE_EGPU, "%s: the push of step %llu failed, and nothing of it was sent: %s; push the same "
 		    "gradient again, from GPU memory", function, (unsigned long long)w->step, d->failure);
+}
+
+int on_device_finish(sluice_model *model, const char *function)
+{
+	return finish(model, 0, function);
 }
 
 /* ---- a push -------------------------------------------------------------------------------- */
@@ -239,7 +253,7 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	if (rc || late(d) == LATE_NOTHING || (late(d) != LATE_LISTED && on_device_packs(&model->recipe) && !job->seat))
 		return rc;
 	start_ns = now_ns();
-	rc = on_device_finish(model, "sluice_push");
+	rc = finish(model, 1, "sluice_push");
 	model->stats.compress_ns += now_ns() - start_ns;
 	return rc;
 }

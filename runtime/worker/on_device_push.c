@@ -2,16 +2,16 @@
  * A push whose gradient is selected on the device (on_device.h). The device adds, selects, cuts the selection into
  * the shards' parts, packs each part's payload and writes it where it is posted from or read: into the shard's
  * inbox itself where that is mapped here (shared memory), nowhere else where the card reads device memory in place,
- * else into the pinned staging slot. Back come counts, lengths and checksums, which nobody waits for here: when they have come
- * (on_device_late.c), the host writes the headers.
+ * else into the pinned staging slot. Back come counts, lengths and checksums, which nobody waits for here: when they
+ * have come (on_device_late.c), the host writes the headers.
  *
  * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe, are complete once
  * the device has reported (gpu/report.cu); the transport is told after that, so what a NIC or a peer reads is complete.
- * What messages hold leaves the residual by the launch that reports, or where the host has encoded some of them by a later one,
- * which the stream's kernels follow: until then a failure has lost nothing, and the push may be made again.
+ * What messages hold leaves the residual by the launch that reports, or, where the host has encoded some of them, by a
+ * later one: until then a failure has lost nothing, and the push may be made again.
  *
- * Where more was selected for a shard than its slot holds, or the device does not pack (on_device_packs()), that part's list
- * comes to the host, which encodes it as it does any other. */
+ * Where more was selected for a shard than its slot holds, or the device does not pack (on_device_packs()), that part's
+ * list comes to the host, which encodes it as it does any other. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -189,8 +189,10 @@ static int capture_meanwhile(int rank, void *argument)
 	emulated.lag(BESIDE);
 	CHECK_OK(sluice_push(p.gpu, p.grad_there));
 	CHECK_OK(emulated.begin(stream, 0));
+	CHECK_OK(sluice_barrier(p.job));
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
 	CHECK(error_says("being captured into a graph", "call outside of the capture"));
+	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL); /* the push stands */
 	CHECK_OK(emulated.end(stream, &graph));
 	CHECK_OK(emulated.free_graph(graph));
 	CHECK_OK(sluice_pull(p.host, p.params));
@@ -203,9 +205,13 @@ static int capture_meanwhile(int rank, void *argument)
 
 static void pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on(void **state)
 {
-	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual" };
+	static struct shape shapes[] = {
+		{ .recipe = "up=topk(0.02) down=all memory=residual" },
+		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 }, /* the host encodes some */
+	};
 	(void)state;
-	run_ranks(1, capture_meanwhile, &shape);
+	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+		run_ranks(1, capture_meanwhile, &shapes[i]);
 }
 
 int main(void)
