@@ -4,6 +4,6 @@
 /* Of all that ranks say to each other: cards, messages and what lies in shared memory. Ranks of different versions
  * refuse each other. */
 #ifndef SLUICE_WIRE_VERSION
-#define SLUICE_WIRE_VERSION 5
+#define SLUICE_WIRE_VERSION 6
 #endif
 #endif

@@ -27,8 +27,8 @@ void mailbox_awake(void *mailbox);
 /* Sender, after mailbox_write(): 1 if the receiver sleeps and this caller is the one to wake it. */
 int mailbox_claim_wake(void *mailbox);
 
-struct mailbox_writer { struct mailbox_ring *ring; uint32_t mask, tail, head_seen; };
-struct mailbox_reader { struct mailbox_ring *ring; uint32_t mask, head, tail_seen; };
+struct mailbox_writer { struct mailbox_ring *ring; uint32_t capacity; uint64_t tail, head_seen; };
+struct mailbox_reader { struct mailbox_ring *ring; uint32_t capacity; uint64_t head; };
 
 void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity);
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
@@ -38,8 +38,8 @@ int mailbox_room(struct mailbox_writer *w);
 /* Needs room. All that this thread wrote before is visible to whoever takes the word. */
 void mailbox_write(struct mailbox_writer *w, uint32_t word);
 
-/* 1 and the oldest word, 0 if there is none, -1 if the sender's position is impossible. */
+/* 1 and the oldest word, 0 if there is none, -1 if what lies there is impossible. */
 int mailbox_take(struct mailbox_reader *r, uint32_t *word_out);
 /* Nonzero if mailbox_take() would not return 0. Pairs with mailbox_sleep(). */
-int mailbox_waiting(struct mailbox_reader *r);
+int mailbox_waiting(const struct mailbox_reader *r);
 #endif

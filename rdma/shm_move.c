@@ -162,13 +162,12 @@ int shm_poll(struct transport *t, struct event *events, int n)
 			shm->next_check_ns = now + DEATH_CHECK_NS;
 		}
 	}
-	for (i = 0; i < shm->n_peers && taken < n; i++) {
-		struct shm_peer *peer = shm->peers[(shm->first + i) % shm->n_peers];
-
-		taken += take_from(shm, peer, events + taken, n - taken);
-	}
-	if (shm->n_peers > 0)
-		shm->first = (shm->first + 1) % shm->n_peers;
+	/* In turns, from the next peer on each time. No division: it takes as long as a line from another core. */
+	for (i = shm->first; i < shm->n_peers && taken < n; i++)
+		taken += take_from(shm, shm->peers[i], events + taken, n - taken);
+	for (i = 0; i < shm->first && taken < n; i++)
+		taken += take_from(shm, shm->peers[i], events + taken, n - taken);
+	shm->first = shm->first + 1 < shm->n_peers ? shm->first + 1 : 0;
 	return taken;
 }
 

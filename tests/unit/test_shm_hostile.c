@@ -158,20 +158,20 @@ static void control__of_a_peer__is_reached_by_the_card_alone(void **state)
 
 /* ---- a hostile mailbox ---------------------------------------------------------------------- */
 
-/* The first words of the cache lines of a ring: see mailbox.c. */
-static uint32_t *tail_of(struct mailbox_ring *ring)
+/* A line with the head, then the entries: see mailbox.c. */
+static uint64_t *head_of(struct mailbox_ring *ring)
 {
-	return (uint32_t *)(void *)ring;
+	return (uint64_t *)(void *)ring;
 }
 
-static uint32_t *head_of(struct mailbox_ring *ring)
+static uint64_t *entry_of(struct mailbox_ring *ring, uint32_t i)
 {
-	return (uint32_t *)(void *)((char *)ring + 64);
+	return (uint64_t *)(void *)((char *)ring + 64) + i;
 }
 
-static void poll__sender_claims_too_much__sender_is_gone_once(void **state)
+static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state)
 {
-	static const uint32_t lies[] = {CAPACITY + 2, 0, 0x80000000u, UINT32_MAX};
+	static const uint32_t lies[] = {2, 3, 0x80000000u, UINT32_MAX};
 	size_t i;
 
 	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
@@ -181,7 +181,7 @@ static void poll__sender_claims_too_much__sender_is_gone_once(void **state)
 
 		post_now(trio->to_0[1], notify(trio, 1, 11));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 1);
-		*tail_of(peer_of(trio->to_0[1])->out.ring) = lies[i];
+		*entry_of(peer_of(trio->to_0[1])->out.ring, 1) = (uint64_t)lies[i] << 32;
 		post_now(trio->to_0[2], notify(trio, 2, 22));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 2);
 		assert_int_equal(events[0].kind + events[1].kind, EVENT_GONE + EVENT_IMM);
@@ -202,12 +202,13 @@ static void poll__sender_claims_too_much__sender_is_gone_once(void **state)
 	}
 }
 
-static void poll__sender_claims_a_full_ring__gives_no_more_than_its_capacity(void **state)
+static void poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity(void **state)
 {
 	struct trio *trio = *state;
 	struct event events[4 * CAPACITY];
 
-	*tail_of(peer_of(trio->to_0[1])->out.ring) = CAPACITY;
+	for (uint32_t i = 0; i < CAPACITY; i++)
+		*entry_of(peer_of(trio->to_0[1])->out.ring, i) = 1ull << 32 | i;
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), CAPACITY);
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 0);
 }
@@ -225,8 +226,8 @@ static void notify__receiver_position_impossible__is_EWIRE(void **state)
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 }
 
-/* 2^32 words later the positions wrap. */
-static void mailbox__positions_wrap__keeps_order(void **state)
+/* 2^32 rounds later their numbers wrap. */
+static void mailbox__rounds_wrap__keeps_order(void **state)
 {
 	static uint8_t memory[4096] __attribute__((aligned(64)));
 	struct mailbox_ring *ring = mailbox_ring(memory, 1, 4);
@@ -239,14 +240,22 @@ static void mailbox__positions_wrap__keeps_order(void **state)
 	assert_true(mailbox_bytes(2, 4) <= sizeof(memory));
 	mailbox_writer_init(&w, ring, 4);
 	mailbox_reader_init(&r, ring, 4);
-	w.tail = w.head_seen = r.head = r.tail_seen = *tail_of(ring) = *head_of(ring) = UINT32_MAX - 5;
+	w.tail = w.head_seen = r.head = *head_of(ring) = 4 * (uint64_t)(UINT32_MAX - 3);
+	for (i = 0; i < 4; i++) /* of the round before */
+		*entry_of(ring, i) = (uint64_t)(UINT32_MAX - 3) << 32;
 	for (i = 0; i < 100; i++) {
+		assert_int_equal(mailbox_waiting(&r), i > 0);
 		while (mailbox_room(&w) == 1)
-			mailbox_write(&w, w.tail * 3);
+			mailbox_write(&w, (uint32_t)w.tail * 3);
 		assert_int_equal(mailbox_room(&w), 0);
+		assert_int_equal(mailbox_waiting(&r), 1);
 		assert_int_equal(mailbox_take(&r, &word), 1);
-		assert_int_equal(word, (r.head - 1) * 3);
+		assert_int_equal(word, (uint32_t)(r.head - 1) * 3);
 	}
+	while (i++ < 103)
+		assert_int_equal(mailbox_take(&r, &word), 1);
+	assert_int_equal(mailbox_take(&r, &word), 0);
+	assert_int_equal(mailbox_waiting(&r), 0);
 }
 
 int main(void)
@@ -258,10 +267,10 @@ int main(void)
 		FRESH(remote_open__forged_descriptor__is_refused),
 		FRESH(describe__local_region__is_EINVAL),
 		FRESH(control__of_a_peer__is_reached_by_the_card_alone),
-		FRESH(poll__sender_claims_too_much__sender_is_gone_once),
-		FRESH(poll__sender_claims_a_full_ring__gives_no_more_than_its_capacity),
+		FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once),
+		FRESH(poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity),
 		FRESH(notify__receiver_position_impossible__is_EWIRE),
-		cmocka_unit_test(mailbox__positions_wrap__keeps_order),
+		cmocka_unit_test(mailbox__rounds_wrap__keeps_order),
 	};
 
 	return cmocka_run_group_tests_name("shm, hostile peers", tests, NULL, NULL);
