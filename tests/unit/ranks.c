@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { DEADLINE_MS = 60000, LINES = 256, LINE_CHARACTERS = 512 };
+enum { DEADLINE_MS = 180000, LINES = 256, LINE_CHARACTERS = 512 };
 
 /* ---- the bootstrap of these tests ----------------------------------------------------------- */
 
