@@ -30,7 +30,7 @@ void event_queue_put(struct event_queue *queue, const struct event *event)
 	queue->count++;
 }
 
-int event_queue_take(struct event_queue *queue, struct event *events, int n)
+int event_queue_drain(struct event_queue *queue, struct event *events, int n)
 {
 	int taken = 0;
 

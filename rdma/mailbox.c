@@ -74,16 +74,6 @@ int mailbox_claim_wake(void *mailbox)
 	return atomic_load(&header->sleeping) != 0 && atomic_exchange(&header->sleeping, 0) != 0;
 }
 
-void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity)
-{
-	*w = (struct mailbox_writer){.ring = ring, .capacity = capacity};
-}
-
-void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity)
-{
-	*r = (struct mailbox_reader){.ring = ring, .capacity = capacity};
-}
-
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processes");
 
 /* The number of the round that position is in, from 1. capacity: a power of two. */
@@ -97,10 +87,35 @@ static _Atomic uint64_t *entry_at(struct mailbox_ring *ring, uint64_t position, 
 	return &ring->entries[position & (capacity - 1)];
 }
 
-int mailbox_room(struct mailbox_writer *w)
+/* From now on the reader waits for the entry at this position. */
+static void await_entry(struct mailbox_reader *r, uint64_t position)
 {
-	if (w->tail - w->head_seen < w->capacity)
-		return 1;
+	r->head = position;
+	r->next = entry_at(r->ring, position, r->capacity);
+	r->round = round_of(position, r->capacity);
+}
+
+void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity)
+{
+	*r = (struct mailbox_reader){.ring = ring, .capacity = capacity};
+	await_entry(r, 0);
+}
+
+static void prepare_entry(struct mailbox_writer *w, uint64_t position)
+{
+	w->tail = position;
+	w->next = entry_at(w->ring, position, w->capacity);
+	w->round = round_of(position, w->capacity);
+}
+
+void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity)
+{
+	*w = (struct mailbox_writer){.ring = ring, .capacity = capacity};
+	prepare_entry(w, 0);
+}
+
+int mailbox_room_now(struct mailbox_writer *w)
+{
 	/* Acquire: pairs with the release in mailbox_take(); the entry has been read. */
 	w->head_seen = atomic_load_explicit(&w->ring->head, memory_order_acquire);
 	if (w->tail - w->head_seen > w->capacity)
@@ -111,39 +126,21 @@ int mailbox_room(struct mailbox_writer *w)
 void mailbox_write(struct mailbox_writer *w, uint32_t word)
 {
 	/* Release orders all data copied before; seq_cst for mailbox_claim_wake(). */
-	atomic_store(entry_at(w->ring, w->tail, w->capacity),
-		     (uint64_t)round_of(w->tail, w->capacity) << 32 | word);
-	w->tail++;
-}
-
-/* 1: the next entry is there, 0: it still is that of the round before, -1: it is neither. */
-static int look(const struct mailbox_reader *r, uint64_t *entry_out)
-{
-	/* Acquire pairs with the store in mailbox_write(); seq_cst with mailbox_sleep(). */
-	const uint64_t entry = atomic_load(entry_at(r->ring, r->head, r->capacity));
-	const uint32_t ahead = (uint32_t)(entry >> 32) - round_of(r->head, r->capacity);
-
-	*entry_out = entry;
-	return ahead == 0 ? 1 : ahead == UINT32_MAX ? 0 : -1;
+	atomic_store(w->next, (uint64_t)w->round << 32 | word);
+	prepare_entry(w, w->tail + 1);
 }
 
 int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 {
-	uint64_t entry;
-	const int found = look(r, &entry);
+	/* Acquire pairs with the store in mailbox_write(); seq_cst with mailbox_sleep(). */
+	const uint64_t entry = atomic_load(r->next);
+	const uint32_t ahead = (uint32_t)(entry >> 32) - r->round;
 
-	if (found <= 0)
-		return found;
+	if (ahead)
+		return ahead == UINT32_MAX ? 0 : -1;
 	*word_out = (uint32_t)entry;
-	r->head++;
 	/* Release: the entry was read before the sender may reuse its place. */
-	atomic_store_explicit(&r->ring->head, r->head, memory_order_release);
+	atomic_store_explicit(&r->ring->head, r->head + 1, memory_order_release);
+	await_entry(r, r->head + 1);
 	return 1;
-}
-
-int mailbox_waiting(const struct mailbox_reader *r)
-{
-	uint64_t entry;
-
-	return look(r, &entry) != 0;
 }

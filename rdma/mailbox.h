@@ -27,19 +27,40 @@ void mailbox_awake(void *mailbox);
 /* Sender, after mailbox_write(): 1 if the receiver sleeps and this caller is the one to wake it. */
 int mailbox_claim_wake(void *mailbox);
 
-struct mailbox_writer { struct mailbox_ring *ring; uint32_t capacity; uint64_t tail, head_seen; };
-struct mailbox_reader { struct mailbox_ring *ring; uint32_t capacity; uint64_t head; };
+/* next, round: where entry number tail goes, and the round it is of. */
+struct mailbox_writer {
+	struct mailbox_ring *ring;
+	_Atomic uint64_t *next;
+	uint64_t tail, head_seen;
+	uint32_t capacity, round;
+};
+/* next, round: where entry number head will be, and the round it is of. */
+struct mailbox_reader {
+	struct mailbox_ring *ring;
+	const _Atomic uint64_t *next;
+	uint64_t head;
+	uint32_t capacity, round;
+};
 
 void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity);
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
 
-/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. */
-int mailbox_room(struct mailbox_writer *w);
+int mailbox_room_now(struct mailbox_writer *w);
+/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. Looks at that position only
+ * where what was seen of it does not do. */
+static inline int mailbox_room(struct mailbox_writer *w)
+{
+	return w->tail - w->head_seen < w->capacity ? 1 : mailbox_room_now(w);
+}
 /* Needs room. All that this thread wrote before is visible to whoever takes the word. */
 void mailbox_write(struct mailbox_writer *w, uint32_t word);
 
 /* 1 and the oldest word, 0 if there is none, -1 if what lies there is impossible. */
 int mailbox_take(struct mailbox_reader *r, uint32_t *word_out);
-/* Nonzero if mailbox_take() would not return 0. Pairs with mailbox_sleep(). */
-int mailbox_waiting(const struct mailbox_reader *r);
+/* Nonzero if mailbox_take() would not return 0: the entry is not that of the round before. Inline, because who polls
+ * asks for nothing else. Pairs with mailbox_sleep(). */
+static inline int mailbox_waiting(const struct mailbox_reader *r)
+{
+	return (uint32_t)(atomic_load(r->next) >> 32) != r->round - 1;
+}
 #endif

@@ -7,6 +7,42 @@
 /* Puts of at most so many bytes need no local region (verbs sends them inline). */
 enum { TRANSFER_INLINE_BYTES = 64 };
 
+static inline int transfer_permitted(const struct transfer *x)
+{
+	const unsigned needed = x->kind == TRANSFER_GET ? REGION_READ : REGION_WRITE;
+
+	/* A notification without bytes touches no memory: any open region carries it. */
+	return x->bytes == 0 || (x->remote->access & needed) != 0;
+}
+
+static inline int transfer_within_remote(const struct transfer *x)
+{
+	return x->bytes <= x->remote->bytes && x->offset <= x->remote->bytes - x->bytes;
+}
+
+static inline int transfer_within_local(const struct transfer *x)
+{
+	const struct region *region = x->local_region;
+	const uintptr_t local = (uintptr_t)x->local;
+
+	if (x->bytes == 0)
+		return 1;
+	if (region == NULL)
+		return local != 0 && x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES;
+	return local != 0 && local >= (uintptr_t)region->base && x->bytes <= region->bytes &&
+	       local - (uintptr_t)region->base <= region->bytes - x->bytes;
+}
+
+/* Whether transfer_check() finds nothing wrong; inline, for those that copy. */
+static inline int transfer_right(const struct endpoint *e, const struct transfer *x)
+{
+	const struct region *region = x->local_region;
+
+	return x->kind <= TRANSFER_GET && x->remote != NULL && x->remote->endpoint == e && transfer_permitted(x) &&
+	       transfer_within_remote(x) && transfer_within_local(x) &&
+	       (region == NULL || region->device == NULL || !e->transport->ops->copies_at_post);
+}
+
 /* 0, or SLUICE_EINVAL: not this endpoint's remote, beyond its end, not permitted by its access, or
  * local bytes outside the local region. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);

@@ -4,7 +4,6 @@
 #include "base/bytes.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *rank_text(const sluice_job *job, int rank)
 {
@@ -13,11 +12,6 @@ const char *rank_text(const sluice_job *job, int rank)
 	char *text = texts[next++ % 4];
 	snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
 	return text;
-}
-
-int job_in_child(const sluice_job *job)
-{
-	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
 }
 
 int job_check(const sluice_job *job, const char *function)

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 enum { JOB_MODELS = 16, JOB_REGIONS = 64, JOB_TRANSPORTS = 4 };
 
@@ -139,7 +140,11 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 int job_failed(sluice_job *job);
 /* "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
 const char *rank_text(const sluice_job *job, int rank);
-int job_in_child(const sluice_job *job); /* of the process that called sluice_init */
+/* Of the process that called sluice_init. */
+static inline int job_in_child(const sluice_job *job)
+{
+	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+}
 /* SLUICE_EINVAL in a forked child, else 0. */
 int job_check(const sluice_job *job, const char *function);
 /* Writes to this rank's line at a peer, from the outbox. As the transport's post(). */

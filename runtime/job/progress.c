@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 16 /* at the clock */ };
+enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
 enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
@@ -109,7 +109,8 @@ static void poll_events(sluice_job *job)
 				}
 		} while (n == EVENTS_PER_POLL);
 	}
-	members_post(job);
+	if (job->members.due)
+		members_post(job);
 	job->client->advance(job);
 	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
 		explain(job, 1);

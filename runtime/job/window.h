@@ -23,6 +23,16 @@ struct sluice_region {
 	int culprit; /* the rank of that */
 };
 
+static inline int window_has(const sluice_region *region, size_t offset, size_t bytes)
+{
+	return offset <= region->window->bytes && bytes <= region->window->bytes - offset;
+}
+/* Whether window_check() finds nothing wrong. */
+static inline int window_holds(const sluice_region *region, int rank, size_t offset, size_t bytes)
+{
+	return region && !job_in_child(region->job) && rank >= 0 && rank < region->job->size &&
+	       window_has(region, offset, bytes);
+}
 /* 0, or SLUICE_EINVAL: no such rank, or bytes at offset reach beyond the window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);

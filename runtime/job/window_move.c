@@ -62,7 +62,7 @@ static int take_failure(sluice_region *region)
 static int check_range(const sluice_region *region, size_t offset, size_t bytes,
 		       const char *function)
 {
-	if (offset > region->window->bytes || bytes > region->window->bytes - offset)
+	if (!window_has(region, offset, bytes))
 		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
 			    function, bytes, offset, region->window->bytes);
 	return 0;
@@ -71,9 +71,12 @@ static int check_range(const sluice_region *region, size_t offset, size_t bytes,
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function)
 {
+	int rc;
+	if (window_holds(region, rank, offset, bytes))
+		return 0;
 	if (!region)
 		return fail(SLUICE_EINVAL, "%s: region is NULL", function);
-	int rc = job_check(region->job, function);
+	rc = job_check(region->job, function);
 	if (rc)
 		return rc;
 	if (rank < 0 || rank >= region->job->size)
@@ -187,36 +190,73 @@ static int post_quickly(struct piece *p)
 
 /* ---- memory that needs no bounce --------------------------------------------------------------- */
 
+/* What goes inline: a flag, a word, a notify alone. SLUICE_EAGAIN: nothing was done, and it takes the long way, which
+ * waits or says why it cannot. Most often this is all, so it asks nothing twice. */
+static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes, int notify)
+{
+	sluice_job *job = region->job;
+	const struct peer *peer = &job->peers[rank];
+	struct endpoint *e = peer->endpoint;
+	const struct transfer x = { .kind = notify ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
+				    .remote = region->remotes[rank],
+				    .offset = offset,
+				    .local_region = NULL,
+				    .local = local,
+				    .bytes = bytes,
+				    .imm = imm_make(IMM_REGION, 0, region->id),
+				    .cookie = 0,
+				    .report = 0,
+				    .quiet = 1 };
+	int rc = SLUICE_EAGAIN;
+	progress_lock(job);
+	if (!job->failure.code && peer->state == PEER_ALIVE && x.remote)
+		rc = e->transport->ops->post(e, &x);
+	progress_unlock(job);
+	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
+}
+
 /* local_region holds the bytes at local. report: a put's end is to be counted too. */
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
-	int copied = copies(region, rank), rc = 0;
+	const int copied = copies(region, rank), put = kind == TRANSFER_PUT;
+	const uint64_t cookie = cookie_make(COOKIE_REGION, region->id, index_make(rank, OWN_MEMORY));
 	size_t at = 0;
+	int rc;
 	do {
-		size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-		int inlined = kind == TRANSFER_PUT && n <= TRANSFER_INLINE_BYTES;
+		const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+		const int inlined = put && n <= TRANSFER_INLINE_BYTES, last = at + n == bytes;
+		/* All members: to clear what is left out costs as much as the transfer of a line. */
 		struct piece p = { .region = region,
 				   .rank = rank,
 				   .slot = OWN_MEMORY,
+				   .rc = 0,
 				   .transfer = {
-					   .kind = notify && at + n == bytes ? TRANSFER_PUT_NOTIFY :
-									       kind,
+					   .kind = notify && last ? TRANSFER_PUT_NOTIFY : kind,
 					   .remote = region->remotes[rank],
 					   .offset = offset + at,
 					   .local_region = inlined ? NULL : local_region,
 					   .local = n ? local + at : NULL,
 					   .bytes = n,
 					   .imm = imm_make(IMM_REGION, 0, region->id),
-					   .cookie = cookie_make(COOKIE_REGION, region->id,
-								 index_make(rank, OWN_MEMORY)),
-					   .report = kind == TRANSFER_PUT && !inlined && !copied,
+					   .cookie = cookie,
+					   .report = put && !inlined && !copied,
 					   .quiet = copied,
 				   } };
 		rc = post_quickly(&p);
 		at += n;
 	} while (!rc && at < bytes);
 	return rc;
+}
+
+static inline int put_from(sluice_region *region, int rank, size_t offset, const struct region *local_region,
+			   uint8_t *local, size_t bytes, int notify)
+{
+	const int rc = bytes <= TRANSFER_INLINE_BYTES ? put_short(region, rank, offset, local, bytes, notify) :
+							SLUICE_EAGAIN;
+	return rc == SLUICE_EAGAIN ?
+		       move(region, TRANSFER_PUT, rank, offset, local_region, local, bytes, notify) :
+		       rc;
 }
 
 static int all_landed(void *context)
@@ -262,11 +302,13 @@ static int check_both(const sluice_region *region, int rank, size_t offset, size
 int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,
 			   size_t bytes, int notify)
 {
-	int rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_put");
+	int rc = 0;
+	if (!window_holds(region, rank, offset, bytes) || !window_has(region, local_offset, bytes))
+		rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_put");
 	if (rc || (!bytes && !notify))
 		return rc;
-	return move(region, TRANSFER_PUT, rank, offset, region->window,
-		    (uint8_t *)region->window->base + local_offset, bytes, notify);
+	return put_from(region, rank, offset, region->window, (uint8_t *)region->window->base + local_offset, bytes,
+			notify);
 }
 
 int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_t local_offset,
@@ -383,7 +425,7 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 	uint8_t *local = (uint8_t *)(uintptr_t)data;
 	struct region anywhere = { .base = local, .bytes = bytes };
 	if (copies(region, rank) || bytes <= TRANSFER_INLINE_BYTES)
-		return move(region, TRANSFER_PUT, rank, offset, &anywhere, local, bytes, notify);
+		return put_from(region, rank, offset, &anywhere, local, bytes, notify);
 	if (!in_own_window(region, data, bytes))
 		return bounce_put(region, rank, offset, data, bytes, notify);
 	rc = move(region, TRANSFER_PUT, rank, offset, region->window, local, bytes, notify);

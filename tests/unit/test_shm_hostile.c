@@ -241,6 +241,7 @@ static void mailbox__rounds_wrap__keeps_order(void **state)
 	mailbox_writer_init(&w, ring, 4);
 	mailbox_reader_init(&r, ring, 4);
 	w.tail = w.head_seen = r.head = *head_of(ring) = 4 * (uint64_t)(UINT32_MAX - 3);
+	w.round = r.round = UINT32_MAX - 2;
 	for (i = 0; i < 4; i++) /* of the round before */
 		*entry_of(ring, i) = (uint64_t)(UINT32_MAX - 3) << 32;
 	for (i = 0; i < 100; i++) {
