@@ -13,7 +13,7 @@
 
 /* ---- scratch ---- */
 
-enum { ROOM_LEAST = 4096 };
+enum { ROOM_LEAST = 4096, MERGE_SHARED = 1 << 18 /* fewer are merged before another thread has woken */ };
 
 struct sizes {
 	size_t room, tile, stage;
@@ -67,7 +67,7 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 	if (!s)
 		return fail(SLUICE_ENOMEM, "no memory for selecting from %zu coordinates", n);
 	*s = (struct selector){ .kernels = select_best(), .n = n, .tile = z.tile,
-				.near_room = z.room, .threads = threads };
+				.near_room = z.room, .merge_least = MERGE_SHARED, .threads = threads };
 	s->stages = (void *)(s + 1);
 	s->counts = (void *)(s->stages + threads);
 	s->near_index = s->counts + BINS;
@@ -105,89 +105,6 @@ void selector_close(struct selector **s)
 	pthread_mutex_destroy(&(*s)->lock);
 	free(*s);
 	*s = NULL;
-}
-
-/* ---- after the pass ---- */
-
-/* Of the near coordinates those that the cut leaves, moved to the front. */
-static size_t keep(struct selector *s, size_t n, struct cut cut)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		float v = s->near_value[i];
-		uint32_t key = key_of(v);
-		size_t tie = (key == cut.floor) & (cut.ties > 0);
-
-		s->near_index[kept] = s->near_index[i];
-		s->near_value[kept] = v;
-		kept += tie | (key > cut.floor);
-		cut.ties -= tie;
-	}
-	return kept;
-}
-
-/* index[0..n) and the first near ones become one ascending list, from the back. */
-static void merge(const struct selector *s, const struct select_call *call, size_t n, size_t near)
-{
-	uint32_t *index = call->index;
-	float *value = call->value;
-
-	while (near > 0) {
-		uint32_t at = s->near_index[near - 1];
-
-		if (value)
-			for (; n && index[n - 1] > at; n--) {
-				index[n - 1 + near] = index[n - 1];
-				value[n - 1 + near] = value[n - 1];
-			}
-		else
-			for (; n && index[n - 1] > at; n--)
-				index[n - 1 + near] = index[n - 1];
-		index[n - 1 + near] = at;
-		if (value)
-			value[n - 1 + near] = s->near_value[near - 1];
-		near--;
-	}
-}
-
-/* Completes what a good pass found; returns the number selected and the k-th largest key. */
-static size_t finish(struct sweep *w, struct known near, uint32_t *boundary)
-{
-	struct selector *s = w->s;
-	size_t need = w->budget - w->counted, chosen = w->near_stored;
-
-	*boundary = near.high;
-	if (w->one_key && need > w->near_stored && w->n_near > w->near_stored) {
-		struct sweep again = { .s = s, .call = w->call, .merge_ties = 1, .ties = need,
-				       .bounds = w->bounds, .budget = w->budget, .room = w->room };
-
-		if (w->adding && w->call->clear) /* the pass is repeated without adding */
-			for (size_t i = 0; i < w->n; i++)
-				w->call->residual[w->call->index[i]] = w->call->value[i];
-		sweep_run(&again);
-		if (w->adding && w->call->clear)
-			for (size_t i = 0; i < again.n; i++)
-				w->call->residual[w->call->index[i]] = 0;
-		return again.n;
-	}
-	if (need == 0) {
-		chosen = 0;
-	} else if (w->one_key) {
-		chosen = need < chosen ? need : chosen;
-	} else if (need < chosen) {
-		struct cut cut = cut_of(s->near_value, chosen, need, near.low, near.high, s->counts);
-
-		*boundary = cut.floor;
-		chosen = keep(s, chosen, cut);
-	} else {
-		*boundary = near.low;
-	}
-	if (w->adding && w->call->clear)
-		for (size_t i = 0; i < chosen; i++)
-			w->call->residual[s->near_index[i]] = 0;
-	merge(s, w->call, w->n, chosen);
-	return w->n + chosen;
 }
 
 /* ---- the call ---- */
@@ -239,7 +156,7 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 			break;
 		if (w.end == SWEEP_COMPLETE &&
 		    (w.counted + w.n_near >= call.k || near.low <= known.low)) {
-			found = finish(&w, near, &boundary);
+			found = sweep_finish(&w, near, &boundary);
 			if (call.clear && !adding)
 				for (size_t i = 0; i < found; i++)
 					call.residual[call.index[i]] = 0;

@@ -20,7 +20,8 @@ struct selector;
 int selector_open(size_t n, struct selector **out); /* 0, SLUICE_EINVAL (n >= 2^32), SLUICE_ENOMEM */
 void selector_close(struct selector **s);
 size_t selector_bytes(size_t n); /* of memory that selector_open(n) takes */
-/* The same for at most k of n, with threads >= 1 threads; the scratch is n / 100 + k elements and a
+enum { SELECT_THREADS_MAX = 256 };
+/* The same for at most k of n, with 1 to SELECT_THREADS_MAX threads; the scratch is n / 100 + k elements and a
  * tile per thread. */
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out);
 

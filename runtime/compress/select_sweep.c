@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and put the
- * lists into place in the order of tiles: the number found so far is handed from tile to tile. So
+ * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and learn in the
+ * order of tiles where the lists belong: the number found so far is handed from tile to tile. So
  * the answer is the same for any number of threads, and the scratch does not grow with k. One thread
  * lists into place directly. Where the bounds turn out wrong the pass ends early, or, if it adds,
  * adds on and lists nothing more. */
@@ -96,58 +96,63 @@ static enum sweep_end end_so_far(const struct sweep *w)
 	return __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 }
 
+/* What the tiles before have listed is undone when all are through. */
 static void end_early(struct sweep *w, enum sweep_end why)
 {
 	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
-	undo(w, w->call->index, w->call->value, w->n);
 }
 
-/* Puts the lists of the tile whose turn it is into place (they may be there already), or says why
- * they cannot be. */
-static void put(struct sweep *w, const struct tile *t, const struct select_lists *l)
+/* Where the lists of a tile belong. */
+struct place {
+	size_t at, n, near_at, n_near;
+};
+
+/* In the turn of the tile: says where its lists belong, or ends the pass because they cannot go there. */
+static struct place reserve(struct sweep *w, const struct tile *t, const struct select_lists *l)
 {
-	const struct select_call *call = w->call;
-	size_t stored = l->n_near, room = w->s->near_room - w->near_stored;
+	struct place p = { w->n, l->n, w->near_stored, l->n_near };
+	const size_t room = w->s->near_room - w->near_stored;
 
 	if (l->largest > w->largest)
 		w->largest = l->largest;
+	if (end_so_far(w) == SWEEP_COMPLETE && w->merge_ties && !t->exempt) {
+		put_merged(w, l);
+		return (struct place){ 0 };
+	}
+	if (p.n_near > room)
+		p.n_near = room;
+	if (end_so_far(w) == SWEEP_COMPLETE && !t->exempt && l->n > w->budget - w->counted)
+		end_early(w, SWEEP_TOO_MANY);
+	else if (end_so_far(w) == SWEEP_COMPLETE && p.n_near < l->n_near && !w->one_key)
+		end_early(w, SWEEP_OVERFULL);
 	if (end_so_far(w) != SWEEP_COMPLETE) {
 		undo(w, l->index, l->value, l->n);
-		return;
+		return (struct place){ 0 };
 	}
-	if (w->merge_ties && !t->exempt) {
-		put_merged(w, l);
-		return;
-	}
-	if (stored > room)
-		stored = room;
-	if (!t->exempt && l->n > w->budget - w->counted) {
-		end_early(w, SWEEP_TOO_MANY);
-		undo(w, l->index, l->value, l->n);
-		return;
-	}
-	if (stored < l->n_near && !w->one_key) {
-		end_early(w, SWEEP_OVERFULL);
-		undo(w, l->index, l->value, l->n);
-		return;
-	}
-	if (l->n && l->index != call->index + w->n) {
-		memcpy(call->index + w->n, l->index, l->n * sizeof(*l->index));
-		if (call->value)
-			memcpy(call->value + w->n, l->value, l->n * sizeof(*l->value));
-	}
-	if (l->near_index != w->s->near_index + w->near_stored) {
-		memcpy(w->s->near_index + w->near_stored, l->near_index,
-		       stored * sizeof(*l->near_index));
-		memcpy(w->s->near_value + w->near_stored, l->near_value,
-		       stored * sizeof(*l->near_value));
-	}
-	w->n += l->n;
-	w->counted += t->exempt ? 0 : l->n;
+	w->n += p.n;
+	w->counted += t->exempt ? 0 : p.n;
 	w->n_near += l->n_near;
-	w->near_stored += stored;
+	w->near_stored += p.n_near;
 	if (w->one_key && w->near_stored >= w->budget - w->counted)
 		__atomic_store_n(&w->ties_found, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+/* Out of turn, because nobody else writes there. They may be there already. */
+static void put(const struct sweep *w, const struct place *p, const struct select_lists *l)
+{
+	const struct select_call *call = w->call;
+	const struct selector *s = w->s;
+
+	if (p->n && l->index != call->index + p->at) {
+		memcpy(call->index + p->at, l->index, p->n * sizeof(*l->index));
+		if (call->value)
+			memcpy(call->value + p->at, l->value, p->n * sizeof(*l->value));
+	}
+	if (p->n_near && l->near_index != s->near_index + p->near_at) {
+		memcpy(s->near_index + p->near_at, l->near_index, p->n_near * sizeof(*l->near_index));
+		memcpy(s->near_value + p->near_at, l->near_value, p->n_near * sizeof(*l->near_value));
+	}
 }
 
 /* The lists of a tile go to their place where there is surely room, else to the stage. */
@@ -200,9 +205,10 @@ static void work(void *context, unsigned worker)
 		fetch_values(w, &l);
 		if (w->s->pool)
 			await_turn(w, t.number);
-		put(w, &t, &l);
+		struct place p = reserve(w, &t, &l);
 		if (w->s->pool)
 			__atomic_store_n(&w->turn, t.number + 1, __ATOMIC_RELEASE);
+		put(w, &p, &l);
 	}
 }
 
@@ -212,4 +218,6 @@ void sweep_run(struct sweep *w)
 		select_pool_run(w->s->pool, work, w);
 	else
 		work(w, 0);
+	if (w->end != SWEEP_COMPLETE)
+		undo(w, w->call->index, w->call->value, w->n);
 }

@@ -20,6 +20,7 @@ struct select_stage {
 struct selector {
 	const struct select_kernels *kernels;
 	size_t n, tile, near_room;
+	size_t merge_least;   /* of so many sure ones each thread merges a share */
 	uint32_t *near_index; /* near_room */
 	float *near_value;    /* near_room; holds the sample before the pass */
 	uint32_t *counts;     /* BINS */
@@ -62,6 +63,9 @@ struct sweep {
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
 void sweep_run(struct sweep *w);
+/* Completes what a good pass found; returns the number selected and the k-th largest key: select_finish.c. near: what the
+ * pass called so. */
+size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
 /* Selected are keys above floor, and the first `ties` of those equal to it. */
 struct cut {

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { THREADS_MAX = 256 };
-
 struct sluice_selector {
 	struct selector *selector;
 	struct select_hint hint, residual_hint;
@@ -48,9 +46,9 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_sel
 	if (attr->n > UINT32_MAX)
 		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the largest is %u", attr->n,
 			    UINT32_MAX);
-	if (attr->threads < 0 || attr->threads > THREADS_MAX)
+	if (attr->threads < 0 || attr->threads > SELECT_THREADS_MAX)
 		return fail(SLUICE_EINVAL, "sluice_selector_open: threads is %d, not 0 .. %d",
-			    attr->threads, THREADS_MAX);
+			    attr->threads, SELECT_THREADS_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return fail(SLUICE_ENOMEM, "no memory for a selector");

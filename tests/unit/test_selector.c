@@ -119,7 +119,7 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 		struct trial t = trial_new(seed, &r);
 		uint8_t *chosen = malloc(t.n + 1);
 		struct selector *s = NULL;
-		unsigned threads = seed % 8 ? 1 : 2 + (unsigned)(random_bits(&r) % 3);
+		unsigned threads = seed % 4 ? 1 : 2 + (unsigned)(random_bits(&r) % 3);
 		uint32_t some = t.n ? key_of(t.x[random_bits(&r) % t.n]) : 0;
 		struct select_hint hints[] = { { 0, 0, 0 },
 					       { 1, 1, 1 },
@@ -140,6 +140,8 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 			s->tile = 8 + random_bits(&r) % (s->tile - 8);
 		if (s->near_room > 64 && random_bits(&r) % 2) /* little room: guesses fail */
 			s->near_room = 64 + random_bits(&r) % 64;
+		if (random_bits(&r) % 4)
+			s->merge_least = random_bits(&r) % 100;
 		for (int way = 0; way < 5; way++) {
 			expect_oracle(&t, s, NULL, way, chosen, expected);
 			for (int twice = 0; twice < 2; twice++)
