@@ -229,8 +229,8 @@ int collective_agree(sluice_job *job, int rc, const char *what);
 uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.c ---- */
-/* What a blocked caller waits for. done() is asked after each poll; describe() writes what is missing
- * ("version 13 of shard 2 from rank 3 (node n2)"). */
+/* What a blocked caller waits for. done() is asked after each poll, maybe again after it said yes;
+ * describe() writes what is missing ("version 13 of shard 2 from rank 3 (node n2)"). */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);
