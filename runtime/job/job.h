@@ -113,6 +113,7 @@ struct sluice_job {
 	int unannounced;
 	atomic_uint calls;           /* how often the application took the token */
 	uint64_t next_tick_ns, last_tick_ns;
+	unsigned quick_polls;        /* without a look at the clock */
 	uint64_t heartbeat;
 
 	struct failure failure;
