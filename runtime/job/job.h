@@ -113,6 +113,7 @@ struct sluice_job {
 	int unannounced;
 	atomic_uint calls;           /* how often the application took the token */
 	uint64_t next_tick_ns, last_tick_ns;
+	unsigned quick_polls;        /* without a look at the clock */
 	uint64_t heartbeat;
 
 	struct failure failure;
@@ -229,8 +230,8 @@ int collective_agree(sluice_job *job, int rc, const char *what);
 uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.c ---- */
-/* What a blocked caller waits for. done() is asked after each poll; describe() writes what is missing
- * ("version 13 of shard 2 from rank 3 (node n2)"). */
+/* What a blocked caller waits for. done() is asked after each poll, maybe again after it said yes;
+ * describe() writes what is missing ("version 13 of shard 2 from rank 3 (node n2)"). */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);

@@ -220,8 +220,10 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	struct wait wait = { done, describe, context, 0 };
 	if (job->failure.code)
 		return job_failed(job);
-	/* The progress thread sees to the heartbeat of a caller that never has to wait. */
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
+		/* Who keeps the token and never has to wait (a server) looks at the clock here alone. */
+		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
+			peers_tick(job, now_ns());
 		poll_events(job);
 		if (done(context)) /* complete also if somebody was lost since: the next call says so */
 			return 0;

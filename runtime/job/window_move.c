@@ -92,6 +92,7 @@ struct piece {
 	struct transfer transfer;
 	uint32_t slot; /* of the bounce buffer, or OWN_MEMORY */
 	int rc;
+	int settled; /* posted, or it never will be */
 };
 
 static struct endpoint *endpoint_of(const sluice_region *region, int rank)
@@ -129,15 +130,18 @@ static int must_wait(const struct piece *p)
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
+/* Asked again when it has said yes, because whoever waits looks once more: a notify is posted once. */
 static int posted(void *context)
 {
 	struct piece *p = context;
+	if (p->settled)
+		return 1;
 	give_up_on_lost(p->region);
 	/* Having waited, wait for half of the queue: so a stream of posts sleeps seldom. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
 	post(p);
-	return !must_wait(p);
+	return p->settled = !must_wait(p);
 }
 
 static void describe_piece(void *context, char *text, size_t cap)
@@ -231,6 +235,7 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 				   .rank = rank,
 				   .slot = OWN_MEMORY,
 				   .rc = 0,
+				   .settled = 0,
 				   .transfer = {
 					   .kind = notify && last ? TRANSFER_PUT_NOTIFY : kind,
 					   .remote = region->remotes[rank],

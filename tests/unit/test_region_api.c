@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions between ranks: put, get, notify, wait; all sizes; what is refused. */
 #include "ranks.h"
+#include "job/window.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -133,6 +134,35 @@ static void posted_transfers__200_both_ways__are_in_place_after_the_flush(void *
 {
 	(void)state;
 	run_ranks(2, posted_both_ways, NULL);
+}
+
+/* Rank 0 puts faster than rank 1 looks: the queue between them fills and drains again and again. */
+static int flood(int rank, void *argument)
+{
+	enum { PUTS = 100000 };
+	static const size_t bytes[] = { 0, 8, 64, 65 };
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+	uint8_t data[65] = "";
+	(void)argument;
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	for (uint64_t i = 0; !rank && i < PUTS; i++) {
+		size_t n = bytes[i % 4];
+		CHECK_OK(sluice_region_put(region, 1, 0, n ? data : NULL, n, 1));
+	}
+	if (rank)
+		CHECK_OK(sluice_region_wait(region, 0, PUTS));
+	CHECK_OK(sluice_barrier(job));
+	CHECK(region->notified[0] == (rank ? PUTS : 0));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void put__to_a_queue_that_fills_and_drains__each_notify_counts_once(void **state)
+{
+	(void)state;
+	run_ranks(2, flood, NULL);
 }
 
 static int many_regions(int rank, void *argument)
@@ -283,6 +313,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify),
 		cmocka_unit_test(posted_transfers__200_both_ways__are_in_place_after_the_flush),
+		cmocka_unit_test(put__to_a_queue_that_fills_and_drains__each_notify_counts_once),
 		cmocka_unit_test(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
 		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
 		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),

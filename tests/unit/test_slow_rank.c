@@ -2,6 +2,7 @@
  * Waiting: a stopped rank is lost and named, a slow one is named and waited for, a wait that is too long
  * ends, and a waiting rank says on request for whom. */
 #include "ranks.h"
+#include "base/clock.h"
 #include "worker/worker.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -75,6 +76,43 @@ static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_droppe
 			 wake_it_when_the_others_gave_up, 60000, status);
 	for (int r = 0; r < 3; r++)
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
+}
+
+/* ---- quick ------------------------------------------------------------------------------------- */
+
+static int at_once(void *context)
+{
+	(void)context;
+	return 1;
+}
+
+static void describe_nothing(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap, "nothing");
+}
+
+/* As a server does whose workers make their steps quicker than it looks at the clock. */
+static int never_wait(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = lost_after_ms() };
+	sluice_job *job = rank_join(&attr);
+	(void)rank;
+	(void)argument;
+	progress_take(job);
+	const uint64_t begin = job->heartbeat, end = now_ns() + 4 * job->budget.heartbeat_ns;
+	while (now_ns() < end)
+		CHECK_OK(progress_until(job, at_once, describe_nothing, NULL));
+	CHECK(job->heartbeat > begin);
+	progress_release(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void wait__over_at_once_again_and_again__the_heart_beats(void **state)
+{
+	(void)state;
+	run_ranks(1, never_wait, NULL);
 }
 
 /* ---- slow -------------------------------------------------------------------------------------- */
@@ -318,6 +356,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
+		cmocka_unit_test(wait__over_at_once_again_and_again__the_heart_beats),
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
 		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
 		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
