@@ -1,5 +1,5 @@
 # Tests under a real Slurm; not part of check, because they need its daemons and minutes.
-EXTRA_DIST += tests/cluster/run tests/cluster/lib.sh \
+EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_accounting.sh \
 	tests/cluster/test_accuracy.sh \
 	tests/cluster/test_async.sh \

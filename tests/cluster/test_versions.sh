@@ -5,14 +5,11 @@
 . "$TOP/tests/cluster/lib.sh"
 
 [ ! -e "$TOP/config.status" ] || skip "built in the source folder: build in a folder of its own"
-mkdir other
-(cd other && "$TOP/configure" -q CFLAGS="-O1 -DSLUICE_WIRE_VERSION=99" &&
-	make -s -j"$(nproc)" sluice-train) >other.log 2>&1 ||
-	{ tail -n 20 other.log; fail "the other version does not build"; }
+"$TOP/tests/other_version" "$BUILD" >other.log 2>&1 || { tail -n 20 other.log; fail "the other version does not build"; }
 
 cat >mixed <<E
 #!/bin/bash
-if [ \$SLURM_PROCID = \$ODD_RANK ]; then exec $SCRATCH/other/sluice-train "\$@"; fi
+if [ \$SLURM_PROCID = \$ODD_RANK ]; then exec $BUILD/other-version/sluice-train "\$@"; fi
 exec $train "\$@"
 E
 chmod +x mixed

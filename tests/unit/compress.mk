@@ -16,7 +16,8 @@ check_PROGRAMS += \
 	tests/unit/test_message \
 	tests/unit/test_message_round_trip \
 	tests/unit/test_hostile
-topk_oracle = tests/unit/topk_oracle.c tests/unit/topk_oracle.h tests/unit/vector_kinds.h tests/unit/random.h
+topk_oracle = tests/unit/topk_oracle.c tests/unit/topk_oracle.h tests/unit/thinned.h tests/unit/vector_kinds.h \
+	tests/unit/random.h
 tests_unit_test_select_SOURCES = tests/unit/test_select.c $(topk_oracle)
 tests_unit_test_selector_SOURCES = tests/unit/test_selector.c $(topk_oracle)
 tests_unit_test_selector_calls_SOURCES = tests/unit/test_selector_calls.c

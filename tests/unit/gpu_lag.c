@@ -3,17 +3,9 @@
 #include "gpu_lag.h"
 #include "base/clock.h"
 #include "ranks.h"
-#include <dlfcn.h>
 #include <string.h>
 
 struct emulated emulated;
-
-static void look_up(const char *name, void *function)
-{
-	void *symbol = dlsym(emulated.module, name);
-	CHECK(symbol != NULL);
-	memcpy(function, &symbol, sizeof symbol);
-}
 
 void open_models(struct pair *p, sluice_job *job, const struct shape *shape, void *stream)
 {
@@ -30,18 +22,15 @@ void open_models(struct pair *p, sluice_job *job, const struct shape *shape, voi
 
 void begin_emulated(void)
 {
-	device();
-	emulated.module = dlopen(device_module_path(), RTLD_NOW);
-	CHECK(emulated.module != NULL);
-	look_up("emulated_lag", &emulated.lag);
-	look_up("emulated_run", &emulated.run);
-	look_up("emulated_fail_running", &emulated.fail_running);
-	look_up("emulated_fail", &emulated.fail_call);
-	look_up("cudaStreamCreateWithFlags", &emulated.stream);
-	look_up("cudaStreamDestroy", &emulated.destroy);
-	look_up("cudaStreamBeginCapture", &emulated.begin);
-	look_up("cudaStreamEndCapture", &emulated.end);
-	look_up("cudaGraphDestroy", &emulated.free_graph);
+	device_look_up("emulated_lag", &emulated.lag);
+	device_look_up("emulated_run", &emulated.run);
+	device_look_up("emulated_fail_running", &emulated.fail_running);
+	device_look_up("emulated_fail", &emulated.fail_call);
+	device_look_up("cudaStreamCreateWithFlags", &emulated.stream);
+	device_look_up("cudaStreamDestroy", &emulated.destroy);
+	device_look_up("cudaStreamBeginCapture", &emulated.begin);
+	device_look_up("cudaStreamEndCapture", &emulated.end);
+	device_look_up("cudaGraphDestroy", &emulated.free_graph);
 	log_capture();
 }
 
@@ -65,7 +54,6 @@ void close_pair(struct pair *p)
 	close_models(p);
 	sluice_finalize(&p->job);
 	emulated.lag(AT_ONCE);
-	dlclose(emulated.module);
 }
 
 void new_gradient(struct pair *p, int step)

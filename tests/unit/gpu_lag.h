@@ -9,7 +9,6 @@ enum { AT_ONCE, LAGGING, BESIDE, ALL = 1 << 20, FAILURE = 719 };
 
 /* Of the emulated device. */
 struct emulated {
-	void *module;
 	void (*lag)(int how);
 	unsigned (*run)(unsigned most);
 	void (*fail_running)(unsigned after, int error);

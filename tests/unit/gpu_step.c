@@ -8,23 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct device_ops *device(void)
-{
-	const char *why = "";
-	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
-	const struct device_ops *ops = device_load(&why);
-	if (!ops)
-		fprintf(stderr, "%s\n", why);
-	CHECK(ops != NULL);
-	return ops;
-}
-
 float *device_vector(const struct device_ops *ops, struct memory *m)
 {
-	CHECK_OK(ops->alloc(COUNT * sizeof(float), m));
-	CHECK_OK(ops->zero(m->address, COUNT * sizeof(float), NULL));
-	CHECK_OK(ops->wait(NULL));
-	return m->address;
+	static const float zeros[COUNT];
+	return device_floats(ops, m, zeros, COUNT);
 }
 
 void to_device(const struct device_ops *ops, float *there, const float *here)

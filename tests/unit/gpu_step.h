@@ -4,6 +4,7 @@
 #ifndef TESTS_GPU_STEP_H
 #define TESTS_GPU_STEP_H
 #include "base/error.h"
+#include "gpu_rank.h"
 #include "worker/worker.h"
 
 enum { COUNT = 5000, STEPS = 6, RANKS = 3, SHARDS = 3, SHARDS_SKEWED = 10 };
@@ -19,8 +20,6 @@ struct shape {
 	int skewed;          /* the heavy coordinates are one shard's, whose slot they overflow */
 };
 
-/* The table; the module whose kernels run on the CPU unless SLUICE_GPU names another. */
-const struct device_ops *device(void);
 /* COUNT zeros there. */
 float *device_vector(const struct device_ops *ops, struct memory *m);
 void to_device(const struct device_ops *ops, float *there, const float *here);

@@ -5,6 +5,7 @@
 #include "compress/message.h"
 #include "job/job.h"
 #include "slurm/bootstrap.h"
+#include "thinned.h"
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -235,8 +236,7 @@ int slowness(void)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	return 6;
 #else
-	const char *preloaded = getenv("LD_PRELOAD");
-	return preloaded && strstr(preloaded, "vgpreload") ? 10 : 1;
+	return under_valgrind() ? 10 : 1;
 #endif
 }
 

@@ -35,8 +35,6 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk
 tests_unit_test_nearness_SOURCES = tests/unit/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
-tests_unit_test_nearness_CPPFLAGS = $(AM_CPPFLAGS) $(emulated_module) \
-	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
 tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_SOURCES = tests/unit/test_verbs.c $(verbs_two)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Unit tests of runtime/. Those with several ranks fork them (ranks.c) and need no launcher.
-ranks = tests/unit/ranks.c tests/unit/ranks.h
+ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
 
 check_PROGRAMS += \
 	tests/unit/test_schedule \
@@ -14,6 +14,8 @@ check_PROGRAMS += \
 	tests/unit/test_update \
 	tests/unit/test_step \
 	tests/unit/test_dense \
+	tests/unit/test_dense_spoilt \
+	tests/unit/test_dense_step \
 	tests/unit/test_grad_type \
 	tests/unit/test_accumulator \
 	tests/unit/test_push_range \
@@ -52,14 +54,17 @@ tests_unit_test_memory_SOURCES = tests/unit/test_memory.c tests/unit/scratch.h t
 	tools/bench/resident.h $(ranks)
 tests_unit_test_census_SOURCES = tests/unit/test_census.c tests/unit/scratch.h $(ranks)
 tests_unit_test_delta_log_SOURCES = tests/unit/test_delta_log.c tests/unit/random.h
-tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h
-tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h
+tests_unit_test_reduce_SOURCES = tests/unit/test_reduce.c tests/unit/random.h tests/unit/thinned.h
+tests_unit_test_candidates_SOURCES = tests/unit/test_candidates.c tests/unit/random.h tests/unit/thinned.h
 tests_unit_test_waiting_messages_SOURCES = tests/unit/test_waiting_messages.c $(ranks)
 tests_unit_test_update_SOURCES = tests/unit/test_update.c tests/unit/random.h
 tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
+dense_values = tests/unit/dense_values.h $(ranks)
+tests_unit_test_dense_SOURCES = tests/unit/test_dense.c $(dense_values)
 # Spoils bytes between who makes and who reads them.
-tests_unit_test_dense_SOURCES = tests/unit/test_dense.c $(ranks)
-tests_unit_test_dense_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=dense_take -Wl,--wrap=message_head
+tests_unit_test_dense_spoilt_SOURCES = tests/unit/test_dense_spoilt.c $(dense_values)
+tests_unit_test_dense_step_SOURCES = tests/unit/test_dense_step.c $(dense_values)
+tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=dense_take -Wl,--wrap=message_head
 tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 # Is told what steps took.

@@ -6,6 +6,7 @@
 #include "worker/worker.h"
 #include "ranks.h"
 #include "scratch.h"
+#include "thinned.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,6 +128,8 @@ static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void *
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
 		struct plan *plan = plan_of(runs[i].recipe, 300);
 
+		if (thinned(i, 3))
+			continue;
 		run_ranks(W, train, plan);
 		double ratio = up_against_target(plan, W, runs[i].density);
 		print_message("%s: sent / target %.4f; by rank %llu %llu %llu %llu\n", runs[i].recipe, ratio,
@@ -161,6 +164,8 @@ static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percen
 	for (int i = 0; i < 2; i++) {
 		struct plan *plan = plan_of(recipes[i], 300);
 
+		if (thinned((size_t)i + 1, 2))
+			continue;
 		plan->slower_at = 160;
 		run_ranks(W, train, plan);
 		double ratio = up_against_target(plan, W, 0.01);
@@ -183,6 +188,8 @@ static void train__down_global_over_unequal_shards__density_holds_and_heavy_shar
 		struct plan *plan = plan_of(runs[i].recipe, 300);
 		const float scales[SHARDS] = { 1, 4, 8, 16 };
 
+		if (thinned((size_t)i + 1, 2))
+			continue;
 		memcpy(plan->region_scale, scales, sizeof scales);
 		run_ranks(W, train, plan);
 		double ratio = ((double)plan->pulled / (double)plan->steps_counted - 20) /

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/bytes.h"
 #include "worker/worker.h"
+#include "gpu_rank.h"
 #include "ranks.h"
-#include <dlfcn.h>
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,41 +28,19 @@ static struct {
 	void (*fail_later)(unsigned, int);
 } cuda;
 
-static void look_up(void *module, const char *name, void *function)
-{
-	void *symbol = dlsym(module, name);
-	if (!symbol)
-		fprintf(stderr, "no %s\n", name);
-	CHECK(symbol != NULL);
-	memcpy(function, &symbol, sizeof symbol);
-}
-
 static void begin_cuda(void)
 {
-	const char *why = "";
-	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
-	cuda.ops = device_load(&why);
-	CHECK(cuda.ops != NULL);
-	void *module = dlopen(device_module_path(), RTLD_NOW);
-	CHECK(module != NULL);
-	look_up(module, "cudaStreamCreateWithFlags", &cuda.stream);
-	look_up(module, "cudaStreamDestroy", &cuda.destroy);
-	look_up(module, "cudaStreamBeginCapture", &cuda.begin);
-	look_up(module, "cudaStreamEndCapture", &cuda.end);
-	look_up(module, "cudaGraphInstantiate", &cuda.ready);
-	look_up(module, "cudaGraphLaunch", &cuda.launch);
-	look_up(module, "cudaGraphDestroy", &cuda.free_graph);
-	look_up(module, "cudaGraphExecDestroy", &cuda.free_ready);
-	look_up(module, "cudaGetLastError", &cuda.last_error);
-	look_up(module, "emulated_fail", &cuda.fail_later);
-}
-
-static float *device_vector(struct memory *m, const float *from)
-{
-	CHECK_OK(cuda.ops->alloc(N * sizeof *from, m));
-	CHECK_OK(cuda.ops->copy(m->address, from, N * sizeof *from, NULL));
-	CHECK_OK(cuda.ops->wait(NULL));
-	return m->address;
+	cuda.ops = device();
+	device_look_up("cudaStreamCreateWithFlags", &cuda.stream);
+	device_look_up("cudaStreamDestroy", &cuda.destroy);
+	device_look_up("cudaStreamBeginCapture", &cuda.begin);
+	device_look_up("cudaStreamEndCapture", &cuda.end);
+	device_look_up("cudaGraphInstantiate", &cuda.ready);
+	device_look_up("cudaGraphLaunch", &cuda.launch);
+	device_look_up("cudaGraphDestroy", &cuda.free_graph);
+	device_look_up("cudaGraphExecDestroy", &cuda.free_ready);
+	device_look_up("cudaGetLastError", &cuda.last_error);
+	device_look_up("emulated_fail", &cuda.fail_later);
 }
 
 static void fill(float *x, int step)
@@ -93,8 +71,8 @@ struct side {
 static void side_open(struct side *side)
 {
 	memset(side->vector, 0, sizeof side->vector);
-	device_vector(&side->residual, side->vector);
-	device_vector(&side->velocity, side->vector);
+	device_floats(cuda.ops, &side->residual, side->vector, N);
+	device_floats(cuda.ops, &side->velocity, side->vector, N);
 	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &side->s));
 }
 
@@ -128,7 +106,7 @@ static int select_in_graph(int rank, void *argument)
 	(void)rank, (void)argument;
 	begin_cuda();
 	fill(grad, 1);
-	const float *g = device_vector(&there, grad);
+	const float *g = device_floats(cuda.ops, &there, grad, N);
 	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
 	side_open(&plain);
 	side_open(&captured);
@@ -176,7 +154,7 @@ static int allocate_beside(int rank, void *argument)
 	void *stream, *pinned, *there;
 	(void)rank, (void)argument;
 	begin_cuda();
-	device_vector(&pinned_pages, x);
+	device_floats(cuda.ops, &pinned_pages, x, N);
 	CHECK_OK(cuda.stream(&stream, 0));
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	CHECK_OK(cuda.ops->alloc(N, &m));
@@ -195,8 +173,8 @@ static int allocate_beside(int rank, void *argument)
 	/* the thread's mode is the one that it was */
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	int (*allocate)(void **, size_t);
-	void *module = dlopen(device_module_path(), RTLD_NOW), *graph;
-	look_up(module, "cudaMalloc", &allocate);
+	void *graph;
+	device_look_up("cudaMalloc", &allocate);
 	CHECK(allocate(&there, 1) != 0);
 	CHECK(cuda.end(stream, &graph) != 0);
 	cuda.last_error();
@@ -224,7 +202,7 @@ static int host_takes_part(int rank, void *argument)
 	void *stream, *free_stream;
 	(void)rank, (void)argument;
 	begin_cuda();
-	call.residual = device_vector(&m, x);
+	call.residual = device_floats(cuda.ops, &m, x, N);
 	call.grad = m.address;
 	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &s));
 	CHECK_OK(cuda.ops->push_open(s, 1, &push));
@@ -268,7 +246,8 @@ static int train_beside(int rank, void *argument)
 	begin_cuda();
 	log_capture();
 	CHECK_OK(cuda.stream(&stream, 0));
-	float *there = device_vector(&params_memory, params), *grad_there = device_vector(&grad_memory, grad);
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
 	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.stream = stream;
@@ -347,9 +326,7 @@ int main(void)
 		cmocka_unit_test(push_and_pull__stream_is_captured__refused_and_made_again_outside),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
-	const char *named = getenv("SLUICE_GPU");
-
-	if (named && strcmp(named, EMULATED_MODULE)) {
+	if (device_is_real()) {
 		printf("skipped: needs the runtime that can be made to fail\n");
 		return 77;
 	}

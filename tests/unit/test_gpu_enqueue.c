@@ -131,7 +131,6 @@ static int simulate_three(int rank, void *argument)
 	emulated.lag(BESIDE);
 	CHECK_OK(sluice_simulate(NULL, 3, one_of_three, argument));
 	emulated.lag(AT_ONCE);
-	dlclose(emulated.module);
 	return 0;
 }
 
@@ -215,7 +214,7 @@ int main(void)
 		cmocka_unit_test(barrier__host_encodes_what_overflows__posted_before_it_waits),
 		cmocka_unit_test(close__push_was_not_pulled__its_messages_are_posted_first),
 	};
-	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+	if (device_is_real())
 		return 77; /* a real one lags as it likes */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

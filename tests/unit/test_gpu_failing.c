@@ -4,7 +4,6 @@
 #include "gpu_step.h"
 #include "ranks.h"
 #include "scratch.h"
-#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,13 +64,6 @@ static void checkpoint__residual_and_momentum_on_the_gpu_are_restored(void **sta
 /* Calls to CUDA fail once, each in turn. */
 static void (*fail_later)(unsigned, int);
 
-static void *fail_later_open(void)
-{
-	void *module = dlopen(device_module_path(), RTLD_NOW), *symbol = dlsym(module, "emulated_fail");
-	memcpy(&fail_later, &symbol, sizeof symbol);
-	return module;
-}
-
 /* Parameters that one rank cannot bring to the host: the others do not wait for it. */
 static int restore_failing(int rank, void *argument)
 {
@@ -80,10 +72,10 @@ static int restore_failing(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory;
 	float *there = device_vector(ops, &params_memory);
-	void *module = fail_later_open();
 	sluice_job *job = rank_join(NULL);
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
 	log_capture();
+	device_look_up("emulated_fail", &fail_later);
 	for (int life = 0; life < 2; life++) {
 		sluice_model *model = NULL;
 		CHECK_OK(sluice_model_open(job, &attr, there, &model));
@@ -102,7 +94,6 @@ static int restore_failing(int rank, void *argument)
 		sluice_model_close(&model);
 	}
 	sluice_finalize(&job);
-	dlclose(module);
 	ops->release(&params_memory);
 	return 0;
 }
@@ -111,7 +102,7 @@ static void restore__parameters_of_one_rank_cannot_be_copied__all_say_so(void **
 {
 	char dir[SCRATCH_PATH];
 	(void)state;
-	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+	if (device_is_real())
 		skip();
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(3, restore_failing, dir);
@@ -184,9 +175,9 @@ static int push_failing(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = fail_later_open();
 	unsigned failed = 0, quiet = 0;
 	log_capture();
+	device_look_up("emulated_fail", &fail_later);
 	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
 		sluice_job *job = rank_join(NULL);
 		sluice_model *host = NULL, *gpu = NULL;
@@ -234,7 +225,6 @@ static int push_failing(int rank, void *argument)
 	 * after each other mean that all calls have been through. */
 	CHECK(quiet == QUIET);
 	CHECK(failed >= f->least);
-	dlclose(module);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
 	return 0;
@@ -266,7 +256,7 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		  .alone = 1 },
 	};
 	(void)state;
-	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+	if (device_is_real())
 		skip();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		run_ranks(1, push_failing, &cases[i]);
@@ -279,11 +269,11 @@ static int push_failing_then_host(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
-	void *module = fail_later_open();
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
 	log_capture();
+	device_look_up("emulated_fail", &fail_later);
 	gradient(grad, rank, 1, &(struct shape){ 0 });
 	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_model_open(job, &attr, there, &model));
@@ -298,7 +288,6 @@ static int push_failing_then_host(int rank, void *argument)
 	CHECK_OK(sluice_pull(model, there));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
-	dlclose(module);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
 	return 0;
@@ -307,7 +296,7 @@ static int push_failing_then_host(int rank, void *argument)
 static void push__host_gradient_after_a_failure_on_the_gpu_is_refused(void **state)
 {
 	(void)state;
-	if (getenv("SLUICE_GPU") && strcmp(getenv("SLUICE_GPU"), EMULATED_MODULE))
+	if (device_is_real())
 		skip();
 	run_ranks(1, push_failing_then_host, "up=topk(0.02) down=all memory=residual");
 }

@@ -4,6 +4,7 @@
  * all payloads in place, with a card that cannot read them, and with some owners of each kind. */
 #include "base/error.h"
 #include "base/device.h"
+#include "gpu_rank.h"
 #include "ranks.h"
 #include "rdma/transport.h"
 #include "worker/worker.h"
@@ -107,14 +108,6 @@ static void use_card(void)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static float *device_vector(struct memory *m, const float *from)
-{
-	CHECK_OK(ops->alloc(COUNT * sizeof(float), m));
-	CHECK_OK(ops->copy(m->address, from, COUNT * sizeof(float), NULL));
-	CHECK_OK(ops->wait(NULL));
-	return m->address;
-}
-
 static enum payload_way way_to(int owner, int rank)
 {
 	if (owner == rank)
@@ -125,10 +118,7 @@ static enum payload_way way_to(int owner, int rank)
 static int train_both(int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT], got[COUNT];
-	const char *why = "";
-	setenv("SLUICE_GPU", EMULATED_MODULE, 0);
-	ops = device_load(&why);
-	CHECK(ops != NULL);
+	ops = device();
 	log_capture(); /* the last words of a rank wait in its queue for ever */
 	struct memory params_memory, grad_memory;
 	sluice_job *job = rank_join(NULL);
@@ -136,7 +126,8 @@ static int train_both(int rank, void *argument)
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument };
 	for (size_t i = 0; i < COUNT; i++)
 		params[i] = noise(1, 0, 0, i);
-	float *there = device_vector(&params_memory, params), *grad_there = device_vector(&grad_memory, grad);
+	float *there = device_floats(ops, &params_memory, params, COUNT);
+	float *grad_there = device_floats(ops, &grad_memory, grad, COUNT);
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
 	for (int step = 1; step <= STEPS; step++) {

@@ -41,25 +41,27 @@ static void push(sluice_model *model, const float *grad, int pieces)
 
 static int train(int rank, void *argument)
 {
-	static float params[COUNT], grad[COUNT];
+	static float first[COUNT], params[COUNT], grad[STEPS][COUNT];
 	struct plan *plan = argument;
 	sluice_job *job = rank_join(NULL);
 
 	log_capture();
+	for (uint64_t i = 0; i < COUNT; i++) {
+		first[i] = noise(3, 0, 0, i);
+		for (uint64_t step = 0; step < STEPS; step++)
+			grad[step][i] = noise(4, step + 1, (uint64_t)rank, i);
+	}
 	for (int r = 0; r < plan->n; r++) {
 		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.1f,
 					   .recipe = plan->recipes[r], .shards = 2 };
 		sluice_model *model = NULL;
 
-		for (uint64_t i = 0; i < COUNT; i++)
-			params[i] = noise(3, 0, 0, i);
+		memcpy(params, first, sizeof params);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
 		for (uint32_t s = 0; s < model->n_own && plan->summed; s++)
 			model->shards[s].reduction.room = 0;
-		for (uint64_t step = 1; step <= STEPS; step++) {
-			for (uint64_t i = 0; i < COUNT; i++)
-				grad[i] = noise(4, step, (uint64_t)rank, i);
-			push(model, grad, plan->pieces);
+		for (int step = 0; step < STEPS; step++) {
+			push(model, grad[step], plan->pieces);
 			CHECK_OK(sluice_pull(model, params));
 		}
 		uint64_t digest = check_same(job, params, sizeof params);

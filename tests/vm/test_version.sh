@@ -4,9 +4,10 @@
 # limit: 60 s
 . "$TOP/tests/vm/lib.sh"
 
-[ -x "$LOGS/other/sluice-train" ] || { tail -n 20 "$LOGS/other.log"; fail "the other version does not build"; }
+other=$BUILD/other-version
+[ -x "$other/sluice-train" ] || { tail -n 20 "$LOGS/other.log"; fail "the other version does not build"; }
 # the program of rank 2
-export RANK_HOOK="[ \$SLURM_PROCID != 2 ] || { export LD_LIBRARY_PATH=$LOGS/other/.libs; shift; set -- $LOGS/other/.libs/sluice-train \"\$@\"; }"
+export RANK_HOOK="[ \$SLURM_PROCID != 2 ] || { export LD_LIBRARY_PATH=$other/.libs; shift; set -- $other/.libs/sluice-train \"\$@\"; }"
 RANK_HOOK+='; echo ${EPOCHREALTIME/./} >began.$SLURM_PROCID'
 job version 4 "$train" "${small[@]}" && { show version; fail "ranks of different versions work together"; }
 took=$(($(now_ms) - $(sort -n began.* | tail -n 1) / 1000))

@@ -8,7 +8,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10 };
+/* Stacks lie an odd number of cache lines apart: else all their tops would share a few sets of the caches. */
+enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -21,11 +22,12 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = 128 << 10 };
 #endif
 
 /* Valgrind must be told that these are stacks, or it takes a change of them for a huge frame. */
-#if __has_include(<valgrind/valgrind.h>)
-#include <valgrind/valgrind.h>
+#if __has_include(<valgrind/memcheck.h>)
+#include <valgrind/memcheck.h>
 #else
 #define VALGRIND_STACK_REGISTER(begin, end) 0
 #define VALGRIND_STACK_DEREGISTER(id) (void)(id)
+#define VALGRIND_MAKE_MEM_UNDEFINED(begin, bytes) 0
 #endif
 
 struct warp {
@@ -38,6 +40,8 @@ struct coroutine {
 	char *stack;
 	unsigned stack_id; /* valgrind's */
 	void *fake;
+	const unsigned *watched; /* not to be woken before this has changed ... */
+	unsigned seen;           /* ... from this; NULL: at once */
 	int done;
 	struct emulated_place place;
 };
@@ -52,10 +56,12 @@ struct block {
 	unsigned now, threads, arrived, barrier;
 	void (*kernel)(const void *);
 	const void *args;
+	struct block *next; /* in the shelf */
 	char *stacks;
 };
 
-static _Thread_local struct block *block;
+/* Asked for at every step of a kernel: without a call to find it. */
+static _Thread_local struct block *block __attribute__((tls_model("initial-exec")));
 
 /* ---- meeting points ---------------------------------------------------------------------------- */
 
@@ -74,6 +80,18 @@ static void give_way(void)
 	ENTERED(self->fake, &block->scheduler_stack, &block->scheduler_bytes);
 }
 
+static void wait_for_change(const unsigned *counter, unsigned seen)
+{
+	struct coroutine *self = &block->thread[block->now];
+
+	if (*counter != seen)
+		return;
+	self->watched = counter;
+	self->seen = seen;
+	give_way();
+	self->watched = NULL;
+}
+
 const uint64_t *emulated_exchange(uint64_t mine)
 {
 	struct warp *w = &block->warp[block->now / WARP];
@@ -84,8 +102,7 @@ const uint64_t *emulated_exchange(uint64_t mine)
 		w->arrived = 0;
 		w->meeting++;
 	}
-	while (w->meeting == meeting)
-		give_way();
+	wait_for_change(&w->meeting, meeting);
 	return w->given[meeting % 2];
 }
 
@@ -97,8 +114,7 @@ void emulated_block_barrier(void)
 		block->arrived = 0;
 		block->barrier++;
 	}
-	while (block->barrier == barrier)
-		give_way();
+	wait_for_change(&block->barrier, barrier);
 }
 
 void emulated_pause(void)
@@ -123,6 +139,7 @@ static void start(struct block *b, unsigned t, unsigned index, unsigned grid)
 	*c = (struct coroutine){ .stack = b->stacks + (size_t)t * STACK_BYTES,
 				 .place = { .thread = { t, 0, 0 }, .block = { index, 0, 0 },
 					    .grid = { grid, 1, 1 }, .threads = { b->threads, 1, 1 } } };
+	(void)VALGRIND_MAKE_MEM_UNDEFINED(c->stack, STACK_BYTES);
 	c->stack_id = VALGRIND_STACK_REGISTER(c->stack, c->stack + STACK_BYTES);
 	coroutine_make(&c->state, c->stack, STACK_BYTES, begin);
 }
@@ -143,7 +160,7 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 			unsigned t = (i / WARP + order) % warps * WARP + (i * odd + order) % WARP;
 			struct coroutine *c = &b->thread[t];
 
-			if (c->done)
+			if (c->done || (c->watched && *c->watched == c->seen))
 				continue;
 			b->now = t;
 			ENTER(&b->scheduler_fake, c->stack, STACK_BYTES);
@@ -153,6 +170,43 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 				VALGRIND_STACK_DEREGISTER(c->stack_id);
 			left -= c->done;
 		}
+	}
+}
+
+/* ---- blocks between launches ------------------------------------------------------------------- */
+
+/* Their stacks are many megabytes, whose pages the kernel would have to clear for every launch. */
+static struct {
+	pthread_mutex_t lock;
+	struct block *first;
+} shelf = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct block *take_block(void)
+{
+	pthread_mutex_lock(&shelf.lock);
+	struct block *b = shelf.first;
+	if (b)
+		shelf.first = b->next;
+	pthread_mutex_unlock(&shelf.lock);
+	if (!b && (!(b = calloc(1, sizeof *b)) || !(b->stacks = malloc((size_t)THREADS_MOST * STACK_BYTES))))
+		abort();
+	return b;
+}
+
+static void put_block(struct block *b)
+{
+	pthread_mutex_lock(&shelf.lock);
+	b->next = shelf.first;
+	shelf.first = b;
+	pthread_mutex_unlock(&shelf.lock);
+}
+
+__attribute__((destructor)) static void free_blocks(void)
+{
+	for (struct block *b = shelf.first; b; b = shelf.first) {
+		shelf.first = b->next;
+		free(b->stacks);
+		free(b);
 	}
 }
 
@@ -167,10 +221,8 @@ struct launch {
 static void *run_blocks(void *argument)
 {
 	struct launch *l = argument;
-	struct block *b = calloc(1, sizeof *b);
+	struct block *b = take_block();
 
-	if (!b || !(b->stacks = malloc((size_t)l->threads * STACK_BYTES)))
-		abort();
 	b->kernel = l->kernel;
 	b->args = l->args;
 	b->threads = l->threads;
@@ -178,8 +230,7 @@ static void *run_blocks(void *argument)
 	for (unsigned index; (index = __atomic_fetch_add(&l->next, 1, __ATOMIC_SEQ_CST)) < l->grid;)
 		run_block(b, index, l->grid);
 	block = NULL;
-	free(b->stacks);
-	free(b);
+	put_block(b);
 	return NULL;
 }
 

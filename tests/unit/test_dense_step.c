@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Steps in which everything is sent: the same bits as message by message, which a measured model takes; and what is not
+ * finite, in a gradient or a sum, ends the job. */
+#include "base/bytes.h"
+#include "compress/dense.h"
+#include "shard/shard.h"
+#include "worker/worker.h"
+#include "dense_values.h"
+#include "ranks.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- the same bits ---------------------------------------------------------------------------- */
+
+enum { STEPS = 6 };
+struct shape {
+	const char *recipe;
+	uint64_t count;
+	uint32_t shards;
+	int worker_part, shard_part; /* expected to be dense in step 1 */
+};
+
+static float value_of(const struct shape *shape, uint64_t step, int rank, uint64_t i)
+{
+	if (rank == 1 && step == 3 && i == shape->count / 2 && strstr(shape->recipe, "nonfinite="))
+		return NAN;
+	return i % 11 == step ? -0.0f : noise(7, step, (uint64_t)rank, i);
+}
+
+static int exchange(sluice_model *model, const float *grad, float *params)
+{
+	const enum update_kind update = model->recipe.update;
+	int rc = update == UPDATE_AVERAGE ? sluice_push_params(model, params) : sluice_push(model, grad);
+	return rc ? rc : update == UPDATE_NONE ? sluice_pull_mean(model, params) : sluice_pull(model, params);
+}
+
+static int both_ways(int rank, void *argument)
+{
+	const struct shape *shape = argument;
+	const size_t bytes = shape->count * sizeof(float);
+	float *grad = malloc(bytes), *params[2] = { malloc(bytes), malloc(bytes) };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model[2] = { NULL };
+	sluice_model_attr attr = { .size = sizeof attr, .count = shape->count, .shards = shape->shards,
+				   .recipe = shape->recipe, .lr = 0.3f };
+	CHECK(grad && params[0] && params[1]);
+	for (int m = 0; m < 2; m++) {
+		for (uint64_t i = 0; i < shape->count; i++)
+			params[m][i] = noise(1, 0, 0, i);
+		CHECK_OK(sluice_model_open(job, &attr, params[m], &model[m]));
+	}
+	CHECK_OK(sluice_measure(model[1], 1)); /* which looks at each message, and at the accumulator */
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		for (uint64_t i = 0; i < shape->count; i++)
+			grad[i] = value_of(shape, step, rank, i);
+		for (uint64_t i = 0; i < shape->count && model[0]->recipe.update == UPDATE_AVERAGE; i++)
+			params[0][i] = params[1][i] = params[0][i] + grad[i];
+		for (int m = 0; m < 2; m++)
+			CHECK_OK(exchange(model[m], grad, params[m]));
+		CHECK(!memcmp(params[0], params[1], bytes));
+		check_same(job, params[0], bytes);
+		for (uint32_t s = 0; s < model[0]->n_own; s++) {
+			const struct shard *own = &model[0]->shards[s], *other = &model[1]->shards[s];
+			const size_t span = own->at->span * sizeof(float);
+			CHECK(!memcmp(own->copy, other->copy, span));
+			CHECK(!own->residual || !memcmp(own->residual, other->residual, span));
+			CHECK(!own->velocity || !memcmp(own->velocity, other->velocity, span));
+			CHECK(is_zero(own->reduction.sum, own->at->span));
+			CHECK(step > 1 || !own->inboxes[0].payload == !shape->shard_part);
+			CHECK(!other->inboxes[0].payload);
+		}
+		CHECK(step > 1 || model[0]->worker->up[0].placed == shape->worker_part);
+		CHECK(!model[1]->worker->up[0].placed);
+		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE; i++)
+			CHECK(float_bits(model[0]->worker->residual[i]) == float_bits(model[1]->worker->residual[i]));
+		CHECK_OK(sluice_barrier(job)); /* nobody goes on before all have looked */
+	}
+	for (int m = 0; m < 2; m++) {
+		sluice_model_close(&model[m]);
+		free(params[m]);
+	}
+	free(grad);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__any_recipe__same_bits_as_message_by_message(void **state)
+{
+	static struct shape shapes[] = {
+		{ SGD, 4001, 3, 1, 1 },
+		{ MOMENTUM, 4001, 3, 1, 1 },
+		{ "up=all down=all update=nesterov(0.5) decay=0.01", 4001, 3, 1, 1 },
+		{ "up=all down=all update=sgd decay=0.01", 4001, 3, 1, 1 },
+		{ "up=all down=all update=ema(0.3)", 4001, 3, 1, 1 },
+		{ "up=all down=all update=none", 4001, 3, 1, 1 },
+		{ "up=all down=all update=average", 4001, 3, 1, 1 },
+		{ "up=all down=all memory=residual", 4001, 3, 1, 1 },
+		{ "up=all down=all memory=residual update=momentum(0.9)", 4001, 3, 1, 1 },
+		{ "up=all down=all signal=momentum(0.9)", 4001, 3, 0, 1 },
+		{ "up=all down=all clip=1", 4001, 3, 0, 1 },
+		{ "up=all down=all nonfinite=skip", 4001, 3, 0, 1 },
+		{ "up=all down=all nonfinite=zero", 4001, 3, 0, 1 },
+		{ "up=all,bf16 down=all memory=none", 4001, 3, 0, 0 },
+		{ "up=all down=all,bf16 memory=none", 4001, 3, 1, 0 },
+		{ "up=topk(0.1) down=topk(0.2) reset=2", 4001, 3, 0, 0 },
+		{ "up=topk(0.1) down=topk(0.2) reset=2 update=momentum(0.9)", 4001, 3, 0, 0 },
+		{ "up=all down=topk(0.2)", 4001, 3, 1, 0 },
+		{ "auto", 4001, 3, 1, 1 },
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(shapes); i++)
+		run_ranks(3, both_ways, &shapes[i]);
+}
+
+static void step__any_length__same_bits_as_message_by_message(void **state)
+{
+	static struct shape shapes[] = {
+		{ SGD, 1, 1, 1, 1 },
+		{ SGD, 2, 2, 1, 1 },
+		{ MOMENTUM, 7, 3, 1, 1 },
+		{ SGD, DENSE_PIECE - 1, 1, 1, 1 },
+		{ SGD, DENSE_PIECE, 1, 1, 1 },
+		{ MOMENTUM, DENSE_PIECE + 1, 1, 1, 1 },
+		{ SGD, 3 * DENSE_PIECE, 3, 1, 1 },
+		{ SGD, 2 * (2 * DENSE_PIECE + 1) + 1, 2, 1, 1 },
+		{ SGD, (1 << 20) + 3, 1, 1, 1 }, /* past the caches */
+	};
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(shapes); i++)
+		run_ranks(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
+}
+
+/* ---- a gradient that is not finite ------------------------------------------------------------ */
+
+enum { RANKS = 3, COUNT = RANKS * (2 * DENSE_PIECE + 5), SPAN = COUNT / RANKS };
+
+static int push_nan(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = SGD };
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_barrier(job));
+	fill(grad, COUNT, 3);
+	grad[COUNT - 1] = rank == 1 ? NAN : 0;
+	int rc = sluice_push(model, grad);
+	if (rank == 1)
+		CHECK(rc == SLUICE_ENUMERIC);
+	else if (!rc)
+		rc = sluice_pull(model, params);
+	CHECK(rc != 0 && error_says("rank 1 (node n1)", "NaN"));
+	CHECK(is_zero(params, COUNT) && model->shards[0].version == 0);
+	for (int w = 0; w < RANKS; w++) /* nothing of it was posted */
+		CHECK(model->shards[0].inboxes[w].arrived <= (w != 1));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted(void **state)
+{
+	(void)state;
+	run_ranks(RANKS, push_nan, NULL);
+}
+
+/* ---- sums that overflow ----------------------------------------------------------------------- */
+
+static int overflow(int rank, void *argument)
+{
+	static float params[COUNT], before[COUNT], grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument };
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	fill(grad, COUNT, 3);
+	CHECK_OK(exchange(model, grad, params));
+	memcpy(before, params, sizeof params);
+	CHECK_OK(sluice_barrier(job));
+	grad[2 * SPAN - 1] = 3e38f; /* the last of shard 1 */
+	int rc = exchange(model, grad, params);
+	if (!rc) /* the other shards were there sooner */
+		rc = sluice_barrier(job);
+	CHECK(rc == (rank == 1 ? SLUICE_ENUMERIC : SLUICE_EPEER));
+	CHECK(error_says("shard 1 at rank 1 (node n1) in step 2 is NaN or infinite", "lower the learning rate"));
+	CHECK(!memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__sums_that_overflow__end_the_job_before_anybody_adds_them(void **state)
+{
+	(void)state;
+	run_ranks(RANKS, overflow, SGD);
+	run_ranks(RANKS, overflow, MOMENTUM);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step__any_recipe__same_bits_as_message_by_message),
+		cmocka_unit_test(step__any_length__same_bits_as_message_by_message),
+		cmocka_unit_test(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted),
+		cmocka_unit_test(step__sums_that_overflow__end_the_job_before_anybody_adds_them),
+	};
+	return cmocka_run_group_tests_name("dense_step", tests, NULL, NULL);
+}
