@@ -1,19 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX-512F: the walks of select_avx2.c with masks and compress
- * instructions. Compressed in registers and stored whole: compressing into memory is slow on
- * some processors. */
+ * The kernels of selection for AVX-512F: blocks, the first walk and asking for memory as in
+ * select_avx2.c. The other walks are simpler: masks and compress instructions list candidates without
+ * a table and without a branch on data, be they few or many. Compressed in registers and stored
+ * whole: compressing into memory is slow on some processors. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #define FOR_AVX512 __attribute__((target("avx512f,popcnt,prfchw")))
-/* AHEAD: see select_avx2.c. */
-enum { LANES = 16, TURN = 2 * LANES, BLOCK = 1024, AHEAD = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+enum { LANES = 16, TURN = 2 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+/* So far ahead memory is asked for: see select_avx2.c. */
+enum { AHEAD = 128, AHEAD_ADD = 96 };
 
-FOR_AVX512 static inline __m512i key_at(const float *x)
+/* What reaches in a block: n entries, and room for the whole registers in which they are stored. */
+struct candidates {
+	uint32_t index[BLOCK + LANES];
+	float value[BLOCK + LANES];
+	size_t n;
+};
+
+FOR_AVX512 static inline __m512i keys_of(__m512 v)
 {
-	return _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(x)),
-				_mm512_set1_epi32(KEY_MASK));
+	return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(KEY_MASK));
+}
+
+FOR_AVX512 static inline __attribute__((always_inline)) void ask_for(const float *x, const float *grad,
+								     size_t i, const int flags)
+{
+	if (flags & ADD) {
+		__builtin_prefetch(x + i, 1, 3);
+		__builtin_prefetch(grad + i, 0, 3);
+	} else {
+		__builtin_prefetch(x + i, 0, 3);
+	}
+}
+
+/* The keys of 16 lanes, to which something is added first if asked to. */
+FOR_AVX512 static inline __attribute__((always_inline)) __m512i
+first_keys(const float *x, float *residual, const float *grad, __m512 factor, size_t i, const int flags)
+{
+	__m512 v = _mm512_loadu_ps(x + i);
+
+	if (flags & ADD) {
+		v = _mm512_add_ps(v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i)));
+		_mm512_storeu_ps(residual + i, v);
+	}
+	return keys_of(v);
 }
 
 /* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. */
@@ -21,88 +53,84 @@ FOR_AVX512 static inline __attribute__((always_inline)) size_t
 find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
      __m512i below, uint32_t *hits, const int flags)
 {
-	const __m512i mask = _mm512_set1_epi32(KEY_MASK);
 	const __m512 factor = _mm512_set1_ps(scale);
+	const size_t ahead = flags & ADD ? AHEAD_ADD : AHEAD;
 	size_t n = 0;
 
 	for (size_t i = begin; i < end; i += TURN) {
-		__mmask16 reached = 0;
+		const __m512i a = first_keys(x, residual, grad, factor, i, flags);
+		const __m512i b = first_keys(x, residual, grad, factor, i + LANES, flags);
 
-		for (size_t j = 0; j < TURN; j += LANES) {
-			__m512 v = _mm512_loadu_ps(x + i + j);
-
-			if (flags & ADD) {
-				v = _mm512_add_ps(
-					v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i + j)));
-				_mm512_storeu_ps(residual + i + j, v);
-				__builtin_prefetch(grad + i + AHEAD + j, 0, 3);
-				__builtin_prefetch(x + i + AHEAD + j, 1, 3);
-			} else {
-				__builtin_prefetch(x + i + AHEAD + j, 0, 3);
-			}
-			reached |= _mm512_cmpgt_epi32_mask(
-				_mm512_and_si512(_mm512_castps_si512(v), mask), below);
-		}
+		ask_for(x, grad, i + ahead, flags);
+		ask_for(x, grad, i + ahead + LINE, flags);
 		hits[n] = (uint32_t)i;
-		n += reached != 0;
+		n += _mm512_cmpgt_epi32_mask(_mm512_max_epi32(a, b), below) != 0;
 	}
 	return n;
 }
 
-/* Second walk, over the turns that were hit: lists the sure ones, and zeroes them if asked to. Notes
- * in near_hits[] (hits itself will do) the turns with near ones. */
+/* Appends which of 16 lanes reach, sure or near, and zeroes the sure ones if asked to. Returns the new n. */
 FOR_AVX512 static inline __attribute__((always_inline)) size_t
-list_sure(const float *x, float *residual, const uint32_t *hits, size_t n_hits, __m512i below,
-	  __m512i above, __m512i *largest, struct select_lists *l, uint32_t *near_hits,
-	  const int flags)
+append(const float *x, float *residual, size_t i, __m512i places, __m512i below, __m512i above,
+       struct candidates *c, size_t n, const int flags)
 {
-	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-	size_t n_near = 0;
+	const __m512 v = _mm512_loadu_ps(x + i);
+	const __m512i key = keys_of(v);
+	const __mmask16 m = _mm512_cmpgt_epi32_mask(key, below);
 
-	for (size_t h = 0; h < n_hits; h++) {
-		const uint32_t at = hits[h];
-		__mmask16 near = 0;
-
-		for (uint32_t i = at; i < at + TURN; i += LANES) {
-			const __m512 v = _mm512_loadu_ps(x + i);
-			const __m512i key = key_at(x + i);
-			const __mmask16 m = _mm512_cmpgt_epi32_mask(key, above);
-			const __m512i place = _mm512_add_epi32(_mm512_set1_epi32((int32_t)i), lanes);
-
-			_mm512_storeu_si512(l->index + l->n, _mm512_maskz_compress_epi32(m, place));
-			if (flags & VALUES)
-				_mm512_storeu_ps(l->value + l->n, _mm512_maskz_compress_ps(m, v));
-			l->n += (size_t)__builtin_popcount(m);
-			if (flags & CLEAR)
-				_mm512_mask_storeu_ps(residual + i, m, _mm512_setzero_ps());
-			near |= m ^ _mm512_cmpgt_epi32_mask(key, below);
-			*largest = _mm512_max_epi32(*largest, key);
-		}
-		near_hits[n_near] = at;
-		n_near += near != 0;
-	}
-	return n_near;
+	_mm512_storeu_si512(c->index + n, _mm512_maskz_compress_epi32(m, places));
+	_mm512_storeu_ps(c->value + n, _mm512_maskz_compress_ps(m, v));
+	if (flags & CLEAR)
+		_mm512_storeu_ps(residual + i,
+				 _mm512_maskz_mov_ps(_mm512_cmple_epi32_mask(key, above), v));
+	return n + (size_t)__builtin_popcount(m);
 }
 
+/* Second walk, over the turns that were hit: gathers the candidates. Meanwhile memory is asked for, from
+ * `soon` on: else it would rest until this is done. */
 FOR_AVX512 static inline __attribute__((always_inline)) void
-list_near(const float *x, const uint32_t *hits, size_t n_hits, __m512i below, __m512i above,
-	  struct select_lists *l)
+gather(const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
+       __m512i below, __m512i above, size_t soon, struct candidates *c, const int flags)
 {
-	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(LANES));
+	size_t n = 0;
 
-	for (size_t h = 0; h < n_hits; h++)
-		for (uint32_t i = hits[h]; i < hits[h] + TURN; i += LANES) {
-			const __m512i key = key_at(x + i);
-			const __mmask16 m = _mm512_cmpgt_epi32_mask(key, above) ^
-					    _mm512_cmpgt_epi32_mask(key, below);
-			const __m512i place = _mm512_add_epi32(_mm512_set1_epi32((int32_t)i), lanes);
+	for (size_t h = 0; h < n_hits; h++, soon += TURN) {
+		const size_t i = hits[h];
+		const __m512i at = _mm512_set1_epi32((int32_t)i);
 
-			_mm512_storeu_si512(l->near_index + l->n_near,
-					    _mm512_maskz_compress_epi32(m, place));
-			_mm512_storeu_ps(l->near_value + l->n_near,
-					 _mm512_maskz_compress_ps(m, _mm512_loadu_ps(x + i)));
-			l->n_near += (size_t)__builtin_popcount(m);
-		}
+		ask_for(x, grad, soon, flags);
+		ask_for(x, grad, soon + LINE, flags);
+		n = append(x, residual, i, _mm512_add_epi32(at, first), below, above, c, n, flags);
+		n = append(x, residual, i + LANES, _mm512_add_epi32(at, second), below, above, c, n, flags);
+	}
+	/* A zero is neither sure nor near: split() reads whole registers. */
+	_mm512_storeu_ps(c->value + n, _mm512_setzero_ps());
+	c->n = n;
+}
+
+/* Third walk, over the candidates: sure ones to the one list, near ones to the other. */
+FOR_AVX512 static inline __attribute__((always_inline)) void
+split(const struct candidates *c, __m512i below, __m512i above, __m512i *largest,
+      struct select_lists *l, const int flags)
+{
+	for (size_t j = 0; j < c->n; j += LANES) {
+		const __m512i index = _mm512_loadu_si512(c->index + j);
+		const __m512 v = _mm512_loadu_ps(c->value + j);
+		const __m512i key = keys_of(v);
+		const __mmask16 sure = _mm512_cmpgt_epi32_mask(key, above);
+		const __mmask16 near = sure ^ _mm512_cmpgt_epi32_mask(key, below);
+
+		_mm512_storeu_si512(l->index + l->n, _mm512_maskz_compress_epi32(sure, index));
+		if (flags & VALUES)
+			_mm512_storeu_ps(l->value + l->n, _mm512_maskz_compress_ps(sure, v));
+		_mm512_storeu_si512(l->near_index + l->n_near, _mm512_maskz_compress_epi32(near, index));
+		_mm512_storeu_ps(l->near_value + l->n_near, _mm512_maskz_compress_ps(near, v));
+		l->n += (size_t)__builtin_popcount(sure);
+		l->n_near += (size_t)__builtin_popcount(near);
+		*largest = _mm512_max_epi32(*largest, key);
+	}
 }
 
 FOR_AVX512 static inline __attribute__((always_inline)) void
@@ -114,16 +142,18 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 	__m512i largest = _mm512_set1_epi32(out->largest);
 	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
+	struct candidates c;
 	size_t i = begin, next;
 
 	l.n = l.n_near = 0;
 	for (; i < whole; i = next) {
-		size_t n_hits;
+		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
+		soon = next + (flags & ADD ? AHEAD_ADD : AHEAD);
 		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
-		n_hits = list_sure(x, residual, hits, n_hits, below, above, &largest, &l, hits, flags);
-		list_near(x, hits, n_hits, below, above, &l);
+		gather(x, residual, grad, hits, n_hits, below, above, soon, &c, flags);
+		split(&c, below, above, &largest, &l, flags);
 	}
 	l.largest = _mm512_reduce_max_epi32(largest);
 	*out = l;
@@ -174,13 +204,17 @@ FOR_AVX512 static void add_take(float *residual, const float *grad, float scale,
 
 FOR_AVX512 static size_t nonfinite(const float *x, size_t n)
 {
-	const __m512i infinity = _mm512_set1_epi32(KEY_INFINITY);
+	const __m512i finite = _mm512_set1_epi32(KEY_INFINITY - 1);
 	size_t i = 0;
 
-	for (; i + LANES <= n; i += LANES) {
-		__m512i v = _mm512_and_si512(_mm512_loadu_si512(x + i), infinity);
+	for (; i + 2 * TURN <= n; i += 2 * TURN) {
+		const __m512i a = keys_of(_mm512_loadu_ps(x + i));
+		const __m512i b = keys_of(_mm512_loadu_ps(x + i + LANES));
+		const __m512i c = keys_of(_mm512_loadu_ps(x + i + 2 * LANES));
+		const __m512i d = keys_of(_mm512_loadu_ps(x + i + 3 * LANES));
+		const __m512i most = _mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d));
 
-		if (_mm512_cmpeq_epi32_mask(v, infinity))
+		if (_mm512_cmpgt_epi32_mask(most, finite))
 			break;
 	}
 	return i + select_portable.nonfinite(x + i, n - i);

@@ -25,7 +25,7 @@ static inline int block_reaches(const float *v, int32_t below)
 
 /* Storing always and counting sometimes needs no branch. */
 static inline void list_one(float v, size_t i, struct select_bounds b, struct select_lists *l,
-			    float *cleared, const int flags)
+			    float *residual, const int flags)
 {
 	int32_t key = (int32_t)key_of(v);
 	int sure = key > b.above;
@@ -40,7 +40,7 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 	if (key > l->largest)
 		l->largest = key;
 	if ((flags & CLEAR) && sure)
-		*cleared = 0;
+		residual[i] = 0;
 }
 
 /* residual is x itself where something is added, else NULL. */
@@ -64,14 +64,14 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 		if (!block_reaches(v, b.below))
 			continue;
 		for (size_t j = 0; j < BLOCK; j++)
-			list_one(v[j], i + j, b, &l, residual + i + j, flags);
+			list_one(v[j], i + j, b, &l, residual, flags);
 	}
 	for (; i < end; i++) {
 		float v = x[i];
 
 		if (flags & ADD)
 			residual[i] = v += scale * grad[i];
-		list_one(v, i, b, &l, residual + i, flags);
+		list_one(v, i, b, &l, residual, flags);
 	}
 	*out = l;
 }

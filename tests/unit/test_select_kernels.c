@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernels of selection: whichever version runs lists what the portable one lists, and a
- * variable names it. */
+ * variable names it. Those for AVX-512 run here on every x86 processor, emulated where it lacks them. */
 #include "compress/select_sweep.h"
 #include "sluice.h"
 #include "vector_kinds.h"
@@ -48,9 +48,10 @@ static void expect_same(const struct listed *a, const struct listed *b, int valu
 	assert_int_equal(a->l.largest > KEY_INFINITY, b->l.largest > KEY_INFINITY);
 }
 
-static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
+static void expect_portable_lists(const struct select_kernels *version)
 {
-	(void)state;
+	const struct select_kernels *kernels[2] = { &select_portable, version };
+
 	for (uint64_t seed = 1; seed <= 3000; seed++) {
 		struct random r = { seed };
 		size_t n = random_bits(&r) % (seed % 10 ? 200 : 5000), offset = random_bits(&r) % 9;
@@ -75,41 +76,51 @@ static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
 					   some[0] > some[1] ? some[1] : some[0] };
 		if (b.below > KEY_INFINITY)
 			b.below = KEY_INFINITY;
-		for (size_t v = 0; select_versions[v]; v++) {
-			const struct select_kernels *kernels[2] = { &select_portable, select_versions[v] };
+		for (int way = 0; way < 4; way++) {
+			struct listed got[2];
 
-			if (!kernels[1]->usable())
-				continue;
-			for (int way = 0; way < 4; way++) {
-				struct listed got[2];
-
-				for (int j = 0; j < 2; j++) {
-					got[j] = listed_new(end - begin);
-					memcpy(sum[j], x, n * 4);
-					if (way == 0)
-						kernels[j]->list(x, begin, end, b, &got[j].l);
-					else if (way == 1)
-						kernels[j]->list_values(x, begin, end, b, &got[j].l);
-					else if (way == 2)
-						kernels[j]->add_list(sum[j], grad, scale, begin, end, b,
-								     &got[j].l);
-					else
-						kernels[j]->add_take(sum[j], grad, scale, begin, end, b,
-								     &got[j].l);
-				}
-				expect_same(&got[0], &got[1], way & 1);
-				assert_memory_equal(sum[0], sum[1], n * 4);
-				listed_free(&got[0]);
-				listed_free(&got[1]);
+			for (int j = 0; j < 2; j++) {
+				got[j] = listed_new(end - begin);
+				memcpy(sum[j], x, n * 4);
+				if (way == 0)
+					kernels[j]->list(x, begin, end, b, &got[j].l);
+				else if (way == 1)
+					kernels[j]->list_values(x, begin, end, b, &got[j].l);
+				else if (way == 2)
+					kernels[j]->add_list(sum[j], grad, scale, begin, end, b, &got[j].l);
+				else
+					kernels[j]->add_take(sum[j], grad, scale, begin, end, b, &got[j].l);
 			}
-			assert_int_equal(kernels[1]->nonfinite(x, n), select_portable.nonfinite(x, n));
+			expect_same(&got[0], &got[1], way & 1);
+			assert_memory_equal(sum[0], sum[1], n * 4);
+			listed_free(&got[0]);
+			listed_free(&got[1]);
 		}
+		assert_int_equal(version->nonfinite(x, n), select_portable.nonfinite(x, n));
 		free(memory);
 		free(grad);
 		free(sum[0]);
 		free(sum[1]);
 	}
 }
+
+static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
+{
+	(void)state;
+	for (size_t v = 0; select_versions[v]; v++)
+		if (select_versions[v]->usable())
+			expect_portable_lists(select_versions[v]);
+}
+
+#if defined(__x86_64__)
+extern const struct select_kernels select_emulated; /* select_emulated.c */
+
+static void kernels__avx512_emulated__lists_what_the_portable_one_lists(void **state)
+{
+	(void)state;
+	expect_portable_lists(&select_emulated);
+}
+#endif
 
 static void kernels__variable_names_one__is_used_or_refused(void **state)
 {
@@ -138,6 +149,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels__any_version_lists_what_the_portable_one_lists),
+#if defined(__x86_64__)
+		cmocka_unit_test(kernels__avx512_emulated__lists_what_the_portable_one_lists),
+#endif
 		cmocka_unit_test(kernels__variable_names_one__is_used_or_refused),
 	};
 
