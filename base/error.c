@@ -102,7 +102,7 @@ const char *sluice_strerror(int code)
 	case SLUICE_EWIRE:
 		return "SLUICE_EWIRE: bytes of a peer or of a checkpoint were refused";
 	case SLUICE_ENUMERIC:
-		return "SLUICE_ENUMERIC: a gradient holds NaN or infinity";
+		return "SLUICE_ENUMERIC: a gradient holds NaN or infinity, or sums overflowed";
 	case SLUICE_EIO:
 		return "SLUICE_EIO: a file could not be read or written";
 	}

@@ -190,7 +190,7 @@ SLUICE_API void sluice_model_close(sluice_model **model);
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
  * the caller's again on return. Its elements are of the model's grad_type; all types are widened to float
  * exactly, so the result has the bits of a push of those floats. One push, then one pull per step. Errors: EINVAL (no pull
- * since the last push), ENUMERIC (tensor and index are named; nothing was pushed, and the job is over),
+ * since the last push), ENUMERIC (grad, or its sum with what earlier steps left; tensor and index are named, and the job is over),
  * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was pushed and
  * nothing is lost, and the same gradient may be pushed again, from GPU memory).
  * In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call returns when

@@ -7,6 +7,7 @@
 #include "few_bits_rules.h"
 #include "index_kernels.h"
 #include "random_mix.h"
+#include "select.h"
 #include "sluice.h"
 #include "value_kernels.h"
 #include <float.h>
@@ -223,7 +224,7 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (!(step > 0 && step <= FLT_MAX)) { /* nothing to divide by; an infinite one will be refused */
+		if (!(step > 0)) { /* nothing to divide by */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
 				k->sign_values(codes, step, whole(here), to);
@@ -242,8 +243,8 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 	return bits;
 }
 
-static void uniform_encode(const struct value_coding *c, const float *v, size_t n,
-			   const struct rounding *rounding, uint8_t *out, float *decoded)
+static size_t uniform_encode(const struct value_coding *c, const float *v, size_t n,
+			     const struct rounding *rounding, uint8_t *out, float *decoded)
 {
 	uint8_t *step = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
@@ -263,8 +264,11 @@ static void uniform_encode(const struct value_coding *c, const float *v, size_t 
 			else
 				largest_steps(c, v + at, ahead - at, step);
 		}
+		if (!(bits_float(get_le32(step)) <= FLT_MAX))
+			return at + first_nonfinite(v + at, here);
 		bits = block_encode(c, bits_float(get_le32(step)), v, at, here, &numbers, bits, end, decoded);
 	}
+	return n;
 }
 
 static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_t n, float *v,
@@ -308,8 +312,8 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 
 /* ---- grid ---- */
 
-static void grid_encode(unsigned width_bits, float range, const float *v, size_t n, uint8_t *out,
-			float *decoded)
+static size_t grid_encode(unsigned width_bits, float range, const float *v, size_t n, uint8_t *out,
+			  float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const float width = grid_width(width_bits, range);
@@ -317,6 +321,8 @@ static void grid_encode(unsigned width_bits, float range, const float *v, size_t
 	uint8_t codes[PIECE] = { 0 };
 	float last[PIECE] = { 0 };
 
+	if (!(range <= FLT_MAX))
+		return first_nonfinite(v, n);
 	for (size_t at = 0, here; at < n; at += here) {
 		const float *from = v + at;
 		float *to = decoded + at;
@@ -326,7 +332,7 @@ static void grid_encode(unsigned width_bits, float range, const float *v, size_t
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (range > 0 && range <= FLT_MAX)
+		if (range > 0)
 			k->grid(from, range, width, (1 << width_bits) - 1, whole(here), codes, to);
 		else
 			k->grid_values(codes, range, width, whole(here), to);
@@ -334,6 +340,7 @@ static void grid_encode(unsigned width_bits, float range, const float *v, size_t
 		if (to == last)
 			memcpy(decoded + at, last, here * sizeof(*v));
 	}
+	return n;
 }
 
 static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size_t n, float *v,
@@ -364,8 +371,8 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 
 /* ---- round ---- */
 
-static void round_encode(const struct value_coding *c, float width, const float *v, size_t n, uint8_t *out,
-			 float *decoded)
+static size_t round_encode(const struct value_coding *c, float width, const float *v, size_t n, uint8_t *out,
+			   float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const float limit = round_limit(width);
@@ -378,6 +385,8 @@ static void round_encode(const struct value_coding *c, float width, const float 
 		struct bit_writer w = { .out = out };
 
 		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
+		if (first_nonfinite(v + at, here) < here)
+			return at + first_nonfinite(v + at, here);
 		memcpy(piece, v + at, here * sizeof(*v));
 		k->nearest(piece, width, limit, INDEX_BLOCK, q, piece);
 		memcpy(decoded + at, piece, here * sizeof(*v));
@@ -394,6 +403,7 @@ static void round_encode(const struct value_coding *c, float width, const float 
 		}
 		out += bits_bytes(here, c->bits);
 	}
+	return n;
 }
 
 /* The codes of one piece; 0 if bits behind the last one are not zero. */
@@ -441,21 +451,18 @@ static int round_decode(const struct value_coding *c, float width, const uint8_t
 
 /* ---- all ---- */
 
-void few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
-		     const struct rounding *rounding, uint8_t *out, float *decoded)
+size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
+		       const struct rounding *rounding, uint8_t *out, float *decoded)
 {
 	switch (c->type) {
 	case VALUE_UNIFORM:
-		uniform_encode(c, v, n, rounding, out, decoded);
-		return;
+		return uniform_encode(c, v, n, rounding, out, decoded);
 	case VALUE_GRID:
-		grid_encode(c->bits, scale, v, n, out, decoded);
-		return;
+		return grid_encode(c->bits, scale, v, n, out, decoded);
 	case VALUE_ROUND:
-		round_encode(c, scale, v, n, out, decoded);
-		return;
+		return round_encode(c, scale, v, n, out, decoded);
 	default:
-		return;
+		return n;
 	}
 }
 

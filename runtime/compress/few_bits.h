@@ -39,9 +39,10 @@ uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range);
 /* 1 if a message may carry these; NULL or *why says what not. */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);
-/* out: few_bits_bytes(). decoded (may be v) is what few_bits_decode() gives, to the bit. v is finite. */
-void few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
-		     const struct rounding *rounding, uint8_t *out, float *decoded);
+/* out: few_bits_bytes(). decoded (may be v) is what few_bits_decode() gives, to the bit. Returns n, or which value is NaN
+ * or infinite, and then what was written is nothing. */
+size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
+		       const struct rounding *rounding, uint8_t *out, float *decoded);
 /* Everything of in[0..few_bits_bytes()) is checked: codes in range, steps finite and not negative, spare
  * bits zero, no code but zero's where the step is 0. 0 or SLUICE_EWIRE and *why. */
 int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n, float *v,

@@ -7,6 +7,7 @@
 #include "choose.h"
 #include "index_coding.h"
 #include "message_rules.h"
+#include "select.h"
 #include "sluice.h"
 #include <assert.h>
 #include <float.h>
@@ -142,35 +143,58 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	return best;
 }
 
-/* Values of a sparse message at their places among zeros; out[] is zero. */
-static void scatter(const struct message *m, const uint32_t *index, const float *value,
-		    float *decoded, uint8_t *out)
+/* Looked for while the values are in the cache. */
+static int all_finite(struct message *m, const float *value, size_t at, size_t n)
+{
+	const size_t finite = first_nonfinite(value + at, n);
+
+	m->bad = (uint32_t)(at + finite);
+	return finite == n;
+}
+
+/* Values of a sparse message at their places among zeros; out[] is zero. 0: m->bad is not finite. */
+static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded, uint8_t *out)
 {
 	const size_t width = value_bytes(m->values.type);
 	uint8_t codes[4 * 256];
 
 	for (size_t i = 0, n; i < m->count; i += n) {
 		n = m->count - i < 256 ? m->count - i : 256;
+		if (!all_finite(m, value, i, n))
+			return 0;
 		values_encode(m->values.type, m->scale, value + i, n, codes, decoded + i);
 		for (size_t j = 0; j < n; j++)
 			memcpy(out + width * index[i + j], codes + width * j, width);
 	}
+	return 1;
 }
 
 /* Writes the values and their padding, which is zero already, and continues the checksum with both: piece by
- * piece, while they are in the cache. */
-static uint32_t values_put(const struct message *m, const float *value, float *decoded, uint8_t *out,
-			   uint32_t crc)
+ * piece, while they are in the cache. 0: m->bad is not finite. */
+static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out, uint32_t *crc)
 {
 	const size_t width = value_bytes(m->values.type), piece = COPY_STEP / sizeof(*value);
 	const uint64_t padding = section_of_values(m->count, &m->values) - width * m->count;
 
 	for (size_t i = 0, n; i < m->count; i += n, out += width * n) {
 		n = m->count - i < piece ? m->count - i : piece;
+		if (!all_finite(m, value, i, n))
+			return 0;
 		values_encode(m->values.type, m->scale, value + i, n, out, decoded + i);
-		crc = crc32c(crc, out, width * n);
+		*crc = crc32c(*crc, out, width * n);
 	}
-	return crc32c(crc, out, padding);
+	*crc = crc32c(*crc, out, padding);
+	return 1;
+}
+
+static int few_bits_put(struct message *m, const uint32_t *index, const float *value, float *decoded, uint8_t *out,
+			uint32_t *crc)
+{
+	const struct rounding rounding = { m->stream, m->first, index };
+
+	m->bad = (uint32_t)few_bits_encode(&m->values, m->scale, value, m->count, &rounding, out, decoded);
+	*crc = crc32c(*crc, out, section_of_values(m->count, &m->values));
+	return m->bad == m->count;
 }
 
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
@@ -178,9 +202,9 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 {
 	uint8_t *payload = out + MESSAGE_HEADER_BYTES, *values;
 	const int few_bits = value_few_bits(m->values.type);
-	const struct rounding rounding = { m->stream, m->first, index };
 	uint64_t payload_bytes;
 	uint32_t crc;
+	int finite = 1;
 
 	if (!index)
 		m->count = m->span;
@@ -198,7 +222,7 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
 	if (m->coding == CODING_DENSE && m->count < m->span) {
 		memset(payload, 0, payload_bytes);
-		scatter(m, index, value, decoded, payload);
+		finite = scatter(m, index, value, decoded, payload);
 		m->count = m->span;
 		crc = crc32c(0, payload, payload_bytes);
 	} else {
@@ -207,13 +231,12 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 			index_encode(m->coding, index, m->count, m->span, payload,
 				     (uint64_t)(values - payload));
 		crc = crc32c(0, payload, (size_t)(values - payload));
-		if (few_bits && m->kind != MESSAGE_SUPPORT) {
-			few_bits_encode(&m->values, m->scale, value, m->count, &rounding, values, decoded);
-			crc = crc32c(crc, values, section_of_values(m->count, &m->values));
-		} else if (m->kind != MESSAGE_SUPPORT) {
-			crc = values_put(m, value, decoded, values, crc);
-		}
+		if (m->kind != MESSAGE_SUPPORT)
+			finite = few_bits ? few_bits_put(m, index, value, decoded, values, &crc)
+					  : values_put(m, value, decoded, values, &crc);
 	}
+	if (!finite)
+		return 0;
 	header_put(m, crc, out);
 	return MESSAGE_HEADER_BYTES + (size_t)payload_bytes;
 }

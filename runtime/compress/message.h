@@ -81,6 +81,7 @@ struct message {
 				    * what innovation.c counts; else 0 */
 	float scale, lr;
 	uint32_t payload_bytes;    /* set by message_encode */
+	uint32_t bad;              /* set by message_encode if it returns 0: value[bad] is NaN or infinite */
 };
 
 /* Largest number of bytes (header included, multiple of 8) that message_encode can need for up to
@@ -90,13 +91,14 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 /* Largest for a support of up to count coordinates. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
-/* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it (finite), or
+/* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it, or
  * index == NULL for all m->span values. Chooses the cheapest coding (for sparse input also dense,
  * when cheaper and not in few bits, with zeros between; a support has no values: value and decoded may be
  * NULL), sets coding, scale, count, payload_bytes and both CRCs in out.
  * decoded[i] receives what the receiver will decode for value[i] (may alias value; required).
  * Returns the message's length, a multiple of 4 and <= message_bound(). cap smaller than the bound
- * is a programming error (assert). Allocates nothing. */
+ * is a programming error (assert). Allocates nothing. 0: a value is NaN or infinite, whatever the type (sums
+ * overflowed): m->bad says which, and what was written is no message. */
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 

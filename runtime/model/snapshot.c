@@ -32,7 +32,7 @@ size_t snapshot_part_bytes(uint32_t span)
 	return snapshot_part(span, 0).bytes;
 }
 
-void snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out)
+int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out)
 {
 	for (uint32_t i = 0; i < snapshot_parts(span); i++) {
 		const struct snapshot_part at = snapshot_part(span, i);
@@ -42,8 +42,10 @@ void snapshot_write(const struct message *like, float *vector, uint32_t span, ui
 		m.part = (uint16_t)i;
 		m.parts = (uint16_t)snapshot_parts(span);
 		/* What is decoded is what was encoded: it goes where it came from. */
-		message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset, at.bytes);
+		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset, at.bytes))
+			return SLUICE_ENUMERIC;
 	}
+	return 0;
 }
 
 int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector, uint32_t span,

@@ -20,8 +20,8 @@ size_t snapshot_bytes(uint32_t span);
 /* The largest of its parts. */
 size_t snapshot_part_bytes(uint32_t span);
 
-/* like: everything but the part's own numbers. vector[0..span) stays as it is. */
-void snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
+/* like: everything but the part's own numbers. vector[0..span) stays as it is. SLUICE_ENUMERIC: it is not finite. */
+int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
 /* Takes one part out of bytes[0..part->bytes), which is private memory, into its place in vector[0..span).
  * want: everything but the part's own numbers. SLUICE_EWIRE: *why says what is wrong with it. */
 int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector, uint32_t span,

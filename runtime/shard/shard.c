@@ -14,6 +14,7 @@
 #include "model/snapshot.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,8 +252,8 @@ void shard_step_ends(sluice_model *model, struct shard *shard, size_t bytes)
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
- * will decode it, added to the copy with the workers' own function. */
-static void publish(sluice_model *model, struct shard *shard)
+ * will decode it, added to the copy with the workers' own function. 0: it has overflowed, and the job ends. */
+static int publish(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 	uint32_t n;
@@ -263,6 +264,8 @@ static void publish(sluice_model *model, struct shard *shard)
 	struct message m = shard_delta(model, shard, n);
 	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes);
 	size_t bytes = message_encode(&m, index, value, model->value, entry, at->delta_bytes);
+	if (!bytes)
+		return shard_overflowed(model, shard, index ? index[m.bad] : m.bad);
 	bytes += census_note_delta(model, shard, entry + bytes);
 	delta_log_commit(&shard->log, bytes);
 	measure_published(model, shard, vector ? vector : shard->residual, index, n);
@@ -282,6 +285,7 @@ static void publish(sluice_model *model, struct shard *shard)
 		sparse_add(shard->copy, index, model->value, n);
 	reduction_clear(&shard->reduction);
 	shard_step_ends(model, shard, bytes);
+	return 1;
 }
 
 /* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
@@ -336,8 +340,8 @@ int shard_advance(sluice_model *model, struct shard *shard)
 	if (shard->next_rank == model->job->workers && shard->counted) {
 		if (phase_now(model, shard->phase + 1)->payload == PAYLOAD_INDICES)
 			agree_publish(model, shard);
-		else
-			publish(model, shard);
+		else if (!publish(model, shard))
+			return 0;
 		moved = 1;
 	}
 	return send_notices(model, shard) | moved;
@@ -350,8 +354,8 @@ int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
 			     .model = model->id, .shard = shard->id, .seq = shard->version,
 			     .step = shard->version, .have_version = shard->version };
-	snapshot_write(&m, shard->copy, at->span, shard->snapshot);
-	return 0;
+	return snapshot_write(&m, shard->copy, at->span, shard->snapshot)
+		? fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite", shard->id) : 0;
 }
 
 /* ---- explain ------------------------------------------------------------------------------ */

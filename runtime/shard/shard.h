@@ -98,6 +98,9 @@ int shard_async_advance(sluice_model *model, struct shard *shard);
 /* ---- shard_tell.c ---- */
 /* Blames the worker for its push. Returns SLUICE_EWIRE. */
 int shard_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why);
+/* Ends the job before anybody hears of this publication: its value for this coordinate of the shard is NaN or infinite.
+ * Returns 0. */
+int shard_overflowed(sluice_model *model, const struct shard *shard, uint32_t at);
 /* The workers of this publication hear of it. */
 void shard_announce(sluice_model *model, struct shard *shard, size_t bytes);
 

@@ -87,6 +87,10 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker, en
 	memset(entry, 0, 8); /* the magic dies before any byte of the body does */
 	atomic_thread_fence(memory_order_seq_cst);
 	size_t bytes = message_encode(&m, NULL, value, model->value, entry, at->delta_bytes);
+	if (!bytes) {
+		shard_overflowed(model, shard, m.bad);
+		return;
+	}
 	uint64_t end = inbox->answers++ * at->log_bytes + (uint64_t)worker * at->delta_bytes;
 	inbox->newest = (struct announced){ m.seq, end + ((bytes + 7) & ~(size_t)7), (uint32_t)bytes };
 	inbox->notice_due = 1;

@@ -12,6 +12,9 @@
 #include "compress/dense.h"
 #include <string.h>
 
+/* Behind every coordinate of a shard. */
+#define NONE_BAD UINT32_MAX
+
 /* Both ways and the state of this step allow it. The workers may still send something else. */
 static int expected(const sluice_model *model, const struct shard *shard)
 {
@@ -105,16 +108,12 @@ static int count_all(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* 1, or the change overflowed, and the job has ended before anybody could add it. */
-static int representable(sluice_model *model, const struct shard *shard, int finite)
+/* Of a piece of the change: the first coordinate of the shard that is not finite, if none before it was. */
+static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uint32_t n)
 {
-	if (finite)
-		return 1;
-	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
-		 "the change of shard %u at %s in step %llu is NaN or infinite: its sums overflowed; lower the learning "
-		 "rate or clip= the gradients", shard->id, rank_text(model->job, model->job->rank),
-		 (unsigned long long)shard->version + 1);
-	return 0;
+	const uint32_t finite = (uint32_t)first_nonfinite(change, n);
+
+	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
 static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at, const float *value, uint32_t n)
@@ -150,18 +149,22 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 			   uint32_t *crc)
 {
 	const uint32_t span = shard->at->span;
+	uint32_t bad = NONE_BAD;
 	float change[DENSE_PIECE];
-	int finite = 1;
 
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
 		sum_piece(model, shard, at, n, change);
 		sparse_scale(change, factor[0], factor[1], n);
 		with_residual(shard, at, change, n);
-		finite &= first_nonfinite(change, n) == n;
+		bad = look_for_bad(bad, at, change, n);
 		dense_put(change, n, payload + sizeof *change * at, crc, 0);
 	}
-	if (!all_right(model, shard) || !representable(model, shard, finite) || !count_all(model, shard))
+	if (!all_right(model, shard))
+		return 0;
+	if (bad != NONE_BAD)
+		return shard_overflowed(model, shard, bad);
+	if (!count_all(model, shard))
 		return 0;
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
@@ -177,7 +180,8 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 {
 	const uint32_t span = shard->at->span;
 	float *sum = shard->reduction.sum;
-	int right, finite = 1;
+	uint32_t bad = NONE_BAD;
+	int right;
 
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
@@ -190,14 +194,14 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 			update_apply(update, sum + at, shard->velocity ? shard->velocity + at : NULL,
 				     shard->copy + at, n, divisor, shard->lr);
 			with_residual(shard, at, sum + at, n);
-			finite &= first_nonfinite(sum + at, n) == n;
+			bad = look_for_bad(bad, at, sum + at, n);
 			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
 			add_to_copy(model, shard, at, sum + at, n);
 			clear_residual(shard, at, n);
 		}
 		memset(sum + at, 0, n * sizeof *sum);
 	}
-	return right && representable(model, shard, finite);
+	return bad == NONE_BAD ? right : shard_overflowed(model, shard, bad);
 }
 
 enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include <float.h>
 #include <stdio.h>
 
 enum { ASK_EVERY_NS = 10000000 };
@@ -73,6 +74,10 @@ static int take(sluice_model *model)
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
+	if (!rc && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+		w->overflowed = COORDINATE_UNKNOWN;
+		rc = signal_overflowed(model, 1);
+	}
 	return rc < 0 ? rc : 0;
 }
 
@@ -163,7 +168,9 @@ static int await(sluice_model *model)
 /* What worker_send() said of a push that the host had to encode. Token held. */
 static void sent_listed(sluice_model *model, int rc)
 {
-	if (rc)
+	if (rc == SLUICE_ENUMERIC)
+		signal_overflowed(model, 1);
+	else if (rc)
 		note_failure(model);
 	else
 		become(model, LATE_STAGED);

@@ -331,7 +331,8 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 	for (uint32_t i = 0; i < sent->count; i++)
 		w->residual[w->index[i]] = d->values[i];
 	on_device_mark(model, sent->count);
-	worker_encode(model, shard, w->index, sent->count);
+	if (worker_encode(model, shard, w->index, sent->count))
+		return SLUICE_ENUMERIC;
 	for (uint32_t i = 0; i < sent->count; i++)
 		d->values[i] = w->residual[w->index[i]];
 	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values, on_device_marked(model, sent->count),

@@ -51,15 +51,17 @@ static int take_range(sluice_model *model, uint64_t begin, uint64_t count)
 }
 
 /* Shards whose last coordinates this range brought, where they need not wait for others. */
-static void send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
+static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
 {
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+	int rc = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		uint64_t shard_end = at->begin + at->span;
 		if (at->begin < end && begin < shard_end &&
 		    tiling_covers(&model->worker->pushed, at->begin, shard_end))
-			worker_send_shard(model, s);
+			rc = worker_send_shard(model, s);
 	}
+	return rc;
 }
 
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
@@ -88,13 +90,14 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
 	/* A grid's range is that of the whole vector. */
-	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID)
-		send_complete_shards(model, begin, begin + count);
-	else if (whole) {
+	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID) {
+		rc = send_complete_shards(model, begin, begin + count);
+	} else if (whole) {
 		measure_push(model);
-		if ((rc = worker_send(model)))
-			return rc;
+		rc = worker_send(model);
 	}
+	if (rc)
+		return signal_overflowed(model, 0);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	if (!whole)
 		return 0;

@@ -6,6 +6,7 @@
 #include "compress/clip_rules.h"
 #include "compress/moments.h"
 #include <math.h>
+#include <stdio.h>
 
 enum { CHUNK = 2048 };
 
@@ -31,6 +32,27 @@ static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float
 	progress_take(model->job);
 	int rc = signal_nonfinite_held(model, bad, n, value);
 	progress_release(model->job);
+	return rc;
+}
+
+int signal_overflowed(sluice_model *model, int held)
+{
+	sluice_job *job = model->job;
+	char place[160] = "";
+	uint64_t at = model->worker->overflowed;
+	if (at != COORDINATE_UNKNOWN) {
+		const char *tensor = model_coordinate(model, at, &at);
+		snprintf(place, sizeof place, " at index %llu of tensor %s", (unsigned long long)at, tensor);
+	}
+	if (!held)
+		progress_take(job);
+	int rc = job->failure.code ? job_failed(job)
+		: job_fail(job, SLUICE_ENUMERIC, job->rank,
+			   "the sum of the gradient of %s at step %llu and what earlier steps left is NaN or infinite%s: it "
+			   "overflowed; lower the learning rate or clip= the gradients", rank_text(job, job->rank),
+			   (unsigned long long)model->step + 1, place);
+	if (!held)
+		progress_release(job);
 	return rc;
 }
 

@@ -40,8 +40,8 @@ static int push(sluice_model *model, const void *grad, const void *before)
 	}
 	local_gather(model);
 	measure_push(model);
-	if ((rc = worker_send(model)))
-		return rc;
+	if (worker_send(model))
+		return signal_overflowed(model, 0);
 	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);

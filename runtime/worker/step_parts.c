@@ -51,6 +51,15 @@ void step_describe(void *context, char *text, size_t cap)
 		 waiting > 1 ? " and of others" : "");
 }
 
+/* A failure of the job cuts a step short: then it is what to say of the next call. */
+static int has_failed(sluice_job *job)
+{
+	progress_take(job);
+	const int failed = job->failure.code != 0;
+	progress_release(job);
+	return failed;
+}
+
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected)
 {
@@ -67,16 +76,18 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	if ((rc = model_whole(model, function)))
 		return rc;
 	enum step_state state = model->worker->in_step;
-	if (state == STEP_PUSHING && expected != STEP_PUSHING)
+	const int incomplete = state == STEP_PUSHING && expected != STEP_PUSHING;
+	if (!incomplete && (state == STEP_PUSHED) == (expected == STEP_PUSHED))
+		return 0;
+	if (has_failed(model->job))
+		return job_failed(model->job);
+	if (incomplete)
 		return fail(SLUICE_EINVAL,
 			    "%s: the ranges pushed in this step leave out coordinate %llu and maybe others: push "
 			    "them with sluice_push_range first",
 			    function, (unsigned long long)tiling_gap(&model->worker->pushed));
-	if ((state == STEP_PUSHED) != (expected == STEP_PUSHED))
-		return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
-			    expected == STEP_PUSHED ? "nothing was pushed since the last pull"
-						    : "the last push was not pulled yet");
-	return 0;
+	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
+		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" : "the last push was not pulled yet");
 }
 
 int step_await_slots(sluice_model *model)

@@ -6,10 +6,11 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include <float.h>
 
 /* ---- push -------------------------------------------------------------------------------- */
 
-void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -36,10 +37,13 @@ void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected
 	m.count = n;
 	if (reset)
 		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
-	worker_stage(model, shard, &m, index, value);
+	int rc = worker_stage(model, shard, &m, index, value);
+	if (rc)
+		return rc;
 	worker_settle(model, at, index, n);
 	w->taken = taken;
 	model->stats.pushed_elements += n;
+	return 0;
 }
 
 /* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
@@ -92,20 +96,21 @@ int worker_post(sluice_model *model)
 }
 
 /* Encoded and posted at once, so that it is on its way while the next one is encoded. */
-static void send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
-	worker_encode(model, shard, selected, n);
-	if (model->worker->phase || model->worker->lazy.window)
-		return; /* token held, or it may be left out: what is encoded is posted when all is */
+	int rc = worker_encode(model, shard, selected, n);
+	if (rc || model->worker->phase || model->worker->lazy.window)
+		return rc; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
 	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		post_message(model, shard);
 	pthread_mutex_unlock(&model->job->token);
 	model->stats.push_ns += now_ns() - start;
+	return 0;
 }
 
-void worker_send_shard(sluice_model *model, uint32_t shard)
+int worker_send_shard(sluice_model *model, uint32_t shard)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -120,7 +125,7 @@ void worker_send_shard(sluice_model *model, uint32_t shard)
 		}
 		worker_select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
 	}
-	send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
+	return send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
 }
 
 /* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
@@ -134,33 +139,34 @@ static int send_messages(sluice_model *model)
 	int rc = sparse && !w->skip && !w->device.selects ? worker_select_from(model, l->spans, l->n_spans, &n) : 0;
 	if (rc)
 		return rc;
-	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects)
+	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects) {
 		w->range = largest_magnitude(w->residual, l->count);
+		if (!(w->range <= FLT_MAX)) {
+			w->overflowed = first_nonfinite(w->residual, l->count);
+			return SLUICE_ENUMERIC;
+		}
+	}
 	census_look(model);
 	if (w->device.selects)
 		return on_device_send(model);
-	for (uint32_t s = 0; s < l->n_shards; s++) {
+	for (uint32_t s = 0; s < l->n_shards && !rc; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;
 		while (to < n && w->index[to] < end)
 			to++;
 		uint32_t here = sparse || left_out ? (uint32_t)(to - from) : l->shards[s].span;
-		send_to_shard(model, s, sparse ? w->index + from : NULL, here);
+		rc = send_to_shard(model, s, sparse ? w->index + from : NULL, here);
 		from = to;
 	}
-	return 0;
+	return rc;
 }
 
 int worker_send(sluice_model *model)
 {
 	const uint64_t elements = model->stats.pushed_elements;
-	int rc = 0;
 	model->worker->valued = model->worker->taken = 0;
 	innovation_begin(model);
-	if (phase_agrees(phase_now(model, model->worker->phase)))
-		agree_encode(model);
-	else
-		rc = send_messages(model);
+	int rc = phase_agrees(phase_now(model, model->worker->phase)) ? agree_encode(model) : send_messages(model);
 	if (!rc)
 		innovation_decide(model, elements);
 	model->worker->encoded = 1;
@@ -366,8 +372,8 @@ int worker_advance(sluice_model *model, unsigned until)
 	struct worker *w = model->worker;
 	while (w->phase < until) {
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
-		if (up && !w->encoded)
-			worker_send(model);
+		if (up && !w->encoded && worker_send(model))
+			signal_overflowed(model, 1);
 		if (!(up ? worker_post(model) : take_deltas(model)))
 			return 0;
 		w->phase++;

@@ -78,6 +78,7 @@ struct worker {
 	const float *addend;         /* gradient that the selection adds on its way; NULL: added already */
 	float addend_scale;
 	int accumulates;             /* residual was handed out: the application adds to it, in host memory */
+	uint64_t overflowed;         /* the coordinate that could not be sent, because it is not finite */
 	int summed;                  /* it did in this step, and the selection looks for what is not finite */
 	struct up_lane *up;          /* n_shards */
 	struct down_lane *down;      /* n_shards */
@@ -119,6 +120,10 @@ int signal_judge_sum(sluice_model *model, const float *grad);
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with this value:
  * 0 to go on, 1 to leave the gradient out, or an error. Token held. */
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
+
+/* Ends the job because worker.overflowed, a sum, has left the range of floats: SLUICE_ENUMERIC. held: the token is. */
+#define COORDINATE_UNKNOWN UINT64_MAX /* of a sum on a GPU */
+int signal_overflowed(sluice_model *model, int held);
 
 /* ---- accumulator.c ---- */
 /* What is pushed from this coordinate on is either a gradient or the residual, to which the application added,
@@ -171,10 +176,10 @@ void worker_restart(sluice_model *model, uint64_t version);
 int worker_post(sluice_model *model);
 /* The publication that answers the phase under way. */
 uint64_t worker_wanted(const sluice_model *model);
-/* Selects, encodes and posts what is accumulated (SLUICE_ENUMERIC: nothing was posted): for all shards, or, where coordinates are selected one by
- * one, for one. */
+/* Selects, encodes and posts what is accumulated: for all shards, or, where coordinates are selected one by one, for
+ * one. SLUICE_ENUMERIC: it is not finite, and is not sent; if the job goes on still, say so by signal_overflowed(). */
 int worker_send(sluice_model *model);
-void worker_send_shard(sluice_model *model, uint32_t shard);
+int worker_send_shard(sluice_model *model, uint32_t shard);
 /* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
 
@@ -201,15 +206,15 @@ int dense_pull(sluice_model *model, uint32_t shard);
 /* ---- worker_encode.c ---- */
 /* What a push of this step to a shard says about itself, but for the coordinates. */
 struct message worker_message(const sluice_model *model, uint32_t shard);
-/* Encodes into the shard's staging slot; decoded values into worker.value. */
-void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
-		  const float *value);
+/* Encodes into the shard's staging slot; decoded values into worker.value. 0, or SLUICE_ENUMERIC as worker_send(). */
+int worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		 const float *value);
 /* Where that slot is; and: a message lies in it. */
 uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
 void worker_staged(sluice_model *model, uint32_t shard, const struct message *m);
 /* Encodes the part of the selection (NULL: everything) that belongs to one shard into its staging slot, and
- * settles it. */
-void worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n);
+ * settles it. As worker_stage(). */
+int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n);
 /* What was sent leaves the residual, as the receiver decodes it (worker.value), and the momentum. */
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);
 
@@ -237,8 +242,8 @@ int step_sent(sluice_model *model);
 void step_describe(void *context, char *text, size_t cap);
 
 /* ---- worker_agree.c ---- */
-/* Messages of the phases by which workers and shards agree on a support, and of its values. */
-void agree_encode(sluice_model *model);
+/* Messages of the phases by which workers and shards agree on a support, and of its values. As worker_send(). */
+int agree_encode(sluice_model *model);
 /* A shard said which coordinates it wants, or what was published of them; the latter 0, or SLUICE_EGPU. */
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
 int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,

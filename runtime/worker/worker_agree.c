@@ -6,7 +6,7 @@
 #include "recipe/schedule.h"
 #include <string.h>
 
-static void encode_indices(sluice_model *model)
+static int encode_indices(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
@@ -29,11 +29,12 @@ static void encode_indices(sluice_model *model)
 		worker_stage(model, s, &m, w->relative, NULL);
 		from = to;
 	}
+	return 0;
 }
 
 /* Another one selects; that this worker is ready for what it selects must be known all the same, because a shard
  * keeps the newest publication for its readers, not the one before. */
-static void encode_consent(sluice_model *model)
+static int encode_consent(sluice_model *model)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
@@ -41,34 +42,38 @@ static void encode_consent(sluice_model *model)
 		m.count = 0;
 		worker_stage(model, s, &m, model->worker->relative, NULL);
 	}
+	return 0;
 }
 
-static void encode_sketches(sluice_model *model)
+static int encode_sketches(sluice_model *model)
 {
 	struct worker *w = model->worker;
+	int rc = 0;
 	if (w->device.selects) {
 		on_device_send_sketches(model);
-		return;
+		return 0;
 	}
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = model_sketch_shape(model, at, s);
 		memset(w->value, 0, at->sketch_cells * sizeof *w->value);
 		sketch_add(&shape, w->residual + at->begin, at->span, w->value);
 		struct message m = worker_message(model, s);
 		m.span = at->sketch_cells;
-		worker_stage(model, s, &m, NULL, w->value);
+		if ((rc = worker_stage(model, s, &m, NULL, w->value))) /* a cell: it is told by a coordinate, if one is it */
+			w->overflowed = at->begin + first_nonfinite(w->residual + at->begin, at->span - 1);
 	}
+	return rc;
 }
 
-static void encode_values(sluice_model *model)
+static int encode_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	if (w->device.selects) {
 		int rc = on_device_send_values(model);
 		if (rc) /* in a pull; the token is held */
 			job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
-		return;
+		return 0;
 	}
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
@@ -77,28 +82,28 @@ static void encode_values(sluice_model *model)
 		sparse_gather(w->residual + at->begin, lane->support, w->value, lane->support_n);
 		m.count = lane->support_n;
 		m.agreed = 1;
-		worker_stage(model, s, &m, lane->support, w->value);
+		int rc = worker_stage(model, s, &m, lane->support, w->value);
+		if (rc)
+			return rc;
 		/* What a sketch asked for may not be published: it is settled when that is known. */
 		if (selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
 			worker_settle(model, at, lane->support, lane->support_n);
 		model->stats.pushed_elements += lane->support_n;
 	}
+	return 0;
 }
 
-void agree_encode(sluice_model *model)
+int agree_encode(sluice_model *model)
 {
 	const struct phase *phase = phase_now(model, model->worker->phase);
 	sluice_job *job = model->job;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		model->worker->up[s].posted = 1;
 	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker->step, job->workers))
-		encode_consent(model);
-	else if (phase->payload == PAYLOAD_INDICES)
-		encode_indices(model);
-	else if (phase->payload == PAYLOAD_SKETCH)
-		encode_sketches(model);
-	else
-		encode_values(model);
+		return encode_consent(model);
+	if (phase->payload == PAYLOAD_INDICES)
+		return encode_indices(model);
+	return phase->payload == PAYLOAD_SKETCH ? encode_sketches(model) : encode_values(model);
 }
 
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)

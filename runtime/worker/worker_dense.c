@@ -38,26 +38,31 @@ uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
 }
 
 /* What goes out of n coordinates, as signal.c would add them up. The application may have done that itself: then
- * grad is the residual (sluice_accumulator). */
-static void signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n, float scale,
-			 float *value)
+ * grad is the residual (sluice_accumulator). 0, or value[] is not finite from worker.overflowed on, and nothing changed. */
+static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n, float scale,
+			float *value)
 {
 	float *residual = model->worker->residual + at;
+	const int remembers = model->recipe.memory != MEMORY_NONE;
 	uint32_t any = 0;
 
 	dense_scaled(grad, grad == residual ? 1 : scale, n, value);
-	if (model->recipe.memory == MEMORY_NONE)
-		return;
-	if (grad != residual)
+	if (remembers && grad != residual)
 		sparse_add(value, NULL, residual, n);
+	const size_t finite = first_nonfinite(value, n);
+	if (finite < n) {
+		model->worker->overflowed = at + finite;
+		return SLUICE_ENUMERIC;
+	}
 	/* What is sent leaves the residual, which is zero already in all steps but the first. */
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; remembers && i < n; i++)
 		any |= float_bits(residual[i]);
 	if (any)
 		memset(residual, 0, n * sizeof *residual);
+	return 0;
 }
 
-/* 0, or the gradient is not finite: nothing was posted. */
+/* 0, or what is to be sent is not finite: nothing was posted. */
 static int encode(sluice_model *model, uint32_t shard, const float *grad, float scale)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -70,9 +75,8 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 
 	for (uint32_t i = 0, n; i < at->span; i += n) {
 		n = dense_here(at->span, i);
-		if (first_nonfinite(grad + at->begin + i, n) < n)
+		if (signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value))
 			return SLUICE_ENUMERIC;
-		signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value);
 		dense_put(value, n, payload + sizeof *value * i, &crc, there && dense_large(at->span));
 	}
 	dense_put_end();
@@ -97,9 +101,11 @@ int dense_push(sluice_model *model, const float *grad)
 	/* Own shards last: what the others wait for is cold by then, and this is not. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-			if ((model->layout.shards[s].owner == model->job->rank) == own &&
-			    encode(model, s, grad, scale))
-				return signal_accumulate(model, grad, NULL, 0, model->layout.count); /* says which it is */
+			if ((model->layout.shards[s].owner == model->job->rank) == own && encode(model, s, grad, scale)) {
+				/* The gradient itself, or what it was added to. */
+				int rc = signal_judge_sum(model, grad);
+				return rc < 0 ? rc : signal_overflowed(model, 0);
+			}
 		}
 	w->encoded = 1;
 	uint64_t start = now_ns();
@@ -176,21 +182,6 @@ static int add_verified(const sluice_model *model, const uint8_t *payload, uint3
 	return 0;
 }
 
-/* This rank's own log, which it alone can write. A sum that overflowed, where shard_dense.c did not look for that, ends
- * the job, whatever was added before it. */
-static int add_own(const sluice_model *model, const uint8_t *payload, uint32_t span, float *target)
-{
-	const float *value = (const float *)(const void *)payload;
-
-	for (uint32_t i = 0, n; i < span; i += n) {
-		n = dense_here(span, i);
-		if (first_nonfinite(value + i, n) < n)
-			return SLUICE_EWIRE;
-		apply(model, target + i, value + i, n);
-	}
-	return 0;
-}
-
 int dense_pull(sluice_model *model, uint32_t shard)
 {
 	struct worker *w = model->worker;
@@ -209,7 +200,9 @@ int dense_pull(sluice_model *model, uint32_t shard)
 	    message_check(&m, &want, &why) || !worker_welcomes(model, shard, &m, &why))
 		return 0;
 	payload = entry + MESSAGE_HEADER_BYTES;
-	if (own ? add_own(model, payload, m.span, target) : !verify(payload, &m, crc, w->relative))
+	if (own) /* this rank's log, which it alone can write, and wrote nothing infinite to */
+		apply(model, target, (const float *)(const void *)payload, m.span);
+	else if (!verify(payload, &m, crc, w->relative))
 		return 0;
 	if (!own && add_verified(model, payload, m.span, w->relative, target)) {
 		job_fail(model->job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s changed while it was read",

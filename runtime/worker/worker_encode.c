@@ -88,10 +88,14 @@ void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
 	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
 }
 
-void worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
-		  const float *value)
+int worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
+		 const float *value)
 {
-	message_encode(m, index, value, model->worker->value, worker_slot(model, shard, m->seq),
-		       model->layout.shards[shard].slot_bytes);
+	const struct shard_layout *at = &model->layout.shards[shard];
+	if (!message_encode(m, index, value, model->worker->value, worker_slot(model, shard, m->seq), at->slot_bytes)) {
+		model->worker->overflowed = at->begin + (index ? index[m->bad] : m->bad);
+		return SLUICE_ENUMERIC;
+	}
 	worker_staged(model, shard, m);
+	return 0;
 }

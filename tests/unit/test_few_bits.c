@@ -347,7 +347,7 @@ static void few_bits__extremes__stay_finite(void **state)
 }
 
 /* A sum that overflowed is not sent as a large number, but refused. */
-static void few_bits__infinite_value__receiver_refuses(void **state)
+static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
 {
 	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8) };
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, 1, 0 } };
@@ -359,7 +359,7 @@ static void few_bits__infinite_value__receiver_refuses(void **state)
 
 			for (size_t i = 0; i < 24; i++)
 				v[i] = i == 11 ? (float)sign * INFINITY : (float)i - 11;
-			few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent);
+			assert_int_equal(few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent), 11);
 			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why), SLUICE_EWIRE);
 			assert_non_null(strstr(why, "not finite"));
 		}
@@ -370,7 +370,7 @@ static void few_bits__infinite_value__receiver_refuses(void **state)
 
 		v[11] = bad[b];
 		float range = few_bits_fit(&coding, v, 24, 7); /* 7: the vector's, before this shard's part of it */
-		few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent);
+		assert_int_equal(few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent), 11);
 		assert_false(few_bits_valid(&coding, range, &why));
 		assert_non_null(strstr(why, "must be finite"));
 	}
@@ -427,7 +427,7 @@ int main(void)
 		cmocka_unit_test(grid__range_given__is_used_where_it_is_larger),
 		cmocka_unit_test(round__any_width__is_the_nearest_multiple_in_the_fewest_bits),
 		cmocka_unit_test(few_bits__extremes__stay_finite),
-		cmocka_unit_test(few_bits__infinite_value__receiver_refuses),
+		cmocka_unit_test(few_bits__infinite_value__is_told_and_receiver_refuses),
 		cmocka_unit_test(message__few_bits__sparse_and_dense_come_back),
 	};
 

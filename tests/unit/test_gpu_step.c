@@ -246,10 +246,66 @@ static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
 	run_ranks(1, open_without_stream, &anything);
 }
 
+/* ---- sums that overflow ----------------------------------------------------------------------- */
+
+static int overflow(int rank, void *argument)
+{
+	static float params[COUNT], before[COUNT], grad[COUNT];
+	const struct device_ops *ops = device();
+	const struct shape none = { .recipe = argument };
+	struct memory there_memory, grad_memory;
+	float *there = device_vector(ops, &there_memory), *grad_there = device_vector(ops, &grad_memory);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument, .shards = SHARDS, .lr = 1 };
+	log_capture();
+	to_device(ops, there, params);
+	CHECK_OK(sluice_model_open(job, &attr, there, &model));
+	gradient(grad, rank, 1, &none);
+	to_device(ops, grad_there, grad);
+	CHECK_OK(sluice_push(model, grad_there));
+	CHECK(model->worker->device.selects);
+	CHECK_OK(sluice_pull(model, there));
+	ops->copy(before, there, sizeof before, NULL);
+	CHECK_OK(sluice_barrier(job));
+	grad[2 * COUNT / 3] = rank ? 1 : -1e38f; /* finite, until the step size multiplies it */
+	to_device(ops, grad_there, grad);
+	CHECK_OK(sluice_set_lr(model, 10));
+	int rc = sluice_push(model, grad_there);
+	rc = rc ? rc : sluice_pull(model, there);
+	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ENUMERIC));
+	CHECK(error_says("the gradient of rank 0 (node n1) at step 2", "overflowed"));
+	expect_on_device(ops, there, before);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	ops->release(&there_memory);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type(void **state)
+{
+	static char recipes[][80] = {
+		"up=topk(0.02) down=all memory=residual(inside)",
+		"up=topk(0.02),f16 down=all memory=residual(inside)",
+		"up=topk(0.02),bf16 down=all memory=residual(inside)",
+		"up=topk(0.02),uniform(4,16) down=all memory=residual(inside)",
+		"up=topk(0.02),uniform(1,8) down=all memory=residual(inside)",
+		"up=topk(0.02),grid(4) down=all memory=residual(inside)",
+		"up=topk(0.02),round(0.02) down=all memory=residual(inside)",
+		"up=gaussiank(0.02),grid(3) down=all memory=residual(inside)",
+		"up=threshold(3),bf16 down=all memory=residual(inside)",
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+		run_ranks(2, overflow, recipes[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
+		cmocka_unit_test(push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

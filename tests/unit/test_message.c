@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "message_example.h"
 #include "sluice.h"
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -128,6 +129,41 @@ static void decoded__may_alias_value(void **state)
 	}
 }
 
+/* Whatever they are to become: they are not made large numbers in silence. */
+static void encode__value_that_is_not_finite__makes_no_message_and_says_which(void **state)
+{
+	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8 };
+	static const struct value_coding codings[] = {
+		{ VALUE_F32, 0, 0, 0 }, { VALUE_F16, 0, 0, 0 }, { VALUE_BF16, 0, 0, 0 }, { VALUE_UNIFORM, 1, 8, 0 },
+		{ VALUE_UNIFORM, 4, 512, 0 }, { VALUE_GRID, 3, 0, 0 }, { VALUE_ROUND, 0, 0, 0.5f } };
+	static const float bad[] = { INFINITY, -INFINITY, NAN };
+	static const uint32_t places[] = { 0, 700, 4999 };
+	static float value[SPAN], decoded[SPAN];
+	static uint32_t index[SPAN];
+	static uint8_t out[BOUND];
+
+	(void)state;
+	for (size_t c = 0; c < COUNT_OF(codings); c++)
+		for (size_t b = 0; b < COUNT_OF(bad) * COUNT_OF(places); b++)
+			for (int aliased = 0; aliased < 2; aliased++)
+				for (uint32_t span = 5000; span <= SPAN; span += 4000) { /* all; so many that dense is shorter */
+					struct message m = example(span, 5000, codings[c].type);
+
+					m.values = codings[c];
+					for (uint32_t i = 0; i < 5000; i++) {
+						index[i] = i + (i > 2000) * (span - 5000);
+						value[i] = (float)i - 2500;
+					}
+					assert_true(message_encode(&m, index, value, decoded, out, BOUND) > 0);
+					m = example(span, 5000, codings[c].type);
+					m.values = codings[c];
+					value[places[b / COUNT_OF(bad)]] = bad[b % COUNT_OF(bad)];
+					assert_int_equal(message_encode(&m, span > 5000 ? index : NULL, value,
+									aliased ? value : decoded, out, BOUND), 0);
+					assert_int_equal(m.bad, places[b / COUNT_OF(bad)]);
+				}
+}
+
 /* A peer that rewrites its slot all the time: what is accepted is one of the messages it meant. */
 static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void **state)
 {
@@ -183,6 +219,7 @@ int main(void)
 		cmocka_unit_test(canonical__all_values_with_or_without_index_give_equal_bytes),
 		cmocka_unit_test(choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense),
 		cmocka_unit_test(decoded__may_alias_value),
+		cmocka_unit_test(encode__value_that_is_not_finite__makes_no_message_and_says_which),
 		cmocka_unit_test(copy__slot_changing_meanwhile_gives_one_whole_message_or_none),
 	};
 
