@@ -9,6 +9,7 @@
 
 cat >mixed <<E
 #!/bin/bash
+echo \${EPOCHREALTIME/./} >$SCRATCH/began.\$SLURM_PROCID
 if [ \$SLURM_PROCID = \$ODD_RANK ]; then exec $BUILD/other-version/sluice-train "\$@"; fi
 exec $train "\$@"
 E
@@ -16,9 +17,9 @@ chmod +x mixed
 program=$SCRATCH/mixed
 for odd in 2 0; do
 	export ODD_RANK=$odd
-	began=$(now_ms)
+	rm -f began.*
 	job versions 4 $small && { show versions; fail "ranks of different versions work together"; }
-	took=$(($(now_ms) - began))
+	took=$(($(now_ms) - $(sort -n began.* | tail -n 1) / 1000)) # not counting what srun takes to start them
 	[ $took -lt 5000 ] || { show versions; fail "it took $took ms"; }
 	other=$([ $odd = 0 ] && echo 1 || echo $odd)
 	for rank in 0 1 2 3; do
@@ -27,5 +28,5 @@ for odd in 2 0; do
 	done
 	sentences=$(cat versions.err.* | grep -o 'rank 0 on node .*' | sort -u)
 	[ "$(echo "$sentences" | wc -l)" = 1 ] || fail "not the same sentence everywhere: $sentences"
-	echo "| odd rank $odd, after $took ms: $sentences"
+	echo "| odd rank $odd, $took ms after the last rank's start: $sentences"
 done
