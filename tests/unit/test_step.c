@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "ranks.h"
+#include "thinned.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -75,6 +76,12 @@ static void check_copies(sluice_model *model, const float *params)
 	progress_release(model->job);
 }
 
+/* Under valgrind each recipe runs with the fewest and the most shards. */
+static int sharding_left_out(int s)
+{
+	return thinned((size_t)s, SHARDINGS - 1);
+}
+
 static int train_all(int rank, void *argument)
 {
 	struct runs *runs = argument;
@@ -86,6 +93,8 @@ static int train_all(int rank, void *argument)
 			attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]);
 		sluice_model *model = NULL;
 		uint64_t digest = 0;
+		if (sharding_left_out(i % SHARDINGS))
+			continue;
 		for (int j = 0; j < COUNT; j++) /* only rank 0's count; -0 must survive */
 			params[j] = rank ? 77 : j % 17 ? noise(2, 0, 0, (uint64_t)j) : -0.0f;
 		CHECK_OK(sluice_model_open(job, &shape, sluice_is_worker(job) ? params : NULL,
@@ -129,7 +138,7 @@ static void same_digests_with_and_without_servers(int workers)
 	}
 	/* Where the whole vector is published, shards do not show in the result. */
 	for (int s = 1; s < SHARDINGS; s++)
-		assert_true(first->digests[0][s] == first->digests[0][0]);
+		assert_true(sharding_left_out(s) || first->digests[0][s] == first->digests[0][0]);
 	assert_true(first->digests[0][0] != first->digests[2][0]);
 }
 
