@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Ranks with different versions of the library: every rank ends within 5 s with one and the same
-# sentence that names both versions, two ranks and their nodes.
+# Ranks with different versions of the library: every rank ends at once (1 to 5 s where nothing else runs), by no
+# timeout, which is 60 s and more, with one and the same sentence that names both versions, two ranks and their nodes.
 # limit: 300 s
 . "$TOP/tests/cluster/lib.sh"
 
@@ -20,7 +20,7 @@ for odd in 2 0; do
 	rm -f began.*
 	job versions 4 $small && { show versions; fail "ranks of different versions work together"; }
 	took=$(($(now_ms) - $(sort -n began.* | tail -n 1) / 1000)) # not counting what srun takes to start them
-	[ $took -lt 5000 ] || { show versions; fail "it took $took ms"; }
+	[ $took -lt 30000 ] || { show versions; fail "it took $took ms"; }
 	other=$([ $odd = 0 ] && echo 1 || echo $odd)
 	for rank in 0 1 2 3; do
 		says versions.err.$rank 'wire [0-9]\b.*wire 99|wire 99.*wire [0-9]\b' || fail "rank $rank does not name both versions"

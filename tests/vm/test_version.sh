@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A rank whose Sluice speaks another wire version: all ranks stop within 5 s and name both versions.
+# A rank whose Sluice speaks another wire version: all ranks stop at once (2 to 5 s where nothing else runs), by no
+# timeout, which is 60 s and more, and name both versions.
 # quick: 1
 # limit: 60 s
 . "$TOP/tests/vm/lib.sh"
@@ -11,7 +12,7 @@ export RANK_HOOK="[ \$SLURM_PROCID != 2 ] || { export LD_LIBRARY_PATH=$other/.li
 RANK_HOOK+='; echo ${EPOCHREALTIME/./} >began.$SLURM_PROCID'
 job version 4 "$train" "${small[@]}" && { show version; fail "ranks of different versions work together"; }
 took=$(($(now_ms) - $(sort -n began.* | tail -n 1) / 1000))
-[ $took -lt 5000 ] || { show version; fail "it took $took ms"; }
+[ $took -lt 30000 ] || { show version; fail "it took $took ms"; }
 for rank in 0 1 2 3; do
 	says version.err.$rank 'wire [0-9]+\b.*wire 99|wire 99.*wire [0-9]+\b' || fail "rank $rank does not name both versions"
 done
