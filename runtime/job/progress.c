@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
+enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
 enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
@@ -87,12 +87,12 @@ static void explain(sluice_job *job, int always)
 	job->client->explain(job, now, always);
 }
 
-/* Without a look at the clock. */
+/* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the same. */
 static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
 	for (int t = 0; t < job->n_transports; t++) {
-		int n;
+		int n, rounds = 0;
 		do {
 			n = job->transports[t]->ops->poll(job->transports[t], events, EVENTS_PER_POLL);
 			for (int i = 0; i < n; i++)
@@ -107,7 +107,7 @@ static void poll_events(sluice_job *job)
 					peers_gone(job, events[i].peer, events[i].text);
 					break;
 				}
-		} while (n == EVENTS_PER_POLL);
+		} while (n == EVENTS_PER_POLL && ++rounds < ROUNDS_PER_POLL);
 	}
 	if (job->members.due)
 		members_post(job);

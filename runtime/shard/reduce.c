@@ -166,6 +166,8 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 {
 	uint32_t found[CHUNK], n;
 
+	if (!residual)
+		candidates = NULL; /* there is nothing that they could be of */
 	if (candidates)
 		candidates_begin(candidates);
 

@@ -84,6 +84,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 	static float value[SPAN];
 	struct random random = { workers * 7 + (uint64_t)(density * 1000) };
 	struct selector *selector = NULL;
+	struct candidates none = { 0 }; /* as a shard has them whose recipe keeps no list */
 	struct reduction r;
 
 	memset(&plain, 0, sizeof plain);
@@ -95,7 +96,7 @@ static void compare(const struct update *update, int with_residual, int selects,
 	for (int s = 0; s < STEPS; s++) {
 		struct change c = { .update = update, .params = plain.params, .divisor = workers,
 				    .lr = lr, .residual = with_residual ? plain.residual : NULL,
-				    .selects = selects };
+				    .candidates = &none, .selects = selects };
 
 		for (unsigned w = 0; w < workers; w++) {
 			uint32_t n = make_message(&random, density, index, value);

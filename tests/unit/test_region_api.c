@@ -285,6 +285,50 @@ static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
 	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
 }
 
+/* Where the job goes on without it: the short way and the long one say the same of a lost rank. */
+static int put_to_one_that_is_lost(int rank, void *argument)
+{
+	static const size_t bytes[] = { 0, 8, 64, 65, 90 };
+	enum { SERVER = 2 };
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 1, .on_failure = SLUICE_CONTINUE };
+	sluice_job *job = rank_join(&attr);
+	sluice_region *region = NULL;
+	uint8_t data[90] = "";
+	int rc = 0;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, 100, &region));
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 1)
+		raise(SIGKILL);
+	for (int i = 0; !rank && !rc && i < 100000000; i++)
+		rc = sluice_region_put(region, 1, 0, data, 8, 1);
+	CHECK(rc == (rank ? 0 : SLUICE_EPEER) && (rank || error_says("rank 1 (node n1)", "lost")));
+	for (size_t i = 0; !rank && i < sizeof bytes / sizeof *bytes; i++) {
+		CHECK(sluice_region_put(region, 1, 0, bytes[i] ? data : NULL, bytes[i], 1) == SLUICE_EPEER);
+		CHECK(error_says("rank 1 (node n1)", "lost"));
+		CHECK(sluice_region_post_put(region, 1, 0, 0, bytes[i], 1) == SLUICE_EPEER);
+		CHECK_OK(sluice_region_put(region, SERVER, 0, bytes[i] ? data : NULL, bytes[i], 1));
+	}
+	if (rank)
+		CHECK_OK(sluice_region_wait(region, 0, sizeof bytes / sizeof *bytes));
+	CHECK_OK(sluice_barrier(job));
+	CHECK(sluice_living(job) == 1);
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on(void **state)
+{
+	int status[3];
+	(void)state;
+	run_ranks_status(3, put_to_one_that_is_lost, NULL, NULL, 60000, status);
+	assert_true(WIFEXITED(status[0]) && !WEXITSTATUS(status[0]));
+	assert_true(WIFSIGNALED(status[1]));
+	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
+}
+
 static int time_out(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
@@ -318,6 +362,7 @@ int main(void)
 		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
 		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),
 		cmocka_unit_test(wait__for_a_rank_that_dies__fails_EPEER_naming_it),
+		cmocka_unit_test(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
 		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
 	};
 	return cmocka_run_group_tests_name("regions between ranks", tests, NULL, NULL);

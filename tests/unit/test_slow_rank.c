@@ -115,6 +115,45 @@ static void wait__over_at_once_again_and_again__the_heart_beats(void **state)
 	run_ranks(1, never_wait, NULL);
 }
 
+enum { FLOOD = 1 << 20 };
+static int polls;
+
+/* As peers that write as quickly as this rank reads: there is more each time. */
+static int poll_flooded(struct transport *t, struct event *events, int n)
+{
+	(void)t;
+	if (++polls > FLOOD)
+		return 0;
+	for (int i = 0; i < n; i++)
+		events[i] = (struct event){ .kind = EVENT_IMM, .peer = 0, .imm = imm_make(IMM_REGION, 0, JOB_REGIONS - 1) };
+	return n;
+}
+
+static int flooded(int rank, void *argument)
+{
+	static struct transport_ops ops;
+	sluice_job *job = rank_join(NULL);
+	(void)rank;
+	(void)argument;
+	progress_take(job);
+	const struct transport_ops *own = job->transports[0]->ops;
+	ops = *own;
+	ops.poll = poll_flooded;
+	job->transports[0]->ops = &ops;
+	progress_poll(job);
+	job->transports[0]->ops = own;
+	CHECK(polls > 1 && polls < FLOOD);
+	progress_release(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void poll__notifies_without_end__comes_back_to_look_at_the_clock(void **state)
+{
+	(void)state;
+	run_ranks(1, flooded, NULL);
+}
+
 /* ---- slow -------------------------------------------------------------------------------------- */
 
 static int wait_for_a_slow_one(int rank, void *argument)
@@ -357,6 +396,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
 		cmocka_unit_test(wait__over_at_once_again_and_again__the_heart_beats),
+		cmocka_unit_test(poll__notifies_without_end__comes_back_to_look_at_the_clock),
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
 		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
 		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
