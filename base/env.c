@@ -71,7 +71,9 @@ const struct env_entry env_table[] = {
 	  FIELD(placement) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels of selection and message codings is used; all give the same. "
-	  "auto takes the best that the processor has. For tests and measurements.",
+	  "auto takes the best that the processor has. For tests and measurements; and where 512-bit "
+	  "instructions lower the clock of what runs beside them (Skylake and Cascade Lake servers), avx2 may be "
+	  "the quicker one: compare with sluice-bench select, and with a step of the job itself.",
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first seen. "

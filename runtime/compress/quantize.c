@@ -229,7 +229,7 @@ __attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in
 	}
 	return i;
 }
-#else
+#elif __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static size_t bf16_encode_wide(const float *v, size_t n, uint8_t *out, float *decoded)
 {
 	(void)v, (void)n, (void)out, (void)decoded;
