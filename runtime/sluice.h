@@ -61,8 +61,8 @@ SLUICE_API const char *sluice_version(void);
 /* Receives one log line without newline. level: 0 error, 1 warn, 2 info, 3 debug. */
 typedef void (*sluice_log_fn)(int level, const char *line, void *context);
 
-/* Replaces the default sink (stderr, prefixed by rank and node); NULL restores it. The sink may be
- * called from Sluice's progress thread. Thread class: main. */
+/* Replaces the default sink (stderr, prefixed by rank and node); NULL restores it. The sink may be called from
+ * Sluice's progress thread. Thread class: main. */
 SLUICE_API void sluice_set_log(sluice_log_fn sink, void *context);
 
 /* ---- job ---------------------------------------------------------------------------------- */
@@ -103,11 +103,10 @@ SLUICE_API int sluice_is_worker(const sluice_job *job); /* 1 or 0. Thread class:
 /* Node name of a rank ("" if out of range); owned by the job. Thread class: any. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 
-/* The three collectives take part in rank order; every worker must call them in the same order;
- * dedicated servers take part inside sluice_serve(). Errors: EPEER, ETIMEDOUT, EINVAL (ranks called
- * different collectives, too long). Before sluice_serve() a server may call them as workers do; what it
- * gives is then ignored. A lost worker that the job goes on without counts on all ranks or on none.
- * Thread class: object. */
+/* The three collectives take part in rank order; every worker must call them in the same order; dedicated servers
+ * take part inside sluice_serve(). Errors: EPEER, ETIMEDOUT, EINVAL (ranks called different collectives, too long).
+ * Before sluice_serve() a server may call them as workers do; what it gives is then ignored. A lost worker that the
+ * job goes on without counts on all ranks or on none. Thread class: object. */
 SLUICE_API int sluice_barrier(sluice_job *job);
 /* values[0..n): replaced by their sums over the living workers, added in rank order, same bits everywhere. */
 SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
@@ -136,16 +135,15 @@ SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats,
  * Async-signal-safe: meant for a SIGUSR2 handler. Thread class: any. */
 SLUICE_API void sluice_explain(sluice_job *job);
 
-/* Runs `size` ranks of a job inside the calling process, without a launcher and without a network, so that
- * hundreds of workers can be studied on one machine: calls rank_main(job, context) once for each rank, on a
- * thread of its own (with a stack of 1 MiB) that runs only while no other one does; they hand over where they
- * wait. Compressing, messages, reducing, publishing and applying are those of a real job of equal size, and so
- * are the results, bit for bit; bytes and elements are counted as if every rank were a process, times mean
- * nothing. rank_main must not call sluice_init() or sluice_finalize(); it may use data of other ranks without
- * locks. attr: as for sluice_init(), may be NULL; size: 1 .. 4096. Returns 0, or the first value other than 0
- * that a rank_main returned: that of a rank that failed rather than of those it took along. Errors: EINVAL
- * (also from within a rank_main), ENOMEM, and those of sluice_init(); ETIMEDOUT when all ranks wait and
- * none can go on. Thread class: main. */
+/* Runs `size` ranks of a job inside the calling process, without a launcher and without a network, so that hundreds
+ * of workers can be studied on one machine: calls rank_main(job, context) once for each rank, on a thread of its own
+ * (with a stack of 1 MiB) that runs only while no other one does; they hand over where they wait. Compressing,
+ * messages, reducing, publishing and applying are those of a real job of equal size, and so are the results, bit for
+ * bit; bytes and elements are counted as if every rank were a process, times mean nothing. rank_main must not call
+ * sluice_init() or sluice_finalize(); it may use data of other ranks without locks. attr: as for sluice_init(), may
+ * be NULL; size: 1 .. 4096. Returns 0, or the first value other than 0 that a rank_main returned: that of a rank that
+ * failed rather than of those it took along. Errors: EINVAL (also from within a rank_main), ENOMEM, and those of
+ * sluice_init(); ETIMEDOUT when all ranks wait and none can go on. Thread class: main. */
 SLUICE_API int sluice_simulate(const sluice_job_attr *attr, int size,
 			       int (*rank_main)(sluice_job *job, void *context), void *context);
 
@@ -176,68 +174,65 @@ typedef struct sluice_model_attr {
  * little-endian. Values are part of the ABI. */
 enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
 
-/* Opens a model: collective over all ranks with equal attributes (differences are named). Rank 0's
- * params[0..count) become version 0 on every rank; params is the caller's, and may be NULL on a
- * dedicated server. Here and below params, grad and mean may be host memory or memory of a GPU, told apart
- * by address. Errors: EINVAL (attributes, recipe), ENOMEM, EPEER, ETIMEDOUT, EGPU.
- * Thread class: object (job). */
+/* Opens a model: collective over all ranks with equal attributes (differences are named). Rank 0's params[0..count)
+ * become version 0 on every rank; params is the caller's, and may be NULL on a dedicated server. Here and below
+ * params, grad and mean may be host memory or memory of a GPU, told apart by address. Errors: EINVAL (attributes,
+ * recipe), ENOMEM, EPEER, ETIMEDOUT, EGPU. Thread class: object (job). */
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
 				 sluice_model **model_out);
 
 /* Closes the model on all ranks (collective, bounded). Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
-/* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
- * the caller's again on return. Its elements are of the model's grad_type; all types are widened to float
- * exactly, so the result has the bits of a push of those floats. One push, then one pull per step. Errors: EINVAL (no pull
- * since the last push), ENUMERIC (grad, or its sum with what earlier steps left; tensor and index are named, and the job is over),
- * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was pushed and
- * nothing is lost, and the same gradient may be pushed again, from GPU memory).
- * In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call returns when
- * that is enqueued: grad may be written again by what follows in the stream. The messages are posted when the GPU has
- * made them, by the progress thread or by the next call on the model or the job. What the GPU finds later (ENUMERIC;
- * EGPU: CUDA failed while it ran) the pull returns. Where the host encodes (values of round, randk, coding=small) the
- * push waits; what overflows an inbox is the pull's. With other recipes grad is copied, and is the caller's on return.
- * Thread class: object. */
+/* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is the caller's again
+ * on return. Its elements are of the model's grad_type, and are widened to float exactly. One push, then one pull per
+ * step. Errors: EINVAL (no pull since the last push), ENUMERIC (grad, or its sum with what earlier steps left; tensor
+ * and index are named, and the job is over), EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named;
+ * the job goes on: nothing was pushed and nothing is lost, and the same gradient may be pushed again, from GPU
+ * memory). In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call
+ * returns when that is enqueued: grad may be written again by what follows in the stream. The messages are posted
+ * when the GPU has made them, by the progress thread or by the next call on the model or the job. What the GPU finds
+ * later (ENUMERIC; EGPU: CUDA failed while it ran) the pull returns. Where the host encodes (values of round, randk,
+ * coding=small) the push waits; what overflows an inbox is the pull's. With other recipes grad is copied, and is the
+ * caller's on return. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
-/* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of
- * coordinates begin .. begin + count - 1, and the caller's again on return. The ranges of a step may come
- * in any order and must tile the model exactly once; the last one completes the push, with the same bits
- * everywhere as one sluice_push() of the whole. Recipes with up=all or up=threshold, but for values on a
- * grid, send to each shard as soon as its range is complete, all others at the last one. Errors: as sluice_push(), and EINVAL (outside
- * of the model, pushed already: nothing changed; clip= or nonfinite=skip, which need the whole first).
- * While ranges are missing, sluice_push(), sluice_pull(), sluice_set_lr() and sluice_checkpoint() give
- * EINVAL. Thread class: object. */
+/* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of coordinates begin
+ * .. begin + count - 1, and the caller's again on return. The ranges of a step may come in any order and must tile
+ * the model exactly once; the last one completes the push, with the same bits everywhere as one sluice_push() of the
+ * whole. Recipes with up=all or up=threshold, but for values on a grid, send to each shard as soon as its range is
+ * complete, all others at the last one. Errors: as sluice_push(), and EINVAL (outside of the model, pushed already:
+ * nothing changed; clip= or nonfinite=skip, which need the whole first). While ranges are missing, sluice_push(),
+ * sluice_pull(), sluice_set_lr() and sluice_checkpoint() give EINVAL. Thread class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
-/* The worker's residual, for gradients that are added to it where they are computed (a product with beta = 1, gradients
- * that are not set to zero between steps) instead of being written to a vector of their own: (*accumulator)[j] +=
- * *scale * gradient[j] for all j, once a step or, for a larger batch, several times; then sluice_push(model,
- * *accumulator), or ranges of it by sluice_push_range(). What is sent is taken out of it, the rest stays. The
- * bits are those of pushing the gradient, one vector of the model's size is saved, and a push reads one vector
- * instead of reading two and writing one. accumulator: the model's count of floats in host memory, the library's,
- * 64-byte aligned, valid until the model is closed; zero at open, and what a checkpoint held after
- * sluice_restore(). From a push until its pull returned it is not to be touched. scale: the learning rate where
- * the recipe says memory=residual(inside), else 1; ask again after sluice_set_lr(). Pushes of other vectors are gradients
- * as ever; those in GPU memory are then copied to the host. Errors: EINVAL (between a push and its pull; a
- * recipe that does more with a gradient than to add it: noise=, clip=, signal= other than gradient, memory= other
- * than residual, nonfinite= other than abort, update=average, when=every), EGPU. Thread class: object. */
+/* The worker's residual, for gradients that are added to it where they are computed (a product with beta = 1,
+ * gradients that are not set to zero between steps) instead of being written to a vector of their own:
+ * (*accumulator)[j] += *scale * gradient[j] for all j, once a step or, for a larger batch, several times; then
+ * sluice_push(model, *accumulator), or ranges of it by sluice_push_range(). What is sent is taken out of it, the rest
+ * stays. The bits are those of pushing the gradient, one vector of the model's size is saved, and a push reads one
+ * vector instead of reading two and writing one. accumulator: the model's count of floats in host memory, the
+ * library's, 64-byte aligned, valid until the model is closed; zero at open, and what a checkpoint held after
+ * sluice_restore(). From a push until its pull returned it is not to be touched. scale: the learning rate where the
+ * recipe says memory=residual(inside), else 1; ask again after sluice_set_lr(). Pushes of other vectors are gradients
+ * as ever; those in GPU memory are then copied to the host. Errors: EINVAL (between a push and its pull; a recipe
+ * that does more with a gradient than to add it: noise=, clip=, signal= other than gradient, memory= other than
+ * residual, nonfinite= other than abort, update=average, when=every), EGPU. Thread class: object. */
 SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, float *scale);
 
-/* For signal=storm(ALPHA) and svrg(STEPS): the same with the gradients of one and the same sample at params (grad) and at the
- * point that sluice_point() gives, the parameters one step ago or the anchor (before). Both are the caller's again on return.
- * Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona, Momentum-Based Variance
- * Reduction in Non-Convex SGD, NeurIPS 2019. Thread class: object. */
+/* For signal=storm(ALPHA) and svrg(STEPS): the same with the gradients of one and the same sample at params (grad)
+ * and at the point that sluice_point() gives, the parameters one step ago or the anchor (before). Both are the
+ * caller's again on return. Errors as sluice_push(), EINVAL with another signal. Paper: Cutkosky, Orabona,
+ * Momentum-Based Variance Reduction in Non-Convex SGD, NeurIPS 2019. Thread class: object. */
 SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const void *before);
 
-/* Where the recipe wants a gradient beside, or instead of, the one at params[0..count), which is what the last
- * pull or open left: into point[0..count). signal=igt(ALPHA): params extrapolated along the last step, the only
- * place to evaluate; push that gradient by sluice_push(). signal=storm(ALPHA): the parameters one step ago, for
- * before of sluice_push_pair(). signal=svrg(STEPS): the anchor, for the same. Other signals: params. In the first step always params. Between a pull (or
- * open) and a push; nothing is sent. Errors: EINVAL. Paper of igt: Arnold et al., Reducing the Variance in
- * Online Optimization by Transporting Past Gradients, NeurIPS 2019. Thread class: object. */
+/* Where the recipe wants a gradient beside, or instead of, the one at params[0..count), which is what the last pull
+ * or open left: into point[0..count). signal=igt(ALPHA): params extrapolated along the last step, the only place to
+ * evaluate; push that gradient by sluice_push(). signal=storm(ALPHA): the parameters one step ago, for before of
+ * sluice_push_pair(). signal=svrg(STEPS): the anchor, for the same. Other signals: params. In the first step always
+ * params. Between a pull (or open) and a push; nothing is sent. Errors: EINVAL. Paper of igt: Arnold et al., Reducing
+ * the Variance in Online Optimization by Transporting Past Gradients, NeurIPS 2019. Thread class: object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
 /* For signal=svrg(STEPS): 1 if the next push is at an anchor. It takes the full gradient of this worker's data at
@@ -245,24 +240,23 @@ SLUICE_API int sluice_point(sluice_model *model, const float *params, float *poi
  * anchor, which sluice_point() gives. Thread class: object. */
 SLUICE_API int sluice_anchor_due(const sluice_model *model);
 
-/* Waits for the version that answers the last push, then params += decoded delta, in place: the same
- * bits on every rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory
- * they are complete in the order of the model's stream, not yet on return. With when=async: waits until the
- * last push is counted and sets params, to other ones on each worker; without a push since the last pull it
- * brings the newest, as is to be done after a collective. Errors: EINVAL, ENUMERIC (as sluice_push(); or the sums of a
- * shard of this rank overflowed, and the job is over), EPEER, ETIMEDOUT (a GPU that hangs is named with what it is at),
- * EWIRE, EGPU (the last push failed on the GPU: nothing of it was sent and nothing is lost: call sluice_push() with the
- * same gradient again, then this. If that says EINVAL, the push stands, and this is to be called again). Thread class:
- * object. */
+/* Waits for the version that answers the last push, then params += decoded delta, in place: the same bits on every
+ * rank. params[0..count) must hold what the last pull (or open) left there. In GPU memory they are complete in the
+ * order of the model's stream, not yet on return. With when=async: waits until the last push is counted and sets
+ * params, to other ones on each worker; without a push since the last pull it brings the newest, as is to be done
+ * after a collective. Errors: EINVAL, ENUMERIC (as sluice_push(); or the sums of a shard of this rank overflowed, and
+ * the job is over), EPEER, ETIMEDOUT (a GPU that hangs is named with what it is at), EWIRE, EGPU (the last push
+ * failed on the GPU: nothing of it was sent and nothing is lost: call sluice_push() with the same gradient again,
+ * then this. If that says EINVAL, the push stands, and this is to be called again). Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where
  * nothing was published); for jobs with an optimizer of their own. Errors as sluice_pull(). */
 SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
 
-/* For update=average: pushes what the recipe selects of params[0..count), which are this worker's own, and the
- * next sluice_pull() sets these to their mean over the workers (sparse averaging of parameters; Jiang, Agrawal,
- * NeurIPS 2018). Takes the place of sluice_push(). Errors as sluice_push(). Thread class: object. */
+/* For update=average: pushes what the recipe selects of params[0..count), which are this worker's own, and the next
+ * sluice_pull() sets these to their mean over the workers (sparse averaging of parameters; Jiang, Agrawal, NeurIPS
+ * 2018). Takes the place of sluice_push(). Errors as sluice_push(). Thread class: object. */
 SLUICE_API int sluice_push_params(sluice_model *model, const float *params);
 
 /* 1 if params have the same bits on all workers after the last pull: always, unless the recipe lets workers take
@@ -281,9 +275,8 @@ SLUICE_API int sluice_set_smoothness(sluice_model *model, float smoothness);
  * workers close the model; then returns 0. Errors as sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
 
-/* Learning rate of the following pushes; must be finite, > 0 and equal on all workers of a step
- * (unequal ones end the job: EINVAL where it is found, EPEER elsewhere, naming rank and rates).
- * Thread class: object. */
+/* Learning rate of the following pushes; must be finite, > 0 and equal on all workers of a step (unequal ones end the
+ * job: EINVAL where it is found, EPEER elsewhere, naming rank and rates). Thread class: object. */
 SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
 
 /* Eight flags that travel with the next push. After the pull of that step sluice_raised() returns,
@@ -295,17 +288,16 @@ SLUICE_API unsigned sluice_raised(const sluice_model *model);
 /* Completed steps (pull returned), counted over restores. Thread class: object. */
 SLUICE_API uint64_t sluice_step(const sluice_model *model);
 
-/* Writes parameters, residuals, shard residuals, momenta, counters and recipe of all ranks below
- * directory dir (created if missing), between two steps. Collective over the workers; servers take
- * part in sluice_serve(). The previous checkpoint stays valid until the new one is complete on disk
- * (fsync, rename). Errors: EIO, EINVAL (inside a step), EPEER, ETIMEDOUT. Thread class: object. */
+/* Writes parameters, residuals, shard residuals, momenta, counters and recipe of all ranks below directory dir
+ * (created if missing), between two steps. Collective over the workers; servers take part in sluice_serve(). The
+ * previous checkpoint stays valid until the new one is complete on disk (fsync, rename). Errors: EIO, EINVAL (inside
+ * a step), EPEER, ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
 
-/* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, ranks, workers,
- * shards and recipe; params[0..count) (workers) receive the parameters (update=none: they are the
- * application's own and stay as they are). Collective over the workers;
- * servers take part in sluice_serve(). step_out may be NULL. Errors: EIO (missing, unreadable),
- * EWIRE (damaged), EINVAL (made for another model, recipe or job shape), EPEER, ETIMEDOUT. */
+/* Restores what sluice_checkpoint() wrote into a freshly opened model of the same shape, ranks, workers, shards and
+ * recipe; params[0..count) (workers) receive the parameters (update=none: they are the application's own and stay as
+ * they are). Collective over the workers; servers take part in sluice_serve(). step_out may be NULL. Errors: EIO
+ * (missing, unreadable), EWIRE (damaged), EINVAL (made for another model, recipe or job shape), EPEER, ETIMEDOUT. */
 SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out);
 
 /* Counters since open. Bytes are those of messages between ranks; a rank's own shard is not counted. */
@@ -344,15 +336,15 @@ typedef struct sluice_model_stats {
 	uint64_t device_ns;       /* of wait_ns: pulls that waited for a GPU to be through with the push */
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm (of one that lives on a GPU,
- * waiting for a push that is under way there), and one over those of this rank's shards when it covers shard_residual_norm. object. */
+ * waiting for a push that is under way there), and one over those of this rank's shards when it covers
+ * shard_residual_norm. object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
 
-/* on: from the next push on, sluice_stats() tells the compression error |a - C(a)|^2 / |a|^2, where a is
- * what a step would have sent (for a push: the worker's accumulator; for a version: the shard's residual
- * and change) and C(a) what its receivers decode. Takes one or two passes over the vectors in each step
- * and, with memory=none, the memory of one vector. Results stay the same. Not for pushes of which parts
- * left before the last range (sluice_push_range with threshold). Errors: EINVAL, ENOMEM. Thread class:
- * object. */
+/* on: from the next push on, sluice_stats() tells the compression error |a - C(a)|^2 / |a|^2, where a is what a step
+ * would have sent (for a push: the worker's accumulator; for a version: the shard's residual and change) and C(a)
+ * what its receivers decode. Takes one or two passes over the vectors in each step and, with memory=none, the memory
+ * of one vector. Results stay the same. Not for pushes of which parts left before the last range (sluice_push_range
+ * with threshold). Errors: EINVAL, ENOMEM. Thread class: object. */
 SLUICE_API int sluice_measure(sluice_model *model, int on);
 
 /* Text of the recipe in use, normalised, all defaults spelled out; owned by the model. */
@@ -369,10 +361,10 @@ SLUICE_API int sluice_region_open(sluice_job *job, size_t bytes, sluice_region *
 SLUICE_API void sluice_region_close(sluice_region **region); /* collective, bounded */
 SLUICE_API void *sluice_region_base(const sluice_region *region); /* own window. any */
 
-/* Copies bytes into / out of the window of rank at offset; returns when the local buffer is reusable
- * (put) or filled (get). notify != 0 adds one to the count that sluice_region_wait() of that rank
- * sees, after the data is in place. data within the own window (sluice_region_base()) spares a copy.
- * Errors: EINVAL (outside the window), EPEER, ETIMEDOUT. object. */
+/* Copies bytes into / out of the window of rank at offset; returns when the local buffer is reusable (put) or filled
+ * (get). notify != 0 adds one to the count that sluice_region_wait() of that rank sees, after the data is in place.
+ * data within the own window (sluice_region_base()) spares a copy. Errors: EINVAL (outside the window), EPEER,
+ * ETIMEDOUT. object. */
 SLUICE_API int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
 				 size_t bytes, int notify);
 SLUICE_API int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data,

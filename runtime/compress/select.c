@@ -204,7 +204,7 @@ static const struct select_kernels *usual_kernels(void)
 	return kernels;
 }
 
-size_t select_nonzero(const float *x, size_t n, uint32_t *index)
+size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room)
 {
 	enum { CHUNK = 1024 };
 	const struct select_kernels *kernels = usual_kernels();
@@ -212,10 +212,11 @@ size_t select_nonzero(const float *x, size_t n, uint32_t *index)
 	float value[CHUNK + LISTS_SLACK];
 	size_t listed = 0;
 
-	for (size_t i = 0; i < n; i += CHUNK) {
+	for (size_t i = 0; i < n && listed < room; i += CHUNK) {
 		struct select_lists l = { .index = found, .near_index = near, .near_value = value };
 
 		kernels->list(x, i, n - i < CHUNK ? n : i + CHUNK, BOUNDS_NONZERO, &l);
+		l.n = l.n < room - listed ? l.n : room - listed;
 		memcpy(index + listed, found, l.n * sizeof(*index));
 		listed += l.n;
 	}

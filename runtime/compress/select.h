@@ -50,8 +50,8 @@ struct select_call {
  * index and value are undefined, and with grad residual is the sum, nothing cleared. */
 size_t select_run(struct selector *s, const struct select_call *call, int *nan_out);
 
-/* All non-zeros of x[0..n), ascending; for sparse representations of "all". */
-size_t select_nonzero(const float *x, size_t n, uint32_t *index);
+/* The non-zeros of x[0..n), ascending, the first `room` of them; for sparse representations of "all". */
+size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room);
 
 /* Index of the first NaN or infinity of x[0..n), n if there is none. */
 size_t first_nonfinite(const float *x, size_t n);

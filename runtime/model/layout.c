@@ -100,12 +100,25 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	return (uint32_t)least(s->span, pairs + s->exempt);
 }
 
+/* Whether a step publishes just what the workers' messages hold together: everything that moved, where the update rule
+ * moves nothing else and no earlier step left anything. */
+static int publishes_union(const struct recipe *recipe)
+{
+	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
+	       recipe->up.select != SELECT_ALL && selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
+	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION && !recipe->automatic &&
+	       !recipe->reset && !recipe->svrg_steps && !(recipe->decay > 0) &&
+	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
+}
+
 static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
 			      const struct schedule *schedule)
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
 		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
+	if (publishes_union(recipe))
+		return (uint32_t)least(s->span, (uint64_t)l->workers * s->up_capacity);
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
 		return s->span;
 	uint64_t k = schedule_count(density, s->span - s->exempt);
@@ -154,8 +167,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
 	uint32_t selected = (uint32_t)least(l->selected_most, s->span); /* before they are fitted into a slot */
 
-	if (recipe->up.select == SELECT_ALL || recipe->down.select == SELECT_ALL || recipe->automatic ||
-	    recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies ||
+	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !publishes_union(recipe)) ||
+	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies ||
 	    up->exchange != EXCHANGE_OWN)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||

@@ -208,8 +208,8 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 		*n_out = agree_choose(model, shard, call.x);
 	} else if (selects) {
 		*n_out = (uint32_t)select_down(model, shard, density, &call);
-	} else if (sparse) { /* the union of what the workers selected */
-		*n_out = (uint32_t)select_nonzero(call.x, span, model->index);
+	} else if (sparse) { /* the union of what the workers selected, and what earlier steps left */
+		*n_out = (uint32_t)select_nonzero(call.x, span, model->index, shard->at->down_capacity);
 		sparse_gather(call.x, model->index, model->value, *n_out);
 	} else {
 		*n_out = span;

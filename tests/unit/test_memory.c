@@ -28,7 +28,8 @@ static const struct model_case cases[] = {
 	{ "up=topk(0.01),f16 down=topk(0.01),f16 signal=momentum(0.9) update=momentum(0.9)", 0.9 },
 	{ "up=topk(0.01),uniform(4) down=topk(0.02),bf16", 0.9 },
 	{ "up=all down=all", 0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
-	{ "up=topk(0.01) down=all", 0.65 },
+	{ "up=topk(0.01) down=all", 0.9 }, /* what is published is what two messages hold */
+	{ "up=topk(0.001) down=all", 0.9 },
 };
 
 static uint64_t resident_bytes(void)
@@ -115,6 +116,46 @@ static void memory__announced__is_never_exceeded_and_nearly_used(void **state)
 	}
 }
 
+/* ---- a publication as large as it can be ------------------------------------------------------- */
+
+enum { SHORT = 30000, SHORT_SHARDS = 10, PUSHERS = 3, FULL_SLOT = 4 * SHORT / SHORT_SHARDS / 100 };
+
+/* Every rank selects other coordinates of one shard, more than its slot there holds. */
+static int fill_one_shard(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = SHORT, .recipe = argument, .shards = SHORT_SHARDS, .lr = 1 };
+	uint32_t moved = 0;
+
+	for (size_t i = 0; i < SHORT; i++) {
+		params[i] = 0;
+		grad[i] = i < SHORT / SHORT_SHARDS && i % PUSHERS == (size_t)rank ? 2 + noise(5, 0, 0, i) : 0;
+	}
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint32_t step = 1; step <= 3; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		if (step == 1)
+			for (size_t i = 0; i < SHORT; i++)
+				moved += params[i] != 0;
+	}
+	CHECK(moved == PUSHERS * FULL_SLOT);
+	check_same(job, params, SHORT * sizeof *params);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced(void **state)
+{
+	static char sums[] = "up=topk(0.01) down=all", mean[] = "up=topk(0.01) down=all update=sgd memory=residual(inside)";
+
+	(void)state;
+	run_ranks(PUSHERS, fill_one_shard, sums);
+	run_ranks(PUSHERS, fill_one_shard, mean);
+}
+
 /* ---- snapshots in parts ------------------------------------------------------------------------ */
 
 static const uint32_t spans[] = { 1, SNAPSHOT_PART - 1, SNAPSHOT_PART, SNAPSHOT_PART + 1, 3 * SNAPSHOT_PART + 7 };
@@ -183,6 +224,7 @@ static void snapshot__part_of_another_place_or_version__is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced),
 		cmocka_unit_test(memory__announced__is_never_exceeded_and_nearly_used),
 		cmocka_unit_test(snapshot__any_span__comes_back_part_by_part),
 		cmocka_unit_test(snapshot__part_of_another_place_or_version__is_refused),

@@ -36,7 +36,7 @@ static void plain_step(struct side *s, struct selector *selector, const struct c
 	if (c->selects)
 		s->n = select_topk(selector, candidate, &all, 1, BUDGET, s->index);
 	else
-		s->n = select_nonzero(candidate, SPAN, s->index);
+		s->n = select_nonzero(candidate, SPAN, s->index, SPAN);
 	for (size_t i = 0; i < s->n; i++)
 		s->value[i] = candidate[s->index[i]];
 }
@@ -54,7 +54,7 @@ static void step(struct side *s, struct reduction *r, struct selector *selector,
 	if (c.selects) {
 		s->n = select_run(selector, &call, NULL);
 	} else {
-		s->n = select_nonzero(call.x, SPAN, s->index);
+		s->n = select_nonzero(call.x, SPAN, s->index, SPAN);
 		sparse_gather(call.x, s->index, s->value, (uint32_t)s->n);
 	}
 }

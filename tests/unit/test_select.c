@@ -284,7 +284,7 @@ static void select_nonzero__equals_definition(void **state)
 		const size_t n = 3001;
 		float *x = vector_of(kinds[kind], n, 9);
 		uint32_t *got = malloc(n * sizeof(*got));
-		size_t n_got = select_nonzero(x, n, got), at = 0;
+		size_t n_got = select_nonzero(x, n, got, n), at = 0;
 
 		assert_non_null(got);
 		for (size_t i = 0; i < n; i++)
@@ -293,7 +293,17 @@ static void select_nonzero__equals_definition(void **state)
 				assert_int_equal(got[at++], i);
 			}
 		assert_int_equal(at, n_got);
-		assert_int_equal(select_nonzero(x, 0, got), 0);
+		assert_int_equal(select_nonzero(x, 0, got, n), 0);
+		for (size_t room = 0; room <= n_got; room += room < 1020 ? 1 : 97) { /* the first ones, and none beyond */
+			uint32_t *first = malloc((room + 1) * sizeof(*first));
+
+			assert_non_null(first);
+			first[room] = 77;
+			assert_int_equal(select_nonzero(x, n, first, room), room);
+			assert_memory_equal(first, got, room * sizeof(*got));
+			assert_int_equal(first[room], 77);
+			free(first);
+		}
 		free(x);
 		free(got);
 	}
