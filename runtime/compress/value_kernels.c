@@ -35,14 +35,19 @@ static void uniform_values(const uint8_t *restrict codes, float step, int levels
 			v[j] = uniform_value(codes[j], step, levels);
 }
 
-static void uniform(const float *v, const uint32_t *restrict random, const struct uniform_scale *scale,
+static void uniform(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
 		    unsigned bits, size_t n, uint8_t *restrict codes, float *decoded)
 {
 	const struct uniform_scale s = *scale;
+	const struct value_numbers r = *numbers;
+	uint32_t random[VALUE_GROUP];
 
-	for (size_t i = 0; i < n; i += VALUE_GROUP)
-		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			codes[j] = uniform_code(v[j], random[j], &s, bits);
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		for (uint32_t j = 0; j < VALUE_GROUP; j++)
+			random[j] = random_mix(&r.key, r.low + (r.index ? r.index[i + j] : (uint32_t)i + j));
+		for (size_t j = 0; j < VALUE_GROUP; j++)
+			codes[i + j] = uniform_code(v[i + j], random[j], &s, bits);
+	}
 	uniform_values(codes, s.step, uniform_levels(bits), n, decoded);
 }
 
