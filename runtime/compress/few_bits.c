@@ -13,7 +13,7 @@
 #include <float.h>
 #include <math.h>
 
-enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4, BLOCKS_AHEAD = VALUE_AHEAD / 8 };
+enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, BLOCKS_AHEAD = VALUE_AHEAD / 8 };
 /* Of round: 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
 #define ROUND_LARGEST 2097151
 
@@ -155,27 +155,20 @@ static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n,
 
 /* ---- uniform ---- */
 
-/* Of one bit: the mean magnitude of each block. The order within a sum is what the result depends on, so
- * four whole blocks are summed at once: an addition waits for the one before it. */
+/* Of one bit: the mean magnitude of each block. */
 static void mean_steps(const float *v, size_t n, size_t block, struct uniform_scale *scales)
 {
-	double sum[SUMS];
+	const float *row[VALUE_SUMS];
+	double sum[VALUE_SUMS];
 
-	for (size_t at = 0; at < n; at += SUMS * block) {
-		const size_t left = n - at;
-		size_t i = 0;
-
-		memset(sum, 0, sizeof(sum));
-		for (; left >= SUMS * block && i < block; i++)
-			for (size_t j = 0; j < SUMS; j++)
-				sum[j] += fabs((double)v[at + j * block + i]);
-		for (size_t j = 0; j < SUMS && j * block < left; j++, scales++) {
-			const size_t here = left - j * block < block ? left - j * block : block;
-
-			for (size_t rest = i; rest < here; rest++)
-				sum[j] += fabs((double)v[at + j * block + rest]);
-			*scales = (struct uniform_scale){ .step = (float)(sum[j] / (double)here) };
-		}
+	for (size_t at = 0, rows, length; at < n; at += rows * length, scales += rows) {
+		length = n - at < block ? n - at : block;
+		rows = (n - at) / length < VALUE_SUMS ? (n - at) / length : VALUE_SUMS;
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			row[j] = v + at + (j < rows ? j * length : 0);
+		value_kernels()->sums(row, length, sum);
+		for (size_t j = 0; j < rows; j++)
+			scales[j] = (struct uniform_scale){ .step = (float)(sum[j] / (double)length) };
 	}
 }
 
@@ -273,7 +266,7 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	struct numbers numbers = { .rounding = rounding };
 	struct uniform_scale scales[BLOCKS_AHEAD];
-	const size_t blocks = c->bits == 1 ? SUMS : c->block < VALUE_AHEAD ? VALUE_AHEAD / c->block : 1;
+	const size_t blocks = c->bits == 1 ? VALUE_SUMS : c->block < VALUE_AHEAD ? VALUE_AHEAD / c->block : 1;
 
 	if (c->bits > 1)
 		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);

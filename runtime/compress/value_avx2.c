@@ -42,6 +42,36 @@ AVX2 static uint32_t largest(const float *v, size_t n)
 	return all;
 }
 
+/* Adds four values of each of four rows, the first of all, then the second. */
+AVX2 static inline ALWAYS __m256d sums_four(__m256d sum, const float *const row[4], size_t at)
+{
+	const __m128 mask = _mm_castsi128_ps(_mm_set1_epi32(F32_MAGNITUDE));
+	__m128 a = _mm_loadu_ps(row[0] + at), b = _mm_loadu_ps(row[1] + at);
+	__m128 c = _mm_loadu_ps(row[2] + at), d = _mm_loadu_ps(row[3] + at);
+
+	_MM_TRANSPOSE4_PS(a, b, c, d);
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(a, mask)));
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(b, mask)));
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(c, mask)));
+	return _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(d, mask)));
+}
+
+AVX2 static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
+{
+	__m256d low = _mm256_setzero_pd(), high = low;
+	size_t i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		low = sums_four(low, row, i);
+		high = sums_four(high, row + 4, i);
+	}
+	_mm256_storeu_pd(sum, low);
+	_mm256_storeu_pd(sum + 4, high);
+	for (; i < n; i++)
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			sum[j] += (double)bits_float(float_bits(row[j][i]) & F32_MAGNITUDE);
+}
+
 /* ---- values to codes ---- */
 
 AVX2 static inline __m256 clamped(__m256 x, float most)
@@ -387,7 +417,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct value_kernels value_avx2 = { "avx2", usable, largest, uniform, signs, grid, nearest,
+const struct value_kernels value_avx2 = { "avx2", usable, largest, sums, uniform, signs, grid, nearest,
 					  uniform_values, sign_values, grid_values, within, pack, unpack };
 #else
 typedef int no_avx2_on_this_machine;

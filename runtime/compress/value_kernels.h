@@ -10,7 +10,7 @@
 /* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. VALUE_AHEAD: of so many values the
  * largest is sought before the first of them is rounded. PACK_SLACK: bytes beyond what is said that pack may write
  * and unpack may read. */
-enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, PACK_SLACK = 8 };
+enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, VALUE_SUMS = 8, PACK_SLACK = 8 };
 
 /* The random numbers of roundings: value i takes random_mix() of low + index[i], or of low + i where index is NULL. */
 struct value_numbers {
@@ -24,6 +24,8 @@ struct value_kernels {
 	int (*usable)(void);
 	/* The largest magnitude's bits, 0 of nothing; any n, any values. */
 	uint32_t (*largest)(const float *v, size_t n);
+	/* The sums of the magnitudes of row[j][0..n), each added up one after the other; rows may be the same. */
+	void (*sums)(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS]);
 	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. The scale is that of a block to
 	 * which v belongs. */
 	void (*uniform)(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,

@@ -180,6 +180,29 @@ static void check_pack(const struct value_kernels *k)
 		}
 }
 
+static void check_sums(const struct value_kernels *k)
+{
+	struct random r = { 26 };
+	double wanted[VALUE_SUMS], sums[VALUE_SUMS];
+	const float *row[VALUE_SUMS];
+
+	for (size_t n = 0; n <= N / 2; n++) {
+		fill(&r, (int)n);
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			row[j] = v + random_bits(&r) % (N - n);
+		value_portable.sums(row, n, wanted);
+		k->sums(row, n, sums);
+		assert_memory_equal(sums, wanted, sizeof wanted);
+		for (size_t j = 0; j < VALUE_SUMS; j++) {
+			double sum = 0;
+
+			for (size_t i = 0; i < n; i++)
+				sum += fabs((double)row[j][i]);
+			assert_true(sum == sums[j]);
+		}
+	}
+}
+
 static void each_version(void (*check)(const struct value_kernels *))
 {
 	for (size_t i = 0; value_versions[i]; i++)
@@ -203,6 +226,12 @@ static void largest__any_length__is_as_portable(void **state)
 {
 	(void)state;
 	each_version(check_largest);
+}
+
+static void sums__any_rows_and_length__are_as_portable_in_this_order(void **state)
+{
+	(void)state;
+	each_version(check_sums);
 }
 
 static void pack__every_width__comes_back_and_takes_no_more(void **state)
@@ -240,6 +269,7 @@ int main(void)
 		cmocka_unit_test(to_codes__any_version__is_as_portable),
 		cmocka_unit_test(from_codes__any_version__is_as_portable),
 		cmocka_unit_test(largest__any_length__is_as_portable),
+		cmocka_unit_test(sums__any_rows_and_length__are_as_portable_in_this_order),
 		cmocka_unit_test(pack__every_width__comes_back_and_takes_no_more),
 		cmocka_unit_test(random__any_version__is_as_portable),
 	};
