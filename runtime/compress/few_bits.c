@@ -13,7 +13,7 @@
 #include <float.h>
 #include <math.h>
 
-enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, SUMS = 4, AHEAD = 2048 };
+enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, BLOCKS_AHEAD = VALUE_AHEAD / 8 };
 /* Of round: 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
 #define ROUND_LARGEST 2097151
 
@@ -123,6 +123,12 @@ static size_t whole(size_t n)
 	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
 }
 
+/* How many of n values go through at once: whole, or fewer than a group at the end. */
+static size_t piece(size_t n)
+{
+	return n < VALUE_GROUP ? n : n < PIECE ? n - n % VALUE_GROUP : PIECE;
+}
+
 /* end: of what may be written. Returns where the next codes go. */
 static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out, const uint8_t *end)
 {
@@ -149,41 +155,35 @@ static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n,
 
 /* ---- uniform ---- */
 
-/* Of one bit: the mean magnitude of each block. The order within a sum is what the result depends on, so
- * four whole blocks are summed at once: an addition waits for the one before it. */
-static void mean_steps(const float *v, size_t n, size_t block, uint8_t *steps)
+/* Of one bit: the mean magnitude of each block. */
+static void mean_steps(const float *v, size_t n, size_t block, struct uniform_scale *scales)
 {
-	double sum[SUMS];
+	const float *row[VALUE_SUMS];
+	double sum[VALUE_SUMS];
 
-	for (size_t at = 0; at < n; at += SUMS * block) {
-		const size_t left = n - at;
-		size_t i = 0;
-
-		memset(sum, 0, sizeof(sum));
-		for (; left >= SUMS * block && i < block; i++)
-			for (size_t j = 0; j < SUMS; j++)
-				sum[j] += fabs((double)v[at + j * block + i]);
-		for (size_t j = 0; j < SUMS && j * block < left; j++, steps += SCALE_BYTES) {
-			const size_t here = left - j * block < block ? left - j * block : block;
-
-			for (size_t rest = i; rest < here; rest++)
-				sum[j] += fabs((double)v[at + j * block + rest]);
-			put_le32(steps, float_bits((float)(sum[j] / (double)here)));
-		}
+	for (size_t at = 0, rows, length; at < n; at += rows * length, scales += rows) {
+		length = n - at < block ? n - at : block;
+		rows = (n - at) / length < VALUE_SUMS ? (n - at) / length : VALUE_SUMS;
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			row[j] = v + at + (j < rows ? j * length : 0);
+		value_kernels()->sums(row, length, sum);
+		for (size_t j = 0; j < rows; j++)
+			scales[j] = (struct uniform_scale){ .step = (float)(sum[j] / (double)length) };
 	}
 }
 
-/* Of more bits: of several blocks before their values are looked at again, because a step is two divisions behind
- * the last value of its block. */
-static void largest_steps(const struct value_coding *c, const float *v, size_t n, uint8_t *steps)
+/* Of more bits: of several blocks before their values are looked at again, because a scale is two divisions behind
+ * the last value of its block, and the divisions of several do not wait for each other. */
+static void largest_steps(const struct value_coding *c, const float *v, size_t n, struct uniform_scale *scales)
 {
 	const struct value_kernels *k = value_kernels();
+	float most[BLOCKS_AHEAD];
+	size_t blocks = 0;
 
-	for (size_t at = 0; at < n; at += c->block, steps += SCALE_BYTES) {
-		const float most = bits_float(k->largest(v + at, n - at < c->block ? n - at : c->block));
-
-		put_le32(steps, float_bits(uniform_step(c->bits, most)));
-	}
+	for (size_t at = 0; at < n; at += c->block)
+		most[blocks++] = bits_float(k->largest(v + at, n - at < c->block ? n - at : c->block));
+	for (size_t b = 0; b < blocks; b++)
+		scales[b] = uniform_scale(c->bits, uniform_step(c->bits, most[b]));
 }
 
 /* What rounding draws, with the mixer of this message. */
@@ -192,35 +192,52 @@ struct numbers {
 	const struct rounding *rounding;
 };
 
-static void numbers_of(const struct numbers *numbers, size_t at, size_t n, uint32_t *random)
+/* Values at..at + n) of the message, whole, or the last of a block, padded. */
+static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale, const float *v, size_t at,
+			  size_t n, const struct numbers *numbers, uint8_t *codes, float *decoded)
 {
 	const struct rounding *r = numbers->rounding;
+	const uint64_t base = r->first + (r->index ? 0 : at);
+	const uint32_t *index = r->index ? r->index + at : NULL;
+	const uint64_t first = base + (index ? index[0] : 0), last = base + (index ? index[n - 1] : n - 1);
+	struct value_numbers drawn = { .low = (uint32_t)base, .index = index };
+	uint32_t padded[VALUE_GROUP];
 
-	if (r->index)
-		random_mix_each(&numbers->mixer, r->first, r->index + at, n, random);
-	else
-		random_mix_each(&numbers->mixer, r->first + at, NULL, n, random);
+	if (first >> 32 != last >> 32) { /* once in 2^32 coordinates */
+		for (size_t i = 0; i < n; i++)
+			codes[i] = uniform_code(v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
+						scale, c->bits);
+		value_kernels()->uniform_values(codes, scale->step, uniform_levels(c->bits), whole(n), decoded);
+		return;
+	}
+	drawn.key = *random_mixer_key(&numbers->mixer, first);
+	if (index && n < VALUE_GROUP) {
+		memset(padded, 0, sizeof(padded));
+		memcpy(padded, index, n * sizeof(*index));
+		drawn.index = padded;
+	}
+	value_kernels()->uniform(v, &drawn, scale, c->bits, whole(n), codes, decoded);
 }
 
 /* One block's values; returns where the next codes go. */
-static uint8_t *block_encode(const struct value_coding *c, float step, const float *v, size_t at, size_t n,
-			     const struct numbers *numbers, uint8_t *bits, const uint8_t *end, float *decoded)
+static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale, const float *v,
+			     size_t at, size_t n, const struct numbers *numbers, uint8_t *bits, const uint8_t *end,
+			     float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const int levels = uniform_levels(c->bits);
-	const struct uniform_scale scale = uniform_scale(c->bits, step);
-	uint32_t random[PIECE];
+	const float step = scale->step;
 	uint8_t codes[PIECE];
-	float last[PIECE];
+	float last[VALUE_GROUP];
 
 	for (size_t i = at, here; i < at + n; i += here) {
 		const float *from = v + i;
 		float *to = decoded + i;
 
-		here = at + n - i < PIECE ? at + n - i : PIECE;
-		if (here % VALUE_GROUP) {
+		here = piece(at + n - i);
+		if (here < VALUE_GROUP) {
 			memset(last, 0, sizeof(last));
-			memset(random, 0, sizeof(random));
+			memset(codes, 0, VALUE_GROUP);
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
@@ -233,8 +250,7 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 		} else if (c->bits == 1) {
 			k->signs(from, step, whole(here), codes, to);
 		} else {
-			numbers_of(numbers, i, here, random);
-			k->uniform(from, random, &scale, c->bits, whole(here), codes, to);
+			uniform_piece(c, scale, from, i, here, numbers, codes, to);
 		}
 		bits = codes_put(codes, here, c->bits, bits, end);
 		if (to == last)
@@ -246,27 +262,29 @@ static uint8_t *block_encode(const struct value_coding *c, float step, const flo
 static size_t uniform_encode(const struct value_coding *c, const float *v, size_t n,
 			     const struct rounding *rounding, uint8_t *out, float *decoded)
 {
-	uint8_t *step = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
+	uint8_t *steps = out, *bits = out + blocks_of(c, n) * SCALE_BYTES;
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	struct numbers numbers = { .rounding = rounding };
-	const size_t together = c->bits == 1 ? SUMS * (size_t)c->block
-					     : c->block < AHEAD ? AHEAD - AHEAD % c->block : c->block;
-	size_t ahead = 0; /* steps are there up to this value, which decoded may have overwritten */
+	struct uniform_scale scales[BLOCKS_AHEAD];
+	const size_t blocks = c->bits == 1 ? VALUE_SUMS : c->block < VALUE_AHEAD ? VALUE_AHEAD / c->block : 1;
 
 	if (c->bits > 1)
 		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);
-	for (size_t at = 0, here; at < n; at += here, step += SCALE_BYTES) {
-		here = n - at < c->block ? n - at : c->block;
-		if (at == ahead) {
-			ahead += n - at < together ? n - at : together;
-			if (c->bits == 1)
-				mean_steps(v + at, ahead - at, c->block, step);
-			else
-				largest_steps(c, v + at, ahead - at, step);
+	for (size_t from = 0, together; from < n; from += together) {
+		together = n - from < blocks * c->block ? n - from : blocks * c->block;
+		if (c->bits == 1) /* before decoded overwrites the values */
+			mean_steps(v + from, together, c->block, scales);
+		else
+			largest_steps(c, v + from, together, scales);
+		for (size_t at = 0; at < together; at += c->block, steps += SCALE_BYTES) {
+			const struct uniform_scale *scale = &scales[at / c->block];
+			const size_t here = together - at < c->block ? together - at : c->block;
+
+			put_le32(steps, float_bits(scale->step));
+			if (!(scale->step <= FLT_MAX))
+				return from + at + first_nonfinite(v + from + at, here);
+			bits = block_encode(c, scale, v, from + at, here, &numbers, bits, end, decoded);
 		}
-		if (!(bits_float(get_le32(step)) <= FLT_MAX))
-			return at + first_nonfinite(v + at, here);
-		bits = block_encode(c, bits_float(get_le32(step)), v, at, here, &numbers, bits, end, decoded);
 	}
 	return n;
 }

@@ -27,25 +27,12 @@ static void portable_run(const struct random_stream *s, uint64_t quad, size_t n,
 		random_quad(s, quad + i / 4, out + i);
 }
 
-static void portable_mix(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = random_mix(key, low + index[i]);
-}
-
-static void portable_mix_run(const struct random_key *key, uint32_t low, size_t n, uint32_t *out)
-{
-	for (size_t i = 0; i < n; i++)
-		out[i] = random_mix(key, low + (uint32_t)i);
-}
-
 static int portable_usable(void)
 {
 	return 1;
 }
 
-const struct random_kernels random_portable = { "portable", portable_usable, portable_run, portable_mix,
-						portable_mix_run };
+const struct random_kernels random_portable = { "portable", portable_usable, portable_run };
 
 const struct random_kernels *const random_versions[] = {
 #if defined(__x86_64__)
@@ -112,42 +99,4 @@ void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_
 		random_quad(s, (first + i) / 4, numbers);
 		memcpy(out + i, numbers, (n - i < 4 ? n - i : 4) * sizeof(*out));
 	}
-}
-
-/* ---- mixed ---- */
-
-/* index NULL: low, low + 1, ... */
-static void mix_any(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out)
-{
-	const size_t rest = n % RANDOM_MIX, whole = n - rest;
-	uint32_t padded[RANDOM_MIX], numbers[RANDOM_MIX];
-
-	if (whole && index)
-		kernels()->mix(key, low, index, whole, out);
-	else if (whole)
-		kernels()->mix_run(key, low, whole, out);
-	if (!rest)
-		return;
-	memset(padded, 0, sizeof(padded));
-	for (size_t i = 0; i < rest; i++)
-		padded[i] = index ? index[whole + i] : (uint32_t)(whole + i);
-	kernels()->mix(key, low, padded, RANDOM_MIX, numbers);
-	memcpy(out + whole, numbers, rest * sizeof(*out));
-}
-
-void random_mix_each(const struct random_mixer *m, uint64_t first, const uint32_t *index, size_t n, uint32_t *out)
-{
-	const uint64_t next = (first | UINT32_MAX) + 1; /* where the upper half is another */
-	size_t before = n;
-
-	if ((uint32_t)(first >> 32) != m->high || (n && index && first + index[0] >= next))
-		before = 0;
-	else if (!index)
-		before = n < next - first ? n : (size_t)(next - first);
-	else
-		while (before && first + index[before - 1] >= next)
-			before--;
-	mix_any(&m->key[0], (uint32_t)first, index, before, out);
-	mix_any(&m->key[1], (uint32_t)first + (index ? 0 : (uint32_t)before), index ? index + before : NULL, n - before,
-		out + before);
 }

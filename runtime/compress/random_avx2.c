@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Random numbers for AVX2. Philox: the words of a counter stay in the lower halves of lanes of 64 bits,
  * where the products arise; what the upper halves hold is never looked at. Eight counters at once, as two
- * groups of four, hide the time of a multiplication. The mixer (random_mix.h): eight lanes of 32 bits. */
+ * groups of four, hide the time of a multiplication. */
 #include "random_kernels.h"
 
 #if defined(__x86_64__)
@@ -91,86 +91,12 @@ AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uin
 	}
 }
 
-/* ---- the mixer ---- */
-
-#define ALWAYS __attribute__((always_inline))
-
-struct mixing {
-	__m256i key[4];
-};
-
-AVX2 static inline ALWAYS struct mixing mixing_of(const struct random_key *key, uint32_t low)
-{
-	return (struct mixing){ { _mm256_set1_epi32((int)(key->word[0] + low)), _mm256_set1_epi32((int)key->word[1]),
-				  _mm256_set1_epi32((int)key->word[2]), _mm256_set1_epi32((int)key->word[3]) } };
-}
-
-AVX2 static inline ALWAYS __m256i first_key(const struct mixing *m, const uint32_t *index)
-{
-	return _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)(const void *)index), m->key[0]);
-}
-
-AVX2 static inline ALWAYS __m256i mix_round(__m256i x, int shift, uint32_t factor, __m256i key)
-{
-	x = _mm256_xor_si256(x, _mm256_srli_epi32(x, shift));
-	return _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32((int)factor)), key);
-}
-
-AVX2 static inline ALWAYS void mix_store(__m256i x, uint32_t *out)
-{
-	_mm256_storeu_si256((__m256i *)(void *)out, _mm256_xor_si256(x, _mm256_srli_epi32(x, MIX_SHIFT_3)));
-}
-
-/* Four registers at once: a chain of products and shifts has nothing to do beside itself. */
-AVX2 static inline ALWAYS void mix_lanes(const struct mixing *m, __m256i a, __m256i b, __m256i c, __m256i d,
-					 uint32_t *out)
-{
-	a = mix_round(a, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	b = mix_round(b, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	c = mix_round(c, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	d = mix_round(d, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	a = mix_round(a, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	b = mix_round(b, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	c = mix_round(c, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	d = mix_round(d, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	a = mix_round(a, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	b = mix_round(b, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	c = mix_round(c, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	d = mix_round(d, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	mix_store(a, out);
-	mix_store(b, out + 8);
-	mix_store(c, out + 16);
-	mix_store(d, out + 24);
-}
-
-AVX2 static void mix(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out)
-{
-	const struct mixing m = mixing_of(key, low);
-
-	for (size_t i = 0; i < n; i += RANDOM_MIX)
-		mix_lanes(&m, first_key(&m, index + i), first_key(&m, index + i + 8), first_key(&m, index + i + 16),
-			  first_key(&m, index + i + 24), out + i);
-}
-
-AVX2 static void mix_run(const struct random_key *key, uint32_t low, size_t n, uint32_t *out)
-{
-	const struct mixing m = mixing_of(key, low);
-	__m256i next = _mm256_add_epi32(m.key[0], _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-
-	for (size_t i = 0; i < n; i += RANDOM_MIX) {
-		mix_lanes(&m, next, _mm256_add_epi32(next, _mm256_set1_epi32(8)),
-			  _mm256_add_epi32(next, _mm256_set1_epi32(16)), _mm256_add_epi32(next, _mm256_set1_epi32(24)),
-			  out + i);
-		next = _mm256_add_epi32(next, _mm256_set1_epi32(RANDOM_MIX));
-	}
-}
-
 static int usable(void)
 {
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct random_kernels random_avx2 = { "avx2", usable, run, mix, mix_run };
+const struct random_kernels random_avx2 = { "avx2", usable, run };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -86,75 +86,12 @@ AVX512 static void run(const struct random_stream *s, uint64_t quad, size_t n, u
 	}
 }
 
-/* ---- the mixer ---- */
-
-#define ALWAYS __attribute__((always_inline))
-
-struct mixing {
-	__m512i key[4];
-};
-
-AVX512 static inline ALWAYS struct mixing mixing_of(const struct random_key *key, uint32_t low)
-{
-	return (struct mixing){ { _mm512_set1_epi32((int)(key->word[0] + low)), _mm512_set1_epi32((int)key->word[1]),
-				  _mm512_set1_epi32((int)key->word[2]), _mm512_set1_epi32((int)key->word[3]) } };
-}
-
-AVX512 static inline ALWAYS __m512i first_key(const struct mixing *m, const uint32_t *index)
-{
-	return _mm512_add_epi32(_mm512_loadu_si512(index), m->key[0]);
-}
-
-AVX512 static inline ALWAYS __m512i mix_round(__m512i x, unsigned shift, uint32_t factor, __m512i key)
-{
-	x = _mm512_xor_si512(x, _mm512_srli_epi32(x, shift));
-	return _mm512_add_epi32(_mm512_mullo_epi32(x, _mm512_set1_epi32((int)factor)), key);
-}
-
-AVX512 static inline ALWAYS void mix_store(__m512i x, uint32_t *out)
-{
-	_mm512_storeu_si512(out, _mm512_xor_si512(x, _mm512_srli_epi32(x, MIX_SHIFT_3)));
-}
-
-/* Two registers at once: a chain of products and shifts has nothing to do beside itself. */
-AVX512 static inline ALWAYS void mix_lanes(const struct mixing *m, __m512i a, __m512i b,
-					   uint32_t *out)
-{
-	a = mix_round(a, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	b = mix_round(b, MIX_SHIFT_0, MIX_FACTOR_0, m->key[1]);
-	a = mix_round(a, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	b = mix_round(b, MIX_SHIFT_1, MIX_FACTOR_1, m->key[2]);
-	a = mix_round(a, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	b = mix_round(b, MIX_SHIFT_2, MIX_FACTOR_2, m->key[3]);
-	mix_store(a, out);
-	mix_store(b, out + 16);
-}
-
-AVX512 static void mix(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out)
-{
-	const struct mixing m = mixing_of(key, low);
-
-	for (size_t i = 0; i < n; i += RANDOM_MIX)
-		mix_lanes(&m, first_key(&m, index + i), first_key(&m, index + i + 16), out + i);
-}
-
-AVX512 static void mix_run(const struct random_key *key, uint32_t low, size_t n, uint32_t *out)
-{
-	const struct mixing m = mixing_of(key, low);
-	__m512i next = _mm512_add_epi32(m.key[0], _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-
-	for (size_t i = 0; i < n; i += RANDOM_MIX) {
-		mix_lanes(&m, next, _mm512_add_epi32(next, _mm512_set1_epi32(16)), out + i);
-		next = _mm512_add_epi32(next, _mm512_set1_epi32(RANDOM_MIX));
-	}
-}
-
 static int usable(void)
 {
 	return __builtin_cpu_supports("avx512f");
 }
 
-const struct random_kernels random_avx512 = { "avx512", usable, run, mix, mix_run };
+const struct random_kernels random_avx512 = { "avx512", usable, run };
 #else
 typedef int no_avx512_on_this_machine;
 #endif

@@ -3,18 +3,15 @@
  * tests; how they are chosen is in random.c. */
 #ifndef COMPRESS_RANDOM_KERNELS_H
 #define COMPRESS_RANDOM_KERNELS_H
-#include "random_mix.h"
+#include "philox.h"
 
-enum { RANDOM_RUN = 64, RANDOM_MIX = 32 /* numbers: no version makes more at once */ };
+enum { RANDOM_RUN = 64 /* numbers: no version makes more at once */ };
 
 struct random_kernels {
 	const char *name; /* as of the kernels of selection */
 	int (*usable)(void);
 	/* The numbers of quads quad, quad + 1, ...: n of them, a multiple of RANDOM_RUN. */
 	void (*run)(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out);
-	/* random_mix() of low + index[0..n), in any order, or of low, low + 1, ...; n is a multiple of RANDOM_MIX. */
-	void (*mix)(const struct random_key *key, uint32_t low, const uint32_t *index, size_t n, uint32_t *out);
-	void (*mix_run)(const struct random_key *key, uint32_t low, size_t n, uint32_t *out);
 };
 
 extern const struct random_kernels random_portable;

@@ -19,16 +19,18 @@ AVX2 static inline __m256i load(const void *p)
 AVX2 static uint32_t largest(const float *v, size_t n)
 {
 	const __m256i mask = _mm256_set1_epi32(F32_MAGNITUDE);
-	__m256i a = _mm256_setzero_si256(), b = a;
+	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
 	__m128i half;
 	uint32_t all, rest = 0;
 	size_t i = 0;
 
-	for (; i + 2 * LANES <= n; i += 2 * LANES) {
+	for (; i + 4 * LANES <= n; i += 4 * LANES) {
 		a = _mm256_max_epi32(a, _mm256_and_si256(load(v + i), mask));
 		b = _mm256_max_epi32(b, _mm256_and_si256(load(v + i + LANES), mask));
+		c = _mm256_max_epi32(c, _mm256_and_si256(load(v + i + 2 * LANES), mask));
+		d = _mm256_max_epi32(d, _mm256_and_si256(load(v + i + 3 * LANES), mask));
 	}
-	a = _mm256_max_epi32(a, b);
+	a = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
 	half = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
 	half = _mm_max_epi32(half, _mm_unpackhi_epi64(half, half));
 	half = _mm_max_epi32(half, _mm_srli_epi64(half, 32));
@@ -38,6 +40,36 @@ AVX2 static uint32_t largest(const float *v, size_t n)
 		all = rest > all ? rest : all;
 	}
 	return all;
+}
+
+/* Adds four values of each of four rows, the first of all, then the second. */
+AVX2 static inline ALWAYS __m256d sums_four(__m256d sum, const float *const row[4], size_t at)
+{
+	const __m128 mask = _mm_castsi128_ps(_mm_set1_epi32(F32_MAGNITUDE));
+	__m128 a = _mm_loadu_ps(row[0] + at), b = _mm_loadu_ps(row[1] + at);
+	__m128 c = _mm_loadu_ps(row[2] + at), d = _mm_loadu_ps(row[3] + at);
+
+	_MM_TRANSPOSE4_PS(a, b, c, d);
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(a, mask)));
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(b, mask)));
+	sum = _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(c, mask)));
+	return _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(d, mask)));
+}
+
+AVX2 static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
+{
+	__m256d low = _mm256_setzero_pd(), high = low;
+	size_t i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		low = sums_four(low, row, i);
+		high = sums_four(high, row + 4, i);
+	}
+	_mm256_storeu_pd(sum, low);
+	_mm256_storeu_pd(sum + 4, high);
+	for (; i < n; i++)
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			sum[j] += (double)bits_float(float_bits(row[j][i]) & F32_MAGNITUDE);
 }
 
 /* ---- values to codes ---- */
@@ -69,33 +101,106 @@ AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
+/* random_mix(), its steps side by side for four registers: a chain of products has nothing to do beside itself. */
+struct four {
+	__m256i a, b, c, d;
+};
+
+AVX2 static inline ALWAYS struct four fold(struct four x, int shift)
+{
+	x.a = _mm256_xor_si256(x.a, _mm256_srli_epi32(x.a, shift));
+	x.b = _mm256_xor_si256(x.b, _mm256_srli_epi32(x.b, shift));
+	x.c = _mm256_xor_si256(x.c, _mm256_srli_epi32(x.c, shift));
+	x.d = _mm256_xor_si256(x.d, _mm256_srli_epi32(x.d, shift));
+	return x;
+}
+
+AVX2 static inline ALWAYS struct four times(struct four x, struct four by)
+{
+	return (struct four){ _mm256_mullo_epi32(x.a, by.a), _mm256_mullo_epi32(x.b, by.b),
+			      _mm256_mullo_epi32(x.c, by.c), _mm256_mullo_epi32(x.d, by.d) };
+}
+
+AVX2 static inline ALWAYS struct four plus(struct four x, __m256i y)
+{
+	return (struct four){ _mm256_add_epi32(x.a, y), _mm256_add_epi32(x.b, y), _mm256_add_epi32(x.c, y),
+			      _mm256_add_epi32(x.d, y) };
+}
+
+AVX2 static inline ALWAYS struct four mixed(struct four x, __m256i between, __m256i odd)
+{
+	const __m256i factor = _mm256_set1_epi32(MIX_FACTOR);
+
+	x = fold(x, MIX_SHIFT_0);
+	x = plus(times(x, (struct four){ factor, factor, factor, factor }), between);
+	x = fold(x, MIX_SHIFT_1);
+	return times(x, plus(x, odd));
+}
+
 /* uniform_code() without the last level added, and what it is decoded to. */
-AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, const uint32_t *random, const struct uniform_scale *s,
-						unsigned bits, float *decoded)
+AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random, const struct uniform_scale *s,
+						unsigned bits, int scaled_up, float *decoded)
 {
 	const __m128i share = _mm_cvtsi32_si128((int)bits), whole = _mm_cvtsi32_si128((int)(32 - bits));
-	const __m256 x = _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(v), _mm256_set1_ps(s->up)),
-				       _mm256_set1_ps(s->factor));
-	const __m256i sum = _mm256_add_epi32(_mm256_cvttps_epi32(x), _mm256_srl_epi32(load(random), share));
-	const __m256i q = _mm256_sra_epi32(sum, whole);
+	const __m256 up = scaled_up ? _mm256_mul_ps(_mm256_loadu_ps(v), _mm256_set1_ps(s->up)) : _mm256_loadu_ps(v);
+	const __m256i x = _mm256_cvttps_epi32(_mm256_mul_ps(up, _mm256_set1_ps(s->factor)));
+	const __m256i q = _mm256_sra_epi32(_mm256_add_epi32(x, _mm256_srl_epi32(random, share)), whole);
 
 	_mm256_storeu_ps(decoded, _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_set1_ps(s->step)));
 	return q;
 }
 
-AVX2 static void uniform(const float *v, const uint32_t *random, const struct uniform_scale *scale, unsigned bits,
-			 size_t n, uint8_t *codes, float *decoded)
+/* What largest() will read next, wherever the vector ends. */
+AVX2 static inline ALWAYS void ahead(const float *v)
+{
+	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
+
+	_mm_prefetch((const char *)there, _MM_HINT_T0);
+	_mm_prefetch((const char *)(there + 64), _MM_HINT_T0);
+}
+
+/* scaled_up, sparse: known where this is called, so that the loop has no branch. */
+AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_numbers *r, const struct uniform_scale *scale,
+					    unsigned bits, size_t n, uint8_t *codes, float *decoded, int scaled_up,
+					    int sparse)
 {
 	const struct uniform_scale s = *scale;
+	const __m256i between = _mm256_set1_epi32((int)r->key.between), odd = _mm256_set1_epi32((int)r->key.odd);
+	const __m256i before = _mm256_set1_epi32((int)(r->key.before + r->low));
+	__m256i next = _mm256_add_epi32(before, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		const __m256i a = uniform_eight(v + i, random + i, &s, bits, decoded + i);
-		const __m256i b = uniform_eight(v + i + 8, random + i + 8, &s, bits, decoded + i + 8);
-		const __m256i c = uniform_eight(v + i + 16, random + i + 16, &s, bits, decoded + i + 16);
-		const __m256i d = uniform_eight(v + i + 24, random + i + 24, &s, bits, decoded + i + 24);
+		struct four x;
 
-		store_levels(a, b, c, d, uniform_levels(bits), codes + i);
+		ahead(v + i);
+		if (sparse) {
+			const uint32_t *index = r->index + i;
+
+			x = plus((struct four){ load(index), load(index + 8), load(index + 16), load(index + 24) }, before);
+		} else {
+			x = (struct four){ next, _mm256_add_epi32(next, _mm256_set1_epi32(8)),
+					   _mm256_add_epi32(next, _mm256_set1_epi32(16)),
+					   _mm256_add_epi32(next, _mm256_set1_epi32(24)) };
+			next = _mm256_add_epi32(next, _mm256_set1_epi32(VALUE_GROUP));
+		}
+		x = mixed(x, between, odd);
+		x.a = uniform_eight(v + i, x.a, &s, bits, scaled_up, decoded + i);
+		x.b = uniform_eight(v + i + 8, x.b, &s, bits, scaled_up, decoded + i + 8);
+		x.c = uniform_eight(v + i + 16, x.c, &s, bits, scaled_up, decoded + i + 16);
+		x.d = uniform_eight(v + i + 24, x.d, &s, bits, scaled_up, decoded + i + 24);
+		store_levels(x.a, x.b, x.c, x.d, uniform_levels(bits), codes + i);
 	}
+}
+
+AVX2 static void uniform(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
+			 unsigned bits, size_t n, uint8_t *codes, float *decoded)
+{
+	if (scale->up != 1) /* steps so small are seldom */
+		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 1, numbers->index != NULL);
+	else if (numbers->index)
+		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 0, 1);
+	else
+		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 0, 0);
 }
 
 AVX2 static inline ALWAYS __m256i signs_eight(const float *v, float step, float *decoded)
@@ -230,7 +335,28 @@ AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 	return _mm256_madd_epi16(x, _mm256_set1_epi32(1 | 1 << (16 + 2 * bits)));
 }
 
-AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
+/* Products make a byte of two codes of four bits, or of four of two. */
+AVX2 static void pack_nibbles(const uint8_t *codes, size_t n, uint8_t *out)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		const __m256i twos = _mm256_maddubs_epi16(load(codes + i), _mm256_set1_epi16(1 | 1 << 12));
+
+		_mm_storeu_si128((__m128i *)(void *)(out + i / 2),
+				 _mm_packus_epi16(_mm256_castsi256_si128(twos), _mm256_extracti128_si256(twos, 1)));
+	}
+}
+
+AVX2 static void pack_pairs(const uint8_t *codes, size_t n, uint8_t *out)
+{
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		const __m256i x = fours(load(codes + i), 2);
+		const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+
+		_mm_storel_epi64((__m128i *)(void *)(out + i / 4), _mm_packus_epi16(half, half));
+	}
+}
+
+AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP, out += 4 * bits) {
 		const __m256i x = closer(fours(load(codes + i), bits), 0x00000000ffffffffu, 32 - 4 * bits);
@@ -242,6 +368,18 @@ AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *ou
 		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);
 		_mm_storel_epi64((__m128i *)(void *)(out + 3 * bits), _mm_unpackhi_epi64(high, high));
 	}
+}
+
+AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
+{
+	if (bits == 8)
+		memcpy(out, codes, n);
+	else if (bits == 4)
+		pack_nibbles(codes, n, out);
+	else if (bits == 2)
+		pack_pairs(codes, n, out);
+	else
+		pack_any(codes, bits, n, out);
 }
 
 /* What kept has stays, what moved has goes up. */
@@ -279,7 +417,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct value_kernels value_avx2 = { "avx2", usable, largest, uniform, signs, grid, nearest,
+const struct value_kernels value_avx2 = { "avx2", usable, largest, sums, uniform, signs, grid, nearest,
 					  uniform_values, sign_values, grid_values, within, pack, unpack };
 #else
 typedef int no_avx2_on_this_machine;

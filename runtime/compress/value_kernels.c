@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "bit_pack.h"
 #include "value_codes.h"
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -28,6 +29,25 @@ static uint32_t largest(const float *v, size_t n)
 	return all;
 }
 
+/* Four rows at once: an addition waits for the one before it. */
+static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
+{
+	for (size_t j = 0; j < VALUE_SUMS; j += 4) {
+		double a = 0, b = 0, c = 0, d = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			a += fabs((double)row[j][i]);
+			b += fabs((double)row[j + 1][i]);
+			c += fabs((double)row[j + 2][i]);
+			d += fabs((double)row[j + 3][i]);
+		}
+		sum[j] = a;
+		sum[j + 1] = b;
+		sum[j + 2] = c;
+		sum[j + 3] = d;
+	}
+}
+
 static void uniform_values(const uint8_t *restrict codes, float step, int levels, size_t n, float *restrict v)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
@@ -35,14 +55,19 @@ static void uniform_values(const uint8_t *restrict codes, float step, int levels
 			v[j] = uniform_value(codes[j], step, levels);
 }
 
-static void uniform(const float *v, const uint32_t *restrict random, const struct uniform_scale *scale,
+static void uniform(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
 		    unsigned bits, size_t n, uint8_t *restrict codes, float *decoded)
 {
 	const struct uniform_scale s = *scale;
+	const struct value_numbers r = *numbers;
+	uint32_t random[VALUE_GROUP];
 
-	for (size_t i = 0; i < n; i += VALUE_GROUP)
-		for (size_t j = i; j < i + VALUE_GROUP; j++)
-			codes[j] = uniform_code(v[j], random[j], &s, bits);
+	for (size_t i = 0; i < n; i += VALUE_GROUP) {
+		for (uint32_t j = 0; j < VALUE_GROUP; j++)
+			random[j] = random_mix(&r.key, r.low + (r.index ? r.index[i + j] : (uint32_t)i + j));
+		for (size_t j = 0; j < VALUE_GROUP; j++)
+			codes[i + j] = uniform_code(v[i + j], random[j], &s, bits);
+	}
 	uniform_values(codes, s.step, uniform_levels(bits), n, decoded);
 }
 
@@ -113,7 +138,7 @@ static int usable(void)
 	return 1;
 }
 
-const struct value_kernels value_portable = { "portable", usable, largest, uniform, signs, grid, nearest,
+const struct value_kernels value_portable = { "portable", usable, largest, sums, uniform, signs, grid, nearest,
 					      uniform_values, sign_values, grid_values, within, pack, unpack };
 
 /* ---- the choice ---- */

@@ -5,6 +5,7 @@
 #include "compress/bit_pack.h"
 #include "compress/few_bits_rules.h"
 #include "compress/message.h"
+#include "compress/random_mix.h"
 #include "random.h"
 #include "sluice.h"
 #include <float.h>
@@ -254,6 +255,90 @@ static void uniform__cut_at_a_block__rounds_the_same(void **state)
 	assert_memory_not_equal(sent + 640, got, (N - 640) * sizeof(*got));
 }
 
+/* What value i is decoded to, if its block has this step. */
+static float by_rules(unsigned bits, float step, float value, const struct random_stream *stream, uint64_t coordinate)
+{
+	const struct uniform_scale scale = uniform_scale(bits, step);
+	struct random_mixer m;
+
+	random_mixer_open(stream, coordinate, &m);
+	return uniform_value(uniform_code(value, random_mixed(&m, coordinate), &scale, bits), step, uniform_levels(bits));
+}
+
+static void uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate(void **state)
+{
+	static const uint64_t firsts[] = { 0, 5, 0xffffffffull - 100, 0x3fffffff0ull, 0x3ffffffffull, 1ull << 32 };
+	static uint32_t index[N];
+	struct random r = { 32 };
+
+	(void)state;
+	fill(12, 0);
+	for (int round = 0; round < 150; round++) {
+		struct value_coding c = uniform(2 + (unsigned)round % 7, round % 2 ? 64 : 520);
+		struct rounding rounding = { .stream = { RANDOM_ROUND, 1, (uint64_t)round, 0 },
+					     .first = firsts[round % 6], .index = round % 4 < 2 ? index : NULL };
+		const size_t n = round < 70 ? (size_t)round : random_bits(&r) % N;
+
+		for (size_t i = 0; i < n; i++) /* some end beyond a multiple of 2^32, some begin there */
+			index[i] = (i ? index[i - 1] : round % 3 ? 0 : 90) + 1 + random_bits(&r) % 5;
+		few_bits_encode(&c, 1, v, n, &rounding, bytes, sent);
+		for (size_t i = 0; i < n; i++) {
+			const uint64_t coordinate = rounding.first + (rounding.index ? index[i] : i);
+			const size_t block = i / c.block * c.block, left = n - block;
+			const float most = largest_magnitude(v + block, left < c.block ? left : c.block);
+
+			assert_true(sent[i] == by_rules(c.bits, uniform_step(c.bits, most), v[i], &rounding.stream,
+							 coordinate));
+		}
+	}
+}
+
+/* Of N roundings up or down, with probability p, here and there. */
+static double correlation(const float *here, const float *there, size_t n, double p)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += ((here[i] > 2.5f) - p) * ((there[i] > 2.5f) - p);
+	return sum / (p * (1 - p));
+}
+
+static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated(void **state)
+{
+	enum { STEPS = 30, LAGS = 4 };
+	static uint32_t index[N];
+	static float now[N], before[N], other[N];
+	const double p = 0.3, bound = 5 * sqrt((double)N * STEPS);
+	const struct value_coding c = uniform(4, 4096);
+
+	(void)state;
+	for (unsigned apart = 0; apart <= 20; apart++) { /* neighbours, and coordinates 2^k from one another */
+		double neighbours[LAGS] = { 0 }, steps = 0, ranks = 0, mean = 0;
+
+		for (uint32_t i = 0; i < N; i++) {
+			index[i] = i << apart;
+			v[i] = i ? 2.3f : 7; /* steps of 1 */
+		}
+		for (uint64_t step = 0; step <= STEPS; step++) {
+			struct rounding rounding = { .stream = { RANDOM_ROUND, 0, step, apart }, .index = index };
+
+			memcpy(before, now, sizeof(now));
+			few_bits_encode(&c, 1, v, N, &rounding, bytes, now);
+			rounding.stream.rank = 1;
+			few_bits_encode(&c, 1, v, N, &rounding, bytes, other);
+			for (size_t lag = 1; step && lag <= LAGS; lag++)
+				neighbours[lag - 1] += correlation(now + 1, now + 1 + lag, N - 1 - lag, p);
+			steps += step ? correlation(now + 1, before + 1, N - 1, p) : 0;
+			ranks += step ? correlation(now + 1, other + 1, N - 1, p) : 0;
+			for (size_t i = 1; step && i < N; i++)
+				mean += ((now[i] > 2.5f) - p) / sqrt(p * (1 - p));
+		}
+		for (int lag = 0; lag < LAGS; lag++)
+			assert_true(fabs(neighbours[lag]) < bound);
+		assert_true(fabs(steps) < bound && fabs(ranks) < bound && fabs(mean) < bound);
+	}
+}
+
 static void uniform__positions_given__round_by_the_numbers_of_their_coordinates(void **state)
 {
 	struct value_coding c = uniform(4, 4096);
@@ -422,6 +507,8 @@ int main(void)
 		cmocka_unit_test(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws),
 		cmocka_unit_test(uniform_1__signs__have_the_mean_magnitude_of_their_block),
 		cmocka_unit_test(uniform__cut_at_a_block__rounds_the_same),
+		cmocka_unit_test(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate),
+		cmocka_unit_test(uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated),
 		cmocka_unit_test(uniform__positions_given__round_by_the_numbers_of_their_coordinates),
 		cmocka_unit_test(grid__every_width__is_the_nearest_of_its_points),
 		cmocka_unit_test(grid__range_given__is_used_where_it_is_larger),

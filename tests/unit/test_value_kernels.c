@@ -22,7 +22,8 @@ struct results {
 
 static struct results expected, got;
 static float v[N];
-static uint32_t random_numbers[N];
+static uint32_t coordinates[N];
+static struct value_numbers numbers;
 
 static void clear(void)
 {
@@ -39,8 +40,10 @@ static void fill(struct random *r, int round)
 			v[i] = random_bits(r) % 2 ? 0.0f : -0.0f;
 		if (random_bits(r) % 10 == 0)
 			v[i] = (float)(int)(random_bits(r) % 16) - 8;
-		random_numbers[i] = round % 3 ? random_bits(r) : random_bits(r) % 2 ? UINT32_MAX : 0;
+		coordinates[i] = random_bits(r) >> round % 20;
 	}
+	numbers = (struct value_numbers){ { random_bits(r), random_bits(r), random_bits(r) | 1 }, random_bits(r),
+					  round % 3 ? coordinates : NULL };
 }
 
 static float largest_of_v(void)
@@ -69,8 +72,8 @@ static void check_to_codes(const struct value_kernels *k)
 		step = uniform_step(bits, most);
 		scale = uniform_scale(bits, step);
 		clear();
-		p->uniform(v, random_numbers, &scale, bits, n, expected.codes, expected.v);
-		k->uniform(v, random_numbers, &scale, bits, n, got.codes, got.v);
+		p->uniform(v, &numbers, &scale, bits, n, expected.codes, expected.v);
+		k->uniform(v, &numbers, &scale, bits, n, got.codes, got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
 		clear();
 		p->signs(v, step, n, expected.codes, expected.v);
@@ -87,8 +90,8 @@ static void check_to_codes(const struct value_kernels *k)
 		assert_memory_equal(&got, &expected, sizeof got);
 		/* What is decoded may lie where the values are. */
 		memcpy(got.v, v, sizeof v);
-		k->uniform(got.v, random_numbers, &scale, bits, n, got.codes, got.v);
-		p->uniform(v, random_numbers, &scale, bits, n, expected.codes, expected.v);
+		k->uniform(got.v, &numbers, &scale, bits, n, got.codes, got.v);
+		p->uniform(v, &numbers, &scale, bits, n, expected.codes, expected.v);
 		assert_memory_equal(got.v, expected.v, n * sizeof *v);
 	}
 }
@@ -177,6 +180,29 @@ static void check_pack(const struct value_kernels *k)
 		}
 }
 
+static void check_sums(const struct value_kernels *k)
+{
+	struct random r = { 26 };
+	double wanted[VALUE_SUMS], sums[VALUE_SUMS];
+	const float *row[VALUE_SUMS];
+
+	for (size_t n = 0; n <= N / 2; n++) {
+		fill(&r, (int)n);
+		for (size_t j = 0; j < VALUE_SUMS; j++)
+			row[j] = v + random_bits(&r) % (N - n);
+		value_portable.sums(row, n, wanted);
+		k->sums(row, n, sums);
+		assert_memory_equal(sums, wanted, sizeof wanted);
+		for (size_t j = 0; j < VALUE_SUMS; j++) {
+			double sum = 0;
+
+			for (size_t i = 0; i < n; i++)
+				sum += fabs((double)row[j][i]);
+			assert_true(sum == sums[j]);
+		}
+	}
+}
+
 static void each_version(void (*check)(const struct value_kernels *))
 {
 	for (size_t i = 0; value_versions[i]; i++)
@@ -202,6 +228,12 @@ static void largest__any_length__is_as_portable(void **state)
 	each_version(check_largest);
 }
 
+static void sums__any_rows_and_length__are_as_portable_in_this_order(void **state)
+{
+	(void)state;
+	each_version(check_sums);
+}
+
 static void pack__every_width__comes_back_and_takes_no_more(void **state)
 {
 	(void)state;
@@ -212,7 +244,7 @@ static void random__any_version__is_as_portable(void **state)
 {
 	enum { MOST = 4 * RANDOM_RUN };
 	static const uint64_t firsts[] = { 0, 5, 0xffffffffu, 4 * 0xfffffff0ull, 0x3fffffff0ull, 1ull << 35 };
-	static uint32_t index[MOST], wanted[MOST], numbers[MOST + 1];
+	static uint32_t wanted[MOST], got_numbers[MOST + 1];
 	struct random r = { 25 };
 
 	(void)state;
@@ -222,26 +254,12 @@ static void random__any_version__is_as_portable(void **state)
 							 (uint64_t)random_bits(&r) << 32 | random_bits(&r),
 							 random_bits(&r) };
 			const uint64_t first = firsts[round % 6];
-			const struct random_key key = { { random_bits(&r), random_bits(&r), random_bits(&r),
-							  random_bits(&r) } };
-			size_t n = RANDOM_MIX * (1 + random_bits(&r) % (MOST / RANDOM_MIX));
-
-			for (size_t j = 0; j < n; j++)
-				index[j] = random_bits(&r) >> round % 20;
-			numbers[n] = GUARD;
-			random_portable.mix(&key, (uint32_t)first, index, n, wanted);
-			random_versions[i]->mix(&key, (uint32_t)first, index, n, numbers);
-			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
-			random_portable.mix_run(&key, (uint32_t)first, n, wanted);
-			random_versions[i]->mix_run(&key, (uint32_t)first, n, numbers);
-			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
-			assert_int_equal(numbers[n], GUARD);
-			n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));
-			numbers[n] = GUARD;
+			const size_t n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));
+			got_numbers[n] = GUARD;
 			random_portable.run(&s, first, n, wanted);
-			random_versions[i]->run(&s, first, n, numbers);
-			assert_memory_equal(numbers, wanted, n * sizeof *wanted);
-			assert_int_equal(numbers[n], GUARD);
+			random_versions[i]->run(&s, first, n, got_numbers);
+			assert_memory_equal(got_numbers, wanted, n * sizeof *wanted);
+			assert_int_equal(got_numbers[n], GUARD);
 		}
 }
 
@@ -251,6 +269,7 @@ int main(void)
 		cmocka_unit_test(to_codes__any_version__is_as_portable),
 		cmocka_unit_test(from_codes__any_version__is_as_portable),
 		cmocka_unit_test(largest__any_length__is_as_portable),
+		cmocka_unit_test(sums__any_rows_and_length__are_as_portable_in_this_order),
 		cmocka_unit_test(pack__every_width__comes_back_and_takes_no_more),
 		cmocka_unit_test(random__any_version__is_as_portable),
 	};

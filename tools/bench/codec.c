@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
-#include "runtime/compress/random_mix.h"
 #include "sluice.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
@@ -25,11 +24,11 @@ enum subject {
 	RAW, DELTA, RICE, BITMAP, F32, F16, BF16,
 	UNIFORM,       /* four bits, each rounded by the number of its position */
 	UNIFORM_DENSE, /* the same as if all positions were sent */
-	SIGN, GRID, ROUND, RANDOM, RANDOM_DENSE, CHECKSUM, MESSAGE, SUBJECTS
+	UNIFORM_2, UNIFORM_8, SIGN, GRID, ROUND, CHECKSUM, MESSAGE, SUBJECTS
 };
 
 static const char *const names[SUBJECTS] = { "raw", "delta", "rice", "bitmap", "f32", "f16", "bf16", "uniform",
-					     "uniform-dense", "sign", "grid", "round", "random", "random-dense",
+					     "uniform-dense", "uniform-2", "uniform-8", "sign", "grid", "round",
 					     "crc32c", "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
@@ -89,6 +88,8 @@ static void run_values(struct bench *b, enum subject s)
 static struct value_coding few_bits_of(enum subject s)
 {
 	switch (s) {
+	case UNIFORM_2: return (struct value_coding){ VALUE_UNIFORM, 2, UNIFORM_BLOCK, 0 };
+	case UNIFORM_8: return (struct value_coding){ VALUE_UNIFORM, 8, UNIFORM_BLOCK, 0 };
 	case SIGN: return (struct value_coding){ VALUE_UNIFORM, 1, UNIFORM_BLOCK, 0 };
 	case GRID: return (struct value_coding){ VALUE_GRID, 4, 0, 0 };
 	case ROUND: return (struct value_coding){ VALUE_ROUND, 0, 0, 1.0f };
@@ -112,21 +113,6 @@ static void run_few_bits(struct bench *b, enum subject s)
 		b->trouble = why;
 	samples_add(&b->decode[s], seconds_since(began));
 	b->length[s] = few_bits_bytes(&values, b->k);
-}
-
-/* The numbers alone that uniform draws. */
-static void run_random(struct bench *b, enum subject s)
-{
-	const struct random_stream stream = { RANDOM_ROUND, 0, 1, 0 };
-	struct random_mixer mixer;
-	uint64_t began = now_ns();
-
-	random_mixer_open(&stream, 0, &mixer);
-	random_mix_each(&mixer, 0, s == RANDOM ? b->index : NULL, b->k, b->got);
-	samples_add(&b->encode[s], seconds_since(began));
-	samples_add(&b->decode[s], NAN);
-	b->sink ^= b->got[b->k - 1];
-	b->length[s] = 4 * (uint64_t)b->k;
 }
 
 static void run_checksum(struct bench *b)
@@ -175,8 +161,6 @@ static int repeat(struct bench *b)
 		run_values(b, s);
 	for (enum subject s = UNIFORM; s <= ROUND; s++)
 		run_few_bits(b, s);
-	for (enum subject s = RANDOM; s <= RANDOM_DENSE; s++)
-		run_random(b, s);
 	run_checksum(b);
 	run_message(b);
 	return b->trouble ? -1 : 0;
