@@ -2,10 +2,11 @@
  * The random numbers of roundings, one a coordinate wherever it is: what value_*.c and the GPU's kernels compute.
  * Philox makes words of whatever the numbers depend on but the lower half of the coordinate; these are the keys of a
  * mixer of 32 bits, which costs two multiplications a coordinate. The first is a round of a hash of Wellons
- * (Prospecting for hash functions, 2018; factor and shifts found there by search), the second the permutation
- * x (2 x + odd) of RC6 (Rivest, Robshaw, Sidney, Yin, 1998), whose upper bits depend on products of all bits: a fixed
- * factor there left neighbours dependent. Each is a permutation, and another for each stream. The lower bits
- * are worse: a bit depends on those below it and 15 above. Rounding compares from the top. */
+ * (Prospecting for hash functions, 2018; factor and shifts found there by search). The second, x (x + odd), is akin to
+ * the x (2 x + 1) of RC6 (Rivest, Robshaw, Sidney, Yin, 1998): its upper bits depend on products of all bits, where a
+ * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream each even number comes twice, an odd one
+ * never: the upper 31 bits are uniform. The lower are worse, for a bit depends on those below it and 15 above.
+ * Rounding compares from the top. Each stream has another mixer. */
 #ifndef COMPRESS_RANDOM_MIX_H
 #define COMPRESS_RANDOM_MIX_H
 #include "philox.h"
