@@ -146,44 +146,18 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
 }
 
-static void count_call(sluice_job *job)
+void progress_cancel(sluice_job *job)
 {
-	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
-	atomic_store_explicit(&job->calls, calls + 1, memory_order_relaxed); /* token held: one writer */
-}
-
-void progress_take(sluice_job *job)
-{
-	pthread_mutex_lock(&job->token);
-	count_call(job);
-	if (!job->sleeping_armed)
-		return;
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->cancel(job->transports[t]);
 	job->sleeping_armed = 0;
 }
 
-/* Hands the transports back to the progress thread: armed, so that it wakes at the next event, unless it
- * dozes and will look by itself. */
-void progress_release(sluice_job *job)
+void progress_arm(sluice_job *job)
 {
-	if (job->thread_started && !job->doze_ns) {
-		job->sleeping_armed = 1;
-		if (arm(job) || job->unannounced)
-			job->transports[0]->ops->wake(job->transports[0]);
-	}
-	pthread_mutex_unlock(&job->token);
-}
-
-void progress_lock(sluice_job *job)
-{
-	pthread_mutex_lock(&job->token);
-	count_call(job);
-}
-
-void progress_unlock(sluice_job *job)
-{
-	pthread_mutex_unlock(&job->token);
+	job->sleeping_armed = 1;
+	if (arm(job) || job->unannounced)
+		job->transports[0]->ops->wake(job->transports[0]);
 }
 
 /* A simulated rank waits by letting the others run, however long that takes. */

@@ -201,6 +201,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	sluice_job *job = region->job;
 	const struct peer *peer = &job->peers[rank];
 	struct endpoint *e = peer->endpoint;
+	int (*const post_to)(struct endpoint *, const struct transfer *) = e->transport->ops->post;
 	const struct transfer x = { .kind = notify ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
 				    .remote = region->remotes[rank],
 				    .offset = offset,
@@ -214,7 +215,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	int rc = SLUICE_EAGAIN;
 	progress_lock(job);
 	if (!job->failure.code && peer->state == PEER_ALIVE && x.remote)
-		rc = e->transport->ops->post(e, &x);
+		rc = post_to(e, &x);
 	progress_unlock(job);
 	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
 }

@@ -181,7 +181,7 @@ static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state
 
 		post_now(trio->to_0[1], notify(trio, 1, 11));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 1);
-		*entry_of(peer_of(trio->to_0[1])->out.ring, 1) = (uint64_t)lies[i] << 32;
+		*entry_of(peer_of(trio->to_0[1])->out.at.ring, 1) = (uint64_t)lies[i] << 32;
 		post_now(trio->to_0[2], notify(trio, 2, 22));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 2);
 		assert_int_equal(events[0].kind + events[1].kind, EVENT_GONE + EVENT_IMM);
@@ -208,7 +208,7 @@ static void poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity
 	struct event events[4 * CAPACITY];
 
 	for (uint32_t i = 0; i < CAPACITY; i++)
-		*entry_of(peer_of(trio->to_0[1])->out.ring, i) = 1ull << 32 | i;
+		*entry_of(peer_of(trio->to_0[1])->out.at.ring, i) = 1ull << 32 | i;
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), CAPACITY);
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 0);
 }
@@ -221,7 +221,7 @@ static void notify__receiver_position_impossible__is_EWIRE(void **state)
 
 	for (i = 0; i < CAPACITY; i++)
 		post_now(trio->to_0[1], x);
-	*head_of(peer_of(trio->to_0[1])->out.ring) = 1000;
+	*head_of(peer_of(trio->to_0[1])->out.at.ring) = 1000;
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 }
@@ -240,18 +240,19 @@ static void mailbox__rounds_wrap__keeps_order(void **state)
 	assert_true(mailbox_bytes(2, 4) <= sizeof(memory));
 	mailbox_writer_init(&w, ring, 4);
 	mailbox_reader_init(&r, ring, 4);
-	w.tail = w.head_seen = r.head = *head_of(ring) = 4 * (uint64_t)(UINT32_MAX - 3);
-	w.round = r.round = UINT32_MAX - 2;
+	w.head_seen = *head_of(ring) = 4 * (uint64_t)(UINT32_MAX - 3);
+	mailbox_move(&w.at, w.head_seen);
+	mailbox_move(&r.at, w.head_seen);
 	for (i = 0; i < 4; i++) /* of the round before */
 		*entry_of(ring, i) = (uint64_t)(UINT32_MAX - 3) << 32;
 	for (i = 0; i < 100; i++) {
 		assert_int_equal(mailbox_waiting(&r), i > 0);
 		while (mailbox_room(&w) == 1)
-			mailbox_write(&w, (uint32_t)w.tail * 3);
+			mailbox_write(&w, (uint32_t)w.at.position * 3);
 		assert_int_equal(mailbox_room(&w), 0);
 		assert_int_equal(mailbox_waiting(&r), 1);
 		assert_int_equal(mailbox_take(&r, &word), 1);
-		assert_int_equal(word, (uint32_t)(r.head - 1) * 3);
+		assert_int_equal(word, (uint32_t)(r.at.position - 1) * 3);
 	}
 	while (i++ < 103)
 		assert_int_equal(mailbox_take(&r, &word), 1);
