@@ -6,10 +6,10 @@
  * are, called only where the processor has it. No fused multiply-add: all versions round alike. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "select_find.h"
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
-enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+enum { LANES = 8 };
 /* So many turns of a block with a candidate mean several in each. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
 /* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that the
@@ -48,56 +48,6 @@ FOR_AVX2 static inline __m256i keys_of(__m256 v)
 FOR_AVX2 static inline __m256i key_at(const float *x)
 {
 	return keys_of(_mm256_loadu_ps(x));
-}
-
-FOR_AVX2 static inline __attribute__((always_inline)) void ask_for(const float *x, const float *grad,
-								   size_t i, const int flags)
-{
-	if (flags & ADD) {
-		__builtin_prefetch(x + i, 1, 3);
-		__builtin_prefetch(grad + i, 0, 3);
-	} else {
-		__builtin_prefetch(x + i, 0, 3);
-	}
-}
-
-/* The keys of eight lanes, to which something is added first if asked to. */
-FOR_AVX2 static inline __attribute__((always_inline)) __m256i
-first_keys(const float *x, float *residual, const float *grad, __m256 factor, size_t i, const int flags)
-{
-	__m256 v = _mm256_loadu_ps(x + i);
-
-	if (flags & ADD) {
-		v = _mm256_add_ps(v, _mm256_mul_ps(factor, _mm256_loadu_ps(grad + i)));
-		_mm256_storeu_ps(residual + i, v);
-	}
-	return keys_of(v);
-}
-
-/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. Written out: a
- * loop over four vectors would keep them in memory. */
-FOR_AVX2 static inline __attribute__((always_inline)) size_t
-find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-     __m256i below, uint32_t *hits, const int flags)
-{
-	const __m256 factor = _mm256_set1_ps(scale);
-	const size_t ahead = flags & ADD ? AHEAD_ADD : AHEAD;
-	size_t n = 0;
-
-	for (size_t i = begin; i < end; i += TURN) {
-		const __m256i a = first_keys(x, residual, grad, factor, i, flags);
-		const __m256i b = first_keys(x, residual, grad, factor, i + LANES, flags);
-		const __m256i c = first_keys(x, residual, grad, factor, i + 2 * LANES, flags);
-		const __m256i d = first_keys(x, residual, grad, factor, i + 3 * LANES, flags);
-		const __m256i most = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
-		const __m256i reached = _mm256_cmpgt_epi32(most, below);
-
-		ask_for(x, grad, i + ahead, flags);
-		ask_for(x, grad, i + ahead + LINE, flags);
-		hits[n] = (uint32_t)i;
-		n += !_mm256_testz_si256(reached, reached);
-	}
-	return n;
 }
 
 /* Which of the 32 lanes of a turn reach, the first one in the lowest bit. */
@@ -222,7 +172,7 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
       struct select_bounds b, struct select_lists *out, const int flags)
 {
 	const __m256i below = _mm256_set1_epi32(b.below), above = _mm256_set1_epi32(b.above);
-	const size_t whole = end - (end - begin) % TURN;
+	const size_t whole = end - (end - begin) % TURN, ahead = flags & ADD ? AHEAD_ADD : AHEAD;
 	__m256i largest = _mm256_set1_epi32(out->largest);
 	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
@@ -234,8 +184,8 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
-		soon = next + (flags & ADD ? AHEAD_ADD : AHEAD);
-		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
+		soon = next + ahead;
+		n_hits = find(x, residual, grad, scale, i, next, b.below, ahead, hits, flags);
 		if (n_hits < MANY) {
 			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
 			continue;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX-512F: blocks, the first walk and asking for memory as in
- * select_avx2.c. The other walks are simpler: masks and compress instructions list candidates without
+ * The kernels of selection for AVX-512F: blocks and the first walk as in select_avx2.c. The other walks
+ * are simpler: masks and compress instructions list candidates without
  * a table and without a branch on data, be they few or many. Compressed in registers and stored
  * whole: compressing into memory is slow on some processors. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "select_find.h"
 
 #define FOR_AVX512 __attribute__((target("avx512f,popcnt,prfchw")))
-enum { LANES = 16, TURN = 2 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
-/* So far ahead memory is asked for: see select_avx2.c. */
-enum { AHEAD = 128, AHEAD_ADD = 96 };
+enum { LANES = 16 };
+/* So far ahead memory is asked for: less than by select_avx2.c, whose walks take longer. */
+enum { AHEAD = 64 };
 
 /* What reaches in a block: n entries, and room for the whole registers in which they are stored. */
 struct candidates {
@@ -22,51 +22,6 @@ struct candidates {
 FOR_AVX512 static inline __m512i keys_of(__m512 v)
 {
 	return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(KEY_MASK));
-}
-
-FOR_AVX512 static inline __attribute__((always_inline)) void ask_for(const float *x, const float *grad,
-								     size_t i, const int flags)
-{
-	if (flags & ADD) {
-		__builtin_prefetch(x + i, 1, 3);
-		__builtin_prefetch(grad + i, 0, 3);
-	} else {
-		__builtin_prefetch(x + i, 0, 3);
-	}
-}
-
-/* The keys of 16 lanes, to which something is added first if asked to. */
-FOR_AVX512 static inline __attribute__((always_inline)) __m512i
-first_keys(const float *x, float *residual, const float *grad, __m512 factor, size_t i, const int flags)
-{
-	__m512 v = _mm512_loadu_ps(x + i);
-
-	if (flags & ADD) {
-		v = _mm512_add_ps(v, _mm512_mul_ps(factor, _mm512_loadu_ps(grad + i)));
-		_mm512_storeu_ps(residual + i, v);
-	}
-	return keys_of(v);
-}
-
-/* First walk over a block: adds, and notes in hits[] the turns that hold a candidate. */
-FOR_AVX512 static inline __attribute__((always_inline)) size_t
-find(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-     __m512i below, uint32_t *hits, const int flags)
-{
-	const __m512 factor = _mm512_set1_ps(scale);
-	const size_t ahead = flags & ADD ? AHEAD_ADD : AHEAD;
-	size_t n = 0;
-
-	for (size_t i = begin; i < end; i += TURN) {
-		const __m512i a = first_keys(x, residual, grad, factor, i, flags);
-		const __m512i b = first_keys(x, residual, grad, factor, i + LANES, flags);
-
-		ask_for(x, grad, i + ahead, flags);
-		ask_for(x, grad, i + ahead + LINE, flags);
-		hits[n] = (uint32_t)i;
-		n += _mm512_cmpgt_epi32_mask(_mm512_max_epi32(a, b), below) != 0;
-	}
-	return n;
 }
 
 /* Appends which of 16 lanes reach, sure or near, and zeroes the sure ones if asked to. Returns the new n. */
@@ -87,7 +42,7 @@ append(const float *x, float *residual, size_t i, __m512i places, __m512i below,
 }
 
 /* Second walk, over the turns that were hit: gathers the candidates. Meanwhile memory is asked for, from
- * `soon` on: else it would rest until this is done. */
+ * `soon` on: else it would rest until this is done. With each hit two lines, be it of one vector or two. */
 FOR_AVX512 static inline __attribute__((always_inline)) void
 gather(const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
        __m512i below, __m512i above, size_t soon, struct candidates *c, const int flags)
@@ -96,12 +51,13 @@ gather(const float *x, float *residual, const float *grad, const uint32_t *hits,
 	const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(LANES));
 	size_t n = 0;
 
-	for (size_t h = 0; h < n_hits; h++, soon += TURN) {
+	for (size_t h = 0; h < n_hits; h++, soon += flags & ADD ? LINE : TURN) {
 		const size_t i = hits[h];
 		const __m512i at = _mm512_set1_epi32((int32_t)i);
 
 		ask_for(x, grad, soon, flags);
-		ask_for(x, grad, soon + LINE, flags);
+		if (!(flags & ADD))
+			ask_for(x, grad, soon + LINE, flags);
 		n = append(x, residual, i, _mm512_add_epi32(at, first), below, above, c, n, flags);
 		n = append(x, residual, i + LANES, _mm512_add_epi32(at, second), below, above, c, n, flags);
 	}
@@ -150,8 +106,8 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
-		soon = next + (flags & ADD ? AHEAD_ADD : AHEAD);
-		n_hits = find(x, residual, grad, scale, i, next, below, hits, flags);
+		soon = next + AHEAD;
+		n_hits = find(x, residual, grad, scale, i, next, b.below, AHEAD, hits, flags);
 		gather(x, residual, grad, hits, n_hits, below, above, soon, &c, flags);
 		split(&c, below, above, &largest, &l, flags);
 	}

@@ -99,20 +99,6 @@ EMULATED int32_t emulated_largest(emulated_ints v)
 	return largest;
 }
 
-EMULATED emulated_floats emulated_add_floats(emulated_floats a, emulated_floats b)
-{
-	for (int i = 0; i < EMULATED_LANES; i++)
-		a.lane[i] += b.lane[i];
-	return a;
-}
-
-EMULATED emulated_floats emulated_multiply(emulated_floats a, emulated_floats b)
-{
-	for (int i = 0; i < EMULATED_LANES; i++)
-		a.lane[i] *= b.lane[i];
-	return a;
-}
-
 EMULATED emulated_mask emulated_above(emulated_ints a, emulated_ints b)
 {
 	unsigned m = 0;
@@ -174,8 +160,6 @@ EMULATED emulated_floats emulated_keep(emulated_mask m, emulated_floats v)
 #define _mm512_add_epi32 emulated_add_ints
 #define _mm512_max_epi32 emulated_max
 #define _mm512_reduce_max_epi32 emulated_largest
-#define _mm512_add_ps emulated_add_floats
-#define _mm512_mul_ps emulated_multiply
 #define _mm512_cmpgt_epi32_mask emulated_above
 #define _mm512_cmple_epi32_mask emulated_not_above
 #define _mm512_maskz_compress_epi32 emulated_compress_ints

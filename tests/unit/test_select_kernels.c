@@ -118,6 +118,8 @@ extern const struct select_kernels select_emulated; /* select_emulated.c */
 static void kernels__avx512_emulated__lists_what_the_portable_one_lists(void **state)
 {
 	(void)state;
+	if (!select_avx2.usable())
+		skip();
 	expect_portable_lists(&select_emulated);
 }
 #endif
