@@ -120,7 +120,11 @@ static void parse__unknown_missing_and_stray_words_are_refused(void **state)
 	refuse("--foo", NULL, "--foo; see sluice-train --help");
 	refuse("--epochs", NULL, "--epochs needs an argument");
 	refuse("--digest=1", NULL, "--digest=1");
-	refuse("-x", NULL, "-x");
+	refuse("-x", NULL, "option -x; see");
+	refuse("-lr", "0.1", "option -lr, did you mean --lr?; see");
+	refuse("--quiet", "-lr", "option -lr, did you mean --lr?; see");
+	refuse("--epcohs", "3", "option --epcohs, did you mean --epochs?; see");
+	refuse("--checkpiont=x", NULL, "did you mean --checkpoint?");
 	refuse("data", NULL, "\"data\" is not an option");
 }
 
