@@ -6,6 +6,7 @@ libtrain_la_SOURCES = base/nearest.c base/nearest.h tools/refused_option.h \
 	tools/train/compute.c tools/train/compute.h \
 	tools/train/compute_cpu.c \
 	tools/train/data.c tools/train/data.h \
+	tools/train/folder.c tools/train/folder.h \
 	tools/train/idx.c \
 	tools/train/input.c tools/train/input.h \
 	tools/train/layers.c \
