@@ -345,6 +345,7 @@ static int open_differently(int rank, void *argument)
 	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
 	CHECK(error_says("rank 0 (node n1) and rank 1 (node n1)", "different models"));
+	CHECK(error_says("all ranks must open the same ones", NULL));
 	CHECK(error_says("with \"up=topk(0.01),f32\" and \"up=topk(0.02),f32\" in the recipe", NULL));
 	attr.recipe = NULL;
 	attr.count = rank == 2 ? 1000 : COUNT;
