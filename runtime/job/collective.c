@@ -33,9 +33,9 @@ struct round {
 
 static const char *const op_names[] = {
 	[COLLECTIVE_BARRIER] = "sluice_barrier", [COLLECTIVE_SUM] = "sluice_sum",
-	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "an open",
-	[COLLECTIVE_EXCHANGE] = "an open", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
-	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "a close",
+	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "opening a model or region",
+	[COLLECTIVE_EXCHANGE] = "opening a model or region", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
+	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "closing a model or region",
 	[COLLECTIVE_FINALIZE] = "sluice_finalize",
 };
 
