@@ -180,7 +180,7 @@ static void leave_by(void (*go)(sluice_job *, sluice_model *), const char *says)
 static void exit__without_closing__is_a_loss_for_the_others(void **state)
 {
 	(void)state;
-	leave_by(just_exit, "its process ended");
+	leave_by(just_exit, "its process ended; look for the cause in its own output");
 }
 
 static void finalize__with_a_model_open__is_told_to_the_others(void **state)
