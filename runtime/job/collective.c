@@ -223,7 +223,8 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 	if (rc)
 		return rc;
 	if (!mine || !all || bytes > SLUICE_GATHER_MAX)
-		return fail(SLUICE_EINVAL, "sluice_gather: %zu bytes a rank, at most %d; no NULL", bytes,
+		return fail(SLUICE_EINVAL, "sluice_gather: mine or all is NULL, or bytes=%zu is above "
+			    "SLUICE_GATHER_MAX, %d: more fits into a region or a model", bytes,
 			    SLUICE_GATHER_MAX);
 	uint8_t *rows = malloc((size_t)job->size * bytes + 1);
 	if (!rows)
