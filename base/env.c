@@ -27,7 +27,7 @@ const struct env_entry env_table[] = {
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
-	  "auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
+	  "A number from 0 to 255; auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
 	  FIELD(gid_index) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
 	  "How the verbs transport keeps a peer within its rights: by memory windows of type 2B, bound to that "
@@ -35,8 +35,8 @@ const struct env_entry env_table[] = {
 	  "auto takes windows where the device has them and they keep what they promise.",
 	  FIELD(memory_windows) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
-	  "What is logged. Levels are error, warn, info and debug, "
-	  "modules are all, runtime, rdma, slurm and compress.",
+	  "What is logged: a level, or pairs of a module and its level, such as all+warn,rdma+debug. "
+	  "Levels are error, warn, info and debug, modules are all, runtime, rdma, slurm and compress.",
 	  FIELD(log) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
@@ -49,14 +49,15 @@ const struct env_entry env_table[] = {
 	  "of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
-	  "The last so many ranks only own shards. 0 lets the workers own them.", FIELD(servers) },
+	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.", FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
 	  "A rank whose heartbeat is missing for so long is lost.", FIELD(lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for so long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },
 	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
-	  "The longest wait for another rank. After it the waiting call fails.",
+	  "The longest wait for another rank. After it the waiting call fails. "
+	  "It must be longer than what one rank does alone between two steps, such as an evaluation.",
 	  FIELD(wait_timeout_ms) },
 	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
 	  "Bounds each exchange with the launcher, and connecting to the other ranks.",

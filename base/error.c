@@ -88,7 +88,7 @@ const char *sluice_strerror(int code)
 	case SLUICE_ENOSUPP:
 		return "SLUICE_ENOSUPP: not supported here";
 	case SLUICE_EAGAIN:
-		return "SLUICE_EAGAIN: a queue is full, progress and call again";
+		return "SLUICE_EAGAIN: a queue is full";
 	case SLUICE_ETIMEDOUT:
 		return "SLUICE_ETIMEDOUT: a wait ended without its event";
 	case SLUICE_EDEVICE:

@@ -6,9 +6,9 @@
  * float32 parameters that the job trains together. Each step a worker pushes a compressed gradient
  * into the shards that own the parameters and pulls the model's compressed delta from them.
  *
- * Conventions. Functions that can fail return 0 or a negative SLUICE_E* code; sluice_last_error()
- * then holds a sentence that says what failed, where, why, and what to do. Outputs are untouched on
- * failure unless a comment says otherwise. Destroy functions take the address of the handle, accept
+ * Conventions. Functions that can fail return 0 or a negative SLUICE_E* code; sluice_last_error() then
+ * holds a sentence, logged too, that says what failed, where, why, and what to do. Outputs are untouched
+ * on failure unless a comment says otherwise. Destroy functions take the address of the handle, accept
  * NULL, and set the handle to NULL. Attribute structs begin with their own size; a field left zero
  * means the default. "Thread class" is one of: any (any thread at any time), object (one thread at a
  * time per handle), main (before or after the job, one thread).
@@ -37,7 +37,7 @@ enum {
 	SLUICE_EINVAL = -1,   /* an argument, option, recipe or call order is wrong */
 	SLUICE_ENOMEM = -2,   /* memory, descriptors or another local resource ran out */
 	SLUICE_ENOSUPP = -3,  /* not supported here: the message names what would be needed */
-	SLUICE_EAGAIN = -4,   /* a queue is full: progress and call again */
+	SLUICE_EAGAIN = -4,   /* a queue is full; only inside the library, which waits and tries again */
 	SLUICE_ETIMEDOUT = -5,/* a wait ended without its event: the message names whom it waited for */
 	SLUICE_EDEVICE = -6,  /* a transport or its device failed */
 	SLUICE_EBOOT = -7,    /* launcher or PMIx failed */
@@ -185,21 +185,21 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is the caller's again
- * on return. Its elements are of the model's grad_type, and are widened to float exactly. One push, then one pull per
- * step. Errors: EINVAL (no pull since the last push), ENUMERIC (grad, or its sum with what earlier steps left; tensor
- * and index are named, and the job is over), EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named;
- * the job goes on: nothing was pushed and nothing is lost, and the same gradient may be pushed again, from GPU
- * memory). In GPU memory what the recipe allows is selected there, in the order of the model's stream, and the call
- * returns when that is enqueued: grad may be written again by what follows in the stream. The messages are posted
- * when the GPU has made them, by the progress thread or by the next call on the model or the job. What the GPU finds
- * later (ENUMERIC; EGPU: CUDA failed while it ran) the pull returns. Where the host encodes (values of round, randk,
- * coding=small) the push waits; what overflows an inbox is the pull's. With other recipes grad is copied, and is the
- * caller's on return. Thread class: object. */
+ * on return. It is the mean gradient of this worker's rows: the shards take the mean over the workers. Its elements
+ * are of the model's grad_type, and are widened to float exactly. One push, then one pull per step. Errors: EINVAL (no
+ * pull since the last push), ENUMERIC (grad, or its sum with what earlier steps left; tensor and index are named, and
+ * the job is over), EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing was
+ * pushed and nothing is lost, and the same gradient may be pushed again, from GPU memory). In GPU memory what the
+ * recipe allows is selected there, in the order of the model's stream, and the call returns when that is enqueued:
+ * grad may be written again by what follows in the stream. The messages are posted when the GPU has made them, by the
+ * progress thread or the next call on the model or the job; what the GPU finds later (ENUMERIC, EGPU) the pull
+ * returns. Where the host encodes (round, randk, coding=small) the push waits; what overflows an inbox is the pull's.
+ * With other recipes grad is copied, and is the caller's on return. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
-/* The same push in pieces, as back-propagation frees its buckets: grad[0..count) is the gradient of coordinates begin
- * .. begin + count - 1, and the caller's again on return. The ranges of a step may come in any order and must tile
- * the model exactly once; the last one completes the push, with the same bits everywhere as one sluice_push() of the
+/* The same push in pieces, bucket by bucket of back-propagation: grad[0..count) is the gradient of coordinates begin
+ * .. begin + count - 1, and the caller's again on return. The ranges of a step may come in any order and must cover
+ * each coordinate once; the last one completes the push, with the same bits everywhere as one sluice_push() of the
  * whole. Recipes with up=all or up=threshold, but for values on a grid, send to each shard as soon as its range is
  * complete, all others at the last one. Errors: as sluice_push(), and EINVAL (outside of the model, pushed already:
  * nothing changed; clip= or nonfinite=skip, which need the whole first). While ranges are missing, sluice_push(),

@@ -79,14 +79,13 @@ enum { TOLD_TEXT = 8 * TOLD_NUMBERS, TOLD_TEXT_BYTES = 960, TOLD_BYTES = TOLD_TE
 static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
 {
 	static const struct { int which; const char *what; } numbers[] = {
-		{ TOLD_ORDER, "as number %llu and as number %llu: all ranks open their models in one order" },
+		{ TOLD_ORDER, "as number %llu and as number %llu" },
 		{ TOLD_COUNT, "of %llu and %llu parameters" },
 		{ TOLD_SHARDS, "of %llu and %llu shards" },
 		{ TOLD_TENSORS, "of %llu and %llu tensors" },
 		{ TOLD_WARMUP, "with a warm-up of %llu and %llu steps (warmup=, steps_per_epoch)" },
 	};
 	const char *x_text = (const char *)a + TOLD_TEXT, *y_text = (const char *)b + TOLD_TEXT;
-	int word = 0, same = 0;
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		uint64_t x = get_le64(a + 8 * numbers[i].which), y = get_le64(b + 8 * numbers[i].which);
 		if (x == y)
@@ -94,9 +93,8 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 		snprintf(text, cap, numbers[i].what, (unsigned long long)x, (unsigned long long)y);
 		return;
 	}
-	for (; x_text[same] && x_text[same] == y_text[same]; same++)
-		word = x_text[same] == ' ' ? same + 1 : word;
-	if (x_text[same] == y_text[same])
+	size_t word = recipe_word_apart(x_text, y_text);
+	if (!strcmp(x_text, y_text))
 		snprintf(text, cap, "whose tensors have other names or lengths");
 	else
 		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe", (int)strcspn(x_text + word, " "),
@@ -130,7 +128,8 @@ static int compare_models(sluice_model *model)
 		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* schema and order */
 			continue;
 		tell_difference(terms, row, difference, sizeof difference);
-		rc = fail(SLUICE_EPEER, "%s and %s opened different models, %s", rank_text(job, first),
+		rc = fail(SLUICE_EPEER, "%s and %s opened different models, %s: all ranks must open the same "
+			  "ones, in the same order", rank_text(job, first),
 			  rank_text(job, r), difference);
 	}
 	free(rows);

@@ -43,8 +43,8 @@ int sluice_serve(sluice_model *model)
 		return rc;
 	sluice_job *job = model->job;
 	if (sluice_is_worker(job))
-		return fail(SLUICE_EINVAL, "sluice_serve: %s is a worker; only the last servers=%d ranks serve",
-			    rank_text(job, job->rank), job->servers);
+		return fail(SLUICE_EINVAL, "sluice_serve: %s is a worker; dedicated servers are the last ranks, here "
+			    "%d of them", rank_text(job, job->rank), job->servers);
 	for (;;) {
 		progress_take(job);
 		uint32_t op;

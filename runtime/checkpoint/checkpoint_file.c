@@ -333,6 +333,13 @@ static int holds_control_bytes(const char *text, size_t n)
 	return 0;
 }
 
+/* Of a recipe's word; no more than a sentence has room for. */
+static int word_length(const char *word)
+{
+	size_t n = strcspn(word, " ");
+	return n < 80 ? (int)n : 80;
+}
+
 /* A different recipe is told by its text; any other difference of the model only by the digest. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
@@ -351,12 +358,14 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 		return rc;
 	if (holds_control_bytes(text, (size_t)bytes))
 		return damaged(f, part, "it holds a NUL byte or another control character");
-	if (strcmp(text, f->recipe))
+	if (strcmp(text, f->recipe)) {
+		size_t word = recipe_word_apart(text, f->recipe);
 		return fail(SLUICE_EINVAL,
-			    "the checkpoint file %s was made with the recipe \"%.240s\", this "
-			    "model has \"%.240s\": "
-			    "open the model with the checkpoint's recipe",
-			    f->path, text, f->recipe);
+			    "the checkpoint file %s was made with \"%.*s\" in the recipe, this model has "
+			    "\"%.*s\": open the model with the checkpoint's recipe, \"%.300s\"",
+			    f->path, word_length(text + word), text + word, word_length(f->recipe + word),
+			    f->recipe + word, text);
+	}
 	if (schema != f->identity.schema)
 		return fail(
 			SLUICE_EINVAL,

@@ -33,9 +33,9 @@ struct round {
 
 static const char *const op_names[] = {
 	[COLLECTIVE_BARRIER] = "sluice_barrier", [COLLECTIVE_SUM] = "sluice_sum",
-	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "an open",
-	[COLLECTIVE_EXCHANGE] = "an open", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
-	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "a close",
+	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "opening a model or region",
+	[COLLECTIVE_EXCHANGE] = "opening a model or region", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
+	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "closing a model or region",
 	[COLLECTIVE_FINALIZE] = "sluice_finalize",
 };
 
@@ -223,7 +223,8 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 	if (rc)
 		return rc;
 	if (!mine || !all || bytes > SLUICE_GATHER_MAX)
-		return fail(SLUICE_EINVAL, "sluice_gather: %zu bytes a rank, at most %d; no NULL", bytes,
+		return fail(SLUICE_EINVAL, "sluice_gather: mine or all is NULL, or bytes=%zu is above "
+			    "SLUICE_GATHER_MAX, %d: more fits into a region or a model", bytes,
 			    SLUICE_GATHER_MAX);
 	uint8_t *rows = malloc((size_t)job->size * bytes + 1);
 	if (!rows)

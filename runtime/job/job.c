@@ -89,7 +89,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		open |= job->models[m] != NULL;
 	progress_take(job);
 	if (open && !job->failure.code)
-		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a model still open");
+		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a model still open: call "
+			 "sluice_model_close before");
 	job->finalizing = !job->failure.code;
 	progress_release(job);
 	if (job->finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL)) {

@@ -386,7 +386,9 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	if (rc)
 		return rc;
 	struct settings *s = &job->settings;
-	if (attr && attr->size >= offsetof(sluice_job_attr, on_failure)) {
+	if (attr && attr->size < offsetof(sluice_job_attr, on_failure))
+		return fail(SLUICE_EINVAL, "sluice_init: the size field of attr is not set (attr.size = sizeof attr)");
+	if (attr) {
 		s->servers = attr->servers ? attr->servers : s->servers;
 		s->lost_after_ms = attr->lost_after_ms ? attr->lost_after_ms : s->lost_after_ms;
 		s->warn_after_ms = attr->warn_after_ms ? attr->warn_after_ms : s->warn_after_ms;
@@ -401,7 +403,8 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 			 attr->on_failure == SLUICE_CONTINUE ? "continue" : "abort");
 	}
 	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
-		return fail(SLUICE_EINVAL, "sluice_init: a negative time in the attributes");
+		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 takes that of the "
+			    "SLUICE_* variable");
 	budget_make(s, &job->budget);
 	if ((rc = find_place(job, boot)))
 		return rc;

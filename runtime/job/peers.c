@@ -19,7 +19,8 @@ void peers_lost(sluice_job *job, int peer, const char *why)
 		return;
 	job->peers[peer].state = PEER_LOST;
 	if (!members_lost(job, peer, why))
-		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s", rank_text(job, peer), why);
+		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s; look for the cause in its own output",
+			 rank_text(job, peer), why);
 }
 
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)

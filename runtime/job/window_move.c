@@ -80,7 +80,8 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rc)
 		return rc;
 	if (rank < 0 || rank >= region->job->size)
-		return fail(SLUICE_EINVAL, "%s: rank %d of %d", function, rank, region->job->size);
+		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function, rank,
+			    region->job->size - 1);
 	return check_range(region, offset, bytes, function);
 }
 

@@ -63,7 +63,8 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 		const struct worth_step *s = &w->least[i];
 
 		n = strlen(text);
-		snprintf(text + n, cap - n, "%s%g took %.3f ms (%.3f work, %.3f exchange)", i ? ", " : "",
+		snprintf(text + n, cap - n, "%s %g took %.3f ms (%.3f work, %.3f exchange)",
+			 i ? ", density" : "a step at density",
 			 worth_candidates[i].up, ms((double)total(s)), ms((double)s->work_ns),
 			 ms((double)s->wire_ns));
 	}

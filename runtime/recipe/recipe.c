@@ -10,9 +10,21 @@
 
 #include <fnmatch.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
-#define KEYS "up, down, signal, memory, update, warmup, dense, clip, decay, nonfinite, coding, reset and seed"
+enum { KEYS_BYTES = 160 };
+
+/* "up, down, ... and seed" */
+static const char *all_keys(char text[KEYS_BYTES])
+{
+	size_t n = 0;
+
+	for (int id = 0; id < AXES && n < KEYS_BYTES; id++)
+		n += (size_t)snprintf(text + n, KEYS_BYTES - n, "%s%s",
+				      !id ? "" : id + 1 < AXES ? ", " : " and ", recipe_axes[id].key);
+	return text;
+}
 
 static void quote_word(const char *word, char quote[QUOTE_BYTES])
 {
@@ -36,14 +48,15 @@ static int given(const struct draft *d, enum axis_id id)
 static int refuse_key(const char *key, const char *quote)
 {
 	const char *keys[AXES];
+	char list[KEYS_BYTES];
 
 	for (int id = 0; id < AXES; id++)
 		keys[id] = recipe_axes[id].key;
 
 	const char *near = nearest_word(key, keys, AXES);
 
-	return fail(SLUICE_EINVAL, "recipe: unknown key \"%.40s\" in \"%s\"%s%s%s keys are " KEYS, key,
-		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "");
+	return fail(SLUICE_EINVAL, "recipe: unknown key \"%.40s\" in \"%s\"%s%s%s keys are %s", key,
+		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "", all_keys(list));
 }
 
 /* In place of up= and down=: room for all that may be chosen. */
@@ -57,6 +70,7 @@ static int read_auto(struct draft *d)
 
 static int read_word(struct word *w, struct draft *d)
 {
+	char list[KEYS_BYTES];
 	int id = 0;
 
 	quote_word(w->text, w->quote);
@@ -66,7 +80,7 @@ static int read_word(struct word *w, struct draft *d)
 	if (!w->value)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE without "
-			    "blanks in them, and the word auto; keys are " KEYS, w->quote);
+			    "blanks in them, and the word auto; keys are %s", w->quote, all_keys(list));
 	*w->value++ = '\0';
 	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
 		id++;

@@ -100,6 +100,8 @@ enum { RECIPE_TEXT_BYTES = 1024 };
 int recipe_parse(const char *text, struct recipe *out);
 /* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
+/* Where the first word begins that two printed recipes do not share: in both at the same place. */
+size_t recipe_word_apart(const char *a, const char *b);
 /* 1 if the worker keeps x of the last step: what sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)
 {

@@ -35,7 +35,7 @@ const struct axis recipe_axes[AXES] = {
 			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)", signal_words, 9 },
 	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
 			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
-	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA) average or accelerated",
+	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average or accelerated",
 			  update_words, 7 },
 	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
 			  NULL, 0 },
@@ -240,4 +240,13 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	else
 		add(&w, "none seed=%u ", r->seed);
 	print_when(&w, r);
+}
+
+size_t recipe_word_apart(const char *a, const char *b)
+{
+	size_t word = 0;
+
+	for (size_t i = 0; a[i] && a[i] == b[i]; i++)
+		word = a[i] == ' ' ? i + 1 : word;
+	return word;
 }

@@ -62,6 +62,7 @@ refused servers 2 'server' $tiny --data good --servers 2
 refused servers_4 2 'server' $tiny --data good --servers 4
 refused nan 2 'NaN.*(index|element|\[)' $tiny --data good --nan 1:3
 refused metrics 2 'no-such-folder/m' $tiny --data good --metrics "$SCRATCH/no-such-folder/m"
+refused checkpoint 2 'cannot write checkpoints to /proc/sluice' $tiny --data good --checkpoint /proc/sluice
 refused option 2 'epocks' $tiny --data good --epocks 3
 refused batch 2 'batch' $tiny --data good --batch 0
 refused too_few 2 'row' $tiny --data good --batch 4096

@@ -53,5 +53,7 @@ assert o["verdict"] == "ok" and {"pmix", "memlock", "SLUICE_SPIN"} <= names, o
 assert all(f["verdict"] in ("info", "ok", "warn", "FAIL") and f["finding"] for f in o["findings"]), o' ||
 		fail "JSON"
 fi
+ask misspelt --chekc
+[ $status = 3 ] && says misspelt.err 'did you mean --check\?' || fail "misspelt: status $status"
 ask usage --check --json
 [ $status = 3 ] && says usage.err 'one of --check, --json and --slurm-prolog' || fail "usage: status $status"

@@ -178,6 +178,18 @@ static void options__of_another_test__are_refused(void **state)
 		}
 }
 
+static void options__misspelt__is_answered_with_the_nearest(void **state)
+{
+	char complaint[COMPLAINT_BYTES] = "";
+	struct options o;
+
+	(void)state;
+	assert_int_equal(PARSE(&o, complaint, "put", "--sizse", "64"), -1);
+	assert_non_null(strstr(complaint, "option --sizse, did you mean --sizes?; see sluice-bench --help"));
+	assert_int_equal(PARSE(&o, complaint, "put", "--sizes"), -1);
+	assert_non_null(strstr(complaint, "an argument is missing for \"--sizes\""));
+}
+
 static void options__contradictions__are_refused(void **state)
 {
 	char complaint[COMPLAINT_BYTES] = "";
@@ -224,6 +236,7 @@ int main(void)
 		cmocka_unit_test(options__good__are_taken),
 		cmocka_unit_test(options__bad__are_named),
 		cmocka_unit_test(options__of_another_test__are_refused),
+		cmocka_unit_test(options__misspelt__is_answered_with_the_nearest),
 		cmocka_unit_test(options__contradictions__are_refused),
 		cmocka_unit_test(percentiles__known_samples__are_by_nearest_rank),
 	};

@@ -162,6 +162,17 @@ static void other_recipe__EINVAL_naming_both(void **state)
 	assert_other(f, &who, SLUICE_EINVAL, RECIPE, "\"up=all\"");
 }
 
+/* Recipes are long and differ in one word: only that one is told of both. */
+static void other_word_of_the_recipe__EINVAL_naming_the_word(void **state)
+{
+	struct fixture *f = *state;
+	struct checkpoint_identity who = identity();
+
+	who.recipe = "up=topk(0.01) down=all";
+	who.schema++;
+	assert_other(f, &who, SLUICE_EINVAL, "made with \"down=topk(0.05)\"", "this model has \"down=all\"");
+}
+
 static void other_schema__EINVAL(void **state)
 {
 	struct fixture *f = *state;
@@ -200,6 +211,7 @@ int main(void)
 		CASE(no_regular_file__refused_without_waiting),
 		CASE(other_shape__EINVAL_naming_both),
 		CASE(other_recipe__EINVAL_naming_both),
+		CASE(other_word_of_the_recipe__EINVAL_naming_the_word),
 		CASE(other_schema__EINVAL),
 		CASE(other_rank_step_or_generation__EWIRE),
 	};

@@ -68,7 +68,7 @@ static void restore_into_another_job_or_model__EINVAL_naming_both(void **state)
 		snprintf(world.ranks[r].model.recipe_text, RECIPE_TEXT_BYTES, "up=all");
 		world.ranks[r].model.schema = 78;
 	}
-	restore_refused(SLUICE_EINVAL, "\"up=topk(0.01)\", this model has \"up=all\"");
+	restore_refused(SLUICE_EINVAL, "\"up=topk(0.01)\" in the recipe, this model has \"up=all\"");
 }
 
 static void restore_after_steps__EINVAL(void **state)

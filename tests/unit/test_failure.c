@@ -180,7 +180,7 @@ static void leave_by(void (*go)(sluice_job *, sluice_model *), const char *says)
 static void exit__without_closing__is_a_loss_for_the_others(void **state)
 {
 	(void)state;
-	leave_by(just_exit, "its process ended");
+	leave_by(just_exit, "its process ended; look for the cause in its own output");
 }
 
 static void finalize__with_a_model_open__is_told_to_the_others(void **state)
@@ -345,6 +345,7 @@ static int open_differently(int rank, void *argument)
 	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
 	CHECK(error_says("rank 0 (node n1) and rank 1 (node n1)", "different models"));
+	CHECK(error_says("all ranks must open the same ones", NULL));
 	CHECK(error_says("with \"up=topk(0.01),f32\" and \"up=topk(0.02),f32\" in the recipe", NULL));
 	attr.recipe = NULL;
 	attr.count = rank == 2 ? 1000 : COUNT;

@@ -67,10 +67,25 @@ static void init__one_rank_asks_for_impossible_servers__all_others_name_it(void 
 	run_ranks(3, join_with_bad_terms, NULL);
 }
 
+/* Without it, servers=1 would be overlooked in silence. */
+static void init__attributes_without_their_size__EINVAL(void **state)
+{
+	sluice_job_attr attr = { .servers = 1 };
+	sluice_job *job = NULL;
+	(void)state;
+	assert_int_equal(sluice_init(&attr, &job), SLUICE_EINVAL);
+	assert_null(job);
+	assert_non_null(strstr(sluice_last_error(), "attr.size = sizeof attr"));
+	attr = (sluice_job_attr){ .size = sizeof attr, .warn_after_ms = -1 };
+	assert_int_equal(sluice_init(&attr, &job), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "negative"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(init__one_rank_cannot_open_files__all_others_name_it_and_why),
+		cmocka_unit_test(init__attributes_without_their_size__EINVAL),
 		cmocka_unit_test(init__one_rank_asks_for_impossible_servers__all_others_name_it),
 	};
 	return cmocka_run_group_tests_name("joining", tests, NULL, NULL);

@@ -26,6 +26,8 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("automatic", "and the word auto");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
+	expect_refused("colour=red", "keys are up, |, reset, seed and when"); /* all of them */
+	expect_refused("topk", "\"topk\" has no \"=\"|keys are up, |, seed and when");
 	expect_refused("=all", "unknown key \"\"");
 	expect_refused("up=global", "global lacks its density in \"up=global\"");
 	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");

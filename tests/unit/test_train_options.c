@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The command line of sluice-train: defaults, values at and beyond their ranges, combinations. */
+ * The command line of sluice-train: defaults, values at and beyond their ranges, combinations; and the
+ * folder that --checkpoint names. */
 #include "sluice.h"
+#include "tools/train/folder.h"
 #include "tools/train/options.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -120,7 +125,11 @@ static void parse__unknown_missing_and_stray_words_are_refused(void **state)
 	refuse("--foo", NULL, "--foo; see sluice-train --help");
 	refuse("--epochs", NULL, "--epochs needs an argument");
 	refuse("--digest=1", NULL, "--digest=1");
-	refuse("-x", NULL, "-x");
+	refuse("-x", NULL, "option -x; see");
+	refuse("-lr", "0.1", "option -lr, did you mean --lr?; see");
+	refuse("--quiet", "-lr", "option -lr, did you mean --lr?; see");
+	refuse("--epcohs", "3", "option --epcohs, did you mean --epochs?; see");
+	refuse("--checkpiont=x", NULL, "did you mean --checkpoint?");
 	refuse("data", NULL, "\"data\" is not an option");
 }
 
@@ -153,6 +162,32 @@ static void parse__on_failure__takes_its_two_words(void **state)
 	refuse("--on-failure", "", "abort or continue");
 }
 
+static void folder_prepare__makes_it_or_says_why_not(void **state)
+{
+	char top[] = "/tmp/sluice-folder.XXXXXX", path[64], file[64], below[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(top));
+	snprintf(path, sizeof(path), "%s/a", top);
+	snprintf(below, sizeof(below), "%s/a/b/", top);
+	snprintf(file, sizeof(file), "%s/file", top);
+	for (int again = 0; again < 2; again++)
+		assert_int_equal(folder_prepare(below, &complaint), 0);
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(path), 0);
+
+	close(open(file, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(folder_prepare(file, &complaint), -1);
+	assert_non_null(strstr(complaint.text, "/file: Not a directory; --checkpoint takes a folder"));
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(rmdir(top), 0);
+
+	assert_int_equal(folder_prepare("/proc/sluice/checkpoints", &complaint), -1); /* not even for root */
+	assert_non_null(strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
+	assert_int_equal(folder_prepare("", &complaint), -1);
+	assert_non_null(strstr(complaint.text, "--checkpoint takes a folder"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +198,7 @@ int main(void)
 		cmocka_unit_test(parse__numbers_are_strict),
 		cmocka_unit_test(parse__moments),
 		cmocka_unit_test(parse__unknown_missing_and_stray_words_are_refused),
+		cmocka_unit_test(folder_prepare__makes_it_or_says_why_not),
 		cmocka_unit_test(parse__every_and_resume_need_checkpoint),
 		cmocka_unit_test(parse__help_and_version_win_over_what_follows),
 	};

@@ -6,7 +6,7 @@ EXTRA_DIST += tools/bench/RESULTS.md tools/bench/peers.py tools/bench/allreduce.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
 	tools/bench/samples.c tools/bench/samples.h \
-	tools/json.h
+	base/nearest.c base/nearest.h tools/refused_option.h tools/json.h
 sluice_bench_SOURCES = tools/bench/main.c \
 	tools/bench/codec.c tools/bench/codec.h \
 	tools/bench/densities.c tools/bench/densities.h \

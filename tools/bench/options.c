@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See options.h. */
 #include "tools/bench/options.h"
+#include "tools/refused_option.h"
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -290,18 +291,20 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 {
 	struct options o = { .with = -1, .count = 1 << 20, .seed = 1,
 			     .n = 10000000, .threads = 1, .messages = 4 };
-	char what[64], given[sizeof table / sizeof *table] = { 0 };
+	char what[64], given[sizeof table / sizeof *table] = { 0 }, refused[REFUSED_BYTES];
 	int key, index = 0, given_warmup = 0, kind;
 
-	optind = 1;
+	optind = 0; /* from the beginning, also after a parse that ended within a word */
 	opterr = 0;
 	sizes_parse("8,64,512,4K,32K,64K,256K,1M,4M", o.sizes, &o.n_sizes);
 	while ((key = getopt_long(argc, argv, ":", table, &index)) != -1) {
-		if (key == '?' || key == ':')
-			return complain(complaint,
-					key == ':' ? "an argument is missing for" :
-						     "unknown, ambiguous or malformed option",
-					argv[optind - 1]);
+		if (key == ':')
+			return complain(complaint, "an argument is missing for", argv[optind - 1]);
+		if (key == '?') {
+			snprintf(complaint, COMPLAINT_BYTES, "unknown, ambiguous or malformed option %s; "
+				 "see sluice-bench --help", refused_option(argv, table, refused));
+			return -1;
+		}
 		given[index] = 1;
 		o.action = key == 'h' ? ACTION_HELP : key == 'V' ? ACTION_VERSION : o.action;
 		o.json |= key == 'j';

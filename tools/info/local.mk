@@ -14,5 +14,5 @@ libinfo_la_SOURCES = tools/info/choice.c \
 	tools/info/sluice.c
 libinfo_la_CPPFLAGS = $(AM_CPPFLAGS) $(VERBS_CFLAGS)
 libinfo_la_LIBADD = libinternal.la
-sluice_info_SOURCES = tools/info/main.c
+sluice_info_SOURCES = tools/info/main.c tools/refused_option.h
 sluice_info_LDADD = libinfo.la

@@ -2,6 +2,7 @@
  * sluice-info: what this node has, what Sluice will use of it and why; --check judges it. */
 #include "sluice.h"
 #include "tools/info/probes.h"
+#include "tools/refused_option.h"
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,10 @@ int main(int argc, char **argv)
 	struct node node = { .root = "", .memlock_need = default_need };
 	struct report report = { 0 };
 	int key, mode = 0, modes = 0, status;
+	char refused[REFUSED_BYTES];
 
-	while ((key = getopt_long(argc, argv, "", table, NULL)) != -1)
+	opterr = 0;
+	while ((key = getopt_long(argc, argv, ":", table, NULL)) != -1)
 		switch (key) {
 		case 'h': print_help(); return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
 		case 'V':
@@ -88,7 +91,14 @@ int main(int argc, char **argv)
 			modes += mode != key;
 			mode = key;
 			break;
-		default: return EXIT_BAD_USAGE; /* getopt_long() has said why */
+		case ':':
+			fprintf(stderr, "sluice-info: option %s needs an argument; see sluice-info --help\n",
+				argv[optind - 1]);
+			return EXIT_BAD_USAGE;
+		default:
+			fprintf(stderr, "sluice-info: unknown, ambiguous or malformed option %s; "
+				"see sluice-info --help\n", refused_option(argv, table, refused));
+			return EXIT_BAD_USAGE;
 		}
 	if (optind < argc || modes > 1) {
 		fprintf(stderr, "sluice-info: %s; see sluice-info --help\n",

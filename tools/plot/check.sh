@@ -67,5 +67,6 @@ plot 2 'pixels' --size 10x10 one.jsonl
 plot 2 'number of steps' --smooth 0 one.jsonl
 plot 2 'no metrics file'
 plot 2 'unrecognized' --colour one.jsonl
+plot 2 'see sluice-plot --help' --colour one.jsonl
 [ $failed = 0 ] && echo "pictures are as the files say"
 exit $failed

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What needs no job is a library of its own, which the unit tests link too.
 noinst_LTLIBRARIES += libtrain.la
-libtrain_la_SOURCES = tools/train/complaint.c tools/train/complaint.h \
+libtrain_la_SOURCES = base/nearest.c base/nearest.h tools/refused_option.h \
+	tools/train/complaint.c tools/train/complaint.h \
 	tools/train/compute.c tools/train/compute.h \
 	tools/train/compute_cpu.c \
 	tools/train/data.c tools/train/data.h \
+	tools/train/folder.c tools/train/folder.h \
 	tools/train/idx.c \
 	tools/train/input.c tools/train/input.h \
 	tools/train/layers.c \

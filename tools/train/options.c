@@ -3,6 +3,7 @@
  * before anything else. */
 #include "tools/train/options.h"
 #include "tools/train/methods.h"
+#include "tools/refused_option.h"
 #include "sluice.h"
 
 #include <errno.h>
@@ -322,6 +323,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		  struct complaint *complaint)
 {
 	const char *from_environment = getenv("SLUICE_RECIPE");
+	char refused[REFUSED_BYTES];
 	int key, index = 0;
 
 	*action = OPTIONS_TRAIN;
@@ -339,7 +341,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		.nan_rank = -1,
 	};
 	opterr = 0; /* every rank parses; the complaint is printed once for all of them */
-	optind = 1;
+	optind = 0; /* from the beginning, also after a parse that ended within a word */
 	while ((key = getopt_long(argc, argv, ":", option_table, &index)) != -1) {
 		if (key == ':')
 			return complain(complaint,
@@ -347,7 +349,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 					argv[optind - 1]);
 		if (key == '?')
 			return complain(complaint, "unknown, ambiguous or malformed option %s; "
-					"see sluice-train --help", argv[optind - 1]);
+					"see sluice-train --help", refused_option(argv, option_table, refused));
 		if (take_option(key, option_table[index].name, optarg, options, action, complaint))
 			return -1;
 		if (*action != OPTIONS_TRAIN)

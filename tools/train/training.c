@@ -4,6 +4,7 @@
 #include "tools/train/training.h"
 #include "sluice.h"
 #include "tools/train/agree.h"
+#include "tools/train/folder.h"
 #include "tools/train/steps.h"
 
 #include <stdio.h>
@@ -80,6 +81,7 @@ static int prepare(struct training *t, struct complaint *complaint)
 	if (sluice_is_worker(t->job) && compute_open(o->device, &t->compute, t->device, sizeof(t->device)))
 		return complain(complaint, "%s", t->device);
 	if (check_demonstrations(o, sluice_workers(t->job), complaint) ||
+	    (o->checkpoint && folder_prepare(o->checkpoint, complaint)) ||
 	    network_parse(&t->network, o->model, complaint) ||
 	    load_rows(t, complaint) ||
 	    network_shape(&t->network, t->train.features, t->train.classes, complaint))

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The folder of --checkpoint: a job that cannot save must not find that out after hours. */
+#include "tools/train/folder.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int folder_prepare(const char *path, struct complaint *complaint)
+{
+	char part[PATH_MAX], inside[PATH_MAX];
+	size_t n = strlen(path);
+	int why = 0;
+
+	if (n == 0 || n + sizeof("/.") > sizeof(inside))
+		return complain(complaint, "--checkpoint takes a folder, not %s", n ? "a path so long" : "\"\"");
+	memcpy(part, path, n + 1);
+	for (size_t i = 1; i <= n; i++) {
+		if (path[i] && path[i] != '/')
+			continue;
+		part[i] = '\0';
+		if (mkdir(part, 0777) && errno != EEXIST)
+			why = errno; /* only counts if the folder turns out to be missing */
+		part[i] = path[i];
+	}
+	snprintf(inside, sizeof(inside), "%s/.", path);
+	if (!access(inside, R_OK | W_OK | X_OK))
+		return 0;
+	return complain(complaint, "cannot write checkpoints to %s: %s; --checkpoint takes a folder that all ranks "
+			"see and may write to", path, strerror(errno == ENOENT && why ? why : errno));
+}
