@@ -52,14 +52,22 @@ int on_device_send_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	struct device_selected nothing;
 	on_device_aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		d->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
 		d->parts[s].index = w->down[s].support;
 	}
-	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream) ||
-	    d->ops->pushed(d->push, &nothing, d->sent, d->stream))
+	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	return on_device_ask(model);
+}
+
+int on_device_stage_values(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct device_selected nothing;
+	if (d->ops->pushed(d->push, &nothing, d->sent, d->stream)) /* it is done: it does not ask CUDA */
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);

@@ -175,6 +175,53 @@ static void pull__device_hangs__gpu_and_stage_are_named(void **state)
 		run_ranks(1, hang, &cases[i]);
 }
 
+/* What the shards asked for is not made: the pull waits for that while it holds the token. */
+static int hang_in_pull(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, SHORT_MS * slowness());
+	new_gradient(&p, 1);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	emulated.lag(LAGGING);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "step 1: GPU 0: its sketches or values (kernels"));
+	sluice_model_close(&p.gpu);
+	CHECK(log_saw("is closed after", "although the device is not through", "GPU 0: its sketches or values", NULL));
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_hangs_at_the_values__gpu_is_named(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
+	(void)state;
+	run_ranks(1, hang_in_pull, &shape);
+}
+
+static int fail_in_pull(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	new_gradient(&p, 1);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	emulated.lag(BESIDE);
+	emulated.fail_running(0, FAILURE);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
+	CHECK(error_says("sluice_pull", "cudaErrorLaunchFailure (unspecified launch failure)"));
+	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EGPU); /* the job is over */
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_failed_at_the_values__ends_the_job(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
+	(void)state;
+	run_ranks(1, fail_in_pull, &shape);
+}
+
 /* The application captures its stream into a graph while the push is under way. */
 static int capture_meanwhile(int rank, void *argument)
 {
@@ -221,6 +268,8 @@ int main(void)
 		cmocka_unit_test(pull__cuda_failed_in_a_barrier__says_so),
 		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
 		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
+		cmocka_unit_test(pull__device_hangs_at_the_values__gpu_is_named),
+		cmocka_unit_test(pull__device_failed_at_the_values__ends_the_job),
 		cmocka_unit_test(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
 	};
 	if (device_is_real())
