@@ -35,7 +35,7 @@ struct payload_lane {
 enum late_push {
 	LATE_NOTHING,
 	LATE_ENQUEUED,                     /* the device is at it, or will be */
-	LATE_LISTED,                       /* it is through, and left some of the messages to the host */
+	LATE_LISTED,                       /* it is through, and left to the host some of the messages, or to say what is wrong */
 	LATE_STAGED,                       /* not all of them are posted */
 	LATE_ASKED,                        /* of a pull: the device is at the values that shards asked for */
 	LATE_FAILED                        /* nothing is sent; the application is not told yet */
@@ -156,8 +156,9 @@ int on_device_sketch_open(sluice_model *model);
 /* As device_ops.push. */
 int on_device_push_sketches(sluice_model *model, const struct device_select *call);
 /* All messages into their staging slots: sketches; and when shards have asked, the values: they are enqueued, and staged
- * by on_device_stage_values() once the device is through (on_device_late.c). On failure nothing is sent. */
-void on_device_send_sketches(sluice_model *model);
+ * by on_device_stage_values() once the device is through (on_device_late.c). On failure nothing is sent.
+ * SLUICE_ENUMERIC: a sketch is not finite; worker.overflowed says where. */
+int on_device_send_sketches(sluice_model *model);
 int on_device_send_values(sluice_model *model);
 int on_device_stage_values(sluice_model *model);
 /* What was published (worker.value, which is overwritten) begins anew; index: relative to the shard, NULL: all but the

@@ -80,19 +80,20 @@ static int take(sluice_model *model)
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
-	if (!rc && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+	if (!rc && !d->sketch && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-/* Whether the messages are complete but for their headers, and the residual is settled. */
+/* Whether the messages are complete but for their headers, and the residual is settled. Of sketches that are not finite
+ * only the application's call can say which coordinate it was: that takes CUDA. */
 static int is_packed(const sluice_model *model)
 {
 	const struct on_device *d = &model->worker->device;
 	uint32_t s = 0;
-	while (s < model->layout.n_shards && d->sent[s].packed)
+	while (s < model->layout.n_shards && d->sent[s].packed && !d->sent[s].nonfinite)
 		s++;
 	return s == model->layout.n_shards && (d->settled || d->sketch);
 }

@@ -135,6 +135,47 @@ static void pull__nan_in_what_was_pushed__is_named(void **state)
 		run_ranks(1, nan_later, &shapes[i]);
 }
 
+/* What overflowed, a coordinate or but a cell, is refused where it happened: the shard gets nothing of it. */
+static int infinite_sketch(int rank, void *argument)
+{
+	enum { CULPRIT = 1, BAD = 2 * COUNT / 3, CASES = 4 };
+	static struct pair p;
+	static float before[COUNT];
+	for (int i = 0; i < CASES; i++) {
+		const int how = i & 1 ? BESIDE : AT_ONCE, of_cell = i >> 1;
+		open_pair(&p, argument, NULL, 0);
+		new_gradient(&p, 1);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
+		CHECK_OK(p.ops->wait(NULL));
+		CHECK_OK(sluice_barrier(p.job));
+		CHECK_OK(sluice_set_lr(p.gpu, 10));
+		new_gradient(&p, 2);
+		for (int at = 0; at < COUNT && rank == CULPRIT; at++)
+			p.grad[at] = at == BAD && !of_cell ? -1e38f : of_cell ? 3e37f : 0;
+		to_device(p.ops, p.grad_there, p.grad);
+		emulated.lag(how);
+		int rc = sluice_push(p.gpu, p.grad_there);
+		if (!rc)
+			rc = sluice_pull(p.gpu, p.there);
+		CHECK(rc == (rank == CULPRIT ? SLUICE_ENUMERIC : SLUICE_EPEER));
+		CHECK(error_says("the gradient of rank 1 (node n1) at step 2",
+				 of_cell ? "is NaN or infinite: " : "index 3333 of tensor weight"));
+		CHECK(error_says("overflowed", "lower the learning rate"));
+		expect_on_device(p.ops, p.there, before);
+		close_pair(&p);
+	}
+	return 0;
+}
+
+static void push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)" };
+	(void)state;
+	run_ranks(2, infinite_sketch, &shape);
+}
+
 /* How far the device came, and what is said of it. */
 struct hanging {
 	struct shape shape;
@@ -267,6 +308,7 @@ int main(void)
 		cmocka_unit_test(pull__device_failed__is_EGPU_and_the_push_can_be_made_again),
 		cmocka_unit_test(pull__cuda_failed_in_a_barrier__says_so),
 		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
+		cmocka_unit_test(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named),
 		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
 		cmocka_unit_test(pull__device_hangs_at_the_values__gpu_is_named),
 		cmocka_unit_test(pull__device_failed_at_the_values__ends_the_job),
