@@ -149,14 +149,16 @@ static int infinite_sketch(int rank, void *argument)
 		CHECK_OK(sluice_pull(p.gpu, p.there));
 		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
 		CHECK_OK(p.ops->wait(NULL));
-		CHECK_OK(sluice_barrier(p.job));
+		int rc = sluice_barrier(p.job); /* whoever is through first may have failed before the other is */
+		CHECK(!rc || rank != CULPRIT);
 		CHECK_OK(sluice_set_lr(p.gpu, 10));
 		new_gradient(&p, 2);
 		for (int at = 0; at < COUNT && rank == CULPRIT; at++)
 			p.grad[at] = at == BAD && !of_cell ? -1e38f : of_cell ? 3e37f : 0;
 		to_device(p.ops, p.grad_there, p.grad);
 		emulated.lag(how);
-		int rc = sluice_push(p.gpu, p.grad_there);
+		if (!rc)
+			rc = sluice_push(p.gpu, p.grad_there);
 		if (!rc)
 			rc = sluice_pull(p.gpu, p.there);
 		CHECK(rc == (rank == CULPRIT ? SLUICE_ENUMERIC : SLUICE_EPEER));
