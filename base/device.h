@@ -148,6 +148,7 @@ struct device_sent {
 	int coding;              /* enum index_coding; with what follows only if packed */
 	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
 	float scale;
+	int nonfinite;           /* push_sketches(), push_values(): some value of the payload is NaN or infinite */
 };
 
 struct device_ops {

@@ -6,8 +6,8 @@
  *
  * seal: reads each payload once, 4 bytes a thread and turn: its CRC32C, and, where the message leaves from host
  * memory, exactly its bytes are written there meanwhile, 128 of them a warp: no transfer waits for the host to
- * know how many. 256 threads, any grid. Shared memory: 4 KiB. Equal input gives equal sums, whatever the grid:
- * exclusive or knows no order.
+ * know how many. Payloads whose lengths the host knows are f32, and judged meanwhile: nobody else looks at each value.
+ * 256 threads, any grid. Shared memory: 4 KiB. Equal input gives equal sums, whatever the grid: exclusive or knows no order.
  *
  * Who sees it: pack's writes are before seal's reads, as launches of one stream are. What seal writes to host
  * memory is the host's to read once report.cu has told it, and then visible to whom the host tells. */
@@ -78,9 +78,9 @@ __device__ static inline uint32_t times_stride(const struct seal_shared *sh, uin
 	       sh->table[3][sum >> 24];
 }
 
-/* This thread's words of a payload: their part of the checksum. */
+/* This thread's words of a payload: their part of the checksum; *largest: of their magnitudes as f32. */
 __device__ static inline uint32_t seal_words(const struct seal_args *a, const struct seal_shared *sh,
-					     const struct push_place *place, uint32_t words)
+					     const struct push_place *place, uint32_t words, uint32_t *largest)
 {
 	const uint32_t *from = (const uint32_t *)(const void *)place->payload;
 	uint32_t *to = (uint32_t *)(void *)place->copy;
@@ -95,6 +95,7 @@ __device__ static inline uint32_t seal_words(const struct seal_args *a, const st
 
 		if (to)
 			to[i] = word;
+		*largest = (word & KEY_MASK) > *largest ? word & KEY_MASK : *largest;
 		sum = times_stride(sh, sum) ^ word;
 		last = i;
 	}
@@ -109,8 +110,10 @@ KERNEL(seal, seal_args)
 	for (uint32_t p = 0; p < a.parts; p++) {
 		const uint32_t bytes = a.place[p].bytes ? a.place[p].bytes : a.part[p].packing.payload_bytes;
 		const uint32_t words = bytes / BYTES_OF_WORD;
-		uint32_t sum = seal_words(&a, &sh, &a.place[p], words);
+		uint32_t largest = 0, sum = seal_words(&a, &sh, &a.place[p], words, &largest);
 
+		if (a.place[p].bytes && largest >= KEY_INFINITY)
+			atomicOr(&a.part[p].nonfinite, 1u);
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			sum ^= checksum_times(CHECKSUM_BEGIN, checksum_shift(a.power, words)) ^ CHECKSUM_BEGIN;
 		sum = __reduce_xor_sync(ALL_LANES, sum);

@@ -349,7 +349,8 @@ int cuda_pushed(struct device_push *p, struct device_selected *out, struct devic
 		if (p->known) {
 			sent[i] = (struct device_sent){ .packed = 1, .payload_bytes = p->asked[i].bytes,
 							.count = p->asked[i].bytes / sizeof(float),
-							.crc = part->crc, .scale = 1 };
+							.crc = part->crc, .scale = 1,
+							.nonfinite = part->nonfinite != 0 };
 			continue;
 		}
 		sent[i] = (struct device_sent){ .first = part->range.first, .count = part->range.count,

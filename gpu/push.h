@@ -20,6 +20,7 @@ struct push_place {
 struct push_part {
 	struct pack_range range;     /* of the selection's lists */
 	uint32_t crc;
+	uint32_t nonfinite;          /* of a payload whose length the host knows: some value in it is NaN or infinite */
 	struct pack_state packing;
 	struct quantize_state quantizing;
 };

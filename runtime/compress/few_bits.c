@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See few_bits.h. Values go through in pieces that stay in the first cache: values to codes of one byte,
- * codes to bits. The loops over them are in value_kernels.h. */
+ * codes to bits. The loops over them are in value_kernels.h. Of round, whose codes are wider: few_bits_round.c. */
 #include "few_bits.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
+#include "few_bits_round.h"
 #include "few_bits_rules.h"
-#include "index_kernels.h"
 #include "random_mix.h"
 #include "select.h"
 #include "sluice.h"
@@ -14,8 +14,6 @@
 #include <math.h>
 
 enum { PIECE = VALUE_PIECE, SCALE_BYTES = 4, BLOCKS_AHEAD = VALUE_AHEAD / 8 };
-/* Of round: 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
-#define ROUND_LARGEST 2097151
 
 /* ---- shapes ---- */
 
@@ -32,39 +30,6 @@ uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n)
 float largest_magnitude(const float *v, size_t n)
 {
 	return bits_float(value_kernels()->largest(v, n));
-}
-
-/* The largest integer that round may send: beyond it float is not exact, or D q not finite. */
-static float round_limit(float width)
-{
-	float limit = width < FLT_MAX / ROUND_LARGEST ? ROUND_LARGEST : floorf(FLT_MAX / width);
-
-	return isinf(limit * width) ? limit - 1 : limit;
-}
-
-static uint32_t zigzag(int32_t q)
-{
-	return (uint32_t)q << 1 ^ (uint32_t)(q >> 31);
-}
-
-/* As many as the largest code needs. */
-static unsigned round_bits(float width, const float *v, size_t n)
-{
-	const struct value_kernels *k = value_kernels();
-	const float limit = round_limit(width);
-	float piece[INDEX_BLOCK] = { 0 };
-	int32_t q[INDEX_BLOCK];
-	uint32_t all = 0;
-
-	for (size_t at = 0, here; at < n; at += here) {
-		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
-		memset(piece, 0, here < INDEX_BLOCK ? sizeof(piece) : 0);
-		memcpy(piece, v + at, here * sizeof(*v));
-		k->nearest(piece, width, limit, INDEX_BLOCK, q, piece);
-		for (size_t i = 0; i < INDEX_BLOCK; i++)
-			all |= zigzag(q[i]);
-	}
-	return bit_length(all);
 }
 
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range)
@@ -387,86 +352,6 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 	return 1;
 }
 
-/* ---- round ---- */
-
-static size_t round_encode(const struct value_coding *c, float width, const float *v, size_t n, uint8_t *out,
-			   float *decoded)
-{
-	const struct value_kernels *k = value_kernels();
-	const float limit = round_limit(width);
-	const uint8_t *end = out + bits_bytes(n, c->bits);
-	float piece[INDEX_BLOCK] = { 0 };
-	int32_t q[INDEX_BLOCK];
-	uint32_t codes[INDEX_BLOCK];
-
-	for (size_t at = 0, here; at < n; at += here) {
-		struct bit_writer w = { .out = out };
-
-		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
-		if (first_nonfinite(v + at, here) < here)
-			return at + first_nonfinite(v + at, here);
-		memcpy(piece, v + at, here * sizeof(*v));
-		k->nearest(piece, width, limit, INDEX_BLOCK, q, piece);
-		memcpy(decoded + at, piece, here * sizeof(*v));
-		if (!c->bits)
-			continue;
-		for (size_t i = 0; i < INDEX_BLOCK; i++)
-			codes[i] = zigzag(q[i]);
-		if (here == INDEX_BLOCK && (size_t)(end - out) >= bits_bytes(here, c->bits) + INDEX_SLACK) {
-			index_kernels()->pack(codes, c->bits, out);
-		} else {
-			for (size_t i = 0; i < here; i++)
-				bit_write(&w, codes[i], c->bits);
-			bit_flush(&w);
-		}
-		out += bits_bytes(here, c->bits);
-	}
-	return n;
-}
-
-/* The codes of one piece; 0 if bits behind the last one are not zero. */
-static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint32_t codes[INDEX_BLOCK])
-{
-	struct bit_reader r = { .in = in, .end = in + bits_bytes(n, bits) };
-
-	if (n == INDEX_BLOCK && (size_t)(end - in) >= bits_bytes(n, bits) + INDEX_SLACK) {
-		index_kernels()->codes(in, bits, codes);
-		return 1;
-	}
-	memset(codes, 0, INDEX_BLOCK * sizeof(*codes));
-	for (size_t i = 0; bits && i < n; i++)
-		codes[i] = bit_read(&r, bits);
-	return !r.held;
-}
-
-static int round_decode(const struct value_coding *c, float width, const uint8_t *in, size_t n, float *v,
-			const char **why)
-{
-	const float limit = round_limit(width);
-	const uint8_t *end = in + bits_bytes(n, c->bits);
-	uint32_t all = 0, codes[INDEX_BLOCK];
-
-	for (size_t at = 0, here; at < n; at += here, in += bits_bytes(here, c->bits)) {
-		float piece[INDEX_BLOCK];
-		unsigned beyond = 0;
-
-		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
-		if (!round_codes(in, end, here, c->bits, codes))
-			return refuse(why, "bits behind the last code are not zero");
-		for (int i = 0; i < INDEX_BLOCK; i++) {
-			const float q = (float)((int32_t)(codes[i] >> 1) ^ -(int32_t)(codes[i] & 1));
-
-			all |= codes[i];
-			beyond |= (unsigned)(q > limit) | (unsigned)(q < -limit);
-			piece[i] = q * width;
-		}
-		memcpy(v + at, piece, here * sizeof(*v));
-		if (beyond)
-			return refuse(why, "a code is out of range");
-	}
-	return bit_length(all) == c->bits ? 1 : refuse(why, "codes are wider than the largest one needs");
-}
-
 /* ---- all ---- */
 
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
@@ -478,7 +363,7 @@ size_t few_bits_encode(const struct value_coding *c, float scale, const float *v
 	case VALUE_GRID:
 		return grid_encode(c->bits, scale, v, n, out, decoded);
 	case VALUE_ROUND:
-		return round_encode(c, scale, v, n, out, decoded);
+		return round_encode(c->bits, scale, v, n, out, decoded);
 	default:
 		return n;
 	}
@@ -487,6 +372,7 @@ size_t few_bits_encode(const struct value_coding *c, float scale, const float *v
 int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n, float *v,
 		    const char **why)
 {
+	const char *wrong;
 	int good = 0;
 
 	switch (c->type) {
@@ -497,7 +383,8 @@ int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in
 		good = grid_decode(c->bits, scale, in, n, v, why);
 		break;
 	case VALUE_ROUND:
-		good = round_decode(c, scale, in, n, v, why);
+		wrong = round_decode(c->bits, scale, in, n, v);
+		good = wrong ? refuse(why, wrong) : 1;
 		break;
 	default:
 		break;

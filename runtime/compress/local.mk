@@ -9,6 +9,7 @@ library_sources += \
 	runtime/compress/draw_rules.h \
 	runtime/compress/estimate.c \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \
+	runtime/compress/few_bits_round.c runtime/compress/few_bits_round.h \
 	runtime/compress/gaussian_rules.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
 	runtime/compress/histogram_calls.c \

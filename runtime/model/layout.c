@@ -111,6 +111,13 @@ static int publishes_union(const struct recipe *recipe)
 	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
 }
 
+/* Whether a step publishes just what workers and shards have agreed on. */
+static int publishes_support(const struct recipe *recipe, const struct schedule *schedule)
+{
+	return selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER &&
+	       schedule->phases[schedule->n_phases - 1].support == SUPPORT_AGREED;
+}
+
 static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
 			      const struct schedule *schedule)
 {
@@ -119,6 +126,8 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
 	if (publishes_union(recipe))
 		return (uint32_t)least(s->span, (uint64_t)l->workers * s->up_capacity);
+	if (publishes_support(recipe, schedule))
+		return s->up_capacity;
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
 		return s->span;
 	uint64_t k = schedule_count(density, s->span - s->exempt);
@@ -160,21 +169,24 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 }
 
 /* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe says. */
-static uint32_t message_room(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe)
+static uint32_t message_room(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
+			     const struct schedule *schedule)
 {
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
 	uint32_t selected = (uint32_t)least(l->selected_most, s->span); /* before they are fitted into a slot */
+	const int settled = publishes_union(recipe) || publishes_support(recipe, schedule) ||
+			    up->exchange == EXCHANGE_SKETCH;
 
-	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !publishes_union(recipe)) ||
-	    recipe->automatic || recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies ||
-	    up->exchange != EXCHANGE_OWN)
+	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) || recipe->automatic ||
+	    recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||
 	    !stays_sparse(s->span, s->down_capacity, recipe->down.values))
 		return most;
 	selected = selected > s->up_capacity ? selected : s->up_capacity;
+	selected = selected > s->sketch_cells ? selected : s->sketch_cells;
 	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
@@ -226,7 +238,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 				    "shards than %u, or a smaller sketch", i,
 				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes, l->n_shards);
 		}
-		s->room = message_room(l, s, recipe);
+		s->room = message_room(l, s, recipe, schedule);
 		s->slots_offset = slots[s->owner];
 		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;

@@ -10,33 +10,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new list has three times what one step takes, so that a pass serves several steps, and may double. */
-enum { TIMES = 3, LEAST = 64, SPARSE = 256 };
+/* A new list has three times what one step takes, so that a pass serves several steps. It may double, or take in what
+ * the workers of a step send, of so many coordinates one at the most: what changes more is not followed (reduce.c). */
+enum { TIMES = 3, LEAST = 64, SPARSE = 256, FOLLOWED = 64 };
 /* Coordinates whose lists are merged at once. */
 enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
 /* Behind the end of a list: after every coordinate. */
 #define NOWHERE UINT32_MAX
 
-uint32_t candidates_room(uint32_t of, uint64_t k, uint32_t exempt)
+struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt)
 {
-	uint64_t wanted = k * TIMES < LEAST ? LEAST : k * TIMES;
+	const uint64_t wanted = k * TIMES < LEAST ? LEAST : k * TIMES;
+	const uint64_t followed = arriving < of / FOLLOWED ? arriving : of / FOLLOWED;
 
-	return !k || k > of / SPARSE || wanted > of / 4 ? 0 : (uint32_t)(2 * wanted) + exempt;
+	if (!k || k > of / SPARSE || wanted > of / 4)
+		return (struct candidates_size){ 0 };
+	return (struct candidates_size){ (uint32_t)wanted,
+					 (uint32_t)(wanted + (followed > wanted ? followed : wanted)) + exempt };
 }
 
 /* In order of alignment: spans, then the numbers. */
-uint64_t candidates_bytes(uint32_t room, size_t n_spans)
+uint64_t candidates_bytes(struct candidates_size size, size_t n_spans)
 {
-	return room ? n_spans * sizeof(struct span) + ((uint64_t)room * 3 + 2) * sizeof(uint32_t) : 0;
+	return size.room ? n_spans * sizeof(struct span) + ((uint64_t)size.room * 3 + 2) * sizeof(uint32_t) : 0;
 }
 
-int candidates_open(struct candidates *c, uint32_t room, uint32_t exempt, struct span *spans, size_t n_spans)
+int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans, size_t n_spans)
 {
-	*c = (struct candidates){ .room = room, .wanted = (room - exempt) / 2, .spans = spans,
-				  .n_spans = n_spans };
+	const uint32_t room = size.room;
+
+	*c = (struct candidates){ .room = room, .wanted = size.wanted, .spans = spans, .n_spans = n_spans };
 	if (!room)
 		return 0;
-	c->places = malloc(candidates_bytes(room, n_spans));
+	c->places = malloc(candidates_bytes(size, n_spans));
 	if (!c->places)
 		return fail(SLUICE_ENOMEM, "no memory for a list of %u candidates", room);
 	c->index = (void *)(c->places + n_spans);

@@ -22,11 +22,15 @@ struct candidates {
 	size_t span;         /* while following: the first that ends behind the last line */
 };
 
-/* Entries for selecting about k of `of` coordinates, beside the exempt ones; 0: a pass costs less. */
-uint32_t candidates_room(uint32_t of, uint64_t k, uint32_t exempt);
-uint64_t candidates_bytes(uint32_t room, size_t n_spans); /* of memory that candidates_open() takes */
+/* For selecting about k of `of` coordinates, of which messages change about `arriving` a step, beside the exempt
+ * ones: how many a pass lists, and how many there is memory for. 0: a pass costs less. */
+struct candidates_size {
+	uint32_t wanted, room;
+};
+struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt);
+uint64_t candidates_bytes(struct candidates_size size, size_t n_spans); /* of memory that candidates_open() takes */
 /* spans stay the caller's. 0 or SLUICE_ENOMEM. */
-int candidates_open(struct candidates *c, uint32_t room, uint32_t exempt, struct span *spans, size_t n_spans);
+int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans, size_t n_spans);
 void candidates_close(struct candidates *c);
 
 /* Whether the list is of use for this k. */

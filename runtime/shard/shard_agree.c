@@ -33,12 +33,15 @@ static void find_heavy(sluice_model *model, struct shard *shard)
 	const struct sketch_shape shape = model_sketch_shape(model, at, shard->id);
 	double density = schedule_density(&model->schedule, &model->recipe.up, shard->version + 1);
 	uint64_t k = schedule_count(density, at->span - at->exempt) * model->recipe.up.sketch_pool;
-	sketch_estimate(&shape, shard->cells, at->span, model->value);
+	float *estimate = reduction_sum(&shard->reduction); /* nothing is added yet: a vector to write to */
+	sketch_estimate(&shape, shard->cells, at->span, estimate);
 	for (size_t s = 0; s < shard->n_spans; s++)
 		for (uint64_t i = shard->spans[s].begin; i < shard->spans[s].end && shard->spans[s].exempt; i++)
-			model->value[i] = 1;
-	shard->support_n = (uint32_t)select_topk(model->selector, model->value, shard->spans, shard->n_spans,
+			estimate[i] = 1;
+	shard->support_n = (uint32_t)select_topk(model->selector, estimate, shard->spans, shard->n_spans,
 						 k < at->span ? k : at->span, model->index);
+	shard->reduction.whole = 1; /* it was written to, all over */
+	reduction_clear(&shard->reduction);
 	memcpy(shard->support, model->index, shard->support_n * sizeof *shard->support);
 	memset(shard->cells, 0, at->sketch_cells * sizeof *shard->cells);
 }

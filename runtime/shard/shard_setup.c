@@ -46,15 +46,17 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	}
 }
 
-/* Entries of the list that deltas are selected from, where they are a top-k of a residual; else 0. */
-static uint32_t candidates_of(const struct shard_layout *at, const struct recipe *recipe)
+/* Of the list that deltas are selected from, where they are a top-k of a residual; else none. */
+static struct candidates_size candidates_of(const struct layout *l, const struct shard_layout *at,
+					    const struct recipe *recipe)
 {
 	const uint32_t of = at->span - at->exempt;
 	if (!selection_kinds[recipe->down.select].adds || recipe->memory == MEMORY_NONE ||
 	    recipe->when == WHEN_ASYNC || selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN ||
 	    recipe->up.select == SELECT_ALL)
-		return 0;
-	return candidates_room(of, schedule_count(recipe->down.density, of), at->exempt);
+		return (struct candidates_size){ 0 };
+	return candidates_size(of, schedule_count(recipe->down.density, of),
+			       (uint64_t)l->workers * schedule_count(recipe->up.density, of), at->exempt);
 }
 
 static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
@@ -81,7 +83,7 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	int rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
-		rc = candidates_open(&shard->candidates, candidates_of(at, recipe), at->exempt, shard->spans,
+		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe), shard->spans,
 				     shard->n_spans);
 	if (!rc && recipe->when == WHEN_ASYNC)
 		rc = shard_async_open(model, shard);
@@ -164,7 +166,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 			continue;
 		n_own++;
 		bytes += vectors * at->span * sizeof(float) + reduction_bytes(at->span) +
-			 candidates_bytes(candidates_of(at, recipe), l->n_spans) +
+			 candidates_bytes(candidates_of(l, at, recipe), l->n_spans) +
 			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
 	}
 	return bytes + shard_census_memory(recipe, n_own);

@@ -35,8 +35,9 @@ struct payload_lane {
 enum late_push {
 	LATE_NOTHING,
 	LATE_ENQUEUED,                     /* the device is at it, or will be */
-	LATE_LISTED,                       /* it is through, and left some of the messages to the host */
+	LATE_LISTED,                       /* it is through, and left to the host some of the messages, or to say what is wrong */
 	LATE_STAGED,                       /* not all of them are posted */
+	LATE_ASKED,                        /* of a pull: the device is at the values that shards asked for */
 	LATE_FAILED                        /* nothing is sent; the application is not told yet */
 };
 
@@ -121,16 +122,18 @@ void on_device_aim(sluice_model *model);
 void on_device_stage(sluice_model *model, uint32_t shard, struct message *m);
 /* Posts a message whose payload is apart; header: the transfer of the whole, which is made the header's. */
 int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
-/* A push failed and was not made again. */
+/* A push failed and was not made again: the residual may hold its gradient. */
 static inline int on_device_unfinished(const struct on_device *d)
 {
-	return d->doubt || d->added;
+	return d->selects && !d->stale && (d->doubt || d->added);
 }
 
 /* ---- on_device_late.c ---- */
 /* After on_device_accumulate(): sluice_push() returns, and the rest follows by itself; but where the host encodes, or
  * of what the device finishes meanwhile, it is done. start_ns: when the push began, for the stats. */
 int on_device_leave(sluice_model *model, uint64_t start_ns);
+/* Values that shards asked for are enqueued. Token held. */
+int on_device_ask(sluice_model *model);
 /* What can be done of it without waiting. Any thread; token held. */
 void on_device_advance(sluice_model *model);
 /* Waits until all is posted, or has failed: then 0 too, and on_device_finish() tells. Errors are the job's. Of the
@@ -141,6 +144,10 @@ int on_device_park(sluice_model *model);
 int on_device_finish(sluice_model *model, const char *function);
 /* What worker_message() said when the push was called, while its messages are staged; else NULL. */
 const struct message *on_device_said(const sluice_model *model, uint32_t shard);
+/* After on_device_send_values(), token held, of the pull: 1: the values are staged, or none are awaited. */
+int on_device_valued(sluice_model *model);
+/* What the device is at, as what is waited for. 0: nothing of it is. */
+int on_device_describe(const sluice_model *model, char *text, size_t cap);
 /* Before memory is freed that the device may write still. */
 void on_device_abandon(sluice_model *model);
 
@@ -148,10 +155,12 @@ void on_device_abandon(sluice_model *model);
 int on_device_sketch_open(sluice_model *model);
 /* As device_ops.push. */
 int on_device_push_sketches(sluice_model *model, const struct device_select *call);
-/* All messages into their staging slots: sketches; and when shards have asked, the values, which it waits for. On
- * failure of that nothing is sent. */
-void on_device_send_sketches(sluice_model *model);
+/* All messages into their staging slots: sketches; and when shards have asked, the values: they are enqueued, and staged
+ * by on_device_stage_values() once the device is through (on_device_late.c). On failure nothing is sent.
+ * SLUICE_ENUMERIC: a sketch is not finite; worker.overflowed says where. */
+int on_device_send_sketches(sluice_model *model);
 int on_device_send_values(sluice_model *model);
+int on_device_stage_values(sluice_model *model);
 /* What was published (worker.value, which is overwritten) begins anew; index: relative to the shard, NULL: all but the
  * zeros. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n);

@@ -25,7 +25,13 @@ static enum late_push late(const struct on_device *d)
 /* Whether the progress thread has to look. */
 static int goes_on(enum late_push state)
 {
-	return state == LATE_ENQUEUED || state == LATE_STAGED;
+	return state == LATE_ENQUEUED || state == LATE_STAGED || state == LATE_ASKED;
+}
+
+/* Whether the device is at something. */
+static int at_work(enum late_push state)
+{
+	return state == LATE_ENQUEUED || state == LATE_ASKED;
 }
 
 /* Token held. */
@@ -74,19 +80,20 @@ static int take(sluice_model *model)
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
-	if (!rc && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+	if (!rc && !d->sketch && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-/* Whether the messages are complete but for their headers, and the residual is settled. */
+/* Whether the messages are complete but for their headers, and the residual is settled. Of sketches that are not finite
+ * only the application's call can say which coordinate it was: that takes CUDA. */
 static int is_packed(const sluice_model *model)
 {
 	const struct on_device *d = &model->worker->device;
 	uint32_t s = 0;
-	while (s < model->layout.n_shards && d->sent[s].packed)
+	while (s < model->layout.n_shards && d->sent[s].packed && !d->sent[s].nonfinite)
 		s++;
 	return s == model->layout.n_shards && (d->settled || d->sketch);
 }
@@ -95,6 +102,8 @@ void on_device_advance(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
 	if (!goes_on(late(d)) || model->job->failure.code)
+		return;
+	if (late(d) == LATE_ASKED) /* the pull sees to it */
 		return;
 	const uint64_t start = now_ns();
 	if (late(d) == LATE_ENQUEUED) {
@@ -127,30 +136,35 @@ static void note_failure(sluice_model *model)
 }
 
 /* A device that failed says nothing: it has to be asked. */
+static int is_lost(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	const uint64_t now = now_ns();
+	if (now - d->asked_ns <= ASK_EVERY_NS)
+		return 0;
+	d->asked_ns = now;
+	return d->ops->push_lost(d->push, d->stream) != 0;
+}
+
 static int came_to_rest(void *context)
 {
 	sluice_model *model = context;
 	struct on_device *d = &model->worker->device;
 	on_device_advance(model);
-	if (late(d) == LATE_ENQUEUED && now_ns() - d->asked_ns > ASK_EVERY_NS) {
-		d->asked_ns = now_ns();
-		if (d->ops->push_lost(d->push, d->stream))
-			note_failure(model);
-	}
+	if (late(d) == LATE_ENQUEUED && is_lost(model))
+		note_failure(model);
 	return !goes_on(late(d));
 }
 
-static void describe(void *context, char *text, size_t cap)
+int on_device_describe(const sluice_model *model, char *text, size_t cap)
 {
-	sluice_model *model = context;
-	struct on_device *d = &model->worker->device;
+	const struct on_device *d = &model->worker->device;
 	char stage[256];
-	if (late(d) != LATE_ENQUEUED) {
-		step_describe(model, text, cap);
-		return;
-	}
+	if (!at_work(late(d)))
+		return 0;
 	d->ops->push_stage(d->push, stage, sizeof stage);
 	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
+	return 1;
 }
 
 /* Token held. */
@@ -161,7 +175,7 @@ static int await(sluice_model *model)
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (job->seat && late(d) == LATE_ENQUEUED && d->ops->wait(d->stream))
 		note_failure(model);
-	int rc = progress_until(job, came_to_rest, describe, model);
+	int rc = progress_until(job, came_to_rest, step_describe, model);
 	return !rc && job->failure.code ? job_failed(job) : rc;
 }
 
@@ -265,6 +279,38 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	return rc;
 }
 
+/* ---- the values of a pull ------------------------------------------------------------------- */
+
+int on_device_ask(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	if (model->job->seat && d->ops->wait(d->stream)) /* as in await() */
+		return device_fail(d->ops, "sluice_pull");
+	d->asked_ns = now_ns();
+	become(model, LATE_ASKED);
+	return 0;
+}
+
+int on_device_valued(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	int rc = 0;
+	if (late(d) != LATE_ASKED)
+		return 1;
+	if (d->ops->push_done(d->push))
+		rc = on_device_stage_values(model);
+	else if (!is_lost(model))
+		return 0;
+	else
+		rc = device_fail(d->ops, "sluice_pull");
+	become(model, LATE_NOTHING);
+	if (rc)
+		job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
+	return !rc;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
 void on_device_abandon(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
@@ -274,14 +320,12 @@ void on_device_abandon(sluice_model *model)
 	if (late(d) == LATE_NOTHING)
 		return;
 	/* Only after a failure of the job: nobody waits for the messages any more. */
-	while (late(d) == LATE_ENQUEUED && !d->ops->push_done(d->push) && !d->ops->push_lost(d->push, d->stream) &&
+	while (at_work(late(d)) && !d->ops->push_done(d->push) && !d->ops->push_lost(d->push, d->stream) &&
 	       now_ns() < until)
 		progress_nap();
-	if (late(d) == LATE_ENQUEUED && now_ns() >= until) {
-		describe(model, text, sizeof text);
+	if (now_ns() >= until && on_device_describe(model, text, sizeof text))
 		log_line(LOG_ERROR, "runtime", "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the device "
 			 "is not through: %s", model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
-	}
 	progress_take(job);
 	become(model, LATE_NOTHING);
 	progress_release(job);

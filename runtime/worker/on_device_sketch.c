@@ -36,9 +36,21 @@ int on_device_push_sketches(sluice_model *model, const struct device_select *cal
 	return d->ops->push_sketches(d->push, d->sketch, call, d->parts, model->recipe.up.sketch_rows, d->stream);
 }
 
-void on_device_send_sketches(sluice_model *model)
+/* Its residual comes here to be looked at. */
+static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
+{
+	struct worker *w = model->worker;
+	const float *there = (const float *)w->device.residual.address + at->begin;
+	int rc = on_device_fetch(model, w->residual + at->begin, there, at->span * sizeof *there);
+	return rc ? rc : agree_overflowed(model, at);
+}
+
+int on_device_send_sketches(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (d->sent[s].nonfinite)
+			return sketch_overflowed(model, &model->layout.shards[s]);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
 		m.span = m.count = model->layout.shards[s].sketch_cells;
@@ -46,20 +58,29 @@ void on_device_send_sketches(sluice_model *model)
 		on_device_stage(model, s, &m);
 	}
 	d->added = 0;
+	return 0;
 }
 
 int on_device_send_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	struct device_selected nothing;
 	on_device_aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		d->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
 		d->parts[s].index = w->down[s].support;
 	}
-	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream) ||
-	    d->ops->pushed(d->push, &nothing, d->sent, d->stream))
+	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	return on_device_ask(model);
+}
+
+int on_device_stage_values(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = &w->device;
+	struct device_selected nothing;
+	if (d->ops->pushed(d->push, &nothing, d->sent, d->stream)) /* it is done: it does not ask CUDA */
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);

@@ -374,7 +374,7 @@ int worker_advance(sluice_model *model, unsigned until)
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
 		if (up && !w->encoded && worker_send(model))
 			signal_overflowed(model, 1);
-		if (!(up ? worker_post(model) : take_deltas(model)))
+		if (!(up ? on_device_valued(model) && worker_post(model) : take_deltas(model)))
 			return 0;
 		w->phase++;
 		w->encoded = 0;

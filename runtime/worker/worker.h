@@ -122,7 +122,7 @@ int signal_judge_sum(sluice_model *model, const float *grad);
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* Ends the job because worker.overflowed, a sum, has left the range of floats: SLUICE_ENUMERIC. held: the token is. */
-#define COORDINATE_UNKNOWN UINT64_MAX /* of a sum on a GPU */
+#define COORDINATE_UNKNOWN UINT64_MAX /* of a sum on a GPU, or of several in a cell of a sketch */
 int signal_overflowed(sluice_model *model, int held);
 
 /* ---- accumulator.c ---- */
@@ -244,6 +244,7 @@ void step_describe(void *context, char *text, size_t cap);
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. As worker_send(). */
 int agree_encode(sluice_model *model);
+int agree_overflowed(sluice_model *model, const struct shard_layout *at); /* SLUICE_ENUMERIC */
 /* A shard said which coordinates it wants, or what was published of them; the latter 0, or SLUICE_EGPU. */
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
 int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,

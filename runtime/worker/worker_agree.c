@@ -45,14 +45,21 @@ static int encode_consent(sluice_model *model)
 	return 0;
 }
 
+/* A cell of that shard's sketch is not finite: it is told by a coordinate, if one is it. */
+int agree_overflowed(sluice_model *model, const struct shard_layout *at)
+{
+	struct worker *w = model->worker;
+	const size_t i = first_nonfinite(w->residual + at->begin, at->span);
+	w->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
+	return SLUICE_ENUMERIC;
+}
+
 static int encode_sketches(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	int rc = 0;
-	if (w->device.selects) {
-		on_device_send_sketches(model);
-		return 0;
-	}
+	if (w->device.selects)
+		return on_device_send_sketches(model);
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = model_sketch_shape(model, at, s);
@@ -60,8 +67,8 @@ static int encode_sketches(sluice_model *model)
 		sketch_add(&shape, w->residual + at->begin, at->span, w->value);
 		struct message m = worker_message(model, s);
 		m.span = at->sketch_cells;
-		if ((rc = worker_stage(model, s, &m, NULL, w->value))) /* a cell: it is told by a coordinate, if one is it */
-			w->overflowed = at->begin + first_nonfinite(w->residual + at->begin, at->span - 1);
+		if (worker_stage(model, s, &m, NULL, w->value))
+			rc = agree_overflowed(model, at);
 	}
 	return rc;
 }

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 of any one rank at any moment: all others end within 5 s after the kill, each naming the
-# lost rank and its node.
-# limit: 300 s
+# kill -9 of any one rank at any moment: all others end at once (0.2 s where nothing else runs), by no missing heartbeat,
+# which would take a minute here, each naming the lost rank and its node.
+# limit: 400 s
 . "$TOP/tests/cluster/lib.sh"
+export SLUICE_LOST_AFTER=60s
 
 rounds=${KILL_ROUNDS:-20} slowest=0
 for ((round = 1; round <= rounds; round++)); do
@@ -18,7 +19,7 @@ for ((round = 1; round <= rounds; round++)); do
 	done
 	kill -9 "$victim_pid"
 	start=$(now_ms)
-	took=$(wait_gone "$start" 5000 "${others[@]}") ||
+	took=$(wait_gone "$start" 30000 "${others[@]}") ||
 		{ show kill; fail "round $round: rank $victim was killed, and after $took ms others still run"; }
 	wait "$job_pid" && fail "round $round: srun ended with status 0"
 	for ((rank = 0; rank < 4; rank++)); do

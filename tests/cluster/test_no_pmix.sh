@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# srun without PMIx: the exact remedy, at once.
-# limit: 30 s
+# srun without PMIx: the exact remedy, at once (within a second where nothing else runs), by no timeout, which is 60 s.
+# limit: 150 s
 . "$TOP/tests/cluster/lib.sh"
 
 for type in none pmi2; do
@@ -12,7 +12,8 @@ for type in none pmi2; do
 		says $type.err.$rank 'srun was started without --mpi=pmix.*run `srun --mpi=pmix \.\.\.`' ||
 			fail "no remedy from rank $rank"
 	done
-	[ $took -lt 5000 ] || fail "it took $took ms"
+	[ $took -lt 30000 ] || fail "it took $took ms"
+	echo "--mpi=$type: all ended after $took ms"
 done
 echo "| $(head -n 1 none.err.0)"
 

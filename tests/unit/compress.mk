@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/unit/test_histogram \
 	tests/unit/test_histogram_messages \
 	tests/unit/test_few_bits \
+	tests/unit/test_uniform \
 	tests/unit/test_select \
 	tests/unit/test_selector \
 	tests/unit/test_selector_calls \
@@ -39,4 +40,6 @@ bins = tests/unit/bins.h tests/unit/quiet.h tests/unit/random.h
 tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c $(bins)
 tests_unit_test_histogram_messages_SOURCES = tests/unit/test_histogram_messages.c $(bins)
 tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c tests/unit/random.h
-tests_unit_test_few_bits_SOURCES = tests/unit/test_few_bits.c tests/unit/random.h
+few_bits_values = tests/unit/few_bits_values.h tests/unit/random.h
+tests_unit_test_few_bits_SOURCES = tests/unit/test_few_bits.c $(few_bits_values)
+tests_unit_test_uniform_SOURCES = tests/unit/test_uniform.c $(few_bits_values)

@@ -17,6 +17,9 @@ static const char *const recipes[] = {
 	"up=gaussiank(0.1),uniform(2) down=threshold(1),uniform(8) signal=gradient,noise(1)",
 	"up=global(0.01) down=global(0.05,10)",
 	"up=global(0.01) down=all,f16",
+	"up=cyclic(0.01) down=all,bf16",
+	"up=cyclic(0.01),f16 down=all update=momentum(0.9) warmup=10",
+	"up=sketch(0.01) down=all",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 #endif

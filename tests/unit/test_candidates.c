@@ -148,9 +148,9 @@ static void tell(struct story story)
 	assert_int_equal(reduction_open(&plain.reduction, SPAN), 0);
 	assert_int_equal(reduction_open(&listed.reduction, SPAN), 0);
 	assert_int_equal(selector_open(SPAN, &selector), 0);
-	uint32_t room = candidates_room(SPAN - exempt, BUDGET, exempt);
-	assert_true(room > 0);
-	assert_int_equal(candidates_open(&c, room, exempt, story.spans, story.n_spans), 0);
+	struct candidates_size size = candidates_size(SPAN - exempt, BUDGET, 0, exempt);
+	assert_true(size.room > 0);
+	assert_int_equal(candidates_open(&c, size, story.spans, story.n_spans), 0);
 	for (int step = 1; step <= STEPS; step++) {
 		const unsigned workers = story.workers - (story.drops && step > STEPS / 2);
 		const struct random random = { (uint64_t)step << 32 };
@@ -240,7 +240,7 @@ static void open_filled(struct candidates *c, struct selector **selector, float 
 {
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = random_normal(random);
-	assert_int_equal(candidates_open(c, candidates_room(SPAN, BUDGET, 0), 0, whole, 1), 0);
+	assert_int_equal(candidates_open(c, candidates_size(SPAN, BUDGET, 0, 0), whole, 1), 0);
 	assert_int_equal(selector_open(SPAN, selector), 0);
 }
 
@@ -320,12 +320,64 @@ static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **s
 static void room__dense_or_tiny_selection__is_none(void **state)
 {
 	(void)state;
-	assert_int_equal(candidates_room(SPAN, 0, 0), 0);
-	assert_int_equal(candidates_room(SPAN, SPAN / 10, 0), 0);
-	assert_int_equal(candidates_room(100, 1, 3), 0);
-	assert_true(candidates_room(SPAN, BUDGET, 7) > 2 * BUDGET);
-	assert_true(candidates_room(SPAN, BUDGET, 7) < SPAN);
-	assert_int_equal(candidates_bytes(0, 3), 0);
+	assert_int_equal(candidates_size(SPAN, 0, 0, 0).room, 0);
+	assert_int_equal(candidates_size(SPAN, SPAN / 10, 0, 0).room, 0);
+	assert_int_equal(candidates_size(100, 1, 0, 3).room, 0);
+	assert_true(candidates_size(SPAN, BUDGET, 0, 7).room > 2 * BUDGET);
+	assert_true(candidates_size(SPAN, BUDGET, 0, 7).room < SPAN);
+	assert_int_equal(candidates_bytes((struct candidates_size){ 0 }, 3), 0);
+}
+
+/* More than that changes the lines of no step that is followed. */
+static void room__any_number_of_arrivals__is_less_than_one_line_in_four(void **state)
+{
+	const struct candidates_size few = candidates_size(SPAN, 1, 0, 0), many = candidates_size(SPAN, 1, UINT64_MAX, 0);
+
+	(void)state;
+	assert_int_equal(few.wanted, many.wanted);
+	assert_true(many.room > few.room);
+	assert_true(many.room - many.wanted <= SPAN / VECTOR_LINE / 4);
+}
+
+/* Many workers send what is larger than all that is listed: the list takes it in, and no pass lists anew. */
+static void select__many_workers_messages__are_all_listed(void **state)
+{
+	enum { WORKERS = 7, LINE_WORDS = SPAN / VECTOR_LINE / 64 + 1 };
+	static float residual[SPAN], value[SPAN];
+	static uint32_t index[SPAN];
+	struct select_call call = { .x = residual, .spans = whole, .n_spans = 1, .k = BUDGET,
+				    .index = index, .value = value };
+	struct selector *selector = NULL;
+	struct random random = { 11 };
+	struct candidates c;
+
+	(void)state;
+	for (size_t i = 0; i < SPAN; i++)
+		residual[i] = random_normal(&random);
+	assert_int_equal(candidates_open(&c, candidates_size(SPAN, BUDGET, WORKERS * BUDGET, 0), whole, 1), 0);
+	assert_int_equal(selector_open(SPAN, &selector), 0);
+	assert_int_equal(candidates_select(&c, selector, &call), BUDGET);
+	sparse_subtract(residual, index, value, BUDGET);
+	candidates_published(&c, value);
+	for (uint32_t step = 1; step <= 10; step++) {
+		uint64_t lines[LINE_WORDS] = { 0 };
+
+		for (uint32_t i = 0; i < WORKERS * BUDGET; i++) {
+			const uint32_t at = (uint32_t)(random_bits(&random) % SPAN);
+
+			residual[at] = 10.0f * (float)step + random_normal(&random);
+			lines[at / VECTOR_LINE / 64] |= 1ull << at / VECTOR_LINE % 64;
+		}
+		candidates_begin(&c);
+		candidates_follow(&c, 0, lines, residual, SPAN);
+		candidates_end(&c);
+		assert_true(c.known);
+		assert_int_equal(candidates_select(&c, selector, &call), BUDGET);
+		sparse_subtract(residual, index, value, BUDGET);
+		candidates_published(&c, value);
+	}
+	candidates_close(&c);
+	selector_close(&selector);
 }
 
 int main(void)
@@ -337,6 +389,8 @@ int main(void)
 		cmocka_unit_test(select__list_is_long_enough__does_not_read_the_residual),
 		cmocka_unit_test(select__nan_in_the_residual__takes_nothing_until_it_is_gone),
 		cmocka_unit_test(room__dense_or_tiny_selection__is_none),
+		cmocka_unit_test(room__any_number_of_arrivals__is_less_than_one_line_in_four),
+		cmocka_unit_test(select__many_workers_messages__are_all_listed),
 	};
 
 	return cmocka_run_group_tests_name("candidates", tests, NULL, NULL);

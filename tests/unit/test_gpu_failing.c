@@ -262,16 +262,23 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		run_ranks(1, push_failing, &cases[i]);
 }
 
-/* The gradient may be in the residual already: it cannot be added to it on the host too. */
+struct failed {
+	const char *recipe;
+	char dir[SCRATCH_PATH];
+};
+
+/* The gradient may be in the residual already: it cannot be added to it on the host too, and a checkpoint of it would
+ * be of no step. */
 static int push_failing_then_host(int rank, void *argument)
 {
+	const struct failed *f = argument;
 	static float grad[COUNT];
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = f->recipe };
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
 	gradient(grad, rank, 1, &(struct shape){ 0 });
@@ -284,7 +291,12 @@ static int push_failing_then_host(int rank, void *argument)
 	fail_later(1u << 30, 0);
 	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
 	CHECK(error_says("push the same gradient from GPU memory again", NULL));
+	CHECK(sluice_checkpoint(model, f->dir) == SLUICE_EINVAL);
+	CHECK(error_says("sluice_checkpoint: the last push failed on the GPU", "from GPU memory again"));
 	CHECK_OK(sluice_push(model, grad_there));
+	CHECK_OK(sluice_pull(model, there));
+	CHECK_OK(sluice_checkpoint(model, f->dir));
+	CHECK_OK(sluice_push(model, grad)); /* the residual can come home */
 	CHECK_OK(sluice_pull(model, there));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -293,12 +305,15 @@ static int push_failing_then_host(int rank, void *argument)
 	return 0;
 }
 
-static void push__host_gradient_after_a_failure_on_the_gpu_is_refused(void **state)
+static void push_and_checkpoint__after_a_failure_on_the_gpu__are_refused_until_it_is_made_again(void **state)
 {
+	struct failed f = { "up=topk(0.02) down=all memory=residual", "" };
 	(void)state;
 	if (device_is_real())
 		skip();
-	run_ranks(1, push_failing_then_host, "up=topk(0.02) down=all memory=residual");
+	assert_int_equal(scratch_make(f.dir), 0);
+	run_ranks(1, push_failing_then_host, &f);
+	scratch_remove(f.dir);
 }
 
 int main(void)
@@ -308,7 +323,7 @@ int main(void)
 		cmocka_unit_test(restore__parameters_of_one_rank_cannot_be_copied__all_say_so),
 		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
 		cmocka_unit_test(push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again),
-		cmocka_unit_test(push__host_gradient_after_a_failure_on_the_gpu_is_refused),
+		cmocka_unit_test(push_and_checkpoint__after_a_failure_on_the_gpu__are_refused_until_it_is_made_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

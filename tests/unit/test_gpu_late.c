@@ -135,6 +135,49 @@ static void pull__nan_in_what_was_pushed__is_named(void **state)
 		run_ranks(1, nan_later, &shapes[i]);
 }
 
+/* What overflowed, a coordinate or but a cell, is refused where it happened: the shard gets nothing of it. */
+static int infinite_sketch(int rank, void *argument)
+{
+	enum { CULPRIT = 1, BAD = 2 * COUNT / 3, CASES = 4 };
+	static struct pair p;
+	static float before[COUNT];
+	for (int i = 0; i < CASES; i++) {
+		const int how = i & 1 ? BESIDE : AT_ONCE, of_cell = i >> 1;
+		open_pair(&p, argument, NULL, 0);
+		new_gradient(&p, 1);
+		CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		CHECK_OK(sluice_pull(p.gpu, p.there));
+		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
+		CHECK_OK(p.ops->wait(NULL));
+		int rc = sluice_barrier(p.job); /* whoever is through first may have failed before the other is */
+		CHECK(!rc || rank != CULPRIT);
+		CHECK_OK(sluice_set_lr(p.gpu, 10));
+		new_gradient(&p, 2);
+		for (int at = 0; at < COUNT && rank == CULPRIT; at++)
+			p.grad[at] = at == BAD && !of_cell ? -1e38f : of_cell ? 3e37f : 0;
+		to_device(p.ops, p.grad_there, p.grad);
+		emulated.lag(how);
+		if (!rc)
+			rc = sluice_push(p.gpu, p.grad_there);
+		if (!rc)
+			rc = sluice_pull(p.gpu, p.there);
+		CHECK(rc == (rank == CULPRIT ? SLUICE_ENUMERIC : SLUICE_EPEER));
+		CHECK(error_says("the gradient of rank 1 (node n1) at step 2",
+				 of_cell ? "is NaN or infinite: " : "index 3333 of tensor weight"));
+		CHECK(error_says("overflowed", "lower the learning rate"));
+		expect_on_device(p.ops, p.there, before);
+		close_pair(&p);
+	}
+	return 0;
+}
+
+static void push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)" };
+	(void)state;
+	run_ranks(2, infinite_sketch, &shape);
+}
+
 /* How far the device came, and what is said of it. */
 struct hanging {
 	struct shape shape;
@@ -173,6 +216,53 @@ static void pull__device_hangs__gpu_and_stage_are_named(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		run_ranks(1, hang, &cases[i]);
+}
+
+/* What the shards asked for is not made: the pull waits for that while it holds the token. */
+static int hang_in_pull(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, SHORT_MS * slowness());
+	new_gradient(&p, 1);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	emulated.lag(LAGGING);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "step 1: GPU 0: its sketches or values (kernels"));
+	sluice_model_close(&p.gpu);
+	CHECK(log_saw("is closed after", "although the device is not through", "GPU 0: its sketches or values", NULL));
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_hangs_at_the_values__gpu_is_named(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
+	(void)state;
+	run_ranks(1, hang_in_pull, &shape);
+}
+
+static int fail_in_pull(int rank, void *argument)
+{
+	static struct pair p;
+	(void)rank;
+	open_pair(&p, argument, NULL, 0);
+	new_gradient(&p, 1);
+	CHECK_OK(sluice_push(p.gpu, p.grad_there));
+	emulated.lag(BESIDE);
+	emulated.fail_running(0, FAILURE);
+	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
+	CHECK(error_says("sluice_pull", "cudaErrorLaunchFailure (unspecified launch failure)"));
+	CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EGPU); /* the job is over */
+	close_pair(&p);
+	return 0;
+}
+
+static void pull__device_failed_at_the_values__ends_the_job(void **state)
+{
+	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
+	(void)state;
+	run_ranks(1, fail_in_pull, &shape);
 }
 
 /* The application captures its stream into a graph while the push is under way. */
@@ -220,7 +310,10 @@ int main(void)
 		cmocka_unit_test(pull__device_failed__is_EGPU_and_the_push_can_be_made_again),
 		cmocka_unit_test(pull__cuda_failed_in_a_barrier__says_so),
 		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
+		cmocka_unit_test(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named),
 		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
+		cmocka_unit_test(pull__device_hangs_at_the_values__gpu_is_named),
+		cmocka_unit_test(pull__device_failed_at_the_values__ends_the_job),
 		cmocka_unit_test(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
 	};
 	if (device_is_real())

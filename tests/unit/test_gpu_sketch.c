@@ -237,12 +237,42 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		assert_int_equal(gpu()->push_added(g.push, &zeros, NULL), !refused && !added);
 		expect_sketches(&g, residual, sent);
 		ask_for_values(&g, residual, &r);
+		for (size_t p = 0; p < PARTS; p++)
+			assert_int_equal(sent[p].nonfinite, 0);
 		gpu_fetch(grad, g.residual, N * sizeof(float));
 		assert_memory_equal(grad, residual, N * sizeof(float));
 	}
 	close_sketched(&g);
 	free(residual);
 	free(grad);
+}
+
+/* One coordinate of part 2, in whose sketch it is in one cell a row. */
+static void push_sketches__infinity_or_nan__part_is_named(void **state)
+{
+	static const float bad[] = { INFINITY, -INFINITY, NAN };
+	struct device_selected selected;
+	struct device_sent sent[PARTS];
+	struct sketched g;
+	float *residual = memory(N * sizeof(float));
+
+	(void)state;
+	for (size_t b = 0; b < sizeof(bad) / sizeof(bad[0]); b++) {
+		for (size_t i = 0; i < N; i++)
+			residual[i] = 1;
+		residual[begins[3] - 1] = bad[b];
+		open_sketched(&g, residual);
+		const struct device_select call = { .x = g.residual, .residual = g.residual };
+
+		for (size_t p = 0; p < PARTS; p++)
+			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
+		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL), 0);
+		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
+		for (size_t p = 0; p < PARTS; p++)
+			assert_int_equal(sent[p].nonfinite, p == 2);
+		close_sketched(&g);
+	}
+	free(residual);
 }
 
 static void push_values__more_than_the_selector_has_room_for_is_refused(void **state)
@@ -270,6 +300,7 @@ int main(void)
 		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
 		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
 		cmocka_unit_test(push_sketches__each_part_has_its_sketch_and_then_its_values),
+		cmocka_unit_test(push_sketches__infinity_or_nan__part_is_named),
 		cmocka_unit_test(push_values__more_than_the_selector_has_room_for_is_refused),
 	};
 

@@ -267,6 +267,35 @@ static void make__residual_or_none__slots_hold_four_means_or_everything(void **s
 	layout_free(&l);
 }
 
+/* Where the shards' update moves nothing else. */
+static void make__agreed_support__is_all_that_is_published_and_decoded(void **state)
+{
+	sluice_model_attr attr = { .size = sizeof attr, .count = 8000, .shards = 8 };
+	struct recipe recipe;
+	struct layout l;
+	const struct shard_layout *at;
+	(void)state;
+	assert_int_equal(make(&attr, "up=cyclic(0.01) down=all", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].down_capacity, 4 * 10);
+	assert_int_equal(l.shards[0].room, 80); /* a leader's selection may all be in one shard */
+	layout_free(&l);
+	assert_int_equal(make(&attr, "up=cyclic(0.01) down=all update=momentum(0.9)", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].down_capacity, 1000);
+	assert_int_equal(l.shards[0].room, 1000);
+	layout_free(&l);
+	assert_int_equal(make(&attr, "up=sketch(0.01,1,2,8) down=all", 4, 4, &recipe, &l), 0);
+	at = &l.shards[0];
+	assert_int_equal(at->down_capacity, 10);
+	assert_int_equal(at->up_capacity, 80);
+	assert_int_equal(at->sketch_cells, 20);
+	assert_int_equal(at->room, 80);
+	layout_free(&l);
+	assert_int_equal(make(&attr, "up=sketch(0.01,3,20) down=all", 4, 4, &recipe, &l), 0);
+	assert_int_equal(l.shards[0].room, 600);
+	assert_int_equal(l.shards[0].sketch_cells, 600);
+	layout_free(&l);
+}
+
 static void make__capacities__bound_what_messages_need(void **state)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 3001, .shards = 7 };
@@ -301,6 +330,7 @@ int main(void)
 		cmocka_unit_test(make__sketch_whose_message_has_4_gib__fails_EINVAL),
 		cmocka_unit_test(make__exempt_tensors__are_spans_counted_outside_of_the_density),
 		cmocka_unit_test(make__residual_or_none__slots_hold_four_means_or_everything),
+		cmocka_unit_test(make__agreed_support__is_all_that_is_published_and_decoded),
 		cmocka_unit_test(make__capacities__bound_what_messages_need),
 	};
 

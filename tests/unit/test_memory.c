@@ -30,6 +30,9 @@ static const struct model_case cases[] = {
 	{ "up=all down=all", 0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
 	{ "up=topk(0.01) down=all", 0.9 }, /* what is published is what two messages hold */
 	{ "up=topk(0.001) down=all", 0.9 },
+	{ "up=cyclic(0.01) down=all", 0.9 }, /* and what all have agreed on */
+	{ "up=cyclic(0.01),f16 down=all,bf16 memory=lowpass(0.3)", 0.9 },
+	{ "up=sketch(0.001) down=all", 0.9 },
 };
 
 static uint64_t resident_bytes(void)

@@ -48,6 +48,7 @@ static void train(sluice_job *job, const struct trial *trial, float large, float
 	int rc = sluice_barrier(job); /* the culprit may be through, and have failed, before the others are */
 	if (!rc)
 		rc = sluice_set_lr(model, lr);
+	CHECK(!rc || sluice_rank(job) != culprit);
 	grad[BAD] = large;
 	if (!rc)
 		rc = push_and_pull(model, trial, grad, params);

@@ -247,7 +247,7 @@ static int one_density(void *bench, size_t k, int first)
 		rc = fill_message(o, i, k, &b->messages[i]);
 	b->whole = (struct span){ .begin = 0, .end = o->n };
 	if (!rc)
-		rc = candidates_open(&b->candidates, candidates_room((uint32_t)o->n, k, 0), 0, &b->whole, 1);
+		rc = candidates_open(&b->candidates, candidates_size((uint32_t)o->n, k, o->messages * k, 0), &b->whole, 1);
 	if (rc || !b->published.index || !b->published.value)
 		rc = -1;
 	else
