@@ -213,6 +213,52 @@ void candidates_end(struct candidates *c)
 		pass(c, NOWHERE);
 }
 
+/* Changed coordinates from number *done on and before coordinate `end`, merged with the old entries between them:
+ * no branch, as in merge(). floor and ties_end: those of c, or zeros, which let in all but zeros. */
+static void take_changed(struct candidates *c, const uint32_t *changed, const float *value, uint32_t n,
+			 uint64_t end, uint32_t floor, uint32_t ties_end, uint32_t *done)
+{
+	uint32_t *index = c->index, from = c->from, to = c->n, i = *done;
+
+	while (i < n && changed[i] < end) {
+		const uint32_t old = index[from], new = changed[i], is_old = old < new, is_both = old == new;
+
+		if (to == from && old > new) { /* there is no room before the old ones */
+			candidates_forget(c);
+			return;
+		}
+		const uint32_t at = is_old ? old : new;
+		const uint32_t old_bits = float_bits(c->value[from]), new_bits = float_bits(value[i]);
+		const float taken = bits_float(new_bits ^ ((new_bits ^ old_bits) & -is_old));
+		const uint32_t key = key_of(taken);
+		const uint32_t in = is_old | (key > floor) | ((key == floor) & (at < ties_end));
+
+		index[to] = at;
+		c->value[to] = taken;
+		to += in & (key != 0);
+		from += is_old | is_both;
+		i += !is_old;
+	}
+	c->from = from;
+	c->n = to;
+	*done = i;
+}
+
+void candidates_changed(struct candidates *c, const uint32_t *index, const float *value, uint32_t n)
+{
+	uint32_t done = 0;
+
+	candidates_begin(c);
+	for (size_t j = 0; j < c->n_spans && c->known; j++) {
+		const struct span *span = &c->spans[j];
+		const int exempt = span->exempt;
+
+		take_changed(c, index, value, n, span->end, exempt ? 0 : c->floor, exempt ? 0 : c->ties_end, &done);
+		if (c->known)
+			pass(c, (uint32_t)span->end);
+	}
+}
+
 /* ---- selection ---------------------------------------------------------------------------- */
 
 static uint32_t place_of(const struct candidates *c, uint64_t coordinate)

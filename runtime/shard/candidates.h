@@ -45,6 +45,8 @@ void candidates_begin(struct candidates *c);
 void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
 		       uint32_t n);
 void candidates_end(struct candidates *c);
+/* Or all of them at once: these coordinates, ascending, and what the residual now has there. */
+void candidates_changed(struct candidates *c, const uint32_t *index, const float *value, uint32_t n);
 
 /* As select_run(s, call, NULL) with call->x, the residual, call->value and the spans of open. */
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call);

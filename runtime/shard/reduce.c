@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See reduce.h. Few coordinates stay in the lists that they came in, until all are there: then the lists are
- * added up in windows that the first caches hold, and each line's change goes from there to the residual.
+ * merged and added up, and each coordinate's change goes from there to the residual.
  * What is too much for that is added to a sum of the whole shard: where few lines of it were added to, the
  * change goes line by line; where there are many, the pass of the selection adds. */
 #include "shard/reduce.h"
@@ -13,10 +13,6 @@
 /* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
  * going line by line and going over everything take equally long. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
-/* Coordinates that are added up together: two windows fit into the first cache, and the lines of the residual
- * that one needs at a density of some per mille are as many as a processor waits for at once. */
-enum { WINDOW = 4 * LINE * WORD };
-
 static uint32_t lines_of(uint32_t span)
 {
 	return span / LINE + (span % LINE != 0);
@@ -202,78 +198,101 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 		unmark(r);
 }
 
-/* ---- window by window ------------------------------------------------------------------------ */
+/* ---- list by list ---------------------------------------------------------------------------- */
 
-/* Of the sum, which is zero, and of its marks two windows serve in turn. */
-static uint32_t window_place(uint32_t begin)
+/* Coordinates in ascending order with a value each. */
+struct listing {
+	uint32_t *index;
+	float *value;
+};
+
+static void copy_entries(const struct listing *to, uint32_t at, const struct listing *from, uint32_t begin,
+			 uint32_t end)
 {
-	return begin / WINDOW % 2 * WINDOW;
+	memcpy(to->index + at, from->index + begin, (end - begin) * sizeof *to->index);
+	memcpy(to->value + at, from->value + begin, (end - begin) * sizeof *to->value);
 }
 
-/* What the lists have in the window from begin on is added up, in their order; next[] moves on. */
-static void add_window(struct reduction *r, uint32_t begin, const float *residual, uint32_t next[])
+/* Entries begin .. middle and middle .. end as one list, equal coordinates in the order of the lists. Which of
+ * the two comes next is not to be foretold: there is no branch for it. */
+static void merge_two(const struct listing *from, uint32_t begin, uint32_t middle, uint32_t end,
+		      const struct listing *to)
 {
-	float *sum = r->sum + window_place(begin);
-	uint64_t *lines = r->lines + window_place(begin) / (LINE * WORD);
+	uint32_t a = begin, b = middle, n = begin;
 
-	for (uint32_t l = 0; l < r->n_lists; l++) {
-		uint32_t i = next[l], end = r->ends[l];
+	for (; a < middle && b < end; n++) {
+		const uint32_t second = from->index[b] < from->index[a], next = a ^ ((a ^ b) & -second);
 
-		for (; i < end && r->index[i] - begin < WINDOW; i++) {
-			const uint32_t at = r->index[i] - begin;
+		to->index[n] = from->index[next];
+		to->value[n] = from->value[next];
+		a += !second;
+		b += second;
+	}
+	copy_entries(to, n, from, a, middle);
+	copy_entries(to, n + middle - a, from, b, end);
+}
 
-			__builtin_prefetch(residual + r->index[i], 1);
-			lines[at / (LINE * WORD)] |= 1ull << at / LINE % WORD;
-			sum[at] += r->value[i];
+/* The lists become one, neighbour with neighbour. It lies in *at or in *spare. */
+static struct listing merge_lists(struct reduction *r, struct listing at, struct listing spare)
+{
+	while (r->n_lists > 1) {
+		const struct listing merged = spare;
+		uint32_t begin = 0, lists = 0;
+
+		for (uint32_t l = 0; l < r->n_lists; l += 2) {
+			const uint32_t middle = r->ends[l], end = l + 1 < r->n_lists ? r->ends[l + 1] : middle;
+
+			merge_two(&at, begin, middle, end, &merged);
+			r->ends[lists++] = begin = end;
 		}
-		next[l] = i;
+		r->n_lists = lists;
+		spare = at;
+		at = merged;
+	}
+	return at;
+}
+
+/* The values of each coordinate are added up, from zero on. Returns how many coordinates there are. */
+static uint32_t add_up(const struct listing *l, uint32_t count)
+{
+	uint32_t n = 0, last = UINT32_MAX; /* which is no coordinate */
+	float sum = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const uint32_t at = l->index[i], new = at != last;
+
+		sum = bits_float(float_bits(sum) & (new - 1)) + l->value[i];
+		n += new;
+		l->index[n - 1] = last = at;
+		l->value[n - 1] = sum;
+	}
+	return n;
+}
+
+/* In place of the values: what the residual becomes. */
+static void change_listed(const struct listing *l, uint32_t n, float *residual, float share, float by)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		__builtin_prefetch(residual + l->index[i + AHEAD < n ? i + AHEAD : i], 1);
+		l->value[i] = residual[l->index[i]] += by * (l->value[i] * share);
 	}
 }
 
-/* The change of that window goes to the residual; the window is zero behind it. */
-static void change_window(struct reduction *r, uint32_t begin, float *residual, float share, float by,
-			  struct candidates *candidates)
+/* The sum, which is zero, lends its memory: lists are short beside it. */
+static void change_lists(struct reduction *r, float *residual, float share, float by,
+			 struct candidates *candidates)
 {
-	float *sum = r->sum + window_place(begin);
-	uint64_t *lines = r->lines + window_place(begin) / (LINE * WORD);
-	const uint32_t span = r->span - begin < WINDOW ? r->span - begin : WINDOW;
+	const uint32_t count = listed(r);
+	const size_t lent = r->n_lists > 1 ? 2 * sizeof *r->sum * count : 0;
+	const struct listing lists = { r->index, r->value };
+	const struct listing spare = { (void *)r->sum, r->sum + count };
+	const struct listing all = merge_lists(r, lists, spare);
+	const uint32_t n = add_up(&all, count);
 
-	for (uint32_t word = 0; word < words_of(span); word++) {
-		for (uint64_t bits = lines[word]; bits; bits &= bits - 1) {
-			const uint32_t line = word * WORD + (uint32_t)__builtin_ctzll(bits), at = line * LINE;
-			const uint32_t n = span - at < LINE ? span - at : LINE;
-
-			if (n == LINE) /* known to the compiler */
-				move_line(sum + at, residual + begin + at, LINE, share, by);
-			else
-				move_line(sum + at, residual + begin + at, n, share, by);
-		}
-	}
+	change_listed(&all, n, residual, share, by);
 	if (candidates)
-		candidates_follow(candidates, begin, lines, residual + begin, span);
-	memset(lines, 0, words_of(span) * sizeof *lines);
-}
-
-/* A window is added up, which asks for its lines of the residual, before the one before is changed. */
-static void change_windows(struct reduction *r, float *residual, float share, float by,
-			   struct candidates *candidates)
-{
-	uint32_t next[REDUCTION_LISTS];
-
-	for (uint32_t l = 0; l < r->n_lists; l++)
-		next[l] = l ? r->ends[l - 1] : 0;
-	if (candidates)
-		candidates_begin(candidates);
-	add_window(r, 0, residual, next);
-	for (uint32_t begin = 0; begin < r->span; begin += WINDOW) {
-		if (r->span - begin > WINDOW)
-			add_window(r, begin + WINDOW, residual, next);
-		change_window(r, begin, residual, share, by, candidates);
-		if (r->span - begin <= WINDOW)
-			break; /* the next one may not be a 32-bit number */
-	}
-	if (candidates)
-		candidates_end(candidates);
+		candidates_changed(candidates, all.index, all.value, n);
+	memset(r->sum, 0, lent);
 	r->n_lists = 0;
 }
 
@@ -296,7 +315,7 @@ void reduction_change(struct reduction *r, const struct change *c, struct select
 	call->residual = NULL;
 	call->grad = NULL;
 	if (scales && !c->everywhere && c->residual && r->n_lists) {
-		change_windows(r, c->residual, share, by, c->candidates);
+		change_lists(r, c->residual, share, by, c->candidates);
 		return;
 	}
 	reduction_sum(r);

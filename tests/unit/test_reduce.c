@@ -162,7 +162,7 @@ static void step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit(v
 
 enum { LONG = 70001, FEW = 150, STRIDE = 29 };
 
-/* Sums, residuals and messages of a shard that has many windows, a last line that is cut, and little to add. */
+/* Sums, residuals and messages of a shard that is long, has a last line that is cut, and little to add. */
 struct long_shard {
 	float sum[LONG], residual[LONG], expected[LONG];
 	uint32_t index[LONG];
@@ -233,7 +233,7 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 		assert_int_equal(s->reduction.lines[i], 0);
 }
 
-static void change__lists_in_many_windows__is_the_sum_in_the_order_of_messages(void **state)
+static void change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages(void **state)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 4 };
@@ -384,7 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit),
 		cmocka_unit_test(change__few_lines_and_a_residual__leaves_the_other_lines_alone),
-		cmocka_unit_test(change__lists_in_many_windows__is_the_sum_in_the_order_of_messages),
+		cmocka_unit_test(change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages),
 		cmocka_unit_test(change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages),
 		cmocka_unit_test(add__exactly_the_room_or_one_more__waits_or_is_summed),
 		cmocka_unit_test(add__more_messages_than_lists__is_summed),
