@@ -27,6 +27,7 @@ library_sources += \
 	runtime/job/progress.c \
 	runtime/job/seat.c runtime/job/seat.h \
 	runtime/job/simulate.c \
+	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c

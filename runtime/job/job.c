@@ -32,7 +32,6 @@ static void free_job(sluice_job *job)
 		job->transports[t]->ops->close(&job->transports[t]);
 	region_close(&job->control);
 	region_close(&job->outbox);
-	pthread_mutex_destroy(&job->token);
 	free(job->peers);
 	free(job->cards);
 	if (job->page_of_this_process)
@@ -52,7 +51,6 @@ int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
 	job->epoll_fd = -1;
 	job->client = &idle_client;
 	job->membership_epoch = 1;
-	pthread_mutex_init(&job->token, NULL);
 	struct bootstrap *boot = NULL;
 	int rc = job_join(job, attr, &boot);
 	bootstrap_close(&boot);

@@ -12,6 +12,7 @@
 #include "slurm/bootstrap.h"
 #include "sluice.h"
 #include "job/seat.h"
+#include "job/token.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -101,7 +102,7 @@ struct sluice_job {
 				      * 2 mails a peer */
 	struct peer *peers;          /* size; [rank] is this rank over `self` */
 
-	pthread_mutex_t token;       /* the progress token: whoever holds it polls */
+	struct token token;          /* the progress token: whoever holds it polls */
 	pthread_t thread;
 	int thread_started;
 	atomic_int stop;             /* ends the progress thread */
@@ -242,14 +243,14 @@ struct wait {
  * which spares the system calls of disarming and arming. Inline, as the others that a put or a wait needs. */
 static inline void progress_lock(sluice_job *job)
 {
-	pthread_mutex_lock(&job->token);
+	token_take(&job->token);
 	/* One writer: who holds the token. */
 	atomic_store_explicit(&job->calls, atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }
 static inline void progress_unlock(sluice_job *job)
 {
-	pthread_mutex_unlock(&job->token);
+	token_leave(&job->token);
 }
 void progress_cancel(sluice_job *job);
 void progress_arm(sluice_job *job);

@@ -300,11 +300,11 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->doze_ns && tries < BUSY_DOZES; tries++) {
-		if (!pthread_mutex_trylock(&job->token))
+		if (token_try(&job->token))
 			return;
 		doze(job->doze_ns);
 	}
-	pthread_mutex_lock(&job->token);
+	token_take(&job->token);
 }
 
 static void *progress_thread(void *argument)

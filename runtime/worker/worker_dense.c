@@ -109,10 +109,10 @@ int dense_push(sluice_model *model, const float *grad)
 		}
 	w->encoded = 1;
 	uint64_t start = now_ns();
-	pthread_mutex_lock(&model->job->token); /* not a call of the application: it is not counted */
+	token_take(&model->job->token); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		worker_post(model);
-	pthread_mutex_unlock(&model->job->token);
+	token_leave(&model->job->token);
 	model->stats.push_ns += now_ns() - start;
 	return 0;
 }

@@ -83,12 +83,12 @@ int __wrap_sluice_is_worker(const sluice_job *job)
 
 void __wrap_progress_take(sluice_job *job)
 {
-	pthread_mutex_lock(&job->token);
+	token_take(&job->token);
 }
 
 void __wrap_progress_release(sluice_job *job)
 {
-	pthread_mutex_unlock(&job->token);
+	token_leave(&job->token);
 }
 
 void __wrap_progress_poll(sluice_job *job)

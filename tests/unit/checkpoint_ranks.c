@@ -43,7 +43,6 @@ static void open_rank(int rank, uint64_t step)
 
 	memset(r, 0, sizeof *r);
 	r->job = (sluice_job){ .rank = rank, .size = world.size, .workers = world.workers };
-	pthread_mutex_init(&r->job.token, NULL);
 	r->dir = world.dir;
 	sluice_model *model = &r->model;
 	model->job = &r->job;

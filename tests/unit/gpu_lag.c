@@ -69,9 +69,9 @@ enum late_push late(const struct pair *p)
 
 uint64_t next_seq(struct pair *p)
 {
-	pthread_mutex_lock(&p->job->token);
+	token_take(&p->job->token);
 	uint64_t seq = p->gpu->worker->up[0].ring.next_seq;
-	pthread_mutex_unlock(&p->job->token);
+	token_leave(&p->job->token);
 	return seq;
 }
 

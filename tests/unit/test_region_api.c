@@ -2,6 +2,7 @@
  * Public regions between ranks: put, get, notify, wait; all sizes; what is refused. */
 #include "ranks.h"
 #include "job/window.h"
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -354,6 +355,52 @@ static void wait__for_a_notify_that_never_comes__times_out_naming_the_rank(void 
 	run_ranks(2, time_out, NULL);
 }
 
+enum { TURNS = 2000 };
+
+/* Meanwhile the main thread plays with another region. */
+static void *put_on_and_on(void *argument)
+{
+	sluice_region *region = argument;
+	for (uint64_t turn = 1; turn <= TURNS; turn++)
+		CHECK_OK(sluice_region_put(region, 1 - region->job->rank, 0, &turn, sizeof turn, 0));
+	return NULL;
+}
+
+static int two_threads(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *played = NULL, *other = NULL;
+	uint64_t seen = 0;
+	pthread_t thread;
+	(void)argument;
+	CHECK_OK(sluice_region_open(job, sizeof seen, &played));
+	CHECK_OK(sluice_region_open(job, sizeof seen, &other));
+	CHECK(!pthread_create(&thread, NULL, put_on_and_on, other));
+	for (uint64_t turn = 1; turn <= TURNS; turn++) {
+		if (!rank)
+			CHECK_OK(sluice_region_put(played, 1, 0, &turn, sizeof turn, 1));
+		CHECK_OK(sluice_region_wait(played, 1 - rank, turn));
+		memcpy(&seen, sluice_region_base(played), sizeof seen);
+		CHECK(seen == turn);
+		if (rank)
+			CHECK_OK(sluice_region_put(played, 0, 0, &turn, sizeof turn, 1));
+	}
+	CHECK(!pthread_join(thread, NULL));
+	CHECK_OK(sluice_barrier(job));
+	memcpy(&seen, sluice_region_base(other), sizeof seen);
+	CHECK(seen == TURNS);
+	sluice_region_close(&played);
+	sluice_region_close(&other);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void put__by_two_threads_on_a_region_each__all_arrive(void **state)
+{
+	(void)state;
+	run_ranks(2, two_threads, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +413,7 @@ int main(void)
 		cmocka_unit_test(wait__for_a_rank_that_dies__fails_EPEER_naming_it),
 		cmocka_unit_test(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
 		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
+		cmocka_unit_test(put__by_two_threads_on_a_region_each__all_arrive),
 	};
 	return cmocka_run_group_tests_name("regions between ranks", tests, NULL, NULL);
 }
