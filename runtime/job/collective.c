@@ -169,6 +169,17 @@ uint32_t collective_pending(const sluice_job *job)
 		? get_le32(mail_from(job, first, seq) + 8) : 0;
 }
 
+static int none_collects(void *context)
+{
+	return !((sluice_job *)context)->collecting;
+}
+
+static void describe_other(void *context, char *text, size_t cap)
+{
+	(void)context;
+	snprintf(text, cap, "the collective call of another thread");
+}
+
 /* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may give). */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all)
@@ -177,8 +188,14 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 			   .bytes = mine ? bytes : 0 };
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
-	if (!rc)
-		rc = job->client->park(job);
+	if (!rc && job->collecting)
+		rc = progress_until(job, none_collects, describe_other, job);
+	if (rc) {
+		progress_release(job);
+		return rc;
+	}
+	job->collecting = 1;
+	rc = job->client->park(job);
 	if (!rc) {
 		r.seq = ++job->collective_seq;
 		rc = progress_until(job, round_done, round_describe, &r);
@@ -186,6 +203,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	r.bytes = bytes;
 	if (!rc)
 		rc = take_mails(&r, all);
+	job->collecting = 0;
 	progress_release(job);
 	return rc;
 }

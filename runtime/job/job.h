@@ -113,6 +113,8 @@ struct sluice_job {
 	/* How much is under way of which no event tells, on a device: whoever waits looks often. With the token. */
 	int unannounced;
 	atomic_uint calls;           /* how often the application took the token */
+	atomic_int queue;            /* of its threads that wait for the token, but for those in progress_until */
+	atomic_int asleep;           /* who holds the token sleeps in the kernel */
 	uint64_t next_tick_ns, last_tick_ns;
 	unsigned quick_polls;        /* without a look at the clock */
 	uint64_t heartbeat;
@@ -124,7 +126,8 @@ struct sluice_job {
 	struct membership members;
 	atomic_int living;           /* workers; for sluice_living() */
 	uint64_t collective_seq;     /* mails sent */
-	const struct wait *waiting;  /* what the caller in progress_until waits for, for explain */
+	int collecting;              /* a thread is in a collective; another one has to wait */
+	struct wait *waiting;        /* what callers in progress_until wait for, the last one first */
 
 	const struct job_client *client; /* never NULL */
 	sluice_model *models[JOB_MODELS]; /* the client's */
@@ -238,12 +241,20 @@ struct wait {
 	void (*describe)(void *context, char *text, size_t cap);
 	void *context;
 	uint64_t since_ns;
+	struct wait *next; /* another thread's */
 };
+/* The token for a thread of the application; who holds it for long, because it waits, is asked for it. */
+void progress_queue(sluice_job *job);
+static inline void progress_enter(sluice_job *job)
+{
+	if (!token_try(&job->token))
+		progress_queue(job);
+}
 /* The token for a caller that only posts: the transports stay armed for the sleeping progress thread,
  * which spares the system calls of disarming and arming. Inline, as the others that a put or a wait needs. */
 static inline void progress_lock(sluice_job *job)
 {
-	token_take(&job->token);
+	progress_enter(job);
 	/* One writer: who holds the token. */
 	atomic_store_explicit(&job->calls, atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
@@ -272,7 +283,8 @@ static inline void progress_release(sluice_job *job)
 void progress_poll(sluice_job *job);
 /* Between two looks for what no event tells of. */
 void progress_nap(void);
-/* Polls, spins, sleeps until done() or failure or wait_timeout. Token held. */
+/* Polls, spins, sleeps until done() or failure or wait_timeout. Token held; meanwhile other threads may have
+ * had it, for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
 int progress_start(sluice_job *job);

@@ -25,6 +25,8 @@ enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
 enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
+/* Of several threads that wait one polls for all; so often they take turns, so that each looks at its own limits. */
+enum { TURN_NS = 100000000, LONGEST_NAPS = 20 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -76,14 +78,13 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 static void explain(sluice_job *job, int always)
 {
 	uint64_t now = now_ns();
-	if (job->waiting) {
+	for (const struct wait *w = job->waiting; w; w = w->next) {
 		char text[512];
-		job->waiting->describe(job->waiting->context, text, sizeof text);
-		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s",
-			 (double)(now - job->waiting->since_ns) / 1e9, text);
-	} else if (always) {
-		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
+		w->describe(w->context, text, sizeof text);
+		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s", (double)(now - w->since_ns) / 1e9, text);
 	}
+	if (!job->waiting && always)
+		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
 	job->client->explain(job, now, always);
 }
 
@@ -160,12 +161,69 @@ void progress_arm(sluice_job *job)
 		job->transports[0]->ops->wake(job->transports[0]);
 }
 
+/* ---- several threads ---------------------------------------------------------------------------- */
+
+static void begin_wait(sluice_job *job, struct wait *wait)
+{
+	wait->next = job->waiting;
+	job->waiting = wait;
+}
+
+static void end_wait(sluice_job *job, const struct wait *wait)
+{
+	struct wait **at = &job->waiting;
+	while (*at != wait)
+		at = &(*at)->next;
+	*at = wait->next;
+}
+
+static int others_wait(const sluice_job *job, const struct wait *own)
+{
+	return job->waiting != own || own->next;
+}
+
+void progress_queue(sluice_job *job)
+{
+	atomic_fetch_add(&job->queue, 1);
+	if (atomic_load(&job->asleep))
+		job->transports[0]->ops->wake(job->transports[0]);
+	token_await(&job->token);
+	atomic_fetch_sub(&job->queue, 1);
+}
+
+/* Whether another thread can go on as soon as it has the token. */
+static int token_wanted(sluice_job *job, const struct wait *own)
+{
+	if (atomic_load(&job->queue))
+		return 1;
+	for (const struct wait *w = job->waiting; w; w = w->next)
+		if (w != own && w->done(w->context))
+			return 1;
+	return 0;
+}
+
+/* A thread that waits lets another one have the token. That one, if it then waits too, polls for both. */
+static void give_way(sluice_job *job)
+{
+	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
+	token_leave(&job->token);
+	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->calls) == calls; naps++)
+		progress_nap(); /* who slept needs a while to wake and take it */
+	token_take(&job->token);
+	atomic_store_explicit(&job->calls, atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	if (job->sleeping_armed)
+		progress_cancel(job);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
 /* A simulated rank waits by letting the others run, however long that takes. */
-static int take_turns(sluice_job *job, const struct wait *wait)
+static int take_turns(sluice_job *job, struct wait *wait)
 {
 	char text[512];
 	int rc;
-	job->waiting = wait;
+	begin_wait(job, wait);
 	for (;;) {
 		if (!seat_hand_over(job->seat)) {
 			wait->describe(wait->context, text, sizeof text);
@@ -184,14 +242,14 @@ static int take_turns(sluice_job *job, const struct wait *wait)
 		}
 	}
 	seat_moved(job->seat);
-	job->waiting = NULL;
+	end_wait(job, wait);
 	return rc;
 }
 
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context)
 {
-	struct wait wait = { done, describe, context, 0 };
+	struct wait wait = { done, describe, context, 0, NULL };
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
@@ -205,11 +263,12 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	wait.since_ns = now_ns();
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
-	job->waiting = &wait;
+	begin_wait(job, &wait);
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
 	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = wait.since_ns + warn_every;
 	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
+	uint64_t turn_ends = wait.since_ns + TURN_NS;
 	int rc;
 	for (;;) {
 		progress_poll(job);
@@ -236,6 +295,11 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			explain(job, 0);
 			warn_at = now + warn_every;
 		}
+		if (token_wanted(job, &wait) || (now >= turn_ends && others_wait(job, &wait))) {
+			give_way(job);
+			turn_ends = now_ns() + TURN_NS;
+			continue;
+		}
 		if (now < spin_until) {
 			sched_yield(); /* a spinning peer on this core gets its turn, and so does the kernel */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
@@ -250,11 +314,15 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			continue;
 		}
 		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
-		if (!arm(job) && !done(context))
+		if (others_wait(job, &wait) && turn_ends < until)
+			until = turn_ends;
+		atomic_store(&job->asleep, 1);
+		if (!arm(job) && !done(context) && !token_wanted(job, &wait))
 			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
+		atomic_store(&job->asleep, 0);
 		disarm(job);
 	}
-	job->waiting = NULL;
+	end_wait(job, &wait);
 	return rc;
 }
 

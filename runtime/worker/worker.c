@@ -102,10 +102,10 @@ static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *se
 	if (rc || model->worker->phase || model->worker->lazy.window)
 		return rc; /* token held, or it may be left out: what is encoded is posted when all is */
 	uint64_t start = now_ns();
-	token_take(&model->job->token); /* not a call of the application: it is not counted */
+	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		post_message(model, shard);
-	token_leave(&model->job->token);
+	progress_unlock(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return 0;
 }

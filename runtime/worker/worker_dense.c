@@ -109,10 +109,10 @@ int dense_push(sluice_model *model, const float *grad)
 		}
 	w->encoded = 1;
 	uint64_t start = now_ns();
-	token_take(&model->job->token); /* not a call of the application: it is not counted */
+	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		worker_post(model);
-	token_leave(&model->job->token);
+	progress_unlock(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return 0;
 }

@@ -401,6 +401,50 @@ static void put__by_two_threads_on_a_region_each__all_arrive(void **state)
 	run_ranks(2, two_threads, NULL);
 }
 
+enum { HOPS = 100 };
+
+static void *play(void *argument)
+{
+	sluice_region *region = argument;
+	int rank = region->job->rank;
+	for (uint64_t hop = 1; hop <= HOPS; hop++) {
+		if (rank)
+			CHECK_OK(sluice_region_wait(region, 0, hop));
+		CHECK_OK(sluice_region_put(region, 1 - rank, 0, &hop, sizeof hop, 1));
+		if (!rank)
+			CHECK_OK(sluice_region_wait(region, 1, hop));
+	}
+	return NULL;
+}
+
+/* Neither thread of a rank may keep the other from what the peer's threads wait for. */
+static int wait_in_two_threads(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *played = NULL, *other = NULL;
+	pthread_t thread;
+	(void)rank;
+	job->settings.spin_us = *(const int *)argument;
+	CHECK_OK(sluice_region_open(job, sizeof(uint64_t), &played));
+	CHECK_OK(sluice_region_open(job, sizeof(uint64_t), &other));
+	CHECK(!pthread_create(&thread, NULL, play, other));
+	play(played);
+	CHECK(!pthread_join(thread, NULL));
+	CHECK_OK(sluice_barrier(job));
+	sluice_region_close(&played);
+	sluice_region_close(&other);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void wait__in_two_threads_on_a_region_each__both_go_on(void **state)
+{
+	int spin_us[] = { 50, 0 };
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		run_ranks(2, wait_in_two_threads, &spin_us[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +458,7 @@ int main(void)
 		cmocka_unit_test(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
 		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
 		cmocka_unit_test(put__by_two_threads_on_a_region_each__all_arrive),
+		cmocka_unit_test(wait__in_two_threads_on_a_region_each__both_go_on),
 	};
 	return cmocka_run_group_tests_name("regions between ranks", tests, NULL, NULL);
 }
