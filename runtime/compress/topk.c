@@ -84,15 +84,15 @@ static int check_k(const char *function, const sluice_selector *s, size_t k)
 	return 0;
 }
 
-SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k, uint32_t *index,
-			     float *value, size_t *selected)
+static int select_for(const char *function, sluice_selector *selector, const float *x, size_t k,
+		      uint32_t *index, float *value, size_t *selected)
 {
-	int nan, rc = check_k("sluice_select", selector, k);
+	int nan, rc = check_k(function, selector, k);
 
-	if (rc || (rc = check_room("sluice_select", selector->n, k, index, selected)))
+	if (rc || (rc = check_room(function, selector->n, k, index, selected)))
 		return rc;
 	if (selector->n && !x)
-		return fail(SLUICE_EINVAL, "sluice_select: x must not be NULL");
+		return fail(SLUICE_EINVAL, "%s: x must not be NULL", function);
 
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .x = x, .spans = &whole, .n_spans = 1, .k = k,
@@ -101,21 +101,26 @@ SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k
 	size_t found = select_run(selector->selector, &call, &nan);
 
 	if (nan)
-		return fail_nan("sluice_select", "x", x, selector->n);
+		return fail_nan(function, "x", x, selector->n);
 	*selected = found;
 	return 0;
 }
 
-SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *grad, float *residual,
-				      size_t k, uint32_t *index, float *value, size_t *selected)
+SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k, uint32_t *index,
+			     float *value, size_t *selected)
 {
-	int nan, rc = check_k("sluice_select_residual", selector, k);
+	return select_for("sluice_select", selector, x, k, index, value, selected);
+}
 
-	if (rc || (rc = check_room("sluice_select_residual", selector->n, k, index, selected)))
+static int select_residual_for(const char *function, sluice_selector *selector, const float *grad,
+			       float *residual, size_t k, uint32_t *index, float *value, size_t *selected)
+{
+	int nan, rc = check_k(function, selector, k);
+
+	if (rc || (rc = check_room(function, selector->n, k, index, selected)))
 		return rc;
 	if (selector->n && (!grad || !residual || (k && !value)))
-		return fail(SLUICE_EINVAL,
-			    "sluice_select_residual: grad, residual and value must not be NULL");
+		return fail(SLUICE_EINVAL, "%s: grad, residual and value must not be NULL", function);
 
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .residual = residual, .grad = grad, .scale = 1, .clear = 1,
@@ -125,10 +130,16 @@ SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *gr
 	size_t found = select_run(selector->selector, &call, &nan);
 
 	if (nan)
-		return fail_nan("sluice_select_residual", "residual + grad: residual", residual,
-				selector->n);
+		return fail_nan(function, "residual + grad: residual", residual, selector->n);
 	*selected = found;
 	return 0;
+}
+
+SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *grad, float *residual,
+				      size_t k, uint32_t *index, float *value, size_t *selected)
+{
+	return select_residual_for("sluice_select_residual", selector, grad, residual, k, index, value,
+				   selected);
 }
 
 /* ---- once ---- */
@@ -149,7 +160,7 @@ SLUICE_API int sluice_topk(const float *x, size_t n, size_t k, uint32_t *index, 
 	int rc = open_once("sluice_topk", n, k, &selector);
 
 	if (!rc)
-		rc = sluice_select(selector, x, k, index, value, selected);
+		rc = select_for("sluice_topk", selector, x, k, index, value, selected);
 	sluice_selector_close(&selector);
 	return rc;
 }
@@ -161,7 +172,8 @@ SLUICE_API int sluice_topk_residual(const float *grad, float *residual, size_t n
 	int rc = open_once("sluice_topk_residual", n, k, &selector);
 
 	if (!rc)
-		rc = sluice_select_residual(selector, grad, residual, k, index, value, selected);
+		rc = select_residual_for("sluice_topk_residual", selector, grad, residual, k, index, value,
+					 selected);
 	sluice_selector_close(&selector);
 	return rc;
 }

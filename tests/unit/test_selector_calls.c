@@ -97,6 +97,20 @@ static void topk_residual__small_vector_adds_selects_and_clears(void **state)
 	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f && residual[3] == 0);
 }
 
+static void topk__bad_arguments__the_call_is_named(void **state)
+{
+	const float grad[] = { 1, 2 };
+	float residual[] = { 1, NAN }, value[1];
+	uint32_t index[2];
+	size_t selected;
+
+	(void)state;
+	assert_int_equal(sluice_topk(NULL, 4, 2, index, NULL, &selected), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "sluice_topk: x"));
+	assert_int_equal(sluice_topk_residual(grad, residual, 2, 1, index, value, &selected), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "sluice_topk_residual: residual + grad: residual[1] is NaN"));
+}
+
 static void selector_open__says_what_it_takes(void **state)
 {
 	(void)state;
@@ -117,6 +131,7 @@ int main(void)
 		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
 		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),
 		cmocka_unit_test(topk_residual__small_vector_adds_selects_and_clears),
+		cmocka_unit_test(topk__bad_arguments__the_call_is_named),
 		cmocka_unit_test(selector_open__says_what_it_takes),
 	};
 
