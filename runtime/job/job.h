@@ -110,11 +110,13 @@ struct sluice_job {
 	int epoll_fd;
 	int sleeping_armed;          /* transports are armed for the sleeping progress thread */
 	uint32_t doze_ns;            /* not 0: the progress thread looks by itself so often; it alone writes this */
-	/* How much is under way of which no event tells, on a device: whoever waits looks often. With the token. */
+	/* How much is under way of which no event tells, on a device or in a peer's queue: whoever waits looks often.
+	 * With the token. */
 	int unannounced;
 	atomic_uint calls;           /* how often the application took the token */
 	atomic_int queue;            /* of its threads that wait for the token, but for those in progress_until */
 	atomic_int asleep;           /* who holds the token sleeps in the kernel */
+	unsigned news;               /* how often a poll found something */
 	uint64_t next_tick_ns, last_tick_ns;
 	unsigned quick_polls;        /* without a look at the clock */
 	uint64_t heartbeat;
@@ -234,7 +236,7 @@ int collective_agree(sluice_job *job, int rc, const char *what);
 uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.c ---- */
-/* What a blocked caller waits for. done() is asked after each poll, maybe again after it said yes;
+/* What a blocked caller waits for. done() is asked after each poll by its thread, maybe again after it said yes;
  * describe() writes what is missing ("version 13 of shard 2 from rank 3 (node n2)"). */
 struct wait {
 	int (*done)(void *context);
@@ -242,6 +244,8 @@ struct wait {
 	void *context;
 	uint64_t since_ns;
 	struct wait *next; /* another thread's */
+	uint64_t turn_ns;  /* since when its thread has the token */
+	unsigned news;     /* job.news when it gave the token away */
 };
 /* The token for a thread of the application; who holds it for long, because it waits, is asked for it. */
 void progress_queue(sluice_job *job);

@@ -25,8 +25,8 @@ enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
  * where calls follow each other so closely that each of them polls. */
 enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
-/* Of several threads that wait one polls for all; so often they take turns, so that each looks at its own limits. */
-enum { TURN_NS = 100000000, LONGEST_NAPS = 20 };
+/* Of several threads that wait one polls for all; without news too they take turns, so that each looks at its limits. */
+enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
@@ -96,6 +96,7 @@ static void poll_events(sluice_job *job)
 		int n, rounds = 0;
 		do {
 			n = job->transports[t]->ops->poll(job->transports[t], events, EVENTS_PER_POLL);
+			job->news += n > 0;
 			for (int i = 0; i < n; i++)
 				switch (events[i].kind) {
 				case EVENT_IMM:
@@ -191,20 +192,23 @@ void progress_queue(sluice_job *job)
 	atomic_fetch_sub(&job->queue, 1);
 }
 
-/* Whether another thread can go on as soon as it has the token. */
-static int token_wanted(sluice_job *job, const struct wait *own)
+/* Whether another thread is to have the token: a call, or one that waits too, which alone asks its done(). Something
+ * has come since it gave way, perhaps for it; or no event tells of what it waits for. */
+static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
+	const uint64_t longest = job->unannounced ? DOZE_NS : TURN_NS;
 	if (atomic_load(&job->queue))
 		return 1;
 	for (const struct wait *w = job->waiting; w; w = w->next)
-		if (w != own && w->done(w->context))
+		if (w != own && (w->news != job->news || now - own->turn_ns >= longest))
 			return 1;
 	return 0;
 }
 
 /* A thread that waits lets another one have the token. That one, if it then waits too, polls for both. */
-static void give_way(sluice_job *job)
+static void give_way(sluice_job *job, struct wait *own)
 {
+	own->news = job->news;
 	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
 	token_leave(&job->token);
 	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->calls) == calls; naps++)
@@ -214,6 +218,7 @@ static void give_way(sluice_job *job)
 			      memory_order_relaxed);
 	if (job->sleeping_armed)
 		progress_cancel(job);
+	own->turn_ns = now_ns();
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
@@ -249,7 +254,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context)
 {
-	struct wait wait = { done, describe, context, 0, NULL };
+	struct wait wait = { .done = done, .describe = describe, .context = context };
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
@@ -260,7 +265,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		if (done(context)) /* complete also if somebody was lost since: the next call says so */
 			return 0;
 	}
-	wait.since_ns = now_ns();
+	wait.since_ns = wait.turn_ns = now_ns();
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(job, &wait);
@@ -268,7 +273,6 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = wait.since_ns + warn_every;
 	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
-	uint64_t turn_ends = wait.since_ns + TURN_NS;
 	int rc;
 	for (;;) {
 		progress_poll(job);
@@ -295,9 +299,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			explain(job, 0);
 			warn_at = now + warn_every;
 		}
-		if (token_wanted(job, &wait) || (now >= turn_ends && others_wait(job, &wait))) {
-			give_way(job);
-			turn_ends = now_ns() + TURN_NS;
+		if (turn_over(job, &wait, now)) {
+			give_way(job, &wait);
 			continue;
 		}
 		if (now < spin_until) {
@@ -314,10 +317,10 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			continue;
 		}
 		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
-		if (others_wait(job, &wait) && turn_ends < until)
-			until = turn_ends;
+		if (others_wait(job, &wait) && wait.turn_ns + TURN_NS < until)
+			until = wait.turn_ns + TURN_NS;
 		atomic_store(&job->asleep, 1);
-		if (!arm(job) && !done(context) && !token_wanted(job, &wait))
+		if (!arm(job) && !done(context) && !atomic_load(&job->queue))
 			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
 		atomic_store(&job->asleep, 0);
 		disarm(job);

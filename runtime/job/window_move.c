@@ -164,7 +164,10 @@ static int failed_piece(const struct piece *p)
 /* Token held. */
 static int post_waiting(struct piece *p)
 {
-	int rc = progress_until(p->region->job, posted, describe_piece, p);
+	sluice_job *job = p->region->job;
+	job->unannounced++; /* a peer that takes from its queue says nothing */
+	int rc = progress_until(job, posted, describe_piece, p);
+	job->unannounced--;
 	return rc ? rc : failed_piece(p);
 }
 
