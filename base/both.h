@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Marks inline functions that CPU code and GPU kernels share, so that a rule is written once and gives the
- * same bits on both. Plain C for every compiler but CUDA's. */
+ * Marks inline functions that CPU code and GPU kernels share, so that a rule is written once and
+ * gives the same bits on both. Plain C for every compiler but CUDA's. */
 #ifndef BASE_BOTH_H
 #define BASE_BOTH_H
 #ifdef __CUDACC__

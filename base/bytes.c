@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define HAVE_CRC_INSTRUCTIONS 1
-#define CRC_TARGET "sse4.2"
+#define CRC_TARGET            "sse4.2"
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #define HAVE_CRC_INSTRUCTIONS 1
@@ -21,7 +21,7 @@
 #endif
 #endif
 
-/* ---- CRC32C: reflected polynomial 0x1EDC6F41 ------------------------------------------------ */
+/* ---- CRC32C: reflected polynomial 0x1EDC6F41 ------------------------------- */
 
 enum { SLICES = 8 };
 static const uint32_t reflected_polynomial = 0x82F63B78u;
@@ -94,14 +94,13 @@ static int have_crc_instructions(void)
 #endif
 #endif
 
-/* One instruction waits for the one before it, three at once do not. So three streams side by side, each
- * STREAM bytes long, are put together by what STREAM zero bytes make of a remainder. */
+/* One instruction waits for the one before it, three at once do not. So three streams side by side,
+ * each STREAM bytes long, are put together by what STREAM zero bytes make of a remainder. */
 enum { STREAM = 1024 };
 static uint32_t shift_table[4][256];
 static pthread_once_t shift_table_once = PTHREAD_ONCE_INIT;
 
-__attribute__((target(CRC_TARGET)))
-static void build_shift_table(void)
+__attribute__((target(CRC_TARGET))) static void build_shift_table(void)
 {
 	for (int byte = 0; byte < 4; byte++)
 		for (uint32_t b = 0; b < 256; b++) {
@@ -115,12 +114,13 @@ static void build_shift_table(void)
 
 static inline uint32_t shifted(uint32_t r)
 {
-	return shift_table[0][r & 0xff] ^ shift_table[1][r >> 8 & 0xff] ^ shift_table[2][r >> 16 & 0xff] ^
-	       shift_table[3][r >> 24];
+	return shift_table[0][r & 0xff] ^ shift_table[1][r >> 8 & 0xff] ^
+	       shift_table[2][r >> 16 & 0xff] ^ shift_table[3][r >> 24];
 }
 
-__attribute__((target(CRC_TARGET)))
-static uint32_t crc32c_by_instructions(uint32_t crc, const void *bytes, size_t n)
+__attribute__((target(CRC_TARGET))) static uint32_t crc32c_by_instructions(uint32_t crc,
+									   const void *bytes,
+									   size_t n)
 {
 	const uint8_t *p = bytes;
 	uint32_t r = ~crc;

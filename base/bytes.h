@@ -7,14 +7,45 @@
 #include <stdint.h>
 #include <string.h>
 
-HOST_AND_DEVICE static inline void put_le16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
-HOST_AND_DEVICE static inline void put_le32(uint8_t *p, uint32_t v) { put_le16(p, (uint16_t)v); put_le16(p + 2, (uint16_t)(v >> 16)); }
-HOST_AND_DEVICE static inline void put_le64(uint8_t *p, uint64_t v) { put_le32(p, (uint32_t)v); put_le32(p + 4, (uint32_t)(v >> 32)); }
-HOST_AND_DEVICE static inline uint16_t get_le16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-HOST_AND_DEVICE static inline uint32_t get_le32(const uint8_t *p) { return get_le16(p) | (uint32_t)get_le16(p + 2) << 16; }
-HOST_AND_DEVICE static inline uint64_t get_le64(const uint8_t *p) { return get_le32(p) | (uint64_t)get_le32(p + 4) << 32; }
-HOST_AND_DEVICE static inline uint32_t float_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-HOST_AND_DEVICE static inline float bits_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+HOST_AND_DEVICE static inline void put_le16(uint8_t *p, uint16_t v)
+{
+	p[0] = (uint8_t)v;
+	p[1] = (uint8_t)(v >> 8);
+}
+HOST_AND_DEVICE static inline void put_le32(uint8_t *p, uint32_t v)
+{
+	put_le16(p, (uint16_t)v);
+	put_le16(p + 2, (uint16_t)(v >> 16));
+}
+HOST_AND_DEVICE static inline void put_le64(uint8_t *p, uint64_t v)
+{
+	put_le32(p, (uint32_t)v);
+	put_le32(p + 4, (uint32_t)(v >> 32));
+}
+HOST_AND_DEVICE static inline uint16_t get_le16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] | p[1] << 8);
+}
+HOST_AND_DEVICE static inline uint32_t get_le32(const uint8_t *p)
+{
+	return get_le16(p) | (uint32_t)get_le16(p + 2) << 16;
+}
+HOST_AND_DEVICE static inline uint64_t get_le64(const uint8_t *p)
+{
+	return get_le32(p) | (uint64_t)get_le32(p + 4) << 32;
+}
+HOST_AND_DEVICE static inline uint32_t float_bits(float f)
+{
+	uint32_t u;
+	memcpy(&u, &f, 4);
+	return u;
+}
+HOST_AND_DEVICE static inline float bits_float(uint32_t u)
+{
+	float f;
+	memcpy(&f, &u, 4);
+	return f;
+}
 
 /* crc of the concatenation: pass the previous result, 0 to start. Hardware where it exists (chosen
  * at run time), portable tables elsewhere; same result. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the number of loaded
- * libraries a call: without the driver's library there is no memory of its kind. */
+ * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the
+ * number of loaded libraries a call: without the driver's library there is no memory of its
+ * kind. */
 #include "base/device.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -19,7 +20,8 @@ const char *device_module_path(void)
 {
 	const char *named = getenv("SLUICE_GPU");
 
-	return named && *named && strcmp(named, "auto") ? named : SLUICE_MODULE_DIR "/libsluice_cuda.so";
+	return named && *named && strcmp(named, "auto") ? named :
+							  SLUICE_MODULE_DIR "/libsluice_cuda.so";
 }
 
 static const struct device_ops *load(void)
@@ -36,8 +38,9 @@ static const struct device_ops *load(void)
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle) {
 		snprintf(reason, sizeof(reason),
-			 "there is no GPU module (%s): build Sluice with --with-cuda=yes, or name the module with "
-			 "SLUICE_GPU", dlerror());
+			 "there is no GPU module (%s): build Sluice with --with-cuda=yes, or name "
+			 "the module with SLUICE_GPU",
+			 dlerror());
 		return NULL;
 	}
 	symbol = dlsym(handle, DEVICE_MODULE_SYMBOL);
@@ -66,7 +69,8 @@ const struct device_ops *device_load(const char **why)
 }
 
 /* Asks the driver that is in the process already, when the module cannot be asked. Its ABI:
- * cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CUdeviceptr), 2 is device memory. */
+ * cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CUdeviceptr), 2 is device
+ * memory. */
 static int driver_says_device(void *driver, const void *p)
 {
 	int (*get)(void *, int, unsigned long long);
@@ -85,8 +89,8 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 	return 1;
 }
 
-/* The driver's library, if somebody loaded it; to be closed. It is looked for, in files too, only if anything was
- * loaded since the last time: this is part of every push and pull. */
+/* The driver's library, if somebody loaded it; to be closed. It is looked for, in files too, only
+ * if anything was loaded since the last time: this is part of every push and pull. */
 static void *driver_in_process(void)
 {
 	static _Atomic unsigned long long without; /* so many are loaded, and it is none of them */
@@ -131,7 +135,8 @@ int device_of(const void *p, const struct device_ops **ops_out)
 /* What launchers set for a process that has GPUs. */
 static int was_given_gpus(void)
 {
-	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS" };
+	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS",
+					     "SLURM_JOB_GPUS" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		const char *value = getenv(names[i]);

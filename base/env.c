@@ -21,22 +21,24 @@ const struct env_entry env_table[] = {
 	  "When it is set, each transport it names must work on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
-	  "RDMA device of the verbs transport. "
-	  "When it is not set, the one with an active port and a usable address that is nearest to this rank's GPU in the "
-	  "PCIe tree; without a GPU the first one.",
+	  "RDMA device of the verbs transport. When it is not set, the one with an active port and "
+	  "a usable address that is nearest to this rank's GPU in the PCIe tree; without a GPU the "
+	  "first one.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
 	  "A number from 0 to 255; auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
 	  FIELD(gid_index) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
-	  "How the verbs transport keeps a peer within its rights: by memory windows of type 2B, bound to that "
-	  "peer's queue pair, or (no) by a protection domain and registrations of its own for each peer. "
-	  "auto takes windows where the device has them and they keep what they promise.",
+	  "How the verbs transport keeps a peer within its rights: by memory windows of type 2B, "
+	  "bound to that peer's queue pair, or (no) by a protection domain and registrations of "
+	  "its own for each peer. auto takes windows where the device has them and they keep what "
+	  "they promise.",
 	  FIELD(memory_windows) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
-	  "What is logged: a level, or pairs of a module and its level, such as all+warn,rdma+debug. "
-	  "Levels are error, warn, info and debug, modules are all, runtime, rdma, slurm and compress.",
+	  "What is logged: a level, or pairs of a module and its level, such as "
+	  "all+warn,rdma+debug. Levels are error, warn, info and debug, modules are all, runtime, "
+	  "rdma, slurm and compress.",
 	  FIELD(log) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
@@ -49,15 +51,16 @@ const struct env_entry env_table[] = {
 	  "of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
-	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.", FIELD(servers) },
+	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.",
+	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
 	  "A rank whose heartbeat is missing for so long is lost.", FIELD(lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for so long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },
 	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
-	  "The longest wait for another rank. After it the waiting call fails. "
-	  "It must be longer than what one rank does alone between two steps, such as an evaluation.",
+	  "The longest wait for another rank. After it the waiting call fails. It must be longer "
+	  "than what one rank does alone between two steps, such as an evaluation.",
 	  FIELD(wait_timeout_ms) },
 	{ "SLUICE_BOOT_TIMEOUT", ENV_MILLISECONDS, "60s", "100ms .. 24h",
 	  "Bounds each exchange with the launcher, and connecting to the other ranks.",
@@ -66,19 +69,20 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
-	  "Where the progress thread runs. auto keeps it on the processors beside the RDMA device it serves, or, "
-	  "without one, on the package of the thread that called sluice_init(), always within what the launcher "
-	  "gave this rank. no leaves it to the kernel.",
+	  "Where the progress thread runs. auto keeps it on the processors beside the RDMA device "
+	  "it serves, or, without one, on the package of the thread that called sluice_init(), "
+	  "always within what the launcher gave this rank. no leaves it to the kernel.",
 	  FIELD(placement) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
-	  "Which version of the kernels of selection and message codings is used; all give the same. "
-	  "auto takes the best that the processor has. For tests and measurements; and where 512-bit "
-	  "instructions lower the clock of what runs beside them (Skylake and Cascade Lake servers), avx2 may be "
-	  "the quicker one: compare with sluice-bench select, and with a step of the job itself.",
+	  "Which version of the kernels of selection and message codings is used; all give the "
+	  "same. auto takes the best that the processor has. For tests and measurements; and where "
+	  "512-bit instructions lower the clock of what runs beside them (Skylake and Cascade Lake "
+	  "servers), avx2 may be the quicker one: compare with sluice-bench select, and with a "
+	  "step of the job itself.",
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
-	  "The module for gradients and parameters in GPU memory, loaded when such memory is first seen. "
-	  "auto is the one that was installed with the library; off loads none.",
+	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "
+	  "seen. auto is the one that was installed with the library; off loads none.",
 	  FIELD(gpu) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
@@ -88,7 +92,7 @@ enum { WHY_BYTES = 256, WORDS_MAX = 16, PREFIX_BYTES = 7 /* "SLUICE_" */ };
 enum { ENTRIES = sizeof(env_table) / sizeof(env_table[0]) };
 const size_t env_table_size = ENTRIES;
 
-/* ---- numbers with units ---------------------------------------------------------------------- */
+/* ---- numbers with units ---------------------------------------------------- */
 
 struct unit {
 	const char *name;
@@ -96,11 +100,12 @@ struct unit {
 };
 
 /* Durations are counted in microseconds. */
-static const struct unit time_units[] = { { "us", 1 },	       { "ms", 1000 },
-					  { "s", 1000000 },    { "m", 60000000 },
-					  { "h", 3600000000 }, { NULL, 0 } };
-static const struct unit byte_units[] = { { "K", 1ull << 10 }, { "M", 1ull << 20 },
-					  { "G", 1ull << 30 }, { "T", 1ull << 40 },
+static const struct unit time_units[] = { { "us", 1 },       { "ms", 1000 },      { "s", 1000000 },
+					  { "m", 60000000 }, { "h", 3600000000 }, { NULL, 0 } };
+static const struct unit byte_units[] = { { "K", 1ull << 10 },
+					  { "M", 1ull << 20 },
+					  { "G", 1ull << 30 },
+					  { "T", 1ull << 40 },
 					  { NULL, 0 } };
 static const struct unit no_units[] = { { NULL, 0 } };
 
@@ -227,7 +232,7 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 	return 0;
 }
 
-/* ---- texts and words ------------------------------------------------------------------------- */
+/* ---- texts and words ------------------------------------------------------- */
 
 /* Cuts list[] at its separators. */
 static size_t cut_words(char *list, const char *separators, const char *words[WORDS_MAX])
@@ -266,7 +271,8 @@ static int set_text(const struct env_entry *entry, const char *text, struct sett
 	size_t n = strlen(text);
 
 	if (n >= entry->bytes) {
-		snprintf(why, WHY_BYTES, "has %zu characters, at most %zu fit", n, entry->bytes - 1);
+		snprintf(why, WHY_BYTES, "has %zu characters, at most %zu fit", n,
+			 entry->bytes - 1);
 		return -1;
 	}
 	memcpy((char *)out + entry->offset, text, n + 1);
@@ -311,7 +317,7 @@ static int set_list(const struct env_entry *entry, const char *text, struct sett
 	return set_text(entry, whole, out, why);
 }
 
-/* ---- the environment ------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------- */
 
 static const char *text_of(const struct env_entry *entry, const char **origin)
 {
@@ -356,12 +362,14 @@ static void warn_if_unknown(const char *assignment)
 
 	if (near)
 		log_line(LOG_WARN, "runtime",
-			 "the environment variable %s is unknown and ignored: did you mean SLUICE_%s?",
+			 "the environment variable %s is unknown and ignored: did you mean "
+			 "SLUICE_%s?",
 			 name, near);
 	else
 		log_line(LOG_WARN, "runtime",
 			 "the environment variable %s is unknown and ignored: sluice(7) lists the "
-			 "known ones", name);
+			 "known ones",
+			 name);
 }
 
 int env_load(struct settings *out)

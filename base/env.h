@@ -7,52 +7,53 @@
 #include <stdio.h>
 
 struct settings {
-	char transport[64];      /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; self always in it */
-	char device[64];         /* SLUICE_DEVICE: "name[:port]", "" the first usable one */
-	char gid_index[16];      /* SLUICE_GID_INDEX: "auto" or a number */
-	char memory_windows[8];  /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
-	char log[128];           /* SLUICE_LOG, default "warn" */
-	char recipe[512];        /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16];     /* SLUICE_ON_FAILURE: "abort" or "continue" */
-	int servers;             /* SLUICE_SERVERS, 0 */
-	int lost_after_ms;       /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
-	int warn_after_ms;       /* SLUICE_WARN_AFTER, 10s */
-	int wait_timeout_ms;     /* SLUICE_WAIT_TIMEOUT, 600s */
-	int boot_timeout_ms;     /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
-	int spin_us;             /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
-	char placement[8];       /* SLUICE_PLACEMENT: "auto" or "no" */
-	char kernels[16];        /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
-	char gpu[256];           /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
-	uint64_t memory_bytes;   /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
+	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; self always
+			       in it */
+	char device[64];    /* SLUICE_DEVICE: "name[:port]", "" the first usable one */
+	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
+	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
+	char log[128];          /* SLUICE_LOG, default "warn" */
+	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
+	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
+	int servers;            /* SLUICE_SERVERS, 0 */
+	int lost_after_ms;   /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
+	int warn_after_ms;   /* SLUICE_WARN_AFTER, 10s */
+	int wait_timeout_ms; /* SLUICE_WAIT_TIMEOUT, 600s */
+	int boot_timeout_ms; /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
+	int spin_us;         /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
+	char placement[8];   /* SLUICE_PLACEMENT: "auto" or "no" */
+	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
+	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
+	uint64_t memory_bytes; /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
 };
 
 enum env_kind {
 	ENV_TEXT,
 	ENV_COUNT,
-	ENV_MILLISECONDS,        /* durations: us, ms, s, m, h; a plain number is seconds ... */
-	ENV_MICROSECONDS,        /* ... here microseconds */
-	ENV_BYTES,               /* K, M, G, T are powers of 1024, a plain number is bytes */
-	ENV_CHOICE,              /* one of the words of range */
-	ENV_LIST                 /* a comma list of the words of range, the first one always included */
+	ENV_MILLISECONDS, /* durations: us, ms, s, m, h; a plain number is seconds ... */
+	ENV_MICROSECONDS, /* ... here microseconds */
+	ENV_BYTES,        /* K, M, G, T are powers of 1024, a plain number is bytes */
+	ENV_CHOICE,       /* one of the words of range */
+	ENV_LIST          /* a comma list of the words of range, the first one always included */
 };
 
 struct env_entry {
-	const char *name;        /* "SLUICE_LOG" */
+	const char *name; /* "SLUICE_LOG" */
 	enum env_kind kind;
-	const char *fallback;    /* default as text, parsed like a value */
-	const char *range;       /* "1ms .. 1h" (enforced), or the words separated by '|' */
-	const char *help;        /* one or two sentences, fit for mdoc */
-	size_t offset, bytes;    /* of the field in struct settings */
+	const char *fallback; /* default as text, parsed like a value */
+	const char *range;    /* "1ms .. 1h" (enforced), or the words separated by '|' */
+	const char *help;     /* one or two sentences, fit for mdoc */
+	size_t offset, bytes; /* of the field in struct settings */
 };
 extern const struct env_entry env_table[];
 extern const size_t env_table_size;
 
 /* Fills *out from defaults and the environment (a variable set to "" counts as not set) and applies
- * SLUICE_LOG by log_configure(). A value that does not parse or is out of range is SLUICE_EINVAL with
- * the variable, the value and the range named. An unknown SLUICE_* variable is a warning that names
- * the nearest known one. */
+ * SLUICE_LOG by log_configure(). A value that does not parse or is out of range is SLUICE_EINVAL
+ * with the variable, the value and the range named. An unknown SLUICE_* variable is a warning that
+ * names the nearest known one. */
 int env_load(struct settings *out);
-/* "NAME=value (default|environment|attribute)" lines of the effective settings; attribute: the value
- * differs from what defaults and environment say, so the application chose it. */
+/* "NAME=value (default|environment|attribute)" lines of the effective settings; attribute: the
+ * value differs from what defaults and environment say, so the application chose it. */
 void env_dump(const struct settings *settings, FILE *to);
 #endif

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_OF(token) #token
+#define TEXT_OF(token)       #token
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
@@ -79,32 +79,23 @@ const char *sluice_last_error(void)
 const char *sluice_strerror(int code)
 {
 	switch (code) {
-	case SLUICE_OK:
-		return "SLUICE_OK: success";
+	case SLUICE_OK: return "SLUICE_OK: success";
 	case SLUICE_EINVAL:
 		return "SLUICE_EINVAL: an argument, option, recipe or call order is wrong";
 	case SLUICE_ENOMEM:
 		return "SLUICE_ENOMEM: memory, descriptors or another local resource ran out";
-	case SLUICE_ENOSUPP:
-		return "SLUICE_ENOSUPP: not supported here";
-	case SLUICE_EAGAIN:
-		return "SLUICE_EAGAIN: a queue is full";
-	case SLUICE_ETIMEDOUT:
-		return "SLUICE_ETIMEDOUT: a wait ended without its event";
-	case SLUICE_EDEVICE:
-		return "SLUICE_EDEVICE: a transport or its device failed";
-	case SLUICE_EBOOT:
-		return "SLUICE_EBOOT: the launcher or PMIx failed";
-	case SLUICE_EGPU:
-		return "SLUICE_EGPU: CUDA failed";
+	case SLUICE_ENOSUPP: return "SLUICE_ENOSUPP: not supported here";
+	case SLUICE_EAGAIN: return "SLUICE_EAGAIN: a queue is full";
+	case SLUICE_ETIMEDOUT: return "SLUICE_ETIMEDOUT: a wait ended without its event";
+	case SLUICE_EDEVICE: return "SLUICE_EDEVICE: a transport or its device failed";
+	case SLUICE_EBOOT: return "SLUICE_EBOOT: the launcher or PMIx failed";
+	case SLUICE_EGPU: return "SLUICE_EGPU: CUDA failed";
 	case SLUICE_EPEER:
 		return "SLUICE_EPEER: another rank is lost, left early, or differs from this one";
-	case SLUICE_EWIRE:
-		return "SLUICE_EWIRE: bytes of a peer or of a checkpoint were refused";
+	case SLUICE_EWIRE: return "SLUICE_EWIRE: bytes of a peer or of a checkpoint were refused";
 	case SLUICE_ENUMERIC:
 		return "SLUICE_ENUMERIC: a gradient holds NaN or infinity, or sums overflowed";
-	case SLUICE_EIO:
-		return "SLUICE_EIO: a file could not be read or written";
+	case SLUICE_EIO: return "SLUICE_EIO: a file could not be read or written";
 	}
 	return "not a Sluice error code";
 }

@@ -40,7 +40,8 @@ static size_t module_index(const char *module)
 
 int log_enabled(enum log_level level, const char *module)
 {
-	int threshold = atomic_load_explicit(&thresholds[module_index(module)], memory_order_relaxed);
+	int threshold = atomic_load_explicit(&thresholds[module_index(module)],
+					     memory_order_relaxed);
 
 	return (int)level <= threshold;
 }

@@ -16,8 +16,8 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int log_enabled(enum log_level level, const char *module);
 
-/* Parses a SLUICE_LOG text and applies it; modules it does not name are at warn. 0, or SLUICE_EINVAL
- * with the message set (nearest known word named) and nothing changed. */
+/* Parses a SLUICE_LOG text and applies it; modules it does not name are at warn. 0, or
+ * SLUICE_EINVAL with the message set (nearest known word named) and nothing changed. */
 int log_configure(const char *text);
 void log_set_levels(const int levels[LOG_MODULES]); /* enum log_level of each module */
 /* Rank and node of the prefix "sluice[3 n2]: "; before this call, and after one with

@@ -10,11 +10,13 @@ enum memory_place { MEMORY_HOST, MEMORY_DEVICE };
 
 struct memory {
 	enum memory_place place;
-	void *address;      /* host: where it is; device: its virtual address there, not to be read here */
+	void *address; /* host: where it is; device: its virtual address there, not to be read
+			* here */
 	size_t bytes;
 	int fd;             /* device: a dma-buf that holds it, -1 if it could not be exported */
 	uint64_t fd_offset; /* device: where in the dma-buf it begins */
-	/* device: copies n bytes to or from host memory, told apart by address; 0 or -1. NULL: it cannot. */
+	/* device: copies n bytes to or from host memory, told apart by address; 0 or -1. NULL: it
+	 * cannot. */
 	int (*copy)(void *to, const void *from, size_t n);
 };
 #endif

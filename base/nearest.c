@@ -67,7 +67,8 @@ const char *nearest_word(const char *word, const char *const *known, size_t n_kn
 
 		if (n_candidate > WORD_MAX)
 			continue;
-		/* A third of the longer word may be wrong, and one letter always; but not all of it. */
+		/* A third of the longer word may be wrong, and one letter always; but not all of
+		 * it. */
 		size_t longer = n > n_candidate ? n : n_candidate;
 		size_t limit = longer < 6 ? 1 : longer / 3;
 		size_t distance = edit_distance(word, n, known[i], n_candidate);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See room.h. The machine's memory, every memory control group above this process (Slurm's for the
- * job, a container's), version 1 or 2, and the limit on the address space. File pages that the kernel
- * can drop count as left, and swap where it may be used. */
+ * job, a container's), version 1 or 2, and the limit on the address space. File pages that the
+ * kernel can drop count as left, and swap where it may be used. */
 #include "base/room.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* ---- limits -------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------- */
 
 static uint64_t left_of_machine(const char *root, uint64_t *swap)
 {
@@ -84,10 +84,18 @@ struct version {
 };
 
 static const struct version versions[2] = {
-	{ "/sys/fs/cgroup", "memory.max", "memory.current", "memory.swap.max", "memory.swap.current",
+	{ "/sys/fs/cgroup",
+	  "memory.max",
+	  "memory.current",
+	  "memory.swap.max",
+	  "memory.swap.current",
 	  { "inactive_file", "active_file", NULL } },
 	/* Version 1 limits memory and swap together: no swap is counted on. */
-	{ "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", NULL, NULL,
+	{ "/sys/fs/cgroup/memory",
+	  "memory.limit_in_bytes",
+	  "memory.usage_in_bytes",
+	  NULL,
+	  NULL,
 	  { "total_inactive_file", "total_active_file", NULL } },
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done at the coordinates of a decoded message, as runtime/compress/sparse.c does it: every coordinate is
- * touched by one thread and one rounding, so the bits are the CPU's. 256 threads, any grid, one entry a
- * thread and turn; 8 bytes of list and two sectors of 32 bytes of the vector are touched an entry. */
+ * What is done at the coordinates of a decoded message, as runtime/compress/sparse.c does it: every
+ * coordinate is touched by one thread and one rounding, so the bits are the CPU's. 256 threads, any
+ * grid, one entry a thread and turn; 8 bytes of list and two sectors of 32 bytes of the vector are
+ * touched an entry. */
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 
@@ -28,16 +29,19 @@ KERNEL(gather, gather_args)
 		*a.found = a.refused && *a.refused ? 0 : a.count;
 }
 
-FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid,
+				  cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchKernel((const void *)gather, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
+	return cudaLaunchKernel((const void *)gather, blocks_of(grid), blocks_of(BLOCK), arguments,
+				0, stream);
 }
 
 FROM_C cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchKernel((const void *)apply, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
+	return cudaLaunchKernel((const void *)apply, blocks_of(grid), blocks_of(BLOCK), arguments,
+				0, stream);
 }

@@ -10,7 +10,7 @@ enum apply_kind { APPLY_ADD, APPLY_SUBTRACT, APPLY_ASSIGN };
 
 struct apply_args {
 	float *vector;
-	const uint32_t *index;   /* ascending; NULL: coordinates 0..count - 1 */
+	const uint32_t *index; /* ascending; NULL: coordinates 0..count - 1 */
 	const float *value;
 	uint32_t count;
 	enum apply_kind kind;

@@ -10,15 +10,17 @@ int cuda_ready(void *stream)
 
 	if (error == cudaErrorStreamCaptureImplicit) {
 		cudaGetLastError();
-		return cuda_refuse("the default stream cannot be used while another one is captured into a graph: call "
-				   "outside of the capture, or give the model a stream");
+		return cuda_refuse(
+			"the default stream cannot be used while another one is captured into a "
+			"graph: call outside of the capture, or give the model a stream");
 	}
 	if (cuda_check(error, "asking whether a stream is captured"))
 		return -1;
 	if (status == cudaStreamCaptureStatusNone)
 		return 0;
-	return cuda_refuse("the stream is being captured into a graph, but the host takes part in this, and would not "
-			   "when the graph is launched: call outside of the capture");
+	return cuda_refuse(
+		"the stream is being captured into a graph, but the host takes part in this, and "
+		"would not when the graph is launched: call outside of the capture");
 }
 
 void capture_allow(enum cudaStreamCaptureMode *before)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C (base/bytes.h) in pieces. A message is a polynomial over two elements, the checksum its remainder; so
- * words that different threads hold add up (exclusive or), each multiplied by the power of x that its distance
- * from the end asks for. Used by parts.cu and, for the powers, push.c. */
+ * CRC32C (base/bytes.h) in pieces. A message is a polynomial over two elements, the checksum its
+ * remainder; so words that different threads hold add up (exclusive or), each multiplied by the
+ * power of x that its distance from the end asks for. Used by parts.cu and, for the powers,
+ * push.c. */
 #ifndef GPU_CHECKSUM_H
 #define GPU_CHECKSUM_H
 #include "base/both.h"
@@ -9,7 +10,7 @@
 
 /* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
-#define CHECKSUM_ONE 0x80000000u
+#define CHECKSUM_ONE        0x80000000u
 /* Of all words; what comes before the first and is added after the last. */
 #define CHECKSUM_BEGIN 0xffffffffu
 enum { CHECKSUM_POWERS = 32 };
@@ -40,7 +41,8 @@ HOST_AND_DEVICE static inline void checksum_powers(uint32_t power[CHECKSUM_POWER
 }
 
 /* x^(32 * words) */
-HOST_AND_DEVICE static inline uint32_t checksum_shift(const uint32_t power[CHECKSUM_POWERS], uint32_t words)
+HOST_AND_DEVICE static inline uint32_t checksum_shift(const uint32_t power[CHECKSUM_POWERS],
+						      uint32_t words)
 {
 	uint32_t shift = CHECKSUM_ONE;
 

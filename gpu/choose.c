@@ -12,8 +12,9 @@ int choose_count(int *n)
 
 	if (error == cudaErrorInsufficientDriver) {
 		cudaGetLastError();
-		return cuda_refuse("this node has no CUDA driver (libcuda.so.1), or one older than CUDA %d.%d",
-				   CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+		return cuda_refuse(
+			"this node has no CUDA driver (libcuda.so.1), or one older than CUDA %d.%d",
+			CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 	}
 	if (error == cudaErrorNoDevice || (error == cudaSuccess && !*n)) {
 		cudaGetLastError();
@@ -46,7 +47,8 @@ int choose_device(int *device, char *why, size_t cap)
 		return -1;
 	chosen = rank < 0 ? 0 : (int)(rank % n);
 	if (cuda_check(cudaGetDeviceProperties(&properties, chosen), "looking for GPUs") ||
-	    cuda_check(cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), chosen), "asking for a GPU's place on the bus"))
+	    cuda_check(cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), chosen),
+		       "asking for a GPU's place on the bus"))
 		return -1;
 	if (n == 1)
 		snprintf(by, sizeof(by), "the only one visible");
@@ -63,7 +65,10 @@ int choose_and_use(char *why, size_t cap)
 {
 	int device;
 
-	return choose_device(&device, why, cap) || cuda_check(cudaSetDevice(device), "choosing the GPU") ? -1 : 0;
+	return choose_device(&device, why, cap) ||
+			       cuda_check(cudaSetDevice(device), "choosing the GPU") ?
+		       -1 :
+		       0;
 }
 
 int choose_bus_id(char *text, size_t cap)
@@ -74,5 +79,6 @@ int choose_bus_id(char *text, size_t cap)
 	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
 	    (device == 0 && choose_device(&device, why, sizeof(why))))
 		return -1;
-	return cuda_check(cudaDeviceGetPCIBusId(text, (int)cap, device), "asking for a GPU's place on the bus");
+	return cuda_check(cudaDeviceGetPCIBusId(text, (int)cap, device),
+			  "asking for a GPU's place on the bus");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The application's current device may be another one than what an object lies on: it is changed for a call and
- * put back. */
+ * The application's current device may be another one than what an object lies on: it is changed
+ * for a call and put back. */
 #ifndef GPU_DEVICE_H
 #define GPU_DEVICE_H
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Unbiased random selection on the device, fused with residual += scale * grad, in one cooperative launch: sums
- * give lambda (draw_rules.h), then each coordinate is drawn by its own number. What choose_random() and
- * choose_variance() (runtime/compress/choose_random.c) draw and make of it, bit by bit: what is kept with p < 1
- * becomes sign / lambda in the residual too. Memory touched: 12 bytes a coordinate, 4 for each further sum
- * (at most three; by variance more), 4 for the draw. */
+ * Unbiased random selection on the device, fused with residual += scale * grad, in one cooperative
+ * launch: sums give lambda (draw_rules.h), then each coordinate is drawn by its own number. What
+ * choose_random() and choose_variance() (runtime/compress/choose_random.c) draw and make of it, bit
+ * by bit: what is kept with p < 1 becomes sign / lambda in the residual too. Memory touched: 12
+ * bytes a coordinate, 4 for each further sum (at most three; by variance more), 4 for the draw. */
 #include "gpu/in_order.h"
 #include "gpu/moments.h"
 #include "runtime/compress/draw_rules.h"
 #include "runtime/compress/philox.h"
 
 /* One coordinate: 1 if it is kept; *v becomes what is kept of it. */
-__device__ static inline int draw_one(double lambda, float value, int exempt, uint32_t number, float *v)
+__device__ static inline int draw_one(double lambda, float value, int exempt, uint32_t number,
+				      float *v)
 {
 	const double p = draw_probability(lambda, *v);
 
@@ -25,7 +26,8 @@ __device__ static inline int draw_one(double lambda, float value, int exempt, ui
 }
 
 /* Marks what is kept of a tile, and writes to the residual what it became. */
-__device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t tile, double lambda, float value)
+__device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t tile, double lambda,
+					    float value)
 {
 	const uint32_t exempt = a->n_exempt ? exempt_bits(a, tile) : 0;
 	const int whole = tile_whole(a, tile);
@@ -47,7 +49,8 @@ __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t 
 			for (unsigned c = 0; c < 4; c++) {
 				const unsigned bit = 4 * (half * HALF + j) + c;
 
-				if (!draw_one(lambda, value, exempt >> bit & 1, number[c], &each[c]))
+				if (!draw_one(lambda, value, exempt >> bit & 1, number[c],
+					      &each[c]))
 					continue;
 				marks |= 1u << bit;
 				a->residual[first + c] = each[c];
@@ -78,9 +81,11 @@ KERNEL_OF_SUMS(draw, topk_args)
 	if (prepare(&a, &passed))
 		return;
 	if (threadIdx.x == 0)
-		draw_begin(&sh.s, a.draw == DEVICE_DRAW_VARIANCE, a.wanted, a.n - a.exempt_coordinates);
+		draw_begin(&sh.s, a.draw == DEVICE_DRAW_VARIANCE, a.wanted,
+			   a.n - a.exempt_coordinates);
 	do {
-		m = moments_total(&a, terms, passes == 1 && a.adds, &state->left_out[passes - 1], &passed);
+		m = moments_total(&a, terms, passes == 1 && a.adds, &state->left_out[passes - 1],
+				  &passed);
 		if (look(&state->nan))
 			return;
 		if (threadIdx.x == 0)
@@ -105,13 +110,14 @@ KERNEL_OF_SUMS(draw, topk_args)
 
 FROM_C cudaError_t draw_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)draw, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)draw, BLOCK,
+							     0);
 }
 
 FROM_C cudaError_t draw_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)draw, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)draw, blocks_of(grid), blocks_of(BLOCK),
+					   arguments, 0, stream);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See driver.h. Written against the driver's ABI rather than its header, which is not installed everywhere:
- * cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t, CUmemRangeHandleType, flags), CUDA 11.7. */
+ * See driver.h. Written against the driver's ABI rather than its header, which is not installed
+ * everywhere: cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t,
+ * CUmemRangeHandleType, flags), CUDA 11.7. */
 #include "gpu/driver.h"
 #include <cuda_runtime_api.h>
 #include <string.h>
@@ -36,7 +37,8 @@ int driver_export(void *address, size_t bytes, int *fd, uint64_t *offset)
 
 	*offset = 0;
 	*fd = -1;
-	if (handle && handle(fd, (unsigned long long)(uintptr_t)address, bytes, RANGE_DMA_BUF, 0) == DRIVER_OK)
+	if (handle && handle(fd, (unsigned long long)(uintptr_t)address, bytes, RANGE_DMA_BUF, 0) ==
+			      DRIVER_OK)
 		return 0;
 	*fd = -1;
 	return -1;

@@ -4,8 +4,8 @@
 #define GPU_FAILURE_H
 #include <cuda_runtime_api.h>
 
-/* Remembers "what failed on device N: CUDA's name (CUDA's text)" and returns -1; 0 for cudaSuccess. what
- * names the operation or the kernel. */
+/* Remembers "what failed on device N: CUDA's name (CUDA's text)" and returns -1; 0 for cudaSuccess.
+ * what names the operation or the kernel. */
 int cuda_check(cudaError_t error, const char *what);
 /* The same for what CUDA has no code for. */
 int cuda_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a recipe does to a gradient before it is compressed, in one cooperative launch before the selection: NaN and
- * infinities refused, or counted and replaced by 0; the 2-norm clipped; momentum; and the residual takes the result.
- * The formulas of runtime/worker/signal.c, bit by bit: the norm is summed up in the order of
- * runtime/compress/moments.h. 256 threads, as many blocks as are resident together.
+ * What a recipe does to a gradient before it is compressed, in one cooperative launch before the
+ * selection: NaN and infinities refused, or counted and replaced by 0; the 2-norm clipped;
+ * momentum; and the residual takes the result. The formulas of runtime/worker/signal.c, bit by bit:
+ * the norm is summed up in the order of runtime/compress/moments.h. 256 threads, as many blocks as
+ * are resident together.
  *
- * Memory touched a coordinate: 4 bytes (2 of f16 or bf16) to judge or clip, 12 to add, 8 more with momentum. What it
- * writes is read by the selection's launch, which follows in the stream. */
+ * Memory touched a coordinate: 4 bytes (2 of f16 or bf16) to judge or clip, 12 to add, 8 more with
+ * momentum. What it writes is read by the selection's launch, which follows in the stream. */
 #include "gpu/fold.h"
 #include "gpu/moments.h"
 #include "runtime/compress/clip_rules.h"
@@ -28,13 +29,15 @@ __device__ static inline float4 plus(float4 a, float4 b)
 	return a;
 }
 
-__device__ static inline float narrow_one(const struct fold_args *a, uint64_t at, uint32_t i, uint32_t left)
+__device__ static inline float narrow_one(const struct fold_args *a, uint64_t at, uint32_t i,
+					  uint32_t left)
 {
 	return i < left ? widened(((const uint16_t *)a->grad)[at + i], a->grad_type) : 0.0f;
 }
 
 /* Half a tile of the gradient, which lies anywhere, as floats; beyond the end zeros. */
-__device__ static inline void load_gradient(const struct fold_args *a, uint64_t at, int whole, float4 *g)
+__device__ static inline void load_gradient(const struct fold_args *a, uint64_t at, int whole,
+					    float4 *g)
 {
 	if (a->grad_type == VALUE_F32) {
 		load_half((const float *)a->grad, at, a->n, whole, g);
@@ -103,7 +106,8 @@ __device__ static inline int ends_within(const struct fold_args *a, uint32_t til
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* Counts what is NaN or infinite; the sum of squares, the same on every thread, if it is clipped. */
+/* Counts what is NaN or infinite; the sum of squares, the same on every thread, if it is
+ * clipped. */
 __device__ static inline double look_over(const struct fold_args *a, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_in(a);
@@ -129,18 +133,20 @@ __device__ static inline double look_over(const struct fold_args *a, uint32_t *p
 			}
 		}
 		if (a->clip > 0)
-			put_moments(a->tile_sums + 2 * (uint64_t)tile, 0, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+			put_moments(a->tile_sums + 2 * (uint64_t)tile, 0,
+				    (sum[0] + sum[1]) + (sum[2] + sum[3]));
 	}
 	report_bad(a, &bad);
 	grid_barrier(&a->state->fold_barrier, passed);
 	if (a->clip > 0)
-		tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->fold_barrier, passed, &unused, &squares);
+		tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->fold_barrier, passed,
+			    &unused, &squares);
 	return squares;
 }
 
 /* Half a tile: all is loaded before anything is stored, so that no load waits for a store. */
-__device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole, float scale, int counts,
-					struct bad *bad)
+__device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole,
+					float scale, int counts, struct bad *bad)
 {
 	float4 g[HALF], u[HALF], r[HALF];
 
@@ -184,7 +190,8 @@ KERNEL_OF_SUMS(fold, fold_args)
 	}
 	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid())
 		for (unsigned half = 0; half < 2; half++)
-			fold_half(&a, lane_at(tile, half), ends_within(&a, tile), scale, a.zero && !looks, &bad);
+			fold_half(&a, lane_at(tile, half), ends_within(&a, tile), scale,
+				  a.zero && !looks, &bad);
 	report_bad(&a, &bad);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
 		a.state->folded = 1;
@@ -192,13 +199,14 @@ KERNEL_OF_SUMS(fold, fold_args)
 
 FROM_C cudaError_t fold_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)fold, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)fold, BLOCK,
+							     0);
 }
 
 FROM_C cudaError_t fold_enqueue(const struct fold_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)fold, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)fold, blocks_of(grid), blocks_of(BLOCK),
+					   arguments, 0, stream);
 }

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A gradient's way into the residual where more is done to it than adding (fold.cu). Called by selector.c before a
- * selection. */
+ * A gradient's way into the residual where more is done to it than adding (fold.cu). Called by
+ * selector.c before a selection. */
 #ifndef GPU_FOLD_H
 #define GPU_FOLD_H
 #include "gpu/topk.h"
 
 struct fold_args {
 	const void *grad;
-	enum value_type grad_type;   /* F32, F16 or BF16 */
+	enum value_type grad_type; /* F32, F16 or BF16 */
 	float scale;
-	int judge;                   /* of NaN or infinity in grad: nothing is changed, and nothing selected (state->nan) */
-	int zero;                    /* what of grad is NaN or infinite counts as 0 */
-	float clip;                  /* most that the 2-norm of grad may be; 0: anything */
+	int judge;  /* of NaN or infinity in grad: nothing is changed, and nothing selected
+		       (state->nan) */
+	int zero;   /* what of grad is NaN or infinite counts as 0 */
+	float clip; /* most that the 2-norm of grad may be; 0: anything */
 	float *residual;
-	int keep;                    /* 0: what it holds is replaced, not added to */
-	float *velocity;             /* becomes momentum * velocity + scale * grad, and is added; NULL: the latter is */
+	int keep;        /* 0: what it holds is replaced, not added to */
+	float *velocity; /* becomes momentum * velocity + scale * grad, and is added; NULL: the
+			    latter is */
 	float momentum;
-	int moved;                   /* velocity is that already, and grad is not read */
+	int moved; /* velocity is that already, and grad is not read */
 	uint32_t n;
-	struct topk_state *state;    /* nonfinite and inverted_first are counted up, folded becomes 1 */
+	/* nonfinite and inverted_first are counted up, folded becomes 1 */
+	struct topk_state *state;
 	double *tile_sums, *group_sums; /* pairs */
 };
 

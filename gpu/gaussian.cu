@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch: mean and deviation
- * give a level, counting refines it, the last sweep lists what is above. choose_gaussiank()'s choice
- * (runtime/compress/choose_threshold.c), bit by bit: both compute by gaussian_rules.h and sum up in the order of
- * moments.h. Memory touched: 12 bytes a coordinate, 4 for each count (mostly two or three), 4 for the sweep. */
+ * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch: mean and
+ * deviation give a level, counting refines it, the last sweep lists what is above.
+ * choose_gaussiank()'s choice (runtime/compress/choose_threshold.c), bit by bit: both compute by
+ * gaussian_rules.h and sum up in the order of moments.h. Memory touched: 12 bytes a coordinate, 4
+ * for each count (mostly two or three), 4 for the sweep. */
 #include "gpu/in_order.h"
 #include "gpu/moments.h"
 #include "runtime/compress/gaussian_rules.h"
@@ -45,8 +46,9 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	if (look(&state->nan))
 		return;
 	if (threadIdx.x == 0)
-		sh.counting = gaussian_begin(&sh.g, m.first, m.second, m.n, bits_float(look(&state->largest_inside)),
-					     a.quantile, a.k, &sh.cut);
+		sh.counting = gaussian_begin(&sh.g, m.first, m.second, m.n,
+					     bits_float(look(&state->largest_inside)), a.quantile,
+					     a.k, &sh.cut);
 	__syncthreads();
 	while (sh.counting) {
 		uint32_t *count = &state->above[passes - 2];
@@ -74,13 +76,15 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 
 FROM_C cudaError_t gaussian_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)gaussian, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)gaussian,
+							     BLOCK, 0);
 }
 
-FROM_C cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid,
+				    cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)gaussian, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)gaussian, blocks_of(grid),
+					   blocks_of(BLOCK), arguments, 0, stream);
 }

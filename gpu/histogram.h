@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Histograms of keys in an interval, of a vector and of a list, and the bin that holds the k-th largest. One
- * block counts in shared memory and adds up at the end. Called by topk.cu. */
+ * Histograms of keys in an interval, of a vector and of a list, and the bin that holds the k-th
+ * largest. One block counts in shared memory and adds up at the end. Called by topk.cu. */
 #ifndef GPU_HISTOGRAM_H
 #define GPU_HISTOGRAM_H
 #include "gpu/sweep.h"
@@ -27,9 +27,10 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 			atomicAdd(&counts[i], sh->bins[i]);
 }
 
-/* All lanes call it. Where a warp's keys share a bin, as in sorted or constant vectors, one lane counts for
- * all: 32 additions to one word would wait for each other. */
-__device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift, float v)
+/* All lanes call it. Where a warp's keys share a bin, as in sorted or constant vectors, one lane
+ * counts for all: 32 additions to one word would wait for each other. */
+__device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
+					float v)
 {
 	uint32_t above_low = key_of(v) - known.low;
 	uint32_t bin = above_low <= known.high - known.low ? above_low >> shift : (uint32_t)BINS;
@@ -43,8 +44,8 @@ __device__ static inline void count_one(struct histogram *sh, struct known known
 	}
 }
 
-__device__ static inline void count_vector(const struct topk_args *a, struct histogram *sh, int adding,
-					   struct known known, unsigned pass)
+__device__ static inline void count_vector(const struct topk_args *a, struct histogram *sh,
+					   int adding, struct known known, unsigned pass)
 {
 	const uint32_t tiles = tiles_of(a);
 	const unsigned shift = known_shift(known);
@@ -68,7 +69,8 @@ __device__ static inline void count_vector(const struct topk_args *a, struct his
 				for (unsigned c = 0; c < 4; c++) {
 					uint32_t key = key_of(each[c]);
 
-					count_one(sh, known, shift, of_half >> (4 * j + c) & 1 ? 0.0f : each[c]);
+					count_one(sh, known, shift,
+						  of_half >> (4 * j + c) & 1 ? 0.0f : each[c]);
 					largest = key > largest ? key : largest;
 				}
 			}
@@ -85,7 +87,8 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 
 	clear_bins(sh);
 	/* whole warps go on together */
-	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < listed; from += (uint64_t)gridDim.x * BLOCK) {
+	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < listed;
+	     from += (uint64_t)gridDim.x * BLOCK) {
 		uint64_t i = from + threadIdx.x;
 		int counts = i < listed && !exempt_within(a, a->candidate_index[i], 1);
 
@@ -94,8 +97,8 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	bins_up(sh, a->state->of_candidates[pass]);
 }
 
-/* From the highest bin down: the one in which the need-th is. sh->bin (BINS: there are fewer), sh->need:
- * how many of it, sh->inside: how many are in it. Every block finds the same. */
+/* From the highest bin down: the one in which the need-th is. sh->bin (BINS: there are fewer),
+ * sh->need: how many of it, sh->inside: how many are in it. Every block finds the same. */
 __device__ static inline void find_bin(struct histogram *sh, const uint32_t *counts, uint32_t need)
 {
 	enum { EACH = BINS / BLOCK };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The end of a selection: candidates lie tile by tile wherever a warp found room; here those that a cut takes
- * go to their places in the result, ascending. Called by topk.cu, gaussian.cu and draw.cu. */
+ * The end of a selection: candidates lie tile by tile wherever a warp found room; here those that a
+ * cut takes go to their places in the result, ascending. Called by topk.cu, gaussian.cu and
+ * draw.cu. */
 #ifndef GPU_IN_ORDER_H
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
@@ -15,9 +16,10 @@ __device__ static inline int is_tie(struct cut cut, uint32_t key)
 	return cut.floor - key <= cut.below;
 }
 
-/* Which candidates of a tile the cut takes: how many surely in the lower half, how many ties above. */
-__device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile, struct cut cut,
-					      int ties_apart)
+/* Which candidates of a tile the cut takes: how many surely in the lower half, how many ties
+ * above. */
+__device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile,
+					      struct cut cut, int ties_apart)
 {
 	const uint32_t counts = a->counts[tile], first = a->first[tile];
 	uint64_t sure = 0, ties = 0;
@@ -35,8 +37,8 @@ __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_
 }
 
 /* One thread writes what the cut takes of one tile; tie: how many ties there are before. */
-__device__ static inline void write_candidates(const struct topk_args *a, uint32_t tile, struct cut cut,
-					       uint32_t to, uint32_t tie)
+__device__ static inline void write_candidates(const struct topk_args *a, uint32_t tile,
+					       struct cut cut, uint32_t to, uint32_t tie)
 {
 	const uint32_t first = a->first[tile], end = first + (a->counts[tile] & 0xffff);
 
@@ -83,10 +85,11 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* A block takes a run of tiles, each thread one of 256 at a time. Both counts in one word: sums stay below
- * 2^32 each. sums: WARPS entries of shared memory. Returns how many are selected, on every thread. */
-__device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums, struct cut cut,
-					       int ties_apart, uint32_t *passed)
+/* A block takes a run of tiles, each thread one of 256 at a time. Both counts in one word: sums
+ * stay below 2^32 each. sums: WARPS entries of shared memory. Returns how many are selected, on
+ * every thread. */
+__device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
+					       struct cut cut, int ties_apart, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_of(a);
 	const uint32_t begin = (uint32_t)((uint64_t)tiles * blockIdx.x / gridDim.x);
@@ -119,18 +122,19 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 		for (unsigned l = 0; l < LANES; l++) {
 			if (!__shfl_sync(ALL_LANES, (uint32_t)again, l))
 				continue;
-			write_ties(a, __shfl_sync(ALL_LANES, t, l), cut, __shfl_sync(ALL_LANES, to, l),
-				   __shfl_sync(ALL_LANES, tie, l));
+			write_ties(a, __shfl_sync(ALL_LANES, t, l), cut,
+				   __shfl_sync(ALL_LANES, to, l), __shfl_sync(ALL_LANES, tie, l));
 		}
 		earlier += of_turn;
 	}
 	return (uint32_t)all + fewer((uint32_t)(all >> 32), cut.ties);
 }
 
-/* The end of a selection whose cut is known before its only sweep: what that listed goes in order, and the state
- * says how many, after so many passes. Not all blocks have swept yet. */
-__device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums, struct cut cut, int ties_apart,
-					   uint32_t passes, uint32_t *passed)
+/* The end of a selection whose cut is known before its only sweep: what that listed goes in order,
+ * and the state says how many, after so many passes. Not all blocks have swept yet. */
+__device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums,
+					   struct cut cut, int ties_apart, uint32_t passes,
+					   uint32_t *passed)
 {
 	uint32_t listed, found;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What every kernel of this folder stands on. Kernels are written in the C that CUDA's compiler and a C
- * compiler both take: nvcc builds them for GPUs, and tests/gpu/emulation, whose <cuda_runtime.h> comes
- * first then, runs the same source on the CPU, thread by thread, warp by warp.
+ * What every kernel of this folder stands on. Kernels are written in the C that CUDA's compiler and
+ * a C compiler both take: nvcc builds them for GPUs, and tests/gpu/emulation, whose
+ * <cuda_runtime.h> comes first then, runs the same source on the CPU, thread by thread, warp by
+ * warp.
  *
  * A kernel takes one struct by value, named a. Warp functions are called by all 32 lanes. */
 #ifndef GPU_KERNEL_H
@@ -17,10 +18,12 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 #ifdef __CUDACC__
 /* Four blocks on a multiprocessor: at most 64 registers a thread. */
 #define KERNEL(name, args)                                                                         \
-	extern "C" __global__ void __launch_bounds__(BLOCK, 4) name(const __grid_constant__ struct args a)
+	extern "C" __global__ void __launch_bounds__(BLOCK, 4)                                     \
+		name(const __grid_constant__ struct args a)
 /* Three: at most 80. For sums of doubles, whose own registers come on top. */
 #define KERNEL_OF_SUMS(name, args)                                                                 \
-	extern "C" __global__ void __launch_bounds__(BLOCK, 3) name(const __grid_constant__ struct args a)
+	extern "C" __global__ void __launch_bounds__(BLOCK, 3)                                     \
+		name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
 
@@ -39,7 +42,8 @@ __device__ static inline double shuffle_xor_double(double v, unsigned mask)
 	return __shfl_xor_sync(ALL_LANES, v, (int)mask);
 }
 
-/* 16 bytes at once: the compiler cuts a plain store in four where another path stores single words. */
+/* 16 bytes at once: the compiler cuts a plain store in four where another path stores single
+ * words. */
 __device__ static inline void store_vector(float *p, float4 v)
 {
 	__stcg((float4 *)p, v);
@@ -77,7 +81,7 @@ static inline dim3 blocks_of(unsigned n)
 	return d;
 }
 
-/* ---- sums over a warp and a block --------------------------------------------------------------- */
+/* ---- sums over a warp and a block ------------------------------------------ */
 
 __device__ static inline unsigned lane_id(void)
 {
@@ -109,8 +113,8 @@ __device__ static inline uint64_t warp_inclusive64(uint64_t v)
 	return v;
 }
 
-/* What the threads before this one have together; *all: what the block has. sums: WARPS entries of shared
- * memory. All threads of the block call it. */
+/* What the threads before this one have together; *all: what the block has. sums: WARPS entries of
+ * shared memory. All threads of the block call it. */
 __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint64_t *all)
 {
 	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
@@ -127,11 +131,11 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 	return before + inclusive - v;
 }
 
-/* ---- a barrier of all blocks -------------------------------------------------------------------- */
+/* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* All blocks of a cooperative launch, which are resident together. arrived is zero before the launch;
- * *passed counts the barriers of this thread's block. Orders everything written before it, by any block,
- * before everything read after it. */
+/* All blocks of a cooperative launch, which are resident together. arrived is zero before the
+ * launch; *passed counts the barriers of this thread's block. Orders everything written before it,
+ * by any block, before everything read after it. */
 __device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
 {
 	*passed += 1;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device can; what
- * cannot be is registered otherwise, or staged, by rdma/ladder.c.
+ * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device
+ * can; what cannot be is registered otherwise, or staged, by rdma/ladder.c.
  *
- * Order of a NIC's writes and kernels: a NIC that writes device memory over PCIe gives no order towards the
- * device's own reads unless the device says that it does (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a
- * completion on the host calls cuda_flush() before it starts a kernel that reads what was written: the flush
- * orders the NIC's earlier writes before that kernel's reads. The other way round no flush is needed: a kernel
- * that was waited for on the host, or reported after (report.cu), has its writes where PCIe readers see them. */
+ * Order of a NIC's writes and kernels: a NIC that writes device memory over PCIe gives no order
+ * towards the device's own reads unless the device says that it does
+ * (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a completion on the host calls cuda_flush()
+ * before it starts a kernel that reads what was written: the flush orders the NIC's earlier writes
+ * before that kernel's reads. The other way round no flush is needed: a kernel that was waited for
+ * on the host, or reported after (report.cu), has its writes where PCIe readers see them. */
 #include "gpu/memory.h"
 #include "gpu/capture.h"
 #include "gpu/driver.h"
@@ -37,9 +38,11 @@ int cuda_find(const void *p, int *device)
 	int current;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
-	/* Buffers and the default stream would be another device's, which waits for none of this one's kernels. */
+	/* Buffers and the default stream would be another device's, which waits for none of this
+	 * one's kernels. */
 	if (attributes.device != current)
-		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call cudaSetDevice(%d) first",
+		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
+				   "cudaSetDevice(%d) first",
 				   attributes.device, current, attributes.device);
 	*device = current;
 	return 1;
@@ -93,7 +96,8 @@ int cuda_pinned_alloc(size_t bytes, void **out)
 	int rc;
 
 	capture_allow(&mode);
-	rc = cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault), "allocating pinned memory");
+	rc = cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault),
+			"allocating pinned memory");
 	capture_restore(mode);
 	return rc;
 }
@@ -122,7 +126,8 @@ int cuda_pin(void *host, size_t bytes, void **there)
 	capture_restore(mode);
 	if (rc)
 		return -1;
-	if (!cuda_check(cudaHostGetDevicePointer(there, host, 0), "asking for pinned memory's address"))
+	if (!cuda_check(cudaHostGetDevicePointer(there, host, 0),
+			"asking for pinned memory's address"))
 		return 0;
 	cuda_unpin(host);
 	return -1;
@@ -164,18 +169,21 @@ int cuda_flush(void)
 	int device, ordering = 0, options = 0;
 
 	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
-	    cuda_check(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, device),
+	    cuda_check(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering,
+					      device),
 		       "asking for the order of RDMA writes") ||
-	    cuda_check(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions, device),
+	    cuda_check(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions,
+					      device),
 		       "asking for the flush of RDMA writes"))
 		return -1;
 	if (ordering >= cudaGPUDirectRDMAWritesOrderingOwner)
 		return 0;
 	if (!(options & cudaFlushGPUDirectRDMAWritesOptionHost))
-		return cuda_refuse("GPU %d neither orders RDMA writes before its kernels nor can flush them",
-				   device);
-	return cuda_check(cudaDeviceFlushGPUDirectRDMAWrites(
-				  cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
-				  cudaFlushGPUDirectRDMAWritesToOwner),
-			  "flushing RDMA writes");
+		return cuda_refuse(
+			"GPU %d neither orders RDMA writes before its kernels nor can flush them",
+			device);
+	return cuda_check(
+		cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
+						   cudaFlushGPUDirectRDMAWritesToOwner),
+		"flushing RDMA writes");
 }

@@ -23,9 +23,10 @@ static int describe(char *text, size_t cap)
 
 		if (cuda_check(cudaGetDeviceProperties(&p, d), "looking for GPUs"))
 			return -1;
-		at += (size_t)snprintf(text + at, cap - at, "%s%d: %.64s, %.1f GiB, compute capability %d.%d",
-				       d ? "; " : "", d, p.name, (double)p.totalGlobalMem / 0x1p30, p.major,
-				       p.minor);
+		at += (size_t)snprintf(text + at, cap - at,
+				       "%s%d: %.64s, %.1f GiB, compute capability %d.%d",
+				       d ? "; " : "", d, p.name, (double)p.totalGlobalMem / 0x1p30,
+				       p.major, p.minor);
 	}
 	return 0;
 }

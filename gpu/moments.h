@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp takes a tile, then a
- * group of tiles, and every warp adds up the groups. Called by gaussian.cu, draw.cu and fold.cu. */
+ * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp takes a
+ * tile, then a group of tiles, and every warp adds up the groups. Called by gaussian.cu, draw.cu
+ * and fold.cu. */
 #ifndef GPU_MOMENTS_H
 #define GPU_MOMENTS_H
 #include "gpu/sweep.h"
@@ -25,9 +26,11 @@ __device__ static inline void put_moments(double *to, double first, double secon
 	}
 }
 
-/* One tile, added first if asked. largest: of what is not exempt. Returns how many of the lane's have no terms. */
+/* One tile, added first if asked. largest: of what is not exempt. Returns how many of the lane's
+ * have no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
-					   struct moment_terms terms, uint32_t *largest, uint32_t *largest_of_all)
+					   struct moment_terms terms, uint32_t *largest,
+					   uint32_t *largest_of_all)
 {
 	const int whole = tile_whole(a, tile);
 	const uint32_t exempt = a->n_exempt ? exempt_bits(a, tile) : 0;
@@ -51,17 +54,20 @@ __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t t
 				if (of_half >> (4 * j + c) & 1)
 					continue;
 				*largest = key > *largest ? key : *largest;
-				left_out += (uint32_t)moment_add(terms, each[c], &first[c], &second[c]);
+				left_out += (uint32_t)moment_add(terms, each[c], &first[c],
+								 &second[c]);
 			}
 		}
 	}
-	put_moments(a->tile_sums + 2 * (uint64_t)tile, (first[0] + first[1]) + (first[2] + first[3]),
+	put_moments(a->tile_sums + 2 * (uint64_t)tile,
+		    (first[0] + first[1]) + (first[2] + first[3]),
 		    (second[0] + second[1]) + (second[2] + second[3]));
 	return left_out;
 }
 
 /* This lane's share of n pairs from `from` on, for sum_of_lanes(). */
-__device__ static inline void lane_share(const double *from, uint32_t n, double *first, double *second)
+__device__ static inline void lane_share(const double *from, uint32_t n, double *first,
+					 double *second)
 {
 	*first = *second = 0;
 	for (uint32_t i = lane_id(); i < n; i += LANES) {
@@ -70,17 +76,19 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
-/* What put_moments() left of so many tiles, after all of their writers came to the barrier: all blocks call it; the
- * same on every thread. */
-__device__ static inline void tiles_total(const double *tile_sums, double *group_sums, uint32_t tiles,
-					  uint32_t *barrier, uint32_t *passed, double *first, double *second)
+/* What put_moments() left of so many tiles, after all of their writers came to the barrier: all
+ * blocks call it; the same on every thread. */
+__device__ static inline void tiles_total(const double *tile_sums, double *group_sums,
+					  uint32_t tiles, uint32_t *barrier, uint32_t *passed,
+					  double *first, double *second)
 {
 	const uint32_t groups = (tiles + MOMENT_GROUP - 1) / MOMENT_GROUP;
 
 	for (uint32_t group = first_tile(); group < groups; group += warps_of_grid()) {
 		const uint32_t begin = group * MOMENT_GROUP, left = tiles - begin;
 
-		lane_share(tile_sums + 2 * (uint64_t)begin, left < MOMENT_GROUP ? left : MOMENT_GROUP, first, second);
+		lane_share(tile_sums + 2 * (uint64_t)begin,
+			   left < MOMENT_GROUP ? left : MOMENT_GROUP, first, second);
 		put_moments(group_sums + 2 * (uint64_t)group, *first, *second);
 	}
 	grid_barrier(barrier, passed);
@@ -90,8 +98,9 @@ __device__ static inline void tiles_total(const double *tile_sums, double *group
 }
 
 /* All blocks; the same on every thread. left_out: a word of the state that nobody has used. */
-__device__ static inline struct moments moments_total(const struct topk_args *a, struct moment_terms terms,
-						      int adding, uint32_t *left_out, uint32_t *passed)
+__device__ static inline struct moments moments_total(const struct topk_args *a,
+						      struct moment_terms terms, int adding,
+						      uint32_t *left_out, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_of(a);
 	uint32_t largest = 0, largest_of_all = 0, without = 0;
@@ -107,7 +116,8 @@ __device__ static inline struct moments moments_total(const struct topk_args *a,
 		atomicMax(&a->state->largest_inside, largest);
 	report_largest(a, largest_of_all);
 	grid_barrier(&a->state->barrier, passed);
-	tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->barrier, passed, &m.first, &m.second);
+	tiles_total(a->tile_sums, a->group_sums, tiles, &a->state->barrier, passed, &m.first,
+		    &m.second);
 	m.n = a->n - a->exempt_coordinates - look(left_out);
 	return m;
 }

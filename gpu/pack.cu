@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device (pack.h), one cooperative launch: the widths of all delta blocks, then, when every
- * block of the grid knows all lengths, the coding is chosen and written. 256 threads, any grid; a warp takes a
- * delta block of 128 gaps. Memory touched an entry: 8 bytes twice, and what is written. Shared memory: 6.3 KiB.
- * Equal input gives equal bytes, whatever the grid. */
+ * Packing on the device (pack.h), one cooperative launch: the widths of all delta blocks, then,
+ * when every block of the grid knows all lengths, the coding is chosen and written. 256 threads,
+ * any grid; a warp takes a delta block of 128 gaps. Memory touched an entry: 8 bytes twice, and
+ * what is written. Shared memory: 6.3 KiB. Equal input gives equal bytes, whatever the grid. */
 #include "gpu/pack.h"
 #include "gpu/kernel.h"
 #include "runtime/compress/value_codes.h"
@@ -12,7 +12,7 @@ enum { GAPS_EACH = DELTA_BLOCK / LANES };
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];
-	uint64_t offset[BLOCK];      /* of the delta blocks of a turn */
+	uint64_t offset[BLOCK]; /* of the delta blocks of a turn */
 };
 
 /* The delta blocks of this block of the grid. */
@@ -43,10 +43,11 @@ __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 	return i ? a->index[i] - a->index[i - 1] - 1 : a->index[0] - a->base;
 }
 
-/* ---- first: lengths ---------------------------------------------------------------------------- */
+/* ---- first: lengths -------------------------------------------------------- */
 
 /* Widths of this block's run; returns their bytes together, on every thread. */
-__device__ static inline uint64_t measure(const struct pack_args *a, struct run run, struct pack_shared *sh)
+__device__ static inline uint64_t measure(const struct pack_args *a, struct run run,
+					  struct pack_shared *sh)
 {
 	uint64_t bytes = 0, all;
 	uint32_t largest = 0;
@@ -77,7 +78,7 @@ __device__ static inline uint64_t measure(const struct pack_args *a, struct run 
 
 struct choice {
 	enum index_coding coding;
-	uint64_t payload, indices;   /* bytes of all, and of the index section */
+	uint64_t payload, indices; /* bytes of all, and of the index section */
 };
 
 __device__ static inline void consider(struct choice *c, enum index_coding coding, uint64_t indices,
@@ -111,7 +112,7 @@ __device__ static inline struct choice choose(const struct pack_args *a, uint64_
 	return c;
 }
 
-/* ---- then: bytes ------------------------------------------------------------------------------- */
+/* ---- then: bytes ----------------------------------------------------------- */
 
 __device__ static inline uint64_t thread_of_grid(void)
 {
@@ -135,16 +136,14 @@ __device__ static inline void write_zeros(uint8_t *to, uint64_t bytes)
 }
 
 /* The code of one value at `to`; returns what it decodes to. */
-__device__ static inline float write_value(const struct pack_args *a, float scale, float limit, float v,
-					   uint8_t *to)
+__device__ static inline float write_value(const struct pack_args *a, float scale, float limit,
+					   float v, uint8_t *to)
 {
 	uint16_t code;
 	float scaled, decoded;
 
 	switch (a->values.type) {
-	case VALUE_F32:
-		put_word(to, float_bits(v));
-		return v;
+	case VALUE_F32: put_word(to, float_bits(v)); return v;
 	case VALUE_F16:
 		scaled = v * scale;
 		scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
@@ -161,7 +160,8 @@ __device__ static inline float write_value(const struct pack_args *a, float scal
 }
 
 /* In a row, or each at its place among zeros. */
-__device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to, int scattered)
+__device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to,
+					   int scattered)
 {
 	const uint32_t width = a->values.type == VALUE_F32 ? 4 : 2;
 	const float limit = f16_limit(scale);
@@ -191,11 +191,13 @@ __device__ static inline void write_bitmap(const struct pack_args *a)
 	}
 }
 
-/* Byte b of a block's gaps, packed from the least significant bit on; those beyond the last are zero. */
+/* Byte b of a block's gaps, packed from the least significant bit on; those beyond the last are
+ * zero. */
 __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width, uint32_t b)
 {
 	uint32_t from = 8 * b / width, byte = 0;
-	int shift = (int)(from * width) - (int)(8 * b); /* where gap `from` begins in this byte; <= 0 */
+	int shift = (int)(from * width) -
+		    (int)(8 * b); /* where gap `from` begins in this byte; <= 0 */
 
 	for (; shift < 8 && from < DELTA_BLOCK; from++, shift += (int)width)
 		byte |= shift < 0 ? gap[from] >> -shift : gap[from] << shift;
@@ -220,14 +222,15 @@ __device__ static inline void write_block(const struct pack_args *a, uint32_t bl
 }
 
 /* before: bytes of the delta blocks before this block's run. */
-__device__ static inline void write_delta(const struct pack_args *a, struct run run, uint64_t before,
-					  struct pack_shared *sh)
+__device__ static inline void write_delta(const struct pack_args *a, struct run run,
+					  uint64_t before, struct pack_shared *sh)
 {
 	uint8_t *bits = a->payload + section_padded(delta_blocks(a->count));
 
 	for (uint32_t from = run.begin; from < run.end; from += BLOCK) {
 		const uint32_t b = from + threadIdx.x;
-		uint64_t mine = b < run.end ? delta_block_bytes(gaps_of(a, b), a->widths[b]) : 0, all;
+		uint64_t mine = b < run.end ? delta_block_bytes(gaps_of(a, b), a->widths[b]) : 0,
+			 all;
 		uint64_t here = block_before(mine, sh->sums, &all);
 
 		sh->offset[threadIdx.x] = before + here;
@@ -246,7 +249,8 @@ __device__ static inline void zero_between(uint8_t *payload, uint64_t from, uint
 }
 
 /* What the paddings hold, by one thread. */
-__device__ static inline void write_padding(const struct pack_args *a, struct choice c, uint64_t delta_bytes)
+__device__ static inline void write_padding(const struct pack_args *a, struct choice c,
+					    uint64_t delta_bytes)
 {
 	const uint64_t used = values_length(a->count, &a->values);
 	const uint64_t blocks = delta_blocks(a->count);
@@ -324,13 +328,14 @@ KERNEL(pack, pack_args)
 
 FROM_C cudaError_t pack_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)pack, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)pack, BLOCK,
+							     0);
 }
 
 FROM_C cudaError_t pack_enqueue(const struct pack_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)pack, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)pack, blocks_of(grid), blocks_of(BLOCK),
+					   arguments, 0, stream);
 }

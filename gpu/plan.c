@@ -18,8 +18,8 @@ static size_t at_most(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
-			       size_t packing_bytes)
+struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
+			       size_t state_bytes, size_t packing_bytes)
 {
 	struct select_plan p = { .n = n, .k = at_most(k, n) };
 
@@ -64,7 +64,8 @@ unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, u
 	return wanted ? (unsigned)wanted : 1;
 }
 
-unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors, unsigned blocks_each)
+unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
+		   unsigned blocks_each)
 {
 	return select_grid(count / gaps + (count % gaps != 0), warps, multiprocessors, blocks_each);
 }

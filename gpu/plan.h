@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sizes and launch parameters of the kernels: plain arithmetic, so that it can be tested where there is no
- * GPU. Called by gpu/ alone. */
+ * Sizes and launch parameters of the kernels: plain arithmetic, so that it can be tested where
+ * there is no GPU. Called by gpu/ alone. */
 #ifndef GPU_PLAN_H
 #define GPU_PLAN_H
 #include <stddef.h>
@@ -15,19 +15,19 @@ enum { NARROWINGS = 3 };
 struct select_plan {
 	size_t n, k;
 	uint32_t tiles;
-	uint32_t room;           /* of the lists: candidates, and what is selected */
-	size_t exempt;           /* spans */
+	uint32_t room; /* of the lists: candidates, and what is selected */
+	size_t exempt; /* spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
-	size_t packing, widths;  /* of pack */
+	size_t packing, widths;       /* of pack */
 	size_t tile_sums, group_sums; /* pairs */
-	size_t block_sums;       /* a pair for each of GRID_MOST blocks */
-	size_t bytes;            /* of all */
+	size_t block_sums;            /* a pair for each of GRID_MOST blocks */
+	size_t bytes;                 /* of all */
 };
 enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 
 /* exempt: coordinates of n_exempt spans that are selected outside of k. */
-struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt, size_t state_bytes,
-			       size_t packing_bytes);
+struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
+			       size_t state_bytes, size_t packing_bytes);
 
 /* The same of a sketch of up to n coordinates. */
 struct sketch_plan {
@@ -37,14 +37,17 @@ struct sketch_plan {
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
 
 /* Blocks of the cooperative launch: all are resident, none without a tile; at least one. */
-unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each);
+unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
+		     unsigned blocks_each);
 
 /* Blocks of the cooperative launch that packs count entries in blocks of gaps. */
-unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors, unsigned blocks_each);
+unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
+		   unsigned blocks_each);
 
 /* Blocks of the cooperative launch that quantises count values, eight a thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
 
-/* Blocks for a list of count entries, one thread an entry, in turns if there are many; at least one. */
+/* Blocks for a list of count entries, one thread an entry, in turns if there are many; at least
+ * one. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits, byte for byte what few_bits_encode() (runtime/compress/few_bits.c) makes, rounded at random by
- * the same numbers. One cooperative launch: first the step of each block, a warp a block, or the largest magnitude
- * of all; then codes, eight values a thread, which are whole bytes. Memory touched a value: 4 bytes twice, 4 for
- * its index, 4 written, and its code. */
+ * Values in few bits, byte for byte what few_bits_encode() (runtime/compress/few_bits.c) makes,
+ * rounded at random by the same numbers. One cooperative launch: first the step of each block, a
+ * warp a block, or the largest magnitude of all; then codes, eight values a thread, which are whole
+ * bytes. Memory touched a value: 4 bytes twice, 4 for its index, 4 written, and its code. */
 #include "gpu/kernel.h"
 #include "gpu/quantize.h"
 #include "runtime/compress/bit_pack.h"
@@ -12,7 +12,8 @@
 
 enum { CODES_AT_ONCE = 8, STEP_BYTES = 4 };
 
-__device__ static inline uint32_t warp_largest(const struct quantize_args *a, uint64_t begin, uint64_t end)
+__device__ static inline uint32_t warp_largest(const struct quantize_args *a, uint64_t begin,
+					       uint64_t end)
 {
 	uint32_t largest = 0;
 
@@ -25,13 +26,16 @@ __device__ static inline uint32_t warp_largest(const struct quantize_args *a, ui
 }
 
 /* In the order of the values: every lane adds up what the lanes hold, one after the other. */
-__device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin, uint64_t end)
+__device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin,
+					 uint64_t end)
 {
 	double sum = 0;
 
 	for (uint64_t from = begin; from < end; from += LANES) {
 		const uint32_t here = end - from < LANES ? (uint32_t)(end - from) : (uint32_t)LANES;
-		const uint32_t mine = lane_id() < here ? float_bits(a->value[from + lane_id()]) & F32_MAGNITUDE : 0;
+		const uint32_t mine = lane_id() < here ? float_bits(a->value[from + lane_id()]) &
+								 F32_MAGNITUDE :
+							 0;
 
 		for (uint32_t l = 0; l < here; l++)
 			sum += (double)bits_float(__shfl_sync(ALL_LANES, mine, l));
@@ -43,10 +47,14 @@ __device__ static inline void write_steps(const struct quantize_args *a)
 {
 	const uint32_t block = a->coding.block, blocks = a->count / block + (a->count % block != 0);
 
-	for (uint64_t b = (uint64_t)blockIdx.x * WARPS + warp_id(); b < blocks; b += (uint64_t)gridDim.x * WARPS) {
-		const uint64_t begin = b * block, end = begin + block < a->count ? begin + block : a->count;
-		const float step = a->coding.bits == 1 ? warp_mean(a, begin, end)
-			: uniform_step(a->coding.bits, bits_float(warp_largest(a, begin, end)));
+	for (uint64_t b = (uint64_t)blockIdx.x * WARPS + warp_id(); b < blocks;
+	     b += (uint64_t)gridDim.x * WARPS) {
+		const uint64_t begin = b * block,
+			       end = begin + block < a->count ? begin + block : a->count;
+		const float step = a->coding.bits == 1 ?
+					   warp_mean(a, begin, end) :
+					   uniform_step(a->coding.bits,
+							bits_float(warp_largest(a, begin, end)));
 
 		if (lane_id() == 0)
 			put_le32(a->out + b * STEP_BYTES, float_bits(step));
@@ -61,7 +69,8 @@ __device__ static inline void find_largest(const struct quantize_args *a)
 
 	for (uint64_t from = ((uint64_t)blockIdx.x * WARPS + warp_id()) * each; from < a->count;
 	     from += (uint64_t)gridDim.x * WARPS * each) {
-		uint32_t here = warp_largest(a, from, from + each < a->count ? from + each : a->count);
+		uint32_t here = warp_largest(a, from,
+					     from + each < a->count ? from + each : a->count);
 
 		largest = here > largest ? here : largest;
 	}
@@ -70,8 +79,9 @@ __device__ static inline void find_largest(const struct quantize_args *a)
 }
 
 /* The code of value i; *decoded: what it decodes to. */
-__device__ static inline uint8_t uniform_of(const struct quantize_args *a, const struct random_mixer *numbers,
-					    uint64_t i, const struct uniform_scale *scale, float *decoded)
+__device__ static inline uint8_t uniform_of(const struct quantize_args *a,
+					    const struct random_mixer *numbers, uint64_t i,
+					    const struct uniform_scale *scale, float *decoded)
 {
 	const int levels = uniform_levels(a->coding.bits);
 	uint8_t code = (uint8_t)levels;
@@ -82,36 +92,44 @@ __device__ static inline uint8_t uniform_of(const struct quantize_args *a, const
 		return code;
 	}
 	if (scale->step > 0)
-		code = uniform_code(a->value[i], random_mixed(numbers, a->first + (a->index ? a->index[i] : i)), scale,
-				    a->coding.bits);
+		code = uniform_code(a->value[i],
+				    random_mixed(numbers, a->first + (a->index ? a->index[i] : i)),
+				    scale, a->coding.bits);
 	*decoded = uniform_value(code, scale->step, levels);
 	return code;
 }
 
-__device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t i, float range, float *decoded)
+__device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t i, float range,
+					 float *decoded)
 {
 	const float width = grid_width(a->coding.bits, range);
-	const uint8_t code = range > 0 ? grid_code(a->value[i], range, width, (1 << a->coding.bits) - 1) : 0;
+	const uint8_t code = range > 0 ? grid_code(a->value[i], range, width,
+						   (1 << a->coding.bits) - 1) :
+					 0;
 
 	*decoded = grid_value(code, range, width);
 	return code;
 }
 
 /* Up to eight values from `from` on, which is a multiple of eight. */
-__device__ static inline void write_codes(const struct quantize_args *a, const struct random_mixer *numbers,
-					   uint64_t from, float range, uint8_t *codes)
+__device__ static inline void write_codes(const struct quantize_args *a,
+					  const struct random_mixer *numbers, uint64_t from,
+					  float range, uint8_t *codes)
 {
 	const unsigned bits = a->coding.bits;
-	const uint32_t here = a->count - from < CODES_AT_ONCE ? (uint32_t)(a->count - from) : (uint32_t)CODES_AT_ONCE;
+	const uint32_t here = a->count - from < CODES_AT_ONCE ? (uint32_t)(a->count - from) :
+								(uint32_t)CODES_AT_ONCE;
 	const int uniform = a->coding.type == VALUE_UNIFORM;
-	const float step = uniform ? bits_float(get_le32(a->out + from / a->coding.block * STEP_BYTES)) : 0;
+	const float step = uniform ? bits_float(get_le32(a->out +
+							 from / a->coding.block * STEP_BYTES)) :
+				     0;
 	const struct uniform_scale scale = uniform_scale(bits, step);
 	uint64_t eight = 0;
 
 	for (uint32_t c = 0; c < here; c++) {
 		float decoded;
-		uint64_t code = uniform ? uniform_of(a, numbers, from + c, &scale, &decoded)
-			: grid_of(a, from + c, range, &decoded);
+		uint64_t code = uniform ? uniform_of(a, numbers, from + c, &scale, &decoded) :
+					  grid_of(a, from + c, range, &decoded);
 
 		eight |= code << 8 * c;
 		a->decoded[from + c] = a->leave_rest ? a->value[from + c] - decoded : decoded;
@@ -151,11 +169,13 @@ __device__ static inline void quantize_list(const struct quantize_args *a)
 		find_largest(a);
 	grid_barrier(&a->state->barrier, &passed);
 	if (uniform)
-		codes += ((uint64_t)a->count / a->coding.block + (a->count % a->coding.block != 0)) * STEP_BYTES;
+		codes += ((uint64_t)a->count / a->coding.block +
+			  (a->count % a->coding.block != 0)) *
+			 STEP_BYTES;
 	else
 		range = range_of(a);
-	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x); from < a->count;
-	     from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
+	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x);
+	     from < a->count; from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
 		write_codes(a, &numbers, from, range, codes);
 	if (blockIdx.x == 0 && threadIdx.x == 0)
 		a->state->scale = range;
@@ -179,13 +199,15 @@ KERNEL(quantize, quantize_args)
 
 FROM_C cudaError_t quantize_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)quantize, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)quantize,
+							     BLOCK, 0);
 }
 
-FROM_C cudaError_t quantize_enqueue(const struct quantize_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t quantize_enqueue(const struct quantize_args *args, unsigned grid,
+				    cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)quantize, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)quantize, blocks_of(grid),
+					   blocks_of(BLOCK), arguments, 0, stream);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See selector.h. A selector is one allocation on the device, cut up by plan.c; nothing is allocated after
- * it is open. Hints stay on the device: the kernel reads the last one and writes the next. */
+ * See selector.h. A selector is one allocation on the device, cut up by plan.c; nothing is
+ * allocated after it is open. Hints stay on the device: the kernel reads the last one and writes
+ * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
 #include "gpu/capture.h"
@@ -25,9 +26,10 @@ struct on_device {
 
 struct device_selector {
 	struct select_plan plan;
-	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents, quantize_residents;
+	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
+		quantize_residents;
 	int device;
-	int launched;                /* by the last selection */
+	int launched; /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
 };
@@ -49,9 +51,11 @@ static void *part(const struct device_selector *s, size_t offset)
 
 static int allocate(struct device_selector *s, const struct device_span *exempt)
 {
-	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each, quantizing_each;
+	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each,
+		quantizing_each;
 
-	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
+	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+					      s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(topk_residents(&blocks_each), "loading the kernel topk") ||
 	    cuda_check(gaussian_residents(&gaussian_each), "loading the kernel gaussian") ||
@@ -63,26 +67,35 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
 	s->quantize_residents = (unsigned)quantizing_each;
-	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each);
-	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)gaussian_each);
-	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each);
-	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each);
+	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
+			      (unsigned)blocks_each);
+	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
+				       (unsigned)gaussian_each);
+	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
+				   (unsigned)draw_each);
+	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
+				   (unsigned)fold_each);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
 	/* No step has been: the hint is zero. */
-	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0, sizeof(struct on_device), own),
+	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
+						  sizeof(struct on_device), own),
 				  "clearing a selector") ||
-		       (s->n_exempt &&
-			cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt, s->n_exempt * sizeof(*exempt),
-						   cudaMemcpyDefault, own), "copying spans")) ? -1 : 0;
+				       (s->n_exempt &&
+					cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt,
+								   s->n_exempt * sizeof(*exempt),
+								   cudaMemcpyDefault, own),
+						   "copying spans")) ?
+			       -1 :
+			       0;
 	return capture_stream_close(own, rc, "clearing a selector");
 }
 
-int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
-		       struct device_selector **out)
+int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt,
+		       size_t n_exempt, struct device_selector **out)
 {
 	enum cudaStreamCaptureMode mode;
 	struct device_selector *s;
@@ -146,13 +159,15 @@ static int fetch(void *to, const void *from, size_t bytes, void *stream, const c
 	return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), what);
 }
 
-static int launch(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
-		  void *stream)
+static int launch(struct device_selector *s, const struct device_select *call,
+		  const struct topk_args *args, void *stream)
 {
 	if (call->gaussian)
-		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream), "starting the kernel gaussian");
+		return cuda_check(gaussian_enqueue(args, s->gaussian_grid, stream),
+				  "starting the kernel gaussian");
 	if (call->draw)
-		return cuda_check(draw_enqueue(args, s->draw_grid, stream), "starting the kernel draw");
+		return cuda_check(draw_enqueue(args, s->draw_grid, stream),
+				  "starting the kernel draw");
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
@@ -162,65 +177,93 @@ static int folds(const struct device_select *call)
 	return !call->x && (call->velocity || call->clip > 0 || call->zero);
 }
 
-static int fold(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
-		void *stream)
+static int fold(struct device_selector *s, const struct device_select *call,
+		const struct topk_args *args, void *stream)
 {
-	const struct fold_args f = { .grad = call->grad, .grad_type = args->grad_type, .scale = call->scale,
-				     .judge = call->judge, .zero = call->zero, .clip = call->clip,
-				     .residual = call->residual, .keep = !call->fresh,
-				     .velocity = call->velocity, .momentum = call->momentum,
-				     .moved = call->velocity && call->moved, .n = args->n, .state = args->state,
-				     .tile_sums = args->tile_sums, .group_sums = args->group_sums };
+	const struct fold_args f = { .grad = call->grad,
+				     .grad_type = args->grad_type,
+				     .scale = call->scale,
+				     .judge = call->judge,
+				     .zero = call->zero,
+				     .clip = call->clip,
+				     .residual = call->residual,
+				     .keep = !call->fresh,
+				     .velocity = call->velocity,
+				     .momentum = call->momentum,
+				     .moved = call->velocity && call->moved,
+				     .n = args->n,
+				     .state = args->state,
+				     .tile_sums = args->tile_sums,
+				     .group_sums = args->group_sums };
 
 	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
 }
 
-static int enqueue(struct device_selector *s, const struct device_select *call, const struct topk_args *args,
-		   void *stream)
+static int enqueue(struct device_selector *s, const struct device_select *call,
+		   const struct topk_args *args, void *stream)
 {
-	const struct gather_args gather = { .vector = call->x ? call->x : call->residual, .index = args->index,
-					    .value = args->value, .count = call->listed,
+	const struct gather_args gather = { .vector = call->x ? call->x : call->residual,
+					    .index = args->index,
+					    .value = args->value,
+					    .count = call->listed,
 					    .found = &args->state->found,
-					    .refused = call->judge ? &args->state->nonfinite : NULL };
-	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
+					    .refused = call->judge ? &args->state->nonfinite :
+								     NULL };
+	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors,
+					APPLY_BLOCKS_EACH);
 
-	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a selector") ||
+	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
+		       "clearing a selector") ||
 	    (folds(call) && fold(s, call, args, stream)) ||
 	    (call->fresh && !folds(call) && args->n &&
-	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream), "clearing a residual")) ||
-	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list), stream,
-				 "copying indices to the device")) ||
+	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream),
+			"clearing a residual")) ||
+	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list),
+				 stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
 	s->launched = 1;
 	/* The list takes the place of what was selected, which is nothing. */
-	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream), "starting the kernel gather") : 0;
+	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
+				       "starting the kernel gather") :
+			    0;
 }
 
 int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
 {
 	struct on_device *there = part(s, s->plan.state);
-	struct topk_args args = {
-		.x = call->x, .residual = call->residual, .grad = call->grad,
-		.grad_type = (enum value_type)call->grad_type, .scale = call->scale,
-		/* of x there is neither a gradient nor a residual */
-		.adds = !call->x && !folds(call),
-		.clear = call->clear && !call->x, .judge = call->judge && !call->x && !folds(call),
-		.by_level = call->by_level,
-		.n = (uint32_t)s->plan.n, .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
-		.exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
-		.exempt_coordinates = s->exempt_coordinates,
-		.level = level_key(call->level), .state = &there->state,
-		.quantile = call->quantile, .draw = call->draw, .wanted = call->wanted,
-		.stream = { call->purpose, call->rank, call->step, call->seed },
-		.tile_sums = part(s, s->plan.tile_sums), .group_sums = part(s, s->plan.group_sums),
-		.hint = call->by_level || call->forget ? NULL : &there->hint, .block_sums = part(s, s->plan.block_sums),
-		.first = part(s, s->plan.first), .counts = part(s, s->plan.counts),
-		.candidate_index = part(s, s->plan.candidate_index),
-		.candidate_value = part(s, s->plan.candidate_value),
-		.index = part(s, s->plan.index), .value = part(s, s->plan.value),
-		.room = s->plan.room
-	};
+	struct topk_args args = { .x = call->x,
+				  .residual = call->residual,
+				  .grad = call->grad,
+				  .grad_type = (enum value_type)call->grad_type,
+				  .scale = call->scale,
+				  /* of x there is neither a gradient nor a residual */
+				  .adds = !call->x && !folds(call),
+				  .clear = call->clear && !call->x,
+				  .judge = call->judge && !call->x && !folds(call),
+				  .by_level = call->by_level,
+				  .n = (uint32_t)s->plan.n,
+				  .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
+				  .exempt = part(s, s->plan.exempt),
+				  .n_exempt = s->n_exempt,
+				  .exempt_coordinates = s->exempt_coordinates,
+				  .level = level_key(call->level),
+				  .state = &there->state,
+				  .quantile = call->quantile,
+				  .draw = call->draw,
+				  .wanted = call->wanted,
+				  .stream = { call->purpose, call->rank, call->step, call->seed },
+				  .tile_sums = part(s, s->plan.tile_sums),
+				  .group_sums = part(s, s->plan.group_sums),
+				  .hint = call->by_level || call->forget ? NULL : &there->hint,
+				  .block_sums = part(s, s->plan.block_sums),
+				  .first = part(s, s->plan.first),
+				  .counts = part(s, s->plan.counts),
+				  .candidate_index = part(s, s->plan.candidate_index),
+				  .candidate_value = part(s, s->plan.candidate_value),
+				  .index = part(s, s->plan.index),
+				  .value = part(s, s->plan.value),
+				  .room = s->plan.room };
 
 	int before;
 
@@ -232,14 +275,16 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 	if (call->list && cuda_ready(stream))
 		return -1;
 	if (call->list && call->listed > s->plan.room)
-		return cuda_refuse("%u coordinates listed, but the selector has room for %u", call->listed,
-				   s->plan.room);
+		return cuda_refuse("%u coordinates listed, but the selector has room for %u",
+				   call->listed, s->plan.room);
 	if (!call->by_level && args.k > s->plan.k)
-		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k, s->plan.k);
+		return cuda_refuse("k is %u, but the selector was opened for %zu", args.k,
+				   s->plan.k);
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
 	if ((call->draw || call->fresh) && call->x)
-		return cuda_refuse("a draw, or a fresh residual, of a vector that may not be written");
+		return cuda_refuse(
+			"a draw, or a fresh residual, of a vector that may not be written");
 	if (enter(s, &before))
 		return -1;
 	return leave(s, before, enqueue(s, call, &args, stream));
@@ -255,8 +300,11 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 	if (fetch(&state, &there->state, bytes, stream, "copying the result of topk") ||
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
 		return -1;
-	*out = (struct device_selected){ .n = state.found, .nan = state.nan != 0,
-					 .passes = state.passes, .largest = bits_float(state.largest), .nonfinite = state.nonfinite,
+	*out = (struct device_selected){ .n = state.found,
+					 .nan = state.nan != 0,
+					 .passes = state.passes,
+					 .largest = bits_float(state.largest),
+					 .nonfinite = state.nonfinite,
 					 .first_nonfinite = (uint32_t)~state.inverted_first };
 	if (out->n > s->plan.room) {
 		out->overfull = 1;
@@ -270,8 +318,8 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 	return cuda_check(cudaStreamSynchronize(stream), "copying the result of topk");
 }
 
-int cuda_selected(struct device_selector *s, uint32_t *index, float *value, struct device_selected *out,
-		  void *stream)
+int cuda_selected(struct device_selector *s, uint32_t *index, float *value,
+		  struct device_selected *out, void *stream)
 {
 	int before;
 
@@ -280,14 +328,20 @@ int cuda_selected(struct device_selector *s, uint32_t *index, float *value, stru
 	return leave(s, before, take_selected(s, index, value, out, stream));
 }
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------- */
 
 int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream)
 {
-	struct pack_args args = { .index = call->index, .value = call->value, .decoded = call->decoded,
-				  .payload = call->payload, .base = call->base, .count = call->count,
-				  .span = call->span, .values = { .type = (enum value_type)call->value_type },
-				  .state = part(s, s->plan.packing), .block_sums = part(s, s->plan.block_sums),
+	struct pack_args args = { .index = call->index,
+				  .value = call->value,
+				  .decoded = call->decoded,
+				  .payload = call->payload,
+				  .base = call->base,
+				  .count = call->count,
+				  .span = call->span,
+				  .values = { .type = (enum value_type)call->value_type },
+				  .state = part(s, s->plan.packing),
+				  .block_sums = part(s, s->plan.block_sums),
 				  .widths = part(s, s->plan.widths) };
 	unsigned grid = pack_grid(args.count, DELTA_BLOCK, SELECT_WARPS, s->multiprocessors,
 				  s->pack_residents);
@@ -296,14 +350,17 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 	if (value_few_bits(args.values.type))
 		return cuda_refuse("no values of type %d are packed alone", call->value_type);
 	if (args.count > s->plan.room)
-		return cuda_refuse("%u entries to pack, but the selector has room for %u", args.count,
-				   s->plan.room);
+		return cuda_refuse("%u entries to pack, but the selector has room for %u",
+				   args.count, s->plan.room);
 	if (enter(s, &before))
 		return -1;
 	return leave(s, before,
-		     cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream), "clearing a pack") ||
-				     cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack")
-			     ? -1 : 0);
+		     cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream),
+				"clearing a pack") ||
+				     cuda_check(pack_enqueue(&args, grid, stream),
+						"starting the kernel pack") ?
+			     -1 :
+			     0);
 }
 
 static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
@@ -322,12 +379,13 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 {
 	int before;
 
-	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that is */
+	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that
+				  is */
 		return -1;
 	return leave(s, before, take_packed(s, out, stream));
 }
 
-/* ---- values in few bits ------------------------------------------------------------------------- */
+/* ---- values in few bits ---------------------------------------------------- */
 
 int quantize_refuse(const struct value_coding *c)
 {
@@ -335,14 +393,16 @@ int quantize_refuse(const struct value_coding *c)
 
 	if ((!uniform && c->type != VALUE_GRID) || c->bits < 1 || c->bits > VALUE_BITS_MAX ||
 	    (uniform && (c->block < 8 || c->block % 8 || c->block > UNIFORM_BLOCK_MAX)))
-		return cuda_refuse("no values of type %d in %u bits and blocks of %u are made on a GPU", (int)c->type,
-				   c->bits, c->block);
+		return cuda_refuse(
+			"no values of type %d in %u bits and blocks of %u are made on a GPU",
+			(int)c->type, c->bits, c->block);
 	return 0;
 }
 
 static int enqueue_quantize(const struct quantize_args *args, unsigned grid, void *stream)
 {
-	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream), "clearing a quantisation"))
+	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
+		       "clearing a quantisation"))
 		return -1;
 	return cuda_check(quantize_enqueue(args, grid, stream), "starting the kernel quantize");
 }
@@ -351,25 +411,36 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 {
 	struct on_device *there = part(s, s->plan.state);
 	const struct quantize_args args = {
-		.index = call->index, .value = call->value, .decoded = call->decoded, .out = call->out,
-		.count = call->count, .range = call->range, .first = call->first,
+		.index = call->index,
+		.value = call->value,
+		.decoded = call->decoded,
+		.out = call->out,
+		.count = call->count,
+		.range = call->range,
+		.first = call->first,
 		.coding = { (enum value_type)call->value_type, call->bits, call->block, 0 },
-		.stream = { call->purpose, call->rank, call->step, call->seed }, .state = &there->quantize };
+		.stream = { call->purpose, call->rank, call->step, call->seed },
+		.state = &there->quantize
+	};
 	int before;
 
 	if (quantize_refuse(&args.coding))
 		return -1;
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, enqueue_quantize(&args, quantize_grid(call->count, s->multiprocessors,
-								       s->quantize_residents), stream));
+	return leave(s, before,
+		     enqueue_quantize(
+			     &args,
+			     quantize_grid(call->count, s->multiprocessors, s->quantize_residents),
+			     stream));
 }
 
 static int take_quantized(struct device_selector *s, float *scale, void *stream)
 {
 	const struct on_device *there = part(s, s->plan.state);
 
-	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream, "copying the result of quantize"))
+	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream,
+		  "copying the result of quantize"))
 		return -1;
 	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or one before it,");
 }
@@ -383,11 +454,12 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 	return leave(s, before, take_quantized(s, scale, stream));
 }
 
-/* ---- sparse updates ---------------------------------------------------------------------------- */
+/* ---- sparse updates -------------------------------------------------------- */
 
-/* The lists travel through the candidates' place, whose last selection is over, in pieces of its room. */
-static int update_here(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-		       uint32_t count, enum apply_kind kind, void *stream)
+/* The lists travel through the candidates' place, whose last selection is over, in pieces of its
+ * room. */
+static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
+		       const float *value, uint32_t count, enum apply_kind kind, void *stream)
 {
 	uint32_t *there_index = part(s, s->plan.candidate_index);
 	float *there_value = part(s, s->plan.candidate_value);
@@ -395,8 +467,10 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 	for (uint32_t at = 0, n; at < count; at += n) {
 		n = count - at < s->plan.room ? count - at : s->plan.room;
 		struct apply_args args = { .vector = index ? vector : vector + at,
-					   .index = index ? there_index : NULL, .value = there_value,
-					   .count = n, .kind = kind };
+					   .index = index ? there_index : NULL,
+					   .value = there_value,
+					   .count = n,
+					   .kind = kind };
 		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
 		/* Pageable memory: CUDA has read it when the call returns. */
@@ -410,8 +484,8 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 	return 0;
 }
 
-static int update(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-		  uint32_t count, enum apply_kind kind, void *stream)
+static int update(struct device_selector *s, float *vector, const uint32_t *index,
+		  const float *value, uint32_t count, enum apply_kind kind, void *stream)
 {
 	int before;
 
@@ -432,18 +506,23 @@ int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index,
 	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
 }
 
-/* ---- for push.c -------------------------------------------------------------------------------- */
+/* ---- for push.c ------------------------------------------------------------ */
 
 struct selector_view selector_view(const struct device_selector *s)
 {
 	struct on_device *there = part(s, s->plan.state);
 
-	return (struct selector_view){ .device = s->device, .multiprocessors = s->multiprocessors,
+	return (struct selector_view){ .device = s->device,
+				       .multiprocessors = s->multiprocessors,
 				       .pack_residents = s->pack_residents,
-				       .quantize_residents = s->quantize_residents, .selection = &there->state,
-				       .index = part(s, s->plan.index), .value = part(s, s->plan.value),
-				       .room = s->plan.room, .marks = part(s, s->plan.candidate_index),
-				       .exempt = part(s, s->plan.exempt), .n_exempt = s->n_exempt,
+				       .quantize_residents = s->quantize_residents,
+				       .selection = &there->state,
+				       .index = part(s, s->plan.index),
+				       .value = part(s, s->plan.value),
+				       .room = s->plan.room,
+				       .marks = part(s, s->plan.candidate_index),
+				       .exempt = part(s, s->plan.exempt),
+				       .n_exempt = s->n_exempt,
 				       .block_sums = part(s, s->plan.block_sums),
 				       .widths = part(s, s->plan.widths) };
 }

@@ -5,12 +5,12 @@
 #define GPU_SELECTOR_H
 #include "base/device.h"
 
-int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
-		       struct device_selector **out);
+int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt,
+		       size_t n_exempt, struct device_selector **out);
 void cuda_selector_close(struct device_selector **selector);
 int cuda_select(struct device_selector *s, const struct device_select *call, void *stream);
-int cuda_selected(struct device_selector *s, uint32_t *index, float *value, struct device_selected *out,
-		  void *stream);
+int cuda_selected(struct device_selector *s, uint32_t *index, float *value,
+		  struct device_selected *out, void *stream);
 int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream);
 int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
@@ -32,8 +32,8 @@ struct selector_view {
 	struct topk_state *selection;
 	uint32_t *index;
 	float *value;
-	uint32_t room;               /* entries of the lists */
-	uint32_t *marks;             /* so many words that a selection leaves free */
+	uint32_t room;   /* entries of the lists */
+	uint32_t *marks; /* so many words that a selection leaves free */
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Adds a vector to a count sketch, as sketch_add() (runtime/compress/sketch.c) does it, bit by bit: a cell's
- * float sum depends on the order of its coordinates, so they are listed bucket by bucket, each list is put in
- * order, and one thread adds it up. One cooperative launch, row by row. Lists are as long as coordinates are more
- * than columns. Memory touched a row and coordinate: x and a hash thrice, 4 bytes of list written and read at
- * places that chance says: up to 96 bytes in sectors of 32. Shared memory: 64 bytes a block. */
+ * Adds a vector to a count sketch, as sketch_add() (runtime/compress/sketch.c) does it, bit by bit:
+ * a cell's float sum depends on the order of its coordinates, so they are listed bucket by bucket,
+ * each list is put in order, and one thread adds it up. One cooperative launch, row by row. Lists
+ * are as long as coordinates are more than columns. Memory touched a row and coordinate: x and a
+ * hash thrice, 4 bytes of list written and read at places that chance says: up to 96 bytes in
+ * sectors of 32. Shared memory: 64 bytes a block. */
 #include "gpu/kernel.h"
 #include "gpu/sketch.h"
 
@@ -18,19 +19,22 @@ __device__ static inline uint32_t sketch_threads(void)
 }
 
 /* end[b] becomes how many of the coordinates are in bucket b. */
-__device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row, uint32_t *passed)
+__device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row,
+					    uint32_t *passed)
 {
 	for (uint64_t b = sketch_thread(); b < a->columns; b += sketch_threads())
 		a->end[b] = 0;
 	grid_barrier(a->barrier, passed);
 	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
 		if (a->x[j] != 0)
-			atomicAdd(&a->end[sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns)], 1u);
+			atomicAdd(&a->end[sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns)],
+				  1u);
 	grid_barrier(a->barrier, passed);
 }
 
 /* begin and end of each bucket become where its list begins; a block takes a run of buckets. */
-__device__ static inline void place_buckets(const struct sketch_args *a, uint64_t *sums, uint32_t *passed)
+__device__ static inline void place_buckets(const struct sketch_args *a, uint64_t *sums,
+					    uint32_t *passed)
 {
 	const uint32_t first = (uint32_t)((uint64_t)a->columns * blockIdx.x / gridDim.x);
 	const uint32_t last = (uint32_t)((uint64_t)a->columns * (blockIdx.x + 1) / gridDim.x);
@@ -57,7 +61,8 @@ __device__ static inline void place_buckets(const struct sketch_args *a, uint64_
 }
 
 /* Lists by bucket, in any order; then end[b] is where list b ends. */
-__device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row, uint32_t *passed)
+__device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row,
+					       uint32_t *passed)
 {
 	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
 		if (a->x[j] != 0) {
@@ -132,13 +137,15 @@ KERNEL(sketch, sketch_args)
 
 FROM_C cudaError_t sketch_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)sketch, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)sketch,
+							     BLOCK, 0);
 }
 
-FROM_C cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid,
+				  cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)sketch, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)sketch, blocks_of(grid), blocks_of(BLOCK),
+					   arguments, 0, stream);
 }

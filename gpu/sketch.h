@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches on the device: what sketch.cu is given, and the host's part (sketcher.c), whose operations are as
- * in base/device.h. */
+ * Count sketches on the device: what sketch.cu is given, and the host's part (sketcher.c), whose
+ * operations are as in base/device.h. */
 #ifndef GPU_SKETCH_H
 #define GPU_SKETCH_H
 #include "base/device.h"
@@ -12,9 +12,9 @@ struct sketch_args {
 	float *cells;
 	uint32_t n, rows, columns;
 	struct sketch_hashes hashes;
-	uint32_t *barrier;           /* zero */
-	uint32_t *begin, *end;       /* of each bucket's list; columns */
-	uint32_t *list;              /* n */
+	uint32_t *barrier;     /* zero */
+	uint32_t *begin, *end; /* of each bucket's list; columns */
+	uint32_t *list;        /* n */
 	uint64_t *block_sums;
 };
 
@@ -29,5 +29,6 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 
 int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 void cuda_sketch_close(struct device_sketch **sketch);
-int cuda_sketch_add(struct device_sketch *sketch, const struct device_sketch_call *call, void *stream);
+int cuda_sketch_add(struct device_sketch *sketch, const struct device_sketch_call *call,
+		    void *stream);
 #endif

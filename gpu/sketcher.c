@@ -20,7 +20,8 @@ static int allocate(struct device_sketch *s)
 {
 	int multiprocessors, blocks_each;
 
-	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, s->device),
+	if (cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+					      s->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(sketch_residents(&blocks_each), "loading the kernel sketch") ||
 	    cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a sketch"))
@@ -73,18 +74,24 @@ static int enqueue(struct device_sketch *s, const struct device_sketch_call *cal
 {
 	const struct sketch_shape shape = { call->rows, call->columns, call->seed };
 	const struct sketch_plan *p = &s->plan;
-	const struct sketch_args args = {
-		.x = call->x, .cells = call->cells, .n = call->n, .rows = call->rows, .columns = call->columns,
-		.hashes = sketch_hashes(&shape), .barrier = (uint32_t *)(void *)(s->memory + p->barrier),
-		.begin = (uint32_t *)(void *)(s->memory + p->begin),
-		.end = (uint32_t *)(void *)(s->memory + p->end),
-		.list = (uint32_t *)(void *)(s->memory + p->list),
-		.block_sums = (uint64_t *)(void *)(s->memory + p->block_sums) };
+	const struct sketch_args args = { .x = call->x,
+					  .cells = call->cells,
+					  .n = call->n,
+					  .rows = call->rows,
+					  .columns = call->columns,
+					  .hashes = sketch_hashes(&shape),
+					  .barrier = (uint32_t *)(void *)(s->memory + p->barrier),
+					  .begin = (uint32_t *)(void *)(s->memory + p->begin),
+					  .end = (uint32_t *)(void *)(s->memory + p->end),
+					  .list = (uint32_t *)(void *)(s->memory + p->list),
+					  .block_sums = (uint64_t *)(void *)(s->memory +
+									     p->block_sums) };
 	const uint64_t items = call->n > call->columns ? call->n : call->columns;
 	unsigned grid = list_grid(items, SKETCH_BLOCK, s->multiprocessors, s->blocks_each);
 
 	grid = grid < GRID_MOST ? grid : GRID_MOST;
-	if (cuda_check(cudaMemsetAsync(args.barrier, 0, sizeof(*args.barrier), stream), "clearing a sketch"))
+	if (cuda_check(cudaMemsetAsync(args.barrier, 0, sizeof(*args.barrier), stream),
+		       "clearing a sketch"))
 		return -1;
 	return cuda_check(sketch_enqueue(&args, grid, stream), "starting the kernel sketch");
 }
@@ -95,7 +102,8 @@ int cuda_sketch_add(struct device_sketch *s, const struct device_sketch_call *ca
 
 	if (call->n > s->plan.n || call->columns > s->plan.columns || !call->columns ||
 	    call->rows > SKETCH_ROWS_MAX)
-		return cuda_refuse("a sketch of %u coordinates in %u x %u cells, but it was opened for %u in %u columns",
+		return cuda_refuse("a sketch of %u coordinates in %u x %u cells, but it was opened "
+				   "for %u in %u columns",
 				   call->n, call->rows, call->columns, s->plan.n, s->plan.columns);
 	if (device_enter(s->device, &before))
 		return -1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Passes over a vector that all blocks of a cooperative launch make together: judging a gradient, and the sweep
- * that adds, lists what is looked for and counts the rest, in one. Called by topk.cu and gaussian.cu. */
+ * Passes over a vector that all blocks of a cooperative launch make together: judging a gradient,
+ * and the sweep that adds, lists what is looked for and counts the rest, in one. Called by topk.cu
+ * and gaussian.cu. */
 #ifndef GPU_SWEEP_H
 #define GPU_SWEEP_H
 #include "gpu/tile.h"
@@ -16,7 +17,7 @@ __device__ static inline uint32_t warps_of_grid(void)
 	return gridDim.x * WARPS;
 }
 
-/* ---- judging ----------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------- */
 
 __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint32_t *inverted)
 {
@@ -27,7 +28,8 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 }
 
 /* In 16 bits, one by one. */
-__device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad, uint32_t *inverted)
+__device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad,
+					   uint32_t *inverted)
 {
 	for (uint64_t i = blockIdx.x * BLOCK + threadIdx.x; i < a->n; i += gridDim.x * BLOCK)
 		judge_one(widened(((const uint16_t *)a->grad)[i], a->grad_type), i, bad, inverted);
@@ -41,7 +43,8 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 
 	if (a->grad_type != VALUE_F32)
 		judge_narrow(a, &bad, &inverted);
-	for (uint32_t t = first_tile(); t < tiles && a->grad_type == VALUE_F32; t += warps_of_grid()) {
+	for (uint32_t t = first_tile(); t < tiles && a->grad_type == VALUE_F32;
+	     t += warps_of_grid()) {
 		const int whole = tile_whole(a, t);
 
 		for (unsigned half = 0; half < 2; half++) {
@@ -68,23 +71,27 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	return look(&a->state->nonfinite) != 0;
 }
 
-/* Before a kernel's first pass: 1 if grad is judged and found bad. Of a gradient in 16 bits that lies anywhere
- * all is added here, one by one, else its last tile: it costs no pass registers that few vectors need. */
+/* Before a kernel's first pass: 1 if grad is judged and found bad. Of a gradient in 16 bits that
+ * lies anywhere all is added here, one by one, else its last tile: it costs no pass registers that
+ * few vectors need. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge && judge(a, passed))
 		return 1;
 	if (!a->adds || a->grad_type == VALUE_F32)
 		return 0;
-	const uint64_t begin = may_load_vectors(a->grad) ? a->n / TILE_COORDINATES * TILE_COORDINATES : 0;
+	const uint64_t begin = may_load_vectors(a->grad) ?
+				       a->n / TILE_COORDINATES * TILE_COORDINATES :
+				       0;
 
-	for (uint64_t i = begin + blockIdx.x * BLOCK + threadIdx.x; i < a->n; i += gridDim.x * BLOCK)
+	for (uint64_t i = begin + blockIdx.x * BLOCK + threadIdx.x; i < a->n;
+	     i += gridDim.x * BLOCK)
 		a->residual[i] += a->scale * widened(((const uint16_t *)a->grad)[i], a->grad_type);
 	grid_barrier(&a->state->barrier, passed);
 	return 0;
 }
 
-/* ---- sweeping ---------------------------------------------------------------------------------- */
+/* ---- sweeping -------------------------------------------------------------- */
 
 /* The largest key of what a warp saw goes up once. */
 __device__ static inline void report_largest(const struct topk_args *a, uint32_t largest)
@@ -97,7 +104,8 @@ __device__ static inline void report_largest(const struct topk_args *a, uint32_t
 }
 
 /* What the lanes of a warp counted goes up once. */
-__device__ static inline void report(const struct topk_args *a, const struct seen *seen, unsigned attempt)
+__device__ static inline void report(const struct topk_args *a, const struct seen *seen,
+				     unsigned attempt)
 {
 	uint32_t sure = __reduce_add_sync(ALL_LANES, seen->sure);
 	uint32_t exempt = a->n_exempt ? __reduce_add_sync(ALL_LANES, seen->exempt) : 0;
@@ -109,10 +117,10 @@ __device__ static inline void report(const struct topk_args *a, const struct see
 	report_largest(a, seen->largest);
 }
 
-/* Takes room for what a warp found in a tile and writes it there; returns the tile's counts: how many are
- * listed. *first: where. */
-__device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile, uint32_t marks,
-					     unsigned attempt, uint32_t *first)
+/* Takes room for what a warp found in a tile and writes it there; returns the tile's counts: how
+ * many are listed. *first: where. */
+__device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile,
+					     uint32_t marks, unsigned attempt, uint32_t *first)
 {
 	struct ranks r = rank_marks(marks);
 	uint32_t counts = rank_total(&r);
@@ -126,8 +134,8 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 	return counts;
 }
 
-/* Lists what s asks for while there is room, ascending within a tile. counts: how many of a tile are listed,
- * and in the upper half how many are ties. */
+/* Lists what s asks for while there is room, ascending within a tile. counts: how many of a tile
+ * are listed, and in the upper half how many are ties. */
 __device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
 				    unsigned attempt)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One tile of a vector, as a warp reads, adds, marks and writes it. A tile is 1024 coordinates: bit 4 * j + c of
- * a lane is coordinate 128 * j + 4 * lane + c, so that every load is 16 bytes a lane. Called by what passes
- * over vectors: sweep.h, histogram.h, in_order.h, moments.h. */
+ * One tile of a vector, as a warp reads, adds, marks and writes it. A tile is 1024 coordinates: bit
+ * 4 * j + c of a lane is coordinate 128 * j + 4 * lane + c, so that every load is 16 bytes a lane.
+ * Called by what passes over vectors: sweep.h, histogram.h, in_order.h, moments.h. */
 #ifndef GPU_TILE_H
 #define GPU_TILE_H
 #include "gpu/kernel.h"
@@ -26,7 +26,7 @@ __device__ static inline uint64_t lane_at(uint32_t tile, unsigned half)
 	return (uint64_t)tile * TILE_COORDINATES + half * HALF * ROUND_COORDINATES + 4 * lane_id();
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------- */
 
 /* The application's vectors are aligned to their elements only. */
 __device__ static inline int may_load_vectors(const void *p)
@@ -45,8 +45,10 @@ __device__ static inline float one(const float *p, uint32_t i, uint32_t left)
 	return i < left ? p[i] : 0.0f;
 }
 
-/* Four rounds of a lane; beyond the end zeros, which are never selected. whole: the tile ends within n. */
-__device__ static inline void load_half(const float *p, uint64_t at, uint64_t n, int whole, float4 *v)
+/* Four rounds of a lane; beyond the end zeros, which are never selected. whole: the tile ends
+ * within n. */
+__device__ static inline void load_half(const float *p, uint64_t at, uint64_t n, int whole,
+					float4 *v)
 {
 	if (whole && may_load_vectors(p)) {
 		UNROLL
@@ -73,7 +75,8 @@ __device__ static inline void store_one(float *p, uint32_t i, uint32_t left, flo
 		p[i] = v;
 }
 
-__device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int whole, const float4 *v)
+__device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int whole,
+					 const float4 *v)
 {
 	if (whole && may_load_vectors(p)) {
 		UNROLL
@@ -102,7 +105,8 @@ __device__ static inline float widened(uint32_t code, enum value_type type)
 	return type == VALUE_F16 ? half_value((uint16_t)code) : bits_float(code << 16);
 }
 
-/* Whether take_half() adds this tile's: 8 bytes a lane and round. What it does not, prepare() added before. */
+/* Whether take_half() adds this tile's: 8 bytes a lane and round. What it does not, prepare() added
+ * before. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
 	return whole && may_load_vectors(a->grad);
@@ -138,8 +142,8 @@ __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_
 }
 
 /* Half a tile as it is selected from, added first if asked. */
-__device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole, int adding,
-					float4 *v)
+__device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole,
+					int adding, float4 *v)
 {
 	load_half(a->x ? a->x : a->residual, at, a->n, whole, v);
 	if (!adding)
@@ -162,10 +166,11 @@ __device__ static inline void take_half(const struct topk_args *a, uint64_t at, 
 	store_half(a->residual, at, a->n, whole, v);
 }
 
-/* ---- what is exempt ---------------------------------------------------------------------------- */
+/* ---- what is exempt -------------------------------------------------------- */
 
 /* The first of n spans, ascending, that ends behind coordinate i; n if there is none. */
-__device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n, uint64_t i)
+__device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n,
+					      uint64_t i)
 {
 	uint32_t from = 0, to = n;
 
@@ -181,7 +186,8 @@ __device__ static inline uint32_t span_behind(const struct device_span *spans, u
 }
 
 /* Whether one of `length` coordinates from i on is in a span. */
-__device__ static inline int spans_reach(const struct device_span *spans, uint32_t n, uint64_t i, unsigned length)
+__device__ static inline int spans_reach(const struct device_span *spans, uint32_t n, uint64_t i,
+					 unsigned length)
 {
 	uint32_t span = n ? span_behind(spans, n, i) : 0;
 
@@ -194,8 +200,8 @@ __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i
 	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
-/* This lane's exempt coordinates of a tile, as bits. Few tiles have any: the loops that mark them are apart
- * from those of the many, which stay short. */
+/* This lane's exempt coordinates of a tile, as bits. Few tiles have any: the loops that mark them
+ * are apart from those of the many, which stay short. */
 __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_t tile)
 {
 	const uint64_t first = lane_at(tile, 0);
@@ -204,11 +210,12 @@ __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_
 	if (!exempt_within(a, (uint64_t)tile * TILE_COORDINATES, TILE_COORDINATES))
 		return 0;
 	for (unsigned bit = 0; bit < 32; bit++)
-		bits |= (uint32_t)exempt_within(a, first + bit / 4 * ROUND_COORDINATES + bit % 4, 1) << bit;
+		bits |= (uint32_t)exempt_within(a, first + bit / 4 * ROUND_COORDINATES + bit % 4, 1)
+			<< bit;
 	return bits;
 }
 
-/* ---- marking ----------------------------------------------------------------------------------- */
+/* ---- marking --------------------------------------------------------------- */
 
 /* Of one tile. */
 struct marks {
@@ -217,17 +224,17 @@ struct marks {
 
 /* What is looked for in a vector, and what was seen. */
 struct search {
-	uint32_t low;                /* keys from here on are listed */
-	uint32_t above;              /* keys above it are counted as sure */
-	uint32_t tie, below;         /* keys tie - below .. tie are marked; tie 0: none */
+	uint32_t low;        /* keys from here on are listed */
+	uint32_t above;      /* keys above it are counted as sure */
+	uint32_t tie, below; /* keys tie - below .. tie are marked; tie 0: none */
 };
 
 struct seen {
 	uint32_t sure, largest, exempt;
 };
 
-__device__ static inline void mark_one(struct marks *m, unsigned bit, float v, int exempt, struct search s,
-				       struct seen *seen)
+__device__ static inline void mark_one(struct marks *m, unsigned bit, float v, int exempt,
+				       struct search s, struct seen *seen)
 {
 	uint32_t key = key_of(v);
 
@@ -239,8 +246,8 @@ __device__ static inline void mark_one(struct marks *m, unsigned bit, float v, i
 }
 
 /* exempt: of these sixteen coordinates, from bit 0 on. */
-__device__ static inline void mark_half(struct marks *m, unsigned half, const float4 *v, uint32_t exempt,
-					struct search s, struct seen *seen)
+__device__ static inline void mark_half(struct marks *m, unsigned half, const float4 *v,
+					uint32_t exempt, struct search s, struct seen *seen)
 {
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++) {
@@ -248,12 +255,13 @@ __device__ static inline void mark_half(struct marks *m, unsigned half, const fl
 
 		UNROLL
 		for (unsigned c = 0; c < 4; c++)
-			mark_one(m, 4 * (half * HALF + j) + c, each[c], exempt >> (4 * j + c) & 1, s, seen);
+			mark_one(m, 4 * (half * HALF + j) + c, each[c], exempt >> (4 * j + c) & 1,
+				 s, seen);
 	}
 }
 
-__device__ static inline struct marks mark_tile(const struct topk_args *a, uint32_t tile, int adding,
-						struct search s, struct seen *seen)
+__device__ static inline struct marks mark_tile(const struct topk_args *a, uint32_t tile,
+						int adding, struct search s, struct seen *seen)
 {
 	const int whole = tile_whole(a, tile);
 	const uint32_t exempt = a->n_exempt ? exempt_bits(a, tile) : 0;
@@ -272,10 +280,10 @@ __device__ static inline struct marks mark_tile(const struct topk_args *a, uint3
 	return m;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------- */
 
-/* How many of each round the lanes below have (8 bits a round) and all lanes: the order of a tile is round,
- * lane, component. */
+/* How many of each round the lanes below have (8 bits a round) and all lanes: the order of a tile
+ * is round, lane, component. */
 struct ranks {
 	uint32_t even_before, odd_before, even_all, odd_all;
 };
@@ -321,7 +329,7 @@ __device__ static inline uint32_t rank_total(const struct ranks *r)
 	return (pairs & 0xffff) + (pairs >> 16);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------- */
 
 /* Writes the marked coordinates of a tile to index[at ...) and value[at ...). */
 __device__ static inline void write_marks(const struct topk_args *a, uint32_t tile, uint32_t marks,
@@ -333,7 +341,8 @@ __device__ static inline void write_marks(const struct topk_args *a, uint32_t ti
 	for (uint32_t left = marks; left; left &= left - 1) {
 		unsigned bit = (unsigned)__ffs((int)left) - 1;
 		uint32_t to = at + rank_of(r, marks, bit);
-		uint32_t i = tile * TILE_COORDINATES + bit / 4 * ROUND_COORDINATES + 4 * lane_id() + bit % 4;
+		uint32_t i = tile * TILE_COORDINATES + bit / 4 * ROUND_COORDINATES + 4 * lane_id() +
+			     bit % 4;
 
 		index[to] = i;
 		value[to] = from[i];

@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k of a vector in device memory, fused with residual += scale * grad: one cooperative launch
- * that decides everything itself, so the host never waits inside a step. The answer is select_run()'s
- * (runtime/compress/select.c), bit by bit, whatever grid, hint or device.
+ * Exact top-k of a vector in device memory, fused with residual += scale * grad: one cooperative
+ * launch that decides everything itself, so the host never waits inside a step. The answer is
+ * select_run()'s (runtime/compress/select.c), bit by bit, whatever grid, hint or device.
  *
  * 1. With a hint: one sweep that adds, lists what reaches the lower end of the hinted interval
- *    (candidates), and counts what is above its upper end (sure). If sure <= k <= candidates, that was it.
+ *    (candidates), and counts what is above its upper end (sure). If sure <= k <= candidates, that
+ * was it.
  * 2. Else, or without a hint: histograms of keys (the first one adds) narrow the interval until its
  *    candidates have room; then the sweep.
- * 3. Candidates are cut exactly by histograms of them: (floor, ties) means keys above floor and the first
- *    `ties` equal to it.
+ * 3. Candidates are cut exactly by histograms of them: (floor, ties) means keys above floor and the
+ * first `ties` equal to it.
  * 4. Tiles are summed up in order and every selected coordinate is written to its place, ascending.
  *
- * Memory touched: 12 bytes a coordinate with a good hint, 16 without (one histogram), up to 24 if most
- * magnitudes are equal; 4 more where the gradient is judged; plus the candidates. Shared memory: 8.4 KiB a
- * block. Where all near ones are ties that have no room, only what is above them is listed, and the tiles in
- * which ties are taken are read again. */
+ * Memory touched: 12 bytes a coordinate with a good hint, 16 without (one histogram), up to 24 if
+ * most magnitudes are equal; 4 more where the gradient is judged; plus the candidates. Shared
+ * memory: 8.4 KiB a block. Where all near ones are ties that have no room, only what is above them
+ * is listed, and the tiles in which ties are taken are read again. */
 #include "gpu/histogram.h"
 #include "gpu/in_order.h"
 #include "gpu/sweep.h"
 
-/* ---- the whole selection ----------------------------------------------------------------------- */
+/* ---- the whole selection --------------------------------------------------- */
 
-/* Whether what is above an interval, with what is in it, has room; the need-th of the interval is wanted. */
+/* Whether what is above an interval, with what is in it, has room; the need-th of the interval is
+ * wanted. */
 __device__ static inline int fits(const struct topk_args *a, uint32_t need, uint32_t inside)
 {
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
-/* The interval that holds the k-th largest key and whose candidates have room, by counting. *need: which
- * of the interval's keys, from the top, is wanted; low > high: fewer than k are not zero. */
-__device__ static inline struct known narrow(const struct topk_args *a, struct histogram *sh, int adding,
-					     uint32_t *passed, uint32_t *passes)
+/* The interval that holds the k-th largest key and whose candidates have room, by counting. *need:
+ * which of the interval's keys, from the top, is wanted; low > high: fewer than k are not zero. */
+__device__ static inline struct known narrow(const struct topk_args *a, struct histogram *sh,
+					     int adding, uint32_t *passed, uint32_t *passes)
 {
 	struct known known = { 1, KEY_MASK };
 	const struct known all_nonzero = { 1, 0 };
@@ -54,9 +56,11 @@ __device__ static inline struct known narrow(const struct topk_args *a, struct h
 	return known;
 }
 
-/* The need-th largest key among the candidates in the interval, and how many equal to it are wanted. */
-__device__ static inline struct cut cut_of(const struct topk_args *a, struct histogram *sh, uint32_t listed,
-					   struct known known, uint32_t need, uint32_t *passed)
+/* The need-th largest key among the candidates in the interval, and how many equal to it are
+ * wanted. */
+__device__ static inline struct cut cut_of(const struct topk_args *a, struct histogram *sh,
+					   uint32_t listed, struct known known, uint32_t need,
+					   uint32_t *passed)
 {
 	struct cut cut;
 
@@ -108,8 +112,12 @@ KERNEL(topk, topk_args)
 			adding = 0;
 			ties_apart = near.low == near.high && !fits(&a, sh.need, sh.inside);
 		}
-		/* Everything that is not zero is sure where k is not the limit, nothing but NaN if k is 0. */
-		s.low = a.by_level ? a.level : !a.k ? KEY_INFINITY + 1u : near.low > near.high ? 1 : near.low;
+		/* Everything that is not zero is sure where k is not the limit, nothing but NaN if
+		 * k is 0. */
+		s.low = a.by_level           ? a.level :
+			!a.k                 ? KEY_INFINITY + 1u :
+			near.low > near.high ? 1 :
+					       near.low;
 		s.above = near.low > near.high ? s.low - 1 : near.high;
 		if (ties_apart) {
 			s.low = near.low + 1;
@@ -151,18 +159,18 @@ KERNEL(topk, topk_args)
 	}
 }
 
-/* ---- for C ------------------------------------------------------------------------------------- */
+/* ---- for C ----------------------------------------------------------------- */
 
 FROM_C cudaError_t topk_residents(int *blocks_each)
 {
-	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)topk, BLOCK, 0);
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)topk, BLOCK,
+							     0);
 }
 
 FROM_C cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 
-	return cudaLaunchCooperativeKernel((const void *)topk, blocks_of(grid), blocks_of(BLOCK), arguments, 0,
-					   stream);
+	return cudaLaunchCooperativeKernel((const void *)topk, blocks_of(grid), blocks_of(BLOCK),
+					   arguments, 0, stream);
 }
-

@@ -11,7 +11,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { HASH_BYTES = 32, NONCE_TIME_BYTES = 4, NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES };
+enum {
+	HASH_BYTES = 32,
+	NONCE_TIME_BYTES = 4,
+	NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES
+};
 
 int auth_random(void *bytes, size_t n)
 {
@@ -35,18 +39,23 @@ static int hash(const uint8_t key[AUTH_KEY_BYTES], const uint8_t *bytes, size_t 
 {
 	unsigned int len = 0;
 
-	if (HMAC(EVP_sha256(), key, AUTH_KEY_BYTES, bytes, n, out, &len) == NULL || len != HASH_BYTES)
+	if (HMAC(EVP_sha256(), key, AUTH_KEY_BYTES, bytes, n, out, &len) == NULL ||
+	    len != HASH_BYTES)
 		return fail(SLUICE_ENOSUPP, "the crypto library refuses HMAC-SHA256");
 	return SLUICE_OK;
 }
 
-int auth_tag(const struct job_secret *secret, enum auth_label label, const struct auth_context *context,
-	     const void *extra, size_t n, uint8_t tag[AUTH_TAG_BYTES])
+int auth_tag(const struct job_secret *secret, enum auth_label label,
+	     const struct auth_context *context, const void *extra, size_t n,
+	     uint8_t tag[AUTH_TAG_BYTES])
 {
 	/* Every field has a fixed place, so no two meanings share an encoding. */
-	enum { JOB_AT = 20, NONCES_AT = JOB_AT + sizeof(secret->job),
-	       EXTRA_AT = NONCES_AT + 2 * AUTH_NONCE_BYTES };
-	uint8_t bytes[EXTRA_AT + AUTH_EXTRA_MAX] = {0}, whole[HASH_BYTES];
+	enum {
+		JOB_AT = 20,
+		NONCES_AT = JOB_AT + sizeof(secret->job),
+		EXTRA_AT = NONCES_AT + 2 * AUTH_NONCE_BYTES
+	};
+	uint8_t bytes[EXTRA_AT + AUTH_EXTRA_MAX] = { 0 }, whole[HASH_BYTES];
 	int rc;
 
 	if (n > AUTH_EXTRA_MAX)
@@ -105,7 +114,8 @@ int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 
 int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
-		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES], uint64_t *made_ms_out)
+		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],
+		     uint64_t *made_ms_out)
 {
 	/* 32 bits of milliseconds wrap after 49 days; an age of so long is refused anyway. */
 	uint32_t age = (uint32_t)now_ms - get_le32(nonce);

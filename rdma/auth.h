@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and the
- * nonce of the accepting side, which that side can recognise without having kept it (no state before
- * the proof, so nothing to exhaust). Called by connect.c only. */
+ * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
+ * the nonce of the accepting side, which that side can recognise without having kept it (no state
+ * before the proof, so nothing to exhaust). Called by connect.c only. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -14,7 +14,7 @@ enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXT
 enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT };
 
 struct auth_context {
-	uint32_t client, server;                 /* ranks */
+	uint32_t client, server; /* ranks */
 	uint8_t nonce_client[AUTH_NONCE_BYTES], nonce_server[AUTH_NONCE_BYTES];
 };
 
@@ -23,8 +23,9 @@ int auth_random(void *bytes, size_t n);
 
 /* The tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes. 0, or
  * SLUICE_ENOSUPP (the crypto library has no HMAC-SHA256). */
-int auth_tag(const struct job_secret *secret, enum auth_label label, const struct auth_context *context,
-	     const void *extra, size_t n, uint8_t tag[AUTH_TAG_BYTES]);
+int auth_tag(const struct job_secret *secret, enum auth_label label,
+	     const struct auth_context *context, const void *extra, size_t n,
+	     uint8_t tag[AUTH_TAG_BYTES]);
 /* 1 if tag is that tag; takes the same time whatever differs. */
 int auth_check(const struct job_secret *secret, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
@@ -35,8 +36,10 @@ int auth_check(const struct job_secret *secret, enum auth_label label,
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		    const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		    uint8_t nonce[AUTH_NONCE_BYTES]);
-/* 1 and the time it was made if this key made it for this client and nonce, at most max_age_ms ago. */
+/* 1 and the time it was made if this key made it for this client and nonce, at most max_age_ms
+ * ago. */
 int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
-		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES], uint64_t *made_ms_out);
+		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],
+		     uint64_t *made_ms_out);
 #endif

@@ -14,10 +14,10 @@
  *     <-  KEYS, and is up
  *     takes them over, is up
  *
- * rdma_cm draws the first packet number of each queue pair at random. A lost connection is made again
- * the same way while there is time. A server that lost one says HELLO too: a challenge tells that the
- * client's process lives, "nobody listens" that it ended. All that rdma_cm or a peer says is input;
- * what may never come (a stopped process answers nothing) has a timer of ours. */
+ * rdma_cm draws the first packet number of each queue pair at random. A lost connection is made
+ * again the same way while there is time. A server that lost one says HELLO too: a challenge tells
+ * that the client's process lives, "nobody listens" that it ended. All that rdma_cm or a peer says
+ * is input; what may never come (a stopped process answers nothing) has a timer of ours. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "rdma/verbs.h"
@@ -29,10 +29,10 @@
 enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
-	BREAKS_MAX = 8          /* in a row, without one transfer between */
+	BREAKS_MAX = 8 /* in a row, without one transfer between */
 };
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------- */
 
 void connect_broken(struct verbs_endpoint *ep, const char *why)
 {
@@ -49,17 +49,19 @@ void connect_broken(struct verbs_endpoint *ep, const char *why)
 		connect_try_later(ep, why);
 		return;
 	}
-	log_line(LOG_INFO, "rdma", "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
+	log_line(LOG_INFO, "rdma",
+		 "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
 		 ep->endpoint.peer, why, v->lost_after_ms / 2000.0);
 	snprintf(ep->broke, sizeof(ep->broke), "%s", why);
 	ep->failing = 0;
-	/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot leave
-	 * ends the device's connection manager for good; so wait for the port, within the same time. */
+	/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot
+	 * leave ends the device's connection manager for good; so wait for the port, within the
+	 * same time. */
 	ep->cut = !connect_port_active(v);
 	if (ep->cut) {
 		ep->state = LINK_DOWN;
-		snprintf(ep->broke, sizeof(ep->broke), "port %d of this rank's %s went down", v->device.port,
-			 v->device.name);
+		snprintf(ep->broke, sizeof(ep->broke), "port %d of this rank's %s went down",
+			 v->device.port, v->device.name);
 		snprintf(ep->why, sizeof(ep->why), "the port stays down");
 	} else {
 		link_drop(ep);
@@ -103,7 +105,8 @@ static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event,
 		if (out_of_turn(ep, of_hello))
 			return;
 		if (rdma_resolve_route(event->id, (int)(connect_try_ns(ep) / 1000000)) != 0) {
-			snprintf(ep->why, sizeof(ep->why), "rdma_resolve_route: %s", errno_text(errno));
+			snprintf(ep->why, sizeof(ep->why), "rdma_resolve_route: %s",
+				 errno_text(errno));
 			connect_try_later(ep, ep->why);
 		}
 		return;
@@ -134,7 +137,8 @@ static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event,
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		snprintf(ep->why, sizeof(ep->why), "%s (status %d)", rdma_event_str(event->type), event->status);
+		snprintf(ep->why, sizeof(ep->why), "%s (status %d)", rdma_event_str(event->type),
+			 event->status);
 		if (of_hello || ep->state != LINK_UP)
 			connect_try_later(ep, ep->why);
 		else
@@ -154,8 +158,10 @@ static int next_event(struct verbs *v, struct cm_event *out)
 
 	if (rdma_get_cm_event(v->channel, &event) != 0)
 		return 0;
-	*out = (struct cm_event){.type = event->event, .status = event->status, .id = event->id,
-				 .listener = event->listen_id};
+	*out = (struct cm_event){ .type = event->event,
+				  .status = event->status,
+				  .id = event->id,
+				  .listener = event->listen_id };
 	switch (event->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
@@ -169,8 +175,7 @@ static int next_event(struct verbs *v, struct cm_event *out)
 		out->responder_resources = event->param.conn.responder_resources;
 		out->initiator_depth = event->param.conn.initiator_depth;
 		break;
-	default:
-		break;
+	default: break;
 	}
 	rdma_ack_cm_event(event);
 	return 1;
@@ -192,14 +197,15 @@ void connect_events(struct verbs *v)
 	}
 }
 
-/* ---- timers ---------------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------- */
 
 static void tick_one(struct verbs_endpoint *ep, uint64_t now)
 {
 	char text[sizeof(ep->gone_text)];
 
 	if (ep->give_up_ns != 0 && now >= ep->give_up_ns) {
-		snprintf(text, sizeof(text), "%.110s; it could not be connected again in %.1f s: %.90s", ep->broke,
+		snprintf(text, sizeof(text),
+			 "%.110s; it could not be connected again in %.1f s: %.90s", ep->broke,
 			 verbs_of_endpoint(ep)->lost_after_ms / 2000.0, ep->why);
 		link_gone(ep, text);
 	} else if (ep->cut) {
@@ -211,11 +217,14 @@ static void tick_one(struct verbs_endpoint *ep, uint64_t now)
 	} else if (ep->hello_deadline_ns != 0 && now >= ep->hello_deadline_ns) {
 		connect_try_later(ep, "no answer to a hello");
 	} else if (ep->link_deadline_ns != 0 && now >= ep->link_deadline_ns) {
-		connect_try_later(ep, ep->state == LINK_PROVING ? "no answer to the proof"
-							: "no greeting over the new connection");
+		connect_try_later(ep, ep->state == LINK_PROVING ?
+					      "no answer to the proof" :
+					      "no greeting over the new connection");
 	} else if (ep->hello == NULL && ep->id == NULL && ep->retry_at_ns == 0) {
-		/* The first time: the client begins, the server looks after a client that does not come. */
-		ep->retry_at_ns = ep->client ? now : now + 2 * connect_ms_to_ns(CONNECT_PROBE_EVERY_MS);
+		/* The first time: the client begins, the server looks after a client that does not
+		 * come. */
+		ep->retry_at_ns = ep->client ? now :
+					       now + 2 * connect_ms_to_ns(CONNECT_PROBE_EVERY_MS);
 	}
 	if (ep->state == LINK_DOWN && ep->hello == NULL && ep->id == NULL && ep->retry_at_ns != 0 &&
 	    now >= ep->retry_at_ns)
@@ -236,13 +245,14 @@ void connect_tick(struct verbs *v, uint64_t now)
 	}
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------- */
 
 int connect_listen(struct verbs *v)
 {
 	v->channel = rdma_create_event_channel();
 	if (v->channel == NULL)
-		return fail(SLUICE_EDEVICE, "verbs: rdma_create_event_channel: %s; modprobe rdma_ucm",
+		return fail(SLUICE_EDEVICE,
+			    "verbs: rdma_create_event_channel: %s; modprobe rdma_ucm",
 			    errno_text(errno));
 	if (rdma_create_id(v->channel, &v->listener, NULL, RDMA_PS_TCP) != 0) {
 		v->listener = NULL;
@@ -253,13 +263,17 @@ int connect_listen(struct verbs *v)
 		char text[80];
 
 		return fail(SLUICE_EDEVICE, "verbs: cannot listen at %s of %s: %s",
-			    verbs_address_text(&v->device.address, text), v->device.name, errno_text(errno));
+			    verbs_address_text(&v->device.address, text), v->device.name,
+			    errno_text(errno));
 	}
 	if (v->listener->verbs == NULL ||
 	    strcmp(ibv_get_device_name(v->listener->verbs->device), v->device.name) != 0)
-		return fail(SLUICE_EDEVICE, "verbs: the address of %s leads to %s: two devices share it",
-			    v->device.name, v->listener->verbs == NULL ? "no device"
-			    : ibv_get_device_name(v->listener->verbs->device));
+		return fail(SLUICE_EDEVICE,
+			    "verbs: the address of %s leads to %s: two devices share it",
+			    v->device.name,
+			    v->listener->verbs == NULL ?
+				    "no device" :
+				    ibv_get_device_name(v->listener->verbs->device));
 	v->context = v->listener->verbs;
 	return SLUICE_OK;
 }

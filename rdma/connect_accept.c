@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The accepting side of a connection; connect.c draws the whole exchange. Nothing is kept for whoever
- * has not proved to belong to the job: a hello is answered and forgotten. */
+ * The accepting side of a connection; connect.c draws the whole exchange. Nothing is kept for
+ * whoever has not proved to belong to the job: a hello is answered and forgotten. */
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <errno.h>
@@ -18,9 +18,12 @@ static void reject(struct rdma_cm_id *id, const struct frame *frame)
 	rdma_destroy_id(id);
 }
 
-static void refuse(struct verbs *v, struct rdma_cm_id *id, enum frame_reason reason, const char *why)
+static void refuse(struct verbs *v, struct rdma_cm_id *id, enum frame_reason reason,
+		   const char *why)
 {
-	struct frame frame = {.kind = FRAME_REFUSAL, .rank = (uint32_t)v->rank, .reason = (uint32_t)reason};
+	struct frame frame = { .kind = FRAME_REFUSAL,
+			       .rank = (uint32_t)v->rank,
+			       .reason = (uint32_t)reason };
 	char text[80];
 
 	v->refused++;
@@ -33,10 +36,11 @@ static void refuse(struct verbs *v, struct rdma_cm_id *id, enum frame_reason rea
 	reject(id, &frame);
 }
 
-static void answer_hello(struct verbs *v, struct rdma_cm_id *id, const struct frame *hello, uint64_t now)
+static void answer_hello(struct verbs *v, struct rdma_cm_id *id, const struct frame *hello,
+			 uint64_t now)
 {
-	struct frame frame = {.kind = FRAME_CHALLENGE, .rank = (uint32_t)v->rank};
-	struct auth_context context = {.client = hello->rank, .server = (uint32_t)v->rank};
+	struct frame frame = { .kind = FRAME_CHALLENGE, .rank = (uint32_t)v->rank };
+	struct auth_context context = { .client = hello->rank, .server = (uint32_t)v->rank };
 	struct verbs_endpoint *ep = v->by_rank[hello->rank];
 
 	if (ep != NULL && (ep->state == LINK_GONE || ep->revoked)) {
@@ -54,14 +58,19 @@ static void answer_hello(struct verbs *v, struct rdma_cm_id *id, const struct fr
 	reject(id, &frame);
 }
 
-/* The request is from the peer: a queue pair for it. Takes id over. The link before it, if any, is no more. */
-static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const struct cm_event *event,
-			const struct frame *proof, uint64_t now)
+/* The request is from the peer: a queue pair for it. Takes id over. The link before it, if any, is
+ * no more. */
+static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id,
+			const struct cm_event *event, const struct frame *proof, uint64_t now)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_ACCEPT, .rank = (uint32_t)v->rank, .received = ep->received};
+	struct frame frame = { .kind = FRAME_ACCEPT,
+			       .rank = (uint32_t)v->rank,
+			       .received = ep->received };
 	uint8_t bytes[FRAME_MAX], covered[ACCEPT_SIGNED_BYTES];
-	struct rdma_conn_param param = {.private_data = bytes, .rnr_retry_count = VERBS_RETRIES, .srq = 1};
+	struct rdma_conn_param param = { .private_data = bytes,
+					 .rnr_retry_count = VERBS_RETRIES,
+					 .srq = 1 };
 
 	ep->why[0] = '\0';
 	if (link_replay(ep, proof->received) < 0) {
@@ -82,7 +91,8 @@ static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const 
 	/* Keys that will work when this side says READY. */
 	frame.slot = connect_own_slot(ep);
 	memcpy(frame.control, ep->own_control, REGION_DESCRIPTOR_BYTES);
-	if (auth_tag(&v->secret, AUTH_ACCEPT, &ep->auth, covered, frame_signed(&frame, covered), frame.tag) < 0) {
+	if (auth_tag(&v->secret, AUTH_ACCEPT, &ep->auth, covered, frame_signed(&frame, covered),
+		     frame.tag) < 0) {
 		link_unmake(ep);
 		ep->id = NULL;
 		refuse(v, id, REFUSAL_FAILED, ep->why);
@@ -90,10 +100,11 @@ static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const 
 		return;
 	}
 	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);
-	param.responder_resources = event->responder_resources < v->reads ? event->responder_resources
-									  : (uint8_t)v->reads;
-	param.initiator_depth = event->initiator_depth < v->reads ? event->initiator_depth
-								  : (uint8_t)v->reads;
+	param.responder_resources = event->responder_resources < v->reads ?
+					    event->responder_resources :
+					    (uint8_t)v->reads;
+	param.initiator_depth = event->initiator_depth < v->reads ? event->initiator_depth :
+								    (uint8_t)v->reads;
 	ep->state = LINK_ACCEPTING;
 	ep->link_deadline_ns = now + connect_try_ns(ep);
 	ep->accepted_ms = now / 1000000;
@@ -106,7 +117,7 @@ static void accept_peer(struct verbs_endpoint *ep, struct rdma_cm_id *id, const 
 static void answer_proof(struct verbs *v, struct rdma_cm_id *id, const struct cm_event *event,
 			 const struct frame *proof, uint64_t now)
 {
-	struct auth_context context = {.client = proof->rank, .server = (uint32_t)v->rank};
+	struct auth_context context = { .client = proof->rank, .server = (uint32_t)v->rank };
 	struct verbs_endpoint *ep = v->by_rank[proof->rank];
 	uint8_t covered[ACCEPT_SIGNED_BYTES];
 	uint64_t made_ms;
@@ -118,8 +129,8 @@ static void answer_proof(struct verbs *v, struct rdma_cm_id *id, const struct cm
 	} else if (!auth_nonce_check(v->nonce_key, proof->rank, proof->nonce_client, now / 1000000,
 				     CHALLENGE_AGE_MS, proof->nonce_server, &made_ms)) {
 		refuse(v, id, REFUSAL_PROOF, "an answer to no challenge of ours, or to an old one");
-	} else if (!auth_check(&v->secret, AUTH_PROOF, &context, covered, frame_signed(proof, covered),
-			       proof->tag)) {
+	} else if (!auth_check(&v->secret, AUTH_PROOF, &context, covered,
+			       frame_signed(proof, covered), proof->tag)) {
 		refuse(v, id, REFUSAL_PROOF, "its proof is wrong: it does not hold this job's key");
 	} else if (ep == NULL) {
 		refuse(v, id, REFUSAL_NOT_YET, "this rank does not expect it yet");

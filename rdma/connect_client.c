@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The asking side of a connection: hello, proof, and what is made of the answers; connect.c draws the
- * whole exchange. A server that lost a connection says hello too, to learn whether the peer lives. */
+ * The asking side of a connection: hello, proof, and what is made of the answers; connect.c draws
+ * the whole exchange. A server that lost a connection says hello too, to learn whether the peer
+ * lives. */
 #include "rdma/verbs.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-	REFUSALS_MAX = 5,       /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,         /* the same for "nobody listens" before it was ever connected */
-	REJECT_NO_SERVICE = 8   /* status of a reject: the InfiniBand "invalid service id" */
+	REFUSALS_MAX = 5,     /* wrong proofs before a peer is given up */
+	NOBODY_MAX = 3,       /* the same for "nobody listens" before it was ever connected */
+	REJECT_NO_SERVICE = 8 /* status of a reject: the InfiniBand "invalid service id" */
 };
 
-/* ---- the client's requests ------------------------------------------------------------------- */
+/* ---- the client's requests ------------------------------------------------- */
 
 /* An id on its way to the peer's listener, from our own address: without it, the route may begin at
  * another device of this machine. */
@@ -28,7 +29,8 @@ static int start_id(struct verbs_endpoint *ep, struct rdma_cm_id **id_out)
 	}
 	/* Before the route: it becomes part of it. Not all devices can; then theirs counts. */
 	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
-	if (rdma_resolve_addr(id, (struct sockaddr *)&v->device.address, (struct sockaddr *)&ep->address,
+	if (rdma_resolve_addr(id, (struct sockaddr *)&v->device.address,
+			      (struct sockaddr *)&ep->address,
 			      (int)(connect_try_ns(ep) / 1000000)) != 0) {
 		snprintf(ep->why, sizeof(ep->why), "rdma_resolve_addr: %s", errno_text(errno));
 		rdma_destroy_id(id);
@@ -45,8 +47,8 @@ void connect_start_hello(struct verbs_endpoint *ep, uint64_t now)
 	if (!connect_port_active(v))
 		return; /* asked again at the next tick */
 	ep->retry_at_ns = 0;
-	ep->hello_auth = (struct auth_context){
-		.client = (uint32_t)v->rank, .server = (uint32_t)ep->endpoint.peer};
+	ep->hello_auth = (struct auth_context){ .client = (uint32_t)v->rank,
+						.server = (uint32_t)ep->endpoint.peer };
 	if (auth_random(ep->hello_auth.nonce_client, AUTH_NONCE_BYTES) < 0 ||
 	    start_id(ep, &ep->hello) < 0) {
 		connect_try_later(ep, ep->why);
@@ -55,7 +57,8 @@ void connect_start_hello(struct verbs_endpoint *ep, uint64_t now)
 	ep->hello_deadline_ns = now + connect_try_ns(ep);
 }
 
-static int request(struct rdma_cm_id *id, const struct verbs *v, const struct frame *frame, uint32_t qpn)
+static int request(struct rdma_cm_id *id, const struct verbs *v, const struct frame *frame,
+		   uint32_t qpn)
 {
 	uint8_t bytes[FRAME_MAX];
 	struct rdma_conn_param param = {
@@ -75,11 +78,12 @@ static int request(struct rdma_cm_id *id, const struct verbs *v, const struct fr
 void connect_send_hello(struct verbs_endpoint *ep)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_HELLO, .rank = (uint32_t)v->rank};
+	struct frame frame = { .kind = FRAME_HELLO, .rank = (uint32_t)v->rank };
 	uint32_t qpn = 1;
 
 	memcpy(frame.nonce_client, ep->hello_auth.nonce_client, AUTH_NONCE_BYTES);
-	/* There is no queue pair yet, but one number from everybody would look like one stale connection. */
+	/* There is no queue pair yet, but one number from everybody would look like one stale
+	 * connection. */
 	auth_random(&qpn, sizeof(qpn));
 	if (request(ep->hello, v, &frame, (qpn & 0xffffff) | 1) != 0) {
 		snprintf(ep->why, sizeof(ep->why), "rdma_connect: %s", errno_text(errno));
@@ -90,14 +94,18 @@ void connect_send_hello(struct verbs_endpoint *ep)
 void connect_send_proof(struct verbs_endpoint *ep)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	struct frame frame = {.kind = FRAME_PROOF, .rank = (uint32_t)v->rank, .received = ep->received};
+	struct frame frame = { .kind = FRAME_PROOF,
+			       .rank = (uint32_t)v->rank,
+			       .received = ep->received };
 	uint8_t covered[ACCEPT_SIGNED_BYTES];
 
-	_Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <= FRAME_REQUEST_MAX,
+	_Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <=
+			       FRAME_REQUEST_MAX,
 		       "a proof does not fit into a request");
 	memcpy(frame.nonce_client, ep->auth.nonce_client, AUTH_NONCE_BYTES);
 	memcpy(frame.nonce_server, ep->auth.nonce_server, AUTH_NONCE_BYTES);
-	if (auth_tag(&v->secret, AUTH_PROOF, &ep->auth, covered, frame_signed(&frame, covered), frame.tag) < 0 ||
+	if (auth_tag(&v->secret, AUTH_PROOF, &ep->auth, covered, frame_signed(&frame, covered),
+		     frame.tag) < 0 ||
 	    link_make(ep) < 0) {
 		connect_try_later(ep, ep->why);
 		return;
@@ -110,7 +118,7 @@ void connect_send_proof(struct verbs_endpoint *ep)
 	}
 }
 
-/* ---- what a peer answers --------------------------------------------------------------------- */
+/* ---- what a peer answers --------------------------------------------------- */
 
 static void refused(struct verbs_endpoint *ep, const char *why)
 {
@@ -153,7 +161,8 @@ static void challenged(struct verbs_endpoint *ep, const struct frame *frame, uin
 	ep->link_deadline_ns = now + connect_try_ns(ep);
 }
 
-void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello, uint64_t now)
+void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello,
+		      uint64_t now)
 {
 	const char *why = "";
 	struct frame frame;
@@ -164,8 +173,8 @@ void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, i
 			nobody_listens(ep);
 			return;
 		}
-		snprintf(ep->why, sizeof(ep->why), "it rejected the connection (status %d): %s", event->status,
-			 why);
+		snprintf(ep->why, sizeof(ep->why), "it rejected the connection (status %d): %s",
+			 event->status, why);
 		connect_try_later(ep, ep->why);
 		return;
 	}
@@ -197,7 +206,8 @@ void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event)
 		refused(ep, "it does not hold this job's key");
 		return;
 	}
-	if (connect_take_slot(ep, &frame.slot, frame.control) < 0 || link_replay(ep, frame.received) < 0) {
+	if (connect_take_slot(ep, &frame.slot, frame.control) < 0 ||
+	    link_replay(ep, frame.received) < 0) {
 		link_gone(ep, ep->why[0] != '\0' ? ep->why : "it offers an impossible slot");
 		return;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The first words over a new queue pair, after the proof; connect.c draws the whole exchange. READY says
- * that the sender's windows are bound (it needs no key itself, having no bytes), KEYS that it has told
- * all its keys. An immediate is only noted where completions are taken (verbs_complete.c), and answered here. */
+ * The first words over a new queue pair, after the proof; connect.c draws the whole exchange. READY
+ * says that the sender's windows are bound (it needs no key itself, having no bytes), KEYS that it
+ * has told all its keys. An immediate is only noted where completions are taken (verbs_complete.c),
+ * and answered here. */
 #include "base/error.h"
 #include "rdma/verbs.h"
 #include <stdio.h>
@@ -15,7 +16,7 @@ static void give_up(struct verbs_endpoint *ep)
 }
 
 int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES])
+		      const uint8_t control[REGION_DESCRIPTOR_BYTES])
 {
 	if (slot->credits == 0 || slot->address + SLOT_BYTES < slot->address)
 		return -1;
@@ -26,8 +27,9 @@ int connect_take_slot(struct verbs_endpoint *ep, const struct slot_address *slot
 
 struct slot_address connect_own_slot(const struct verbs_endpoint *ep)
 {
-	return (struct slot_address){.address = (uintptr_t)ep->slot, .rkey = ep->slot_rkey,
-				     .credits = verbs_of_endpoint(ep)->credits};
+	return (struct slot_address){ .address = (uintptr_t)ep->slot,
+				      .rkey = ep->slot_rkey,
+				      .credits = verbs_of_endpoint(ep)->credits };
 }
 
 static int send_keys(struct verbs_endpoint *ep)
@@ -38,7 +40,9 @@ static int send_keys(struct verbs_endpoint *ep)
 
 	greeting_encode(&slot, ep->own_control, greeting);
 	return post_slot(ep, SLOT_KEYS, table, n, 0) < 0 ||
-	       post_greeting(ep, GREETING_KEYS, greeting, sizeof(greeting)) < 0 ? -1 : 0;
+			       post_greeting(ep, GREETING_KEYS, greeting, sizeof(greeting)) < 0 ?
+		       -1 :
+		       0;
 }
 
 static void answer_ready(struct verbs_endpoint *ep)
@@ -79,7 +83,7 @@ static void answer_keys(struct verbs_endpoint *ep)
 	link_up(ep);
 }
 
-/* ---- called by connect_client.c and verbs_poll.c --------------------------------------------- */
+/* ---- called by connect_client.c and verbs_poll.c --------------------------- */
 
 void greet_begin(struct verbs_endpoint *ep)
 {

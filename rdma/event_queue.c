@@ -12,14 +12,14 @@ int event_queue_open(struct event_queue *queue, uint32_t capacity)
 	if (slots == NULL)
 		return fail(SLUICE_ENOMEM, "no memory for a queue of %zu bytes",
 			    (size_t)capacity * sizeof(*slots));
-	*queue = (struct event_queue){.slots = slots, .capacity = capacity};
+	*queue = (struct event_queue){ .slots = slots, .capacity = capacity };
 	return SLUICE_OK;
 }
 
 void event_queue_close(struct event_queue *queue)
 {
 	free(queue->slots);
-	*queue = (struct event_queue){0};
+	*queue = (struct event_queue){ 0 };
 }
 
 void event_queue_put(struct event_queue *queue, const struct event *event)

@@ -21,7 +21,8 @@ static inline int event_queue_full(const struct event_queue *queue)
 /* Needs a queue that is not full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);
-/* Moves up to n of the oldest events out; returns how many. Asked at every poll, so not a call for nothing. */
+/* Moves up to n of the oldest events out; returns how many. Asked at every poll, so not a call for
+ * nothing. */
 static inline int event_queue_take(struct event_queue *queue, struct event *events, int n)
 {
 	return queue->count ? event_queue_drain(queue, events, n) : 0;

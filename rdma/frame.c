@@ -11,23 +11,17 @@ enum { REGION_MAGIC = 0x4e475256, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 };
 static size_t body_bytes(unsigned kind)
 {
 	switch (kind) {
-	case FRAME_HELLO:
-		return AUTH_NONCE_BYTES;
-	case FRAME_CHALLENGE:
-		return AUTH_NONCE_BYTES + AUTH_TAG_BYTES;
-	case FRAME_PROOF:
-		return 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8;
-	case FRAME_ACCEPT:
-		return AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES;
-	case FRAME_REFUSAL:
-		return 4;
-	default:
-		return 0;
+	case FRAME_HELLO: return AUTH_NONCE_BYTES;
+	case FRAME_CHALLENGE: return AUTH_NONCE_BYTES + AUTH_TAG_BYTES;
+	case FRAME_PROOF: return 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8;
+	case FRAME_ACCEPT: return AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES;
+	case FRAME_REFUSAL: return 4;
+	default: return 0;
 	}
 }
 
-void greeting_encode(const struct slot_address *slot, const uint8_t control[REGION_DESCRIPTOR_BYTES],
-		     uint8_t out[GREETING_BYTES])
+void greeting_encode(const struct slot_address *slot,
+		     const uint8_t control[REGION_DESCRIPTOR_BYTES], uint8_t out[GREETING_BYTES])
 {
 	put_le64(out, slot->address);
 	put_le32(out + 8, slot->rkey);
@@ -64,9 +58,7 @@ size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
 	out[3] = (uint8_t)length;
 	put_le32(out + 4, frame->rank);
 	switch (frame->kind) {
-	case FRAME_HELLO:
-		memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES);
-		break;
+	case FRAME_HELLO: memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES); break;
 	case FRAME_CHALLENGE:
 		memcpy(body, frame->nonce_server, AUTH_NONCE_BYTES);
 		memcpy(body + AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
@@ -81,9 +73,7 @@ size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
 		memcpy(body, frame->tag, AUTH_TAG_BYTES);
 		frame_signed(frame, body + AUTH_TAG_BYTES);
 		break;
-	case FRAME_REFUSAL:
-		put_le32(body, frame->reason);
-		break;
+	case FRAME_REFUSAL: put_le32(body, frame->reason); break;
 	}
 	return length;
 }
@@ -113,9 +103,7 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 	frame.kind = (enum frame_kind)bytes[2];
 	frame.rank = get_le32(bytes + 4);
 	switch (frame.kind) {
-	case FRAME_HELLO:
-		memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES);
-		break;
+	case FRAME_HELLO: memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES); break;
 	case FRAME_CHALLENGE:
 		memcpy(frame.nonce_server, body, AUTH_NONCE_BYTES);
 		memcpy(frame.tag, body + AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
@@ -131,9 +119,7 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 		frame.received = get_le64(body + AUTH_TAG_BYTES);
 		greeting_decode(body + AUTH_TAG_BYTES + 8, &frame.slot, frame.control);
 		break;
-	case FRAME_REFUSAL:
-		frame.reason = get_le32(body);
-		break;
+	case FRAME_REFUSAL: frame.reason = get_le32(body); break;
 	}
 	*out = frame;
 	return 0;
@@ -168,15 +154,16 @@ int wire_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t ow
 		.link = get_le32(bytes + 40),
 	};
 
-	if (get_le32(bytes) != REGION_MAGIC || get_le32(bytes + REGION_CRC_AT) !=
-					       crc32c(0, bytes, REGION_CRC_AT))
-		return fail(SLUICE_EWIRE, "rank %u described a region in bytes that do not check", owner);
+	if (get_le32(bytes) != REGION_MAGIC ||
+	    get_le32(bytes + REGION_CRC_AT) != crc32c(0, bytes, REGION_CRC_AT))
+		return fail(SLUICE_EWIRE, "rank %u described a region in bytes that do not check",
+			    owner);
 	if (region.access == 0 || region.access & ~(unsigned)(REGION_READ | REGION_WRITE) ||
 	    region.bytes == 0 || region.address + region.bytes < region.address)
 		return fail(SLUICE_EWIRE, "rank %u described a region that cannot be", owner);
 	if (region.owner != owner || region.user != user)
-		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u", owner, user,
-			    region.owner, region.user);
+		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u",
+			    owner, user, region.owner, region.user);
 	*out = region;
 	return SLUICE_OK;
 }

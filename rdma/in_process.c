@@ -11,7 +11,12 @@
 
 enum { MAGIC = 0x50494c53 }; /* "SLIP" */
 enum { /* byte offsets of a descriptor; between the address and the CRC zeros */
-	AT_MAGIC = 0, AT_ACCESS = 4, AT_PID = 8, AT_BYTES = 16, AT_ADDRESS = 24, AT_CRC = 60
+       AT_MAGIC = 0,
+       AT_ACCESS = 4,
+       AT_PID = 8,
+       AT_BYTES = 16,
+       AT_ADDRESS = 24,
+       AT_CRC = 60
 };
 enum { LINE_BYTES = 64 };
 
@@ -32,7 +37,8 @@ int in_process_regions_on(void)
 	return regions_on;
 }
 
-/* Page-aligned as other regions are, unless it is so small that thousands of them would waste most of a page. */
+/* Page-aligned as other regions are, unless it is so small that thousands of them would waste most
+ * of a page. */
 static void *zeroed(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = bytes < page ? LINE_BYTES : page;
@@ -52,11 +58,16 @@ int in_process_region_open(size_t bytes, unsigned access, const char *name, stru
 		free(region);
 		free(common);
 		free(base);
-		return fail(SLUICE_ENOMEM, "no memory for region %s of %zu bytes of a simulated rank: simulate "
-			    "fewer ranks or a smaller model", name, bytes);
+		return fail(SLUICE_ENOMEM,
+			    "no memory for region %s of %zu bytes of a simulated rank: simulate "
+			    "fewer ranks or a smaller model",
+			    name, bytes);
 	}
 	*common = (struct common){ 1, base };
-	*region = (struct region){ .base = base, .bytes = bytes, .access = access, .fd = -1,
+	*region = (struct region){ .base = base,
+				   .bytes = bytes,
+				   .access = access,
+				   .fd = -1,
 				   .common = common,
 				   .registrations = (struct registration **)(void *)(region + 1) };
 	*out = region;
@@ -92,15 +103,16 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer, struct remote *remote,
-		     struct common **common_out)
+int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer,
+		     struct remote *remote, struct common **common_out)
 {
 	struct common *common;
 
 	if (get_le32(descriptor + AT_MAGIC) != MAGIC ||
 	    get_le32(descriptor + AT_PID) != (uint32_t)getpid() ||
 	    get_le32(descriptor + AT_CRC) != crc32c(0, descriptor, AT_CRC))
-		return fail(SLUICE_EWIRE, "simulated rank %d described a region that is not of this process",
+		return fail(SLUICE_EWIRE,
+			    "simulated rank %d described a region that is not of this process",
 			    peer);
 	common = (struct common *)(uintptr_t)get_le64(descriptor + AT_ADDRESS);
 	common->users++;

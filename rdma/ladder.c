@@ -10,7 +10,7 @@
 #include <string.h>
 
 static atomic_int last_rung = -1;
-static const char *const rung_names[] = {"host memory", "dma-buf", "peer memory", "staging"};
+static const char *const rung_names[] = { "host memory", "dma-buf", "peer memory", "staging" };
 
 static void dereg(struct ibv_mr **mr)
 {
@@ -34,13 +34,15 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 	if (*out != NULL)
 		return SLUICE_OK;
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes, (unsigned)access,
-		    errno_text(errno), errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes,
+		    (unsigned)access, errno_text(errno),
+		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
 /* One rung of device memory: registered as told, then proved. why says what was wrong. */
-static int try_rung(struct ibv_pd *pd, const struct verbs_device *device, const struct memory *memory,
-		    enum ladder_rung rung, int access, struct ladder_memory *out, char why[200])
+static int try_rung(struct ibv_pd *pd, const struct verbs_device *device,
+		    const struct memory *memory, enum ladder_rung rung, int access,
+		    struct ladder_memory *out, char why[200])
 {
 	const char *call = rung == LADDER_DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr";
 	char reason[160];
@@ -51,8 +53,8 @@ static int try_rung(struct ibv_pd *pd, const struct verbs_device *device, const 
 	}
 	out->address = (uintptr_t)memory->address;
 	if (rung == LADDER_DMABUF)
-		out->mr = ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, out->address, memory->fd,
-					    access);
+		out->mr = ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, out->address,
+					    memory->fd, access);
 	else
 		out->mr = ibv_reg_mr(pd, memory->address, memory->bytes, access);
 	if (out->mr == NULL) {
@@ -66,12 +68,14 @@ static int try_rung(struct ibv_pd *pd, const struct verbs_device *device, const 
 	return -1;
 }
 
-static int stage(struct ibv_pd *pd, const struct memory *memory, int access, struct ladder_memory *out)
+static int stage(struct ibv_pd *pd, const struct memory *memory, int access,
+		 struct ladder_memory *out)
 {
 	int rc = region_open(memory->bytes, 0, "staging", &out->staging);
 
 	if (rc == SLUICE_OK)
-		rc = register_host(pd, out->staging->base, memory->bytes, access, "staging", &out->mr);
+		rc = register_host(pd, out->staging->base, memory->bytes, access, "staging",
+				   &out->mr);
 	if (rc < 0) {
 		region_close(&out->staging);
 		return rc;
@@ -80,15 +84,16 @@ static int stage(struct ibv_pd *pd, const struct memory *memory, int access, str
 	return SLUICE_OK;
 }
 
-int ladder_register(struct ibv_pd *pd, const struct verbs_device *device, const struct memory *memory,
-		    int access, struct ladder_memory *out)
+int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
+		    const struct memory *memory, int access, struct ladder_memory *out)
 {
-	static const enum ladder_rung rungs[] = {LADDER_DMABUF, LADDER_PEERMEM};
-	struct ladder_memory result = {.rung = LADDER_HOST};
+	static const enum ladder_rung rungs[] = { LADDER_DMABUF, LADDER_PEERMEM };
+	struct ladder_memory result = { .rung = LADDER_HOST };
 	int rc = SLUICE_OK, level;
 
 	if (memory->place == MEMORY_HOST) {
-		rc = register_host(pd, memory->address, memory->bytes, access, "host memory", &result.mr);
+		rc = register_host(pd, memory->address, memory->bytes, access, "host memory",
+				   &result.mr);
 		result.address = (uintptr_t)memory->address;
 		if (rc == SLUICE_OK)
 			*out = result;
@@ -111,10 +116,11 @@ int ladder_register(struct ibv_pd *pd, const struct verbs_device *device, const 
 			return rc;
 	}
 	/* Once: every peer's registration of every region mostly comes to the same. */
-	level = atomic_exchange(&last_rung, (int)result.rung) == (int)result.rung ? LOG_DEBUG : LOG_INFO;
+	level = atomic_exchange(&last_rung, (int)result.rung) == (int)result.rung ? LOG_DEBUG :
+										    LOG_INFO;
 	log_line(level, "rdma", "%zu bytes of device memory: %s on %s%s%s", memory->bytes,
-		 rung_names[result.rung], device->name, result.reason[0] != '\0' ? ", because " : "",
-		 result.reason);
+		 rung_names[result.rung], device->name,
+		 result.reason[0] != '\0' ? ", because " : "", result.reason);
 	*out = result;
 	return SLUICE_OK;
 }
@@ -123,5 +129,5 @@ void ladder_end(struct ladder_memory *memory)
 {
 	dereg(&memory->mr);
 	region_close(&memory->staging);
-	*memory = (struct ladder_memory){0};
+	*memory = (struct ladder_memory){ 0 };
 }

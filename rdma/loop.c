@@ -12,17 +12,24 @@ enum { RUN_MS = 2000 };
 static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_t peer)
 {
 	struct ibv_qp_attr init = {
-		.qp_state = IBV_QPS_INIT, .port_num = device->port,
+		.qp_state = IBV_QPS_INIT,
+		.port_num = device->port,
 		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
 	};
 	struct ibv_qp_attr rtr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = device->port_attr.active_mtu, .dest_qp_num = peer,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = {.dlid = device->port_attr.lid, .port_num = device->port},
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = device->port_attr.active_mtu,
+		.dest_qp_num = peer,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .dlid = device->port_attr.lid, .port_num = device->port },
 	};
 	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .timeout = 16, .retry_cnt = VERBS_RETRIES,
-		.rnr_retry = VERBS_RETRIES, .max_rd_atomic = 1,
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 16,
+		.retry_cnt = VERBS_RETRIES,
+		.rnr_retry = VERBS_RETRIES,
+		.max_rd_atomic = 1,
 	};
 	int err;
 
@@ -32,13 +39,18 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 		rtr.ah_attr.grh.sgid_index = (uint8_t)device->gid_index;
 		rtr.ah_attr.grh.hop_limit = 1;
 	}
-	err = ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	err = ibv_modify_qp(qp, &init,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (err == 0)
-		err = ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+		err = ibv_modify_qp(qp, &rtr,
+				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					    IBV_QP_MIN_RNR_TIMER);
 	if (err == 0)
-		err = ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+		err = ibv_modify_qp(qp, &rts,
+				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					    IBV_QP_MAX_QP_RD_ATOMIC);
 	return err;
 }
 
@@ -63,14 +75,20 @@ int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struct loop 
 	if (region_open(LOOP_PAGE_BYTES, REGION_READ | REGION_WRITE, "proof", &loop->page) < 0)
 		return -1;
 	loop->mr = ibv_reg_mr(pd, loop->page->base, LOOP_PAGE_BYTES,
-			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+				      IBV_ACCESS_REMOTE_WRITE);
 	loop->cq = ibv_create_cq(pd->context, 8, NULL, NULL, 0);
 	if (loop->mr == NULL || loop->cq == NULL)
 		goto failed;
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_init_attr attr = {
-			.send_cq = loop->cq, .recv_cq = loop->cq, .qp_type = IBV_QPT_RC,
-			.cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+			.send_cq = loop->cq,
+			.recv_cq = loop->cq,
+			.qp_type = IBV_QPT_RC,
+			.cap = { .max_send_wr = 4,
+				 .max_recv_wr = 1,
+				 .max_send_sge = 1,
+				 .max_recv_sge = 1 },
 		};
 
 		loop->qp[i] = ibv_create_qp(pd, &attr);
@@ -87,7 +105,8 @@ int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struct loop 
 	return 0;
 
 failed:
-	snprintf(why, LOOP_WHY_BYTES, "it could not be proved: no queue pair to oneself: %s", errno_text(errno));
+	snprintf(why, LOOP_WHY_BYTES, "it could not be proved: no queue pair to oneself: %s",
+		 errno_text(errno));
 	return -1;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rings of words between processes and the sleeping flag: what is not on the way of each notify; see mailbox.h. */
+ * Rings of words between processes and the sleeping flag: what is not on the way of each notify;
+ * see mailbox.h. */
 #include "rdma/mailbox.h"
 
 uint32_t mailbox_capacity(uint32_t queue_depth)
@@ -17,7 +18,8 @@ static size_t ring_bytes(uint32_t capacity)
 {
 	size_t entries = (size_t)capacity * sizeof(uint64_t);
 
-	return sizeof(struct mailbox_ring) + (entries + MAILBOX_LINE - 1) / MAILBOX_LINE * MAILBOX_LINE;
+	return sizeof(struct mailbox_ring) +
+	       (entries + MAILBOX_LINE - 1) / MAILBOX_LINE * MAILBOX_LINE;
 }
 
 size_t mailbox_bytes(uint32_t senders, uint32_t capacity)
@@ -48,7 +50,7 @@ void mailbox_awake(void *mailbox)
 
 static struct mailbox_end first(struct mailbox_ring *ring, uint32_t capacity)
 {
-	struct mailbox_end end = {.ring = ring, .capacity = capacity};
+	struct mailbox_end end = { .ring = ring, .capacity = capacity };
 
 	mailbox_move(&end, 0);
 	return end;
@@ -56,12 +58,12 @@ static struct mailbox_end first(struct mailbox_ring *ring, uint32_t capacity)
 
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity)
 {
-	*r = (struct mailbox_reader){.at = first(ring, capacity)};
+	*r = (struct mailbox_reader){ .at = first(ring, capacity) };
 }
 
 void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, uint32_t capacity)
 {
-	*w = (struct mailbox_writer){.at = first(ring, capacity)};
+	*w = (struct mailbox_writer){ .at = first(ring, capacity) };
 }
 
 int mailbox_room_now(struct mailbox_writer *w)

@@ -8,8 +8,8 @@
  * Memory begins as zeros, which is what entries look like before the first time.
  *
  * No wake-up is lost: the sender stores the entry and then loads the flag, the receiver stores the
- * flag and then loads the entries, all four sequentially consistent; in the one order of these four,
- * at least one side sees the other's store.
+ * flag and then loads the entries, all four sequentially consistent; in the one order of these
+ * four, at least one side sees the other's store.
  *
  * Neither side believes the other: positions live in private memory, what is read from the shared
  * words only tells how far the other side claims to be, and every index is masked. What a notify
@@ -29,7 +29,7 @@ struct mailbox_header {
 };
 
 struct mailbox_ring {
-	alignas(MAILBOX_LINE) _Atomic uint64_t head; /* words ever taken, the receiver's */
+	alignas(MAILBOX_LINE) _Atomic uint64_t head;      /* words ever taken, the receiver's */
 	alignas(MAILBOX_LINE) _Atomic uint64_t entries[]; /* the sender's */
 };
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processes");
@@ -52,16 +52,21 @@ static inline int mailbox_claim_wake(void *mailbox)
 	return atomic_load(&header->sleeping) != 0 && atomic_exchange(&header->sleeping, 0) != 0;
 }
 
-/* The side of a sender or of a receiver. next, round: where entry number `position` is, and the round it is of,
- * from 1. */
+/* The side of a sender or of a receiver. next, round: where entry number `position` is, and the
+ * round it is of, from 1. */
 struct mailbox_end {
 	struct mailbox_ring *ring;
 	_Atomic uint64_t *next;
 	uint64_t position;
 	uint32_t capacity, round;
 };
-struct mailbox_writer { struct mailbox_end at; uint64_t head_seen; };
-struct mailbox_reader { struct mailbox_end at; };
+struct mailbox_writer {
+	struct mailbox_end at;
+	uint64_t head_seen;
+};
+struct mailbox_reader {
+	struct mailbox_end at;
+};
 
 /* capacity: a power of two. */
 static inline void mailbox_move(struct mailbox_end *end, uint64_t position)
@@ -75,8 +80,8 @@ void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, ui
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
 
 int mailbox_room_now(struct mailbox_writer *w);
-/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. Looks at that position only
- * where what was seen of it does not do. */
+/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. Looks at
+ * that position only where what was seen of it does not do. */
 static inline int mailbox_room(struct mailbox_writer *w)
 {
 	return w->at.position - w->head_seen < w->at.capacity ? 1 : mailbox_room_now(w);
@@ -106,8 +111,8 @@ static inline int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 	return 1;
 }
 
-/* Nonzero if mailbox_take() would not return 0: the entry is not that of the round before. Pairs with
- * mailbox_sleep(). */
+/* Nonzero if mailbox_take() would not return 0: the entry is not that of the round before. Pairs
+ * with mailbox_sleep(). */
 static inline int mailbox_waiting(const struct mailbox_reader *r)
 {
 	return (uint32_t)(atomic_load(r->at.next) >> 32) != r->at.round - 1;

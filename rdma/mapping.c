@@ -20,9 +20,15 @@
 #endif
 
 enum { DESCRIPTOR_MAGIC = 0x47524c53 }; /* "SLRG" */
-enum { /* byte offsets; all between nonce and crc is zero */
-	AT_MAGIC = 0, AT_ACCESS = 4, AT_PID = 8, AT_FD = 12, AT_BYTES = 16, AT_NONCE = 24,
-	AT_ZERO = 32, AT_CRC = 60
+enum {                                  /* byte offsets; all between nonce and crc is zero */
+       AT_MAGIC = 0,
+       AT_ACCESS = 4,
+       AT_PID = 8,
+       AT_FD = 12,
+       AT_BYTES = 16,
+       AT_NONCE = 24,
+       AT_ZERO = 32,
+       AT_CRC = 60
 };
 
 size_t region_header_bytes(void)
@@ -74,11 +80,11 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 
 	memcpy(in, bytes, sizeof(in)); /* the caller's bytes may lie in memory a peer writes */
 	if (get_le32(in + AT_MAGIC) != DESCRIPTOR_MAGIC)
-		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are no region descriptor", peer,
-			    REGION_DESCRIPTOR_BYTES);
+		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are no region descriptor",
+			    peer, REGION_DESCRIPTOR_BYTES);
 	if (get_le32(in + AT_CRC) != crc32c(0, in, AT_CRC))
-		return fail(SLUICE_EWIRE, "rank %d sent a damaged region descriptor (its CRC differs)",
-			    peer);
+		return fail(SLUICE_EWIRE,
+			    "rank %d sent a damaged region descriptor (its CRC differs)", peer);
 	access = get_le32(in + AT_ACCESS);
 	pid = get_le32(in + AT_PID);
 	fd = get_le32(in + AT_FD);
@@ -87,8 +93,9 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 	    pid > INT_MAX || fd > INT_MAX || size == 0 || size > SIZE_MAX ||
 	    region_file_bytes((size_t)size) == 0 || memcmp(in + AT_ZERO, zero, sizeof(zero)) != 0)
 		return fail(SLUICE_EWIRE,
-			    "rank %d sent an impossible region descriptor: access 0x%" PRIx32 ", pid %"
-			    PRIu32 ", file %" PRIu32 ", %" PRIu64 " bytes", peer, access, pid, fd, size);
+			    "rank %d sent an impossible region descriptor: access 0x%" PRIx32
+			    ", pid %" PRIu32 ", file %" PRIu32 ", %" PRIu64 " bytes",
+			    peer, access, pid, fd, size);
 	*out = (struct descriptor){
 		.pid = (pid_t)pid,
 		.fd = (int)fd,
@@ -111,20 +118,26 @@ static int verify_file(int fd, int peer, const struct descriptor *d)
 		needed |= F_SEAL_FUTURE_WRITE;
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & needed) != needed)
-		return fail(SLUICE_EPEER, "file %d of rank %d (pid %d) is not a sealed region; its process "
-			    "may have ended and its number been reused", d->fd, peer, (int)d->pid);
+		return fail(SLUICE_EPEER,
+			    "file %d of rank %d (pid %d) is not a sealed region; its process may "
+			    "have ended and its number been reused",
+			    d->fd, peer, (int)d->pid);
 	if (fstat(fd, &st) < 0)
-		return fail(SLUICE_EDEVICE, "fstat of a region of rank %d: %s", peer, errno_text(errno));
+		return fail(SLUICE_EDEVICE, "fstat of a region of rank %d: %s", peer,
+			    errno_text(errno));
 	if ((uint64_t)st.st_size != region_file_bytes((size_t)d->bytes))
-		return fail(SLUICE_EPEER, "region of rank %d (pid %d): file %d has %lld bytes, %zu belong to "
-			    "a region of %" PRIu64, peer, (int)d->pid, d->fd, (long long)st.st_size,
+		return fail(SLUICE_EPEER,
+			    "region of rank %d (pid %d): file %d has %lld bytes, %zu belong to a "
+			    "region of %" PRIu64,
+			    peer, (int)d->pid, d->fd, (long long)st.st_size,
 			    region_file_bytes((size_t)d->bytes), d->bytes);
 	encode(d, expected);
 	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||
 	    memcmp(found, expected, sizeof(found)) != 0)
-		return fail(SLUICE_EPEER, "region of rank %d (pid %d): file %d holds another region than the "
-			    "one described (its nonce differs); the descriptor is stale or forged", peer,
-			    (int)d->pid, d->fd);
+		return fail(SLUICE_EPEER,
+			    "region of rank %d (pid %d): file %d holds another region than the one "
+			    "described (its nonce differs); the descriptor is stale or forged",
+			    peer, (int)d->pid, d->fd);
 	return SLUICE_OK;
 }
 
@@ -139,19 +152,20 @@ int mapping_open(int fd, int peer, const struct descriptor *d, void **base_out)
 		return rc;
 	if (d->access & REGION_WRITE)
 		protection |= PROT_WRITE;
-	base = mmap(NULL, (size_t)d->bytes, protection, MAP_SHARED, fd, (off_t)region_header_bytes());
+	base = mmap(NULL, (size_t)d->bytes, protection, MAP_SHARED, fd,
+		    (off_t)region_header_bytes());
 	if (base == MAP_FAILED) {
 		err = errno;
 		return fail(err == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-			    "cannot map %" PRIu64 " bytes of rank %d (pid %d): %s%s", d->bytes, peer,
-			    (int)d->pid, errno_text(err),
+			    "cannot map %" PRIu64 " bytes of rank %d (pid %d): %s%s", d->bytes,
+			    peer, (int)d->pid, errno_text(err),
 			    err == ENOMEM ? "; raise the limit on address space (ulimit -v)" : "");
 	}
 	if (madvise(base, (size_t)d->bytes, MADV_DONTFORK) < 0) {
 		err = errno;
 		mapping_close(base, d->bytes);
-		return fail(SLUICE_EDEVICE, "madvise(MADV_DONTFORK) on a region of rank %d: %s", peer,
-			    errno_text(err));
+		return fail(SLUICE_EDEVICE, "madvise(MADV_DONTFORK) on a region of rank %d: %s",
+			    peer, errno_text(err));
 	}
 	*base_out = base;
 	return SLUICE_OK;

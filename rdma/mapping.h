@@ -10,9 +10,9 @@
 #include <sys/types.h>
 
 struct descriptor {
-	pid_t pid;        /* of the owner */
-	int fd;           /* the memory file, in the owner's table */
-	unsigned access;  /* REGION_*, not 0 in what a peer accepts */
+	pid_t pid;       /* of the owner */
+	int fd;          /* the memory file, in the owner's table */
+	unsigned access; /* REGION_*, not 0 in what a peer accepts */
 	uint64_t bytes;
 	uint64_t nonce;
 };

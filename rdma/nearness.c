@@ -14,15 +14,18 @@ enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03 };
 /* Only what the kernel's files say: the other components open devices. */
 static hwloc_topology_t load(void)
 {
-	static const char *const others[] = { "pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl" };
+	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
+					      "rsmi", "levelzero", "gl" };
 	hwloc_topology_t t;
 
 	if (hwloc_topology_init(&t))
 		return NULL;
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, others[i]);
+		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+					      others[i]);
 	hwloc_topology_set_cache_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
-	if (!hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) && !hwloc_topology_load(t))
+	if (!hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) &&
+	    !hwloc_topology_load(t))
 		return t;
 	hwloc_topology_destroy(t);
 	return NULL;
@@ -53,8 +56,9 @@ static const char *name_meeting(hwloc_obj_t o)
 	switch (o->type) {
 	case HWLOC_OBJ_PCI_DEVICE: return "the same PCI device";
 	case HWLOC_OBJ_BRIDGE:
-		return o->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST ? "below the same PCIe root" :
-										"below the same PCIe switch";
+		return o->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST ?
+			       "below the same PCIe root" :
+			       "below the same PCIe switch";
 	case HWLOC_OBJ_MACHINE: return "on the same machine";
 	case HWLOC_OBJ_PACKAGE: return "on the same package";
 	default: return "on the same part of a package";
@@ -97,7 +101,8 @@ static void list_gpus(hwloc_topology_t t, struct neighbours *out, hwloc_obj_t gp
 
 		if (a->vendor_id != VENDOR_NVIDIA || a->class_id >> 8 != CLASS_DISPLAY)
 			continue;
-		snprintf(out->gpu[out->n_gpus], BUS_ID_TEXT, "%04x:%02x:%02x.%x", a->domain, a->bus, a->dev, a->func);
+		snprintf(out->gpu[out->n_gpus], BUS_ID_TEXT, "%04x:%02x:%02x.%x", a->domain, a->bus,
+			 a->dev, a->func);
 		gpu[out->n_gpus++] = o;
 	}
 }

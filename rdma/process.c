@@ -48,15 +48,17 @@ static int read_stat(pid_t pid, char *state_out, uint64_t *start_out)
 
 int process_identify(struct process *out)
 {
-	struct process me = {.pid = getpid(), .uid = (uint32_t)geteuid()};
+	struct process me = { .pid = getpid(), .uid = (uint32_t)geteuid() };
 	struct stat st;
 	char state;
 	int rc;
 
 	rc = read_stat(me.pid, &state, &me.start_time);
 	if (rc < 0)
-		return fail(SLUICE_ENOSUPP, "cannot read /proc/%d/stat: %s; ranks of one machine find each "
-			    "other through /proc, mount it", (int)me.pid, errno_text(-rc));
+		return fail(SLUICE_ENOSUPP,
+			    "cannot read /proc/%d/stat: %s; ranks of one machine find each other "
+			    "through /proc, mount it",
+			    (int)me.pid, errno_text(-rc));
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		me.pid_namespace = (uint64_t)st.st_ino;
 	*out = me;
@@ -74,10 +76,11 @@ static int fail_to_watch(int rank, pid_t pid, int err)
 	case EMFILE:
 	case ENFILE:
 	case ENOMEM:
-		return fail(SLUICE_ENOMEM, "cannot watch rank %d's process (pid %d): pidfd_open: %s; raise "
-			    "the limit on open files (ulimit -n)", rank, (int)pid, errno_text(err));
-	default:
-		return fail_ended(rank, pid);
+		return fail(SLUICE_ENOMEM,
+			    "cannot watch rank %d's process (pid %d): pidfd_open: %s; raise the "
+			    "limit on open files (ulimit -n)",
+			    rank, (int)pid, errno_text(err));
+	default: return fail_ended(rank, pid);
 	}
 }
 
@@ -93,9 +96,11 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 		return rc;
 	if (me.pid_namespace != 0 && process->pid_namespace != 0 &&
 	    me.pid_namespace != process->pid_namespace)
-		return fail(SLUICE_ENOSUPP, "rank %d (pid %d there) runs in another pid namespace of this "
-			    "machine; start the ranks of a node in one container, or share its pid "
-			    "namespace", rank, (int)process->pid);
+		return fail(
+			SLUICE_ENOSUPP,
+			"rank %d (pid %d there) runs in another pid namespace of this machine; "
+			"start the ranks of a node in one container, or share its pid namespace",
+			rank, (int)process->pid);
 	pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
 	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* EPERM: older sandboxes' ENOSYS */
 		return fail_to_watch(rank, process->pid, errno);
@@ -108,8 +113,9 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 			return fail(SLUICE_EDEVICE, "cannot read /proc/%d/stat of rank %d: %s",
 				    (int)process->pid, rank, errno_text(-rc));
 		return fail(SLUICE_EPEER, "rank %d's process (pid %d) has ended%s", rank,
-			    (int)process->pid, rc < 0 ? ", or /proc hides it (mount option hidepid)"
-						      : " and its pid belongs to another one now");
+			    (int)process->pid,
+			    rc < 0 ? ", or /proc hides it (mount option hidepid)" :
+				     " and its pid belongs to another one now");
 	}
 	*pidfd_out = pidfd;
 	return SLUICE_OK;
@@ -142,21 +148,25 @@ int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, 
 	switch (err) {
 	case ENOENT:
 	case ESRCH:
-		return fail(SLUICE_EPEER, "cannot open the %s of rank %d (%s): %s; its process has ended or "
-			    "closed it, or runs in another pid namespace (container)", what, rank, path,
-			    errno_text(err));
+		return fail(SLUICE_EPEER,
+			    "cannot open the %s of rank %d (%s): %s; its process has ended or "
+			    "closed it, or runs in another pid namespace (container)",
+			    what, rank, path, errno_text(err));
 	case EACCES:
 	case EPERM:
-		return fail(SLUICE_EDEVICE, "cannot open the %s of rank %d (%s): %s; all ranks of a node must "
-			    "run as one user, in one user namespace (container), and not set-user-id",
+		return fail(SLUICE_EDEVICE,
+			    "cannot open the %s of rank %d (%s): %s; all ranks of a node must run "
+			    "as one user, in one user namespace (container), and not set-user-id",
 			    what, rank, path, errno_text(err));
 	case EMFILE:
 	case ENFILE:
 	case ENOMEM:
-		return fail(SLUICE_ENOMEM, "cannot open the %s of rank %d (%s): %s; raise the limit on open "
-			    "files (ulimit -n)", what, rank, path, errno_text(err));
+		return fail(SLUICE_ENOMEM,
+			    "cannot open the %s of rank %d (%s): %s; raise the limit on open files "
+			    "(ulimit -n)",
+			    what, rank, path, errno_text(err));
 	default:
-		return fail(SLUICE_EDEVICE, "cannot open the %s of rank %d (%s): %s", what, rank, path,
-			    errno_text(err));
+		return fail(SLUICE_EDEVICE, "cannot open the %s of rank %d (%s): %s", what, rank,
+			    path, errno_text(err));
 	}
 }

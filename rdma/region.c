@@ -62,26 +62,29 @@ static int fail_to_open(const char *name, size_t bytes, const char *call, int er
 	case ENOMEM:
 	case ENOSPC:
 		return fail(SLUICE_ENOMEM,
-			    "cannot back region %s with %zu bytes of memory: %s: %s; give the job more "
-			    "memory (srun --mem), fewer ranks on this node, or smaller rings", name,
-			    bytes, call, errno_text(err));
+			    "cannot back region %s with %zu bytes of memory: %s: %s; give the job "
+			    "more memory (srun --mem), fewer ranks on this node, or smaller rings",
+			    name, bytes, call, errno_text(err));
 	case EMFILE:
 	case ENFILE:
 		return fail(SLUICE_ENOMEM,
-			    "cannot open region %s of %zu bytes: %s: %s; raise the limit on open files "
-			    "(ulimit -n)", name, bytes, call, errno_text(err));
+			    "cannot open region %s of %zu bytes: %s: %s; raise the limit on open "
+			    "files (ulimit -n)",
+			    name, bytes, call, errno_text(err));
 	case EFBIG:
 		return fail(SLUICE_ENOMEM,
-			    "cannot open region %s of %zu bytes: the file size limit is lower; raise it "
-			    "(ulimit -f unlimited)", name, bytes);
+			    "cannot open region %s of %zu bytes: the file size limit is lower; "
+			    "raise it (ulimit -f unlimited)",
+			    name, bytes);
 	case ENOSYS:
 	case EINVAL:
 		return fail(SLUICE_ENOSUPP,
-			    "cannot open region %s of %zu bytes: %s: %s; sealed memory files need Linux "
-			    "5.1 or newer", name, bytes, call, errno_text(err));
+			    "cannot open region %s of %zu bytes: %s: %s; sealed memory files need "
+			    "Linux 5.1 or newer",
+			    name, bytes, call, errno_text(err));
 	default:
-		return fail(SLUICE_EDEVICE, "cannot open region %s of %zu bytes: %s: %s", name, bytes,
-			    call, errno_text(err));
+		return fail(SLUICE_EDEVICE, "cannot open region %s of %zu bytes: %s: %s", name,
+			    bytes, call, errno_text(err));
 	}
 }
 
@@ -102,7 +105,8 @@ static int back_with_memory(int fd, size_t file_bytes)
 
 	if (ftruncate(fd, (off_t)file_bytes) < 0)
 		return -1;
-	/* All pages now: memory that is not there must fail here, not as SIGBUS in a peer's copy. */
+	/* All pages now: memory that is not there must fail here, not as SIGBUS in a peer's
+	 * copy. */
 	do
 		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
 	while (rc < 0 && errno == EINTR);
@@ -139,8 +143,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	int err;
 
 	if (bytes == 0 || access & ~(unsigned)(REGION_READ | REGION_WRITE))
-		return fail(SLUICE_EINVAL, "region %s: %zu bytes with access 0x%x is not a region", name,
-			    bytes, access);
+		return fail(SLUICE_EINVAL, "region %s: %zu bytes with access 0x%x is not a region",
+			    name, bytes, access);
 	if (in_process_regions_on())
 		return in_process_region_open(bytes, access, name, out);
 	file_bytes = region_file_bytes(bytes);
@@ -202,19 +206,23 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 		struct region region;
 		struct registration *registrations;
 		struct memory memory;
-	} *r;
+	} * r;
 
 	if (memory->place != MEMORY_DEVICE || memory->bytes == 0 ||
 	    access & ~(unsigned)(REGION_READ | REGION_WRITE))
-		return fail(SLUICE_EINVAL, "%zu bytes of device memory with access 0x%x are not a region",
+		return fail(SLUICE_EINVAL,
+			    "%zu bytes of device memory with access 0x%x are not a region",
 			    memory->bytes, access);
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return fail(SLUICE_ENOMEM, "no memory for %zu bytes", sizeof(*r));
 	r->memory = *memory;
-	r->region = (struct region){
-		.base = memory->address, .bytes = memory->bytes, .access = access, .fd = -1,
-		.device = &r->memory, .registrations = &r->registrations};
+	r->region = (struct region){ .base = memory->address,
+				     .bytes = memory->bytes,
+				     .access = access,
+				     .fd = -1,
+				     .device = &r->memory,
+				     .registrations = &r->registrations };
 	*out = &r->region;
 	return SLUICE_OK;
 }

@@ -17,7 +17,7 @@ enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do *
  * does. The transport that adds one keeps the list consistent under its own lock. */
 struct registration {
 	struct registration *next;
-	const void *owner;           /* the transport */
+	const void *owner;                   /* the transport */
 	void (*end)(struct registration *r); /* region_close() calls it, already unlinked */
 };
 
@@ -26,11 +26,13 @@ struct common;
 struct region {
 	void *base;
 	size_t bytes;
-	unsigned access;   /* REGION_* mask; 0: only local use (staging, read buffers) */
-	int fd;            /* sealed memfd, close-on-exec; -1: device memory, or a simulated rank's */
-	struct common *common; /* memory of a simulated rank, reached by address (in_process.h); else NULL */
-	const struct memory *device; /* NULL: host memory. Else base is an address of the device, not to be read here */
-	uint64_t nonce;    /* random; a mapping made from a descriptor must find it (see shm.c) */
+	unsigned access; /* REGION_* mask; 0: only local use (staging, read buffers) */
+	int fd;          /* sealed memfd, close-on-exec; -1: device memory, or a simulated rank's */
+	struct common *common; /* memory of a simulated rank, reached by address (in_process.h);
+				  else NULL */
+	const struct memory *device; /* NULL: host memory. Else base is an address of the device,
+					not to be read here */
+	uint64_t nonce; /* random; a mapping made from a descriptor must find it (see shm.c) */
 	struct registration **registrations; /* the head of their list */
 };
 

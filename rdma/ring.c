@@ -9,7 +9,8 @@
 static int check_shape(uint32_t depth, size_t slot_bytes)
 {
 	if (depth == 0 || slot_bytes == 0 || slot_bytes > (size_t)PTRDIFF_MAX / depth)
-		return fail(SLUICE_EINVAL, "a ring of %" PRIu32 " slots of %zu bytes is not possible", depth,
+		return fail(SLUICE_EINVAL,
+			    "a ring of %" PRIu32 " slots of %zu bytes is not possible", depth,
 			    slot_bytes);
 	return SLUICE_OK;
 }
@@ -20,7 +21,7 @@ int ring_writer_init(struct ring_writer *w, uint32_t depth, size_t slot_bytes)
 
 	if (rc < 0)
 		return rc;
-	*w = (struct ring_writer){.depth = depth, .slot_bytes = slot_bytes, .next_seq = 1};
+	*w = (struct ring_writer){ .depth = depth, .slot_bytes = slot_bytes, .next_seq = 1 };
 	return SLUICE_OK;
 }
 
@@ -30,7 +31,7 @@ int ring_reader_init(struct ring_reader *r, uint32_t depth, size_t slot_bytes)
 
 	if (rc < 0)
 		return rc;
-	*r = (struct ring_reader){.depth = depth, .slot_bytes = slot_bytes, .next_seq = 1};
+	*r = (struct ring_reader){ .depth = depth, .slot_bytes = slot_bytes, .next_seq = 1 };
 	return SLUICE_OK;
 }
 
@@ -42,9 +43,11 @@ uint64_t ring_writer_advance(struct ring_writer *w)
 int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_seq)
 {
 	if (consumed_seq < w->consumed_seq || consumed_seq >= w->next_seq)
-		return fail(SLUICE_EWIRE, "rank %d says it has read message %" PRIu64 " of this rank; it had "
-			    "said %" PRIu64 " and the last one written is %" PRIu64, peer, consumed_seq,
-			    w->consumed_seq, w->next_seq - 1);
+		return fail(SLUICE_EWIRE,
+			    "rank %d says it has read message %" PRIu64
+			    " of this rank; it had said %" PRIu64
+			    " and the last one written is %" PRIu64,
+			    peer, consumed_seq, w->consumed_seq, w->next_seq - 1);
 	w->consumed_seq = consumed_seq;
 	return SLUICE_OK;
 }
@@ -52,9 +55,11 @@ int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_s
 int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq)
 {
 	if (seq != r->next_seq)
-		return fail(SLUICE_EWIRE, "rank %d sent message %" PRIu64 " where %" PRIu64 " was due%s", peer,
-			    seq, r->next_seq, seq < r->next_seq ? " (a repeated one)"
-								: " (one before it is missing)");
+		return fail(SLUICE_EWIRE,
+			    "rank %d sent message %" PRIu64 " where %" PRIu64 " was due%s", peer,
+			    seq, r->next_seq,
+			    seq < r->next_seq ? " (a repeated one)" :
+						" (one before it is missing)");
 	r->next_seq++;
 	return SLUICE_OK;
 }

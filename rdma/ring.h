@@ -20,14 +20,14 @@
 struct ring_writer {
 	uint32_t depth;
 	size_t slot_bytes;
-	uint64_t next_seq;      /* of the next message, >= 1 */
-	uint64_t consumed_seq;  /* the reader's last word, < next_seq */
+	uint64_t next_seq;     /* of the next message, >= 1 */
+	uint64_t consumed_seq; /* the reader's last word, < next_seq */
 };
 
 struct ring_reader {
 	uint32_t depth;
 	size_t slot_bytes;
-	uint64_t next_seq;      /* the only one that may come now, >= 1 */
+	uint64_t next_seq; /* the only one that may come now, >= 1 */
 };
 
 /* SLUICE_EINVAL if depth or slot_bytes is 0 or the ring is larger than an address space. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport to the own rank, so that a rank's worker half and shard half talk as any two ranks
  * do, and to the other ranks of a simulated job, who live in the same process. Copies go through a
- * second mapping of the region: the kernel keeps a read-only region read-only here too, and a remote
- * stays valid until it is closed. Simulated ranks reach memory by its address. */
+ * second mapping of the region: the kernel keeps a read-only region read-only here too, and a
+ * remote stays valid until it is closed. Simulated ranks reach memory by its address. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/event_queue.h"
@@ -25,9 +25,9 @@ struct self {
 	struct endpoint *endpoints; /* [rank]; with a transport once connected */
 	int rank, size;
 	struct neighbours *neighbours; /* NULL: none but the own rank */
-	const struct region *control; /* the job's */
-	int wake_fd;  /* eventfd; -1 with neighbours: nobody sleeps */
-	int armed;    /* a sleeper wants a wake-up with the next event */
+	const struct region *control;  /* the job's */
+	int wake_fd;                   /* eventfd; -1 with neighbours: nobody sleeps */
+	int armed;                     /* a sleeper wants a wake-up with the next event */
 	struct event_queue imms, dones;
 };
 
@@ -150,14 +150,17 @@ static int self_connect(struct transport *t, int peer, const uint8_t *card, size
 	size_t expected_len;
 
 	if (peer < 0 || peer >= self->size || (peer != self->rank && !self->neighbours))
-		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank, peer);
+		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank,
+			    peer);
 	if (self->endpoints[peer].transport != NULL)
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
 	write_card(peer, expected, &expected_len);
 	if (len != expected_len || memcmp(card, expected, expected_len) != 0)
-		return fail(SLUICE_EWIRE, "self: the card of rank %d came back changed; do two processes "
-			    "believe to be that rank?", peer);
-	self->endpoints[peer] = (struct endpoint){.transport = t, .peer = peer};
+		return fail(SLUICE_EWIRE,
+			    "self: the card of rank %d came back changed; do two processes believe "
+			    "to be that rank?",
+			    peer);
+	self->endpoints[peer] = (struct endpoint){ .transport = t, .peer = peer };
 	*out = &self->endpoints[peer];
 	return SLUICE_OK;
 }
@@ -166,10 +169,13 @@ static int self_describe(struct endpoint *e, const struct region *region,
 			 uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	if (region->access == 0)
-		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
+			    e->peer);
 	if (region->device != NULL)
-		return fail(SLUICE_ENOSUPP, "self cannot offer device memory to rank %d: it copies by this "
-			    "processor; use a region of host memory", e->peer);
+		return fail(SLUICE_ENOSUPP,
+			    "self cannot offer device memory to rank %d: it copies by this "
+			    "processor; use a region of host memory",
+			    e->peer);
 	if (region->common != NULL)
 		in_process_describe(region, descriptor);
 	else
@@ -214,7 +220,7 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 	remote = calloc(1, sizeof(*remote));
 	if (remote == NULL)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
-	remote->remote = (struct remote){.endpoint = e, .bytes = d.bytes, .access = d.access};
+	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
 	rc = mapping_open(d.fd, e->peer, &d, &remote->base);
 	if (rc < 0) {
 		free(remote);
@@ -231,9 +237,11 @@ static int self_control(struct endpoint *e, struct remote **out)
 	int rc;
 
 	if (there == NULL)
-		return fail(SLUICE_EPEER, "self: simulated rank %d left before it was connected", e->peer);
+		return fail(SLUICE_EPEER, "self: simulated rank %d left before it was connected",
+			    e->peer);
 	if (there->control == NULL)
-		return fail(SLUICE_EINVAL, "self: rank %d was opened without a control region", e->peer);
+		return fail(SLUICE_EINVAL, "self: rank %d was opened without a control region",
+			    e->peer);
 	rc = self_describe(e, there->control, descriptor);
 	if (rc < 0)
 		return rc;
@@ -284,7 +292,8 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 	if (rc < 0)
 		return rc;
 	if (peer == NULL)
-		return SLUICE_EPEER; /* a simulated rank that has left: nobody looks at its memory */
+		return SLUICE_EPEER; /* a simulated rank that has left: nobody looks at its
+				      * memory */
 	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&peer->imms)) ||
 	    (ends && event_queue_full(&self->dones)))
 		return SLUICE_EAGAIN;
@@ -295,11 +304,13 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 		memcpy(there, x->local, x->bytes);
 	transfer_count(&self->transport, x);
 	if (x->kind == TRANSFER_PUT_NOTIFY)
-		queue_event(peer, &peer->imms, &(struct event){
-			.kind = EVENT_IMM, .peer = self->rank, .imm = x->imm});
+		queue_event(
+			peer, &peer->imms,
+			&(struct event){ .kind = EVENT_IMM, .peer = self->rank, .imm = x->imm });
 	if (ends)
-		queue_event(self, &self->dones, &(struct event){
-			.kind = EVENT_DONE, .peer = e->peer, .cookie = x->cookie});
+		queue_event(self, &self->dones,
+			    &(struct event){
+				    .kind = EVENT_DONE, .peer = e->peer, .cookie = x->cookie });
 	return SLUICE_OK;
 }
 
@@ -309,7 +320,8 @@ static int self_poll(struct transport *t, struct event *events, int n)
 	int taken;
 
 	if ((self->dones.count | self->imms.count) == 0)
-		return 0; /* most often; who polls for another rank's news learns of them the sooner */
+		return 0; /* most often; who polls for another rank's news learns of them the
+			   * sooner */
 	taken = event_queue_take(&self->dones, events, n);
 	return taken + event_queue_take(&self->imms, events + taken, n - taken);
 }
@@ -342,7 +354,8 @@ static int self_fd(struct transport *t)
 	return self_of(t)->wake_fd;
 }
 
-/* Memory of the process's other ranks shares pages: whoever wants its address wants pages of its own. */
+/* Memory of the process's other ranks shares pages: whoever wants its address wants pages of its
+ * own. */
 static void *self_address(struct remote *remote)
 {
 	const struct self_remote *r = (const struct self_remote *)(const void *)remote;

@@ -25,7 +25,7 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------- */
 
 static void peer_free(struct shm_peer *peer)
 {
@@ -75,7 +75,7 @@ static uint32_t done_capacity(uint32_t capacity, int size)
 
 static int open_descriptors(struct shm *shm)
 {
-	struct epoll_event wake = {.events = EPOLLIN, .data.u32 = SHM_WAKE_TAG};
+	struct epoll_event wake = { .events = EPOLLIN, .data.u32 = SHM_WAKE_TAG };
 	const char *call = "pipe2";
 	int ends[2];
 
@@ -94,8 +94,8 @@ static int open_descriptors(struct shm *shm)
 
 failed:
 	if (errno == EMFILE || errno == ENFILE)
-		return fail(SLUICE_ENOMEM, "shm: %s: %s; raise the limit on open files (ulimit -n)", call,
-			    errno_text(errno));
+		return fail(SLUICE_ENOMEM, "shm: %s: %s; raise the limit on open files (ulimit -n)",
+			    call, errno_text(errno));
 	return fail(SLUICE_EDEVICE, "shm: %s: %s", call, errno_text(errno));
 }
 
@@ -107,9 +107,11 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 
 	if (config->size < 1 || config->size > MAILBOX_MAX_SENDERS || config->rank < 0 ||
 	    config->rank >= config->size || mailbox_capacity(config->queue_depth) == 0)
-		return fail(SLUICE_EINVAL, "shm: rank %d of %d with a queue of %u is not possible; at most "
-			    "%d ranks and a queue of 1 to %d", config->rank, config->size,
-			    config->queue_depth, MAILBOX_MAX_SENDERS, MAILBOX_MAX_CAPACITY);
+		return fail(SLUICE_EINVAL,
+			    "shm: rank %d of %d with a queue of %u is not possible; at most %d "
+			    "ranks and a queue of 1 to %d",
+			    config->rank, config->size, config->queue_depth, MAILBOX_MAX_SENDERS,
+			    MAILBOX_MAX_CAPACITY);
 	shm = calloc(1, sizeof(*shm));
 	if (shm == NULL)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*shm));
@@ -147,7 +149,7 @@ err_close:
 	return rc;
 }
 
-/* ---- meeting peers ------------------------------------------------------------------------- */
+/* ---- meeting peers --------------------------------------------------------- */
 
 static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
@@ -188,13 +190,14 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 	struct stat st;
 	int rc;
 
-	rc = process_open_file(peer->process.pid, peer->endpoint.peer, number, O_RDWR, "wake-up pipe",
-			       &peer->wake_fd);
+	rc = process_open_file(peer->process.pid, peer->endpoint.peer, number, O_RDWR,
+			       "wake-up pipe", &peer->wake_fd);
 	if (rc < 0)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
-		return fail(SLUICE_EPEER, "file %d of rank %d (pid %d) is not the wake-up pipe its card "
-			    "promised", number, peer->endpoint.peer, (int)peer->process.pid);
+		return fail(SLUICE_EPEER,
+			    "file %d of rank %d (pid %d) is not the wake-up pipe its card promised",
+			    number, peer->endpoint.peer, (int)peer->process.pid);
 	return SLUICE_OK;
 }
 
@@ -202,8 +205,8 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 {
 	int fd, rc;
 
-	rc = process_open_file(peer->process.pid, peer->endpoint.peer, mailbox->fd, O_RDWR, "mailbox",
-			       &fd);
+	rc = process_open_file(peer->process.pid, peer->endpoint.peer, mailbox->fd, O_RDWR,
+			       "mailbox", &fd);
 	if (rc < 0)
 		return rc;
 	rc = mapping_open(fd, peer->endpoint.peer, mailbox, &peer->mailbox);
@@ -216,7 +219,7 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 /* For peers that have no pidfd. Its ticks come while a caller sleeps: shm_arm() starts it. */
 static int open_ticker(struct shm *shm)
 {
-	struct epoll_event tick = {.events = EPOLLIN, .data.u32 = SHM_WAKE_TAG};
+	struct epoll_event tick = { .events = EPOLLIN, .data.u32 = SHM_WAKE_TAG };
 
 	if (shm->ticker >= 0)
 		return SLUICE_OK;
@@ -229,14 +232,16 @@ static int open_ticker(struct shm *shm)
 		return fail(err == EMFILE || err == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 			    "shm: timer: %s", errno_text(err));
 	}
-	log_line(LOG_WARN, "rdma", "shm: no pidfd_open (Linux 5.3) here: that a rank ended is noticed "
-		 "up to %d ms late", SHM_TICK_MS);
+	log_line(LOG_WARN, "rdma",
+		 "shm: no pidfd_open (Linux 5.3) here: that a rank ended is noticed up to %d ms "
+		 "late",
+		 SHM_TICK_MS);
 	return SLUICE_OK;
 }
 
 static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct process *process)
 {
-	struct epoll_event death = {.events = EPOLLIN, .data.u32 = (uint32_t)peer->endpoint.peer};
+	struct epoll_event death = { .events = EPOLLIN, .data.u32 = (uint32_t)peer->endpoint.peer };
 	int rc;
 
 	rc = process_watch(process, peer->endpoint.peer, &peer->pidfd);
@@ -261,16 +266,18 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	int rc;
 
 	if (rank < 0 || rank >= shm->size || rank == shm->rank || shm->by_rank[rank] != NULL)
-		return fail(SLUICE_EINVAL, "shm: rank %d cannot connect to rank %d of %d%s", shm->rank, rank,
-			    shm->size, rank >= 0 && rank < shm->size && rank != shm->rank
-				    ? ": it is connected already" : "");
+		return fail(SLUICE_EINVAL, "shm: rank %d cannot connect to rank %d of %d%s",
+			    shm->rank, rank, shm->size,
+			    rank >= 0 && rank < shm->size && rank != shm->rank ?
+				    ": it is connected already" :
+				    "");
 	rc = shm_card_decode(bytes, len, rank, shm->size, &card, &mailbox);
 	if (rc < 0)
 		return rc;
 	peer = calloc(1, sizeof(*peer));
 	if (peer == NULL)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*peer));
-	peer->endpoint = (struct endpoint){.transport = t, .peer = rank};
+	peer->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	peer->process = card.process;
 	memcpy(peer->control, card.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
@@ -285,13 +292,16 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	rc = open_wake_pipe(peer, card.wake_fd);
 	if (rc < 0)
 		goto err_free;
-	mailbox_writer_init(&peer->out, mailbox_ring(peer->mailbox, (uint32_t)shm->rank, card.capacity),
+	mailbox_writer_init(&peer->out,
+			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, card.capacity),
 			    card.capacity);
-	mailbox_reader_init(&peer->in, mailbox_ring(shm->mailbox->base, (uint32_t)rank, shm->capacity),
+	mailbox_reader_init(&peer->in,
+			    mailbox_ring(shm->mailbox->base, (uint32_t)rank, shm->capacity),
 			    shm->capacity);
 	shm->by_rank[rank] = peer;
 	shm->peers[shm->n_peers++] = peer;
-	log_line(LOG_DEBUG, "rdma", "shm: connected to rank %d, pid %d", rank, (int)peer->process.pid);
+	log_line(LOG_DEBUG, "rdma", "shm: connected to rank %d, pid %d", rank,
+		 (int)peer->process.pid);
 	*out = &peer->endpoint;
 	return SLUICE_OK;
 
@@ -304,10 +314,13 @@ static int shm_describe(struct endpoint *e, const struct region *region,
 			uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	if (region->access == 0)
-		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
+			    e->peer);
 	if (region->device != NULL)
-		return fail(SLUICE_ENOSUPP, "shm cannot offer device memory to rank %d: it copies by this "
-			    "processor; use a region of host memory", e->peer);
+		return fail(SLUICE_ENOSUPP,
+			    "shm cannot offer device memory to rank %d: it copies by this "
+			    "processor; use a region of host memory",
+			    e->peer);
 	descriptor_of(region, descriptor);
 	return SLUICE_OK;
 }
@@ -326,12 +339,12 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_D
 	if (rc < 0)
 		return rc;
 	if (d.pid != peer->process.pid)
-		return fail(SLUICE_EWIRE, "rank %d is pid %d, but described a region of pid %d", e->peer,
-			    (int)peer->process.pid, (int)d.pid);
+		return fail(SLUICE_EWIRE, "rank %d is pid %d, but described a region of pid %d",
+			    e->peer, (int)peer->process.pid, (int)d.pid);
 	remote = calloc(1, sizeof(*remote));
 	if (remote == NULL)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*remote));
-	remote->remote = (struct remote){.endpoint = e, .bytes = d.bytes, .access = d.access};
+	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
 	rc = process_open_file(d.pid, e->peer, d.fd, d.access & REGION_WRITE ? O_RDWR : O_RDONLY,
 			       "region", &fd);
 	if (rc < 0)

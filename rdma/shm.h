@@ -25,34 +25,34 @@ enum peer_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum peer_state state;
-	int pidfd;                  /* in the epoll set while PEER_ALIVE; -1 where there are none */
-	int wake_fd;                /* the peer's pipe */
-	void *mailbox;              /* the peer's, mapped */
+	int pidfd;     /* in the epoll set while PEER_ALIVE; -1 where there are none */
+	int wake_fd;   /* the peer's pipe */
+	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
 	struct process process;
 	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; judged when opened */
-	struct mailbox_writer out;  /* our ring in its mailbox */
-	struct mailbox_reader in;   /* its ring in ours */
+	struct mailbox_writer out;                /* our ring in its mailbox */
+	struct mailbox_reader in;                 /* its ring in ours */
 };
 
 struct shm {
 	struct transport transport;
 	int rank, size;
 	struct process process;
-	uint32_t capacity;          /* of the rings of our mailbox */
+	uint32_t capacity; /* of the rings of our mailbox */
 	struct region *mailbox;
 	const struct region *control; /* the job's, told to every peer in the card */
 	int pipe_read, pipe_write;
 	int epoll;
-	int ticker;                 /* timer that wakes a sleeper to look after peers without pidfd;
-				     * -1 while there are none */
+	int ticker; /* timer that wakes a sleeper to look after peers without pidfd;
+		     * -1 while there are none */
 	int armed;
-	uint64_t next_check_ns;     /* for ended peers; 0 at once */
+	uint64_t next_check_ns; /* for ended peers; 0 at once */
 	unsigned polls;
 	struct event_queue dones;
-	int n_peers, first;         /* first: where the next poll starts, so that none starves */
-	struct shm_peer **peers;    /* [size], the first n_peers connected, in that order */
-	struct shm_peer **by_rank;  /* [size] */
+	int n_peers, first;        /* first: where the next poll starts, so that none starves */
+	struct shm_peer **peers;   /* [size], the first n_peers connected, in that order */
+	struct shm_peer **by_rank; /* [size] */
 };
 
 struct shm_remote {

@@ -10,9 +10,19 @@
 #include <string.h>
 
 enum { CARD_MAGIC = 0x4d484c53 }; /* "SLHM" */
-enum { /* byte offsets */
-	AT_MAGIC = 0, AT_RANK = 4, AT_SIZE = 8, AT_PID = 12, AT_UID = 16, AT_CAPACITY = 20,
-	AT_WAKE = 24, AT_START = 32, AT_NAMESPACE = 40, AT_MAILBOX = 48, AT_CONTROL = 112, AT_CRC = 188
+enum {                            /* byte offsets */
+       AT_MAGIC = 0,
+       AT_RANK = 4,
+       AT_SIZE = 8,
+       AT_PID = 12,
+       AT_UID = 16,
+       AT_CAPACITY = 20,
+       AT_WAKE = 24,
+       AT_START = 32,
+       AT_NAMESPACE = 40,
+       AT_MAILBOX = 48,
+       AT_CONTROL = 112,
+       AT_CRC = 188
 };
 
 void shm_card_encode(const struct shm_card *card, uint8_t out[SHM_CARD_BYTES])
@@ -40,15 +50,17 @@ int shm_card_decode(const uint8_t *bytes, size_t len, int peer, int size, struct
 	int rc;
 
 	if (len != SHM_CARD_BYTES || get_le32(bytes + AT_MAGIC) != CARD_MAGIC)
-		return fail(SLUICE_EWIRE, "the %zu bytes that rank %d gave as its shm card are none", len,
-			    peer);
+		return fail(SLUICE_EWIRE,
+			    "the %zu bytes that rank %d gave as its shm card are none", len, peer);
 	if (get_le32(bytes + AT_CRC) != crc32c(0, bytes, AT_CRC))
-		return fail(SLUICE_EWIRE, "the shm card of rank %d is damaged (its CRC differs)", peer);
+		return fail(SLUICE_EWIRE, "the shm card of rank %d is damaged (its CRC differs)",
+			    peer);
 	rank = get_le32(bytes + AT_RANK);
 	of = get_le32(bytes + AT_SIZE);
 	if (rank != (uint32_t)peer || of != (uint32_t)size)
-		return fail(SLUICE_EWIRE, "the shm card of rank %d of %d says it is rank %" PRIu32 " of %"
-			    PRIu32, peer, size, rank, of);
+		return fail(SLUICE_EWIRE,
+			    "the shm card of rank %d of %d says it is rank %" PRIu32 " of %" PRIu32,
+			    peer, size, rank, of);
 	rc = descriptor_decode(bytes + AT_MAILBOX, peer, &mailbox);
 	if (rc < 0)
 		return rc;
@@ -58,9 +70,10 @@ int shm_card_decode(const uint8_t *bytes, size_t len, int peer, int size, struct
 	if (pid == 0 || pid > INT_MAX || mailbox.pid != (pid_t)pid || wake_fd > INT_MAX ||
 	    mailbox_capacity(capacity) != capacity || capacity == 0 ||
 	    mailbox.access != REGION_WRITE || mailbox.bytes != mailbox_bytes(of, capacity))
-		return fail(SLUICE_EWIRE, "the shm card of rank %d is impossible: pid %" PRIu32 ", mailbox of "
-			    "%" PRIu64 " bytes for %" PRIu32 " entries a rank", peer, pid, mailbox.bytes,
-			    capacity);
+		return fail(SLUICE_EWIRE,
+			    "the shm card of rank %d is impossible: pid %" PRIu32
+			    ", mailbox of %" PRIu64 " bytes for %" PRIu32 " entries a rank",
+			    peer, pid, mailbox.bytes, capacity);
 	out->rank = peer;
 	out->size = size;
 	out->process = (struct process){

@@ -10,8 +10,8 @@
 struct shm_card {
 	int rank, size;
 	struct process process;
-	uint32_t capacity;          /* of each ring of the mailbox, a power of two */
-	int wake_fd;                /* write end of the pipe, in the process's table */
+	uint32_t capacity; /* of each ring of the mailbox, a power of two */
+	int wake_fd;       /* write end of the pipe, in the process's table */
 	uint8_t mailbox[REGION_DESCRIPTOR_BYTES];
 	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* the job's control region, zeros for none */
 };

@@ -13,7 +13,7 @@
 /* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
 enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 64 /* at the clock */ };
 
-/* ---- moving bytes -------------------------------------------------------------------------- */
+/* ---- moving bytes ---------------------------------------------------------- */
 
 static void ring_bell(int pipe)
 {
@@ -28,12 +28,11 @@ static void ring_bell(int pipe)
 static int room_for_notify(struct shm_peer *peer)
 {
 	switch (mailbox_room(&peer->out)) {
-	case 0:
-		return SLUICE_EAGAIN;
-	case 1:
-		return 1;
+	case 0: return SLUICE_EAGAIN;
+	case 1: return 1;
 	default:
-		return fail(SLUICE_EWIRE, "the mailbox of rank %d (pid %d) holds an impossible position",
+		return fail(SLUICE_EWIRE,
+			    "the mailbox of rank %d (pid %d) holds an impossible position",
 			    peer->endpoint.peer, (int)peer->process.pid);
 	}
 }
@@ -48,17 +47,20 @@ static void notify(struct shm_peer *peer, uint32_t imm)
 /* A get, or a put that is to be reported, has ended. */
 static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 {
-	event_queue_put(&shm->dones, &(struct event){
-		.kind = EVENT_DONE, .peer = peer->endpoint.peer, .cookie = cookie});
+	event_queue_put(&shm->dones, &(struct event){ .kind = EVENT_DONE,
+						      .peer = peer->endpoint.peer,
+						      .cookie = cookie });
 	if (shm->armed)
 		ring_bell(shm->pipe_write);
 }
 
-/* A hint, some way ahead of a store: a line that a peer reads again and again comes while there are other things to do. */
+/* A hint, some way ahead of a store: a line that a peer reads again and again comes while there are
+ * other things to do. */
 static inline void fetch_to_write(const void *line)
 {
 #if defined(__x86_64__)
-	/* __builtin_prefetch() asks for a copy to read, unless the processor is named to the compiler. */
+	/* __builtin_prefetch() asks for a copy to read, unless the processor is named to the
+	 * compiler. */
 	__asm__ volatile("prefetchw (%0)" : : "r"(line));
 #else
 	__builtin_prefetch(line, 1);
@@ -69,8 +71,10 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 {
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
-	if (x->kind != TRANSFER_GET && x->remote != NULL) /* nothing is checked yet: a hint may point anywhere */
-		fetch_to_write((const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
+	if (x->kind != TRANSFER_GET &&
+	    x->remote != NULL) /* nothing is checked yet: a hint may point anywhere */
+		fetch_to_write(
+			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
 }
 
 int shm_post(struct endpoint *e, const struct transfer *x)
@@ -102,7 +106,7 @@ int shm_post(struct endpoint *e, const struct transfer *x)
 	return SLUICE_OK;
 }
 
-/* ---- events -------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------- */
 
 static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
 {
@@ -152,8 +156,9 @@ static int take_from(struct shm *shm, struct shm_peer *peer, struct event *event
 		int got = peer->state == PEER_BROKEN ? 0 : mailbox_take(&peer->in, &imm);
 
 		if (got > 0) {
-			*event = (struct event){
-				.kind = EVENT_IMM, .peer = peer->endpoint.peer, .imm = imm};
+			*event = (struct event){ .kind = EVENT_IMM,
+						 .peer = peer->endpoint.peer,
+						 .imm = imm };
 			taken++;
 			continue;
 		}
@@ -162,10 +167,12 @@ static int take_from(struct shm *shm, struct shm_peer *peer, struct event *event
 		if (got == 0 && peer->state == PEER_ALIVE)
 			break;
 		*event = (struct event){
-			.kind = EVENT_GONE, .peer = peer->endpoint.peer, .status = SLUICE_EPEER,
-			.text = peer->state == PEER_ENDED
-				? "its process ended"
-				: "it wrote an impossible position into this rank's mailbox",
+			.kind = EVENT_GONE,
+			.peer = peer->endpoint.peer,
+			.status = SLUICE_EPEER,
+			.text = peer->state == PEER_ENDED ?
+					"its process ended" :
+					"it wrote an impossible position into this rank's mailbox",
 		};
 		taken++;
 		peer->state = PEER_GONE;
@@ -183,7 +190,8 @@ static __attribute__((noinline)) void look_for_ended(struct shm *shm)
 	shm->next_check_ns = now + DEATH_CHECK_NS;
 }
 
-/* Most often there is nothing, and who waits learns of what comes next the sooner the sooner this returns. */
+/* Most often there is nothing, and who waits learns of what comes next the sooner the sooner this
+ * returns. */
 int shm_poll(struct transport *t, struct event *events, int n)
 {
 	struct shm *shm = shm_of(t);
@@ -191,7 +199,8 @@ int shm_poll(struct transport *t, struct event *events, int n)
 
 	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
 		look_for_ended(shm);
-	/* In turns, each time from another peer on. No division: it takes as long as a line from another core. */
+	/* In turns, each time from another peer on. No division: it takes as long as a line from
+	 * another core. */
 	for (left = shm->n_peers; left > 0 && taken < n; left--) {
 		struct shm_peer *peer = shm->peers[at];
 
@@ -207,8 +216,8 @@ int shm_poll(struct transport *t, struct event *events, int n)
 /* Ticks, or with 0 no more of them; a tick that came is forgotten. */
 static void tick_every(const struct shm *shm, int milliseconds)
 {
-	struct timespec interval = {.tv_nsec = milliseconds * 1000000L};
-	struct itimerspec spec = {.it_interval = interval, .it_value = interval};
+	struct timespec interval = { .tv_nsec = milliseconds * 1000000L };
+	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
 
 	if (shm->ticker >= 0)
 		timerfd_settime(shm->ticker, 0, &spec, NULL);

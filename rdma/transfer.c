@@ -15,17 +15,24 @@ int transfer_check(const struct endpoint *e, const struct transfer *x)
 	if (x->kind != TRANSFER_PUT && x->kind != TRANSFER_PUT_NOTIFY && x->kind != TRANSFER_GET)
 		return fail(SLUICE_EINVAL, "%d is no kind of transfer", (int)x->kind);
 	if (remote == NULL || remote->endpoint != e)
-		return fail(SLUICE_EINVAL, "%s rank %d: the remote region belongs to another endpoint", name,
+		return fail(SLUICE_EINVAL,
+			    "%s rank %d: the remote region belongs to another endpoint", name,
 			    e->peer);
 	if (!transfer_permitted(x))
-		return fail(SLUICE_EINVAL, "%s rank %d: its region does not permit that (access 0x%x)", name,
+		return fail(SLUICE_EINVAL,
+			    "%s rank %d: its region does not permit that (access 0x%x)", name,
 			    e->peer, remote->access);
 	if (!transfer_within_remote(x))
-		return fail(SLUICE_EINVAL, "%s rank %d: %zu bytes at offset %" PRIu64 " reach beyond its "
-			    "region of %" PRIu64 " bytes", name, e->peer, x->bytes, x->offset, remote->bytes);
+		return fail(SLUICE_EINVAL,
+			    "%s rank %d: %zu bytes at offset %" PRIu64
+			    " reach beyond its region of %" PRIu64 " bytes",
+			    name, e->peer, x->bytes, x->offset, remote->bytes);
 	if (!transfer_within_local(x))
-		return fail(SLUICE_EINVAL, "%s rank %d: %zu local bytes are not inside the local region", name,
+		return fail(SLUICE_EINVAL,
+			    "%s rank %d: %zu local bytes are not inside the local region", name,
 			    e->peer, x->bytes);
-	return fail(SLUICE_ENOSUPP, "%s rank %d: %s copies by this processor and cannot reach device memory; use a "
-		    "region of host memory", name, e->peer, e->transport->ops->name);
+	return fail(SLUICE_ENOSUPP,
+		    "%s rank %d: %s copies by this processor and cannot reach device memory; use a "
+		    "region of host memory",
+		    name, e->peer, e->transport->ops->name);
 }

@@ -38,8 +38,8 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 {
 	const struct region *region = x->local_region;
 
-	return x->kind <= TRANSFER_GET && x->remote != NULL && x->remote->endpoint == e && transfer_permitted(x) &&
-	       transfer_within_remote(x) && transfer_within_local(x) &&
+	return x->kind <= TRANSFER_GET && x->remote != NULL && x->remote->endpoint == e &&
+	       transfer_permitted(x) && transfer_within_remote(x) && transfer_within_local(x) &&
 	       (region == NULL || region->device == NULL || !e->transport->ops->copies_at_post);
 }
 

@@ -10,7 +10,7 @@
 
 enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60 };
 
-/* ---- meeting peers --------------------------------------------------------------------------- */
+/* ---- meeting peers --------------------------------------------------------- */
 
 /* magic, rank, family 4 or 6 u8, zero, port u16, address 16, device name 32 */
 static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
@@ -26,7 +26,8 @@ static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 	if (own->sa_family == AF_INET)
 		memcpy(bytes + 12, &((const struct sockaddr_in *)(const void *)own)->sin_addr, 4);
 	else
-		memcpy(bytes + 12, &((const struct sockaddr_in6 *)(const void *)own)->sin6_addr, 16);
+		memcpy(bytes + 12, &((const struct sockaddr_in6 *)(const void *)own)->sin6_addr,
+		       16);
 	memcpy(bytes + 28, v->device.name, strnlen(v->device.name, 31));
 	*len_out = CARD_BYTES;
 	return SLUICE_OK;
@@ -37,10 +38,12 @@ static int decode_card(const uint8_t *bytes, size_t len, int rank, struct verbs_
 	struct sockaddr_in *in = (void *)&ep->address;
 	struct sockaddr_in6 *in6 = (void *)&ep->address;
 
-	if (len != CARD_BYTES || get_le32(bytes) != CARD_MAGIC || get_le32(bytes + 4) != (uint32_t)rank ||
-	    (bytes[8] != 4 && bytes[8] != 6) || get_le16(bytes + 10) == 0)
-		return fail(SLUICE_EWIRE, "verbs: the address in the card of rank %d is not one (%zu bytes)", rank,
-			    len);
+	if (len != CARD_BYTES || get_le32(bytes) != CARD_MAGIC ||
+	    get_le32(bytes + 4) != (uint32_t)rank || (bytes[8] != 4 && bytes[8] != 6) ||
+	    get_le16(bytes + 10) == 0)
+		return fail(SLUICE_EWIRE,
+			    "verbs: the address in the card of rank %d is not one (%zu bytes)",
+			    rank, len);
 	if (bytes[8] == 4) {
 		in->sin_family = AF_INET;
 		in->sin_port = htons(get_le16(bytes + 10));
@@ -50,7 +53,8 @@ static int decode_card(const uint8_t *bytes, size_t len, int rank, struct verbs_
 		in6->sin6_port = htons(get_le16(bytes + 10));
 		memcpy(&in6->sin6_addr, bytes + 12, 16);
 	}
-	for (size_t i = 0; i < sizeof(ep->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127; i++)
+	for (size_t i = 0; i < sizeof(ep->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127;
+	     i++)
 		ep->device[i] = (char)bytes[28 + i];
 	return SLUICE_OK;
 }
@@ -85,10 +89,12 @@ static int open_for_peer(struct verbs *v, struct verbs_endpoint *ep)
 	ep->slot = (uint8_t *)v->slots->base + rank * VERBS_PAGE;
 	ep->copies = (uint8_t *)v->copies->base + rank * v->copies_stride;
 	rc = register_host(ep->pd, ep->slot, SLOT_BYTES,
-			   IBV_ACCESS_LOCAL_WRITE | (v->windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
+			   IBV_ACCESS_LOCAL_WRITE |
+				   (v->windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
 			   "a peer's slot", &ep->slot_mr);
 	if (rc == SLUICE_OK)
-		rc = register_host(ep->pd, ep->copies, v->copies_stride, 0, "small puts", &ep->copies_mr);
+		rc = register_host(ep->pd, ep->copies, v->copies_stride, 0, "small puts",
+				   &ep->copies_mr);
 	if (rc == SLUICE_OK && !v->windows)
 		ep->slot_rkey = ep->slot_mr->rkey;
 	if (rc < 0 || v->control == NULL)
@@ -108,17 +114,20 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *card, siz
 	struct verbs_endpoint *ep;
 	int rc;
 
-	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] != NULL || !v->admitted)
-		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s", v->rank, rank,
-			    v->size, !v->admitted ? ": it does not know the job's key yet" : "");
+	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] != NULL ||
+	    !v->admitted)
+		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s",
+			    v->rank, rank, v->size,
+			    !v->admitted ? ": it does not know the job's key yet" : "");
 	ep = calloc(1, sizeof(*ep));
 	if (ep == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
-	ep->endpoint = (struct endpoint){.transport = t, .peer = rank};
+	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	ep->client = v->rank < rank;
 	ep->log = calloc(v->log_entries, sizeof(*ep->log));
-	rc = ep->log != NULL ? decode_card(card, len, rank, ep)
-			     : fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers", v->log_entries);
+	rc = ep->log != NULL ? decode_card(card, len, rank, ep) :
+			       fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers",
+				    v->log_entries);
 	if (rc == SLUICE_OK)
 		rc = open_for_peer(v, ep);
 	if (rc < 0) {
@@ -161,7 +170,8 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 	int rc;
 
 	if (region->access == 0)
-		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d", e->peer);
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
+			    e->peer);
 	if (!ep->was_up && ep->state != LINK_GONE)
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
 	poll_until_linked(ep);
@@ -182,7 +192,8 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 
 	if (ep->state == LINK_GONE)
 		return gone(ep);
-	rc = wire_region_decode(descriptor, (uint32_t)e->peer, (uint32_t)verbs_of_endpoint(ep)->rank, &wire);
+	rc = wire_region_decode(descriptor, (uint32_t)e->peer,
+				(uint32_t)verbs_of_endpoint(ep)->rank, &wire);
 	if (rc == SLUICE_OK)
 		rc = keys_of(ep, &wire, &rkey);
 	if (rc < 0)
@@ -190,7 +201,9 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 	remote = calloc(1, sizeof(*remote));
 	if (remote == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*remote));
-	remote->remote = (struct remote){.endpoint = e, .bytes = wire.bytes, .access = wire.access};
+	remote->remote = (struct remote){ .endpoint = e,
+					  .bytes = wire.bytes,
+					  .access = wire.access };
 	remote->address = wire.address;
 	remote->rkey = rkey;
 	remote->id = wire.id;

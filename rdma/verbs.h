@@ -14,13 +14,13 @@
  *   connect_accept.c rdma_cm: the server's half
  *   ladder.c         registering device memory
  *
- * Every peer has its own protection domain, so that a key made for one peer is of no use to another.
- * All queue pairs share one completion queue and one shared receive queue; receives carry no memory,
- * as all that arrives is an immediate.
+ * Every peer has its own protection domain, so that a key made for one peer is of no use to
+ * another. All queue pairs share one completion queue and one shared receive queue; receives carry
+ * no memory, as all that arrives is an immediate.
  *
  * What is posted stays in the endpoint's log until it is known to be complete. When a connection
- * breaks, both sides tell each other how many notifies they have received, and what the peer does not
- * have is posted again, in order, on a new queue pair: each notify arrives exactly once. */
+ * breaks, both sides tell each other how many notifies they have received, and what the peer does
+ * not have is posted again, in order, on a new queue pair: each notify arrives exactly once. */
 #ifndef RDMA_VERBS_H
 #define RDMA_VERBS_H
 #include "base/error.h"
@@ -35,41 +35,46 @@
 #include <stdint.h>
 
 enum {
-	VERBS_LOG_MAX = 512,     /* transfers (and work requests) that one peer may have under way */
+	VERBS_LOG_MAX = 512, /* transfers (and work requests) that one peer may have under way */
 	VERBS_LOG_MIN = 16,
 	VERBS_CREDITS_MIN = 8,
-	VERBS_INLINE_WISH = 96,  /* the greeting fits */
+	VERBS_INLINE_WISH = 96, /* the greeting fits */
 	VERBS_READS_MAX = 16,
-	VERBS_RETRIES = 6,       /* 7 means "for ever" to some devices */
+	VERBS_RETRIES = 6, /* 7 means "for ever" to some devices */
 	VERBS_RECEIVE_BATCH = 64,
 	VERBS_PAGE = 4096
 };
 
-/* A slot is what a peer may write here: its greeting, how many notifies it has taken, and the keys of its
- * regions (verbs_keys.c). */
+/* A slot is what a peer may write here: its greeting, how many notifies it has taken, and the keys
+ * of its regions (verbs_keys.c). */
 enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_KEYS = 256, SLOT_BYTES = VERBS_PAGE };
 _Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
-enum { KEYS_MAX = 448, KEYS_TABLE_BYTES = 8 + 8 * KEYS_MAX }; /* regions that a peer may be offered */
+enum {
+	KEYS_MAX = 448,
+	KEYS_TABLE_BYTES = 8 + 8 * KEYS_MAX
+}; /* regions that a peer may be offered */
 
-/* The immediates of two ranks that become connected, each side in this order; connect.c draws it. */
+/* The immediates of two ranks that become connected, each side in this order; connect.c draws
+ * it. */
 enum greeting { GREETING_NONE, GREETING_READY, GREETING_KEYS };
 
-#define WR_RECEIVE UINT64_MAX  /* wr_id of receives; sends are numbered 1, 2, ... per queue pair */
+#define WR_RECEIVE UINT64_MAX /* wr_id of receives; sends are numbered 1, 2, ... per queue pair */
 
 struct sent {
 	uint64_t remote_address, bytes, posted; /* posted: bytes whose work requests are out */
-	uint64_t last_wr;      /* number of its last work request, once all are out */
-	uint64_t notify;       /* its number among the notifies to this peer, 0: none */
+	uint64_t last_wr; /* number of its last work request, once all are out */
+	uint64_t notify;  /* its number among the notifies to this peer, 0: none */
 	uint64_t cookie;
 	const uint8_t *local;
-	int (*unstage)(void *to, const void *from, size_t n); /* a get that is staged: local to device */
+	int (*unstage)(void *to, const void *from,
+		       size_t n); /* a get that is staged: local to device */
 	void *device;
 	uint32_t lkey, rkey, imm;
-	uint32_t region;       /* the peer's number of the region, in case its key changes */
+	uint32_t region; /* the peer's number of the region, in case its key changes */
 	uint8_t kind, report;
-	uint8_t copied;        /* local is in the log's own memory */
-	uint8_t started;       /* a work request of it is out */
-	uint8_t settled;       /* the peer has it (known since a reconnect): not to be posted again */
+	uint8_t copied;  /* local is in the log's own memory */
+	uint8_t started; /* a work request of it is out */
+	uint8_t settled; /* the peer has it (known since a reconnect): not to be posted again */
 };
 
 enum link_state {
@@ -84,50 +89,51 @@ enum link_state {
 struct verbs_endpoint {
 	struct endpoint endpoint;
 	enum link_state state;
-	int client;                   /* this rank is the lower one: it connects */
+	int client;                      /* this rank is the lower one: it connects */
 	struct sockaddr_storage address; /* of the peer's listener */
-	char device[32];              /* of the peer, for messages */
+	char device[32];                 /* of the peer, for messages */
 	struct ibv_pd *pd;
 	struct ibv_mr *slot_mr, *copies_mr;
-	struct ibv_mw *slot_window;   /* where rights are windows */
+	struct ibv_mw *slot_window; /* where rights are windows */
 	uint32_t slot_rkey;
-	uint8_t *slot;                /* written by the peer */
-	uint8_t *copies;              /* bytes of small puts: TRANSFER_INLINE_BYTES per log entry, then those of
-				       * its slot there */
-	uint8_t control[REGION_DESCRIPTOR_BYTES];       /* of the peer's control region */
+	uint8_t *slot;   /* written by the peer */
+	uint8_t *copies; /* bytes of small puts: TRANSFER_INLINE_BYTES per log entry, then those of
+			  * its slot there */
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of the peer's control region */
 	uint8_t own_control[REGION_DESCRIPTOR_BYTES];
 	struct slot_address peer_slot;
-	struct verbs_remote *remotes; /* of this peer, open */
+	struct verbs_remote *remotes;        /* of this peer, open */
 	uint8_t peer_keys[KEYS_TABLE_BYTES]; /* the n entries of its table */
 	uint32_t n_peer_keys, peer_link;     /* of its connection number peer_link */
-	uint32_t link;                /* queue pairs made for it so far */
+	uint32_t link;                       /* queue pairs made for it so far */
 
 	/* log: entries [first, end), of which those before next_post are in the queue pair */
 	struct sent *log;
 	uint64_t first, next_post, end;
 	uint64_t wr_sent, wr_done, wr_signalled; /* of the present queue pair */
 	uint32_t reads, reads_max;
-	uint64_t notify_sent, notify_done;       /* numbers; done: popped from the log */
-	uint64_t credit_seen;                    /* notifies the peer says it has taken */
-	uint64_t received, credit_given;         /* notifies taken here; last told to the peer */
+	uint64_t notify_sent, notify_done; /* numbers; done: popped from the log */
+	uint64_t credit_seen;              /* notifies the peer says it has taken */
+	uint64_t received, credit_given;   /* notifies taken here; last told to the peer */
 
 	/* connection; see connect.c */
-	struct rdma_cm_id *hello;     /* asks for a challenge; a server probes whether the peer lives */
-	struct rdma_cm_id *id;        /* has the queue pair */
+	struct rdma_cm_id *hello; /* asks for a challenge; a server probes whether the peer lives */
+	struct rdma_cm_id *id;    /* has the queue pair */
 	uint32_t qpn;
-	enum greeting awaits, greeted; /* the next one from it; the one that came and is not yet answered */
+	enum greeting awaits,
+		greeted; /* the next one from it; the one that came and is not yet answered */
 	struct auth_context auth;
 	struct auth_context hello_auth;
 	uint64_t hello_deadline_ns, link_deadline_ns, retry_at_ns, give_up_ns; /* 0: not running */
-	uint64_t accepted_ms;         /* when the last proof was accepted: older challenges are void */
+	uint64_t accepted_ms; /* when the last proof was accepted: older challenges are void */
 	unsigned tries, refusals, breaks;
 	int was_up;
-	int revoked;                  /* dropped from the job: it has no key any more and gets none */
-	int cut;                      /* broken while the own port is down: nothing is sent before it is up */
-	int failing;                  /* a completion failed: take the link down after this poll */
-	int fatal;                    /* ... and do not make it again */
-	char why[200];                /* the last trouble */
-	char broke[200];              /* why the connection was lost, while it is being made again */
+	int revoked;     /* dropped from the job: it has no key any more and gets none */
+	int cut;         /* broken while the own port is down: nothing is sent before it is up */
+	int failing;     /* a completion failed: take the link down after this poll */
+	int fatal;       /* ... and do not make it again */
+	char why[200];   /* the last trouble */
+	char broke[200]; /* why the connection was lost, while it is being made again */
 	char gone_text[256];
 };
 
@@ -148,42 +154,44 @@ struct verbs {
 	struct verbs_device device;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
-	struct ibv_context *context;  /* the listener's; rdma_cm shares it among all ids of the device */
+	/* the listener's; rdma_cm shares it among all ids of the device */
+	struct ibv_context *context;
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
-	struct ibv_pd *pd;            /* of the shared receive queue; with windows, of everything */
-	int windows;                  /* rights by memory windows, not by a domain for each peer */
+	struct ibv_pd *pd; /* of the shared receive queue; with windows, of everything */
+	int windows;       /* rights by memory windows, not by a domain for each peer */
 	struct ibv_srq *srq;
 	struct region *slots, *copies; /* of all peers, a page-aligned part each */
 	size_t copies_stride;
 
 	uint32_t log_entries, receives, credits, inline_bytes, reads, cq_entries;
 	uint64_t max_message;
-	uint8_t ack_timeout;          /* 4.096 us * 2^this */
+	uint8_t ack_timeout; /* 4.096 us * 2^this */
 
 	int admitted;
 	struct job_secret secret;
 	uint8_t nonce_key[AUTH_KEY_BYTES];
-	uint64_t refused;             /* connections */
+	uint64_t refused; /* connections */
 
 	int epoll, timer, wake_fd;
-	int ticking;                  /* some endpoint is neither up nor gone */
-	uint64_t next_look_ns;        /* at rdma_cm and the timers */
+	int ticking;           /* some endpoint is neither up nor gone */
+	uint64_t next_look_ns; /* at rdma_cm and the timers */
 	uint32_t polls;
 	struct event_queue events;
 	uint32_t receives_missing;
-	int credit_due;               /* some peer has used half of what it may send */
-	int trouble;                  /* some endpoint is failing */
-	int greeted;                  /* some endpoint was greeted */
+	int credit_due; /* some peer has used half of what it may send */
+	int trouble;    /* some endpoint is failing */
+	int greeted;    /* some endpoint was greeted */
 
 	int n_peers;
 	struct verbs_endpoint **peers, **by_rank;
-	uint32_t qpn_mask;            /* open addressing; at most a quarter full */
+	uint32_t qpn_mask; /* open addressing; at most a quarter full */
 	struct verbs_endpoint **by_qpn;
 
-	pthread_mutex_t registering;  /* registrations: region_close() may come from another thread */
+	pthread_mutex_t
+		registering; /* registrations: region_close() may come from another thread */
 	struct verbs_registration *registrations;
-	uint32_t last_region;         /* ids given out */
+	uint32_t last_region; /* ids given out */
 };
 
 static inline struct verbs *verbs_of(struct transport *t)
@@ -206,7 +214,8 @@ static inline struct verbs_remote *verbs_remote_of(struct remote *r)
 	return (struct verbs_remote *)(void *)r;
 }
 
-static inline struct sent *sent_at(const struct verbs *v, const struct verbs_endpoint *ep, uint64_t n)
+static inline struct sent *sent_at(const struct verbs *v, const struct verbs_endpoint *ep,
+				   uint64_t n)
 {
 	return &ep->log[n & (v->log_entries - 1)]; /* a power of two */
 }
@@ -220,8 +229,8 @@ int verbs_failed(const char *call);
 /* ---- verbs_link.c ---- */
 /* Makes the queue pair of ep->id. */
 int link_make(struct verbs_endpoint *ep);
-/* After the proof: what the peer received of ours is settled, the rest will be posted again. -1: the
- * peer's count cannot be. */
+/* After the proof: what the peer received of ours is settled, the rest will be posted again. -1:
+ * the peer's count cannot be. */
 int link_replay(struct verbs_endpoint *ep, uint64_t received);
 /* Takes the queue pair of ep->id down; what arrived before is handed out. */
 void link_unmake(struct verbs_endpoint *ep);
@@ -269,13 +278,17 @@ void poll_until_linked(struct verbs_endpoint *ep);
 
 /* ---- verbs_register.c ---- */
 /* The key for local use of a region in the peer's domain; registers it at its first use. */
-int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out);
-/* Device memory that the card does not reach: where local lies in the host memory that stands for it, else
- * NULL. After register_local(). */
-void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local);
-/* Whether puts from device memory are read by the card where it is; registers it. 1, 0 or SLUICE_E*. */
+int register_local(struct verbs_endpoint *ep, const struct region *region, int write,
+		   uint32_t *lkey_out);
+/* Device memory that the card does not reach: where local lies in the host memory that stands for
+ * it, else NULL. After register_local(). */
+void *register_staging(const struct verbs_endpoint *ep, const struct region *region,
+		       const void *local);
+/* Whether puts from device memory are read by the card where it is; registers it. 1, 0 or
+ * SLUICE_E*. */
 int register_in_place(struct verbs_endpoint *ep, const struct region *region);
-/* Registers bytes [from, from + n) of a region for the peer, and while it is connected gives it a key. */
+/* Registers bytes [from, from + n) of a region for the peer, and while it is connected gives it a
+ * key. */
 int register_remote(struct verbs_endpoint *ep, const struct region *region, size_t from, size_t n);
 /* ... and what it needs to know of it, once there is a queue pair. */
 int register_describe(struct verbs_endpoint *ep, const struct region *region,
@@ -302,7 +315,8 @@ int window_bind(struct verbs_endpoint *ep, struct ibv_mw *window, uint32_t rkey,
 		unsigned access);
 void window_end(struct ibv_mw **window);
 unsigned window_access(const struct region *region);
-/* Those of a new queue pair, for all that the peer was offered before; then binds them; ends them. */
+/* Those of a new queue pair, for all that the peer was offered before; then binds them; ends
+ * them. */
 int windows_make(struct verbs_endpoint *ep);
 int windows_bind(struct verbs_endpoint *ep);
 void windows_end(struct verbs_endpoint *ep);
@@ -354,7 +368,8 @@ void connect_start_hello(struct verbs_endpoint *ep, uint64_t now);
 void connect_send_hello(struct verbs_endpoint *ep);
 void connect_send_proof(struct verbs_endpoint *ep);
 /* The answers: to either, to a proof. */
-void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello, uint64_t now);
+void connect_rejected(struct verbs_endpoint *ep, const struct cm_event *event, int of_hello,
+		      uint64_t now);
 void connect_accepted(struct verbs_endpoint *ep, const struct cm_event *event);
 
 /* ---- connect_accept.c ---- */

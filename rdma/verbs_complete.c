@@ -26,17 +26,13 @@ static const char *explain_status(enum ibv_wc_status status, int *link_failure_o
 		*link_failure_out = 1;
 		return "the device says that the connection failed";
 	case IBV_WC_REM_ACCESS_ERR:
-		return "it refused an access of this rank (key, bounds or rights): a remote access error";
-	case IBV_WC_REM_INV_REQ_ERR:
-		return "it refused a request of this rank as invalid";
-	case IBV_WC_REM_OP_ERR:
-		return "it could not carry out a request of this rank";
-	case IBV_WC_LOC_PROT_ERR:
-		return "a local buffer is not registered for it";
-	case IBV_WC_LOC_LEN_ERR:
-		return "a message had an impossible length";
-	default:
-		return "the device reports an error";
+		return "it refused an access of this rank (key, bounds or rights): a remote access "
+		       "error";
+	case IBV_WC_REM_INV_REQ_ERR: return "it refused a request of this rank as invalid";
+	case IBV_WC_REM_OP_ERR: return "it could not carry out a request of this rank";
+	case IBV_WC_LOC_PROT_ERR: return "a local buffer is not registered for it";
+	case IBV_WC_LOC_LEN_ERR: return "a message had an impossible length";
+	default: return "the device reports an error";
 	}
 }
 
@@ -50,8 +46,8 @@ static void failed(struct verbs_endpoint *ep, const struct ibv_wc *wc)
 		return;
 	snprintf(ep->why, sizeof(ep->why), "%s", text);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d (%s): %s: %s, vendor 0x%x, QP 0x%06x of %s",
-		 ep->endpoint.peer, ep->device, text, ibv_wc_status_str(wc->status), wc->vendor_err, wc->qp_num,
-		 verbs_of_endpoint(ep)->device.name);
+		 ep->endpoint.peer, ep->device, text, ibv_wc_status_str(wc->status), wc->vendor_err,
+		 wc->qp_num, verbs_of_endpoint(ep)->device.name);
 	ep->failing = 1;
 	ep->fatal = !link_failure;
 	verbs_of_endpoint(ep)->trouble = 1;
@@ -62,7 +58,8 @@ void greet_take(struct verbs_endpoint *ep, uint32_t imm)
 	struct verbs *v = verbs_of_endpoint(ep);
 
 	if (imm != (uint32_t)ep->awaits) {
-		snprintf(ep->why, sizeof(ep->why), "it greets with 0x%x instead of %d", imm, ep->awaits);
+		snprintf(ep->why, sizeof(ep->why), "it greets with 0x%x instead of %d", imm,
+			 ep->awaits);
 		ep->failing = ep->fatal = v->trouble = 1;
 		return;
 	}
@@ -95,8 +92,9 @@ static void complete_one(struct verbs *v, const struct ibv_wc *wc)
 	ep->received++;
 	if (ep->received - ep->credit_given >= v->credits / 2)
 		v->credit_due = 1;
-	event_queue_put(&v->events, &(struct event){
-		.kind = EVENT_IMM, .peer = ep->endpoint.peer, .imm = be32toh(wc->imm_data)});
+	event_queue_put(&v->events, &(struct event){ .kind = EVENT_IMM,
+						     .peer = ep->endpoint.peer,
+						     .imm = be32toh(wc->imm_data) });
 }
 
 int poll_completions(struct verbs *v)
@@ -127,12 +125,13 @@ int poll_post_receives(struct verbs *v, uint32_t n)
 		int err;
 
 		for (uint32_t i = 0; i < batch; i++)
-			chain[i] = (struct ibv_recv_wr){
-				.wr_id = WR_RECEIVE, .next = i + 1 < batch ? &chain[i + 1] : NULL};
+			chain[i] = (struct ibv_recv_wr){ .wr_id = WR_RECEIVE,
+							 .next = i + 1 < batch ? &chain[i + 1] :
+										 NULL };
 		err = ibv_post_srq_recv(v->srq, chain, &bad);
 		if (err != 0)
-			return fail(SLUICE_EDEVICE, "verbs: %s does not take a receive: %s", v->device.name,
-				    errno_text(err));
+			return fail(SLUICE_EDEVICE, "verbs: %s does not take a receive: %s",
+				    v->device.name, errno_text(err));
 		n -= batch;
 	}
 	return SLUICE_OK;

@@ -41,7 +41,7 @@ const char *verbs_address_text(const struct sockaddr_storage *address, char text
 	return text;
 }
 
-/* ---- locked memory -------------------------------------------------------------------------- */
+/* ---- locked memory --------------------------------------------------------- */
 
 /* A field of /proc/self/status: in kilobytes, or hexadecimal. 0 if it is not there. */
 static uint64_t status_field(const char *name, int base)
@@ -72,20 +72,21 @@ int verbs_memlock_check(size_t bytes, const char *what)
 	pinned = status_field("VmPin", 10) * 1024;
 	if (bytes <= limit.rlim_cur && pinned <= limit.rlim_cur - bytes)
 		return SLUICE_OK;
-	return fail_quietly(SLUICE_ENOMEM,
-			    "locked memory: %s needs %zu bytes more (%" PRIu64 " are pinned), but the limit is "
-			    "%" PRIu64 " bytes (RLIMIT_MEMLOCK, from %s): %s", what, bytes, pinned,
-			    (uint64_t)limit.rlim_cur,
-			    getenv("SLURM_JOB_ID") != NULL
-				    ? "slurmd, or from the submitting shell by PropagateResourceLimits"
-				    : "this shell's ulimit -l",
-			    getenv("SLURM_JOB_ID") != NULL
-				    ? "set LimitMEMLOCK=infinity in slurmd.service and "
-				      "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
-				    : "set \"* - memlock unlimited\" in /etc/security/limits.d and log in anew");
+	return fail_quietly(
+		SLUICE_ENOMEM,
+		"locked memory: %s needs %zu bytes more (%" PRIu64
+		" are pinned), but the limit is %" PRIu64 " bytes (RLIMIT_MEMLOCK, from %s): %s",
+		what, bytes, pinned, (uint64_t)limit.rlim_cur,
+		getenv("SLURM_JOB_ID") != NULL ?
+			"slurmd, or from the submitting shell by PropagateResourceLimits" :
+			"this shell's ulimit -l",
+		getenv("SLURM_JOB_ID") != NULL ?
+			"set LimitMEMLOCK=infinity in slurmd.service and "
+			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
+			"set \"* - memlock unlimited\" in /etc/security/limits.d and log in anew");
 }
 
-/* ---- what is there -------------------------------------------------------------------------- */
+/* ---- what is there --------------------------------------------------------- */
 
 static int holds_entry(const char *folder, const char *prefix)
 {
@@ -96,7 +97,8 @@ static int holds_entry(const char *folder, const char *prefix)
 	if (dir == NULL)
 		return 0;
 	while (!found && (entry = readdir(dir)) != NULL)
-		found = entry->d_name[0] != '.' && strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+		found = entry->d_name[0] != '.' &&
+			strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
 	closedir(dir);
 	return found;
 }
@@ -104,17 +106,18 @@ static int holds_entry(const char *folder, const char *prefix)
 static int explain_none(void)
 {
 	if (!holds_entry("/sys/class/infiniband", ""))
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "this node has no RDMA device (/sys/class/infiniband is empty): load the "
-				    "card's driver (mlx5_ib, irdma, ...), or for software RoCE: modprobe rdma_rxe; "
-				    "rdma link add rxe0 type rxe netdev eth0");
+		return fail_quietly(
+			SLUICE_ENOSUPP,
+			"this node has no RDMA device (/sys/class/infiniband is empty): load the "
+			"card's driver (mlx5_ib, irdma, ...), or for software RoCE: modprobe "
+			"rdma_rxe; rdma link add rxe0 type rxe netdev eth0");
 	if (!holds_entry("/dev/infiniband", "uverbs"))
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "there is an RDMA device, but no /dev/infiniband/uverbs*: modprobe ib_uverbs; "
-				    "in a container, pass /dev/infiniband into it");
-	return fail_quietly(SLUICE_ENOSUPP,
-			    "there is an RDMA device, but libibverbs finds no driver for it: install "
-			    "ibverbs-providers (rdma-core)");
+		return fail_quietly(
+			SLUICE_ENOSUPP,
+			"there is an RDMA device, but no /dev/infiniband/uverbs*: modprobe "
+			"ib_uverbs; in a container, pass /dev/infiniband into it");
+	return fail_quietly(SLUICE_ENOSUPP, "there is an RDMA device, but libibverbs finds no "
+					    "driver for it: install ibverbs-providers (rdma-core)");
 }
 
 static int check_cm_device(void)
@@ -122,9 +125,11 @@ static int check_cm_device(void)
 	if (access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0)
 		return SLUICE_OK;
 	if (errno == EACCES)
-		return fail_quietly(SLUICE_ENOSUPP, "/dev/infiniband/rdma_cm may not be opened: give its group, "
-				    "or all (mode 0666), the right to read and write it");
-	return fail_quietly(SLUICE_ENOSUPP, "there is no /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a "
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "/dev/infiniband/rdma_cm may not be opened: give its group, or "
+				    "all (mode 0666), the right to read and write it");
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "there is no /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a "
 			    "container, pass /dev/infiniband into it");
 }
 
@@ -141,11 +146,11 @@ struct ibv_context *verbs_device_open(const char *name)
 	return context;
 }
 
-/* ---- the address ---------------------------------------------------------------------------- */
+/* ---- the address ----------------------------------------------------------- */
 
 static int is_v4_mapped(const union ibv_gid *gid)
 {
-	static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+	static const uint8_t prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 
 	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
 }
@@ -199,13 +204,16 @@ static int choose_gid(struct ibv_context *context, int wanted, struct verbs_devi
 		}
 	}
 	if (best == 0 && wanted >= 0)
-		return fail_quietly(SLUICE_ENOSUPP, "%s port %d: GID %d is no routable RoCEv2 address "
-				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them", out->name,
-				    out->port, wanted);
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d: GID %d is no routable RoCEv2 address "
+				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them",
+				    out->name, out->port, wanted);
 	if (best == 0)
-		return fail_quietly(SLUICE_ENOSUPP, "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or "
-				    "global IPv6 address): give its network interface an address (ip addr add) "
-				    "and bring it up", out->name, out->port);
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or "
+				    "global IPv6 address): give its network interface an address "
+				    "(ip addr add) and bring it up",
+				    out->name, out->port);
 	address_of_gid(&out->gid, &out->address);
 	return SLUICE_OK;
 }
@@ -240,14 +248,15 @@ static int find_ipoib(struct verbs_device *out)
 	freeifaddrs(all);
 	rdma_destroy_event_channel(channel);
 	if (!found)
-		return fail_quietly(SLUICE_ENOSUPP, "%s port %d is InfiniBand and no IP address leads to it: "
-				    "load ib_ipoib and give its interface (ib0) an address", out->name,
-				    out->port);
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d is InfiniBand and no IP address leads to it: load "
+				    "ib_ipoib and give its interface (ib0) an address",
+				    out->name, out->port);
 	out->gid_index = -1;
 	return SLUICE_OK;
 }
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------- */
 
 static int try_port(struct ibv_context *context, int gid_index, struct verbs_device *out)
 {
@@ -257,17 +266,19 @@ static int try_port(struct ibv_context *context, int gid_index, struct verbs_dev
 		return fail_quietly(SLUICE_ENOSUPP, "%s has no port %d: %s", out->name, out->port,
 				    errno_text(err));
 	if (out->port_attr.state != IBV_PORT_ACTIVE)
-		return fail_quietly(SLUICE_ENOSUPP, "%s port %d is %s, not ACTIVE: check cable and switch, bring "
-				    "the network interface up (ip link set ... up), or start a subnet manager on "
-				    "InfiniBand", out->name, out->port,
-				    ibv_port_state_str(out->port_attr.state));
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d is %s, not ACTIVE: check cable and switch, bring "
+				    "the network interface up (ip link set ... up), or start a "
+				    "subnet manager on InfiniBand",
+				    out->name, out->port, ibv_port_state_str(out->port_attr.state));
 	out->infiniband = out->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET;
 	if (out->infiniband)
 		return find_ipoib(out);
 	return choose_gid(context, gid_index, out);
 }
 
-static int try_device(struct ibv_device *device, unsigned port, int gid_index, struct verbs_device *out)
+static int try_device(struct ibv_device *device, unsigned port, int gid_index,
+		      struct verbs_device *out)
 {
 	struct ibv_context *context;
 	int err, rc = SLUICE_ENOSUPP;
@@ -275,11 +286,14 @@ static int try_device(struct ibv_device *device, unsigned port, int gid_index, s
 	snprintf(out->name, sizeof(out->name), "%s", ibv_get_device_name(device));
 	context = ibv_open_device(device);
 	if (context == NULL)
-		return fail_quietly(SLUICE_ENOSUPP, "%s cannot be opened: %s; check the rights of "
-				    "/dev/infiniband/uverbs*", out->name, errno_text(errno));
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s cannot be opened: %s; check the rights of "
+				    "/dev/infiniband/uverbs*",
+				    out->name, errno_text(errno));
 	err = ibv_query_device(context, &out->attr);
 	if (err != 0) {
-		fail_quietly(SLUICE_ENOSUPP, "%s does not say what it can: %s", out->name, errno_text(err));
+		fail_quietly(SLUICE_ENOSUPP, "%s does not say what it can: %s", out->name,
+			     errno_text(err));
 		goto out_close;
 	}
 	for (unsigned p = 1; p <= out->attr.phys_port_cnt; p++) {
@@ -292,7 +306,8 @@ static int try_device(struct ibv_device *device, unsigned port, int gid_index, s
 	}
 	if (port > out->attr.phys_port_cnt)
 		fail_quietly(SLUICE_ENOSUPP, "%s has %d port%s, not %u (SLUICE_DEVICE)", out->name,
-			     out->attr.phys_port_cnt, out->attr.phys_port_cnt == 1 ? "" : "s", port);
+			     out->attr.phys_port_cnt, out->attr.phys_port_cnt == 1 ? "" : "s",
+			     port);
 out_close:
 	ibv_close_device(context);
 	return rc;
@@ -307,7 +322,8 @@ static int split_name(const char *text, char name[64], unsigned *port_out)
 	unsigned long port = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
 
 	if (n >= 64 || (colon != NULL && (*end != '\0' || port < 1 || port > 255)))
-		return fail_quietly(SLUICE_EINVAL, "SLUICE_DEVICE=\"%.80s\" is not name[:port]", text);
+		return fail_quietly(SLUICE_EINVAL, "SLUICE_DEVICE=\"%.80s\" is not name[:port]",
+				    text);
 	memcpy(name, text, n);
 	name[n] = '\0';
 	*port_out = (unsigned)port;
@@ -324,7 +340,9 @@ static int parse_gid_index(const char *text, int *out)
 		return SLUICE_OK;
 	value = strtol(text, &end, 10);
 	if (*end != '\0' || value < 0 || value > 255)
-		return fail_quietly(SLUICE_EINVAL, "SLUICE_GID_INDEX=\"%.40s\" is neither auto nor 0 .. 255", text);
+		return fail_quietly(SLUICE_EINVAL,
+				    "SLUICE_GID_INDEX=\"%.40s\" is neither auto nor 0 .. 255",
+				    text);
 	*out = (int)value;
 	return SLUICE_OK;
 }
@@ -351,7 +369,9 @@ static void prefer(struct ibv_device **list, int n, struct preference *out)
 		return;
 	nearness_of(out->gpu, names, (size_t)out->n, out->near);
 	for (int i = 1; i < out->n; i++) /* stable */
-		for (int j = i; j > 0 && out->near[out->order[j]].depth > out->near[out->order[j - 1]].depth; j--) {
+		for (int j = i;
+		     j > 0 && out->near[out->order[j]].depth > out->near[out->order[j - 1]].depth;
+		     j--) {
 			int later = out->order[j];
 
 			out->order[j] = out->order[j - 1];
@@ -365,9 +385,11 @@ static void explain(const struct preference *p, int place, int n, char *reason, 
 	const struct nearness *near = &p->near[p->order[place]];
 
 	if (p->gpu[0] != '\0' && near->depth >= 0)
-		snprintf(reason, cap, "%s as GPU %s, the nearest usable of %d", near->where, p->gpu, n);
+		snprintf(reason, cap, "%s as GPU %s, the nearest usable of %d", near->where, p->gpu,
+			 n);
 	else if (p->gpu[0] != '\0')
-		snprintf(reason, cap, "the first usable of %d; it is not known which is near GPU %s", n, p->gpu);
+		snprintf(reason, cap,
+			 "the first usable of %d; it is not known which is near GPU %s", n, p->gpu);
 	else
 		snprintf(reason, cap, "the first usable of %d", n);
 }
@@ -420,8 +442,9 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
 		*out = chosen;
 	} else if (name[0] != '\0' && strstr(names, name) == NULL) {
-		rc = fail_quietly(SLUICE_ENOSUPP, "there is no RDMA device %s (SLUICE_DEVICE); there are: %s",
-				  name, names);
+		rc = fail_quietly(SLUICE_ENOSUPP,
+				  "there is no RDMA device %s (SLUICE_DEVICE); there are: %s", name,
+				  names);
 	}
 out_free:
 	ibv_free_device_list(list);

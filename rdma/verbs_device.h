@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which device, port and address the verbs transport uses, and what that device can do. Nothing here
- * registers memory or talks to a peer, so that every refusal comes before that. */
+ * Which device, port and address the verbs transport uses, and what that device can do. Nothing
+ * here registers memory or talks to a peer, so that every refusal comes before that. */
 #ifndef RDMA_VERBS_DEVICE_H
 #define RDMA_VERBS_DEVICE_H
 #include <infiniband/verbs.h>
@@ -11,19 +11,19 @@
 struct verbs_device {
 	char name[64];
 	uint8_t port;
-	int gid_index;                  /* -1 on InfiniBand, where the address is found by name */
+	int gid_index; /* -1 on InfiniBand, where the address is found by name */
 	union ibv_gid gid;
 	struct sockaddr_storage address; /* what rdma_cm binds: port number 0 */
-	int infiniband;                 /* link layer; else Ethernet (RoCE) */
+	int infiniband;                  /* link layer; else Ethernet (RoCE) */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	char reason[192];               /* why this one, for the log */
+	char reason[192]; /* why this one, for the log */
 };
 
-/* Chooses by device ("name[:port]"; "" or NULL: the usable one that is nearest to this process's GPU, without a GPU
- * the first usable one) and gid_index ("auto" or NULL: the
- * first routable RoCEv2 one). SLUICE_ENOSUPP with a sentence that says what is missing and what to do;
- * not logged: the caller knows whether it matters. */
+/* Chooses by device ("name[:port]"; "" or NULL: the usable one that is nearest to this process's
+ * GPU, without a GPU the first usable one) and gid_index ("auto" or NULL: the first routable RoCEv2
+ * one). SLUICE_ENOSUPP with a sentence that says what is missing and what to do; not logged: the
+ * caller knows whether it matters. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
 /* Opens the devices' context by name; the caller closes it. NULL: not there. */

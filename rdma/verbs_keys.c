@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Keys that change with the connection. When two ranks are connected again, each writes a table of its
- * regions' new keys into the other's slot, before anything else; the remotes that were opened, and what
- * waits in the log, go on with these. In the slot: connection u32, n u32, n times (id u32, rkey u32). */
+ * Keys that change with the connection. When two ranks are connected again, each writes a table of
+ * its regions' new keys into the other's slot, before anything else; the remotes that were opened,
+ * and what waits in the log, go on with these. In the slot: connection u32, n u32, n times (id u32,
+ * rkey u32). */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "rdma/verbs_register.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 
 enum { ENTRY_BYTES = 8, HEADER_BYTES = 8 };
-_Static_assert((int)KEYS_MAX * (int)ENTRY_BYTES + (int)HEADER_BYTES <= (int)SLOT_BYTES - (int)SLOT_KEYS,
+_Static_assert((int)KEYS_MAX *(int)ENTRY_BYTES + (int)HEADER_BYTES <=
+		       (int)SLOT_BYTES - (int)SLOT_KEYS,
 	       "the table does not fit into the slot");
 
 int keys_offered(const struct verbs *v, int rank)
@@ -29,7 +31,8 @@ size_t keys_table(const struct verbs_endpoint *ep, uint8_t out[KEYS_TABLE_BYTES]
 	uint32_t n = 0;
 
 	pthread_mutex_lock(&v->registering);
-	for (const struct verbs_registration *r = v->registrations; r != NULL && n < KEYS_MAX; r = r->next) {
+	for (const struct verbs_registration *r = v->registrations; r != NULL && n < KEYS_MAX;
+	     r = r->next) {
 		if (!r->at[rank].offered)
 			continue;
 		put_le32(out + HEADER_BYTES + n * ENTRY_BYTES, r->id);
@@ -42,7 +45,7 @@ size_t keys_table(const struct verbs_endpoint *ep, uint8_t out[KEYS_TABLE_BYTES]
 	return HEADER_BYTES + n * ENTRY_BYTES;
 }
 
-/* ---- the peer's ------------------------------------------------------------------------------ */
+/* ---- the peer's ------------------------------------------------------------ */
 
 /* Where the table says: the key, or NULL. */
 static const uint8_t *find(const struct verbs_endpoint *ep, uint32_t id)
@@ -70,7 +73,8 @@ int keys_take(struct verbs_endpoint *ep)
 	memcpy(header, ep->slot + SLOT_KEYS, sizeof(header));
 	n = get_le32(header + 4);
 	if (n > KEYS_MAX) {
-		snprintf(ep->why, sizeof(ep->why), "its table of keys has %u entries, %u are possible", n, KEYS_MAX);
+		snprintf(ep->why, sizeof(ep->why),
+			 "its table of keys has %u entries, %u are possible", n, KEYS_MAX);
 		return -1;
 	}
 	memcpy(ep->peer_keys, ep->slot + SLOT_KEYS + HEADER_BYTES, n * ENTRY_BYTES);
@@ -93,8 +97,10 @@ int keys_of(const struct verbs_endpoint *ep, const struct wire_region *wire, uin
 	/* Described before the connection broke, arrived after. */
 	found = find(ep, wire->id);
 	if (found == NULL)
-		return fail(SLUICE_EWIRE, "rank %d described region %u for its connection %u; this is %u, and it "
-			    "names no such region", ep->endpoint.peer, wire->id, wire->link, ep->peer_link);
+		return fail(SLUICE_EWIRE,
+			    "rank %d described region %u for its connection %u; this is %u, and it "
+			    "names no such region",
+			    ep->endpoint.peer, wire->id, wire->link, ep->peer_link);
 	*rkey_out = get_le32(found);
 	return SLUICE_OK;
 }

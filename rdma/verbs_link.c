@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One connection's queue pair: made after the proof, its log replayed after a break, taken down without
- * losing what had arrived. Called by connect.c. */
+ * One connection's queue pair: made after the proof, its log replayed after a break, taken down
+ * without losing what had arrived. Called by connect.c. */
 #include "base/log.h"
 #include "rdma/verbs.h"
 #include <stdio.h>
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------- */
 
 int link_make(struct verbs_endpoint *ep)
 {
@@ -23,7 +23,8 @@ int link_make(struct verbs_endpoint *ep)
 	};
 
 	if (ep->id->verbs != v->context) {
-		snprintf(ep->why, sizeof(ep->why), "the route to it does not go through %s", v->device.name);
+		snprintf(ep->why, sizeof(ep->why), "the route to it does not go through %s",
+			 v->device.name);
 		return -1;
 	}
 	if (rdma_create_qp(ep->id, ep->pd, &attr) != 0) {
@@ -69,7 +70,8 @@ static void settle_puts(struct verbs_endpoint *ep, uint64_t received)
 int link_replay(struct verbs_endpoint *ep, uint64_t received)
 {
 	if (received < ep->notify_done || received > ep->notify_sent) {
-		snprintf(ep->why, sizeof(ep->why), "it says it received %llu notifies; %llu to %llu are possible",
+		snprintf(ep->why, sizeof(ep->why),
+			 "it says it received %llu notifies; %llu to %llu are possible",
 			 (unsigned long long)received, (unsigned long long)ep->notify_done,
 			 (unsigned long long)ep->notify_sent);
 		return -1;
@@ -106,7 +108,7 @@ void link_up(struct verbs_endpoint *ep)
 	post_completed(ep, 0); /* what was settled ends here */
 }
 
-/* ---- taking down ----------------------------------------------------------------------------- */
+/* ---- taking down ----------------------------------------------------------- */
 
 static void drain(struct verbs *v)
 {
@@ -118,12 +120,13 @@ void link_unmake(struct verbs_endpoint *ep)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	struct rdma_cm_id *id = ep->id;
-	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
 
 	if (id->qp == NULL)
 		return;
-	/* First no more may arrive, then all that did is counted: the peer will be told how many. Once more
-	 * after the end of the queue pair, as a software device may have been in the middle of a packet. */
+	/* First no more may arrive, then all that did is counted: the peer will be told how many.
+	 * Once more after the end of the queue pair, as a software device may have been in the
+	 * middle of a packet. */
 	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
 	rdma_disconnect(id); /* fails where it was never connected */
 	drain(v);
@@ -163,19 +166,22 @@ void link_gone(struct verbs_endpoint *ep, const char *text)
 	ep->state = LINK_GONE;
 	ep->hello_deadline_ns = ep->retry_at_ns = ep->give_up_ns = 0;
 	register_revoke(ep);
-	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked", ep->endpoint.peer, text);
+	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked",
+		 ep->endpoint.peer, text);
 	if (!event_queue_full(&v->events))
-		event_queue_put(&v->events, &(struct event){
-			.kind = EVENT_GONE, .peer = ep->endpoint.peer, .status = SLUICE_EPEER,
-			.text = ep->gone_text});
+		event_queue_put(&v->events, &(struct event){ .kind = EVENT_GONE,
+							     .peer = ep->endpoint.peer,
+							     .status = SLUICE_EPEER,
+							     .text = ep->gone_text });
 	/* Whoever waits for one of these must not wait on. */
 	for (; ep->first < ep->end; ep->first++) {
 		const struct sent *s = sent_at(v, ep, ep->first);
 
 		if ((s->kind == TRANSFER_GET || s->report) && !event_queue_full(&v->events))
-			event_queue_put(&v->events, &(struct event){
-				.kind = EVENT_DONE, .peer = ep->endpoint.peer, .cookie = s->cookie,
-				.status = SLUICE_EPEER});
+			event_queue_put(&v->events, &(struct event){ .kind = EVENT_DONE,
+								     .peer = ep->endpoint.peer,
+								     .cookie = s->cookie,
+								     .status = SLUICE_EPEER });
 	}
 	ep->next_post = ep->first;
 }

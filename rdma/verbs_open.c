@@ -13,9 +13,11 @@
 #include <sys/timerfd.h>
 
 enum { MAX_PEERS = 65535, GREETINGS = 2 }; /* receives that a peer needs to become connected */
-enum { QUEUE_PAIR_ESTIMATE = 128 }; /* bytes of a card's queue per work request, which count as locked too */
+enum {
+	QUEUE_PAIR_ESTIMATE = 128
+}; /* bytes of a card's queue per work request, which count as locked too */
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------- */
 
 static uint32_t lesser(uint32_t a, uint32_t b)
 {
@@ -39,11 +41,12 @@ static int choose_sizes(struct verbs *v)
 	uint32_t cqe = a->max_cqe > 0 ? (uint32_t)a->max_cqe : 0, log;
 	uint64_t wish = ((uint64_t)v->queue_depth + GREETINGS) * peers;
 
-	/* When a connection breaks every work request completes, signalled or not, so the completion
-	 * queue has a place for each of them. */
+	/* When a connection breaks every work request completes, signalled or not, so the
+	 * completion queue has a place for each of them. */
 	log = lesser(VERBS_LOG_MAX, a->max_qp_wr > 0 ? (uint32_t)a->max_qp_wr : 0);
 	log = lesser(log, cqe / 2 / peers);
-	v->receives = lesser(a->max_srq_wr > 0 ? (uint32_t)a->max_srq_wr : 0, cqe > 64 ? cqe - 64 : 0);
+	v->receives = lesser(a->max_srq_wr > 0 ? (uint32_t)a->max_srq_wr : 0,
+			     cqe > 64 ? cqe - 64 : 0);
 	if (log >= VERBS_LOG_MIN) {
 		log = power_of_two_within(log);
 		v->receives = lesser(v->receives, cqe - 64 - log * peers);
@@ -53,22 +56,25 @@ static int choose_sizes(struct verbs *v)
 	v->credits = v->receives / peers > GREETINGS ? v->receives / peers - GREETINGS : 0;
 	if (log < VERBS_LOG_MIN || v->credits < lesser(VERBS_CREDITS_MIN, v->queue_depth) ||
 	    peers >= (uint32_t)a->max_qp)
-		return fail_quietly(SLUICE_ENOSUPP, "%s is too small for %u peers: %d work requests, %d receives, "
-				    "%d completions, %d queue pairs", v->device.name, peers, a->max_qp_wr,
-				    a->max_srq_wr, a->max_cqe, a->max_qp);
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s is too small for %u peers: %d work requests, %d receives, "
+				    "%d completions, %d queue pairs",
+				    v->device.name, peers, a->max_qp_wr, a->max_srq_wr, a->max_cqe,
+				    a->max_qp);
 	v->log_entries = log;
 	v->cq_entries = v->receives + log * peers + 64;
 	v->max_message = v->device.port_attr.max_msg_sz;
 	if (v->max_message == 0 || v->max_message > 1u << 30)
 		v->max_message = 1u << 30;
-	v->reads = lesser(VERBS_READS_MAX, lesser((uint32_t)a->max_qp_rd_atom,
-						  (uint32_t)a->max_qp_init_rd_atom));
+	v->reads = lesser(VERBS_READS_MAX,
+			  lesser((uint32_t)a->max_qp_rd_atom, (uint32_t)a->max_qp_init_rd_atom));
 	if (v->reads == 0)
 		return fail_quietly(SLUICE_ENOSUPP, "%s cannot read remote memory", v->device.name);
 	return SLUICE_OK;
 }
 
-/* An error completion comes within two fifths of the job's budget; the rest is for connecting again. */
+/* An error completion comes within two fifths of the job's budget; the rest is for connecting
+ * again. */
 static uint8_t choose_ack_timeout(int lost_after_ms)
 {
 	double budget_us = lost_after_ms * 1000.0 * 2 / 5 / (VERBS_RETRIES + 1);
@@ -79,13 +85,15 @@ static uint8_t choose_ack_timeout(int lost_after_ms)
 	return exponent;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------- */
 
 int verbs_failed(const char *call)
 {
-	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE, "verbs: %s: %s%s",
-		    call, errno_text(errno), errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
-		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "verbs: %s: %s%s", call, errno_text(errno),
+		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
+		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" :
+				      "");
 }
 
 static int unblock(int fd)
@@ -97,7 +105,7 @@ static int unblock(int fd)
 
 static int watch(const struct verbs *v, int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN};
+	struct epoll_event event = { .events = EPOLLIN };
 
 	return epoll_ctl(v->epoll, EPOLL_CTL_ADD, fd, &event);
 }
@@ -125,13 +133,17 @@ static int open_descriptors(struct verbs *v)
 /* How many bytes fit into a work request: only a queue pair knows. */
 static int probe_inline(struct verbs *v)
 {
-	static const uint32_t wishes[] = {VERBS_INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0};
+	static const uint32_t wishes[] = { VERBS_INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
 		struct ibv_qp_init_attr attr = {
-			.send_cq = v->cq, .recv_cq = v->cq, .srq = v->srq, .qp_type = IBV_QPT_RC,
-			.cap = {.max_send_wr = v->log_entries, .max_send_sge = 1,
-				.max_inline_data = wishes[i]},
+			.send_cq = v->cq,
+			.recv_cq = v->cq,
+			.srq = v->srq,
+			.qp_type = IBV_QPT_RC,
+			.cap = { .max_send_wr = v->log_entries,
+				 .max_send_sge = 1,
+				 .max_inline_data = wishes[i] },
 		};
 		struct ibv_qp *qp = ibv_create_qp(v->pd, &attr);
 
@@ -156,18 +168,21 @@ static int choose_rights(struct verbs *v, const char *wanted, char why[160])
 		v->windows = 1;
 		why[0] = '\0';
 	} else if (wanted != NULL && strcmp(wanted, "yes") == 0) {
-		return fail(SLUICE_ENOSUPP, "verbs: SLUICE_MEMORY_WINDOWS=yes, but of %s: %s; auto or no uses a "
-			    "protection domain for each peer instead", v->device.name, why);
+		return fail(SLUICE_ENOSUPP,
+			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but of %s: %s; auto or no uses a "
+			    "protection domain for each peer instead",
+			    v->device.name, why);
 	}
 	if (!v->windows && v->size > v->device.attr.max_pd)
-		return fail_quietly(SLUICE_ENOSUPP, "%s is too small for %d peers: %d protection domains",
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s is too small for %d peers: %d protection domains",
 				    v->device.name, v->size - 1, v->device.attr.max_pd);
 	return SLUICE_OK;
 }
 
 static int open_queues(struct verbs *v)
 {
-	struct ibv_srq_init_attr attr = {.attr = {.max_wr = v->receives, .max_sge = 1}};
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = v->receives, .max_sge = 1 } };
 	int rc;
 
 	v->completions = ibv_create_comp_channel(v->context);
@@ -197,11 +212,13 @@ static int open_memory(struct verbs *v)
 	v->by_rank = calloc(peers, sizeof(*v->by_rank));
 	if (v->by_qpn == NULL || v->peers == NULL || v->by_rank == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
-	rc = event_queue_open(&v->events, v->receives + 3 * v->log_entries * (uint32_t)v->size + 1024);
+	rc = event_queue_open(&v->events,
+			      v->receives + 3 * v->log_entries * (uint32_t)v->size + 1024);
 	if (rc < 0)
 		return rc;
 	/* Whole pages for each peer: what one may write is never next to what another may. */
-	v->copies_stride = ((size_t)v->log_entries * TRANSFER_INLINE_BYTES + SLOT_BYTES + VERBS_PAGE - 1) /
+	v->copies_stride = ((size_t)v->log_entries * TRANSFER_INLINE_BYTES + SLOT_BYTES +
+			    VERBS_PAGE - 1) /
 			   VERBS_PAGE * VERBS_PAGE;
 	rc = region_open(peers * VERBS_PAGE, REGION_WRITE, "slots", &v->slots);
 	if (rc == SLUICE_OK)
@@ -219,8 +236,9 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 
 	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
 	    config->rank >= config->size || config->queue_depth == 0)
-		return fail(SLUICE_EINVAL, "verbs: rank %d of %d with a queue of %u is not possible",
-			    config->rank, config->size, config->queue_depth);
+		return fail(SLUICE_EINVAL,
+			    "verbs: rank %d of %d with a queue of %u is not possible", config->rank,
+			    config->size, config->queue_depth);
 	v = calloc(1, sizeof(*v));
 	if (v == NULL)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*v));
@@ -240,8 +258,9 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 		rc = choose_sizes(v);
 	if (rc < 0)
 		goto err_close;
-	locked = (size_t)(v->size - 1) * (VERBS_PAGE + (size_t)v->log_entries *
-					  (TRANSFER_INLINE_BYTES + QUEUE_PAIR_ESTIMATE)) +
+	locked = (size_t)(v->size - 1) *
+			 (VERBS_PAGE +
+			  (size_t)v->log_entries * (TRANSFER_INLINE_BYTES + QUEUE_PAIR_ESTIMATE)) +
 		 (v->control != NULL ? v->control->bytes : 0);
 	rc = verbs_memlock_check(locked, "connecting this job's ranks");
 	if (rc < 0)
@@ -260,18 +279,20 @@ int verbs_open(const struct transport_config *config, struct transport **out)
 	if (rc < 0)
 		goto err_close;
 	log_line(LOG_INFO, "rdma",
-		 "verbs: %s port %d (%s, %s), %s: queue of %u transfers a peer, %u receives (%u a peer), %u "
-		 "completions, %u READs at once, %u bytes inline, messages of %llu bytes; an unanswered "
-		 "request fails after %.2f s, a lost connection is made again within %.2f s",
+		 "verbs: %s port %d (%s, %s), %s: queue of %u transfers a peer, %u receives (%u a "
+		 "peer), %u completions, %u READs at once, %u bytes inline, messages of %llu "
+		 "bytes; an unanswered request fails after %.2f s, a lost connection is made again "
+		 "within %.2f s",
 		 v->device.name, v->device.port, v->device.infiniband ? "InfiniBand" : "Ethernet",
-		 v->device.reason, verbs_address_text((void *)rdma_get_local_addr(v->listener), text),
-		 v->log_entries, v->receives, v->credits, v->cq_entries, v->reads, v->inline_bytes,
+		 v->device.reason,
+		 verbs_address_text((void *)rdma_get_local_addr(v->listener), text), v->log_entries,
+		 v->receives, v->credits, v->cq_entries, v->reads, v->inline_bytes,
 		 (unsigned long long)v->max_message,
 		 4.096e-6 * (double)(1u << v->ack_timeout) * (VERBS_RETRIES + 1),
 		 v->lost_after_ms / 2000.0);
 	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
-		 v->windows ? "memory windows of type 2B, bound to its queue pair"
-			    : "a protection domain and a registration of its own",
+		 v->windows ? "memory windows of type 2B, bound to its queue pair" :
+			      "a protection domain and a registration of its own",
 		 why[0] != '\0' ? " (no memory windows: " : "", why, why[0] != '\0' ? ")" : "");
 	*out = t;
 	return SLUICE_OK;

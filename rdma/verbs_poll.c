@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The way in of the verbs transport: completions are taken, receives and credits are given back,
- * rdma_cm and the clock are looked at now and then. Sleeping is one epoll over the completion channel,
- * rdma_cm, the device's own events, a timer and an eventfd. */
+ * rdma_cm and the clock are looked at now and then. Sleeping is one epoll over the completion
+ * channel, rdma_cm, the device's own events, a timer and an eventfd. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "rdma/verbs.h"
@@ -13,8 +13,8 @@
 
 enum { POLLS_PER_LOOK = 16, LOOK_NS = 2000000, LOOK_CONNECTING_NS = 200000, TICK_MS = 10 };
 
-/* Receives first, then the peers' credit, so that whoever has credit finds a receive. Rarely: a peer is
- * told when it has used half of what it may send. */
+/* Receives first, then the peers' credit, so that whoever has credit finds a receive. Rarely: a
+ * peer is told when it has used half of what it may send. */
 static void give_back(struct verbs *v)
 {
 	if (v->receives_missing < VERBS_RECEIVE_BATCH && !v->credit_due)
@@ -38,7 +38,7 @@ static void give_back(struct verbs *v)
 	}
 }
 
-/* ---- the rest of the world ------------------------------------------------------------------- */
+/* ---- the rest of the world ------------------------------------------------- */
 
 static void device_events(struct verbs *v)
 {
@@ -50,9 +50,12 @@ static void device_events(struct verbs *v)
 		ibv_ack_async_event(&event);
 		if (type == IBV_EVENT_DEVICE_FATAL)
 			for (int i = 0; i < v->n_peers; i++)
-				link_gone(v->peers[i], "this rank's RDMA device failed (DEVICE_FATAL)");
-		log_line(type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR
-				 ? LOG_WARN : LOG_DEBUG,
+				link_gone(v->peers[i],
+					  "this rank's RDMA device failed (DEVICE_FATAL)");
+		log_line(type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL ||
+					 type == IBV_EVENT_CQ_ERR ?
+				 LOG_WARN :
+				 LOG_DEBUG,
 			 "rdma", "verbs: %s reports: %s", v->device.name, ibv_event_type_str(type));
 	}
 }
@@ -130,12 +133,12 @@ int verbs_poll(struct transport *t, struct event *events, int n)
 	return taken;
 }
 
-/* ---- sleeping -------------------------------------------------------------------------------- */
+/* ---- sleeping -------------------------------------------------------------- */
 
 static void tick_every(const struct verbs *v, int milliseconds)
 {
-	struct timespec interval = {.tv_nsec = milliseconds * 1000000L};
-	struct itimerspec spec = {.it_interval = interval, .it_value = interval};
+	struct timespec interval = { .tv_nsec = milliseconds * 1000000L };
+	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
 
 	timerfd_settime(v->timer, 0, &spec, NULL);
 }
@@ -175,7 +178,7 @@ void verbs_disarm(struct transport *t)
 		ibv_ack_cq_events(v->cq, n);
 	tick_every(v, 0);
 	ignored = read(v->wake_fd, &count, sizeof(count));
-	(void)ignored; /* EAGAIN: nobody woke us */
+	(void)ignored;       /* EAGAIN: nobody woke us */
 	v->next_look_ns = 0; /* rdma_cm may have woken us */
 }
 

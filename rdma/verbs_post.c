@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The way out of the verbs transport, its hot path: a transfer enters the endpoint's log and becomes
- * work requests as soon as the queue pair has room. No allocation, no system call. The log counts what
- * the send queue holds by itself, because some devices do not notice when it is full. */
+ * The way out of the verbs transport, its hot path: a transfer enters the endpoint's log and
+ * becomes work requests as soon as the queue pair has room. No allocation, no system call. The log
+ * counts what the send queue holds by itself, because some devices do not notice when it is
+ * full. */
 #include "rdma/verbs.h"
 #include <errno.h>
 #include <stdio.h>
@@ -53,12 +54,14 @@ static int post_piece(struct verbs_endpoint *ep, struct sent *s)
 	uint64_t left = s->bytes - s->posted;
 	uint32_t n = (uint32_t)(left < v->max_message ? left : v->max_message);
 	int last = n == left;
-	struct ibv_sge sge = {.addr = (uintptr_t)s->local + s->posted, .length = n, .lkey = s->lkey};
+	struct ibv_sge sge = { .addr = (uintptr_t)s->local + s->posted,
+			       .length = n,
+			       .lkey = s->lkey };
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = n > 0,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma = {.remote_addr = s->remote_address + s->posted, .rkey = s->rkey},
+		.wr.rdma = { .remote_addr = s->remote_address + s->posted, .rkey = s->rkey },
 	};
 
 	if (s->kind == TRANSFER_GET) {
@@ -127,11 +130,17 @@ void post_completed(struct verbs_endpoint *ep, uint64_t wr)
 		if (s->notify != 0)
 			ep->notify_done = s->notify;
 		if (s->kind == TRANSFER_GET || s->report)
-			event_queue_put(&v->events, &(struct event){
-				.kind = EVENT_DONE, .peer = ep->endpoint.peer, .cookie = s->cookie,
-				.status = s->unstage == NULL ||
-					  s->unstage(s->device, s->local, s->bytes) == 0
-						? SLUICE_OK : SLUICE_EGPU});
+			event_queue_put(
+				&v->events,
+				&(struct event){
+					.kind = EVENT_DONE,
+					.peer = ep->endpoint.peer,
+					.cookie = s->cookie,
+					.status = s->unstage == NULL ||
+								  s->unstage(s->device, s->local,
+									     s->bytes) == 0 ?
+							  SLUICE_OK :
+							  SLUICE_EGPU });
 		ep->first++;
 		ep->breaks = 0; /* something got through */
 	}
@@ -144,15 +153,17 @@ static int write_slot(struct verbs_endpoint *ep, enum ibv_wr_opcode opcode, uint
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	uint8_t *scratch = ep->copies + (size_t)v->log_entries * TRANSFER_INLINE_BYTES + at;
-	struct ibv_sge sge = {.addr = (uintptr_t)scratch, .length = (uint32_t)n,
-			      .lkey = ep->copies_mr->lkey};
+	struct ibv_sge sge = { .addr = (uintptr_t)scratch,
+			       .length = (uint32_t)n,
+			       .lkey = ep->copies_mr->lkey };
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = n > 0,
 		.opcode = opcode,
 		.imm_data = htobe32(imm),
 		.send_flags = n <= v->inline_bytes ? IBV_SEND_INLINE : 0,
-		.wr.rdma = {.remote_addr = ep->peer_slot.address + at, .rkey = ep->peer_slot.rkey},
+		.wr.rdma = { .remote_addr = ep->peer_slot.address + at,
+			     .rkey = ep->peer_slot.rkey },
 	};
 
 	if (n > 0)
@@ -175,12 +186,13 @@ int post_request(struct verbs_endpoint *ep, struct ibv_send_wr *wr)
 	return post_one(ep, wr, 0);
 }
 
-/* ---- struct transport_ops.post --------------------------------------------------------------- */
+/* ---- struct transport_ops.post --------------------------------------------- */
 
 /* Notifies that the peer has taken; it writes that word itself, so it is believed within bounds. */
 static uint64_t credit(struct verbs_endpoint *ep)
 {
-	uint64_t taken = __atomic_load_n((uint64_t *)(void *)(ep->slot + SLOT_CREDIT), __ATOMIC_ACQUIRE);
+	uint64_t taken = __atomic_load_n((uint64_t *)(void *)(ep->slot + SLOT_CREDIT),
+					 __ATOMIC_ACQUIRE);
 
 	taken = le64toh(taken);
 	if (taken > ep->credit_seen && taken <= ep->notify_sent)
@@ -193,7 +205,8 @@ static int room(const struct verbs *v, struct verbs_endpoint *ep, const struct t
 	if (ep->end - ep->first >= v->log_entries)
 		return 0;
 	if (x->kind == TRANSFER_GET)
-		return ep->reads < ep->reads_max && ep->next_post == ep->end && ep->state == LINK_UP;
+		return ep->reads < ep->reads_max && ep->next_post == ep->end &&
+		       ep->state == LINK_UP;
 	if (x->kind == TRANSFER_PUT_NOTIFY &&
 	    ep->notify_sent - ep->credit_seen >= ep->peer_slot.credits)
 		return ep->notify_sent - credit(ep) < ep->peer_slot.credits;
@@ -228,8 +241,10 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 	}
 	if (device != NULL && x->bytes > 0) {
 		staged = register_staging(ep, x->local_region, x->local);
-		if (staged != NULL && x->kind != TRANSFER_GET && device->copy(staged, x->local, x->bytes) != 0)
-			return fail(SLUICE_EGPU, "verbs: %zu bytes could not be copied out of device memory",
+		if (staged != NULL && x->kind != TRANSFER_GET &&
+		    device->copy(staged, x->local, x->bytes) != 0)
+			return fail(SLUICE_EGPU,
+				    "verbs: %zu bytes could not be copied out of device memory",
 				    x->bytes);
 	}
 	remote = verbs_remote_of(x->remote);
@@ -251,7 +266,8 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 		.copied = (uint8_t)copy,
 	};
 	if (copy && x->bytes > 0) {
-		uint8_t *own = ep->copies + (ep->end & (v->log_entries - 1)) * TRANSFER_INLINE_BYTES;
+		uint8_t *own = ep->copies +
+			       (ep->end & (v->log_entries - 1)) * TRANSFER_INLINE_BYTES;
 
 		memcpy(own, x->local, x->bytes);
 		s->local = own;

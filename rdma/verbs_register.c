@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions as the card sees them: what is registered, for whom, and what ends it. A region ends its
- * registrations when it closes, which may be in another thread than the one that polls; hence the lock,
- * which posting does not take. */
+ * registrations when it closes, which may be in another thread than the one that polls; hence the
+ * lock, which posting does not take. */
 #include "base/log.h"
 #include "rdma/verbs_register.h"
 #include <errno.h>
@@ -13,7 +13,7 @@ static struct verbs_registration *registration_of(struct registration *r)
 	return (struct verbs_registration *)(void *)r;
 }
 
-/* ---- finding and making ---------------------------------------------------------------------- */
+/* ---- finding and making ---------------------------------------------------- */
 
 static struct verbs_registration *find(const struct verbs *v, const struct region *region)
 {
@@ -84,9 +84,11 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 	struct verbs_registration *r;
 
 	if (ep->pd == NULL)
-		return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer, ep->gone_text);
+		return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer,
+				    ep->gone_text);
 	if (region->registrations == NULL)
-		return fail(SLUICE_EINVAL, "verbs: memory that is no opened region cannot be registered");
+		return fail(SLUICE_EINVAL,
+			    "verbs: memory that is no opened region cannot be registered");
 	*out = r = find(v, region);
 	if (r != NULL)
 		return SLUICE_OK;
@@ -98,8 +100,9 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 	r->region = region;
 	r->next = v->registrations;
 	v->registrations = r;
-	r->registration = (struct registration){
-		.next = *region->registrations, .owner = v, .end = end};
+	r->registration = (struct registration){ .next = *region->registrations,
+						 .owner = v,
+						 .end = end };
 	*region->registrations = &r->registration;
 	*out = r;
 	return SLUICE_OK;
@@ -121,15 +124,17 @@ static int check_overlap(const struct verbs *v, const struct region *region)
 		if (r->region != region && base < to && from < base + r->region->bytes &&
 		    (conflict(r->region->access, region->access) ||
 		     conflict(region->access, r->region->access)))
-			return fail(SLUICE_EINVAL, "verbs: a region that peers may write shares bytes with one "
-				    "that they may not");
+			return fail(SLUICE_EINVAL, "verbs: a region that peers may write shares "
+						   "bytes with one that they may not");
 	}
 	return SLUICE_OK;
 }
 
-/* Device memory: by the rung that was proved. Keys for a peer need one that reaches the memory itself. */
-static int register_device(struct verbs *v, struct ibv_pd *pd, const struct region *region, int access,
-			   int for_peer, struct ladder_memory *ladder, struct ibv_mr **out)
+/* Device memory: by the rung that was proved. Keys for a peer need one that reaches the memory
+ * itself. */
+static int register_device(struct verbs *v, struct ibv_pd *pd, const struct region *region,
+			   int access, int for_peer, struct ladder_memory *ladder,
+			   struct ibv_mr **out)
 {
 	struct memory memory = *region->device;
 	int rc = ladder_register(pd, &v->device, &memory, access, ladder);
@@ -137,10 +142,12 @@ static int register_device(struct verbs *v, struct ibv_pd *pd, const struct regi
 	if (rc < 0)
 		return rc;
 	if (ladder->rung == LADDER_STAGING && (for_peer || memory.copy == NULL)) {
-		rc = fail(SLUICE_ENOSUPP, "device memory cannot be %s: %s does not reach it (%s), and %s",
-			  for_peer ? "offered to a peer" : "sent or filled", v->device.name, ladder->reason,
-			  for_peer ? "a peer's access cannot be staged: offer host memory"
-				   : "its allocator gives no way to copy it");
+		rc = fail(SLUICE_ENOSUPP,
+			  "device memory cannot be %s: %s does not reach it (%s), and %s",
+			  for_peer ? "offered to a peer" : "sent or filled", v->device.name,
+			  ladder->reason,
+			  for_peer ? "a peer's access cannot be staged: offer host memory" :
+				     "its allocator gives no way to copy it");
 		ladder_end(ladder);
 		return rc;
 	}
@@ -148,7 +155,8 @@ static int register_device(struct verbs *v, struct ibv_pd *pd, const struct regi
 	return SLUICE_OK;
 }
 
-/* With windows nobody but the peers' windows reaches it, and without local write none can be for writing. */
+/* With windows nobody but the peers' windows reaches it, and without local write none can be for
+ * writing. */
 static int access_for_peers(const struct verbs *v, const struct region *region)
 {
 	int access = v->windows ? IBV_ACCESS_MW_BIND : 0;
@@ -188,7 +196,8 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 	struct keys *k = NULL, *holder = NULL;
 
 	if (ep->revoked)
-		return fail_quietly(SLUICE_EPEER, "rank %d was dropped from the job: it gets no key", rank);
+		return fail_quietly(SLUICE_EPEER,
+				    "rank %d was dropped from the job: it gets no key", rank);
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
 	if (rc == SLUICE_OK) {
@@ -196,7 +205,8 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 		holder = v->windows && whole ? &r->at[v->rank] : k;
 	}
 	if (rc == SLUICE_OK && !k->offered && keys_offered(v, rank) >= KEYS_MAX)
-		rc = fail(SLUICE_ENOSUPP, "verbs: rank %d was offered %d regions, no more are possible", rank,
+		rc = fail(SLUICE_ENOSUPP,
+			  "verbs: rank %d was offered %d regions, no more are possible", rank,
 			  KEYS_MAX);
 	if (rc == SLUICE_OK && holder->remote == NULL) {
 		rc = check_overlap(v, region);
@@ -205,7 +215,8 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 					     &holder->remote_ladder, &holder->remote);
 		else if (rc == SLUICE_OK)
 			rc = register_host(ep->pd, (char *)region->base + from, n,
-					   access_for_peers(v, region), "a region for a peer", &holder->remote);
+					   access_for_peers(v, region), "a region for a peer",
+					   &holder->remote);
 	}
 	if (rc == SLUICE_OK)
 		rc = give_key(ep, r);
@@ -219,9 +230,12 @@ int register_describe(struct verbs_endpoint *ep, const struct region *region,
 		      uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	struct verbs *v = verbs_of_endpoint(ep);
-	struct wire_region wire = {
-		.address = (uintptr_t)region->base, .bytes = region->bytes, .access = region->access,
-		.owner = (uint32_t)v->rank, .user = (uint32_t)ep->endpoint.peer, .link = ep->link};
+	struct wire_region wire = { .address = (uintptr_t)region->base,
+				    .bytes = region->bytes,
+				    .access = region->access,
+				    .owner = (uint32_t)v->rank,
+				    .user = (uint32_t)ep->endpoint.peer,
+				    .link = ep->link };
 	const struct verbs_registration *r;
 
 	pthread_mutex_lock(&v->registering);
@@ -232,7 +246,8 @@ int register_describe(struct verbs_endpoint *ep, const struct region *region,
 	}
 	pthread_mutex_unlock(&v->registering);
 	if (wire.id == 0)
-		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d", ep->endpoint.peer);
+		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d",
+			    ep->endpoint.peer);
 	wire_region_encode(&wire, descriptor);
 	return SLUICE_OK;
 }
@@ -248,7 +263,8 @@ static int local_place(const struct verbs *v, int rank)
 	return v->windows ? v->rank : rank;
 }
 
-int register_local(struct verbs_endpoint *ep, const struct region *region, int write, uint32_t *lkey_out)
+int register_local(struct verbs_endpoint *ep, const struct region *region, int write,
+		   uint32_t *lkey_out)
 {
 	struct verbs *v = verbs_of_endpoint(ep);
 	const int place = local_place(v, ep->endpoint.peer);
@@ -261,7 +277,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 		*lkey_out = r->at[place].local->lkey;
 		return SLUICE_OK;
 	}
-	if (r != NULL && covers(r->at[place].remote, region) && (!write || region->access & REGION_WRITE)) {
+	if (r != NULL && covers(r->at[place].remote, region) &&
+	    (!write || region->access & REGION_WRITE)) {
 		*lkey_out = r->at[place].remote->lkey;
 		return SLUICE_OK;
 	}
@@ -269,7 +286,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 	rc = find_or_make(ep, region, &r);
 	k = rc == SLUICE_OK ? &r->at[place] : NULL;
 	if (rc == SLUICE_OK && region->device != NULL)
-		rc = register_device(v, ep->pd, region, IBV_ACCESS_LOCAL_WRITE, 0, &k->local_ladder, &k->local);
+		rc = register_device(v, ep->pd, region, IBV_ACCESS_LOCAL_WRITE, 0, &k->local_ladder,
+				     &k->local);
 	else if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
 				   "a local region", &k->local);
@@ -279,7 +297,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 	return rc;
 }
 
-void *register_staging(const struct verbs_endpoint *ep, const struct region *region, const void *local)
+void *register_staging(const struct verbs_endpoint *ep, const struct region *region,
+		       const void *local)
 {
 	const struct verbs *v = verbs_of_endpoint(ep);
 	const struct verbs_registration *r = find(v, region);
@@ -288,8 +307,10 @@ void *register_staging(const struct verbs_endpoint *ep, const struct region *reg
 	if (r == NULL)
 		return NULL;
 	ladder = &r->at[local_place(v, ep->endpoint.peer)].local_ladder;
-	return ladder->staging != NULL
-		? (char *)ladder->staging->base + ((const char *)local - (const char *)region->base) : NULL;
+	return ladder->staging != NULL ?
+		       (char *)ladder->staging->base +
+			       ((const char *)local - (const char *)region->base) :
+		       NULL;
 }
 
 int register_in_place(struct verbs_endpoint *ep, const struct region *region)
@@ -300,7 +321,7 @@ int register_in_place(struct verbs_endpoint *ep, const struct region *region)
 	return rc < 0 ? rc : register_staging(ep, region, region->base) == NULL;
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------- */
 
 void register_revoke_keys(struct verbs_endpoint *ep)
 {
@@ -333,8 +354,8 @@ void register_revoke(struct verbs_endpoint *ep)
 	dereg(&ep->copies_mr);
 	err = ep->pd != NULL && ep->pd != v->pd ? ibv_dealloc_pd(ep->pd) : 0;
 	if (err != 0)
-		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", ep->endpoint.peer,
-			 errno_text(err));
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s",
+			 ep->endpoint.peer, errno_text(err));
 	ep->pd = NULL;
 	pthread_mutex_unlock(&v->registering);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the verbs transport has made of each region, and for whom. Two ways to keep a peer within its
- * rights. Memory windows of type 2B: one domain, one registration of a region, and for each peer a
- * window bound to its queue pair, which ends with that queue pair. Else: a domain for each peer, and a
- * registration in it for each peer. Used by verbs_register.c, verbs_window.c and verbs_keys.c. */
+ * What the verbs transport has made of each region, and for whom. Two ways to keep a peer within
+ * its rights. Memory windows of type 2B: one domain, one registration of a region, and for each
+ * peer a window bound to its queue pair, which ends with that queue pair. Else: a domain for each
+ * peer, and a registration in it for each peer. Used by verbs_register.c, verbs_window.c and
+ * verbs_keys.c. */
 #ifndef RDMA_VERBS_REGISTER_H
 #define RDMA_VERBS_REGISTER_H
 #include "rdma/ladder.h"
@@ -10,11 +11,11 @@
 
 /* One peer's part in a region. At the own rank's place: what is common to all peers. */
 struct keys {
-	struct ibv_mr *remote;   /* covers what the peer may reach, and nothing more */
-	struct ibv_mr *local;    /* for our own work requests */
-	struct ibv_mw *window;   /* over remote; bound to the present queue pair of the peer */
+	struct ibv_mr *remote; /* covers what the peer may reach, and nothing more */
+	struct ibv_mr *local;  /* for our own work requests */
+	struct ibv_mw *window; /* over remote; bound to the present queue pair of the peer */
 	uint32_t rkey;
-	int offered;             /* the peer was given a key, and gets the new one when that changes */
+	int offered; /* the peer was given a key, and gets the new one when that changes */
 	/* Of device memory, and then the two above are theirs. */
 	struct ladder_memory remote_ladder, local_ladder;
 };
@@ -22,10 +23,10 @@ struct keys {
 struct verbs_registration {
 	struct registration registration;
 	struct verbs *verbs;
-	struct verbs_registration *next;     /* of the transport */
+	struct verbs_registration *next; /* of the transport */
 	const struct region *region;
-	uint32_t id;                         /* what peers call it when keys change */
-	struct keys at[];                    /* [rank] */
+	uint32_t id;      /* what peers call it when keys change */
+	struct keys at[]; /* [rank] */
 };
 
 /* What the peer reaches the region through. */

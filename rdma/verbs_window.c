@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory windows of type 2B: each gives one peer's queue pair a part of a registration that nobody can
- * reach without it. A window lives as long as the queue pair: it is made after it, bound as soon as
- * requests can be posted, and ends before it (soft-RoCE hangs for a minute in destroying a queue pair
- * that has windows). Its key is known before it is bound. Some devices check whose a window is, but not
- * where it ends (soft-RoCE again), so each covers a whole registration. */
+ * Memory windows of type 2B: each gives one peer's queue pair a part of a registration that nobody
+ * can reach without it. A window lives as long as the queue pair: it is made after it, bound as
+ * soon as requests can be posted, and ends before it (soft-RoCE hangs for a minute in destroying a
+ * queue pair that has windows). Its key is known before it is bound. Some devices check whose a
+ * window is, but not where it ends (soft-RoCE again), so each covers a whole registration. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "rdma/loop.h"
@@ -13,22 +13,30 @@
 
 enum { ROOM_MS = 1000, PROVE_BYTES = 64 };
 
-/* ---- does the device have them --------------------------------------------------------------- */
+/* ---- does the device have them --------------------------------------------- */
 
-/* Only the write that the window allows may succeed. The last one, which must fail, breaks the loop. */
-static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr, char why[LOOP_WHY_BYTES])
+/* Only the write that the window allows may succeed. The last one, which must fail, breaks the
+ * loop. */
+static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
+		      char why[LOOP_WHY_BYTES])
 {
-	static const struct { enum ibv_wr_opcode opcode; enum ibv_wc_status wanted; const char *what; } steps[] = {
-		{IBV_WR_BIND_MW, IBV_WC_SUCCESS, "binding one"},
-		{IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, "writing through one"},
-		{IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, "reading through one that is only for writing"},
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		enum ibv_wc_status wanted;
+		const char *what;
+	} steps[] = {
+		{ IBV_WR_BIND_MW, IBV_WC_SUCCESS, "binding one" },
+		{ IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, "writing through one" },
+		{ IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR,
+		  "reading through one that is only for writing" },
 	};
 	uint32_t key = ibv_inc_rkey(mw->rkey);
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		struct ibv_sge sge = {.addr = (uintptr_t)loop->page->base + LOOP_PAGE_BYTES / 2,
-				      .length = PROVE_BYTES, .lkey = loop->mr->lkey};
-		struct ibv_send_wr wr = {.opcode = steps[i].opcode};
+		struct ibv_sge sge = { .addr = (uintptr_t)loop->page->base + LOOP_PAGE_BYTES / 2,
+				       .length = PROVE_BYTES,
+				       .lkey = loop->mr->lkey };
+		struct ibv_send_wr wr = { .opcode = steps[i].opcode };
 		char text[LOOP_WHY_BYTES] = "";
 		int status;
 
@@ -36,8 +44,11 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr, c
 			wr.bind_mw.mw = mw;
 			wr.bind_mw.rkey = key;
 			wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
-				.mr = mr, .addr = (uintptr_t)mr->addr, .length = mr->length,
-				.mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+				.mr = mr,
+				.addr = (uintptr_t)mr->addr,
+				.length = mr->length,
+				.mw_access_flags = IBV_ACCESS_REMOTE_WRITE
+			};
 		} else {
 			wr.sg_list = &sge;
 			wr.num_sge = 1;
@@ -56,7 +67,7 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr, c
 
 int window_prove(struct ibv_pd *pd, const struct verbs_device *device, char why[LOOP_WHY_BYTES])
 {
-	struct loop loop = {0};
+	struct loop loop = { 0 };
 	struct ibv_mr *mr = NULL;
 	struct ibv_mw *mw = NULL;
 	int rc = -1;
@@ -67,7 +78,8 @@ int window_prove(struct ibv_pd *pd, const struct verbs_device *device, char why[
 	}
 	if (loop_open(pd, device, &loop, why) < 0)
 		goto out;
-	mr = ibv_reg_mr(pd, loop.page->base, LOOP_PAGE_BYTES / 2, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	mr = ibv_reg_mr(pd, loop.page->base, LOOP_PAGE_BYTES / 2,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
 	mw = mr != NULL ? ibv_alloc_mw(pd, IBV_MW_TYPE_2) : NULL;
 	if (mw == NULL)
 		snprintf(why, LOOP_WHY_BYTES, "%s: %s", mr == NULL ? "ibv_reg_mr" : "ibv_alloc_mw",
@@ -82,7 +94,7 @@ out:
 	return rc;
 }
 
-/* ---- one window ------------------------------------------------------------------------------ */
+/* ---- one window ------------------------------------------------------------ */
 
 int window_make(struct verbs_endpoint *ep, struct ibv_mw **window, uint32_t *rkey_out)
 {
@@ -90,9 +102,11 @@ int window_make(struct verbs_endpoint *ep, struct ibv_mw **window, uint32_t *rke
 
 	*window = ibv_alloc_mw(v->pd, IBV_MW_TYPE_2);
 	if (*window == NULL)
-		return fail(SLUICE_EDEVICE, "verbs: ibv_alloc_mw for rank %d on %s, which says it has %d: %s; "
-			    "SLUICE_MEMORY_WINDOWS=no does without", ep->endpoint.peer, v->device.name,
-			    v->device.attr.max_mw, errno_text(errno));
+		return fail(SLUICE_EDEVICE,
+			    "verbs: ibv_alloc_mw for rank %d on %s, which says it has %d: %s; "
+			    "SLUICE_MEMORY_WINDOWS=no does without",
+			    ep->endpoint.peer, v->device.name, v->device.attr.max_mw,
+			    errno_text(errno));
 	*rkey_out = ibv_inc_rkey((*window)->rkey);
 	return SLUICE_OK;
 }
@@ -113,24 +127,28 @@ int window_bind(struct verbs_endpoint *ep, struct ibv_mw *window, uint32_t rkey,
 	uint64_t until = now_ns() + (uint64_t)ROOM_MS * 1000000;
 	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_BIND_MW,
-		.bind_mw = {.mw = window, .rkey = rkey,
-			    .bind_info = {.mr = mr, .addr = (uintptr_t)mr->addr, .length = mr->length,
-					  .mw_access_flags = access}},
+		.bind_mw = { .mw = window,
+			     .rkey = rkey,
+			     .bind_info = { .mr = mr,
+					    .addr = (uintptr_t)mr->addr,
+					    .length = mr->length,
+					    .mw_access_flags = access } },
 	};
 
 	while (post_request(ep, &wr) < 0) {
 		if (ep->failing)
 			return fail_quietly(SLUICE_EPEER, "%s", ep->why);
 		if (poll_completions(v) == 0 && now_ns() > until)
-			return fail(SLUICE_EDEVICE, "verbs: no window for rank %d could be bound for %d ms: its "
-				    "queue of %u requests stays full", ep->endpoint.peer, ROOM_MS,
-				    v->log_entries);
+			return fail(SLUICE_EDEVICE,
+				    "verbs: no window for rank %d could be bound for %d ms: its "
+				    "queue of %u requests stays full",
+				    ep->endpoint.peer, ROOM_MS, v->log_entries);
 	}
 	window->rkey = rkey;
 	return SLUICE_OK;
 }
 
-/* ---- all windows of a connection ------------------------------------------------------------- */
+/* ---- all windows of a connection ------------------------------------------- */
 
 unsigned window_access(const struct region *region)
 {
@@ -152,7 +170,8 @@ int windows_make(struct verbs_endpoint *ep)
 		return SLUICE_OK;
 	pthread_mutex_lock(&v->registering);
 	rc = window_make(ep, &ep->slot_window, &ep->slot_rkey);
-	for (struct verbs_registration *r = v->registrations; rc == SLUICE_OK && r != NULL; r = r->next) {
+	for (struct verbs_registration *r = v->registrations; rc == SLUICE_OK && r != NULL;
+	     r = r->next) {
 		struct keys *k = &r->at[ep->endpoint.peer];
 
 		if (k->offered)
@@ -172,12 +191,15 @@ int windows_bind(struct verbs_endpoint *ep)
 		return SLUICE_OK;
 	pthread_mutex_lock(&v->registering);
 	if (ep->slot_window != NULL)
-		rc = window_bind(ep, ep->slot_window, ep->slot_rkey, ep->slot_mr, IBV_ACCESS_REMOTE_WRITE);
-	for (struct verbs_registration *r = v->registrations; rc == SLUICE_OK && r != NULL; r = r->next) {
+		rc = window_bind(ep, ep->slot_window, ep->slot_rkey, ep->slot_mr,
+				 IBV_ACCESS_REMOTE_WRITE);
+	for (struct verbs_registration *r = v->registrations; rc == SLUICE_OK && r != NULL;
+	     r = r->next) {
 		const struct keys *k = &r->at[rank];
 
 		if (k->window != NULL)
-			rc = window_bind(ep, k->window, k->rkey, keys_remote(r, rank), window_access(r->region));
+			rc = window_bind(ep, k->window, k->rkey, keys_remote(r, rank),
+					 window_access(r->region));
 	}
 	pthread_mutex_unlock(&v->registering);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rank, size, node, and one card per rank: see bootstrap.h. The launcher's calls are in pmix_calls.c,
- * the bytes of a card in card.c; this file decides what a missing launcher means and what goes into
- * the own card. Called by runtime/job/job.c. */
+ * Rank, size, node, and one card per rank: see bootstrap.h. The launcher's calls are in
+ * pmix_calls.c, the bytes of a card in card.c; this file decides what a missing launcher means and
+ * what goes into the own card. Called by runtime/job/job.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/wire_version.h"
@@ -40,7 +40,7 @@ struct bootstrap {
 	char origin[128];
 };
 
-/* ---- alone, or not served? ------------------------------------------------------------------ */
+/* ---- alone, or not served? ------------------------------------------------- */
 
 /* The number in an environment variable; -1 if unset or not a number. */
 static long environment_count(const char *name)
@@ -77,24 +77,26 @@ static int check_alone(void)
 
 	if (!launcher_supported() && (tasks > 1 || (tasks != 1 && getenv("PMIX_NAMESPACE"))))
 		return fail(SLUICE_EBOOT,
-			    "this process was launched as one of several, but this libsluice was built "
-			    "without PMIx and cannot find the others: install libpmix-dev and build again "
-			    "with ./configure --with-pmix=yes");
+			    "this process was launched as one of several, but this libsluice was "
+			    "built without PMIx and cannot find the others: install libpmix-dev "
+			    "and build again with ./configure --with-pmix=yes");
 	if (tasks > 1)
 		return fail(SLUICE_EBOOT,
-			    "srun was started without --mpi=pmix, so task %s of %ld cannot find the others: run "
-			    "`srun --mpi=pmix ...` (srun took --mpi=%s from its options or from MpiDefault in "
-			    "slurm.conf; `srun --mpi=list` shows what this Slurm has)",
+			    "srun was started without --mpi=pmix, so task %s of %ld cannot find "
+			    "the others: run `srun --mpi=pmix ...` (srun took --mpi=%s from its "
+			    "options or from MpiDefault in slurm.conf; `srun --mpi=list` shows "
+			    "what this Slurm has)",
 			    rank ? rank : "?", tasks, type ? type : "none");
 	if (environment_count("PMI_SIZE") > 1)
-		return fail(SLUICE_EBOOT,
-			    "the launcher started %ld processes with PMI, but not with PMIx, which Sluice "
-			    "needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx",
-			    environment_count("PMI_SIZE"));
+		return fail(
+			SLUICE_EBOOT,
+			"the launcher started %ld processes with PMI, but not with PMIx, which "
+			"Sluice needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx",
+			environment_count("PMI_SIZE"));
 	return 0;
 }
 
-/* ---- opening -------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------- */
 
 static void name_node(struct bootstrap *b)
 {
@@ -121,8 +123,8 @@ static void name_origin(struct bootstrap *b)
 	if (!b->launcher)
 		strcpy(b->origin, "alone");
 	else if (job && step)
-		snprintf(b->origin, sizeof(b->origin), "%s (Slurm step %s.%s)", launcher_name(b->launcher),
-			 job, step);
+		snprintf(b->origin, sizeof(b->origin), "%s (Slurm step %s.%s)",
+			 launcher_name(b->launcher), job, step);
 	else
 		snprintf(b->origin, sizeof(b->origin), "%s", launcher_name(b->launcher));
 }
@@ -178,7 +180,7 @@ void bootstrap_close(struct bootstrap **b)
 	*b = NULL;
 }
 
-/* ---- cards ---------------------------------------------------------------------------------- */
+/* ---- cards ----------------------------------------------------------------- */
 
 /* The running kernel's boot id; one made up, which equals no other, where it cannot be read. */
 static void read_boot_id(uint8_t id[16])
@@ -198,7 +200,8 @@ static void read_boot_id(uint8_t id[16])
 
 		if (!isxdigit(c))
 			continue;
-		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | (c <= '9' ? c - '0' : c - 'a' + 10));
+		id[digits / 2] = (uint8_t)(id[digits / 2] << 4 |
+					   (c <= '9' ? c - '0' : c - 'a' + 10));
 		digits++;
 	}
 	if (digits < 32 && getrandom(id, 16, GRND_NONBLOCK) != 16) {
@@ -208,7 +211,8 @@ static void read_boot_id(uint8_t id[16])
 	}
 }
 
-static void fill_card(const struct bootstrap *b, const uint8_t *payload, size_t n, struct card *card)
+static void fill_card(const struct bootstrap *b, const uint8_t *payload, size_t n,
+		      struct card *card)
 {
 	memset(card, 0, sizeof(*card));
 	card->wire_version = SLUICE_WIRE_VERSION;
@@ -233,8 +237,10 @@ static int take_card(void *context, int rank, const uint8_t *bytes, size_t n)
 	int err = card_decode(bytes, n, (uint32_t)rank, &t->cards[rank], &why);
 
 	if (err)
-		return fail(err, "rank %d on node %s refuses the card of rank %d (%zu bytes): %s; start all "
-			    "ranks with the same libsluice", t->b->rank, t->b->node, rank, n, why);
+		return fail(err,
+			    "rank %d on node %s refuses the card of rank %d (%zu bytes): %s; start "
+			    "all ranks with the same libsluice",
+			    t->b->rank, t->b->node, rank, n, why);
 	return 0;
 }
 
@@ -248,7 +254,8 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	int err;
 
 	if (payload_bytes > CARD_PAYLOAD_BYTES)
-		return fail(SLUICE_EINVAL, "the transports' addresses take %zu bytes, a card holds %d",
+		return fail(SLUICE_EINVAL,
+			    "the transports' addresses take %zu bytes, a card holds %d",
 			    payload_bytes, (int)CARD_PAYLOAD_BYTES);
 	if (b->size > 1 && !b->launcher)
 		return fail(SLUICE_EINVAL, "the cards of this job were exchanged before");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Cards to bytes, bytes to cards, and whether the cards of a job agree: see card.h for the layout. */
+ * Cards to bytes, bytes to cards, and whether the cards of a job agree: see card.h for the
+ * layout. */
 #include "slurm/card.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -117,9 +118,11 @@ static void warn_of_builds(const struct card *cards, int size)
 	for (rank = 1; rank < size; rank++)
 		if (strcmp(cards[rank].build, cards[0].build) != 0) {
 			log_line(LOG_WARN, "slurm",
-				 "rank 0 on node %s runs a build by '%s', rank %d on node %s one by '%s': "
-				 "the versions agree, but use one build to get the same results everywhere",
-				 cards[0].node, cards[0].build, rank, cards[rank].node, cards[rank].build);
+				 "rank 0 on node %s runs a build by '%s', rank %d on node %s one "
+				 "by '%s': the versions agree, but use one build to get the same "
+				 "results everywhere",
+				 cards[0].node, cards[0].build, rank, cards[rank].node,
+				 cards[rank].build);
 			return;
 		}
 }
@@ -137,11 +140,11 @@ int card_compare(const struct card *cards, int size, int own_rank)
 		rank++;
 	if (rank < size)
 		return fail(SLUICE_EPEER,
-			    "rank 0 on node %s runs Sluice %s (wire %u), but rank %d on node %s runs "
-			    "Sluice %s (wire %u): start all ranks with the same libsluice (compare "
-			    "LD_LIBRARY_PATH and the installed packages of these nodes)",
-			    cards[0].node, cards[0].version, cards[0].wire_version, rank, cards[rank].node,
-			    cards[rank].version, cards[rank].wire_version);
+			    "rank 0 on node %s runs Sluice %s (wire %u), but rank %d on node %s "
+			    "runs Sluice %s (wire %u): start all ranks with the same libsluice "
+			    "(compare LD_LIBRARY_PATH and the installed packages of these nodes)",
+			    cards[0].node, cards[0].version, cards[0].wire_version, rank,
+			    cards[rank].node, cards[rank].version, cards[rank].wire_version);
 	if (own_rank == 0)
 		warn_of_builds(cards, size);
 	return 0;

@@ -11,9 +11,9 @@
  *       16    4 rank
  *   then the payload, then 4 bytes CRC32C of everything before them.
  *
- * Little-endian; texts are printable ASCII, padded with zeros, at least one zero. These offsets never
- * change and a later version adds fields at the end of the header only, so that ranks of different
- * versions can still tell each other which they are. */
+ * Little-endian; texts are printable ASCII, padded with zeros, at least one zero. These offsets
+ * never change and a later version adds fields at the end of the header only, so that ranks of
+ * different versions can still tell each other which they are. */
 #ifndef SLURM_CARD_H
 #define SLURM_CARD_H
 #include "bootstrap.h"
@@ -25,8 +25,8 @@ enum {
 	CARD_ACCEPT_BYTES = 64 * 1024
 };
 
-/* Writes the card of rank into out[]; returns its length. Text fields that are not printable are sent
- * with '?' in place of what is not. Assumes payload_bytes <= CARD_PAYLOAD_BYTES. */
+/* Writes the card of rank into out[]; returns its length. Text fields that are not printable are
+ * sent with '?' in place of what is not. Assumes payload_bytes <= CARD_PAYLOAD_BYTES. */
 size_t card_encode(const struct card *card, uint32_t rank, uint8_t out[CARD_MAX_BYTES]);
 
 /* Reads bytes[0..n) as the card of rank. On success 0. SLUICE_EWIRE on refusal: *why is a static

@@ -20,7 +20,8 @@ int launcher_size(const struct launcher *l);
 const char *launcher_name(const struct launcher *l); /* "PMIx 4.2.2" */
 const char *launcher_node(const struct launcher *l); /* "" where the launcher does not say */
 
-/* Takes the bytes of one rank: valid during the call only. 0, or an error that ends the exchange. */
+/* Takes the bytes of one rank: valid during the call only. 0, or an error that ends the
+ * exchange. */
 typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, size_t n);
 
 /* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to take(), in

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The only file that knows PMIx: Init, Get, Put, Commit, Fence, Finalize, and nothing else of it.
  *
- * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller waits
- * for it with a deadline of its own. What a call and its helper share lives in struct launcher, which
- * counts its holders: a helper or a fence callback that answers after the deadline still finds it. */
+ * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller
+ * waits for it with a deadline of its own. What a call and its helper share lives in struct
+ * launcher, which counts its holders: a helper or a fence callback that answers after the deadline
+ * still finds it. */
 #include "slurm/launcher.h"
 
 #ifdef HAVE_PMIX
@@ -27,22 +28,22 @@ static const char card_key[] = "sluice.card";
 struct launcher {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int holders;                 /* the caller, helper threads, a pending fence */
+	int holders; /* the caller, helper threads, a pending fence */
 	int done[PHASE_COUNT];
-	int abandoned;               /* the caller's deadline passed during Init */
+	int abandoned; /* the caller's deadline passed during Init */
 	pmix_status_t status[PHASE_COUNT];
 
 	int timeout_ms;
-	int joined;                  /* between Init and Finalize */
+	int joined; /* between Init and Finalize */
 	pmix_proc_t self;
 	int size;
 	char node[256];
 	char name[64];
 
-	pmix_value_t **value;        /* [size], by PHASE_COLLECT */
-	int n_values;                /* filled */
-	const char *call;            /* the PMIx call whose status PHASE_INIT gives */
-	pmix_info_t fence_info[2];   /* here, because a pending fence may still read it */
+	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
+	int n_values;              /* filled */
+	const char *call;          /* the PMIx call whose status PHASE_INIT gives */
+	pmix_info_t fence_info[2]; /* here, because a pending fence may still read it */
 };
 
 static void drop(struct launcher *l)
@@ -160,7 +161,7 @@ static pmix_status_t get_value(const struct launcher *l, pmix_rank_t rank, const
 	return status;
 }
 
-/* ---- joining ------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------- */
 
 static pmix_status_t ask_size_and_node(struct launcher *l)
 {
@@ -245,12 +246,13 @@ static int init_failed(const struct launcher *l)
 	pmix_status_t status = l->status[PHASE_INIT];
 
 	return fail(SLUICE_EBOOT,
-		    "%s failed: %s (%d). The environment says that a launcher with PMIx %s started this "
-		    "process (PMIX_NAMESPACE=%s, PMIX_RANK=%s), and this library uses %s: start it by `srun "
-		    "--mpi=pmix` directly, with libpmix of one major version on both sides, or unset "
-		    "PMIX_NAMESPACE to run alone",
-		    l->call, PMIx_Error_string(status), status, served ? served : "of unknown version",
-		    getenv("PMIX_NAMESPACE"), getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name);
+		    "%s failed: %s (%d). The environment says that a launcher with PMIx %s started "
+		    "this process (PMIX_NAMESPACE=%s, PMIX_RANK=%s), and this library uses %s: "
+		    "start it by `srun --mpi=pmix` directly, with libpmix of one major version on "
+		    "both sides, or unset PMIX_NAMESPACE to run alone",
+		    l->call, PMIx_Error_string(status), status,
+		    served ? served : "of unknown version", getenv("PMIX_NAMESPACE"),
+		    getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name);
 }
 
 int launcher_supported(void)
@@ -263,8 +265,8 @@ int launcher_open(int timeout_ms, struct launcher **out)
 	struct launcher *l;
 	int err;
 
-	/* every PMIx server gives its clients this; without it Init could only fail, or start a job of
-	 * one that hides the other processes */
+	/* every PMIx server gives its clients this; without it Init could only fail, or start a job
+	 * of one that hides the other processes */
 	if (!getenv("PMIX_NAMESPACE")) {
 		*out = NULL;
 		return 0;
@@ -276,8 +278,9 @@ int launcher_open(int timeout_ms, struct launcher **out)
 	err = run_bounded(l, PHASE_INIT, init_body, timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		err = fail(SLUICE_ETIMEDOUT,
-			   "the launcher's PMIx server did not answer PMIx_Init within %.1f s (PMIX_NAMESPACE=%s): "
-			   "look at slurmd's log on this node, or allow more time with SLUICE_BOOT_TIMEOUT",
+			   "the launcher's PMIx server did not answer PMIx_Init within %.1f s "
+			   "(PMIX_NAMESPACE=%s): look at slurmd's log on this node, or allow more "
+			   "time with SLUICE_BOOT_TIMEOUT",
 			   timeout_ms / 1e3, getenv("PMIX_NAMESPACE"));
 	else if (!err && l->status[PHASE_INIT] != PMIX_SUCCESS)
 		err = init_failed(l);
@@ -309,7 +312,7 @@ const char *launcher_node(const struct launcher *l)
 	return l->node;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------- */
 
 static void *finalize_body(void *argument)
 {
@@ -333,10 +336,11 @@ static int leave(struct launcher *l)
 		return 0;
 	err = run_bounded(l, PHASE_FINALIZE, finalize_body, FINALIZE_TIMEOUT_MS);
 	if (err == SLUICE_ETIMEDOUT)
-		return fail(SLUICE_ETIMEDOUT,
-			    "PMIx_Finalize did not return within %d s on rank %u: the launcher would end the whole "
-			    "step if a rank died now; look at slurmd's log on node %s",
-			    FINALIZE_TIMEOUT_MS / 1000, l->self.rank, l->node);
+		return fail(
+			SLUICE_ETIMEDOUT,
+			"PMIx_Finalize did not return within %d s on rank %u: the launcher would "
+			"end the whole step if a rank died now; look at slurmd's log on node %s",
+			FINALIZE_TIMEOUT_MS / 1000, l->self.rank, l->node);
 	return err;
 }
 
@@ -349,12 +353,12 @@ void launcher_close(struct launcher **l)
 	*l = NULL;
 }
 
-/* ---- the exchange -------------------------------------------------------------------------- */
+/* ---- the exchange ---------------------------------------------------------- */
 
 static int call_failed(const struct launcher *l, const char *call, pmix_status_t status)
 {
-	return fail(SLUICE_EBOOT, "%s failed on rank %u: %s (%d); look at slurmd's log on node %s", call,
-		    l->self.rank, PMIx_Error_string(status), status, l->node);
+	return fail(SLUICE_EBOOT, "%s failed on rank %u: %s (%d); look at slurmd's log on node %s",
+		    call, l->self.rank, PMIx_Error_string(status), status, l->node);
 }
 
 static int offer(struct launcher *l, const uint8_t *mine, size_t n)
@@ -380,11 +384,12 @@ static int offer(struct launcher *l, const uint8_t *mine, size_t n)
 
 static int fence_timed_out(const struct launcher *l)
 {
-	return fail(SLUICE_ETIMEDOUT,
-		    "rank %u on node %s waited %.1f s for all %d ranks of the job, and at least one did not "
-		    "reach sluice_init(): look for a rank that ended or hangs before it (its output; sstat or "
-		    "sacct of this step), or allow more time with SLUICE_BOOT_TIMEOUT",
-		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size);
+	return fail(
+		SLUICE_ETIMEDOUT,
+		"rank %u on node %s waited %.1f s for all %d ranks of the job, and at least one "
+		"did not reach sluice_init(): look for a rank that ended or hangs before it (its "
+		"output; sstat or sacct of this step), or allow more time with SLUICE_BOOT_TIMEOUT",
+		l->self.rank, l->node, l->timeout_ms / 1e3, l->size);
 }
 
 static void fence_done(pmix_status_t status, void *context)
@@ -398,7 +403,8 @@ static void fence_done(pmix_status_t status, void *context)
 static int fence(struct launcher *l)
 {
 	pmix_info_t *info = l->fence_info;
-	bool collect = true; /* without it the fence is no barrier between nodes, and gives no data */
+	bool collect =
+		true; /* without it the fence is no barrier between nodes, and gives no data */
 	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, behind ours */
 	pmix_status_t status;
 
@@ -445,20 +451,23 @@ static int collect(struct launcher *l, launcher_take_fn take, void *context)
 	err = run_bounded(l, PHASE_COLLECT, collect_body, l->timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		return fail(err,
-			    "rank %u on node %s: PMIx_Get of the ranks' cards did not end within %.1f s; look at "
-			    "slurmd's log on this node, or allow more time with SLUICE_BOOT_TIMEOUT",
+			    "rank %u on node %s: PMIx_Get of the ranks' cards did not end within "
+			    "%.1f s; look at slurmd's log on this node, or allow more time with "
+			    "SLUICE_BOOT_TIMEOUT",
 			    l->self.rank, l->node, l->timeout_ms / 1e3);
 	if (err)
 		return err;
 	if (l->status[PHASE_COLLECT] != PMIX_SUCCESS)
-		return fail(SLUICE_EBOOT, "PMIx_Get of the card of rank %d failed on rank %u: %s (%d)",
+		return fail(SLUICE_EBOOT,
+			    "PMIx_Get of the card of rank %d failed on rank %u: %s (%d)",
 			    l->n_values, l->self.rank, PMIx_Error_string(l->status[PHASE_COLLECT]),
 			    l->status[PHASE_COLLECT]);
 	for (rank = 0; rank < l->size; rank++) {
 		const pmix_value_t *v = l->value[rank];
 
 		if (v->type != PMIX_BYTE_OBJECT || !v->data.bo.bytes)
-			return fail(SLUICE_EWIRE, "the launcher returned no bytes as the card of rank %d", rank);
+			return fail(SLUICE_EWIRE,
+				    "the launcher returned no bytes as the card of rank %d", rank);
 		err = take(context, rank, (const uint8_t *)v->data.bo.bytes, v->data.bo.size);
 		if (err)
 			return err;

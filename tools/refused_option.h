@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is said of an option that getopt_long() refused: which one it was, and which one may have been
- * meant. Included by the tools whose options are all long ones. */
+ * What is said of an option that getopt_long() refused: which one it was, and which one may have
+ * been meant. Included by the tools whose options are all long ones. */
 #ifndef TOOLS_REFUSED_OPTION_H
 #define TOOLS_REFUSED_OPTION_H
 #include "base/nearest.h"
@@ -11,7 +11,8 @@
 enum { REFUSED_BYTES = 192 };
 
 /* "--epcohs, did you mean --epochs?", right after getopt_long() returned '?'. */
-static inline const char *refused_option(char **argv, const struct option *table, char text[REFUSED_BYTES])
+static inline const char *refused_option(char **argv, const struct option *table,
+					 char text[REFUSED_BYTES])
 {
 	const char *names[64], *given = argv[optind - 1], *near;
 	char name[64];

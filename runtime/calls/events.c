@@ -7,7 +7,7 @@
 #include "worker/worker.h"
 #include <string.h>
 
-/* ---- notifies and READs (token held) -------------------------------------------------------- */
+/* ---- notifies and READs (token held) --------------------------------------- */
 
 static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_id)
 {
@@ -42,10 +42,12 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 	sluice_model *model = job->models[id];
 	if (!model)
 		return;
-	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer && sluice_is_worker(job))
+	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer &&
+	    sluice_is_worker(job))
 		worker_notice(model, shard);
 	else
-		job_blame(job, SLUICE_EWIRE, peer, "%s sent a notice of shard %u, which it does not own",
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s sent a notice of shard %u, which it does not own",
 			  rank_text(job, peer), shard);
 }
 
@@ -65,7 +67,7 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 	}
 }
 
-/* ---- all models (token held) ---------------------------------------------------------------- */
+/* ---- all models (token held) ----------------------------------------------- */
 
 static void advance(sluice_job *job)
 {
@@ -119,13 +121,21 @@ static void describe_waits(const sluice_job *job, char *text, size_t cap)
 	*text = 0;
 	for (int m = 0; m < job->models_end; m++)
 		if (job->models[m])
-			shards_describe_waits(job->models[m], text + strlen(text), cap - strlen(text));
+			shards_describe_waits(job->models[m], text + strlen(text),
+					      cap - strlen(text));
 }
 
 static const struct job_client models = {
-	.advance = advance, .push_arrived = push_arrived, .notice_arrived = notice_arrived,
-	.push_refused = push_refused, .read_done = read_done, .worker_dropped = worker_dropped, .park = park,
-	.waits = waits, .explain = explain, .describe_waits = describe_waits,
+	.advance = advance,
+	.push_arrived = push_arrived,
+	.notice_arrived = notice_arrived,
+	.push_refused = push_refused,
+	.read_done = read_done,
+	.worker_dropped = worker_dropped,
+	.park = park,
+	.waits = waits,
+	.explain = explain,
+	.describe_waits = describe_waits,
 };
 
 void events_begin(sluice_model *model)

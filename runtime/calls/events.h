@@ -4,7 +4,8 @@
 #define RUNTIME_EVENTS_H
 #include "sluice.h"
 
-/* From now on the job's events reach the model, which is number model->id; no more. Token not held. */
+/* From now on the job's events reach the model, which is number model->id; no more. Token not
+ * held. */
 void events_begin(sluice_model *model);
 void events_end(sluice_model *model);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Opening a model: attributes and recipe judged and compared between ranks, memory laid out, windows
- * exchanged. Collective; a rank that cannot do its part is named on all others. */
+ * Opening a model: attributes and recipe judged and compared between ranks, memory laid out,
+ * windows exchanged. Collective; a rank that cannot do its part is named on all others. */
 #include "calls/model_open.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -15,15 +15,17 @@
 /* Programs that were compiled before there were other types push floats. */
 static int grad_type_of(const sluice_model_attr *attr)
 {
-	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ? attr->grad_type
-											      : SLUICE_F32;
+	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ?
+		       attr->grad_type :
+		       SLUICE_F32;
 }
 
-static int check_attributes(const sluice_job *job, const sluice_model_attr *attr, const float *params)
+static int check_attributes(const sluice_job *job, const sluice_model_attr *attr,
+			    const float *params)
 {
 	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
-		return fail(SLUICE_EINVAL, "sluice_model_open: attr is NULL or its size field is not set "
-			    "(attr.size = sizeof attr)");
+		return fail(SLUICE_EINVAL, "sluice_model_open: attr is NULL or its size field is "
+					   "not set (attr.size = sizeof attr)");
 	if (!attr->count || attr->count > UINT32_MAX)
 		return fail(SLUICE_EINVAL, "sluice_model_open: count=%llu, must be 1 .. 2^32-1",
 			    (unsigned long long)attr->count);
@@ -37,8 +39,10 @@ static int check_attributes(const sluice_job *job, const sluice_model_attr *attr
 			    (double)attr->lr);
 	int type = grad_type_of(attr);
 	if (type != SLUICE_F32 && type != SLUICE_F16 && type != SLUICE_BF16)
-		return fail(SLUICE_EINVAL, "sluice_model_open: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
-			    "SLUICE_BF16", type);
+		return fail(SLUICE_EINVAL,
+			    "sluice_model_open: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
+			    "SLUICE_BF16",
+			    type);
 	return 0;
 }
 
@@ -62,23 +66,34 @@ static int copy_tensors(sluice_model *model, const sluice_model_attr *attr)
 /* Everything two ranks must agree on, as one number. */
 static uint64_t schema_of(const sluice_model *model)
 {
-	uint64_t parts[6] = { model->layout.count, model->layout.n_shards, model->n_tensors,
+	uint64_t parts[6] = { model->layout.count,
+			      model->layout.n_shards,
+			      model->n_tensors,
 			      model->schedule.warmup_steps,
 			      digest64(model->recipe_text, strlen(model->recipe_text)),
-			      digest64(model->tensor_ends, model->n_tensors * sizeof *model->tensor_ends) };
+			      digest64(model->tensor_ends,
+				       model->n_tensors * sizeof *model->tensor_ends) };
 	for (size_t t = 0; t < model->n_tensors; t++)
-		parts[5] = parts[5] * 31 + digest64(model->tensor_names[t], strlen(model->tensor_names[t]));
+		parts[5] = parts[5] * 31 +
+			   digest64(model->tensor_names[t], strlen(model->tensor_names[t]));
 	return digest64(parts, sizeof parts);
 }
 
 /* What ranks tell each other of their models: numbers of 8 bytes, then the recipe. */
 enum { TOLD_SCHEMA, TOLD_ORDER, TOLD_COUNT, TOLD_SHARDS, TOLD_TENSORS, TOLD_WARMUP, TOLD_NUMBERS };
-enum { TOLD_TEXT = 8 * TOLD_NUMBERS, TOLD_TEXT_BYTES = 960, TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES };
+enum {
+	TOLD_TEXT = 8 * TOLD_NUMBERS,
+	TOLD_TEXT_BYTES = 960,
+	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES
+};
 
 /* The first of what differs. */
 static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
 {
-	static const struct { int which; const char *what; } numbers[] = {
+	static const struct {
+		int which;
+		const char *what;
+	} numbers[] = {
 		{ TOLD_ORDER, "as number %llu and as number %llu" },
 		{ TOLD_COUNT, "of %llu and %llu parameters" },
 		{ TOLD_SHARDS, "of %llu and %llu shards" },
@@ -87,7 +102,8 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 	};
 	const char *x_text = (const char *)a + TOLD_TEXT, *y_text = (const char *)b + TOLD_TEXT;
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-		uint64_t x = get_le64(a + 8 * numbers[i].which), y = get_le64(b + 8 * numbers[i].which);
+		uint64_t x = get_le64(a + 8 * numbers[i].which),
+			 y = get_le64(b + 8 * numbers[i].which);
 		if (x == y)
 			continue;
 		snprintf(text, cap, numbers[i].what, (unsigned long long)x, (unsigned long long)y);
@@ -97,8 +113,9 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 	if (!strcmp(x_text, y_text))
 		snprintf(text, cap, "whose tensors have other names or lengths");
 	else
-		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe", (int)strcspn(x_text + word, " "),
-			 x_text + word, (int)strcspn(y_text + word, " "), y_text + word);
+		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe",
+			 (int)strcspn(x_text + word, " "), x_text + word,
+			 (int)strcspn(y_text + word, " "), y_text + word);
 }
 
 /* Compares what the ranks opened; a difference is named on all of them. */
@@ -113,7 +130,8 @@ static int compare_models(sluice_model *model)
 	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
 	put_le64(mine + 8 * TOLD_TENSORS, model->n_tensors);
 	put_le64(mine + 8 * TOLD_WARMUP, model->schedule.warmup_steps);
-	memcpy(mine + TOLD_TEXT, model->recipe_text, strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
+	memcpy(mine + TOLD_TEXT, model->recipe_text,
+	       strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
 	uint8_t *rows = malloc((size_t)job->size * ROW);
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "no memory to compare models");
@@ -128,9 +146,10 @@ static int compare_models(sluice_model *model)
 		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* schema and order */
 			continue;
 		tell_difference(terms, row, difference, sizeof difference);
-		rc = fail(SLUICE_EPEER, "%s and %s opened different models, %s: all ranks must open the same "
-			  "ones, in the same order", rank_text(job, first),
-			  rank_text(job, r), difference);
+		rc = fail(SLUICE_EPEER,
+			  "%s and %s opened different models, %s: all ranks must open the same "
+			  "ones, in the same order",
+			  rank_text(job, first), rank_text(job, r), difference);
 	}
 	free(rows);
 	return rc;
@@ -197,7 +216,8 @@ static int exchange_regions(sluice_model *model)
 		rc = open_remote(model, p, row, layout_window_bytes(&model->layout, p, job->rank),
 				 &model->remote_windows[p]);
 		if (!rc)
-			rc = open_remote(model, p, row + ROW / 2, layout_log_bytes(&model->layout, p),
+			rc = open_remote(model, p, row + ROW / 2,
+					 layout_log_bytes(&model->layout, p),
 					 &model->remote_logs[p]);
 	}
 	free(mine);
@@ -208,8 +228,8 @@ static int exchange_regions(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
-	/* What spread.c and read.c read into, for a short time; rank 0's region there goes before its accumulator
-	 * is touched. */
+	/* What spread.c and read.c read into, for a short time; rank 0's region there goes before
+	 * its accumulator is touched. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += layout_window_bytes(l, rank, peer);
@@ -221,8 +241,8 @@ static double mebibytes(uint64_t bytes)
 	return (double)bytes / 1048576;
 }
 
-/* Before anything is allocated: what all ranks of this node need for the model against what is left. No
- * rank has begun, because all agree first. */
+/* Before anything is allocated: what all ranks of this node need for the model against what is
+ * left. No rank has begun, because all agree first. */
 static int check_room(const sluice_model *model, uint64_t need)
 {
 	const sluice_job *job = model->job;
@@ -237,16 +257,17 @@ static int check_room(const sluice_model *model, uint64_t need)
 		}
 	if (together > room.node)
 		return fail(SLUICE_ENOMEM,
-			    "the model needs %.1f MiB on %s, and %.1f MiB on the %d ranks of its node together, but "
-			    "%s has %.1f MiB left: ask for more memory (srun --mem), use more nodes, or a lower "
-			    "density",
+			    "the model needs %.1f MiB on %s, and %.1f MiB on the %d ranks of its "
+			    "node together, but %s has %.1f MiB left: ask for more memory (srun "
+			    "--mem), use more nodes, or a lower density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(together), ranks,
 			    room.node_limit, mebibytes(room.node));
 	if (need > room.process)
-		return fail(SLUICE_ENOMEM,
-			    "the model needs %.1f MiB on %s, but the limit on the address space (ulimit -v) leaves "
-			    "%.1f MiB: raise it, use more ranks, or a lower density",
-			    mebibytes(need), rank_text(job, job->rank), mebibytes(room.process));
+		return fail(
+			SLUICE_ENOMEM,
+			"the model needs %.1f MiB on %s, but the limit on the address space "
+			"(ulimit -v) leaves %.1f MiB: raise it, use more ranks, or a lower density",
+			mebibytes(need), rank_text(job, job->rank), mebibytes(room.process));
 	return 0;
 }
 
@@ -256,8 +277,8 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
 	int rc = recipe_parse(text, &model->recipe);
 	if (!rc && model->recipe.automatic && job->seat)
-		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job does not have: name "
-			  "up= and down=");
+		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
+					 "does not have: name up= and down=");
 	if (!rc)
 		rc = schedule_compile(&model->recipe, attr->steps_per_epoch, &model->schedule);
 	if (!rc)
@@ -268,21 +289,30 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	if (rc)
 		return rc;
 	if (job->members.elastic && model->recipe.signal == SIGNAL_INNOVATION)
-		return fail(SLUICE_EINVAL, "sluice_model_open: signal=innovation with on_failure=continue: what a lost "
-			    "worker gave stays in the shards' sum; use on_failure=abort, or another signal");
-	if (job->members.elastic && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
-		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: the step whose "
-			    "leader is lost could not be finished; use on_failure=abort, or another selector");
+		return fail(SLUICE_EINVAL,
+			    "sluice_model_open: signal=innovation with on_failure=continue: what a "
+			    "lost worker gave stays in the shards' sum; use on_failure=abort, or "
+			    "another signal");
+	if (job->members.elastic &&
+	    selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
+		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: "
+					   "the step whose leader is lost could not be finished; "
+					   "use on_failure=abort, or another selector");
 	if (model_async(model) && job->members.elastic)
-		return fail(SLUICE_EINVAL, "sluice_model_open: when=async with on_failure=continue: what a lost worker "
-			    "had under way could not be told from what is late; use on_failure=abort");
+		return fail(SLUICE_EINVAL,
+			    "sluice_model_open: when=async with on_failure=continue: what a lost "
+			    "worker had under way could not be told from what is late; use "
+			    "on_failure=abort");
 	if (model_async(model) && model->recipe.staleness + 1 < (uint32_t)job->workers)
-		return fail(SLUICE_EINVAL, "sluice_model_open: when=async(%u) with %d workers: each of them may be under "
-			    "way with a gradient while the others are counted; write async(%d) or more",
+		return fail(SLUICE_EINVAL,
+			    "sluice_model_open: when=async(%u) with %d workers: each of them may "
+			    "be under way with a gradient while the others are counted; write "
+			    "async(%d) or more",
 			    model->recipe.staleness, job->workers, job->workers - 1);
 	schedule_anchors(&model->schedule, &model->recipe, job->workers);
 	recipe_print(&model->recipe, model->recipe_text);
-	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step size. */
+	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step
+	 * size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      model->recipe.update == UPDATE_NONE;
 	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
@@ -296,14 +326,15 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
 	if (limit && need > limit)
 		return fail(SLUICE_ENOMEM,
-			    "the model needs %.1f MiB on %s, the limit is %.1f MiB (SLUICE_MEMORY): raise it, use "
-			    "more ranks, or a lower density",
+			    "the model needs %.1f MiB on %s, the limit is %.1f MiB "
+			    "(SLUICE_MEMORY): raise it, use more ranks, or a lower density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
 	if ((rc = check_room(model, need)))
 		return rc;
-	log_line(LOG_INFO, "runtime", "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s",
-		 model->id, (unsigned long long)attr->count, model->layout.n_shards,
-		 (double)need / 1048576, model->recipe_text);
+	log_line(LOG_INFO, "runtime",
+		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
+		 (unsigned long long)attr->count, model->layout.n_shards, (double)need / 1048576,
+		 model->recipe_text);
 	return 0;
 }
 
@@ -354,8 +385,10 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	model->job = job;
 	while (model->id < JOB_MODELS && job->models[model->id])
 		model->id++;
-	rc = model->id < JOB_MODELS ? check_attributes(job, attr, params)
-		: fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already", JOB_MODELS);
+	rc = model->id < JOB_MODELS ?
+		     check_attributes(job, attr, params) :
+		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
+			  JOB_MODELS);
 	if (!rc)
 		rc = prepare(model, attr);
 	struct borrowed host = { 0 };

@@ -7,8 +7,8 @@
 #include "shard/shard.h"
 #include <stdio.h>
 
-/* What a server waits for: that its workers begin something; or that its shards went on, so that the wait,
- * and its limit, begin anew. */
+/* What a server waits for: that its workers begin something; or that its shards went on, so that
+ * the wait, and its limit, begin anew. */
 struct serving {
 	const sluice_job *job;
 	uint64_t published;
@@ -19,7 +19,8 @@ static uint64_t published(const sluice_job *job)
 	uint64_t sum = 0;
 	for (int m = 0; m < job->models_end; m++)
 		for (uint32_t i = 0; job->models[m] && i < job->models[m]->n_own; i++)
-			sum += job->models[m]->shards[i].version + job->models[m]->shards[i].published;
+			sum += job->models[m]->shards[i].version +
+			       job->models[m]->shards[i].published;
 	return sum;
 }
 
@@ -37,14 +38,16 @@ static void describe_serving(void *context, char *text, size_t cap)
 
 int sluice_serve(sluice_model *model)
 {
-	int rc = model ? job_check(model->job, "sluice_serve")
-		       : fail(SLUICE_EINVAL, "sluice_serve: the model is NULL");
+	int rc = model ? job_check(model->job, "sluice_serve") :
+			 fail(SLUICE_EINVAL, "sluice_serve: the model is NULL");
 	if (rc)
 		return rc;
 	sluice_job *job = model->job;
 	if (sluice_is_worker(job))
-		return fail(SLUICE_EINVAL, "sluice_serve: %s is a worker; dedicated servers are the last ranks, here "
-			    "%d of them", rank_text(job, job->rank), job->servers);
+		return fail(SLUICE_EINVAL,
+			    "sluice_serve: %s is a worker; dedicated servers are the last ranks, "
+			    "here %d of them",
+			    rank_text(job, job->rank), job->servers);
 	for (;;) {
 		progress_take(job);
 		uint32_t op;
@@ -56,14 +59,16 @@ int sluice_serve(sluice_model *model)
 		progress_release(job);
 		if (rc == SLUICE_OK && op == COLLECTIVE_CLOSE)
 			return 0;
-		if (!rc && (op == COLLECTIVE_BARRIER || op == COLLECTIVE_SUM || op == COLLECTIVE_GATHER))
+		if (!rc &&
+		    (op == COLLECTIVE_BARRIER || op == COLLECTIVE_SUM || op == COLLECTIVE_GATHER))
 			rc = collective_run(job, op, NULL, 0, MAIL_BYTES, NULL);
 		else if (!rc && (op == COLLECTIVE_CHECKPOINT || op == COLLECTIVE_RESTORE))
 			rc = checkpoint_serve(model, op);
 		else if (!rc)
 			rc = fail(SLUICE_EINVAL,
-				  "sluice_serve: the workers call something a server cannot take part in while it "
-				  "serves (collective %u)", op);
+				  "sluice_serve: the workers call something a server cannot take "
+				  "part in while it serves (collective %u)",
+				  op);
 		if (rc)
 			return rc;
 	}

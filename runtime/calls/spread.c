@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See spread.h: rank 0's parameters to the owners, and the owners' snapshots of them to the workers. */
+ * See spread.h: rank 0's parameters to the owners, and the owners' snapshots of them to the
+ * workers. */
 #include "calls/spread.h"
 #include "shard/shard.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this alone. */
+/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this
+ * alone. */
 static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 {
 	sluice_job *job = model->job;
@@ -16,7 +18,8 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	struct region *buffer = NULL;
 	int rc = e->transport->ops->remote_open(e, descriptor, &source);
 	if (!rc && source->bytes < model->layout.count * sizeof(float))
-		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has", rank_text(job, 0));
+		rc = fail(SLUICE_EWIRE, "%s offers fewer parameters than the model has",
+			  rank_text(job, 0));
 	if (!rc)
 		rc = region_open(piece, 0, "initial", &buffer);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
@@ -24,8 +27,8 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 		size_t total = shard->at->span * sizeof(float);
 		for (size_t at = 0; at < total && !rc; at += piece) {
 			size_t bytes = total - at < piece ? total - at : piece;
-			rc = model_read(model, 0, source, shard->at->begin * sizeof(float) + at, buffer,
-					   buffer->base, bytes);
+			rc = model_read(model, 0, source, shard->at->begin * sizeof(float) + at,
+					buffer, buffer->base, bytes);
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
 		if (!rc && shard->async) {
@@ -49,7 +52,8 @@ static int check_finite(const sluice_model *model, const float *params)
 	if (bad == model->layout.count)
 		return 0;
 	const char *tensor = model_coordinate(model, bad, &in_tensor);
-	return fail(SLUICE_EINVAL, "sluice_model_open: the first parameters hold %s at index %llu of tensor %s",
+	return fail(SLUICE_EINVAL,
+		    "sluice_model_open: the first parameters hold %s at index %llu of tensor %s",
 		    isnan(params[bad]) ? "NaN" : "infinity", (unsigned long long)in_tensor, tensor);
 }
 
@@ -64,20 +68,24 @@ int model_spread(sluice_model *model, float *params)
 	if (!rc && job->rank == 0)
 		rc = check_finite(model, params);
 	if (!rc && job->rank == 0) {
-		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial", &initial);
+		rc = region_open(model->layout.count * sizeof(float), REGION_READ, "initial",
+				 &initial);
 		if (!rc)
 			memcpy(initial->base, params, model->layout.count * sizeof(float));
 		for (int p = 0; p < job->size && !rc; p++) {
 			struct endpoint *e = job->peers[p].endpoint;
-			rc = e->transport->ops->describe(e, initial, mine + (size_t)p * sizeof descriptor);
+			rc = e->transport->ops->describe(e, initial,
+							 mine + (size_t)p * sizeof descriptor);
 		}
 	}
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
-		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor, sizeof descriptor, theirs);
+		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, sizeof descriptor,
+				    sizeof descriptor, theirs);
 	if (!rc && !round_has(job, 0)) {
 		progress_take(job);
-		rc = job_fail(job, SLUICE_EPEER, 0, "%s was lost before the others had its parameters",
+		rc = job_fail(job, SLUICE_EPEER, 0,
+			      "%s was lost before the others had its parameters",
 			      rank_text(job, 0));
 		progress_release(job);
 	}

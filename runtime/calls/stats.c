@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_stats(): what both halves have counted, and norms that are summed up when they are asked for. */
+ * sluice_stats(): what both halves have counted, and norms that are summed up when they are asked
+ * for. */
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include <math.h>
@@ -30,7 +31,8 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (rc)
 		return rc;
 	size_t size = stats->size;
-	const int residual = size >= offsetof(sluice_model_stats, residual_norm) + sizeof stats->residual_norm &&
+	const int residual = size >= offsetof(sluice_model_stats, residual_norm) +
+					     sizeof stats->residual_norm &&
 			     model->worker->residual && model->recipe.memory != MEMORY_NONE;
 	if (residual)
 		on_device_await(model); /* what it says is for the pull */
@@ -51,7 +53,8 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 			sum += (double)model->worker->residual[i] * model->worker->residual[i];
 		now.residual_norm = sqrt(sum);
 	}
-	if (size >= offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm)
+	if (size >=
+	    offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm)
 		shard_norms(model, &now);
 	memcpy(stats, &now, size < sizeof now ? size : sizeof now);
 	return 0;

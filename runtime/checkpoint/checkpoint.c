@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_checkpoint() and sluice_restore(): the order in which all ranks do it. A failed file fails the call
- * on every rank, not the job. What a rank saves, rounds, folders and files are checkpoint_contents.c's,
- * checkpoint_rounds.c's, checkpoint_folder.c's and checkpoint_file.c's. */
+ * sluice_checkpoint() and sluice_restore(): the order in which all ranks do it. A failed file fails
+ * the call on every rank, not the job. What a rank saves, rounds, folders and files are
+ * checkpoint_contents.c's, checkpoint_rounds.c's, checkpoint_folder.c's and checkpoint_file.c's. */
 #include "checkpoint/checkpoint.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -40,7 +40,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 	return 0;
 }
 
-/* ---- checkpoint --------------------------------------------------------------------------- */
+/* ---- checkpoint ------------------------------------------------------------ */
 
 /* The shards rest until this call returns on every worker: their vectors are read without the
  * token, so that heartbeats go on while the disk works. */
@@ -70,8 +70,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* A leader that was stopped, and that the others have dropped since, is none any more: what it would say of the
- * valid generation is older than what they have said. */
+/* A leader that was stopped, and that the others have dropped since, is none any more: what it
+ * would say of the valid generation is older than what they have said. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;
@@ -123,16 +123,19 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	m->mine.status = model_whole(model, "sluice_checkpoint");
 	if (sluice_is_worker(model->job) && model->worker->in_step)
-		m->mine.status =
-			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push was not pulled yet");
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_checkpoint: the last push was not pulled yet");
 	else if (sluice_is_worker(model->job) && on_device_unfinished(&model->worker->device))
-		m->mine.status =
-			fail(SLUICE_EINVAL, "sluice_checkpoint: the last push failed on the GPU, whose residual may hold its "
-			     "gradient already: push the same gradient from GPU memory again, and pull, before");
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_checkpoint: the last push failed on the GPU, whose "
+				      "residual may hold its gradient already: push the same "
+				      "gradient from GPU memory again, and pull, before");
 	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
-		m->mine.status = fail(SLUICE_EINVAL, "sluice_checkpoint: the workers hold different parameters, of "
-				      "which only the common ones are saved: with when=every(P) checkpoint after a "
-				      "multiple of P steps; with up=block it cannot be done");
+		m->mine.status = fail(
+			SLUICE_EINVAL,
+			"sluice_checkpoint: the workers hold different parameters, of which only "
+			"the common ones are saved: with when=every(P) checkpoint after a multiple "
+			"of P steps; with up=block it cannot be done");
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
 			m->mine.status = begin(m, dir, &begun);
@@ -177,9 +180,10 @@ static int save(sluice_model *model, const char *dir)
 	return rc;
 }
 
-/* ---- restore ------------------------------------------------------------------------------ */
+/* ---- restore --------------------------------------------------------------- */
 
-/* Rank 0, which leads as long as none is lost, before the first round: *sums_out is a file's size and CRC for each rank. */
+/* Rank 0, which leads as long as none is lost, before the first round: *sums_out is a file's size
+ * and CRC for each rank. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
 	const sluice_job *job = m->model->job;
@@ -209,8 +213,9 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	*file = NULL;
 	if (!sum.bytes && sluice_is_worker(m->model->job)) {
 		log_line(LOG_WARN, "runtime",
-			 "the checkpoint in %s was made without this rank, which was lost then: it begins with "
-			 "an empty residual", m->place.dir);
+			 "the checkpoint in %s was made without this rank, which was lost then: it "
+			 "begins with an empty residual",
+			 m->place.dir);
 		return 0;
 	}
 	checkpoint_path(&m->place, identity.rank, path);
@@ -229,8 +234,9 @@ enum { HAS_RATE = 1 };
 
 static void say_rate(struct meeting *m, const struct checkpoint_file *file)
 {
-	m->mine.digest = file && sluice_is_worker(m->model->job)
-		? (uint64_t)HAS_RATE << 32 | float_bits(m->model->lr) : 0;
+	m->mine.digest = file && sluice_is_worker(m->model->job) ?
+				 (uint64_t)HAS_RATE << 32 | float_bits(m->model->lr) :
+				 0;
 }
 
 static void hear_rate(struct meeting *m)
@@ -278,7 +284,7 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 
 /* Every rank's file is known to be good. */
 static int load_all(struct meeting *m, const struct contents *contents,
-			  struct checkpoint_file *file, float *params)
+		    struct checkpoint_file *file, float *params)
 {
 	m->mine.status = load(m, contents, file);
 	say_rate(m, file);
@@ -291,7 +297,8 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		hear_rate(m);
 	/* With update=none the shards publish means, and parameters are the application's. */
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
-		m->mine.status = model_read_snapshots(m->model, m->place.step / m->model->recipe.period, params);
+		m->mine.status = model_read_snapshots(
+			m->model, m->place.step / m->model->recipe.period, params);
 	if (!m->mine.status)
 		local_begin(m->model, params);
 	if (!m->mine.status && !file)
@@ -328,9 +335,10 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	if (failed || (failed = model_whole(model, "sluice_restore")))
 		m->mine.status = failed;
 	else if (lost < model->job->workers)
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_restore needs all ranks, and %s is lost: start the job anew",
-				      rank_text(model->job, lost));
+		m->mine.status = fail(
+			SLUICE_EINVAL,
+			"sluice_restore needs all ranks, and %s is lost: start the job anew",
+			rank_text(model->job, lost));
 	else if (sluice_is_worker(model->job) && (model->worker->in_step || model->step))
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore: this model has made steps already; restore "
@@ -356,7 +364,8 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	return rc;
 }
 
-static int restore(sluice_model *model, const char *dir, float *params, int failed, uint64_t *step_out)
+static int restore(sluice_model *model, const char *dir, float *params, int failed,
+		   uint64_t *step_out)
 {
 	struct meeting *m = NULL;
 	int rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
@@ -371,7 +380,7 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 	return rc;
 }
 
-/* ---- calls -------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------- */
 
 static int check_call(const sluice_model *model, const char *function)
 {
@@ -383,7 +392,8 @@ static int check_call(const sluice_model *model, const char *function)
 			  "%s: %s is a dedicated server: it takes part inside sluice_serve",
 			  function, rank_text(model->job, model->job->rank));
 	if (!rc && model_async(model))
-		rc = fail(SLUICE_EINVAL, "%s: not with when=async, whose workers and shards are at no common step",
+		rc = fail(SLUICE_EINVAL,
+			  "%s: not with when=async, whose workers and shards are at no common step",
 			  function);
 	return rc;
 }

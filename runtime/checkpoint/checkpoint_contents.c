@@ -42,20 +42,24 @@ static int add_census(const sluice_model *model, struct contents *c)
 		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
 	if (sluice_is_worker(model->job)) {
 		census_save_worker(model, c->census);
-		c->sections[c->n++] = (struct checkpoint_section){
-			SECTION_WORKER_CENSUS, 0, CENSUS_WORKER_NUMBERS, NULL, c->census };
+		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_CENSUS, 0,
+								   CENSUS_WORKER_NUMBERS, NULL,
+								   c->census };
 	}
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		census_save_shard(model, i, shard_census(c, i));
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_SHARD_CENSUS,
-			model->shards[i].id, of_shard, NULL, shard_census(c, i) };
+								   model->shards[i].id, of_shard,
+								   NULL, shard_census(c, i) };
 	}
 	return 0;
 }
 
 int contents_restore_census(sluice_model *model, const struct contents *c)
 {
-	int rc = c->census && sluice_is_worker(model->job) ? census_restore_worker(model, c->census) : 0;
+	int rc = c->census && sluice_is_worker(model->job) ?
+			 census_restore_worker(model, c->census) :
+			 0;
 	for (uint32_t i = 0; c->census && i < model->n_own && !rc; i++)
 		rc = census_restore_shard(model, i, shard_census(c, i));
 	return rc;
@@ -64,9 +68,10 @@ int contents_restore_census(sluice_model *model, const struct contents *c)
 int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = model->worker;
-	*c = (struct contents){ .sections =
-					calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
-				.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers) };
+	*c = (struct contents){
+		.sections = calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
+		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
+	};
 	if (!c->sections || !c->numbers) {
 		contents_free(c);
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
@@ -86,8 +91,9 @@ int contents_of(sluice_model *model, struct contents *c)
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
 		if (w->lazy.window) {
 			lazy_save(&w->lazy, lazy);
-			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0, LAZY_NUMBERS,
-									   NULL, lazy };
+			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0,
+									   LAZY_NUMBERS, NULL,
+									   lazy };
 		}
 	}
 	for (uint32_t i = 0; i < model->n_own; i++) {

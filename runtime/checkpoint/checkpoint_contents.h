@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a rank saves in a checkpoint: the table of its state, whose vectors are written and read where they are.
- * Called by checkpoint.c. */
+ * What a rank saves in a checkpoint: the table of its state, whose vectors are written and read
+ * where they are. Called by checkpoint.c. */
 #ifndef RUNTIME_CHECKPOINT_CONTENTS_H
 #define RUNTIME_CHECKPOINT_CONTENTS_H
 #include "checkpoint/checkpoint_file.h"

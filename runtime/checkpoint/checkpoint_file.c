@@ -52,7 +52,7 @@ static uint64_t payload_bytes(const struct checkpoint_section *s)
 	return s->count * (s->values ? sizeof *s->values : sizeof *s->numbers);
 }
 
-/* ---- write -------------------------------------------------------------------------------- */
+/* ---- write ----------------------------------------------------------------- */
 
 struct writer {
 	struct durable file;
@@ -205,7 +205,7 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 	return rc;
 }
 
-/* ---- read --------------------------------------------------------------------------------- */
+/* ---- read ------------------------------------------------------------------ */
 
 struct checkpoint_file {
 	char path[DURABLE_PATH_BYTES];
@@ -360,11 +360,12 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 		return damaged(f, part, "it holds a NUL byte or another control character");
 	if (strcmp(text, f->recipe)) {
 		size_t word = recipe_word_apart(text, f->recipe);
-		return fail(SLUICE_EINVAL,
-			    "the checkpoint file %s was made with \"%.*s\" in the recipe, this model has "
-			    "\"%.*s\": open the model with the checkpoint's recipe, \"%.300s\"",
-			    f->path, word_length(text + word), text + word, word_length(f->recipe + word),
-			    f->recipe + word, text);
+		return fail(
+			SLUICE_EINVAL,
+			"the checkpoint file %s was made with \"%.*s\" in the recipe, this model "
+			"has \"%.*s\": open the model with the checkpoint's recipe, \"%.300s\"",
+			f->path, word_length(text + word), text + word,
+			word_length(f->recipe + word), f->recipe + word, text);
 	}
 	if (schema != f->identity.schema)
 		return fail(

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-	NAME_BYTES = 48, /* "step-" 20 digits "-" 8 digits */
+	NAME_BYTES = 48,  /* "step-" 20 digits "-" 8 digits */
 	DRAFT_BYTES = 16, /* "." 8 digits */
 	LINE_BYTES_MAX = 96,
 	RANKS_MAX = 1 << 16
@@ -67,7 +67,7 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		 place->dir, name, rank);
 }
 
-/* ---- folders ------------------------------------------------------------------------------ */
+/* ---- folders --------------------------------------------------------------- */
 
 /* One folder of a path; created is permanent once its parent is synchronised. */
 static int make_folder(const char *path)
@@ -152,7 +152,7 @@ int checkpoint_begin(struct checkpoint_place *place)
 	return durable_failed("mkdir", path);
 }
 
-/* ---- LATEST ------------------------------------------------------------------------------- */
+/* ---- LATEST ---------------------------------------------------------------- */
 
 static int latest_path(const char *dir, char path[DURABLE_PATH_BYTES])
 {
@@ -190,8 +190,8 @@ static void warn(const char *what, const char *path)
 		 errno_text(errno));
 }
 
-/* Each draft of LATEST has a name of its own: two ranks may write one, if one of them was stopped and does not know yet
- * that the other leads now. */
+/* Each draft of LATEST has a name of its own: two ranks may write one, if one of them was stopped
+ * and does not know yet that the other leads now. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
 	uint32_t number;
@@ -357,7 +357,7 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 	return rc;
 }
 
-/* ---- removal ------------------------------------------------------------------------------ */
+/* ---- removal --------------------------------------------------------------- */
 
 /* A folder with anything else in it than rank files stays, with a warning. */
 static void remove_generation(const char *folder)
@@ -431,7 +431,8 @@ struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place
 	return list;
 }
 
-void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated)
+void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
+		      int outdated)
 {
 	struct checkpoint_place old = *place;
 	char folder[DURABLE_PATH_BYTES];

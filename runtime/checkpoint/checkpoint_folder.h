@@ -37,8 +37,9 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		     char path[DURABLE_PATH_BYTES]);
 
 /* Makes the generation the valid one. After SLUICE_EIO the previous one is still valid (or, if only
- * the last synchronisation failed, this one: both are whole). still: asked when all is written, right before
- * LATEST is replaced; if not 0, it is not, and that is returned. NULL: it may always be. */
+ * the last synchronisation failed, this one: both are whole). still: asked when all is written,
+ * right before LATEST is replaced; if not 0, it is not, and that is returned. NULL: it may always
+ * be. */
 int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
 			      int (*still)(void *context), void *context);
 /* SLUICE_EIO if there is none or it cannot be read, SLUICE_EWIRE if it is damaged. Free sums after
@@ -47,10 +48,12 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 /* Removes what a failed checkpoint left, unless LATEST names it. Failures are warnings. */
 void checkpoint_drop(const struct checkpoint_place *place);
-/* The generations beside this one: the previous one and what interrupted checkpoints left. Only folders named as
- * above are. To be listed before LATEST names this one, and removed after: a rank that was stopped between the two,
- * and wakes up when the others have gone on without it, then removes nothing of theirs. Failures are warnings. */
+/* The generations beside this one: the previous one and what interrupted checkpoints left. Only
+ * folders named as above are. To be listed before LATEST names this one, and removed after: a rank
+ * that was stopped between the two, and wakes up when the others have gone on without it, then
+ * removes nothing of theirs. Failures are warnings. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
 /* Frees the list; outdated: the generations on it are removed. */
-void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated);
+void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
+		      int outdated);
 #endif

@@ -39,8 +39,8 @@ static int leave(sluice_model *model, int culprit, const char *why)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
-	int rc = job_fail(job, culprit == job->rank ? SLUICE_ENOMEM : SLUICE_EPEER, culprit, "%s %s",
-			  rank_text(job, culprit), why);
+	int rc = job_fail(job, culprit == job->rank ? SLUICE_ENOMEM : SLUICE_EPEER, culprit,
+			  "%s %s", rank_text(job, culprit), why);
 	progress_release(job);
 	return rc;
 }
@@ -65,7 +65,8 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	}
 	if (!m || !m->said || !m->heard) {
 		meeting_close(&m);
-		return leave(model, model->job->rank, "has no memory for the rounds of a checkpoint");
+		return leave(model, model->job->rank,
+			     "has no memory for the rounds of a checkpoint");
 	}
 	m->model = model;
 	m->op = op;
@@ -138,8 +139,8 @@ static int compare_terms(struct meeting *m, const char *function)
 				    "%s: %s is at step %llu, %s at step %llu: call it after the "
 				    "same step on all workers",
 				    function, rank_text(job, m->leader),
-				    (unsigned long long)m->terms.step,
-				    rank_text(job, r), (unsigned long long)w.step);
+				    (unsigned long long)m->terms.step, rank_text(job, r),
+				    (unsigned long long)w.step);
 	}
 	return 0;
 }

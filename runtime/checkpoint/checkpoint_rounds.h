@@ -45,9 +45,9 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums);
 /* 0 if all could do their part; else the code of the first that could not, on every rank alike. A
  * rank that failed itself keeps its own message. */
 int meeting_verdict(const struct meeting *m);
-/* The first round: every rank learns the leader's step and place, or why there is none. The leader says its
- * directory in m->mine.text; *again_out: a rank that said nothing of the kind has become the leader, so
- * that the round is to be repeated, by all alike. */
+/* The first round: every rank learns the leader's step and place, or why there is none. The leader
+ * says its directory in m->mine.text; *again_out: a rank that said nothing of the kind has become
+ * the leader, so that the round is to be repeated, by all alike. */
 int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
 		  int *again_out);
 #endif

@@ -42,8 +42,8 @@ int durable_open(struct durable *file, const char *path, const char *draft)
 		return durable_failed("open", path);
 	}
 	memcpy(file->path, path, strlen(path) + 1);
-	file->fd =
-		open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+	file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+			0666);
 	return file->fd < 0 ? durable_failed("open", file->temporary) : 0;
 }
 

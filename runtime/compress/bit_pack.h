@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Codes of a few bits, least significant bit first, without gaps. For few_bits.c: bytes to codes of up to
- * 8 bits in groups of eight, and a writer and a reader for wider ones. Inline: each is a few operations. */
+ * Codes of a few bits, least significant bit first, without gaps. For few_bits.c: bytes to codes of
+ * up to 8 bits in groups of eight, and a writer and a reader for wider ones. Inline: each is a few
+ * operations. */
 #ifndef COMPRESS_BIT_PACK_H
 #define COMPRESS_BIT_PACK_H
 #include "base/bytes.h"
@@ -16,7 +17,8 @@ static inline unsigned bit_length(uint32_t v)
 	return v ? 32 - (unsigned)__builtin_clz(v) : 0;
 }
 
-/* Eight bytes below 2^bits become 8 * bits bits: neighbours to pairs, pairs to fours, fours to eight. */
+/* Eight bytes below 2^bits become 8 * bits bits: neighbours to pairs, pairs to fours, fours to
+ * eight. */
 HOST_AND_DEVICE static inline uint64_t bits_merge(uint64_t x, unsigned bits)
 {
 	x = (x & 0x00ff00ff00ff00ffu) | (x & 0xff00ff00ff00ff00u) >> (8 - bits);
@@ -30,8 +32,10 @@ static inline uint64_t bits_spread(uint64_t x, unsigned bits)
 	const uint64_t one = ((uint64_t)1 << bits) - 1;
 
 	x = (x & four) | (x & four << 4 * bits) << (32 - 4 * bits);
-	x = (x & two * 0x0000000100000001u) | (x & (two << 2 * bits) * 0x0000000100000001u) << (16 - 2 * bits);
-	return (x & one * 0x0001000100010001u) | (x & (one << bits) * 0x0001000100010001u) << (8 - bits);
+	x = (x & two * 0x0000000100000001u) | (x & (two << 2 * bits) * 0x0000000100000001u)
+						      << (16 - 2 * bits);
+	return (x & one * 0x0001000100010001u) | (x & (one << bits) * 0x0001000100010001u)
+							 << (8 - bits);
 }
 
 /* Writes bits_bytes(n, bits) bytes; bits 1..8. */
@@ -58,7 +62,8 @@ static inline int bits_unpack(const uint8_t *in, size_t n, unsigned bits, uint8_
 	size_t i = 0;
 
 	for (; (n - i) * bits >= 64; i += 8, in += bits)
-		put_le64(codes + i, bits_spread(get_le64(in) & (UINT64_MAX >> (64 - 8 * bits)), bits));
+		put_le64(codes + i,
+			 bits_spread(get_le64(in) & (UINT64_MAX >> (64 - 8 * bits)), bits));
 	for (; i < n; i += 8, in += bits) {
 		size_t here = n - i < 8 ? n - i : 8;
 		uint8_t eight[8] = { 0 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * block: in each step one contiguous block of each shard, the same on all workers, round and round, so that
- * every coordinate comes up once in 1/density steps (sparse parameter averaging; Jiang, Agrawal, NeurIPS 2018). */
+ * block: in each step one contiguous block of each shard, the same on all workers, round and round,
+ * so that every coordinate comes up once in 1/density steps (sparse parameter averaging; Jiang,
+ * Agrawal, NeurIPS 2018). */
 #include "choose.h"
 #include <math.h>
 
 size_t choose_block(const struct choice *c)
 {
-	const uint64_t blocks = (uint64_t)ceil(1 / c->density - 1e-9), block = (c->stream.step - 1) % blocks;
+	const uint64_t blocks = (uint64_t)ceil(1 / c->density - 1e-9),
+		       block = (c->stream.step - 1) % blocks;
 	size_t n = 0;
 
 	for (size_t s = 0; s < c->n_spans; s++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cyclic: what the leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS 2020): its
- * top-k, or of each chunk of equal length the largest coordinate, which takes one pass and no threshold. */
+ * cyclic: what the leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS
+ * 2020): its top-k, or of each chunk of equal length the largest coordinate, which takes one pass
+ * and no threshold. */
 #include "choose.h"
 #include <math.h>
 

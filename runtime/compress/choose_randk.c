@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * randk: k random coordinates, the same on all workers. The support follows from step and shard, so no
- * index crosses the wire (CODING_SEEDED): message.c calls seeded_support() again to read one. */
+ * randk: k random coordinates, the same on all workers. The support follows from step and shard, so
+ * no index crosses the wire (CODING_SEEDED): message.c calls seeded_support() again to read one. */
 #include "choose.h"
 
 size_t choose_randk(const struct choice *c)
@@ -13,8 +13,8 @@ size_t choose_randk(const struct choice *c)
 		uint32_t *index = c->index + n;
 		float factor = c->scale ? (float)span / (float)count : 1.0f;
 
-		seeded_support(c->stream.purpose == RANDOM_SUPPORT_DOWN, c->stream.seed, c->stream.step,
-			       c->first_shard + (uint32_t)s, span, count, index);
+		seeded_support(c->stream.purpose == RANDOM_SUPPORT_DOWN, c->stream.seed,
+			       c->stream.step, c->first_shard + (uint32_t)s, span, count, index);
 		for (uint32_t i = 0; i < count; i++) {
 			index[i] += (uint32_t)c->spans[s].begin;
 			if (c->scale)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Unbiased random selection (Wangni et al., 2018): coordinate j is kept with probability
- * p = min(1, lambda |x_j|) and then divided by p, so that the mean is x whatever was dropped. Both ways
- * to choose lambda, by the density wanted and by the variance allowed, end in the same draw. */
+ * p = min(1, lambda |x_j|) and then divided by p, so that the mean is x whatever was dropped. Both
+ * ways to choose lambda, by the density wanted and by the variance allowed, end in the same
+ * draw. */
 #include "choose.h"
 #include "draw_rules.h"
 #include <math.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection by a magnitude that is known before the vector is sorted: threshold (Sahu et al., 2021), and
- * gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it by counting (gaussian_rules.h). */
+ * Selection by a magnitude that is known before the vector is sorted: threshold (Sahu et al.,
+ * 2021), and gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it
+ * by counting (gaussian_rules.h). */
 #include "choose.h"
 #include "gaussian_rules.h"
 #include "moments.h"
 #include <float.h>
 #include <math.h>
 
-/* |x| >= level, or > with strict; exempt spans give all their non-zeros. The first `ties` coordinates with
- * floor < |x| that do not pass are taken too. */
+/* |x| >= level, or > with strict; exempt spans give all their non-zeros. The first `ties`
+ * coordinates with floor < |x| that do not pass are taken too. */
 static size_t emit(const struct choice *c, float level, int strict, float floor, uint64_t ties)
 {
 	size_t n = 0;
@@ -16,7 +17,8 @@ static size_t emit(const struct choice *c, float level, int strict, float floor,
 	for (size_t s = 0; s < c->n_spans; s++)
 		for (uint64_t i = c->spans[s].begin; i < c->spans[s].end; i++) {
 			float a = fabsf(c->x[i]);
-			int take = a > 0 && (c->spans[s].exempt || (strict ? a > level : a >= level));
+			int take = a > 0 &&
+				   (c->spans[s].exempt || (strict ? a > level : a >= level));
 
 			if (!take && ties && !c->spans[s].exempt && a > floor) {
 				take = 1;
@@ -33,7 +35,7 @@ size_t choose_threshold(const struct choice *c)
 	return emit(c, c->level, 0, FLT_MAX, 0);
 }
 
-/* ---- gaussiank ------------------------------------------------------------------------------- */
+/* ---- gaussiank ------------------------------------------------------------- */
 
 static float largest_of(const struct choice *c)
 {

@@ -5,8 +5,12 @@
 
 size_t choose_topk(const struct choice *c)
 {
-	const struct select_call call = { .x = c->x, .spans = c->spans, .n_spans = c->n_spans,
-					  .k = c->k, .index = c->index, .hint = c->hint };
+	const struct select_call call = { .x = c->x,
+					  .spans = c->spans,
+					  .n_spans = c->n_spans,
+					  .k = c->k,
+					  .index = c->index,
+					  .hint = c->hint };
 
 	return select_run(c->selector, &call, NULL);
 }

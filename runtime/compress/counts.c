@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See counts.h. Called by the histogram and, as sluice_counts_*, by whoever sums counts over ranks. */
+ * See counts.h. Called by the histogram and, as sluice_counts_*, by whoever sums counts over
+ * ranks. */
 #include "counts.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -13,7 +14,7 @@ static unsigned length_of(uint64_t c)
 	return c ? 64 - (unsigned)__builtin_clzll(c) : 0;
 }
 
-/* ---- rounding --------------------------------------------------------------------------------- */
+/* ---- rounding -------------------------------------------------------------- */
 
 struct rounding {
 	unsigned b, shift;
@@ -33,7 +34,7 @@ static uint64_t rounded(const struct rounding *r, uint64_t c, size_t place)
 	return (c & ~(scale - 1)) + (random_at(r->stream, place) < part ? scale : 0);
 }
 
-/* ---- bits, lowest first ----------------------------------------------------------------------- */
+/* ---- bits, lowest first ---------------------------------------------------- */
 
 struct bit_writer {
 	uint8_t *out;
@@ -96,7 +97,7 @@ static uint64_t get_gamma(struct bit_reader *r)
 	return r->overrun ? 0 : (uint64_t)1 << n | get_bits(r, n);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------- */
 
 size_t counts_bound(size_t n, unsigned b)
 {
@@ -151,7 +152,7 @@ size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 	return w.at / 8;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------- */
 
 static int refuse(const char **why, const char *what)
 {
@@ -218,8 +219,8 @@ static int walk(struct bit_reader r, const struct counts_header *h, uint64_t *co
 		uint64_t c = 0;
 
 		if (length)
-			c = ((uint64_t)1 << (length - 1 - shift) |
-			     get_bits(&r, length - 1 - shift)) << shift;
+			c = ((uint64_t)1 << (length - 1 - shift) | get_bits(&r, length - 1 - shift))
+			    << shift;
 		if (r.overrun)
 			return refuse(why, "the counts end early");
 		if ((count[h->first + i] + c) >> COUNTS_LENGTH_MAX)

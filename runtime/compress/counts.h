@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Many counts in few bytes, without bias, for sums over ranks: histograms and the phases of distribution
- * estimation. Small counts are exact, large ones rounded at random to multiples of one power of two, the
- * scale. Pure; bytes that are read may come from anyone.
+ * Many counts in few bytes, without bias, for sums over ranks: histograms and the phases of
+ * distribution estimation. Small counts are exact, large ones rounded at random to multiples of one
+ * power of two, the scale. Pure; bytes that are read may come from anyone.
  *
  *   bits  field            bits LSB first
  *      4  tag              the caller's
@@ -10,12 +10,12 @@
  *      *  n + 1            counts from the first to the last that is not zero; 0: all are zero
  *      *  first + 1        only if n > 0
  *   and for each of the n counts:
- *      *  its length L in bits (0 for zero), told by its difference d to the length before it (first 0):
- *         z = 0, 1, 2, 3, ... for d = 0, 1, -1, 2, ... as z zeros and a one; from z = 7 on seven zeros
- *         and 6 bits of L
+ *      *  its length L in bits (0 for zero), told by its difference d to the length before it
+ * (first 0): z = 0, 1, 2, 3, ... for d = 0, 1, -1, 2, ... as z zeros and a one; from z = 7 on seven
+ * zeros and 6 bits of L
  *      *  below its leading one: L - 1 bits if L <= b, else the L - 1 - shift that the scale leaves
- * up to a whole byte, padded with zeros. * of n and first: Elias' gamma code, length in unary zeros, then
- * the number from its leading one down. Nothing else is accepted. */
+ * up to a whole byte, padded with zeros. * of n and first: Elias' gamma code, length in unary
+ * zeros, then the number from its leading one down. Nothing else is accepted. */
 #ifndef COMPRESS_COUNTS_H
 #define COMPRESS_COUNTS_H
 #include "random.h"
@@ -25,14 +25,16 @@ enum { COUNTS_BITS_MAX = 16, COUNTS_LENGTH_MAX = 48, COUNTS_MOST = 65535 };
 
 /* Bytes that counts_encode() needs at most for n counts of b bits. */
 size_t counts_bound(size_t n, unsigned b);
-/* Writes the n <= COUNTS_MOST counts, each below 2^(COUNTS_LENGTH_MAX - 1); out has room for the bound. Those
- * below 2^b are read back exactly. A larger one c becomes scale * floor(c / scale + u) with u uniform: its
- * mean is c, its standard error at most scale / 2; scale is 2^(length of the largest - b), or 1. u is a
- * function of the stream and the count's place. Returns the number of bytes. */
+/* Writes the n <= COUNTS_MOST counts, each below 2^(COUNTS_LENGTH_MAX - 1); out has room for the
+ * bound. Those below 2^b are read back exactly. A larger one c becomes scale * floor(c / scale + u)
+ * with u uniform: its mean is c, its standard error at most scale / 2; scale is 2^(length of the
+ * largest - b), or 1. u is a function of the stream and the count's place. Returns the number of
+ * bytes. */
 size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 		     const struct random_stream *stream, uint8_t *out);
-/* Adds the counts in bytes[0..n_bytes) to count[0..n): linear, in any order. SLUICE_EWIRE (*why says what;
- * count[] is untouched) for what counts_encode() does not write, another tag, or a sum of more than 48 bits. */
+/* Adds the counts in bytes[0..n_bytes) to count[0..n): linear, in any order. SLUICE_EWIRE (*why
+ * says what; count[] is untouched) for what counts_encode() does not write, another tag, or a sum
+ * of more than 48 bits. */
 int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *count, size_t n,
 		 const char **why);
 #endif

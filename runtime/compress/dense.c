@@ -15,8 +15,9 @@ enum { LANES = sizeof(lanes) / sizeof(float) };
 
 int dense_plain(const struct message *m)
 {
-	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && m->kind != MESSAGE_SUPPORT && m->coding == CODING_DENSE &&
-	       m->values.type == VALUE_F32 && m->payload_bytes == (uint64_t)m->count * sizeof(float);
+	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && m->kind != MESSAGE_SUPPORT &&
+	       m->coding == CODING_DENSE && m->values.type == VALUE_F32 &&
+	       m->payload_bytes == (uint64_t)m->count * sizeof(float);
 }
 
 int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
@@ -51,7 +52,9 @@ static void put_past_caches(uint8_t *to, const float *value, uint32_t n)
 	memcpy(to, value, n * sizeof *value);
 }
 
-void dense_put_end(void) {}
+void dense_put_end(void)
+{
+}
 #endif
 
 void dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Unbiased random selection (choose_random.c) as the CPU and the GPU compute it: lambda from sums over those
- * coordinates whose lambda |x| is below 1, then one draw a coordinate. Pure, inline. */
+ * Unbiased random selection (choose_random.c) as the CPU and the GPU compute it: lambda from sums
+ * over those coordinates whose lambda |x| is below 1, then one draw a coordinate. Pure, inline. */
 #ifndef COMPRESS_DRAW_RULES_H
 #define COMPRESS_DRAW_RULES_H
 #include "base/both.h"
@@ -10,11 +10,11 @@
 enum { DRAW_CORRECTIONS = 2, DRAW_ROUNDS_MAX = 100 };
 
 struct draw_search {
-	int by_variance;             /* wanted is epsilon, else the density */
+	int by_variance; /* wanted is epsilon, else the density */
 	double wanted;
-	uint64_t total;              /* coordinates that are not exempt */
+	uint64_t total; /* coordinates that are not exempt */
 	double lambda, allowed;
-	uint64_t before;             /* those with lambda |x| < 1 in the round before */
+	uint64_t before; /* those with lambda |x| < 1 in the round before */
 	unsigned rounds;
 };
 
@@ -29,9 +29,10 @@ HOST_AND_DEVICE static inline void draw_begin(struct draw_search *s, int by_vari
 	s->rounds = 0;
 }
 
-/* lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round puts those with p = 1 aside and solves for
- * the rest; they only become more, so it ends, at the closed form, without a sort. */
-HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s, const struct moments *below)
+/* lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round puts those with p = 1 aside and
+ * solves for the rest; they only become more, so it ends, at the closed form, without a sort. */
+HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s,
+						   const struct moments *below)
 {
 	if (!s->rounds++)
 		s->allowed = s->wanted * below->second;
@@ -42,7 +43,8 @@ HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s, const 
 	return s->rounds < DRAW_ROUNDS_MAX;
 }
 
-HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s, const struct moments *below)
+HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s,
+						  const struct moments *below)
 {
 	const double of_all = s->wanted * (double)s->total;
 
@@ -59,13 +61,15 @@ HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s, const s
 	return s->rounds <= DRAW_CORRECTIONS && s->lambda > 0;
 }
 
-/* below: of coordinates with s->lambda |x| < 1. 1: lambda is another now, and its sums are wanted. */
+/* below: of coordinates with s->lambda |x| < 1. 1: lambda is another now, and its sums are
+ * wanted. */
 HOST_AND_DEVICE static inline int draw_next(struct draw_search *s, const struct moments *below)
 {
 	return s->by_variance ? draw_by_variance(s, below) : draw_by_density(s, below);
 }
 
-/* What a kept coordinate with p < 1 becomes, but for its sign: 1 / lambda, not a quotient of two small numbers. */
+/* What a kept coordinate with p < 1 becomes, but for its sign: 1 / lambda, not a quotient of two
+ * small numbers. */
 HOST_AND_DEVICE static inline float draw_value(double lambda)
 {
 	return lambda > 0 && 1 / lambda < (double)FLT_MAX ? (float)(1 / lambda) : FLT_MAX;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a referee makes of the few bits that many servers say about a distribution p over 0 .. n - 1
- * (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). Pure public functions; beside each
- * stands the error that its test holds it to. */
+ * (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). Pure public functions; beside
+ * each stands the error that its test holds it to. */
 #include "base/error.h"
 #include "random.h"
 #include "sluice.h"
@@ -12,19 +12,22 @@
 static int check_samples(const char *function, const uint32_t *sample, size_t servers, uint32_t n)
 {
 	if (!sample || !servers || !n)
-		return fail(SLUICE_EINVAL, "%s: an argument is NULL, or there are no samples or no elements",
+		return fail(SLUICE_EINVAL,
+			    "%s: an argument is NULL, or there are no samples or no elements",
 			    function);
 	for (size_t i = 0; i < servers; i++)
 		if (sample[i] >= n)
-			return fail(SLUICE_EINVAL, "%s: sample %zu is %u, not below n=%u", function, i,
-				    sample[i], n);
+			return fail(SLUICE_EINVAL, "%s: sample %zu is %u, not below n=%u", function,
+				    i, sample[i], n);
 	return 0;
 }
 
-/* ---- any distribution -------------------------------------------------------------------------- */
+/* ---- any distribution ------------------------------------------------------ */
 
-/* E |p' - p|_2^2 = (1 - |p|_2^2) / N, because N p'_j is binomial; so E |p' - p|_1 <= sqrt(n / N). */
-SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, uint32_t n, double *p)
+/* E |p' - p|_2^2 = (1 - |p|_2^2) / N, because N p'_j is binomial; so E |p' - p|_1 <= sqrt(n /
+ * N). */
+SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, uint32_t n,
+				       double *p)
 {
 	int rc = check_samples("sluice_estimate_samples", sample, servers, n);
 
@@ -40,10 +43,12 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 	return 0;
 }
 
-/* Each element is in a server's subset with probability 1/2: a bit of the numbers of (seed, server). */
+/* Each element is in a server's subset with probability 1/2: a bit of the numbers of (seed,
+ * server). */
 static void subset_word(uint64_t seed, uint64_t server, uint32_t element, uint32_t four[4])
 {
-	const struct random_stream stream = { .purpose = RANDOM_SUBSET, .rank = (uint32_t)server,
+	const struct random_stream stream = { .purpose = RANDOM_SUBSET,
+					      .rank = (uint32_t)server,
 					      .step = seed };
 
 	random_quad(&stream, element / 128, four);
@@ -62,14 +67,15 @@ SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample
 	return is_member(four, sample);
 }
 
-/* Server i adds +1 to p_j if j's membership agrees with its bit, else -1: certain for j = its sample, even
- * odds for any other j. So E p'_j = p_j, the variance is (1 - p_j^2) / N, and E |p' - p|_2^2 <= n / N. */
+/* Server i adds +1 to p_j if j's membership agrees with its bit, else -1: certain for j = its
+ * sample, even odds for any other j. So E p'_j = p_j, the variance is (1 - p_j^2) / N, and E |p' -
+ * p|_2^2 <= n / N. */
 SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t servers, uint32_t n,
 				    double *p)
 {
 	if (!bit || !servers || servers > UINT32_MAX || !n || !p)
-		return fail(SLUICE_EINVAL, "sluice_estimate_bits: an argument is NULL, there are no "
-					   "elements, or no or 2^32 servers");
+		return fail(SLUICE_EINVAL, "sluice_estimate_bits: an argument is NULL, there are "
+					   "no elements, or no or 2^32 servers");
 	memset(p, 0, n * sizeof(*p));
 	for (size_t i = 0; i < servers; i++) {
 		uint32_t four[4];
@@ -85,7 +91,7 @@ SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t se
 	return 0;
 }
 
-/* ---- distributions that are flat on intervals ---------------------------------------------------- */
+/* ---- distributions that are flat on intervals ------------------------------ */
 
 static int ascending(const void *a, const void *b)
 {
@@ -100,9 +106,9 @@ static void add_end(uint32_t *end, size_t *n, uint32_t at)
 		end[(*n)++] = at;
 }
 
-/* With r = (N + 1) / I samples an interval, the one that holds a given border has a mass of (r + 1) /
- * (N + 1) on average, and to call it flat costs at most twice that. An element that makes up two cuts is
- * an interval of its own. */
+/* With r = (N + 1) / I samples an interval, the one that holds a given border has a mass of (r + 1)
+ * / (N + 1) on average, and to call it flat costs at most twice that. An element that makes up two
+ * cuts is an interval of its own. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out)
 {
@@ -137,9 +143,10 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	return 0;
 }
 
-/* For a non-increasing p: calling interval j, of length l_j, flat costs at most l_j times the fall of p
- * along it. Summed by parts that is the sum of (l_j - l_(j-1)) p(begin of j), and each lengthening by one
- * follows after a run of intervals that hold p(begin) / (1.45 growth) together, or more: at most 2 growth. */
+/* For a non-increasing p: calling interval j, of length l_j, flat costs at most l_j times the fall
+ * of p along it. Summed by parts that is the sum of (l_j - l_(j-1)) p(begin of j), and each
+ * lengthening by one follows after a run of intervals that hold p(begin) / (1.45 growth) together,
+ * or more: at most 2 growth. */
 SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
 				     size_t *intervals_out)
 {
@@ -149,11 +156,13 @@ SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, s
 
 	if (!n || !(growth > 0 && growth <= 1) || !end || !intervals_out)
 		return fail(SLUICE_EINVAL,
-			    "sluice_intervals_grow: growth=%g is not above 0 and at most 1, n is 0, or an "
-			    "argument is NULL", growth);
+			    "sluice_intervals_grow: growth=%g is not above 0 and at most 1, n is "
+			    "0, or an argument is NULL",
+			    growth);
 	for (; at < n; length *= 1 + growth) {
 		if (found == room)
-			return fail(SLUICE_EINVAL, "sluice_intervals_grow: more than %zu intervals", room);
+			return fail(SLUICE_EINVAL, "sluice_intervals_grow: more than %zu intervals",
+				    room);
 		at = length < n - (double)at ? at + (uint64_t)length : n;
 		end[found++] = (uint32_t)at;
 	}
@@ -176,25 +185,28 @@ SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint
 	return low;
 }
 
-/* On I intervals, E of the error of their masses is at most sqrt(I / N); what is not flat within them comes
- * on top. */
-SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count, size_t intervals,
-					 uint32_t n, double *p)
+/* On I intervals, E of the error of their masses is at most sqrt(I / N); what is not flat within
+ * them comes on top. */
+SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count,
+					 size_t intervals, uint32_t n, double *p)
 {
 	static const char here[] = "sluice_estimate_intervals";
 	double total = 0;
 
 	if (!end || !count || !intervals || !p)
-		return fail(SLUICE_EINVAL, "%s: an argument is NULL, or there are no intervals", here);
+		return fail(SLUICE_EINVAL, "%s: an argument is NULL, or there are no intervals",
+			    here);
 	for (size_t i = 0; i < intervals; i++) {
 		if (end[i] <= (i ? end[i - 1] : 0) || end[i] > n)
-			return fail(SLUICE_EINVAL, "%s: end %zu is %u: they must ascend from above 0 to n=%u",
+			return fail(SLUICE_EINVAL,
+				    "%s: end %zu is %u: they must ascend from above 0 to n=%u",
 				    here, i, end[i], n);
 		total += (double)count[i];
 	}
 	if (end[intervals - 1] != n || !(total > 0))
-		return fail(SLUICE_EINVAL, "%s: the last interval does not end at n=%u, or all counts are 0",
-			    here, n);
+		return fail(SLUICE_EINVAL,
+			    "%s: the last interval does not end at n=%u, or all counts are 0", here,
+			    n);
 	for (size_t i = 0, j = 0; i < intervals; i++) {
 		double each = (double)count[i] / total / (double)(end[i] - j);
 

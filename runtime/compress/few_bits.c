@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See few_bits.h. Values go through in pieces that stay in the first cache: values to codes of one byte,
- * codes to bits. The loops over them are in value_kernels.h. Of round, whose codes are wider: few_bits_round.c. */
+ * See few_bits.h. Values go through in pieces that stay in the first cache: values to codes of one
+ * byte, codes to bits. The loops over them are in value_kernels.h. Of round, whose codes are wider:
+ * few_bits_round.c. */
 #include "few_bits.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -42,11 +43,8 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 			return 0;
 		most = largest_magnitude(v, n);
 		return grid_range(c->bits, most <= range ? range : most);
-	case VALUE_ROUND:
-		c->bits = round_bits(c->step, v, n);
-		return c->step;
-	default:
-		return 1;
+	case VALUE_ROUND: c->bits = round_bits(c->step, v, n); return c->step;
+	default: return 1;
 	}
 }
 
@@ -63,8 +61,11 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 	case VALUE_UNIFORM:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block < 8 || c->block % 8 ||
 		    c->block > UNIFORM_BLOCK_MAX)
-			return refuse(why, "uniform values have 1 to 8 bits in blocks of a multiple of 8");
-		return scale == 1 ? 1 : refuse(why, "uniform values have a scale a block, and 1 here");
+			return refuse(
+				why,
+				"uniform values have 1 to 8 bits in blocks of a multiple of 8");
+		return scale == 1 ? 1 :
+				    refuse(why, "uniform values have a scale a block, and 1 here");
 	case VALUE_GRID:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block)
 			return refuse(why, "values on a grid have 1 to 8 bits and no blocks");
@@ -75,9 +76,10 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 	case VALUE_ROUND:
 		if (c->bits > ROUND_BITS_MAX || c->block)
 			return refuse(why, "rounded values have at most 22 bits and no blocks");
-		return scale > 0 && scale <= FLT_MAX ? 1 : refuse(why, "the width of rounding must be above 0");
-	default:
-		return refuse(why, "no such value type");
+		return scale > 0 && scale <= FLT_MAX ?
+			       1 :
+			       refuse(why, "the width of rounding must be above 0");
+	default: return refuse(why, "no such value type");
 	}
 }
 
@@ -95,7 +97,8 @@ static size_t piece(size_t n)
 }
 
 /* end: of what may be written. Returns where the next codes go. */
-static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out, const uint8_t *end)
+static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out,
+			  const uint8_t *end)
 {
 	const size_t bytes = bits_bytes(n, bits);
 
@@ -107,7 +110,8 @@ static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t
 }
 
 /* Where the next codes are, or NULL: bits behind the last code are not zero. */
-static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint8_t *codes)
+static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
+				uint8_t *codes)
 {
 	const size_t bytes = bits_bytes(n, bits);
 
@@ -133,20 +137,24 @@ static void mean_steps(const float *v, size_t n, size_t block, struct uniform_sc
 			row[j] = v + at + (j < rows ? j * length : 0);
 		value_kernels()->sums(row, length, sum);
 		for (size_t j = 0; j < rows; j++)
-			scales[j] = (struct uniform_scale){ .step = (float)(sum[j] / (double)length) };
+			scales[j] = (struct uniform_scale){ .step = (float)(sum[j] /
+									    (double)length) };
 	}
 }
 
-/* Of more bits: of several blocks before their values are looked at again, because a scale is two divisions behind
- * the last value of its block, and the divisions of several do not wait for each other. */
-static void largest_steps(const struct value_coding *c, const float *v, size_t n, struct uniform_scale *scales)
+/* Of more bits: of several blocks before their values are looked at again, because a scale is two
+ * divisions behind the last value of its block, and the divisions of several do not wait for each
+ * other. */
+static void largest_steps(const struct value_coding *c, const float *v, size_t n,
+			  struct uniform_scale *scales)
 {
 	const struct value_kernels *k = value_kernels();
 	float most[BLOCKS_AHEAD];
 	size_t blocks = 0;
 
 	for (size_t at = 0; at < n; at += c->block)
-		most[blocks++] = bits_float(k->largest(v + at, n - at < c->block ? n - at : c->block));
+		most[blocks++] = bits_float(
+			k->largest(v + at, n - at < c->block ? n - at : c->block));
 	for (size_t b = 0; b < blocks; b++)
 		scales[b] = uniform_scale(c->bits, uniform_step(c->bits, most[b]));
 }
@@ -158,21 +166,25 @@ struct numbers {
 };
 
 /* Values at..at + n) of the message, whole, or the last of a block, padded. */
-static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale, const float *v, size_t at,
-			  size_t n, const struct numbers *numbers, uint8_t *codes, float *decoded)
+static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale,
+			  const float *v, size_t at, size_t n, const struct numbers *numbers,
+			  uint8_t *codes, float *decoded)
 {
 	const struct rounding *r = numbers->rounding;
 	const uint64_t base = r->first + (r->index ? 0 : at);
 	const uint32_t *index = r->index ? r->index + at : NULL;
-	const uint64_t first = base + (index ? index[0] : 0), last = base + (index ? index[n - 1] : n - 1);
+	const uint64_t first = base + (index ? index[0] : 0),
+		       last = base + (index ? index[n - 1] : n - 1);
 	struct value_numbers drawn = { .low = (uint32_t)base, .index = index };
 	uint32_t padded[VALUE_GROUP];
 
 	if (first >> 32 != last >> 32) { /* once in 2^32 coordinates */
 		for (size_t i = 0; i < n; i++)
-			codes[i] = uniform_code(v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
-						scale, c->bits);
-		value_kernels()->uniform_values(codes, scale->step, uniform_levels(c->bits), whole(n), decoded);
+			codes[i] = uniform_code(
+				v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
+				scale, c->bits);
+		value_kernels()->uniform_values(codes, scale->step, uniform_levels(c->bits),
+						whole(n), decoded);
 		return;
 	}
 	drawn.key = *random_mixer_key(&numbers->mixer, first);
@@ -185,9 +197,9 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 }
 
 /* One block's values; returns where the next codes go. */
-static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale, const float *v,
-			     size_t at, size_t n, const struct numbers *numbers, uint8_t *bits, const uint8_t *end,
-			     float *decoded)
+static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale,
+			     const float *v, size_t at, size_t n, const struct numbers *numbers,
+			     uint8_t *bits, const uint8_t *end, float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const int levels = uniform_levels(c->bits);
@@ -231,7 +243,9 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 	const uint8_t *end = bits + bits_bytes(n, c->bits);
 	struct numbers numbers = { .rounding = rounding };
 	struct uniform_scale scales[BLOCKS_AHEAD];
-	const size_t blocks = c->bits == 1 ? VALUE_SUMS : c->block < VALUE_AHEAD ? VALUE_AHEAD / c->block : 1;
+	const size_t blocks = c->bits == 1           ? VALUE_SUMS :
+			      c->block < VALUE_AHEAD ? VALUE_AHEAD / c->block :
+						       1;
 
 	if (c->bits > 1)
 		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);
@@ -248,7 +262,8 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 			put_le32(steps, float_bits(scale->step));
 			if (!(scale->step <= FLT_MAX))
 				return from + at + first_nonfinite(v + from + at, here);
-			bits = block_encode(c, scale, v, from + at, here, &numbers, bits, end, decoded);
+			bits = block_encode(c, scale, v, from + at, here, &numbers, bits, end,
+					    decoded);
 		}
 	}
 	return n;
@@ -259,7 +274,8 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 {
 	const struct value_kernels *k = value_kernels();
 	const int levels = uniform_levels(c->bits);
-	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES, *end = bits + bits_bytes(n, c->bits);
+	const uint8_t *bits = in + blocks_of(c, n) * SCALE_BYTES,
+		      *end = bits + bits_bytes(n, c->bits);
 	const uint8_t most = (uint8_t)(c->bits == 1 ? 1 : 2 * levels);
 	uint8_t codes[PIECE];
 	float last[PIECE], step = 0, *to;
@@ -271,7 +287,8 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 		here = left < PIECE ? left : PIECE;
 		if (at % c->block == 0) {
 			step = bits_float(get_le32(in + at / c->block * SCALE_BYTES));
-			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) || signbit(step))
+			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) ||
+			    signbit(step))
 				return refuse(why, "the step of a block is negative or not finite");
 		}
 		if (here % VALUE_GROUP) /* behind the last code are zero's */
@@ -279,8 +296,8 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
 			return refuse(why, "bits behind the last code are not zero");
-		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels, step > 0 ? most : (uint8_t)levels,
-			       whole(here)))
+		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels,
+			       step > 0 ? most : (uint8_t)levels, whole(here)))
 			return refuse(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
 		if (c->bits == 1)
@@ -358,36 +375,27 @@ size_t few_bits_encode(const struct value_coding *c, float scale, const float *v
 		       const struct rounding *rounding, uint8_t *out, float *decoded)
 {
 	switch (c->type) {
-	case VALUE_UNIFORM:
-		return uniform_encode(c, v, n, rounding, out, decoded);
-	case VALUE_GRID:
-		return grid_encode(c->bits, scale, v, n, out, decoded);
-	case VALUE_ROUND:
-		return round_encode(c->bits, scale, v, n, out, decoded);
-	default:
-		return n;
+	case VALUE_UNIFORM: return uniform_encode(c, v, n, rounding, out, decoded);
+	case VALUE_GRID: return grid_encode(c->bits, scale, v, n, out, decoded);
+	case VALUE_ROUND: return round_encode(c->bits, scale, v, n, out, decoded);
+	default: return n;
 	}
 }
 
-int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n, float *v,
-		    const char **why)
+int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
+		    float *v, const char **why)
 {
 	const char *wrong;
 	int good = 0;
 
 	switch (c->type) {
-	case VALUE_UNIFORM:
-		good = uniform_decode(c, in, n, v, why);
-		break;
-	case VALUE_GRID:
-		good = grid_decode(c->bits, scale, in, n, v, why);
-		break;
+	case VALUE_UNIFORM: good = uniform_decode(c, in, n, v, why); break;
+	case VALUE_GRID: good = grid_decode(c->bits, scale, in, n, v, why); break;
 	case VALUE_ROUND:
 		wrong = round_decode(c->bits, scale, in, n, v);
 		good = wrong ? refuse(why, wrong) : 1;
 		break;
-	default:
-		break;
+	default: break;
 	}
 	return good ? 0 : SLUICE_EWIRE;
 }

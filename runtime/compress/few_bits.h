@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits: the types uniform, grid and round of quantize.h. Called by message.c, which writes
- * what is made here behind the positions of a message. Pure: no job, no network, no allocation.
+ * Values in few bits: the types uniform, grid and round of quantize.h. Called by message.c, which
+ * writes what is made here behind the positions of a message. Pure: no job, no network, no
+ * allocation.
  *
  * uniform(b, block)  one step s per block of values, then the codes. b >= 2: code = q + L with
- *                    L = 2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours, so that
- *                    the mean of the decoded s q is v; s is the least float with L s >= max |v|. b = 1:
- *                    the sign (1: negative), decoded as -s or s; s is the mean magnitude of the block.
- * grid(b)            Sun et al., Communication-Efficient Distributed Learning via Lazily Aggregated
- *                    Quantized Gradients, NeurIPS 2019: range R = max |v| of the message, w = 2 R / (2^b - 1),
- *                    code = the nearest of 0..2^b - 1 for (v + R) / w, decoded as w code - R.
- * round(D)           the nearest integer of v / D, ties to even, as 2 q or, negative, -2 q - 1; as many bits
- *                    as the largest code of the message has, none if all are zero. */
+ *                    L = 2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours,
+ * so that the mean of the decoded s q is v; s is the least float with L s >= max |v|. b = 1: the
+ * sign (1: negative), decoded as -s or s; s is the mean magnitude of the block. grid(b) Sun et al.,
+ * Communication-Efficient Distributed Learning via Lazily Aggregated Quantized Gradients, NeurIPS
+ * 2019: range R = max |v| of the message, w = 2 R / (2^b - 1), code = the nearest of 0..2^b - 1 for
+ * (v + R) / w, decoded as w code - R. round(D)           the nearest integer of v / D, ties to
+ * even, as 2 q or, negative, -2 q - 1; as many bits as the largest code of the message has, none if
+ * all are zero. */
 #ifndef COMPRESS_FEW_BITS_H
 #define COMPRESS_FEW_BITS_H
 #include "base/both.h"
 #include "quantize.h"
 #include "random.h"
 
-/* Whose numbers decide the roundings of uniform: value i is coordinate first + index[i] of the whole
- * vector (index NULL: first + i), so that they do not depend on how it is cut into shards. */
+/* Whose numbers decide the roundings of uniform: value i is coordinate first + index[i] of the
+ * whole vector (index NULL: first + i), so that they do not depend on how it is cut into shards. */
 struct rounding {
 	struct random_stream stream;
 	uint64_t first;
@@ -32,19 +33,20 @@ HOST_AND_DEVICE static inline int value_few_bits(enum value_type type)
 
 /* max |v|, 0 of nothing. */
 float largest_magnitude(const float *v, size_t n);
-/* Length of n values on the wire, not padded. round: with c->bits each, so call few_bits_fit() before. */
+/* Length of n values on the wire, not padded. round: with c->bits each, so call few_bits_fit()
+ * before. */
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
-/* What a message of these values needs: the scale of its header, and c->bits of round. range: grid covers at
- * least this magnitude; of no values it is 0. */
+/* What a message of these values needs: the scale of its header, and c->bits of round. range: grid
+ * covers at least this magnitude; of no values it is 0. */
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range);
 /* 1 if a message may carry these; NULL or *why says what not. */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);
-/* out: few_bits_bytes(). decoded (may be v) is what few_bits_decode() gives, to the bit. Returns n, or which value is NaN
- * or infinite, and then what was written is nothing. */
+/* out: few_bits_bytes(). decoded (may be v) is what few_bits_decode() gives, to the bit. Returns n,
+ * or which value is NaN or infinite, and then what was written is nothing. */
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
 		       const struct rounding *rounding, uint8_t *out, float *decoded);
-/* Everything of in[0..few_bits_bytes()) is checked: codes in range, steps finite and not negative, spare
- * bits zero, no code but zero's where the step is 0. 0 or SLUICE_EWIRE and *why. */
-int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n, float *v,
-		    const char **why);
+/* Everything of in[0..few_bits_bytes()) is checked: codes in range, steps finite and not negative,
+ * spare bits zero, no code but zero's where the step is 0. 0 or SLUICE_EWIRE and *why. */
+int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
+		    float *v, const char **why);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See few_bits_round.h. Values go through in pieces of as many as positions do, whose loops over wide codes serve here
- * too (index_kernels.h). */
+ * See few_bits_round.h. Values go through in pieces of as many as positions do, whose loops over
+ * wide codes serve here too (index_kernels.h). */
 #include "few_bits_round.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -46,7 +46,8 @@ unsigned round_bits(float width, const float *v, size_t n)
 	return bit_length(all);
 }
 
-size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_t *out, float *decoded)
+size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_t *out,
+		    float *decoded)
 {
 	const struct value_kernels *k = value_kernels();
 	const float limit = round_limit(width);
@@ -68,7 +69,8 @@ size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_
 			continue;
 		for (size_t i = 0; i < INDEX_BLOCK; i++)
 			codes[i] = zigzag(q[i]);
-		if (here == INDEX_BLOCK && (size_t)(end - out) >= bits_bytes(here, bits) + INDEX_SLACK) {
+		if (here == INDEX_BLOCK &&
+		    (size_t)(end - out) >= bits_bytes(here, bits) + INDEX_SLACK) {
 			index_kernels()->pack(codes, bits, out);
 		} else {
 			for (size_t i = 0; i < here; i++)
@@ -81,7 +83,8 @@ size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_
 }
 
 /* The codes of one piece; 0 if bits behind the last one are not zero. */
-static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits, uint32_t codes[INDEX_BLOCK])
+static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
+		       uint32_t codes[INDEX_BLOCK])
 {
 	struct bit_reader r = { .in = in, .end = in + bits_bytes(n, bits) };
 
@@ -109,7 +112,8 @@ const char *round_decode(unsigned bits, float width, const uint8_t *in, size_t n
 		if (!round_codes(in, end, here, bits, codes))
 			return "bits behind the last code are not zero";
 		for (int i = 0; i < INDEX_BLOCK; i++) {
-			const float q = (float)((int32_t)(codes[i] >> 1) ^ -(int32_t)(codes[i] & 1));
+			const float q = (float)((int32_t)(codes[i] >> 1) ^
+						-(int32_t)(codes[i] & 1));
 
 			all |= codes[i];
 			beyond |= (unsigned)(q > limit) | (unsigned)(q < -limit);

@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One value in few bits, of the types uniform and grid (few_bits.h), as the CPU and the GPU compute it. Pure,
- * inline, without a branch, so that loops over them become vectors. */
+ * One value in few bits, of the types uniform and grid (few_bits.h), as the CPU and the GPU compute
+ * it. Pure, inline, without a branch, so that loops over them become vectors. */
 #ifndef COMPRESS_FEW_BITS_RULES_H
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"
 #include <float.h>
 
-/* ---- uniform ----------------------------------------------------------------------------------- */
+/* ---- uniform --------------------------------------------------------------- */
 
 HOST_AND_DEVICE static inline int uniform_levels(unsigned bits)
 {
 	return (1 << (bits - 1)) - 1;
 }
 
-/* The least step of which L reach this magnitude, the largest of a block. Of an infinite one (a sum that overflowed) it
- * is infinite, which the receiver refuses. */
+/* The least step of which L reach this magnitude, the largest of a block. Of an infinite one (a sum
+ * that overflowed) it is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 {
 	const float levels = (float)uniform_levels(bits);
 	float step = most / levels;
 
-	step = bits_float(float_bits(step) + (step * levels < most)); /* the next one up, without a branch */
+	step = bits_float(float_bits(step) +
+			  (step * levels < most)); /* the next one up, without a branch */
 	return step * levels > FLT_MAX && most <= FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
-/* What turns the values of a block into whole multiples of 2^-(32 - bits) steps. Two factors, because the
- * inverse of a tiny step is not finite; up is a power of two. */
+/* What turns the values of a block into whole multiples of 2^-(32 - bits) steps. Two factors,
+ * because the inverse of a tiny step is not finite; up is a power of two. */
 struct uniform_scale {
 	float step, up, factor;
 };
 
-/* Of a step of 0 it is not for use. Products do not fall where a value grows: if the largest value that may have
- * this step does not go beyond the last level, none does, and there is nothing to limit a value at a time. A unit of
- * the factor's last place moves that product by half a unit of its own at least. */
+/* Of a step of 0 it is not for use. Products do not fall where a value grows: if the largest value
+ * that may have this step does not go beyond the last level, none does, and there is nothing to
+ * limit a value at a time. A unit of the factor's last place moves that product by half a unit of
+ * its own at least. */
 HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, float step)
 {
 	const float levels = (float)uniform_levels(bits), unit = (float)(1u << (32 - bits));
-	const float reach = step * levels, largest = reach < 0x1.fffffp127f ? reach : FLT_MAX; /* uniform_step() */
+	const float reach = step * levels,
+		    largest = reach < 0x1.fffffp127f ? reach : FLT_MAX; /* uniform_step() */
 	struct uniform_scale s = { step, step < 0x1p-64f ? 0x1p64f : 1, 0 };
 	int32_t beyond;
 
@@ -47,8 +50,8 @@ HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, 
 }
 
 /* Adds a random share of a step, of as many bits, and rounds down. */
-HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random, const struct uniform_scale *s,
-						   unsigned bits)
+HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random,
+						   const struct uniform_scale *s, unsigned bits)
 {
 	const unsigned shift = 32 - bits;
 	const uint32_t share = random >> bits, zero_s = (uint32_t)uniform_levels(bits) << shift;
@@ -71,7 +74,7 @@ HOST_AND_DEVICE static inline float sign_value(uint8_t code, float step)
 	return bits_float(float_bits(step) ^ (uint32_t)code << 31);
 }
 
-/* ---- grid -------------------------------------------------------------------------------------- */
+/* ---- grid ------------------------------------------------------------------ */
 
 HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 {
@@ -80,8 +83,8 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
-/* The range of a message whose largest magnitude this is. Of an infinite one (a sum that overflowed) it is infinite,
- * which the receiver refuses. */
+/* The range of a message whose largest magnitude this is. Of an infinite one (a sum that
+ * overflowed) it is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
 	const float grid_most = FLT_MAX / 4; /* w code - R stays finite */
@@ -109,9 +112,10 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 	return width * (float)code - range;
 }
 
-/* ---- lengths ----------------------------------------------------------------------------------- */
+/* ---- lengths --------------------------------------------------------------- */
 
-/* Bytes of n codes of so many bits, and of the step that each block of values has before them; block 0: none. */
+/* Bytes of n codes of so many bits, and of the step that each block of values has before them;
+ * block 0: none. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

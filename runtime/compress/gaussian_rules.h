@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank (Shi et al., 2019) as the CPU and the GPU compute it: a first level from mean and deviation, refined
- * within a bracket until the count above it lies in [2/3, 4/3] k, where the paper multiplies by 0.5 or 1.5 up to
- * three times, which need not end anywhere near k. Pure, inline; who counts is the caller's. */
+ * gaussiank (Shi et al., 2019) as the CPU and the GPU compute it: a first level from mean and
+ * deviation, refined within a bracket until the count above it lies in [2/3, 4/3] k, where the
+ * paper multiplies by 0.5 or 1.5 up to three times, which need not end anywhere near k. Pure,
+ * inline; who counts is the caller's. */
 #ifndef COMPRESS_GAUSSIAN_RULES_H
 #define COMPRESS_GAUSSIAN_RULES_H
 #include "base/both.h"
@@ -14,10 +15,11 @@ enum { GAUSSIAN_COUNTS_MAX = 15 };
 struct gaussian {
 	double level, low, high;
 	uint64_t k, above_high;
-	unsigned counts;             /* taken so far */
+	unsigned counts; /* taken so far */
 };
 
-/* What is selected: magnitudes above `above`, and the first `ties` that are above floor but not above that. */
+/* What is selected: magnitudes above `above`, and the first `ties` that are above floor but not
+ * above that. */
 struct gaussian_cut {
 	float above, floor;
 	uint64_t ties;
@@ -43,11 +45,11 @@ HOST_AND_DEVICE static inline struct gaussian_cut gaussian_between(const struct 
 	return cut;
 }
 
-/* Of n coordinates with these sums of x and x^2; quantile: z with P(|Z| > z) = the density, for a standard
- * normal Z. 1: the number of magnitudes above (float)level is wanted; 0: *cut is known. */
-HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum, double squares, uint64_t n,
-						 float largest, double quantile, uint64_t k,
-						 struct gaussian_cut *cut)
+/* Of n coordinates with these sums of x and x^2; quantile: z with P(|Z| > z) = the density, for a
+ * standard normal Z. 1: the number of magnitudes above (float)level is wanted; 0: *cut is known. */
+HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum, double squares,
+						 uint64_t n, float largest, double quantile,
+						 uint64_t k, struct gaussian_cut *cut)
 {
 	double mean = 0, deviation = 0;
 
@@ -71,7 +73,8 @@ HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum,
 }
 
 /* n magnitudes are above (float)level. Returns as gaussian_begin(). */
-HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n, struct gaussian_cut *cut)
+HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
+						 struct gaussian_cut *cut)
 {
 	const double narrow = 1 + 0x1p-20;
 
@@ -84,7 +87,8 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 	} else {
 		g->low = g->level;
 	}
-	/* Many equal magnitudes, or a shape that 15 counts cannot tell: the heaviest, then by index. */
+	/* Many equal magnitudes, or a shape that 15 counts cannot tell: the heaviest, then by
+	 * index. */
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbours often fall into one bin, and an addition would wait for the one before it: each of four has
- * a table of its own. Tables that are a multiple of 4096 bytes apart wait for each other all the same;
- * PAD, in entries, keeps them a line off. BLOCK floats stay in the first cache. */
+/* Neighbours often fall into one bin, and an addition would wait for the one before it: each of
+ * four has a table of its own. Tables that are a multiple of 4096 bytes apart wait for each other
+ * all the same; PAD, in entries, keeps them a line off. BLOCK floats stay in the first cache. */
 enum { TABLES = 4, PAD = 16, BLOCK = 2048, MANTISSA = 23, EXPONENTS = 256 };
 
 static size_t table_entries(unsigned mantissa_bits)
@@ -57,7 +57,7 @@ void histogram_clear(struct sluice_histogram *h)
 	h->total = 0;
 }
 
-/* ---- counting ------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------- */
 
 static uint64_t zeros_in(const float *a, size_t n)
 {
@@ -91,8 +91,8 @@ static void count_block(const struct sluice_histogram *h, const float *a, size_t
 		t0[float_bits(a[i]) >> shift & mask]++;
 }
 
-/* Zeros share their place with the least subnormals: a block that counted there is looked at again while
- * it is in the cache. */
+/* Zeros share their place with the least subnormals: a block that counted there is looked at again
+ * while it is in the cache. */
 void histogram_see(struct sluice_histogram *h, const float *a, size_t n)
 {
 	const size_t stride = stride_of(h->mantissa_bits);
@@ -133,7 +133,7 @@ uint64_t histogram_take(struct sluice_histogram *h)
 	return nonfinite;
 }
 
-/* ---- travelling ------------------------------------------------------------------------------- */
+/* ---- travelling ------------------------------------------------------------ */
 
 size_t histogram_bound(const struct sluice_histogram *h, unsigned bits)
 {
@@ -157,9 +157,10 @@ int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, 
 	return rc;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------- */
 
-/* log2 of the least magnitude of a bin that is not 0; of one beyond the last, of what it ends before. */
+/* log2 of the least magnitude of a bin that is not 0; of one beyond the last, of what it ends
+ * before. */
 static double lower_edge(const struct sluice_histogram *h, uint32_t bin)
 {
 	const double normal = (double)(1u << h->mantissa_bits);

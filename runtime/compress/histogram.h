@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How many coordinates there are of each magnitude: a histogram whose bins are the float's own exponent
- * and highest s mantissa bits, so that binning is a shift. Small enough to travel, and sums over ranks;
- * then its quantile is one threshold for all of them. Pure: no job, no network.
+ * How many coordinates there are of each magnitude: a histogram whose bins are the float's own
+ * exponent and highest s mantissa bits, so that binning is a shift. Small enough to travel, and
+ * sums over ranks; then its quantile is one threshold for all of them. Pure: no job, no network.
  *
- * Bin 0 holds zeros, bin 1 subnormals, bin 2 + (e - 1) 2^s + m the magnitudes of exponent field e = 1..254
- * whose mantissa begins with the s bits m. NaN and infinity have none. */
+ * Bin 0 holds zeros, bin 1 subnormals, bin 2 + (e - 1) 2^s + m the magnitudes of exponent field e
+ * = 1..254 whose mantissa begins with the s bits m. NaN and infinity have none. */
 #ifndef COMPRESS_HISTOGRAM_H
 #define COMPRESS_HISTOGRAM_H
 #include "counts.h"
@@ -28,7 +28,8 @@ void histogram_clear(struct sluice_histogram *h);
 
 /* Looks at a[0..n). Between two histogram_take() less than 2^32 coordinates. */
 void histogram_see(struct sluice_histogram *h, const float *a, size_t n);
-/* Counts what was seen, or, if NaN or infinity was among it, forgets it. Returns how many of these. */
+/* Counts what was seen, or, if NaN or infinity was among it, forgets it. Returns how many of
+ * these. */
 uint64_t histogram_take(struct sluice_histogram *h);
 
 /* As the public functions (sluice.h), without their checks. */
@@ -37,7 +38,7 @@ size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 			const struct random_stream *stream, uint8_t *out);
 int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why);
 float histogram_quantile(const struct sluice_histogram *h, double share);
-/* How many are as large as level > 0 or larger, with the quantile's interpolation: of histograms that
- * were summed these numbers add up to what the sum's quantile was asked for. */
+/* How many are as large as level > 0 or larger, with the quantile's interpolation: of histograms
+ * that were summed these numbers add up to what the sum's quantile was asked for. */
 double histogram_above(const struct sluice_histogram *h, float level);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The histogram and the coding of counts as public functions: arguments judged, then histogram.c and
- * counts.c. */
+ * The histogram and the coding of counts as public functions: arguments judged, then histogram.c
+ * and counts.c. */
 #include "base/error.h"
 #include "histogram.h"
 #include "select.h"
@@ -27,8 +27,9 @@ static int check_counts(const char *function, const uint64_t *count, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (count[i] >> (COUNTS_LENGTH_MAX - 1))
-			return fail(SLUICE_EINVAL, "%s: count %zu is %llu, not below 2^%d", function, i,
-				    (unsigned long long)count[i], COUNTS_LENGTH_MAX - 1);
+			return fail(SLUICE_EINVAL, "%s: count %zu is %llu, not below 2^%d",
+				    function, i, (unsigned long long)count[i],
+				    COUNTS_LENGTH_MAX - 1);
 	return 0;
 }
 
@@ -43,8 +44,9 @@ SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histo
 {
 	if (mantissa_bits < 0 || mantissa_bits > HISTOGRAM_MANTISSA_MAX || !histogram_out)
 		return fail(SLUICE_EINVAL,
-			    "sluice_histogram_open: mantissa_bits is %d, not 0 .. %d, or histogram_out is "
-			    "NULL", mantissa_bits, HISTOGRAM_MANTISSA_MAX);
+			    "sluice_histogram_open: mantissa_bits is %d, not 0 .. %d, or "
+			    "histogram_out is NULL",
+			    mantissa_bits, HISTOGRAM_MANTISSA_MAX);
 	return histogram_open((unsigned)mantissa_bits, histogram_out);
 }
 
@@ -59,13 +61,14 @@ SLUICE_API void sluice_histogram_close(sluice_histogram **histogram)
 SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a, size_t n)
 {
 	if (!histogram || (n && !a) || n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_histogram_add: histogram or a is NULL, or n is 2^32 "
-					   "or more");
+		return fail(SLUICE_EINVAL,
+			    "sluice_histogram_add: histogram or a is NULL, or n is 2^32 or more");
 	histogram_see(histogram, a, n);
 	if (histogram_take(histogram)) {
 		size_t bad = first_nonfinite(a, n);
 
-		return fail(SLUICE_EINVAL, "sluice_histogram_add: a[%zu] is %s; nothing was counted", bad,
+		return fail(SLUICE_EINVAL,
+			    "sluice_histogram_add: a[%zu] is %s; nothing was counted", bad,
 			    isnan(a[bad]) ? "NaN" : "infinite");
 	}
 	return 0;
@@ -73,8 +76,9 @@ SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a,
 
 SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits)
 {
-	return histogram && bits >= 1 && bits <= COUNTS_BITS_MAX
-		? histogram_bound(histogram, (unsigned)bits) : 0;
+	return histogram && bits >= 1 && bits <= COUNTS_BITS_MAX ?
+		       histogram_bound(histogram, (unsigned)bits) :
+		       0;
 }
 
 SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
@@ -95,7 +99,8 @@ SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bi
 	return rc;
 }
 
-SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message, size_t bytes)
+SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message,
+				      size_t bytes)
 {
 	const char *why;
 
@@ -111,8 +116,9 @@ SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, doub
 {
 	if (!histogram || !threshold_out || !(share > 0 && share <= 1))
 		return fail(SLUICE_EINVAL,
-			    "sluice_histogram_quantile: an argument is NULL, or share=%g is not above 0 "
-			    "and at most 1", share);
+			    "sluice_histogram_quantile: an argument is NULL, or share=%g is not "
+			    "above 0 and at most 1",
+			    share);
 	if (!histogram->total)
 		return fail(SLUICE_EINVAL, "sluice_histogram_quantile: the histogram is empty");
 	*threshold_out = histogram_quantile(histogram, share);
@@ -130,8 +136,9 @@ enum { NO_HISTOGRAM = 0 };
 
 SLUICE_API size_t sluice_counts_bound(size_t n, int bits)
 {
-	return n <= COUNTS_MOST && bits >= 1 && bits <= COUNTS_BITS_MAX
-		? counts_bound(n, (unsigned)bits) : 0;
+	return n <= COUNTS_MOST && bits >= 1 && bits <= COUNTS_BITS_MAX ?
+		       counts_bound(n, (unsigned)bits) :
+		       0;
 }
 
 SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
@@ -149,7 +156,8 @@ SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, u
 	if (!rc)
 		rc = check_counts(here, count, n);
 	if (!rc)
-		*bytes_out = counts_encode(count, n, (unsigned)bits, NO_HISTOGRAM, &stream, message);
+		*bytes_out = counts_encode(count, n, (unsigned)bits, NO_HISTOGRAM, &stream,
+					   message);
 	return rc;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The delta coding for AVX2, and reading raw positions and bitmaps. Eight gaps of w bits are w whole bytes, so groups of eight depend on each
- * other only by the running sum. Reading: the bytes of each gap are shuffled into a lane of 32 bits, shifted
- * down and masked. Writing: neighbours are merged to pairs, pairs to fours, fours to 128 bits. */
+ * The delta coding for AVX2, and reading raw positions and bitmaps. Eight gaps of w bits are w
+ * whole bytes, so groups of eight depend on each other only by the running sum. Reading: the bytes
+ * of each gap are shuffled into a lane of 32 bits, shifted down and masked. Writing: neighbours are
+ * merged to pairs, pairs to fours, fours to 128 bits. */
 #include "index_kernels.h"
 #include <string.h>
 
@@ -11,29 +12,33 @@
 #define AVX2 __attribute__((target("avx2")))
 enum { LANES = 8, READ_WIDTH_MAX = 24, WRITE_WIDTH_MAX = 15 };
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------- */
 
-/* For gaps of one width: the four bytes of each lane, from where its half begins, and the bits of them
- * that are the gap's before. The upper half begins in the byte where bit 4 * width is. */
+/* For gaps of one width: the four bytes of each lane, from where its half begins, and the bits of
+ * them that are the gap's before. The upper half begins in the byte where bit 4 * width is. */
 struct lanes {
 	uint8_t bytes[4 * LANES];
 	uint32_t shift[LANES];
 };
 
-#define BIT(w, lane) ((lane) < 4 ? (lane) * (w) : 4 * (w) % 8 + ((lane) - 4) * (w))
-#define FOUR(w, lane) BIT(w, lane) / 8, BIT(w, lane) / 8 + 1, BIT(w, lane) / 8 + 2, BIT(w, lane) / 8 + 3
-#define WIDTH(w)                                                                                        \
-	{                                                                                               \
-		{ FOUR(w, 0), FOUR(w, 1), FOUR(w, 2), FOUR(w, 3), FOUR(w, 4), FOUR(w, 5), FOUR(w, 6),   \
-		  FOUR(w, 7) },                                                                         \
-		{ BIT(w, 0) % 8, BIT(w, 1) % 8, BIT(w, 2) % 8, BIT(w, 3) % 8, BIT(w, 4) % 8,            \
-		  BIT(w, 5) % 8, BIT(w, 6) % 8, BIT(w, 7) % 8 }                                         \
+#define BIT(w, lane) ((lane) < 4 ? (lane) * (w) : 4 * (w) % 8 + ((lane)-4) * (w))
+#define FOUR(w, lane)                                                                              \
+	BIT(w, lane) / 8, BIT(w, lane) / 8 + 1, BIT(w, lane) / 8 + 2, BIT(w, lane) / 8 + 3
+#define WIDTH(w)                                                                                   \
+	{                                                                                          \
+		{ FOUR(w, 0), FOUR(w, 1), FOUR(w, 2), FOUR(w, 3),                                  \
+		  FOUR(w, 4), FOUR(w, 5), FOUR(w, 6), FOUR(w, 7) },                                \
+		{                                                                                  \
+			BIT(w, 0) % 8, BIT(w, 1) % 8, BIT(w, 2) % 8, BIT(w, 3) % 8, BIT(w, 4) % 8, \
+				BIT(w, 5) % 8, BIT(w, 6) % 8, BIT(w, 7) % 8                        \
+		}                                                                                  \
 	}
 
 static const struct lanes lanes_of[READ_WIDTH_MAX + 1] = {
-	WIDTH(0),  WIDTH(1),  WIDTH(2),	 WIDTH(3),  WIDTH(4),  WIDTH(5),  WIDTH(6),  WIDTH(7),	WIDTH(8),
-	WIDTH(9),  WIDTH(10), WIDTH(11), WIDTH(12), WIDTH(13), WIDTH(14), WIDTH(15), WIDTH(16), WIDTH(17),
-	WIDTH(18), WIDTH(19), WIDTH(20), WIDTH(21), WIDTH(22), WIDTH(23), WIDTH(24)
+	WIDTH(0),  WIDTH(1),  WIDTH(2),  WIDTH(3),  WIDTH(4),  WIDTH(5),  WIDTH(6),
+	WIDTH(7),  WIDTH(8),  WIDTH(9),  WIDTH(10), WIDTH(11), WIDTH(12), WIDTH(13),
+	WIDTH(14), WIDTH(15), WIDTH(16), WIDTH(17), WIDTH(18), WIDTH(19), WIDTH(20),
+	WIDTH(21), WIDTH(22), WIDTH(23), WIDTH(24)
 };
 
 static inline AVX2 __m256i load(const void *p)
@@ -63,12 +68,13 @@ static inline AVX2 uint32_t any_lane(__m256i v)
 }
 
 /* Eight gaps of the width that bytes, shift and mask are for. */
-static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m256i bytes, __m256i shift,
-				      __m256i mask)
+static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m256i bytes,
+				      __m256i shift, __m256i mask)
 {
 	__m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)in));
 
-	v = _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)(const void *)(in + upper_at)), 1);
+	v = _mm256_inserti128_si256(
+		v, _mm_loadu_si128((const __m128i *)(const void *)(in + upper_at)), 1);
 	return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
 }
 
@@ -104,12 +110,13 @@ static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, u
 		/* Only this addition waits for the group before. */
 		before = _mm256_add_epi32(before, _mm256_permutevar8x32_epi32(v, last));
 	}
-	/* 128 gaps of 24 bits stay below 2^32, so the difference is what it would be without wrapping. */
+	/* 128 gaps of 24 bits stay below 2^32, so the difference is what it would be without
+	 * wrapping. */
 	*next += (uint64_t)(uint32_t)(index[INDEX_BLOCK - 1] - (uint32_t)*next) + 1;
 	return any_lane(all);
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------- */
 
 static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 {
@@ -144,15 +151,17 @@ static AVX2 uint32_t largest(const uint32_t *index, uint32_t next)
 		all = _mm256_or_si256(all, _mm256_sub_epi32(a, one));
 		more = _mm256_or_si256(more, _mm256_sub_epi32(b, one));
 	}
-	all = _mm256_or_si256(all, _mm256_sub_epi32(_mm256_sub_epi32(load(index + INDEX_BLOCK - LANES),
-								     load(index + INDEX_BLOCK - LANES - 1)),
-						    one));
+	all = _mm256_or_si256(
+		all, _mm256_sub_epi32(_mm256_sub_epi32(load(index + INDEX_BLOCK - LANES),
+						       load(index + INDEX_BLOCK - LANES - 1)),
+				      one));
 	return first | any_lane(_mm256_or_si256(all, more));
 }
 
 static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 {
-	const __m128i by_one = _mm_cvtsi32_si128((int)width), by_two = _mm_cvtsi32_si128(2 * (int)width);
+	const __m128i by_one = _mm_cvtsi32_si128((int)width),
+		      by_two = _mm_cvtsi32_si128(2 * (int)width);
 	const __m256i even = _mm256_set1_epi64x(0xffffffff);
 
 	if (width > WRITE_WIDTH_MAX) {
@@ -165,7 +174,8 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 
 		pairs = _mm256_or_si256(_mm256_and_si256(v, even),
 					_mm256_sll_epi64(_mm256_srli_epi64(v, 32), by_one));
-		fours = _mm256_or_si256(pairs, _mm256_sll_epi64(_mm256_unpackhi_epi64(pairs, pairs), by_two));
+		fours = _mm256_or_si256(
+			pairs, _mm256_sll_epi64(_mm256_unpackhi_epi64(pairs, pairs), by_two));
 		low = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(fours));
 		high = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(fours, 1));
 		low |= high << 4 * width;
@@ -175,7 +185,7 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 	}
 }
 
-/* ---- raw positions and bitmaps ---------------------------------------------------------------- */
+/* ---- raw positions and bitmaps --------------------------------------------- */
 
 static AVX2 int ascends(const uint32_t *index, size_t n)
 {
@@ -185,15 +195,17 @@ static AVX2 int ascends(const uint32_t *index, size_t n)
 	for (; i + LANES <= n; i += LANES) {
 		const __m256i before = load(index + i - 1);
 
-		wrong = _mm256_or_si256(wrong, _mm256_cmpeq_epi32(_mm256_max_epu32(before, load(index + i)),
-								  before));
+		wrong = _mm256_or_si256(
+			wrong,
+			_mm256_cmpeq_epi32(_mm256_max_epu32(before, load(index + i)), before));
 	}
 	return !any_lane(wrong) && (i >= n || index_portable.ascends(index + i - 1, n - i + 1));
 }
 
 /* Eight at once, whether they are there or not: how many there are is the only branch. */
-static __attribute__((target("avx2,bmi,popcnt"))) size_t ones(const uint8_t *in, size_t n, uint32_t room,
-							      uint32_t *index, uint32_t *found)
+static __attribute__((target("avx2,bmi,popcnt"))) size_t ones(const uint8_t *in, size_t n,
+							      uint32_t room, uint32_t *index,
+							      uint32_t *found)
 {
 	uint32_t listed = *found;
 	size_t at = 0;
@@ -222,8 +234,8 @@ static int usable(void)
 	       __builtin_cpu_supports("popcnt");
 }
 
-const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack, unpack,
-					  codes, ascends, ones };
+const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack,
+					  unpack, codes,  ascends, ones };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

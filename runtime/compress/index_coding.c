@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps, bitmap, Rice.
- * The readers trust nothing: their bytes come from another process. */
+ * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps,
+ * bitmap, Rice. The readers trust nothing: their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
 #include "index_kernels.h"
@@ -66,8 +66,10 @@ static unsigned bits_of(uint32_t largest)
 	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
 }
 
-/* The gaps of what is left of a block, or'ed; `next` is the smallest index that could come first. */
-static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next, uint32_t gap[INDEX_BLOCK])
+/* The gaps of what is left of a block, or'ed; `next` is the smallest index that could come
+ * first. */
+static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
+			  uint32_t gap[INDEX_BLOCK])
 {
 	uint32_t all = gap[0] = index[0] - next;
 
@@ -84,8 +86,9 @@ static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 
 	for (uint32_t i = 0, n; i < count; i += n) {
 		n = smaller(count - i, INDEX_BLOCK);
-		bytes += delta_block_bytes(n, bits_of(n == INDEX_BLOCK ? k->largest(index + i, next)
-								  : last_gaps(index + i, n, next, gap)));
+		bytes += delta_block_bytes(n, bits_of(n == INDEX_BLOCK ?
+							      k->largest(index + i, next) :
+							      last_gaps(index + i, n, next, gap)));
 		next = index[i + n - 1] + 1;
 	}
 	return section_padded(bytes);
@@ -105,8 +108,8 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		unsigned width;
 
 		n = smaller(count - i, INDEX_BLOCK);
-		width = bits_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap)
-						 : last_gaps(index + i, n, next, gap));
+		width = bits_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
+						   last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
 		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
@@ -123,9 +126,10 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		*at++ = 0;
 }
 
-/* The last block, of n gaps; *next as in block_gaps(), wider so that nothing wraps. Returns 1 if the
- * width was the smallest possible and the spare bits are zero. */
-static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next, uint32_t *index)
+/* The last block, of n gaps; *next as in block_gaps(), wider so that nothing wraps. Returns 1 if
+ * the width was the smallest possible and the spare bits are zero. */
+static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
+		       uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 	const uint32_t bytes = delta_block_bytes(n, width);
@@ -180,7 +184,8 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 	for (uint32_t block = 0; block < blocks; block++) {
 		if (widths[block] > INDEX_WIDTH_MAX)
 			return refuse(why, "a delta width exceeds 32 bits");
-		needed += delta_block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK), widths[block]);
+		needed += delta_block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK),
+					    widths[block]);
 	}
 	if (bytes != section_padded(needed))
 		return refuse(why, "the payload's length does not fit its delta widths");
@@ -193,9 +198,9 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 	for (uint32_t block = 0; block < blocks; block++) {
 		uint32_t first = block * INDEX_BLOCK, n = smaller(count - first, INDEX_BLOCK);
 
-		if (!(n == INDEX_BLOCK
-			      ? unpack(k, at, (uint64_t)(in + bytes - at), widths[block], &next, index + first)
-			      : unpack_last(at, n, widths[block], &next, index + first)))
+		if (!(n == INDEX_BLOCK ? unpack(k, at, (uint64_t)(in + bytes - at), widths[block],
+						&next, index + first) :
+					 unpack_last(at, n, widths[block], &next, index + first)))
 			return refuse(why, "a delta block is not packed canonically");
 		if (next > span)
 			return refuse(why, "a delta index lies beyond the shard");
@@ -233,7 +238,9 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 	for (uint64_t at = index_kernels()->ones(in, bytes, count, index, &n); at < bytes; at += 4)
 		for (uint32_t word = get_le32(in + at); word; word &= word - 1) {
 			if (n == count)
-				return refuse(why, "the bitmap has more bits than the message has values");
+				return refuse(
+					why,
+					"the bitmap has more bits than the message has values");
 			index[n++] = (uint32_t)(at * 8) + (uint32_t)__builtin_ctz(word);
 		}
 	if (n != count)
@@ -278,8 +285,8 @@ static uint64_t run_bytes(const uint32_t *index, uint32_t count)
 	return count && index[count - 1] - index[0] == count - 1 ? 4 : UINT32_MAX;
 }
 
-static int run_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span, uint32_t *index,
-		      const char **why)
+static int run_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span,
+		      uint32_t *index, const char **why)
 {
 	uint32_t first;
 
@@ -300,18 +307,12 @@ uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t c
 	switch (coding) {
 	case CODING_SEEDED:
 	case CODING_AGREED: /* message.c does these */
-	case CODING_DENSE:
-		return 0;
-	case CODING_RAW:
-		return 4 * (uint64_t)count;
-	case CODING_DELTA:
-		return delta_bytes(index, count);
-	case CODING_BITMAP:
-		return section_of_bitmap(span);
-	case CODING_RUN:
-		return run_bytes(index, count);
-	case CODING_RICE:
-		return rice_padded(index, count, span);
+	case CODING_DENSE: return 0;
+	case CODING_RAW: return 4 * (uint64_t)count;
+	case CODING_DELTA: return delta_bytes(index, count);
+	case CODING_BITMAP: return section_of_bitmap(span);
+	case CODING_RUN: return run_bytes(index, count);
+	case CODING_RICE: return rice_padded(index, count, span);
 	}
 	return UINT64_MAX;
 }
@@ -322,23 +323,12 @@ void index_encode(enum index_coding coding, const uint32_t *index, uint32_t coun
 	switch (coding) {
 	case CODING_SEEDED:
 	case CODING_AGREED: /* message.c does these */
-	case CODING_DENSE:
-		break;
-	case CODING_RAW:
-		raw_encode(index, count, out);
-		break;
-	case CODING_DELTA:
-		delta_encode(index, count, out, bytes);
-		break;
-	case CODING_BITMAP:
-		bitmap_encode(index, count, span, out);
-		break;
-	case CODING_RUN:
-		put_le32(out, index[0]);
-		break;
-	case CODING_RICE:
-		rice_encode_padded(index, count, span, out, bytes);
-		break;
+	case CODING_DENSE: break;
+	case CODING_RAW: raw_encode(index, count, out); break;
+	case CODING_DELTA: delta_encode(index, count, out, bytes); break;
+	case CODING_BITMAP: bitmap_encode(index, count, span, out); break;
+	case CODING_RUN: put_le32(out, index[0]); break;
+	case CODING_RICE: rice_encode_padded(index, count, span, out, bytes); break;
 	}
 }
 
@@ -355,16 +345,11 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 			return refuse(
 				why, "a dense payload does not hold exactly one value per element");
 		return 0;
-	case CODING_RAW:
-		return raw_decode(in, bytes, count, span, index, why);
-	case CODING_DELTA:
-		return delta_decode(in, bytes, count, span, index, why);
-	case CODING_BITMAP:
-		return bitmap_decode(in, bytes, count, span, index, why);
-	case CODING_RUN:
-		return run_decode(in, bytes, count, span, index, why);
-	case CODING_RICE:
-		return rice_decode_padded(in, bytes, count, span, index, why);
+	case CODING_RAW: return raw_decode(in, bytes, count, span, index, why);
+	case CODING_DELTA: return delta_decode(in, bytes, count, span, index, why);
+	case CODING_BITMAP: return bitmap_decode(in, bytes, count, span, index, why);
+	case CODING_RUN: return run_decode(in, bytes, count, span, index, why);
+	case CODING_RICE: return rice_decode_padded(in, bytes, count, span, index, why);
 	}
 	return refuse(why, "unknown index coding");
 }

@@ -86,10 +86,10 @@ static int usable(void)
 	return 1;
 }
 
-const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack, unpack,
-					      codes, ascends, ones };
+const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack,
+					      unpack,     codes,  ascends, ones };
 
-/* ---- the choice ------------------------------------------------------------------------------ */
+/* ---- the choice ------------------------------------------------------------ */
 
 const struct index_kernels *const index_versions[] = {
 #if defined(__x86_64__)
@@ -108,8 +108,10 @@ const struct index_kernels *index_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: what is packed has been selected, which took far longer. */
-	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable : index_versions[0];
+	/* What avx512 names is served by avx2: what is packed has been selected, which took far
+	 * longer. */
+	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable :
+								   index_versions[0];
 	if (!kernels->usable())
 		kernels = &index_portable;
 	index_kernels_use(kernels);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writing and reading messages (layout in message.h). The sender calls message_encode() once per
- * shard; the receiver calls message_copy(), message_check(), message_decode(), in this order, and no
- * byte of a message is used before all three agreed to it. Pure: no job, no network, no allocation. */
+ * shard; the receiver calls message_copy(), message_check(), message_decode(), in this order, and
+ * no byte of a message is used before all three agreed to it. Pure: no job, no network, no
+ * allocation. */
 #include "message.h"
 #include "base/bytes.h"
 #include "choose.h"
@@ -60,7 +61,9 @@ static void header_get(const uint8_t *h, struct message *m)
 {
 	m->kind = h[6];
 	m->coding = h[7];
-	m->values = (struct value_coding){ .type = h[8], .bits = h[89], .block = get_le16(h + 90),
+	m->values = (struct value_coding){ .type = h[8],
+					   .bits = h[89],
+					   .block = get_le16(h + 90),
 					   .step = bits_float(get_le32(h + 60)) };
 	m->raised = h[9];
 	m->chosen = h[88];
@@ -97,7 +100,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
-	if (few_bits && count >= span) /* dense only if all are there, which may be shorter than nearly all */
+	if (few_bits &&
+	    count >= span) /* dense only if all are there, which may be shorter than nearly all */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;
@@ -109,7 +113,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 	uint64_t raw = index_bytes(CODING_RAW, NULL, count, span);
 	uint64_t bitmap = index_bytes(CODING_BITMAP, NULL, count, span);
 
-	return (size_t)(MESSAGE_HEADER_BYTES + (((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
+	return (size_t)(MESSAGE_HEADER_BYTES +
+			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
 }
 
 /* The coding with the shortest payload; of equal ones the one that is read fastest. *payload_bytes
@@ -117,8 +122,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
-	static const enum index_coding sparse[] = {CODING_RAW, CODING_RUN, CODING_BITMAP, CODING_DELTA,
-						   CODING_RICE};
+	static const enum index_coding sparse[] = { CODING_RAW, CODING_RUN, CODING_BITMAP,
+						    CODING_DELTA, CODING_RICE };
 	const size_t known = sizeof(sparse) / sizeof(sparse[0]), n = m->densest ? known : known - 1;
 	enum index_coding best = CODING_DENSE;
 
@@ -152,8 +157,10 @@ static int all_finite(struct message *m, const float *value, size_t at, size_t n
 	return finite == n;
 }
 
-/* Values of a sparse message at their places among zeros; out[] is zero. 0: m->bad is not finite. */
-static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded, uint8_t *out)
+/* Values of a sparse message at their places among zeros; out[] is zero. 0: m->bad is not
+ * finite. */
+static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded,
+		   uint8_t *out)
 {
 	const size_t width = value_bytes(m->values.type);
 	uint8_t codes[4 * 256];
@@ -169,9 +176,10 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and their padding, which is zero already, and continues the checksum with both: piece by
- * piece, while they are in the cache. 0: m->bad is not finite. */
-static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out, uint32_t *crc)
+/* Writes the values and their padding, which is zero already, and continues the checksum with both:
+ * piece by piece, while they are in the cache. 0: m->bad is not finite. */
+static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
+		      uint32_t *crc)
 {
 	const size_t width = value_bytes(m->values.type), piece = COPY_STEP / sizeof(*value);
 	const uint64_t padding = section_of_values(m->count, &m->values) - width * m->count;
@@ -187,12 +195,13 @@ static int values_put(struct message *m, const float *value, float *decoded, uin
 	return 1;
 }
 
-static int few_bits_put(struct message *m, const uint32_t *index, const float *value, float *decoded, uint8_t *out,
-			uint32_t *crc)
+static int few_bits_put(struct message *m, const uint32_t *index, const float *value,
+			float *decoded, uint8_t *out, uint32_t *crc)
 {
 	const struct rounding rounding = { m->stream, m->first, index };
 
-	m->bad = (uint32_t)few_bits_encode(&m->values, m->scale, value, m->count, &rounding, out, decoded);
+	m->bad = (uint32_t)few_bits_encode(&m->values, m->scale, value, m->count, &rounding, out,
+					   decoded);
 	*crc = crc32c(*crc, out, section_of_values(m->count, &m->values));
 	return m->bad == m->count;
 }
@@ -209,12 +218,12 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	if (!index)
 		m->count = m->span;
 	assert(m->count <= m->span && m->part < m->parts);
-	assert(cap >= (m->kind == MESSAGE_SUPPORT ? message_support_bound(m->span, m->count)
-						   : message_bound(m->span, m->count, m->values)));
+	assert(cap >= (m->kind == MESSAGE_SUPPORT ? message_support_bound(m->span, m->count) :
+						    message_bound(m->span, m->count, m->values)));
 	(void)cap;
-	m->scale = m->kind == MESSAGE_SUPPORT ? 1
-		: few_bits ? few_bits_fit(&m->values, value, m->count, m->range)
-		: value_scale(m->values.type, value, m->count);
+	m->scale = m->kind == MESSAGE_SUPPORT ? 1 :
+		   few_bits ? few_bits_fit(&m->values, value, m->count, m->range) :
+			      value_scale(m->values.type, value, m->count);
 	m->coding = cheapest(m, index, &payload_bytes);
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
@@ -232,8 +241,8 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 				     (uint64_t)(values - payload));
 		crc = crc32c(0, payload, (size_t)(values - payload));
 		if (m->kind != MESSAGE_SUPPORT)
-			finite = few_bits ? few_bits_put(m, index, value, decoded, values, &crc)
-					  : values_put(m, value, decoded, values, &crc);
+			finite = few_bits ? few_bits_put(m, index, value, decoded, values, &crc) :
+					    values_put(m, value, decoded, values, &crc);
 	}
 	if (!finite)
 		return 0;
@@ -251,8 +260,7 @@ size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out)
 
 /* ---- receiving ---- */
 
-__attribute__((format(printf, 2, 3)))
-static int refuse(const char **why, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int refuse(const char **why, const char *format, ...)
 {
 	static _Thread_local char text[192];
 	va_list args;
@@ -265,8 +273,8 @@ static int refuse(const char **why, const char *format, ...)
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take the
- * copy's bytes from where they came from a second time. Bytes that are private already stay. */
+/* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take
+ * the copy's bytes from where they came from a second time. Bytes that are private already stay. */
 static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (to != from)
@@ -285,7 +293,8 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->values.type >= VALUE_TYPES)
 		return refuse(why, "unknown value type %u", h[8]);
-	if (m->kind == MESSAGE_SUPPORT && (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))
+	if (m->kind == MESSAGE_SUPPORT &&
+	    (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))
 		return refuse(why, "a support that says no positions");
 	if (m->count > m->span)
 		return refuse(why, "%u coordinates for a shard of %u elements", m->count, m->span);
@@ -298,8 +307,8 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 	} else if (!value_scale_valid(m->values.type, m->scale)) {
 		return refuse(why, "scale %g is not allowed for its value type", (double)m->scale);
 	} else if (m->values.bits || m->values.block) {
-		return refuse(why, "%u bits in blocks of %u for values that have none", m->values.bits,
-			      m->values.block);
+		return refuse(why, "%u bits in blocks of %u for values that have none",
+			      m->values.bits, m->values.block);
 	}
 	if (!(m->lr >= 0 && m->lr <= FLT_MAX))
 		return refuse(why, "learning rate %g is not a finite number >= 0", (double)m->lr);
@@ -312,7 +321,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
 		       struct message *m, const char **why)
 {
-	struct message got = {0}; /* the sender's choices are none of the receiver's */
+	struct message got = { 0 }; /* the sender's choices are none of the receiver's */
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES)
@@ -330,12 +339,14 @@ static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HE
 	if (rc)
 		return rc;
 	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES)
-		return refuse(why, "a payload of %u bytes exceeds the slot of %zu", got.payload_bytes, slot_bytes);
+		return refuse(why, "a payload of %u bytes exceeds the slot of %zu",
+			      got.payload_bytes, slot_bytes);
 	*m = got;
 	return 0;
 }
 
-int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc, const char **why)
+int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc,
+		 const char **why)
 {
 	uint8_t h[MESSAGE_HEADER_BYTES];
 	int rc = take_header(slot, slot_bytes, h, m, why);
@@ -360,7 +371,8 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	if (rc)
 		return rc;
 	if (got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
-		return refuse(why, "a payload of %u bytes exceeds the buffer of %zu", got.payload_bytes, copy_cap);
+		return refuse(why, "a payload of %u bytes exceeds the buffer of %zu",
+			      got.payload_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
 	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left;
 	     at += n, left -= n) {
@@ -380,15 +392,11 @@ int message_check(const struct message *m, const struct message_expect *want, co
 		const char *name;
 		uint64_t is, expected;
 	} fields[] = {
-		{"kind", m->kind, want->kind},
-		{"rank", m->rank, want->rank},
-		{"epoch", m->epoch, want->epoch},
-		{"model", m->model, want->model},
-		{"shard", m->shard, want->shard},
-		{"seq", m->seq, want->seq},
-		{"step", m->step, want->step},
-		{"phase", m->phase, want->phase},
-		{"span", m->span, want->span},
+		{ "kind", m->kind, want->kind },    { "rank", m->rank, want->rank },
+		{ "epoch", m->epoch, want->epoch }, { "model", m->model, want->model },
+		{ "shard", m->shard, want->shard }, { "seq", m->seq, want->seq },
+		{ "step", m->step, want->step },    { "phase", m->phase, want->phase },
+		{ "span", m->span, want->span },
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
@@ -397,8 +405,9 @@ int message_check(const struct message *m, const struct message_expect *want, co
 				      (unsigned long long)fields[i].is,
 				      (unsigned long long)fields[i].expected);
 	if ((m->coding == CODING_AGREED) != want->agreed)
-		return refuse(why, "%s", want->agreed ? "it brings positions where the support is agreed"
-						      : "it brings no positions, and none are agreed");
+		return refuse(why, "%s",
+			      want->agreed ? "it brings positions where the support is agreed" :
+					     "it brings no positions, and none are agreed");
 	if (want->agreed && m->count != want->count_max)
 		return refuse(why, "%u coordinates where %llu are agreed", m->count,
 			      (unsigned long long)want->count_max);
@@ -408,8 +417,8 @@ int message_check(const struct message *m, const struct message_expect *want, co
 	return 0;
 }
 
-const char message_nonfinite[] = "a value is NaN or infinite; if sums overflowed, lower the learning rate or clip= "
-				 "the gradients";
+const char message_nonfinite[] = "a value is NaN or infinite; if sums overflowed, lower the "
+				 "learning rate or clip= the gradients";
 
 int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
 		   const char **why)
@@ -427,8 +436,8 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 			return refuse(why, "%u bytes where a seeded or agreed support has none",
 				      m->payload_bytes - (uint32_t)section);
 		if (m->coding == CODING_SEEDED)
-			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard, m->span,
-				       m->count, index);
+			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard,
+				       m->span, m->count, index);
 	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
 				index, &text))
 		return refuse(why, "%s", text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The rules of message.c that the GPU's packing follows too. Layouts are in message.h. Pure, inline. */
+ * The rules of message.c that the GPU's packing follows too. Layouts are in message.h. Pure,
+ * inline. */
 #ifndef COMPRESS_MESSAGE_RULES_H
 #define COMPRESS_MESSAGE_RULES_H
 #include "base/both.h"
@@ -12,14 +13,17 @@ HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
 }
 
 /* Of so many values, not padded. */
-HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count, const struct value_coding *values)
+HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count,
+						     const struct value_coding *values)
 {
 	if (value_few_bits(values->type))
-		return codes_bytes(values->bits, values->type == VALUE_UNIFORM ? values->block : 0, count);
+		return codes_bytes(values->bits, values->type == VALUE_UNIFORM ? values->block : 0,
+				   count);
 	return (uint64_t)count * (values->type == VALUE_F32 ? 4 : 2);
 }
 
-HOST_AND_DEVICE static inline uint64_t section_of_values(uint32_t count, const struct value_coding *values)
+HOST_AND_DEVICE static inline uint64_t section_of_values(uint32_t count,
+							 const struct value_coding *values)
 {
 	return section_padded(values_length(count, values));
 }
@@ -29,14 +33,15 @@ HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)
 	return section_padded(((uint64_t)span + 7) / 8);
 }
 
-/* Of the sparse codings, tried in the order raw, bitmap, delta, Rice: the shortest, of equal ones the one that
- * is read fastest; dense only where it is shorter than all. */
-HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best, uint64_t best_bytes)
+/* Of the sparse codings, tried in the order raw, bitmap, delta, Rice: the shortest, of equal ones
+ * the one that is read fastest; dense only where it is shorter than all. */
+HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best,
+					      uint64_t best_bytes)
 {
 	return bytes < best_bytes || (best == CODING_DENSE && bytes == best_bytes);
 }
 
-/* ---- delta: blocks of 128 gaps, each with as many bits as its largest gap ----------------------- */
+/* ---- delta: blocks of 128 gaps, each with as many bits as its largest gap ---- */
 
 enum { DELTA_BLOCK = 128 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See moments.h. One tile after the other; the sums of a row are independent, so the compiler makes vectors. */
+ * See moments.h. One tile after the other; the sums of a row are independent, so the compiler makes
+ * vectors. */
 #include "moments.h"
 #include <string.h>
 
@@ -28,7 +29,8 @@ static void add_tile(struct moment_sum *s, struct moment_terms terms, const floa
 	if (terms.magnitudes) {
 		for (unsigned row = 0; row < MOMENT_TILE; row += MOMENT_ROW)
 			for (unsigned i = 0; i < MOMENT_ROW; i++)
-				s->left_out += (uint64_t)moment_add(terms, x[row + i], &first[i], &second[i]);
+				s->left_out += (uint64_t)moment_add(terms, x[row + i], &first[i],
+								    &second[i]);
 	} else {
 		for (unsigned row = 0; row < MOMENT_TILE; row += MOMENT_ROW)
 			for (unsigned i = 0; i < MOMENT_ROW; i++) {
@@ -66,8 +68,8 @@ struct moments moments_end(struct moment_sum *s)
 }
 
 /* A tile that is not all of one span. *span: the first that may reach into it. */
-static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans, size_t *span,
-			float *tile)
+static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans,
+			size_t *span, float *tile)
 {
 	const uint64_t end = begin + MOMENT_TILE;
 
@@ -83,7 +85,8 @@ static void gather_tile(const float *x, uint64_t begin, const struct span *spans
 	}
 }
 
-struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans, size_t n_spans)
+struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
+			  size_t n_spans)
 {
 	const uint64_t end = n_spans ? spans[n_spans - 1].end : 0;
 	struct moment_sum s = { .tiles = 0 };

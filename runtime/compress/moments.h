@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums of two terms over a vector, in one order that threads can share out: floating point sums are only equal
- * where their order is. The CPU (moments.c) and the GPU (gpu/moments.h) follow it:
+ * Sums of two terms over a vector, in one order that threads can share out: floating point sums are
+ * only equal where their order is. The CPU (moments.c) and the GPU (gpu/moments.h) follow it:
  *
- * A tile is 1024 coordinates from a multiple of 1024 on: 128 sums, the i-th of coordinates i, i + 128, ... in
- * this order, then added up by neighbours (0 + 1, 2 + 3, ...; pairs likewise). 1024 tiles are a group: 32 sums,
- * the i-th of tiles i, i + 32, ..., then by neighbours. Groups are added up as the tiles of a group are. What is
- * exempt, or beyond the end, counts as zero. */
+ * A tile is 1024 coordinates from a multiple of 1024 on: 128 sums, the i-th of coordinates i, i +
+ * 128, ... in this order, then added up by neighbours (0 + 1, 2 + 3, ...; pairs likewise). 1024
+ * tiles are a group: 32 sums, the i-th of tiles i, i + 32, ..., then by neighbours. Groups are
+ * added up as the tiles of a group are. What is exempt, or beyond the end, counts as zero. */
 #ifndef COMPRESS_MOMENTS_H
 #define COMPRESS_MOMENTS_H
 #include "base/both.h"
@@ -23,11 +23,12 @@ struct moment_terms {
 
 struct moments {
 	double first, second;
-	uint64_t n;                  /* magnitudes: coordinates with factor * |x| < 1, zeros included */
+	uint64_t n; /* magnitudes: coordinates with factor * |x| < 1, zeros included */
 };
 
 /* Adds a coordinate's terms; returns whether it has none (magnitudes). */
-HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x, double *first, double *second)
+HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x, double *first,
+					     double *second)
 {
 	double v = (double)x;
 
@@ -57,5 +58,6 @@ void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x
 struct moments moments_end(struct moment_sum *s);
 
 /* Of what is not exempt in the spans, which ascend; coordinates of x. */
-struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans, size_t n_spans);
+struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
+			  size_t n_spans);
 #endif

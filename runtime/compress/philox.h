@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Philox-4x32 with ten rounds: counter in, four numbers out. Inline, for random*.c and the GPU's kernels; what
- * the numbers mean is in random.h. */
+ * Philox-4x32 with ten rounds: counter in, four numbers out. Inline, for random*.c and the GPU's
+ * kernels; what the numbers mean is in random.h. */
 #ifndef COMPRESS_PHILOX_H
 #define COMPRESS_PHILOX_H
 #include "base/both.h"
 #include "random.h"
 
 enum { RANDOM_ROUNDS = 10 };
-#define RANDOM_KEY 0x534c5543u
+#define RANDOM_KEY        0x534c5543u
 #define RANDOM_KEY_STEP_0 0x9e3779b9u
 #define RANDOM_KEY_STEP_1 0xbb67ae85u
-#define RANDOM_FACTOR_0 0xd2511f53u
-#define RANDOM_FACTOR_1 0xcd9e8d57u
+#define RANDOM_FACTOR_0   0xd2511f53u
+#define RANDOM_FACTOR_1   0xcd9e8d57u
 
-HOST_AND_DEVICE static inline void philox_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4])
+HOST_AND_DEVICE static inline void philox_quad(const struct random_stream *s, uint64_t quad,
+					       uint32_t out[4])
 {
-	/* 34 bits of quad are enough for 2^36 coordinates; the rank shares the word of its high part. */
+	/* 34 bits of quad are enough for 2^36 coordinates; the rank shares the word of its high
+	 * part. */
 	uint32_t c0 = (uint32_t)quad, c1 = (uint32_t)(quad >> 32) << 24 ^ s->rank;
 	uint32_t c2 = (uint32_t)s->step, c3 = (uint32_t)(s->step >> 32);
 	uint32_t k0 = RANDOM_KEY ^ s->seed, k1 = s->purpose;

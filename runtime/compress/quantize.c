@@ -16,7 +16,8 @@
 #include <arm_neon.h>
 #endif
 
-/* ---- four at once, in the compiler's own vectors: every machine of today has such registers ---- */
+/* ---- four at once, in the compiler's own vectors: every machine of today has such registers
+ * ---- */
 
 enum { AT_ONCE = 4, DECODE_PIECE = 2048 };
 typedef uint32_t words __attribute__((vector_size(4 * AT_ONCE)));
@@ -78,8 +79,8 @@ float bf16_decode(uint16_t code)
 
 #if defined(__x86_64__)
 
-/* Asked once: under a hypervisor cpuid traps. __builtin_cpu_supports() adds that the operating system
- * saves the AVX registers; not every compiler lets it be asked for f16c. */
+/* Asked once: under a hypervisor cpuid traps. __builtin_cpu_supports() adds that the operating
+ * system saves the AVX registers; not every compiler lets it be asked for f16c. */
 static int machine_converts(void)
 {
 	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
@@ -88,15 +89,18 @@ static int machine_converts(void)
 
 	if (!answer) {
 		answer = __builtin_cpu_supports("avx") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) &&
-			 (ecx & bit_F16C) ? 2 : 1;
+					 (ecx & bit_F16C) ?
+				 2 :
+				 1;
 		atomic_store_explicit(&known, answer, memory_order_relaxed);
 	}
 	return answer == 2;
 }
 
 /* Conversion ignores the flush-to-zero mode, rounding is part of the instruction. */
-__attribute__((target("avx,f16c")))
-static size_t f16_encode_fast(float scale, const float *v, size_t n, uint8_t *out, float *decoded)
+__attribute__((target("avx,f16c"))) static size_t f16_encode_fast(float scale, const float *v,
+								  size_t n, uint8_t *out,
+								  float *decoded)
 {
 	const __m256 by = _mm256_set1_ps(scale), back = _mm256_set1_ps(1 / scale);
 	const __m256 high = _mm256_set1_ps(f16_limit(scale));
@@ -118,8 +122,8 @@ static size_t f16_encode_fast(float scale, const float *v, size_t n, uint8_t *ou
 	return i;
 }
 
-__attribute__((target("avx,f16c")))
-static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v)
+__attribute__((target("avx,f16c"))) static size_t f16_decode_fast(float scale, const uint8_t *in,
+								  size_t n, float *v)
 {
 	const __m256 back = _mm256_set1_ps(1 / scale);
 	size_t i;
@@ -200,13 +204,16 @@ __attribute__((target("avx2"))) static inline __m256i bf16_codes(__m256i bits)
 	return _mm256_or_si256(magnitude, _mm256_and_si256(code, sign));
 }
 
-__attribute__((target("avx2"))) static size_t bf16_encode_wide(const float *v, size_t n, uint8_t *out, float *decoded)
+__attribute__((target("avx2"))) static size_t bf16_encode_wide(const float *v, size_t n,
+							       uint8_t *out, float *decoded)
 {
 	size_t i = 0;
 
 	for (; has_avx2() && i + 16 <= n; i += 16) {
-		const __m256i a = bf16_codes(_mm256_loadu_si256((const __m256i *)(const void *)(v + i)));
-		const __m256i b = bf16_codes(_mm256_loadu_si256((const __m256i *)(const void *)(v + i + 8)));
+		const __m256i a = bf16_codes(
+			_mm256_loadu_si256((const __m256i *)(const void *)(v + i)));
+		const __m256i b = bf16_codes(
+			_mm256_loadu_si256((const __m256i *)(const void *)(v + i + 8)));
 		const __m256i codes = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
 
 		_mm256_storeu_si256((__m256i *)(void *)(out + 2 * i), codes);
@@ -218,12 +225,14 @@ __attribute__((target("avx2"))) static size_t bf16_encode_wide(const float *v, s
 	return i;
 }
 
-__attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in, size_t n, float *v)
+__attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in, size_t n,
+							       float *v)
 {
 	size_t i = 0;
 
 	for (; has_avx2() && i + 8 <= n; i += 8) {
-		const __m256i code = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i)));
+		const __m256i code = _mm256_cvtepu16_epi32(
+			_mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i)));
 
 		_mm256_storeu_si256((__m256i *)(void *)(v + i), _mm256_slli_epi32(code, 16));
 	}
@@ -358,17 +367,14 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND:
-		break; /* few_bits.h */
+	case VALUE_ROUND: break; /* few_bits.h */
 	}
 }
 
 static void decode_piece(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
 {
 	switch (type) {
-	case VALUE_F32:
-		f32_copy_in(in, n, v);
-		break;
+	case VALUE_F32: f32_copy_in(in, n, v); break;
 	case VALUE_F16:
 		for (size_t i = f16_decode_fast(scale, in, n, v); i < n; i++)
 			v[i] = f16_decode(get_le16(in + 2 * i)) * (1 / scale);
@@ -379,8 +385,7 @@ static void decode_piece(enum value_type type, float scale, const uint8_t *in, s
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND:
-		break; /* few_bits.h */
+	case VALUE_ROUND: break; /* few_bits.h */
 	}
 }
 

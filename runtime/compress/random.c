@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See random.h: one quad is in philox.h; here are many in portable C, and the choice of a faster version.
- * Pure. */
+ * See random.h: one quad is in philox.h; here are many in portable C, and the choice of a faster
+ * version. Pure. */
 #include "random_kernels.h"
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random numbers for AVX2. Philox: the words of a counter stay in the lower halves of lanes of 64 bits,
- * where the products arise; what the upper halves hold is never looked at. Eight counters at once, as two
- * groups of four, hide the time of a multiplication. */
+ * Random numbers for AVX2. Philox: the words of a counter stay in the lower halves of lanes of 64
+ * bits, where the products arise; what the upper halves hold is never looked at. Eight counters at
+ * once, as two groups of four, hide the time of a multiplication. */
 #include "random_kernels.h"
 
 #if defined(__x86_64__)
@@ -13,16 +13,17 @@ struct counters {
 	__m256i c0, c1, c2, c3;
 };
 
-AVX2 static inline __attribute__((always_inline)) struct counters
-first_round(const struct random_plan *p, __m256i quad)
+AVX2 static inline __attribute__((always_inline)) struct counters first_round(
+	const struct random_plan *p, __m256i quad)
 {
 	const __m256i a = _mm256_mul_epu32(quad, _mm256_set1_epi64x(RANDOM_FACTOR_0));
 	const __m256i high = _mm256_slli_epi64(_mm256_srli_epi64(quad, 32), 24);
 
-	return (struct counters){ _mm256_xor_si256(high, _mm256_set1_epi64x((int64_t)p->c0)),
-				  _mm256_set1_epi64x((int64_t)p->c1),
-				  _mm256_xor_si256(_mm256_srli_epi64(a, 32), _mm256_set1_epi64x((int64_t)p->c2)),
-				  a };
+	return (struct counters){
+		_mm256_xor_si256(high, _mm256_set1_epi64x((int64_t)p->c0)),
+		_mm256_set1_epi64x((int64_t)p->c1),
+		_mm256_xor_si256(_mm256_srli_epi64(a, 32), _mm256_set1_epi64x((int64_t)p->c2)), a
+	};
 }
 
 /* Keeps the compiler from putting this off: the key is there while the product still waits. */
@@ -45,8 +46,9 @@ AVX2 static inline __attribute__((always_inline)) void next_round(struct counter
 }
 
 /* All rounds of eight counters. */
-AVX2 static inline __attribute__((always_inline)) void philox(const struct random_plan *p, __m256i low,
-							      __m256i high, struct counters c[2])
+AVX2 static inline __attribute__((always_inline)) void philox(const struct random_plan *p,
+							      __m256i low, __m256i high,
+							      struct counters c[2])
 {
 	struct counters x = first_round(p, low), y = first_round(p, high);
 
@@ -70,7 +72,8 @@ AVX2 static inline __m256i pairs(__m256i a, __m256i b)
 AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out)
 {
 	struct random_plan p;
-	__m256i low = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)quad), _mm256_setr_epi64x(0, 1, 2, 3));
+	__m256i low = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)quad),
+				       _mm256_setr_epi64x(0, 1, 2, 3));
 	const __m256i four = _mm256_set1_epi64x(4);
 
 	random_plan_make(s, &p);
@@ -82,7 +85,8 @@ AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uin
 		low = _mm256_add_epi64(high, four);
 		for (int j = 0; j < 2; j++) {
 			const __m256i a = pairs(c[j].c0, c[j].c1), b = pairs(c[j].c2, c[j].c3);
-			const __m256i even = _mm256_unpacklo_epi64(a, b), odd = _mm256_unpackhi_epi64(a, b);
+			const __m256i even = _mm256_unpacklo_epi64(a, b),
+				      odd = _mm256_unpackhi_epi64(a, b);
 			__m256i *to = (__m256i *)(void *)(out + i + 16 * j);
 
 			_mm256_storeu_si256(to, _mm256_permute2x128_si256(even, odd, 0x20));

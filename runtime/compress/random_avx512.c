@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random numbers for AVX-512: random_avx2.c in registers twice as wide, and both exclusive ors of a round of
- * Philox in one instruction. */
+ * Random numbers for AVX-512: random_avx2.c in registers twice as wide, and both exclusive ors of a
+ * round of Philox in one instruction. */
 #include "random_kernels.h"
 
 #if defined(__x86_64__)
@@ -13,20 +13,21 @@ struct counters {
 	__m512i c0, c1, c2, c3;
 };
 
-AVX512 static inline __attribute__((always_inline)) struct counters
-first_round(const struct random_plan *p, __m512i quad)
+AVX512 static inline __attribute__((always_inline)) struct counters first_round(
+	const struct random_plan *p, __m512i quad)
 {
 	const __m512i a = _mm512_mul_epu32(quad, _mm512_set1_epi64(RANDOM_FACTOR_0));
 	const __m512i high = _mm512_slli_epi64(_mm512_srli_epi64(quad, 32), 24);
 
-	return (struct counters){ _mm512_xor_si512(high, _mm512_set1_epi64((int64_t)p->c0)),
-				  _mm512_set1_epi64((int64_t)p->c1),
-				  _mm512_xor_si512(_mm512_srli_epi64(a, 32), _mm512_set1_epi64((int64_t)p->c2)),
-				  a };
+	return (struct counters){
+		_mm512_xor_si512(high, _mm512_set1_epi64((int64_t)p->c0)),
+		_mm512_set1_epi64((int64_t)p->c1),
+		_mm512_xor_si512(_mm512_srli_epi64(a, 32), _mm512_set1_epi64((int64_t)p->c2)), a
+	};
 }
 
-AVX512 static inline __attribute__((always_inline)) void next_round(struct counters *c, __m512i key_0,
-								    __m512i key_1)
+AVX512 static inline __attribute__((always_inline)) void next_round(struct counters *c,
+								    __m512i key_0, __m512i key_1)
 {
 	const __m512i a = _mm512_mul_epu32(c->c0, _mm512_set1_epi64(RANDOM_FACTOR_0));
 	const __m512i b = _mm512_mul_epu32(c->c2, _mm512_set1_epi64(RANDOM_FACTOR_1));
@@ -38,8 +39,9 @@ AVX512 static inline __attribute__((always_inline)) void next_round(struct count
 }
 
 /* All rounds of sixteen counters. */
-AVX512 static inline __attribute__((always_inline)) void philox(const struct random_plan *p, __m512i low,
-								__m512i high, struct counters c[2])
+AVX512 static inline __attribute__((always_inline)) void philox(const struct random_plan *p,
+								__m512i low, __m512i high,
+								struct counters c[2])
 {
 	struct counters x = first_round(p, low), y = first_round(p, high);
 
@@ -66,7 +68,8 @@ AVX512 static void run(const struct random_stream *s, uint64_t quad, size_t n, u
 	const __m512i lower = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
 	const __m512i upper = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
 	const __m512i eight = _mm512_set1_epi64(8);
-	__m512i low = _mm512_add_epi64(_mm512_set1_epi64((int64_t)quad), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+	__m512i low = _mm512_add_epi64(_mm512_set1_epi64((int64_t)quad),
+				       _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
 
 	random_plan_make(s, &p);
 	for (size_t i = 0; i < n; i += RANDOM_RUN) {
@@ -77,7 +80,8 @@ AVX512 static void run(const struct random_stream *s, uint64_t quad, size_t n, u
 		low = _mm512_add_epi64(high, eight);
 		for (int j = 0; j < 2; j++) {
 			const __m512i a = pairs(c[j].c0, c[j].c1), b = pairs(c[j].c2, c[j].c3);
-			const __m512i even = _mm512_unpacklo_epi64(a, b), odd = _mm512_unpackhi_epi64(a, b);
+			const __m512i even = _mm512_unpacklo_epi64(a, b),
+				      odd = _mm512_unpackhi_epi64(a, b);
 			uint32_t *to = out + i + 32 * j;
 
 			_mm512_storeu_si512(to, _mm512_permutex2var_epi64(even, lower, odd));

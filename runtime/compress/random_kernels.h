@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loops of the random numbers, in several versions with one meaning. Private to random*.c and the
- * tests; how they are chosen is in random.c. */
+ * The hot loops of the random numbers, in several versions with one meaning. Private to random*.c
+ * and the tests; how they are chosen is in random.c. */
 #ifndef COMPRESS_RANDOM_KERNELS_H
 #define COMPRESS_RANDOM_KERNELS_H
 #include "philox.h"
@@ -24,10 +24,12 @@ extern const struct random_kernels *const random_versions[];
 /* Another one from now on, for tests and measurements. */
 void random_kernels_use(const struct random_kernels *kernels);
 
-/* What every counter of a stream shares, one round ahead: in the first round only the coordinate differs. */
+/* What every counter of a stream shares, one round ahead: in the first round only the coordinate
+ * differs. */
 struct random_plan {
-	uint64_t key_0[RANDOM_ROUNDS], key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
-	uint64_t c0, c1, c2;                                 /* what is xored to, or is, the first round's */
+	uint64_t key_0[RANDOM_ROUNDS],
+		key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
+	uint64_t c0, c1, c2;          /* what is xored to, or is, the first round's */
 };
 
 static inline void random_plan_make(const struct random_stream *s, struct random_plan *p)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers of roundings, one a coordinate wherever it is: what value_*.c and the GPU's kernels compute.
- * Philox makes words of whatever the numbers depend on but the lower half of the coordinate; these are the keys of a
- * mixer of 32 bits, which costs two multiplications a coordinate. The first is a round of a hash of Wellons
- * (Prospecting for hash functions, 2018; factor and shifts found there by search). The second, x (x + odd), is akin to
- * the x (2 x + 1) of RC6 (Rivest, Robshaw, Sidney, Yin, 1998): its upper bits depend on products of all bits, where a
- * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream each even number comes twice, an odd one
- * never: the upper 31 bits are uniform. The lower are worse, for a bit depends on those below it and 15 above.
- * Rounding compares from the top. Each stream has another mixer. */
+ * The random numbers of roundings, one a coordinate wherever it is: what value_*.c and the GPU's
+ * kernels compute. Philox makes words of whatever the numbers depend on but the lower half of the
+ * coordinate; these are the keys of a mixer of 32 bits, which costs two multiplications a
+ * coordinate. The first is a round of a hash of Wellons (Prospecting for hash functions, 2018;
+ * factor and shifts found there by search). The second, x (x + odd), is akin to the x (2 x + 1) of
+ * RC6 (Rivest, Robshaw, Sidney, Yin, 1998): its upper bits depend on products of all bits, where a
+ * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream each even number
+ * comes twice, an odd one never: the upper 31 bits are uniform. The lower are worse, for a bit
+ * depends on those below it and 15 above. Rounding compares from the top. Each stream has another
+ * mixer. */
 #ifndef COMPRESS_RANDOM_MIX_H
 #define COMPRESS_RANDOM_MIX_H
 #include "philox.h"
@@ -20,11 +22,12 @@ struct random_key {
 
 /* Of coordinates from first to first + 2^32 - 1: a key for each upper half that they have. */
 struct random_mixer {
-	uint32_t high;       /* the upper half of first */
+	uint32_t high; /* the upper half of first */
 	struct random_key key[2];
 };
 
-HOST_AND_DEVICE static inline struct random_key random_key_of(const struct random_stream *s, uint64_t high)
+HOST_AND_DEVICE static inline struct random_key random_key_of(const struct random_stream *s,
+							      uint64_t high)
 {
 	struct random_key key;
 	uint32_t word[4];
@@ -55,14 +58,15 @@ HOST_AND_DEVICE static inline uint32_t random_mix(const struct random_key *key, 
 	return x * (x + key->odd);
 }
 
-HOST_AND_DEVICE static inline const struct random_key *random_mixer_key(const struct random_mixer *m,
-									uint64_t coordinate)
+HOST_AND_DEVICE static inline const struct random_key *random_mixer_key(
+	const struct random_mixer *m, uint64_t coordinate)
 {
 	return &m->key[(uint32_t)(coordinate >> 32) != m->high];
 }
 
 /* The number of one coordinate. */
-HOST_AND_DEVICE static inline uint32_t random_mixed(const struct random_mixer *m, uint64_t coordinate)
+HOST_AND_DEVICE static inline uint32_t random_mixed(const struct random_mixer *m,
+						    uint64_t coordinate)
 {
 	return random_mix(random_mixer_key(m, coordinate), (uint32_t)coordinate);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform ones is turned into a pair of
- * normal ones. Logarithm, sine and cosine are written out, because those of a C library differ from
- * machine to machine in the last bit, and a run must not; and so that the compiler makes vectors of the
- * loops, whose length is fixed. Called for recipes with noise(R). */
+ * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform ones is turned into a pair
+ * of normal ones. Logarithm, sine and cosine are written out, because those of a C library differ
+ * from machine to machine in the last bit, and a run must not; and so that the compiler makes
+ * vectors of the loops, whose length is fixed. Called for recipes with noise(R). */
 #include "random.h"
 #include "base/bytes.h"
 #include <math.h>
@@ -12,8 +12,8 @@
 
 enum { PAIRS = 64, QUARTER = 30 };
 
-/* radius = sqrt(-2 ln u), u = (k + 1) / 2^24 of the upper 24 bits: u = m 2^e with m near 1, and ln m by the
- * series of atanh. */
+/* radius = sqrt(-2 ln u), u = (k + 1) / 2^24 of the upper 24 bits: u = m 2^e with m near 1, and ln
+ * m by the series of atanh. */
 static void radii(const uint32_t *restrict bits, float *restrict radius)
 {
 	const int32_t root_half = 0x3f3504f3;
@@ -38,19 +38,24 @@ static void radii(const uint32_t *restrict bits, float *restrict radius)
 #endif
 }
 
-/* The turn of 2^32 parts: its nearest quarter, and from there at most an eighth, by Taylor's series. */
+/* The turn of 2^32 parts: its nearest quarter, and from there at most an eighth, by Taylor's
+ * series. */
 static void turn(const uint32_t *restrict bits, const float *restrict radius, float *restrict along,
 		 float *restrict across)
 {
 	for (int i = 0; i < PAIRS; i++) {
 		uint32_t quarter = (bits[i] + (1u << (QUARTER - 1))) >> QUARTER;
-		float x = (float)(int32_t)(bits[i] - (quarter << QUARTER)) * (6.28318531f * 0x1p-32f), q = x * x;
+		float x = (float)(int32_t)(bits[i] - (quarter << QUARTER)) *
+			  (6.28318531f * 0x1p-32f),
+		      q = x * x;
 		float s = x * (1 - q / 6 * (1 - q / 20 * (1 - q / 42 * (1 - q / 72))));
 		float c = 1 - q / 2 * (1 - q / 12 * (1 - q / 30 * (1 - q / 56)));
 		uint32_t swap = 0u - (quarter & 1), sb = float_bits(s), cb = float_bits(c);
 
-		along[i] = radius[i] * bits_float(((sb & swap) | (cb & ~swap)) ^ (quarter + 1) >> 1 << 31);
-		across[i] = radius[i] * bits_float(((cb & swap) | (sb & ~swap)) ^ quarter >> 1 << 31);
+		along[i] = radius[i] *
+			   bits_float(((sb & swap) | (cb & ~swap)) ^ (quarter + 1) >> 1 << 31);
+		across[i] = radius[i] *
+			    bits_float(((cb & swap) | (sb & ~swap)) ^ quarter >> 1 << 31);
 	}
 }
 

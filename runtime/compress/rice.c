@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See rice.h. The low bits of all gaps lie together, the high parts in unary behind them, so that both
- * are read by whole words. */
+ * See rice.h. The low bits of all gaps lie together, the high parts in unary behind them, so that
+ * both are read by whole words. */
 #include "rice.h"
 #include "base/bytes.h"
 #include "sluice.h"
@@ -108,7 +108,8 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 			uint64_t high = place - from;
 
 			if (high <= span >> low)
-				next += high << low | (word_at(in, lows, bit / 8) >> bit % 8 & mask);
+				next += high << low |
+					(word_at(in, lows, bit / 8) >> bit % 8 & mask);
 			if (high > span >> low || next >= span)
 				return refuse(why, "a Rice coded index lies beyond the shard");
 			from = place + 1;

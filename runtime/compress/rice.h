@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The densest coding of positions: gaps as Rice codes, within about 0.2 bit of what random positions
- * cost at least. Slower than delta; for networks that are slower than the processor. (R. F. Rice, Some
- * practical universal noiseless coding techniques, JPL Publication 79-22, 1979.) Layout in message.h.
- * Called by index_coding.c. */
+ * The densest coding of positions: gaps as Rice codes, within about 0.2 bit of what random
+ * positions cost at least. Slower than delta; for networks that are slower than the processor. (R.
+ * F. Rice, Some practical universal noiseless coding techniques, JPL Publication 79-22, 1979.)
+ * Layout in message.h. Called by index_coding.c. */
 #ifndef COMPRESS_RICE_H
 #define COMPRESS_RICE_H
 #include <stdint.h>

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The support that step and shard stand for. choose_randk.c selects it, message.c finds it again. */
+ * The support that step and shard stand for. choose_randk.c selects it, message.c finds it
+ * again. */
 #include "choose.h"
 
-/* Selection sampling: coordinate i is taken with probability wanted / left. Integers only, so the same
- * everywhere. */
-void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span, uint32_t count,
-		    uint32_t *index)
+/* Selection sampling: coordinate i is taken with probability wanted / left. Integers only, so the
+ * same everywhere. */
+void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
+		    uint32_t count, uint32_t *index)
 {
-	const struct random_stream stream = {
-		.purpose = down ? RANDOM_SUPPORT_DOWN : RANDOM_SUPPORT_UP, .rank = shard, .step = step,
-		.seed = seed
-	};
+	const struct random_stream stream = { .purpose = down ? RANDOM_SUPPORT_DOWN :
+								RANDOM_SUPPORT_UP,
+					      .rank = shard,
+					      .step = step,
+					      .seed = seed };
 	uint32_t four[4], n = 0;
 
 	for (uint32_t i = 0; n < count; i++) {

@@ -2,7 +2,8 @@
  * Exact top-k in one pass and a little. A sample, or the last vector's boundary, says between which
  * keys the k-th largest lies; a pass lists what is above (sure) and apart from it what is between
  * (near), whose best are then found exactly and merged in. The pass counts, so a wrong guess is
- * noticed and narrows the next one. Called by the worker for gradients and by the shard for deltas. */
+ * noticed and narrows the next one. Called by the worker for gradients and by the shard for
+ * deltas. */
 #include "select.h"
 #include "base/error.h"
 #include "select_sweep.h"
@@ -13,7 +14,10 @@
 
 /* ---- scratch ---- */
 
-enum { ROOM_LEAST = 4096, MERGE_SHARED = 1 << 18 /* fewer are merged before another thread has woken */ };
+enum {
+	ROOM_LEAST = 4096,
+	MERGE_SHARED = 1 << 18 /* fewer are merged before another thread has woken */
+};
 
 struct sizes {
 	size_t room, tile, stage;
@@ -60,14 +64,18 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 			    UINT32_MAX);
 	if (!select_best())
 		return fail(SLUICE_ENOSUPP,
-			    "SLUICE_KERNELS=%s: this processor has no such instructions; choose auto, "
-			    "avx512, avx2 or portable",
+			    "SLUICE_KERNELS=%s: this processor has no such instructions; choose "
+			    "auto, avx512, avx2 or portable",
 			    getenv("SLUICE_KERNELS"));
 	s = malloc(bytes_for(z, threads));
 	if (!s)
 		return fail(SLUICE_ENOMEM, "no memory for selecting from %zu coordinates", n);
-	*s = (struct selector){ .kernels = select_best(), .n = n, .tile = z.tile,
-				.near_room = z.room, .merge_least = MERGE_SHARED, .threads = threads };
+	*s = (struct selector){ .kernels = select_best(),
+				.n = n,
+				.tile = z.tile,
+				.near_room = z.room,
+				.merge_least = MERGE_SHARED,
+				.threads = threads };
 	s->stages = (void *)(s + 1);
 	s->counts = (void *)(s->stages + threads);
 	s->near_index = s->counts + BINS;
@@ -138,14 +146,18 @@ size_t select_run(struct selector *s, const struct select_call *asked, int *nan_
 		if (hinted)
 			near = hint_around(call.hint);
 		else if (call.k && call.k < total && guess <= GUESSES)
-			near = guess < GUESSES
-				? estimate(s, &call, adding, total, known, guess)
-				: narrow(s, call.x ? call.x : call.residual, &call, known);
+			near = guess < GUESSES ?
+				       estimate(s, &call, adding, total, known, guess) :
+				       narrow(s, call.x ? call.x : call.residual, &call, known);
 		guess += !hinted;
 		hinted = 0;
 
-		struct sweep w = { .s = s, .call = &call, .adding = adding, .budget = call.k,
-				   .room = call.k + exempt, .one_key = near.low == near.high,
+		struct sweep w = { .s = s,
+				   .call = &call,
+				   .adding = adding,
+				   .budget = call.k,
+				   .room = call.k + exempt,
+				   .one_key = near.low == near.high,
 				   .bounds = call.k ? bounds_of(near) : BOUNDS_NOTHING };
 		sweep_run(&w);
 		nan = w.largest > KEY_INFINITY;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX2. Each block is walked up to three times, and only the first walk
- * reaches memory: turns of 32 coordinates without a candidate, most of them, end there. Hardly a branch
- * depends on data, which at 1 % could not be foretold, and while the other walks work, memory is asked
- * for the next block. Compiled for AVX2 whatever the build's flags
- * are, called only where the processor has it. No fused multiply-add: all versions round alike. */
+ * The kernels of selection for AVX2. Each block is walked up to three times, and only the first
+ * walk reaches memory: turns of 32 coordinates without a candidate, most of them, end there. Hardly
+ * a branch depends on data, which at 1 % could not be foretold, and while the other walks work,
+ * memory is asked for the next block. Compiled for AVX2 whatever the build's flags are, called only
+ * where the processor has it. No fused multiply-add: all versions round alike. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include "select_find.h"
@@ -12,20 +12,21 @@
 enum { LANES = 8 };
 /* So many turns of a block with a candidate mean several in each. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that the
- * processor can keep so many lines under way (of two vectors, twice as many). */
+/* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that
+ * the processor can keep so many lines under way (of two vectors, twice as many). */
 enum { AHEAD = 128, AHEAD_ADD = 96 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
-#define O1(m, b) ((m) >> (b) & 1)
-#define BELOW(m, b) \
-	((O1(m, 0) & ((b) > 0)) + (O1(m, 1) & ((b) > 1)) + (O1(m, 2) & ((b) > 2)) + \
-	 (O1(m, 3) & ((b) > 3)) + (O1(m, 4) & ((b) > 4)) + (O1(m, 5) & ((b) > 5)) + \
+#define O1(m, b) ((m) >> (b)&1)
+#define BELOW(m, b)                                                                                \
+	((O1(m, 0) & ((b) > 0)) + (O1(m, 1) & ((b) > 1)) + (O1(m, 2) & ((b) > 2)) +                \
+	 (O1(m, 3) & ((b) > 3)) + (O1(m, 4) & ((b) > 4)) + (O1(m, 5) & ((b) > 5)) +                \
 	 (O1(m, 6) & ((b) > 6)))
 #define PUT(m, b) (O1(m, b) ? (uint64_t)(b) << 8 * BELOW(m, b) : 0)
-#define ROW(m) \
-	(PUT(m, 0) | PUT(m, 1) | PUT(m, 2) | PUT(m, 3) | PUT(m, 4) | PUT(m, 5) | PUT(m, 6) | PUT(m, 7))
-#define ROWS4(m) ROW(m), ROW((m) + 1), ROW((m) + 2), ROW((m) + 3)
+#define ROW(m)                                                                                     \
+	(PUT(m, 0) | PUT(m, 1) | PUT(m, 2) | PUT(m, 3) | PUT(m, 4) | PUT(m, 5) | PUT(m, 6) |       \
+	 PUT(m, 7))
+#define ROWS4(m)  ROW(m), ROW((m) + 1), ROW((m) + 2), ROW((m) + 3)
 #define ROWS16(m) ROWS4(m), ROWS4((m) + 4), ROWS4((m) + 8), ROWS4((m) + 12)
 #define ROWS64(m) ROWS16(m), ROWS16((m) + 16), ROWS16((m) + 32), ROWS16((m) + 48)
 static const uint64_t order[256] = { ROWS64(0u), ROWS64(64u), ROWS64(128u), ROWS64(192u) };
@@ -57,19 +58,20 @@ FOR_AVX2 static inline uint32_t candidates_of(const float *x, __m256i below)
 	const __m256i b = _mm256_cmpgt_epi32(key_at(x + LANES), below);
 	const __m256i c = _mm256_cmpgt_epi32(key_at(x + 2 * LANES), below);
 	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
-	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
+						 _mm256_packs_epi32(c, d));
 	/* Packing works on halves. */
 	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 
-/* Second walk where few turns were hit: one candidate after another. Two of a turn are noted whether
- * they are there or not, so that only a third one is a branch on data. Meanwhile memory is asked for,
- * from `soon` on: else it would rest until this is done. */
-FOR_AVX2 static inline __attribute__((always_inline)) void
-list_few(const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
-	 struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
+/* Second walk where few turns were hit: one candidate after another. Two of a turn are noted
+ * whether they are there or not, so that only a third one is a branch on data. Meanwhile memory is
+ * asked for, from `soon` on: else it would rest until this is done. */
+FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
+	const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
+	struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
 {
 	const __m256i below = _mm256_set1_epi32(bounds.below);
 	struct select_lists l = *out;
@@ -111,10 +113,10 @@ list_few(const float *x, float *residual, const float *grad, const uint32_t *hit
 
 /* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves in
  * hits[] the turns with near ones. */
-FOR_AVX2 static inline __attribute__((always_inline)) size_t
-list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
-	  __m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
-	  const int flags)
+FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
+	const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
+	__m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
+	const int flags)
 {
 	size_t n_near = 0;
 
@@ -133,7 +135,8 @@ list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, si
 			_mm256_storeu_si256((__m256i *)(void *)(l->index + l->n),
 					    _mm256_add_epi32(_mm256_set1_epi32((int32_t)i), which));
 			if (flags & VALUES)
-				_mm256_storeu_ps(l->value + l->n, _mm256_permutevar8x32_ps(v, which));
+				_mm256_storeu_ps(l->value + l->n,
+						 _mm256_permutevar8x32_ps(v, which));
 			l->n += (size_t)__builtin_popcount(m);
 			if (flags & CLEAR)
 				_mm256_storeu_ps(residual + i,
@@ -148,15 +151,17 @@ list_sure(const float *x, float *residual, const float *grad, uint32_t *hits, si
 	return n_near;
 }
 
-FOR_AVX2 static inline __attribute__((always_inline)) void
-list_near(const float *x, const uint32_t *hits, size_t n_hits, __m256i below, __m256i above,
-	  struct select_lists *l)
+FOR_AVX2 static inline __attribute__((always_inline)) void list_near(const float *x,
+								     const uint32_t *hits,
+								     size_t n_hits, __m256i below,
+								     __m256i above,
+								     struct select_lists *l)
 {
 	for (size_t h = 0; h < n_hits; h++)
 		for (uint32_t i = hits[h]; i < hits[h] + TURN; i += LANES) {
 			const __m256i key = key_at(x + i);
-			const unsigned m = mask_of(_mm256_andnot_si256(_mm256_cmpgt_epi32(key, above),
-								       _mm256_cmpgt_epi32(key, below)));
+			const unsigned m = mask_of(_mm256_andnot_si256(
+				_mm256_cmpgt_epi32(key, above), _mm256_cmpgt_epi32(key, below)));
 			const __m256i which = lanes_of(m);
 
 			_mm256_storeu_si256((__m256i *)(void *)(l->near_index + l->n_near),
@@ -167,9 +172,9 @@ list_near(const float *x, const uint32_t *hits, size_t n_hits, __m256i below, __
 		}
 }
 
-FOR_AVX2 static inline __attribute__((always_inline)) void
-sweep(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-      struct select_bounds b, struct select_lists *out, const int flags)
+FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
+	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+	struct select_bounds b, struct select_lists *out, const int flags)
 {
 	const __m256i below = _mm256_set1_epi32(b.below), above = _mm256_set1_epi32(b.above);
 	const size_t whole = end - (end - begin) % TURN, ahead = flags & ADD ? AHEAD_ADD : AHEAD;
@@ -190,8 +195,8 @@ sweep(const float *x, float *residual, const float *grad, float scale, size_t be
 			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
 			continue;
 		}
-		n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon, &l,
-				   flags);
+		n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon,
+				   &l, flags);
 		list_near(x, hits, n_hits, below, above, &l);
 	}
 	_mm256_storeu_si256((__m256i *)(void *)all, largest);
@@ -270,7 +275,7 @@ static int usable(void)
 	       __builtin_cpu_supports("bmi");
 }
 
-const struct select_kernels select_avx2 = { "avx2",   usable,	list,	  list_values,
+const struct select_kernels select_avx2 = { "avx2",   usable,   list,     list_values,
 					    add_list, add_take, nonfinite };
 #else
 typedef int no_avx2_on_this_machine;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX-512F: blocks and the first walk as in select_avx2.c. The other walks
- * are simpler: masks and compress instructions list candidates without
- * a table and without a branch on data, be they few or many. Compressed in registers and stored
- * whole: compressing into memory is slow on some processors. */
+ * The kernels of selection for AVX-512F: blocks and the first walk as in select_avx2.c. The other
+ * walks are simpler: masks and compress instructions list candidates without a table and without a
+ * branch on data, be they few or many. Compressed in registers and stored whole: compressing into
+ * memory is slow on some processors. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include "select_find.h"
@@ -24,10 +24,11 @@ FOR_AVX512 static inline __m512i keys_of(__m512 v)
 	return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(KEY_MASK));
 }
 
-/* Appends which of 16 lanes reach, sure or near, and zeroes the sure ones if asked to. Returns the new n. */
-FOR_AVX512 static inline __attribute__((always_inline)) size_t
-append(const float *x, float *residual, size_t i, __m512i places, __m512i below, __m512i above,
-       struct candidates *c, size_t n, const int flags)
+/* Appends which of 16 lanes reach, sure or near, and zeroes the sure ones if asked to. Returns the
+ * new n. */
+FOR_AVX512 static inline __attribute__((always_inline)) size_t append(
+	const float *x, float *residual, size_t i, __m512i places, __m512i below, __m512i above,
+	struct candidates *c, size_t n, const int flags)
 {
 	const __m512 v = _mm512_loadu_ps(x + i);
 	const __m512i key = keys_of(v);
@@ -41,13 +42,15 @@ append(const float *x, float *residual, size_t i, __m512i places, __m512i below,
 	return n + (size_t)__builtin_popcount(m);
 }
 
-/* Second walk, over the turns that were hit: gathers the candidates. Meanwhile memory is asked for, from
- * `soon` on: else it would rest until this is done. With each hit two lines, be it of one vector or two. */
-FOR_AVX512 static inline __attribute__((always_inline)) void
-gather(const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
-       __m512i below, __m512i above, size_t soon, struct candidates *c, const int flags)
+/* Second walk, over the turns that were hit: gathers the candidates. Meanwhile memory is asked for,
+ * from `soon` on: else it would rest until this is done. With each hit two lines, be it of one
+ * vector or two. */
+FOR_AVX512 static inline __attribute__((always_inline)) void gather(
+	const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
+	__m512i below, __m512i above, size_t soon, struct candidates *c, const int flags)
 {
-	const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+						15);
 	const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(LANES));
 	size_t n = 0;
 
@@ -59,7 +62,8 @@ gather(const float *x, float *residual, const float *grad, const uint32_t *hits,
 		if (!(flags & ADD))
 			ask_for(x, grad, soon + LINE, flags);
 		n = append(x, residual, i, _mm512_add_epi32(at, first), below, above, c, n, flags);
-		n = append(x, residual, i + LANES, _mm512_add_epi32(at, second), below, above, c, n, flags);
+		n = append(x, residual, i + LANES, _mm512_add_epi32(at, second), below, above, c, n,
+			   flags);
 	}
 	/* A zero is neither sure nor near: split() reads whole registers. */
 	_mm512_storeu_ps(c->value + n, _mm512_setzero_ps());
@@ -67,9 +71,11 @@ gather(const float *x, float *residual, const float *grad, const uint32_t *hits,
 }
 
 /* Third walk, over the candidates: sure ones to the one list, near ones to the other. */
-FOR_AVX512 static inline __attribute__((always_inline)) void
-split(const struct candidates *c, __m512i below, __m512i above, __m512i *largest,
-      struct select_lists *l, const int flags)
+FOR_AVX512 static inline __attribute__((always_inline)) void split(const struct candidates *c,
+								   __m512i below, __m512i above,
+								   __m512i *largest,
+								   struct select_lists *l,
+								   const int flags)
 {
 	for (size_t j = 0; j < c->n; j += LANES) {
 		const __m512i index = _mm512_loadu_si512(c->index + j);
@@ -81,7 +87,8 @@ split(const struct candidates *c, __m512i below, __m512i above, __m512i *largest
 		_mm512_storeu_si512(l->index + l->n, _mm512_maskz_compress_epi32(sure, index));
 		if (flags & VALUES)
 			_mm512_storeu_ps(l->value + l->n, _mm512_maskz_compress_ps(sure, v));
-		_mm512_storeu_si512(l->near_index + l->n_near, _mm512_maskz_compress_epi32(near, index));
+		_mm512_storeu_si512(l->near_index + l->n_near,
+				    _mm512_maskz_compress_epi32(near, index));
 		_mm512_storeu_ps(l->near_value + l->n_near, _mm512_maskz_compress_ps(near, v));
 		l->n += (size_t)__builtin_popcount(sure);
 		l->n_near += (size_t)__builtin_popcount(near);
@@ -89,9 +96,9 @@ split(const struct candidates *c, __m512i below, __m512i above, __m512i *largest
 	}
 }
 
-FOR_AVX512 static inline __attribute__((always_inline)) void
-sweep(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-      struct select_bounds b, struct select_lists *out, const int flags)
+FOR_AVX512 static inline __attribute__((always_inline)) void sweep(
+	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+	struct select_bounds b, struct select_lists *out, const int flags)
 {
 	const __m512i below = _mm512_set1_epi32(b.below), above = _mm512_set1_epi32(b.above);
 	const size_t whole = end - (end - begin) % TURN;
@@ -168,7 +175,8 @@ FOR_AVX512 static size_t nonfinite(const float *x, size_t n)
 		const __m512i b = keys_of(_mm512_loadu_ps(x + i + LANES));
 		const __m512i c = keys_of(_mm512_loadu_ps(x + i + 2 * LANES));
 		const __m512i d = keys_of(_mm512_loadu_ps(x + i + 3 * LANES));
-		const __m512i most = _mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d));
+		const __m512i most = _mm512_max_epi32(_mm512_max_epi32(a, b),
+						      _mm512_max_epi32(c, d));
 
 		if (_mm512_cmpgt_epi32_mask(most, finite))
 			break;
@@ -181,7 +189,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("popcnt");
 }
 
-const struct select_kernels select_avx512 = { "avx512", usable,	  list,	    list_values,
+const struct select_kernels select_avx512 = { "avx512", usable,   list,     list_values,
 					      add_list, add_take, nonfinite };
 #else
 typedef int no_avx512_on_this_machine;

@@ -32,7 +32,14 @@ struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t 
 
 /* ---- samples ---- */
 
-enum { GROUP = 32, SMALLEST = 4096, FEW = 1 << 15, USUAL = 1 << 16, LARGEST = 1 << 18, GLANCE = 1 << 13 };
+enum {
+	GROUP = 32,
+	SMALLEST = 4096,
+	FEW = 1 << 15,
+	USUAL = 1 << 16,
+	LARGEST = 1 << 18,
+	GLANCE = 1 << 13
+};
 
 static uint64_t mixed(uint64_t x)
 {
@@ -48,7 +55,8 @@ static float value_at(const struct select_call *call, int adding, uint64_t i)
 	return call->x ? call->x[i] : call->residual[i];
 }
 
-/* How far a walk over the coordinates that are not exempt has come: in span j, before which they are `passed`. */
+/* How far a walk over the coordinates that are not exempt has come: in span j, before which they
+ * are `passed`. */
 struct walk {
 	size_t j;
 	uint64_t passed;
@@ -84,7 +92,8 @@ static void ask_for(const struct select_call *call, int adding, uint64_t i)
 	}
 }
 
-/* Values of about `want` (all, if there are fewer) of the `total` coordinates that are not exempt. */
+/* Values of about `want` (all, if there are fewer) of the `total` coordinates that are not
+ * exempt. */
 static size_t sample(const struct select_call *call, int adding, size_t total, size_t want,
 		     unsigned seed, float *out)
 {
@@ -102,7 +111,8 @@ static size_t sample(const struct select_call *call, int adding, size_t total, s
 	}
 	for (size_t g = 0; g < groups + SOON; g++) {
 		if (g < groups)
-			ask_for(call, adding, walk_to(&asked, call, place_of_group(g, stride, seed)));
+			ask_for(call, adding,
+				walk_to(&asked, call, place_of_group(g, stride, seed)));
 		if (g < SOON)
 			continue;
 
@@ -191,7 +201,8 @@ int hint_agrees(struct selector *s, const struct select_call *call, int adding, 
 {
 	size_t n = sample(call, adding, total, limited(GLANCE, s), 0, s->near_value);
 	double rank = (double)call->k / (double)total * (double)n, slack = 4 * sqrt(rank) + 4;
-	const struct known above = { hinted.high < KEY_MASK ? hinted.high + 1 : KEY_MASK, KEY_MASK };
+	const struct known above = { hinted.high < KEY_MASK ? hinted.high + 1 : KEY_MASK,
+				     KEY_MASK };
 	double sure = (double)count_within(s, n, above), near = (double)count_within(s, n, hinted);
 	double room = (double)s->near_room / (double)total * (double)n;
 

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The first walk of selection over a block, the only one that reaches memory: shared by the kernels for AVX2 and
- * for AVX-512. The latter walk in registers of 32 bytes too: with 64 bytes the processors that were measured
- * have fewer lines under way, and a pass took a fifth more time. */
+ * The first walk of selection over a block, the only one that reaches memory: shared by the kernels
+ * for AVX2 and for AVX-512. The latter walk in registers of 32 bytes too: with 64 bytes the
+ * processors that were measured have fewer lines under way, and a pass took a fifth more time. */
 #ifndef COMPRESS_SELECT_FIND_H
 #define COMPRESS_SELECT_FIND_H
 #include "select_kernels.h"
 #include <immintrin.h>
 
 #define FOR_FIND __attribute__((target("avx2,prfchw"), always_inline)) static inline
-enum { FIND_LANES = 8, TURN = 4 * FIND_LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
+enum {
+	FIND_LANES = 8,
+	TURN = 4 * FIND_LANES,
+	LINE = 16,
+	BLOCK = 1024,
+	ADD = 1,
+	VALUES = 2,
+	CLEAR = 4
+};
 
 FOR_FIND void ask_for(const float *x, const float *grad, size_t i, const int flags)
 {
@@ -21,8 +29,8 @@ FOR_FIND void ask_for(const float *x, const float *grad, size_t i, const int fla
 }
 
 /* The keys of eight lanes, to which something is added first if asked to. */
-FOR_FIND __m256i first_keys(const float *x, float *residual, const float *grad, __m256 factor, size_t i,
-			    const int flags)
+FOR_FIND __m256i first_keys(const float *x, float *residual, const float *grad, __m256 factor,
+			    size_t i, const int flags)
 {
 	__m256 v = _mm256_loadu_ps(x + i);
 
@@ -33,8 +41,8 @@ FOR_FIND __m256i first_keys(const float *x, float *residual, const float *grad, 
 	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
 }
 
-/* Adds, and notes in hits[] the turns that hold a candidate; memory is asked for `ahead` of the walk.
- * Written out: a loop over four vectors would keep them in memory. */
+/* Adds, and notes in hits[] the turns that hold a candidate; memory is asked for `ahead` of the
+ * walk. Written out: a loop over four vectors would keep them in memory. */
 FOR_FIND size_t find(const float *x, float *residual, const float *grad, float scale, size_t begin,
 		     size_t end, int32_t bound, size_t ahead, uint32_t *hits, const int flags)
 {
@@ -47,7 +55,8 @@ FOR_FIND size_t find(const float *x, float *residual, const float *grad, float s
 		const __m256i b = first_keys(x, residual, grad, factor, i + FIND_LANES, flags);
 		const __m256i c = first_keys(x, residual, grad, factor, i + 2 * FIND_LANES, flags);
 		const __m256i d = first_keys(x, residual, grad, factor, i + 3 * FIND_LANES, flags);
-		const __m256i most = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
+		const __m256i most = _mm256_max_epi32(_mm256_max_epi32(a, b),
+						      _mm256_max_epi32(c, d));
 		const __m256i reached = _mm256_cmpgt_epi32(most, below);
 
 		ask_for(x, grad, i + ahead, flags);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * After a good pass: of what is near the best are found exactly and merged into what is sure, in place and from the
- * back; several threads merge a part each. Called by select.c. */
+ * After a good pass: of what is near the best are found exactly and merged into what is sure, in
+ * place and from the back; several threads merge a part each. Called by select.c. */
 #include "select_sweep.h"
 #include <assert.h>
 
@@ -24,9 +24,9 @@ static size_t keep(struct selector *s, size_t n, struct cut cut)
 
 /* ---- merging ---- */
 
-/* A thread's share: sure entries begin ... end - 1 and the near ones between them, near_begin ... near_end - 1, go to
- * places begin + near_begin ... end + near_end - 1. Its first `saved` sure entries have been copied out of the way of
- * the share before. */
+/* A thread's share: sure entries begin ... end - 1 and the near ones between them, near_begin ...
+ * near_end - 1, go to places begin + near_begin ... end + near_end - 1. Its first `saved` sure
+ * entries have been copied out of the way of the share before. */
 struct share {
 	size_t begin, end, near_begin, near_end, saved;
 	uint32_t *index;
@@ -40,11 +40,13 @@ struct merge {
 	struct share *shares;
 };
 
-/* Sure entries `from` ... n - 1, which lie in index[] and value[] as if `from` were the first, and near ones up to
- * `near` that belong between them. Returns how many near ones are left. */
-static inline __attribute__((always_inline)) size_t
-merge_run(const struct merge *m, const uint32_t *index, const float *value, size_t from, size_t n, size_t near_begin,
-	  size_t near, const int values)
+/* Sure entries `from` ... n - 1, which lie in index[] and value[] as if `from` were the first, and
+ * near ones up to `near` that belong between them. Returns how many near ones are left. */
+static inline __attribute__((always_inline)) size_t merge_run(const struct merge *m,
+							      const uint32_t *index,
+							      const float *value, size_t from,
+							      size_t n, size_t near_begin,
+							      size_t near, const int values)
 {
 	uint32_t *to = m->call->index;
 	float *to_value = m->call->value;
@@ -72,14 +74,15 @@ merge_run(const struct merge *m, const uint32_t *index, const float *value, size
 	return near;
 }
 
-static inline __attribute__((always_inline)) void merge_share(const struct merge *m, const struct share *p,
+static inline __attribute__((always_inline)) void merge_share(const struct merge *m,
+							      const struct share *p,
 							      const int values)
 {
 	const size_t in_place = p->begin + p->saved;
 	size_t near = p->near_end;
 
-	near = merge_run(m, m->call->index + in_place, values ? m->call->value + in_place : NULL, in_place, p->end,
-			 p->near_begin, near, values);
+	near = merge_run(m, m->call->index + in_place, values ? m->call->value + in_place : NULL,
+			 in_place, p->end, p->near_begin, near, values);
 	near = merge_run(m, p->index, p->value, p->begin, in_place, p->near_begin, near, values);
 	for (; near > p->near_begin; near--) { /* before all sure ones */
 		m->call->index[p->begin + near - 1] = m->s->near_index[near - 1];
@@ -137,12 +140,14 @@ static int cut_shares(struct merge *m, size_t n, size_t near)
 	for (size_t i = 0; i < m->n_shares; i++) {
 		struct share *p = &m->shares[i];
 
-		*p = (struct share){ .begin = n * i / m->n_shares, .end = n * (i + 1) / m->n_shares,
+		*p = (struct share){ .begin = n * i / m->n_shares,
+				     .end = n * (i + 1) / m->n_shares,
 				     .near_end = near };
 		if (i) {
 			p->near_begin = near_beyond(s, near, m->call->index[p->begin]);
 			p[-1].near_end = p->near_begin;
-			p->saved = p->near_begin < p->end - p->begin ? p->near_begin : p->end - p->begin;
+			p->saved = p->near_begin < p->end - p->begin ? p->near_begin :
+								       p->end - p->begin;
 		}
 		if (p->saved > s->near_room - used)
 			return 0;
@@ -180,8 +185,13 @@ size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 
 	*boundary = near.high;
 	if (w->one_key && need > w->near_stored && w->n_near > w->near_stored) {
-		struct sweep again = { .s = s, .call = w->call, .merge_ties = 1, .ties = need,
-				       .bounds = w->bounds, .budget = w->budget, .room = w->room };
+		struct sweep again = { .s = s,
+				       .call = w->call,
+				       .merge_ties = 1,
+				       .ties = need,
+				       .bounds = w->bounds,
+				       .budget = w->budget,
+				       .room = w->room };
 
 		if (w->adding && w->call->clear) /* the pass is repeated without adding */
 			for (size_t i = 0; i < w->n; i++)
@@ -197,7 +207,8 @@ size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 	} else if (w->one_key) {
 		chosen = need < chosen ? need : chosen;
 	} else if (need < chosen) {
-		struct cut cut = cut_of(s->near_value, chosen, need, near.low, near.high, s->counts);
+		struct cut cut = cut_of(s->near_value, chosen, need, near.low, near.high,
+					s->counts);
 
 		*boundary = cut.floor;
 		chosen = keep(s, chosen, cut);

@@ -2,8 +2,9 @@
  * The hot loop of selection, in three versions with one meaning: portable C, AVX2, AVX-512. Chosen
  * once per selector; private to select*.c and the tests.
  *
- * Keys are explained in select_rules.h. A kernel walks x[begin, end) and lists, in ascending order, the *sure* coordinates (key > above) and, apart from
- * them, the *near* ones (below < key <= above) with their values. above >= below >= 0. */
+ * Keys are explained in select_rules.h. A kernel walks x[begin, end) and lists, in ascending order,
+ * the *sure* coordinates (key > above) and, apart from them, the *near* ones (below < key <= above)
+ * with their values. above >= below >= 0. */
 #ifndef COMPRESS_SELECT_KERNELS_H
 #define COMPRESS_SELECT_KERNELS_H
 #include "select_rules.h"
@@ -14,7 +15,8 @@ struct select_bounds {
 	int32_t above, below;
 };
 
-/* Kernels store whole registers: beyond what is listed, up to LISTS_SLACK more entries are written. */
+/* Kernels store whole registers: beyond what is listed, up to LISTS_SLACK more entries are
+ * written. */
 enum { LISTS_SLACK = 16 };
 
 /* Every array has room for end - begin + LISTS_SLACK entries. Kernels set the counts; largest
@@ -32,8 +34,8 @@ struct select_lists {
 typedef void select_list_fn(const float *x, size_t begin, size_t end, struct select_bounds bounds,
 			    struct select_lists *lists);
 /* First residual[i] += scale * grad[i], and what is listed is the sum. */
-typedef void select_add_fn(float *residual, const float *grad, float scale, size_t begin, size_t end,
-			   struct select_bounds bounds, struct select_lists *lists);
+typedef void select_add_fn(float *residual, const float *grad, float scale, size_t begin,
+			   size_t end, struct select_bounds bounds, struct select_lists *lists);
 
 struct select_kernels {
 	const char *name;
@@ -41,7 +43,8 @@ struct select_kernels {
 	select_list_fn *list, *list_values;
 	select_add_fn *add_list;
 	select_add_fn *add_take; /* lists values too, and zeroes the sure ones in residual */
-	size_t (*nonfinite)(const float *x, size_t n); /* index of the first NaN or infinity, else n */
+	size_t (*nonfinite)(const float *x,
+			    size_t n); /* index of the first NaN or infinity, else n */
 };
 
 extern const struct select_kernels select_portable;

@@ -9,7 +9,7 @@ typedef void select_work_fn(void *context, unsigned worker);
 /* Starts threads - 1 threads (the caller of pool_run is one too). 0 or SLUICE_ENOMEM. */
 int select_pool_open(unsigned threads, struct select_pool **out);
 void select_pool_close(struct select_pool **pool);
-/* Calls work(context, 0..threads-1), each on its own thread, 0 on the caller's; returns when all have
- * returned. */
+/* Calls work(context, 0..threads-1), each on its own thread, 0 on the caller's; returns when all
+ * have returned. */
 void select_pool_run(struct select_pool *pool, select_work_fn *work, void *context);
 #endif

@@ -44,9 +44,11 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 }
 
 /* residual is x itself where something is added, else NULL. */
-static inline __attribute__((always_inline)) void
-sweep(const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-      struct select_bounds b, struct select_lists *out, const int flags)
+static inline __attribute__((always_inline)) void sweep(const float *x, float *residual,
+							const float *grad, float scale,
+							size_t begin, size_t end,
+							struct select_bounds b,
+							struct select_lists *out, const int flags)
 {
 	struct select_lists l = *out;
 	size_t i = begin;
@@ -116,7 +118,7 @@ static int usable(void)
 	return 1;
 }
 
-const struct select_kernels select_portable = { "portable", usable,   list,	list_values,
+const struct select_kernels select_portable = { "portable", usable,   list,     list_values,
 						add_list,   add_take, nonfinite };
 
 const struct select_kernels *const select_versions[] = {
@@ -132,7 +134,8 @@ const struct select_kernels *select_best(void)
 	int any = !wanted || !*wanted || !strcmp(wanted, "auto");
 
 	for (size_t i = 0; select_versions[i]; i++)
-		if ((any || !strcmp(wanted, select_versions[i]->name)) && select_versions[i]->usable())
+		if ((any || !strcmp(wanted, select_versions[i]->name)) &&
+		    select_versions[i]->usable())
 			return select_versions[i];
 	return NULL;
 }

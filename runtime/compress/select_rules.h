@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The rules of exact selection that the CPU's passes and the GPU's kernels share: how magnitudes order, how
- * an interval is cut into bins, where the next boundary is expected. Pure, inline. */
+ * The rules of exact selection that the CPU's passes and the GPU's kernels share: how magnitudes
+ * order, how an interval is cut into bins, where the next boundary is expected. Pure, inline. */
 #ifndef COMPRESS_SELECT_RULES_H
 #define COMPRESS_SELECT_RULES_H
 #include "base/bytes.h"
 #include <stdint.h>
 
-/* The *key* of a float is its bits without the sign: keys order as magnitudes, NaN is above infinity. */
+/* The *key* of a float is its bits without the sign: keys order as magnitudes, NaN is above
+ * infinity. */
 enum { KEY_MASK = 0x7fffffff, KEY_INFINITY = 0x7f800000 };
 
 HOST_AND_DEVICE static inline uint32_t key_of(float x)
@@ -14,7 +15,7 @@ HOST_AND_DEVICE static inline uint32_t key_of(float x)
 	return float_bits(x) & KEY_MASK;
 }
 
-/* ---- intervals --------------------------------------------------------------------------------- */
+/* ---- intervals ------------------------------------------------------------- */
 
 /* What is known of the k-th largest key: low <= key <= high. Bins are counted from low. */
 struct known {
@@ -32,7 +33,8 @@ HOST_AND_DEVICE static inline unsigned known_shift(struct known known)
 	return shift;
 }
 
-HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigned shift, uint32_t bin)
+HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigned shift,
+						     uint32_t bin)
 {
 	known.low += bin << shift;
 	if (known.high - known.low >= 1u << shift)
@@ -40,7 +42,7 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 	return known;
 }
 
-/* ---- hints ------------------------------------------------------------------------------------- */
+/* ---- hints ----------------------------------------------------------------- */
 
 /* Where the boundary (a magnitude's bits) was in the last vector of a sequence, and where it is
  * expected next, within width (0: it is not foretold); zeroed before the first. A wrong hint costs

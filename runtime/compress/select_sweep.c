@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and learn in the
- * order of tiles where the lists belong: the number found so far is handed from tile to tile. So
- * the answer is the same for any number of threads, and the scratch does not grow with k. One thread
- * lists into place directly. Where the bounds turn out wrong the pass ends early, or, if it adds,
- * adds on and lists nothing more. */
+ * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and learn in
+ * the order of tiles where the lists belong: the number found so far is handed from tile to tile.
+ * So the answer is the same for any number of threads, and the scratch does not grow with k. One
+ * thread lists into place directly. Where the bounds turn out wrong the pass ends early, or, if it
+ * adds, adds on and lists nothing more. */
 #include "select_sweep.h"
 #include <sched.h>
 
@@ -107,7 +107,8 @@ struct place {
 	size_t at, n, near_at, n_near;
 };
 
-/* In the turn of the tile: says where its lists belong, or ends the pass because they cannot go there. */
+/* In the turn of the tile: says where its lists belong, or ends the pass because they cannot go
+ * there. */
 static struct place reserve(struct sweep *w, const struct tile *t, const struct select_lists *l)
 {
 	struct place p = { w->n, l->n, w->near_stored, l->n_near };
@@ -150,8 +151,10 @@ static void put(const struct sweep *w, const struct place *p, const struct selec
 			memcpy(call->value + p->at, l->value, p->n * sizeof(*l->value));
 	}
 	if (p->n_near && l->near_index != s->near_index + p->near_at) {
-		memcpy(s->near_index + p->near_at, l->near_index, p->n_near * sizeof(*l->near_index));
-		memcpy(s->near_value + p->near_at, l->near_value, p->n_near * sizeof(*l->near_value));
+		memcpy(s->near_index + p->near_at, l->near_index,
+		       p->n_near * sizeof(*l->near_index));
+		memcpy(s->near_value + p->near_at, l->near_value,
+		       p->n_near * sizeof(*l->near_value));
 	}
 }
 

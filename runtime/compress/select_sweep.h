@@ -32,22 +32,22 @@ struct selector {
 
 enum sweep_end {
 	SWEEP_COMPLETE,
-	SWEEP_TOO_MANY,  /* more than k are sure: the boundary is higher */
-	SWEEP_OVERFULL   /* no room for all that is near */
+	SWEEP_TOO_MANY, /* more than k are sure: the boundary is higher */
+	SWEEP_OVERFULL  /* no room for all that is near */
 };
 
 struct sweep {
 	struct selector *s;
 	const struct select_call *call;
-	int adding;                 /* residual += scale * grad on the way */
-	int one_key;                /* all near ones are ties: the first near_room are enough */
-	int merge_ties;             /* the first `ties` near ones are selected at once */
+	int adding;     /* residual += scale * grad on the way */
+	int one_key;    /* all near ones are ties: the first near_room are enough */
+	int merge_ties; /* the first `ties` near ones are selected at once */
 	size_t ties;
-	int ties_found;             /* as many as are needed: no more are looked for */
+	int ties_found; /* as many as are needed: no more are looked for */
 	struct select_bounds bounds;
-	size_t budget, room;        /* k; entries of call->index */
+	size_t budget, room; /* k; entries of call->index */
 	/* what was found */
-	size_t n, counted;          /* listed; of them, within the budget */
+	size_t n, counted; /* listed; of them, within the budget */
 	size_t n_near, near_stored;
 	int32_t largest;
 	enum sweep_end end;
@@ -63,8 +63,8 @@ struct sweep {
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
 void sweep_run(struct sweep *w);
-/* Completes what a good pass found; returns the number selected and the k-th largest key: select_finish.c. near: what the
- * pass called so. */
+/* Completes what a good pass found; returns the number selected and the k-th largest key:
+ * select_finish.c. near: what the pass called so. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
 /* Selected are keys above floor, and the first `ties` of those equal to it. */
@@ -72,7 +72,8 @@ struct cut {
 	uint32_t floor;
 	size_t ties;
 };
-/* The cut that leaves the need-th largest of v[0..n), whose keys are in [low, high]; 0 < need <= n. */
+/* The cut that leaves the need-th largest of v[0..n), whose keys are in [low, high]; 0 < need <=
+ * n. */
 struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 		  uint32_t counts[BINS]);
 
@@ -80,10 +81,12 @@ struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t 
  * from a sample; wider and from a larger sample at each attempt. */
 struct known estimate(struct selector *s, const struct select_call *call, int adding, size_t total,
 		      struct known known, unsigned attempt);
-/* Whether a small sample agrees that the boundary is within the hint, and the near ones have room. */
+/* Whether a small sample agrees that the boundary is within the hint, and the near ones have
+ * room. */
 int hint_agrees(struct selector *s, const struct select_call *call, int adding, size_t total,
 		struct known hinted);
-/* The same interval by counting, when guessing failed: passes over x until what is near has room. */
+/* The same interval by counting, when guessing failed: passes over x until what is near has
+ * room. */
 struct known narrow(struct selector *s, const float *x, const struct select_call *call,
 		    struct known known);
 #endif

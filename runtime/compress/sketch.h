@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketch (Charikar, Chen, Farach-Colton 2002), as Sketched-SGD uses it (Ivkin and others, NeurIPS 2019):
- * a linear summary of a vector from which its heavy coordinates can be told. Sketches of equal shape and seed
- * are added cell by cell. Pure. */
+ * Count sketch (Charikar, Chen, Farach-Colton 2002), as Sketched-SGD uses it (Ivkin and others,
+ * NeurIPS 2019): a linear summary of a vector from which its heavy coordinates can be told.
+ * Sketches of equal shape and seed are added cell by cell. Pure. */
 #ifndef COMPRESS_SKETCH_H
 #define COMPRESS_SKETCH_H
 #include <stddef.h>
@@ -10,8 +10,8 @@
 enum { SKETCH_ROWS_MAX = 15 };
 
 struct sketch_shape {
-	uint32_t rows;               /* odd, 1 .. SKETCH_ROWS_MAX: so that there is a middle estimate */
-	uint32_t columns;            /* >= 1 */
+	uint32_t rows;    /* odd, 1 .. SKETCH_ROWS_MAX: so that there is a middle estimate */
+	uint32_t columns; /* >= 1 */
 	uint64_t seed;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where a coordinate goes in a count sketch, and with which sign, as the CPU and the GPU compute it: buckets by
- * multiply-add-shift (pairwise independent, one hash for each row), signs of all rows from the bits of one
- * polynomial of degree three over the field of 2^61 - 1 (4-wise independent). Pure, inline. */
+ * Where a coordinate goes in a count sketch, and with which sign, as the CPU and the GPU compute
+ * it: buckets by multiply-add-shift (pairwise independent, one hash for each row), signs of all
+ * rows from the bits of one polynomial of degree three over the field of 2^61 - 1 (4-wise
+ * independent). Pure, inline. */
 #ifndef COMPRESS_SKETCH_RULES_H
 #define COMPRESS_SKETCH_RULES_H
 #include "base/both.h"
@@ -56,8 +57,8 @@ HOST_AND_DEVICE static inline uint64_t sketch_signs(const struct sketch_hashes *
 	return sketch_multiply_add(y, j, h->sign[0]);
 }
 
-HOST_AND_DEVICE static inline uint32_t sketch_bucket(const struct sketch_hashes *h, uint32_t row, uint32_t j,
-						     uint32_t columns)
+HOST_AND_DEVICE static inline uint32_t sketch_bucket(const struct sketch_hashes *h, uint32_t row,
+						     uint32_t j, uint32_t columns)
 {
 	uint64_t hash = (h->multiplier[row] * j + h->offset[row]) >> 32;
 

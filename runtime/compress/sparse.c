@@ -9,8 +9,8 @@
 
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
-/* Coordinates far from each other are also far from each other in the page table: with pages of 2 MiB, if the
- * system gives them, a shard's whole table is in the processor. */
+/* Coordinates far from each other are also far from each other in the page table: with pages of 2
+ * MiB, if the system gives them, a shard's whole table is in the processor. */
 enum { LARGE_PAGE = 2 << 20 };
 
 static int in_large_pages(size_t n)
@@ -27,7 +27,8 @@ static size_t large_bytes(size_t n)
 static float *map_large(size_t n)
 {
 	const size_t bytes = large_bytes(n);
-	char *base = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *base = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (base == MAP_FAILED)
 		return NULL;
@@ -35,7 +36,8 @@ static float *map_large(size_t n)
 	if (before)
 		munmap(base, before);
 	munmap(base + before + bytes, LARGE_PAGE - before);
-	/* Not the last, partly used one: what is announced would be exceeded. If it is refused, pages stay small. */
+	/* Not the last, partly used one: what is announced would be exceeded. If it is refused,
+	 * pages stay small. */
 	(void)madvise(base + before, n * sizeof(float) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
 	return (float *)(void *)(base + before);
 }

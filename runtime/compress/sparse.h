@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done at the coordinates of a sparse message: added, taken away, fetched. The two halves of a
- * model apply deltas with the same function, so they get the same bits. Pure. */
+ * What is done at the coordinates of a sparse message: added, taken away, fetched. The two halves
+ * of a model apply deltas with the same function, so they get the same bits. Pure. */
 #ifndef RUNTIME_SPARSE_H
 #define RUNTIME_SPARSE_H
 #include <stddef.h>
@@ -13,8 +13,8 @@ float *vector_open(size_t n);
 /* n: as opened with. NULL is allowed. */
 void vector_close(float *vector, size_t n);
 
-/* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL: coordinates
- * 0..count - 1. */
+/* index[0..count): ascending coordinates of the vector, value[] beside it. index == NULL:
+ * coordinates 0..count - 1. */
 void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count);
 /* vector[index[i]] = value[i]. */
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);

@@ -21,8 +21,9 @@ static int fail_nan(const char *function, const char *name, const float *x, size
 
 	while (i < n && !isnan(x[i]))
 		i++;
-	return fail(SLUICE_EINVAL, "%s: %s[%zu] is NaN, which has no magnitude; nothing was selected",
-		    function, name, i);
+	return fail(SLUICE_EINVAL,
+		    "%s: %s[%zu] is NaN, which has no magnitude; nothing was selected", function,
+		    name, i);
 }
 
 static int check_room(const char *function, size_t n, size_t k, const uint32_t *index,
@@ -35,7 +36,8 @@ static int check_room(const char *function, size_t n, size_t k, const uint32_t *
 
 /* ---- with a selector ---- */
 
-SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_selector **selector_out)
+SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
+				    sluice_selector **selector_out)
 {
 	sluice_selector *s;
 	int rc;
@@ -44,8 +46,8 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr, sluice_sel
 		return fail(SLUICE_EINVAL, "sluice_selector_open: attr (with its size set) and "
 					   "selector_out must not be NULL");
 	if (attr->n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the largest is %u", attr->n,
-			    UINT32_MAX);
+		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the largest is %u",
+			    attr->n, UINT32_MAX);
 	if (attr->threads < 0 || attr->threads > SELECT_THREADS_MAX)
 		return fail(SLUICE_EINVAL, "sluice_selector_open: threads is %d, not 0 .. %d",
 			    attr->threads, SELECT_THREADS_MAX);
@@ -79,8 +81,8 @@ static int check_k(const char *function, const sluice_selector *s, size_t k)
 	if (!s)
 		return fail(SLUICE_EINVAL, "%s: the selector is NULL", function);
 	if (k > s->k)
-		return fail(SLUICE_EINVAL, "%s: k is %zu, but the selector was opened for %zu", function,
-			    k, s->k);
+		return fail(SLUICE_EINVAL, "%s: k is %zu, but the selector was opened for %zu",
+			    function, k, s->k);
 	return 0;
 }
 
@@ -95,8 +97,12 @@ static int select_for(const char *function, sluice_selector *selector, const flo
 		return fail(SLUICE_EINVAL, "%s: x must not be NULL", function);
 
 	const struct span whole = { .begin = 0, .end = selector->n };
-	const struct select_call call = { .x = x, .spans = &whole, .n_spans = 1, .k = k,
-					  .index = index, .value = value,
+	const struct select_call call = { .x = x,
+					  .spans = &whole,
+					  .n_spans = 1,
+					  .k = k,
+					  .index = index,
+					  .value = value,
 					  .hint = selector->forget ? NULL : &selector->hint };
 	size_t found = select_run(selector->selector, &call, &nan);
 
@@ -113,20 +119,29 @@ SLUICE_API int sluice_select(sluice_selector *selector, const float *x, size_t k
 }
 
 static int select_residual_for(const char *function, sluice_selector *selector, const float *grad,
-			       float *residual, size_t k, uint32_t *index, float *value, size_t *selected)
+			       float *residual, size_t k, uint32_t *index, float *value,
+			       size_t *selected)
 {
 	int nan, rc = check_k(function, selector, k);
 
 	if (rc || (rc = check_room(function, selector->n, k, index, selected)))
 		return rc;
 	if (selector->n && (!grad || !residual || (k && !value)))
-		return fail(SLUICE_EINVAL, "%s: grad, residual and value must not be NULL", function);
+		return fail(SLUICE_EINVAL, "%s: grad, residual and value must not be NULL",
+			    function);
 
 	const struct span whole = { .begin = 0, .end = selector->n };
-	const struct select_call call = { .residual = residual, .grad = grad, .scale = 1, .clear = 1,
-					  .spans = &whole, .n_spans = 1, .k = k, .index = index,
+	const struct select_call call = { .residual = residual,
+					  .grad = grad,
+					  .scale = 1,
+					  .clear = 1,
+					  .spans = &whole,
+					  .n_spans = 1,
+					  .k = k,
+					  .index = index,
 					  .value = value,
-					  .hint = selector->forget ? NULL : &selector->residual_hint };
+					  .hint = selector->forget ? NULL :
+								     &selector->residual_hint };
 	size_t found = select_run(selector->selector, &call, &nan);
 
 	if (nan)
@@ -138,8 +153,8 @@ static int select_residual_for(const char *function, sluice_selector *selector, 
 SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *grad, float *residual,
 				      size_t k, uint32_t *index, float *value, size_t *selected)
 {
-	return select_residual_for("sluice_select_residual", selector, grad, residual, k, index, value,
-				   selected);
+	return select_residual_for("sluice_select_residual", selector, grad, residual, k, index,
+				   value, selected);
 }
 
 /* ---- once ---- */
@@ -149,7 +164,8 @@ static int open_once(const char *function, size_t n, size_t k, sluice_selector *
 	const sluice_selector_attr attr = { .size = sizeof(attr), .n = n, .k = k };
 
 	if (n > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "%s: n is %zu, the largest is %u", function, n, UINT32_MAX);
+		return fail(SLUICE_EINVAL, "%s: n is %zu, the largest is %u", function, n,
+			    UINT32_MAX);
 	return sluice_selector_open(&attr, out);
 }
 
@@ -172,8 +188,8 @@ SLUICE_API int sluice_topk_residual(const float *grad, float *residual, size_t n
 	int rc = open_once("sluice_topk_residual", n, k, &selector);
 
 	if (!rc)
-		rc = select_residual_for("sluice_topk_residual", selector, grad, residual, k, index, value,
-					 selected);
+		rc = select_residual_for("sluice_topk_residual", selector, grad, residual, k, index,
+					 value, selected);
 	sluice_selector_close(&selector);
 	return rc;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits for AVX2: the portable loops, eight values at once and operation by operation, and the
- * packing of codes, 32 at once. */
+ * Values in few bits for AVX2: the portable loops, eight values at once and operation by operation,
+ * and the packing of codes, 32 at once. */
 #include "value_kernels.h"
 #include "value_codes.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2   __attribute__((target("avx2")))
 #define ALWAYS __attribute__((always_inline))
 enum { LANES = 8 };
 
@@ -87,21 +87,25 @@ AVX2 static inline __m256i in_order(__m256i bytes)
 /* 32 numbers of 0..255 as bytes. */
 AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, uint8_t *codes)
 {
-	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(a, b),
+						  _mm256_packs_epi32(c, d));
 
 	_mm256_storeu_si256((__m256i *)(void *)codes, in_order(bytes));
 }
 
 /* 32 numbers of -zero_s..zero_s, as bytes. */
-AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d, int zero_s, uint8_t *codes)
+AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d, int zero_s,
+				     uint8_t *codes)
 {
-	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
+						 _mm256_packs_epi32(c, d));
 
 	_mm256_storeu_si256((__m256i *)(void *)codes,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
-/* random_mix(), its steps side by side for four registers: a chain of products has nothing to do beside itself. */
+/* random_mix(), its steps side by side for four registers: a chain of products has nothing to do
+ * beside itself. */
 struct four {
 	__m256i a, b, c, d;
 };
@@ -123,8 +127,8 @@ AVX2 static inline ALWAYS struct four times(struct four x, struct four by)
 
 AVX2 static inline ALWAYS struct four plus(struct four x, __m256i y)
 {
-	return (struct four){ _mm256_add_epi32(x.a, y), _mm256_add_epi32(x.b, y), _mm256_add_epi32(x.c, y),
-			      _mm256_add_epi32(x.d, y) };
+	return (struct four){ _mm256_add_epi32(x.a, y), _mm256_add_epi32(x.b, y),
+			      _mm256_add_epi32(x.c, y), _mm256_add_epi32(x.d, y) };
 }
 
 AVX2 static inline ALWAYS struct four mixed(struct four x, __m256i between, __m256i odd)
@@ -138,13 +142,17 @@ AVX2 static inline ALWAYS struct four mixed(struct four x, __m256i between, __m2
 }
 
 /* uniform_code() without the last level added, and what it is decoded to. */
-AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random, const struct uniform_scale *s,
-						unsigned bits, int scaled_up, float *decoded)
+AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
+						const struct uniform_scale *s, unsigned bits,
+						int scaled_up, float *decoded)
 {
-	const __m128i share = _mm_cvtsi32_si128((int)bits), whole = _mm_cvtsi32_si128((int)(32 - bits));
-	const __m256 up = scaled_up ? _mm256_mul_ps(_mm256_loadu_ps(v), _mm256_set1_ps(s->up)) : _mm256_loadu_ps(v);
+	const __m128i share = _mm_cvtsi32_si128((int)bits),
+		      whole = _mm_cvtsi32_si128((int)(32 - bits));
+	const __m256 up = scaled_up ? _mm256_mul_ps(_mm256_loadu_ps(v), _mm256_set1_ps(s->up)) :
+				      _mm256_loadu_ps(v);
 	const __m256i x = _mm256_cvttps_epi32(_mm256_mul_ps(up, _mm256_set1_ps(s->factor)));
-	const __m256i q = _mm256_sra_epi32(_mm256_add_epi32(x, _mm256_srl_epi32(random, share)), whole);
+	const __m256i q = _mm256_sra_epi32(_mm256_add_epi32(x, _mm256_srl_epi32(random, share)),
+					   whole);
 
 	_mm256_storeu_ps(decoded, _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_set1_ps(s->step)));
 	return q;
@@ -160,12 +168,14 @@ AVX2 static inline ALWAYS void ahead(const float *v)
 }
 
 /* scaled_up, sparse: known where this is called, so that the loop has no branch. */
-AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_numbers *r, const struct uniform_scale *scale,
-					    unsigned bits, size_t n, uint8_t *codes, float *decoded, int scaled_up,
+AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_numbers *r,
+					    const struct uniform_scale *scale, unsigned bits,
+					    size_t n, uint8_t *codes, float *decoded, int scaled_up,
 					    int sparse)
 {
 	const struct uniform_scale s = *scale;
-	const __m256i between = _mm256_set1_epi32((int)r->key.between), odd = _mm256_set1_epi32((int)r->key.odd);
+	const __m256i between = _mm256_set1_epi32((int)r->key.between),
+		      odd = _mm256_set1_epi32((int)r->key.odd);
 	const __m256i before = _mm256_set1_epi32((int)(r->key.before + r->low));
 	__m256i next = _mm256_add_epi32(before, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 
@@ -176,7 +186,9 @@ AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_n
 		if (sparse) {
 			const uint32_t *index = r->index + i;
 
-			x = plus((struct four){ load(index), load(index + 8), load(index + 16), load(index + 24) }, before);
+			x = plus((struct four){ load(index), load(index + 8), load(index + 16),
+						load(index + 24) },
+				 before);
 		} else {
 			x = (struct four){ next, _mm256_add_epi32(next, _mm256_set1_epi32(8)),
 					   _mm256_add_epi32(next, _mm256_set1_epi32(16)),
@@ -192,8 +204,9 @@ AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_n
 	}
 }
 
-AVX2 static void uniform(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
-			 unsigned bits, size_t n, uint8_t *codes, float *decoded)
+AVX2 static void uniform(const float *v, const struct value_numbers *numbers,
+			 const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
+			 float *decoded)
 {
 	if (scale->up != 1) /* steps so small are seldom */
 		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 1, numbers->index != NULL);
@@ -206,10 +219,12 @@ AVX2 static void uniform(const float *v, const struct value_numbers *numbers, co
 AVX2 static inline ALWAYS __m256i signs_eight(const float *v, float step, float *decoded)
 {
 	const __m256i sign = _mm256_set1_epi32((int)(1u << F32_SIGN_SHIFT));
-	const __m256i negative = _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(v), _mm256_setzero_ps(), _CMP_LT_OQ));
+	const __m256i negative = _mm256_castps_si256(
+		_mm256_cmp_ps(_mm256_loadu_ps(v), _mm256_setzero_ps(), _CMP_LT_OQ));
 
-	_mm256_storeu_ps(decoded, _mm256_xor_ps(_mm256_set1_ps(step),
-						_mm256_castsi256_ps(_mm256_and_si256(negative, sign))));
+	_mm256_storeu_ps(decoded,
+			 _mm256_xor_ps(_mm256_set1_ps(step),
+				       _mm256_castsi256_ps(_mm256_and_si256(negative, sign))));
 	return _mm256_srli_epi32(negative, 31);
 }
 
@@ -225,14 +240,17 @@ AVX2 static void signs(const float *v, float step, size_t n, uint8_t *codes, flo
 	}
 }
 
-AVX2 static inline ALWAYS __m256i grid_eight(const float *v, float range, float width, int most, float *decoded)
+AVX2 static inline ALWAYS __m256i grid_eight(const float *v, float range, float width, int most,
+					     float *decoded)
 {
 	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width);
 	const __m256 x = _mm256_add_ps(clamped(_mm256_loadu_ps(v), range), from);
-	const __m256i code = _mm256_cvttps_epi32(_mm256_add_ps(_mm256_div_ps(x, by), _mm256_set1_ps(0.5f)));
+	const __m256i code = _mm256_cvttps_epi32(
+		_mm256_add_ps(_mm256_div_ps(x, by), _mm256_set1_ps(0.5f)));
 	const __m256i limited = _mm256_min_epi32(code, _mm256_set1_epi32(most));
 
-	_mm256_storeu_ps(decoded, _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(limited)), from));
+	_mm256_storeu_ps(decoded,
+			 _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(limited)), from));
 	return limited;
 }
 
@@ -249,7 +267,8 @@ AVX2 static void grid(const float *v, float range, float width, int most, size_t
 	}
 }
 
-AVX2 static void nearest(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded)
+AVX2 static void nearest(const float *v, float width, float limit, size_t n, int32_t *q,
+			 float *decoded)
 {
 	const __m256 by = _mm256_set1_ps(width), shift = _mm256_set1_ps(0x1.8p23f);
 
@@ -275,8 +294,8 @@ AVX2 static void uniform_values(const uint8_t *codes, float step, int levels, si
 	const __m256i zero_s = _mm256_set1_epi32(levels);
 
 	for (size_t i = 0; i < n; i += LANES)
-		_mm256_storeu_ps(v + i, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(eight_codes(codes + i),
-											zero_s)),
+		_mm256_storeu_ps(v + i, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(
+							      eight_codes(codes + i), zero_s)),
 						      by));
 }
 
@@ -285,9 +304,10 @@ AVX2 static void sign_values(const uint8_t *codes, float step, size_t n, float *
 	const __m256i magnitude = _mm256_castps_si256(_mm256_set1_ps(step));
 
 	for (size_t i = 0; i < n; i += LANES)
-		_mm256_storeu_si256((__m256i *)(void *)(v + i),
-				    _mm256_xor_si256(magnitude, _mm256_slli_epi32(eight_codes(codes + i),
-										  F32_SIGN_SHIFT)));
+		_mm256_storeu_si256(
+			(__m256i *)(void *)(v + i),
+			_mm256_xor_si256(magnitude, _mm256_slli_epi32(eight_codes(codes + i),
+								      F32_SIGN_SHIFT)));
 }
 
 AVX2 static void grid_values(const uint8_t *codes, float range, float width, size_t n, float *v)
@@ -295,8 +315,10 @@ AVX2 static void grid_values(const uint8_t *codes, float range, float width, siz
 	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width);
 
 	for (size_t i = 0; i < n; i += LANES)
-		_mm256_storeu_ps(v + i, _mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(eight_codes(codes + i))),
-						      from));
+		_mm256_storeu_ps(
+			v + i,
+			_mm256_sub_ps(_mm256_mul_ps(by, _mm256_cvtepi32_ps(eight_codes(codes + i))),
+				      from));
 }
 
 AVX2 static int within(const uint8_t *codes, uint8_t least, uint8_t most, size_t n)
@@ -319,12 +341,13 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 {
 	const __m256i m = _mm256_set1_epi64x((int64_t)mask);
 
-	return _mm256_or_si256(_mm256_and_si256(x, m),
-			       _mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
+	return _mm256_or_si256(
+		_mm256_and_si256(x, m),
+		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Codes to fours, 4 * bits wide in lanes of 32 bits. Products add neighbours in one instruction, where a factor
- * fits into a signed byte. */
+/* Codes to fours, 4 * bits wide in lanes of 32 bits. Products add neighbours in one instruction,
+ * where a factor fits into a signed byte. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {
@@ -339,10 +362,12 @@ AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 AVX2 static void pack_nibbles(const uint8_t *codes, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		const __m256i twos = _mm256_maddubs_epi16(load(codes + i), _mm256_set1_epi16(1 | 1 << 12));
+		const __m256i twos = _mm256_maddubs_epi16(load(codes + i),
+							  _mm256_set1_epi16(1 | 1 << 12));
 
 		_mm_storeu_si128((__m128i *)(void *)(out + i / 2),
-				 _mm_packus_epi16(_mm256_castsi256_si128(twos), _mm256_extracti128_si256(twos, 1)));
+				 _mm_packus_epi16(_mm256_castsi256_si128(twos),
+						  _mm256_extracti128_si256(twos, 1)));
 	}
 }
 
@@ -350,7 +375,8 @@ AVX2 static void pack_pairs(const uint8_t *codes, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
 		const __m256i x = fours(load(codes + i), 2);
-		const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+		const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x),
+						      _mm256_extracti128_si256(x, 1));
 
 		_mm_storel_epi64((__m128i *)(void *)(out + i / 4), _mm_packus_epi16(half, half));
 	}
@@ -359,14 +385,17 @@ AVX2 static void pack_pairs(const uint8_t *codes, size_t n, uint8_t *out)
 AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP, out += 4 * bits) {
-		const __m256i x = closer(fours(load(codes + i), bits), 0x00000000ffffffffu, 32 - 4 * bits);
-		const __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
+		const __m256i x = closer(fours(load(codes + i), bits), 0x00000000ffffffffu,
+					 32 - 4 * bits);
+		const __m128i low = _mm256_castsi256_si128(x),
+			      high = _mm256_extracti128_si256(x, 1);
 
 		/* In this order: each overwrites the zeros behind the one before. */
 		_mm_storel_epi64((__m128i *)(void *)out, low);
 		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));
 		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);
-		_mm_storel_epi64((__m128i *)(void *)(out + 3 * bits), _mm_unpackhi_epi64(high, high));
+		_mm_storel_epi64((__m128i *)(void *)(out + 3 * bits),
+				 _mm_unpackhi_epi64(high, high));
 	}
 }
 
@@ -406,8 +435,10 @@ AVX2 static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *cod
 		__m256i x = _mm256_set_m128i(two_groups(in + 2 * bits, bits), two_groups(in, bits));
 
 		x = apart(x, four, four << 4 * bits, 32 - 4 * bits);
-		x = apart(x, two * 0x0000000100000001u, (two << 2 * bits) * 0x0000000100000001u, 16 - 2 * bits);
-		x = apart(x, one * 0x0001000100010001u, (one << bits) * 0x0001000100010001u, 8 - bits);
+		x = apart(x, two * 0x0000000100000001u, (two << 2 * bits) * 0x0000000100000001u,
+			  16 - 2 * bits);
+		x = apart(x, one * 0x0001000100010001u, (one << bits) * 0x0001000100010001u,
+			  8 - bits);
 		_mm256_storeu_si256((__m256i *)(void *)(codes + i), x);
 	}
 }
@@ -417,8 +448,9 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct value_kernels value_avx2 = { "avx2", usable, largest, sums, uniform, signs, grid, nearest,
-					  uniform_values, sign_values, grid_values, within, pack, unpack };
+const struct value_kernels value_avx2 = { "avx2",      usable, largest, sums,           uniform,
+					  signs,       grid,   nearest, uniform_values, sign_values,
+					  grid_values, within, pack,    unpack };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

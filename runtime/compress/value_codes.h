@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One value on the wire, in portable C: the definition that quantize.c's vector instructions and the GPU's
- * kernels follow, bit by bit. */
+ * One value on the wire, in portable C: the definition that quantize.c's vector instructions and
+ * the GPU's kernels follow, bit by bit. */
 #ifndef COMPRESS_VALUE_CODES_H
 #define COMPRESS_VALUE_CODES_H
 #include "base/bytes.h"
@@ -12,7 +12,7 @@ enum {
 	F16_INFINITY = 0x7c00,
 	F16_LARGEST = 0x7bff,
 	BF16_LARGEST = 0x7f7f,
-	SCALE_EXPONENT_MAX = 125,  /* 2^-149 * 2^125 = 2^-24, the smallest f16 */
+	SCALE_EXPONENT_MAX = 125, /* 2^-149 * 2^125 = 2^-24, the smallest f16 */
 	SCALED_EXPONENT = 14
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, which the other is compared with, and the choice. The loops have a fixed inner
- * length and no branch, so that the compiler makes vectors of them. */
+ * The portable version, which the other is compared with, and the choice. The loops have a fixed
+ * inner length and no branch, so that the compiler makes vectors of them. */
 #include "value_kernels.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -25,7 +25,8 @@ static uint32_t largest(const float *v, size_t n)
 	for (int lane = 0; lane < LANES; lane++)
 		all = most[lane] > all ? most[lane] : all;
 	for (; i < n; i++)
-		all = (float_bits(v[i]) & F32_MAGNITUDE) > all ? float_bits(v[i]) & F32_MAGNITUDE : all;
+		all = (float_bits(v[i]) & F32_MAGNITUDE) > all ? float_bits(v[i]) & F32_MAGNITUDE :
+								 all;
 	return all;
 }
 
@@ -48,15 +49,17 @@ static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_
 	}
 }
 
-static void uniform_values(const uint8_t *restrict codes, float step, int levels, size_t n, float *restrict v)
+static void uniform_values(const uint8_t *restrict codes, float step, int levels, size_t n,
+			   float *restrict v)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
 			v[j] = uniform_value(codes[j], step, levels);
 }
 
-static void uniform(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
-		    unsigned bits, size_t n, uint8_t *restrict codes, float *decoded)
+static void uniform(const float *v, const struct value_numbers *numbers,
+		    const struct uniform_scale *scale, unsigned bits, size_t n,
+		    uint8_t *restrict codes, float *decoded)
 {
 	const struct uniform_scale s = *scale;
 	const struct value_numbers r = *numbers;
@@ -64,7 +67,8 @@ static void uniform(const float *v, const struct value_numbers *numbers, const s
 
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
 		for (uint32_t j = 0; j < VALUE_GROUP; j++)
-			random[j] = random_mix(&r.key, r.low + (r.index ? r.index[i + j] : (uint32_t)i + j));
+			random[j] = random_mix(
+				&r.key, r.low + (r.index ? r.index[i + j] : (uint32_t)i + j));
 		for (size_t j = 0; j < VALUE_GROUP; j++)
 			codes[i + j] = uniform_code(v[i + j], random[j], &s, bits);
 	}
@@ -86,15 +90,16 @@ static void signs(const float *v, float step, size_t n, uint8_t *restrict codes,
 	sign_values(codes, step, n, decoded);
 }
 
-static void grid_values(const uint8_t *restrict codes, float range, float width, size_t n, float *restrict v)
+static void grid_values(const uint8_t *restrict codes, float range, float width, size_t n,
+			float *restrict v)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
 			v[j] = grid_value(codes[j], range, width);
 }
 
-static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *restrict codes,
-		 float *decoded)
+static void grid(const float *v, float range, float width, int most, size_t n,
+		 uint8_t *restrict codes, float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP)
 		for (size_t j = i; j < i + VALUE_GROUP; j++)
@@ -138,8 +143,10 @@ static int usable(void)
 	return 1;
 }
 
-const struct value_kernels value_portable = { "portable", usable, largest, sums, uniform, signs, grid, nearest,
-					      uniform_values, sign_values, grid_values, within, pack, unpack };
+const struct value_kernels value_portable = { "portable",     usable,      largest,     sums,
+					      uniform,        signs,       grid,        nearest,
+					      uniform_values, sign_values, grid_values, within,
+					      pack,           unpack };
 
 /* ---- the choice ---- */
 
@@ -160,8 +167,10 @@ const struct value_kernels *value_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: there was no such machine to see what wider registers gain. */
-	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable : value_versions[0];
+	/* What avx512 names is served by avx2: there was no such machine to see what wider
+	 * registers gain. */
+	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable :
+								   value_versions[0];
 	if (!kernels->usable())
 		kernels = &value_portable;
 	value_kernels_use(kernels);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loops of values in few bits, in several versions with one meaning; what the codes mean is in
- * few_bits.h. Private to few_bits.c, quantize.c, value_*.c and the tests. */
+ * The hot loops of values in few bits, in several versions with one meaning; what the codes mean is
+ * in few_bits.h. Private to few_bits.c, quantize.c, value_*.c and the tests. */
 #ifndef COMPRESS_VALUE_KERNELS_H
 #define COMPRESS_VALUE_KERNELS_H
 #include "few_bits_rules.h"
 #include "random_mix.h"
 #include <stddef.h>
 
-/* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. VALUE_AHEAD: of so many values the
- * largest is sought before the first of them is rounded. PACK_SLACK: bytes beyond what is said that pack may write
- * and unpack may read. */
+/* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. VALUE_AHEAD: of
+ * so many values the largest is sought before the first of them is rounded. PACK_SLACK: bytes
+ * beyond what is said that pack may write and unpack may read. */
 enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, VALUE_SUMS = 8, PACK_SLACK = 8 };
 
-/* The random numbers of roundings: value i takes random_mix() of low + index[i], or of low + i where index is NULL. */
+/* The random numbers of roundings: value i takes random_mix() of low + index[i], or of low + i
+ * where index is NULL. */
 struct value_numbers {
 	struct random_key key;
 	uint32_t low;
@@ -24,17 +25,21 @@ struct value_kernels {
 	int (*usable)(void);
 	/* The largest magnitude's bits, 0 of nothing; any n, any values. */
 	uint32_t (*largest)(const float *v, size_t n);
-	/* The sums of the magnitudes of row[j][0..n), each added up one after the other; rows may be the same. */
+	/* The sums of the magnitudes of row[j][0..n), each added up one after the other; rows may
+	 * be the same. */
 	void (*sums)(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS]);
-	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. The scale is that of a block to
-	 * which v belongs. */
-	void (*uniform)(const float *v, const struct value_numbers *numbers, const struct uniform_scale *scale,
-			unsigned bits, size_t n, uint8_t *codes, float *decoded);
+	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. The scale is
+	 * that of a block to which v belongs. */
+	void (*uniform)(const float *v, const struct value_numbers *numbers,
+			const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
+			float *decoded);
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);
-	/* The nearest of all multiples of width up to limit times, ties to even: which, and its value. */
-	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q, float *decoded);
+	/* The nearest of all multiples of width up to limit times, ties to even: which, and its
+	 * value. */
+	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
+			float *decoded);
 	/* The opposite. */
 	void (*uniform_values)(const uint8_t *codes, float step, int levels, size_t n, float *v);
 	void (*sign_values)(const uint8_t *codes, float step, size_t n, float *v);

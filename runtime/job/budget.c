@@ -23,9 +23,10 @@ void budget_make(const struct settings *settings, struct budget *out)
 void budget_print(const struct budget *b)
 {
 	log_line(LOG_INFO, "runtime",
-		 "time budget: a rank silent for %.2f s is lost (SLUICE_LOST_AFTER); hence a heartbeat every "
-		 "%.2f s, transports retry and reconnect for less than %.2f s, a rank that did not run for "
-		 "%.2f s blames nobody; warnings after %.2f s, the longest wait %.2f s",
+		 "time budget: a rank silent for %.2f s is lost (SLUICE_LOST_AFTER); hence a "
+		 "heartbeat every %.2f s, transports retry and reconnect for less than %.2f s, a "
+		 "rank that did not run for %.2f s blames nobody; warnings after %.2f s, the "
+		 "longest wait %.2f s",
 		 (double)b->lost_after_ns / 1e9, (double)b->heartbeat_ns / 1e9,
 		 (double)b->lost_after_ns / 1e9, (double)b->stopped_ns / 1e9,
 		 (double)b->warn_after_ns / 1e9, (double)b->wait_timeout_ns / 1e9);

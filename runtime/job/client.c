@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The client of a job without models: nothing waits, and what is sent to a model that is not there is dropped. */
+ * The client of a job without models: nothing waits, and what is sent to a model that is not there
+ * is dropped. */
 #include "job/client.h"
 
 static void advance(sluice_job *job)
@@ -62,7 +63,14 @@ static void describe_waits(const sluice_job *job, char *text, size_t cap)
 }
 
 const struct job_client idle_client = {
-	.advance = advance, .push_arrived = arrived, .notice_arrived = arrived, .push_refused = push_refused,
-	.read_done = read_done, .worker_dropped = worker_dropped, .park = park, .waits = waits,
-	.explain = explain, .describe_waits = describe_waits,
+	.advance = advance,
+	.push_arrived = arrived,
+	.notice_arrived = arrived,
+	.push_refused = push_refused,
+	.read_done = read_done,
+	.worker_dropped = worker_dropped,
+	.park = park,
+	.waits = waits,
+	.explain = explain,
+	.describe_waits = describe_waits,
 };

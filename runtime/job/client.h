@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a job asks of the models and regions that are open in it, without knowing what they are: tables of
- * functions, which come with the first of them (sluice_job.client, region_client). Until then the models' is
- * idle_client, which does nothing. All are called with the token held. */
+ * What a job asks of the models and regions that are open in it, without knowing what they are:
+ * tables of functions, which come with the first of them (sluice_job.client, region_client). Until
+ * then the models' is idle_client, which does nothing. All are called with the token held. */
 #ifndef RUNTIME_CLIENT_H
 #define RUNTIME_CLIENT_H
 #include "sluice.h"
@@ -11,7 +11,8 @@
 struct job_client {
 	/* At every poll: whatever can be done without waiting. */
 	void (*advance)(sluice_job *job);
-	/* Notifies of a peer, to model `id`: it pushed to a shard here; it published a version of its shard. */
+	/* Notifies of a peer, to model `id`: it pushed to a shard here; it published a version of
+	 * its shard. */
 	void (*push_arrived)(sluice_job *job, uint32_t id, int peer, uint32_t shard);
 	void (*notice_arrived)(sluice_job *job, uint32_t id, int peer, uint32_t shard);
 	/* A push came from a worker that was dropped. */
@@ -20,15 +21,16 @@ struct job_client {
 	void (*read_done)(sluice_job *job, uint32_t id, uint32_t index, int status);
 	/* Its unread pushes are refused, its notices dropped. */
 	void (*worker_dropped)(sluice_job *job, int worker);
-	/* Before this rank waits for others than shards: these need not wait for it, and what it pushed is posted. Returns
-	 * an error of the job. */
+	/* Before this rank waits for others than shards: these need not wait for it, and what it
+	 * pushed is posted. Returns an error of the job. */
 	int (*park)(sluice_job *job);
 
 	/* 1 if a shard of this rank waits for a push: then it knows itself whom for. */
 	int (*waits)(const sluice_job *job);
 	/* Logs one line per wait of the shards here; not always: of those that are long. */
 	void (*explain)(sluice_job *job, uint64_t now, int always);
-	/* "; shard 2 here waits for the push of step 7 from rank 3 (node n2)" for each model, or "". */
+	/* "; shard 2 here waits for the push of step 7 from rank 3 (node n2)" for each model, or
+	 * "". */
 	void (*describe_waits)(const sluice_job *job, char *text, size_t cap);
 };
 

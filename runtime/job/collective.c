@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and waits for
- * theirs. Two mails a pair are enough: nobody can begin round n+2 before all have finished round n.
- * Control path only; gradients and deltas never come here.
+ * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and waits
+ * for theirs. Two mails a pair are enough: nobody can begin round n+2 before all have finished
+ * round n. Control path only; gradients and deltas never come here.
  *
- * Where lost workers are dropped (members.c) a round has one step more, or a worker that died after it
- * wrote to some ranks only would count on these and not on the others:
+ * Where lost workers are dropped (members.c) a round has one step more, or a worker that died after
+ * it wrote to some ranks only would count on these and not on the others:
  *
  *   1. each rank writes its mail to each living peer;
- *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A lost
- *      worker's missing mail holds this up only until the epoch without it is adopted;
- *   3. the announcer, when all living ranks have reported, closes the round with the workers that live
- *      then, and announces both. What a rank reported under an older epoch is enough: it then holds more
- *      mails than it needs;
- *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are zero.
+ *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A
+ * lost worker's missing mail holds this up only until the epoch without it is adopted;
+ *   3. the announcer, when all living ranks have reported, closes the round with the workers that
+ * live then, and announces both. What a rank reported under an older epoch is enough: it then holds
+ * more mails than it needs;
+ *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are
+ * zero.
  *
- * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round is ever
- * repeated: a worker counts if it lived when the round was closed, even if it dies before it hears of
- * it. It does not matter which worker is lost, rank 0 or another, nor how many. */
+ * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round is
+ * ever repeated: a worker counts if it lived when the round was closed, even if it dies before it
+ * hears of it. It does not matter which worker is lost, rank 0 or another, nor how many. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -26,22 +27,27 @@ struct round {
 	sluice_job *job;
 	uint64_t seq;
 	uint32_t op;
-	int next_post;                /* peers below it have our mail */
+	int next_post; /* peers below it have our mail */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
 
 static const char *const op_names[] = {
-	[COLLECTIVE_BARRIER] = "sluice_barrier", [COLLECTIVE_SUM] = "sluice_sum",
-	[COLLECTIVE_GATHER] = "sluice_gather", [COLLECTIVE_OPEN] = "opening a model or region",
-	[COLLECTIVE_EXCHANGE] = "opening a model or region", [COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
-	[COLLECTIVE_RESTORE] = "sluice_restore", [COLLECTIVE_CLOSE] = "closing a model or region",
+	[COLLECTIVE_BARRIER] = "sluice_barrier",
+	[COLLECTIVE_SUM] = "sluice_sum",
+	[COLLECTIVE_GATHER] = "sluice_gather",
+	[COLLECTIVE_OPEN] = "opening a model or region",
+	[COLLECTIVE_EXCHANGE] = "opening a model or region",
+	[COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
+	[COLLECTIVE_RESTORE] = "sluice_restore",
+	[COLLECTIVE_CLOSE] = "closing a model or region",
 	[COLLECTIVE_FINALIZE] = "sluice_finalize",
 };
 
 static const char *op_name(uint32_t op)
 {
-	return op && op < sizeof op_names / sizeof *op_names ? op_names[op] : "an unknown collective";
+	return op && op < sizeof op_names / sizeof *op_names ? op_names[op] :
+							       "an unknown collective";
 }
 
 static size_t mail_offset(uint64_t seq)
@@ -76,10 +82,14 @@ static int post_mails(struct round *r)
 		put_le32(mail + 12, (uint32_t)r->bytes);
 		if (r->bytes)
 			memcpy(mail + MAIL_HEADER_BYTES, r->mine + r->stride * (size_t)p, r->bytes);
-		put_le32(mail + 16, crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, r->bytes));
-		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = job->peers[p].control,
-				      .offset = (uint64_t)job->rank * LINE_BYTES + mail_offset(r->seq),
-				      .local_region = job->outbox, .local = mail,
+		put_le32(mail + 16,
+			 crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, r->bytes));
+		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+				      .remote = job->peers[p].control,
+				      .offset = (uint64_t)job->rank * LINE_BYTES +
+						mail_offset(r->seq),
+				      .local_region = job->outbox,
+				      .local = mail,
 				      .bytes = MAIL_HEADER_BYTES + r->bytes,
 				      .imm = imm_make(IMM_MAIL, 0, 0) };
 		struct endpoint *e = job->peers[p].endpoint;
@@ -122,10 +132,11 @@ static void round_describe(void *context, char *text, size_t cap)
 		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
 			 op_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
-		snprintf(text, cap, "%s: all have come, but not every queue has room", op_name(r->op));
+		snprintf(text, cap, "%s: all have come, but not every queue has room",
+			 op_name(r->op));
 	else
-		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op), rank_text(r->job, first),
-			 missing > 1 ? ", nor have others" : "");
+		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op),
+			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
 /* Takes the mails out of memory the peers can write: one copy, judged before use. */
@@ -142,15 +153,19 @@ static int take_mails(struct round *r, uint8_t *all)
 		memcpy(copy, mail_from(job, p, r->seq), sizeof copy);
 		uint32_t op = get_le32(copy + 8), bytes = get_le32(copy + 12);
 		if (get_le64(copy) != r->seq || bytes > MAIL_BYTES ||
-		    get_le32(copy + 16) != crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, bytes))
+		    get_le32(copy + 16) !=
+			    crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, bytes))
 			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
 					rank_text(job, p));
 		/* Dedicated servers may give nothing, workers give what this rank gives. */
-		int fits = r->mine && (p < job->workers || bytes) ? bytes == r->bytes : bytes <= r->bytes;
+		int fits = r->mine && (p < job->workers || bytes) ? bytes == r->bytes :
+								    bytes <= r->bytes;
 		if (op != r->op || !fits)
 			return job_fail(job, SLUICE_EINVAL, p,
-					"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
-					rank_text(job, p), op_name(op), bytes, op_name(r->op), r->bytes);
+					"collectives differ: %s is in %s (%u bytes), this rank in "
+					"%s (%zu bytes)",
+					rank_text(job, p), op_name(op), bytes, op_name(r->op),
+					r->bytes);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			memcpy(all + (size_t)p * r->bytes, copy + MAIL_HEADER_BYTES, bytes);
@@ -165,8 +180,9 @@ uint32_t collective_pending(const sluice_job *job)
 	int first = 0;
 	while (first < job->workers && !job_living(job, first))
 		first++;
-	return first < job->workers && job->peers[first].mails >= seq
-		? get_le32(mail_from(job, first, seq) + 8) : 0;
+	return first < job->workers && job->peers[first].mails >= seq ?
+		       get_le32(mail_from(job, first, seq) + 8) :
+		       0;
 }
 
 static int none_collects(void *context)
@@ -180,12 +196,14 @@ static void describe_other(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the collective call of another thread");
 }
 
-/* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may give). */
+/* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may
+ * give). */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all)
 {
-	struct round r = { .job = job, .op = op, .mine = mine, .stride = stride,
-			   .bytes = mine ? bytes : 0 };
+	struct round r = {
+		.job = job, .op = op, .mine = mine, .stride = stride, .bytes = mine ? bytes : 0
+	};
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
 	if (!rc && job->collecting)
@@ -222,8 +240,8 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 	for (int r = 0; r < job->size && !all && !rc; r++) {
 		const uint8_t *row = rows + (size_t)r * sizeof mine;
 		if (get_le32(row))
-			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what, TEXT - 1,
-				   (const char *)row + 4);
+			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
+				   TEXT - 1, (const char *)row + 4);
 	}
 	free(rows);
 	return rc ? rc : all;
@@ -241,9 +259,10 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 	if (rc)
 		return rc;
 	if (!mine || !all || bytes > SLUICE_GATHER_MAX)
-		return fail(SLUICE_EINVAL, "sluice_gather: mine or all is NULL, or bytes=%zu is above "
-			    "SLUICE_GATHER_MAX, %d: more fits into a region or a model", bytes,
-			    SLUICE_GATHER_MAX);
+		return fail(SLUICE_EINVAL,
+			    "sluice_gather: mine or all is NULL, or bytes=%zu is above "
+			    "SLUICE_GATHER_MAX, %d: more fits into a region or a model",
+			    bytes, SLUICE_GATHER_MAX);
 	uint8_t *rows = malloc((size_t)job->size * bytes + 1);
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "sluice_gather: no memory for %d rows", job->size);
@@ -270,7 +289,8 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		rc = collective_run(job, COLLECTIVE_SUM, values + at, 0, part * sizeof *rows, rows);
 		for (size_t i = 0; i < part && !rc; i++) {
 			double sum = 0;
-			for (int r = 0; r < job->workers; r++) /* rank order: same bits everywhere */
+			for (int r = 0; r < job->workers;
+			     r++) /* rank order: same bits everywhere */
 				sum += rows[(size_t)r * part + i];
 			values[at + i] = sum;
 		}

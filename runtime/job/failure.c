@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The one place that records a job's failure, and the last words by which the peers hear of it; whose job it is. */
+ * The one place that records a job's failure, and the last words by which the peers hear of it;
+ * whose job it is. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -19,37 +20,53 @@ int job_check(const sluice_job *job, const char *function)
 	if (!job)
 		return fail(SLUICE_EINVAL, "%s: the job is NULL", function);
 	if (job_in_child(job))
-		return fail(SLUICE_EINVAL, "%s: called in a forked child; only process %d may use this job",
+		return fail(SLUICE_EINVAL,
+			    "%s: called in a forked child; only process %d may use this job",
 			    function, (int)job->pid);
 	return 0;
 }
 
-int sluice_rank(const sluice_job *job) { return job->rank; }
-int sluice_size(const sluice_job *job) { return job->size; }
-int sluice_workers(const sluice_job *job) { return job->workers; }
-int sluice_is_worker(const sluice_job *job) { return job->rank < job->workers; }
+int sluice_rank(const sluice_job *job)
+{
+	return job->rank;
+}
+int sluice_size(const sluice_job *job)
+{
+	return job->size;
+}
+int sluice_workers(const sluice_job *job)
+{
+	return job->workers;
+}
+int sluice_is_worker(const sluice_job *job)
+{
+	return job->rank < job->workers;
+}
 
 const char *sluice_node(const sluice_job *job, int rank)
 {
 	return job && job->cards && rank >= 0 && rank < job->size ? job->cards[rank].node : "";
 }
 
-/* ---- failure ------------------------------------------------------------------------------ */
+/* ---- failure --------------------------------------------------------------- */
 
-int peers_put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line, void *source,
-	      size_t bytes, uint32_t imm)
+int peers_put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line,
+	      void *source, size_t bytes, uint32_t imm)
 {
-	struct transfer t = { .kind = kind, .remote = job->peers[peer].control,
+	struct transfer t = { .kind = kind,
+			      .remote = job->peers[peer].control,
 			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
-			      .local_region = job->outbox, .local = source, .bytes = bytes,
+			      .local_region = job->outbox,
+			      .local = source,
+			      .bytes = bytes,
 			      .imm = imm };
 	struct endpoint *e = job->peers[peer].endpoint;
 	return e->transport->ops->post(e, &t);
 }
 
-/* Last words to every peer that has not left, also to a lost one: it may only have been stopped, and
- * then learns why nobody waited. A bye goes also to those that said theirs: while they tear down they
- * may still see this process end. Nobody answers. */
+/* Last words to every peer that has not left, also to a lost one: it may only have been stopped,
+ * and then learns why nobody waited. A bye goes also to those that said theirs: while they tear
+ * down they may still see this process end. Nobody answers. */
 void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;

@@ -27,7 +27,8 @@ static void free_job(sluice_job *job)
 	progress_stop(job);
 	for (int p = 0; job->peers && p < job->size; p++)
 		if (job->peers[p].control)
-			job->peers[p].endpoint->transport->ops->remote_close(&job->peers[p].control);
+			job->peers[p].endpoint->transport->ops->remote_close(
+				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
 	region_close(&job->control);
@@ -87,8 +88,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		open |= job->models[m] != NULL;
 	progress_take(job);
 	if (open && !job->failure.code)
-		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a model still open: call "
-			 "sluice_model_close before");
+		job_fail(job, SLUICE_EINVAL, job->rank,
+			 "sluice_finalize with a model still open: call sluice_model_close before");
 	job->finalizing = !job->failure.code;
 	progress_release(job);
 	if (job->finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL)) {
@@ -97,7 +98,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		peers_announce(job, LINE_BYE, job->rank, "");
 		progress_release(job);
 	}
-	if (open) /* their regions are still in use by the model: leaked with a warning, not unmapped */
+	if (open) /* their regions are still in use by the model: leaked with a warning, not
+		     unmapped */
 		progress_stop(job);
 	else
 		free_job(job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joining a job: settings, transports, the exchange of cards, the job's secret, and connections with all
- * peers at once. Called by sluice_init(). */
+ * Joining a job: settings, transports, the exchange of cards, the job's secret, and connections
+ * with all peers at once. Called by sluice_init(). */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -15,7 +15,8 @@
 
 /* Notifies that a peer may have outstanding here: a push or notice per shard and a few mails. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
-/* The same for a simulated rank, from all peers together; a full queue makes its writers take turns. */
+/* The same for a simulated rank, from all peers together; a full queue makes its writers take
+ * turns. */
 enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
@@ -36,21 +37,25 @@ static int transports_named(const struct settings *settings)
 	return 1;
 }
 
-/* A transport that was named must work. Of the others only those must that are needed: why one is not
- * there is told when a rank cannot be reached without it. */
+/* A transport that was named must work. Of the others only those must that are needed: why one is
+ * not there is told when a rank cannot be reached without it. */
 static int open_transports(sluice_job *job)
 {
-	struct transport_config config = { .rank = job->rank, .size = job->size,
-					   .queue_depth = NOTIFY_QUEUE_DEPTH, .control = job->control,
+	struct transport_config config = { .rank = job->rank,
+					   .size = job->size,
+					   .queue_depth = NOTIFY_QUEUE_DEPTH,
+					   .control = job->control,
 					   .control_line_bytes = LINE_BYTES,
 					   .device = job->settings.device,
 					   .gid_index = job->settings.gid_index,
 					   .memory_windows = job->settings.memory_windows,
-					   .neighbours = job->seat ? seat_neighbours(job->seat) : NULL,
+					   .neighbours = job->seat ? seat_neighbours(job->seat) :
+								     NULL,
 					   .lost_after_ms = job->settings.lost_after_ms };
 	int named = transports_named(&job->settings);
 	if (job->seat) {
-		config.queue_depth = SIMULATED_QUEUE_DEPTH + SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
+		config.queue_depth = SIMULATED_QUEUE_DEPTH +
+				     SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
 		return self_transport.open(&config, &job->transports[job->n_transports++]);
 	}
 	for (int i = 0; transports[i]; i++) {
@@ -72,7 +77,8 @@ static int open_transports(sluice_job *job)
 	}
 #ifndef HAVE_VERBS
 	if (named && allowed(&job->settings, "verbs"))
-		return fail(SLUICE_ENOSUPP, "SLUICE_TRANSPORT=%s: this build has no verbs transport (install "
+		return fail(SLUICE_ENOSUPP,
+			    "SLUICE_TRANSPORT=%s: this build has no verbs transport (install "
 			    "libibverbs-dev, librdmacm-dev and libssl-dev and configure anew)",
 			    job->settings.transport);
 #endif
@@ -91,7 +97,8 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 		at += got > 0 ? (size_t)got : 0;
 	}
 	if (id)
-		snprintf(secret->job, sizeof secret->job, "slurm %.20s.%.20s", id, step ? step : "");
+		snprintf(secret->job, sizeof secret->job, "slurm %.20s.%.20s", id,
+			 step ? step : "");
 	else
 		snprintf(secret->job, sizeof secret->job, "process %d", (int)job->pid);
 	return 0;
@@ -106,8 +113,8 @@ static uint32_t terms(const sluice_job *job)
 	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
 }
 
-/* The card's payload: the terms, then per transport its name (8 bytes), a length and its address; rank 0
- * adds the job's secret in the same form. A rank that cannot take part says why instead. */
+/* The card's payload: the terms, then per transport its name (8 bytes), a length and its address;
+ * rank 0 adds the job's secret in the same form. A rank that cannot take part says why instead. */
 static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *bytes_out)
 {
 	size_t at = 4;
@@ -139,7 +146,8 @@ static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], s
 	return 0;
 }
 
-static size_t write_reason(const sluice_job *job, const char *reason, uint8_t payload[CARD_PAYLOAD_BYTES])
+static size_t write_reason(const sluice_job *job, const char *reason,
+			   uint8_t payload[CARD_PAYLOAD_BYTES])
 {
 	size_t bytes = strnlen(reason, REASON_BYTES);
 	put_le32(payload, terms(job));
@@ -187,7 +195,8 @@ static int admit(sluice_job *job)
 static int connect_peer(sluice_job *job, int peer)
 {
 	const struct card *card = &job->cards[peer];
-	int same_kernel = !memcmp(card->boot_id, job->cards[job->rank].boot_id, sizeof card->boot_id);
+	int same_kernel = !memcmp(card->boot_id, job->cards[job->rank].boot_id,
+				  sizeof card->boot_id);
 	char reasons[256] = "";
 	for (int t = 0; t < job->n_transports; t++) {
 		struct transport *transport = job->transports[t];
@@ -199,9 +208,11 @@ static int connect_peer(sluice_job *job, int peer)
 				 transport->ops->name, why);
 			continue;
 		}
-		return transport->ops->connect(transport, peer, address, bytes, &job->peers[peer].endpoint);
+		return transport->ops->connect(transport, peer, address, bytes,
+					       &job->peers[peer].endpoint);
 	}
-	return fail(SLUICE_ENOSUPP, "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s",
+	return fail(SLUICE_ENOSUPP,
+		    "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s",
 		    rank_text(job, peer), rank_text(job, job->rank), reasons, job->unopened,
 		    job->settings.transport);
 }
@@ -238,8 +249,8 @@ static void describe_missing(void *context, char *text, size_t cap)
 		if (job->peers[p].control)
 			continue;
 		if (missing++ < 8 && used < cap && ++named)
-			used += (size_t)snprintf(text + used, cap - used, "%s %s", missing > 1 ? "," : "",
-						 rank_text(job, p));
+			used += (size_t)snprintf(text + used, cap - used, "%s %s",
+						 missing > 1 ? "," : "", rank_text(job, p));
 	}
 	if (missing > named && used < cap)
 		snprintf(text + used, cap - used, " and %d more", missing - named);
@@ -260,7 +271,8 @@ static int all_connected(void *context)
 		char text[512];
 		describe_missing(j, text, sizeof text);
 		j->rc = fail(SLUICE_ETIMEDOUT, "%s waited %.0f s (SLUICE_BOOT_TIMEOUT) for %s",
-			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0, text);
+			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0,
+			     text);
 	}
 	return !missing || j->rc;
 }
@@ -269,7 +281,8 @@ static int all_connected(void *context)
 static int connect_all(sluice_job *job)
 {
 	struct joining j = { .job = job,
-			     .give_up_ns = now_ns() + (uint64_t)job->settings.boot_timeout_ms * 1000000 };
+			     .give_up_ns = now_ns() +
+					   (uint64_t)job->settings.boot_timeout_ms * 1000000 };
 	progress_take(job); /* the thread waits until all endpoints exist */
 	int rc = job->seat ? 0 : progress_start(job);
 	for (int p = 0; p < job->size && !rc; p++)
@@ -284,8 +297,8 @@ static int check_servers(sluice_job *job)
 {
 	if (job->servers < 0 || job->servers >= job->size)
 		return fail(SLUICE_EINVAL,
-			    "servers=%d, but the job has %d rank%s and at least one must be a worker: start "
-			    "more ranks (srun -n) or ask for fewer servers",
+			    "servers=%d, but the job has %d rank%s and at least one must be a "
+			    "worker: start more ranks (srun -n) or ask for fewer servers",
 			    job->servers, job->size, job->size == 1 ? "" : "s");
 	return 0;
 }
@@ -315,10 +328,11 @@ static int check_cards(sluice_job *job)
 		uint32_t theirs = card->payload_bytes < 4 ? 0xffff : get_le32(card->payload);
 		if (theirs != terms(job))
 			return fail(SLUICE_EPEER,
-				    "%s has servers=%d and on_failure=%s, %s has servers=%d and on_failure=%s: give "
-				    "all ranks the same", rank_text(job, job->rank), job->servers,
-				    job->settings.on_failure, rank_text(job, r), (int)(theirs & 0xffff),
-				    theirs >> 16 ? "continue" : "abort");
+				    "%s has servers=%d and on_failure=%s, %s has servers=%d and "
+				    "on_failure=%s: give all ranks the same",
+				    rank_text(job, job->rank), job->servers,
+				    job->settings.on_failure, rank_text(job, r),
+				    (int)(theirs & 0xffff), theirs >> 16 ? "continue" : "abort");
 	}
 	return 0;
 }
@@ -335,14 +349,17 @@ static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t 
 	if (!job->peers)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
-	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control", &job->control)) ||
-	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox", &job->outbox)) ||
+	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control",
+			      &job->control)) ||
+	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox",
+			      &job->outbox)) ||
 	    (rc = open_transports(job)))
 		return rc;
 	return write_payload(job, payload, payload_bytes);
 }
 
-/* Cards are exchanged also by a rank that failed: else the others would wait for it until their time-out. */
+/* Cards are exchanged also by a rank that failed: else the others would wait for it until their
+ * time-out. */
 static int meet(sluice_job *job, struct bootstrap *boot)
 {
 	uint8_t payload[CARD_PAYLOAD_BYTES];
@@ -353,8 +370,8 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
 		payload_bytes = write_reason(job, reason, payload);
 	}
-	int rc = job->seat ? seat_exchange(job->seat, payload, payload_bytes, &job->cards)
-		: bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
+	int rc = job->seat ? seat_exchange(job->seat, payload, payload_bytes, &job->cards) :
+			     bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
 	explicit_bzero(payload, sizeof payload);
 	if (own)
 		return fail_quietly(own, "%s", reason);
@@ -387,24 +404,29 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return rc;
 	struct settings *s = &job->settings;
 	if (attr && attr->size < offsetof(sluice_job_attr, on_failure))
-		return fail(SLUICE_EINVAL, "sluice_init: the size field of attr is not set (attr.size = sizeof attr)");
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_init: the size field of attr is not set (attr.size = sizeof attr)");
 	if (attr) {
 		s->servers = attr->servers ? attr->servers : s->servers;
 		s->lost_after_ms = attr->lost_after_ms ? attr->lost_after_ms : s->lost_after_ms;
 		s->warn_after_ms = attr->warn_after_ms ? attr->warn_after_ms : s->warn_after_ms;
-		s->wait_timeout_ms = attr->wait_timeout_ms ? attr->wait_timeout_ms : s->wait_timeout_ms;
+		s->wait_timeout_ms = attr->wait_timeout_ms ? attr->wait_timeout_ms :
+							     s->wait_timeout_ms;
 	}
 	if (attr && attr->size >= offsetof(sluice_job_attr, on_failure) + sizeof attr->on_failure &&
 	    attr->on_failure) {
 		if (attr->on_failure != SLUICE_ABORT && attr->on_failure != SLUICE_CONTINUE)
-			return fail(SLUICE_EINVAL, "sluice_init: on_failure=%d is neither SLUICE_ABORT nor "
-				    "SLUICE_CONTINUE", attr->on_failure);
+			return fail(SLUICE_EINVAL,
+				    "sluice_init: on_failure=%d is neither SLUICE_ABORT nor "
+				    "SLUICE_CONTINUE",
+				    attr->on_failure);
 		snprintf(s->on_failure, sizeof s->on_failure, "%s",
 			 attr->on_failure == SLUICE_CONTINUE ? "continue" : "abort");
 	}
 	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
-		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 takes that of the "
-			    "SLUICE_* variable");
+		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 "
+					   "takes that of the SLUICE_* variable");
 	budget_make(s, &job->budget);
 	if ((rc = find_place(job, boot)))
 		return rc;

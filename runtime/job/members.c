@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank is lost,
- * by progress.c when a membership block arrived, by collective.c when a round can be closed.
+ * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank is
+ * lost, by progress.c when a membership block arrived, by collective.c when a round can be closed.
  *
- * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job cannot
- * outlive any server, the first of them (the announcer: the lowest rank whose life is the job's) decides
- * alone. There is no election, nothing to repair when rank 0 dies, and epochs have one order:
+ * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job
+ * cannot outlive any server, the first of them (the announcer: the lowest rank whose life is the
+ * job's) decides alone. There is no election, nothing to repair when rank 0 dies, and epochs have
+ * one order:
  *
- *   any rank    loses touch with worker w (process ended, no heartbeat, it gave up, it broke the wire
- *               format): writes its block without w into its line at the announcer.
- *   announcer   drops w: next epoch number, one bit less, its block into its line at every rank; at w
- *               too, so that a worker that was only stopped learns its fate when it wakes up.
- *   every rank  adopts the epoch: w's mails, pushes and words do not count any more. Bits are only ever
- *               cleared (a lost worker does not come back), so a block that was overwritten before it
- *               was read is not missed: the newer one says all that it said.
+ *   any rank    loses touch with worker w (process ended, no heartbeat, it gave up, it broke the
+ * wire format): writes its block without w into its line at the announcer. announcer   drops w:
+ * next epoch number, one bit less, its block into its line at every rank; at w too, so that a
+ * worker that was only stopped learns its fate when it wakes up. every rank  adopts the epoch: w's
+ * mails, pushes and words do not count any more. Bits are only ever cleared (a lost worker does not
+ * come back), so a block that was overwritten before it was read is not missed: the newer one says
+ * all that it said.
  *
- * A report is believed: a worker that some rank cannot hear is of no use to the job. The shards adopt an
- * epoch at different moments, so one may count the last push of a lost worker and another may not.
- * That is fine: each shard publishes one delta per step with the divisor that it counted, all workers
- * apply that same delta, so the replicas stay the same, bit for bit.
+ * A report is believed: a worker that some rank cannot hear is of no use to the job. The shards
+ * adopt an epoch at different moments, so one may count the last push of a lost worker and another
+ * may not. That is fine: each shard publishes one delta per step with the divisor that it counted,
+ * all workers apply that same delta, so the replicas stay the same, bit for bit.
  *
- * The same block closes the rounds of the collectives (collective.c): a rank reports that it holds all
- * mails of a round, the announcer answers with the round's number and the workers that count in it.
+ * The same block closes the rounds of the collectives (collective.c): a rank reports that it holds
+ * all mails of a round, the announcer answers with the round's number and the workers that count in
+ * it.
  *
- * The announcer's block says: its epoch, the workers of it, the last closed round, the workers of that.
- * Another rank's: the epoch it is in, the workers it hears, the last round whose mails it holds. */
+ * The announcer's block says: its epoch, the workers of it, the last closed round, the workers of
+ * that. Another rank's: the epoch it is in, the workers it hears, the last round whose mails it
+ * holds. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/job.h"
@@ -48,27 +51,33 @@ int members_open(sluice_job *job)
 	if (!m->elastic)
 		return 0;
 	if (!job->servers)
-		return fail(SLUICE_EINVAL,
-			    "on_failure=continue needs dedicated servers: a worker that owns shards takes a part "
-			    "of the model with it when it is lost; start ranks that only own shards (servers=N, "
-			    "SLUICE_SERVERS) or choose on_failure=abort");
+		return fail(
+			SLUICE_EINVAL,
+			"on_failure=continue needs dedicated servers: a worker that owns shards "
+			"takes a part of the model with it when it is lost; start ranks that only "
+			"own shards (servers=N, SLUICE_SERVERS) or choose on_failure=abort");
 	if (job->workers > MEMBERS_MAX)
-		return fail(SLUICE_EINVAL, "on_failure=continue with %d workers: at most %d; choose "
-			    "on_failure=abort", job->workers, MEMBERS_MAX);
+		return fail(
+			SLUICE_EINVAL,
+			"on_failure=continue with %d workers: at most %d; choose on_failure=abort",
+			job->workers, MEMBERS_MAX);
 	for (int w = 0; w < job->workers; w++)
 		m->living[w / 8] |= (uint8_t)(1 << w % 8);
 	memcpy(m->closed, m->living, sizeof m->closed);
 	return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------- */
 
 static int post(sluice_job *job, int peer)
 {
-	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = job->peers[peer].control,
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = job->peers[peer].control,
 			      .offset = (uint64_t)job->rank * LINE_BYTES + LINE_MEMBERS,
-			      .local_region = job->outbox, .local = own_block(job),
-			      .bytes = MEMBERS_BLOCK_BYTES, .imm = imm_make(IMM_MEMBERS, 0, 0) };
+			      .local_region = job->outbox,
+			      .local = own_block(job),
+			      .bytes = MEMBERS_BLOCK_BYTES,
+			      .imm = imm_make(IMM_MEMBERS, 0, 0) };
 	struct endpoint *e = job->peers[peer].endpoint;
 	return e->transport->ops->post(e, &t);
 }
@@ -105,7 +114,7 @@ static void write_block(sluice_job *job)
 	memcpy(block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, m->closed, MEMBERS_BYTES);
 	for (int w = 0; w < job->workers; w++)
 		if (job->peers[w].state == PEER_LOST)
-			block[MEMBERS_HEADER_BYTES + w / 8] &= (uint8_t)~(1 << w % 8);
+			block[MEMBERS_HEADER_BYTES + w / 8] &= (uint8_t) ~(1 << w % 8);
 	put_le32(block + 4, crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8));
 	for (int p = 0; p < job->size; p++)
 		if (announces || p == announcer(job))
@@ -113,7 +122,7 @@ static void write_block(sluice_job *job)
 	members_post(job);
 }
 
-/* ---- dropping ------------------------------------------------------------------------------ */
+/* ---- dropping -------------------------------------------------------------- */
 
 /* In this rank's books; the caller has cleared the bit. */
 static void dropped(sluice_job *job, int worker)
@@ -149,11 +158,12 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (job->rank == announcer(job) && sluice_living(job) == 1)
 		return 0; /* nobody is left to go on */
-	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job goes on without it", rank_text(job, peer), why);
+	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job goes on without it",
+		 rank_text(job, peer), why);
 	if (!job_living(job, peer))
 		return 1; /* that epoch was already there */
 	if (job->rank == announcer(job)) {
-		m->living[peer / 8] &= (uint8_t)~(1 << peer % 8);
+		m->living[peer / 8] &= (uint8_t) ~(1 << peer % 8);
 		job->membership_epoch++;
 		dropped(job, peer);
 		say_epoch(job);
@@ -164,7 +174,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 	return 1;
 }
 
-/* ---- rounds -------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------- */
 
 /* The announcer: a round whose mails all living ranks hold counts those who live now. Everybody has
  * their mails, because everybody reported; nobody can be in the next round before. */
@@ -193,7 +203,7 @@ void members_held(sluice_job *job, uint64_t seq)
 		write_block(job);
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------- */
 
 static void take_report(sluice_job *job, int peer, const uint8_t *block)
 {
@@ -202,9 +212,11 @@ static void take_report(sluice_job *job, int peer, const uint8_t *block)
 		p->held_seq = get_le64(block + 8);
 	for (int w = 0; w < job->workers && !job->failure.code; w++) {
 		char why[128];
-		if (w == peer || members_bit(block + MEMBERS_HEADER_BYTES, w) || !job_living(job, w))
+		if (w == peer || members_bit(block + MEMBERS_HEADER_BYTES, w) ||
+		    !job_living(job, w))
 			continue;
-		snprintf(why, sizeof why, "%s reported it, and its log says why", rank_text(job, peer));
+		snprintf(why, sizeof why, "%s reported it, and its log says why",
+			 rank_text(job, peer));
 		peers_lost(job, w, why);
 	}
 	close_round(job);
@@ -220,17 +232,19 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		return;
 	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
 		job_fail(job, SLUICE_EPEER, job->rank,
-			 "%s dropped this rank: it was silent or broke the rules, and the job goes on without it "
-			 "(SLUICE_ON_FAILURE=continue)", rank_text(job, from));
+			 "%s dropped this rank: it was silent or broke the rules, and the job goes "
+			 "on without it (SLUICE_ON_FAILURE=continue)",
+			 rank_text(job, from));
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {
 		if (!members_bit(m->living, w) || members_bit(living, w))
 			continue;
 		if (job->peers[w].state != PEER_LOST) /* not seen from here yet */
-			log_line(LOG_WARN, "runtime", "%s is lost: %s dropped it; the job goes on without it",
+			log_line(LOG_WARN, "runtime",
+				 "%s is lost: %s dropped it; the job goes on without it",
 				 rank_text(job, w), rank_text(job, from));
-		m->living[w / 8] &= (uint8_t)~(1 << w % 8);
+		m->living[w / 8] &= (uint8_t) ~(1 << w % 8);
 		dropped(job, w);
 	}
 	if (epoch > job->membership_epoch) {
@@ -246,16 +260,19 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 /* 0, or it is just being overwritten. */
 static int copy_block(const sluice_job *job, int peer, uint8_t *block)
 {
-	memcpy(block, (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
+	memcpy(block,
+	       (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
 	       MEMBERS_BLOCK_BYTES);
-	return get_le32(block + 4) != crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8);
+	return get_le32(block + 4) !=
+	       crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8);
 }
 
 void members_arrived(sluice_job *job, int peer)
 {
 	uint8_t block[MEMBERS_BLOCK_BYTES];
 	if (job->rank != announcer(job) && peer != announcer(job)) {
-		job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of membership, which is not its to send",
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s sent a notify of membership, which is not its to send",
 			  rank_text(job, peer));
 		return;
 	}

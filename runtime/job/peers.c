@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who is alive: heartbeats written one-sidedly into each peer's control region, the end of a process
- * as its transport reports it, and the last words that a peer wrote before it left. */
+ * Who is alive: heartbeats written one-sidedly into each peer's control region, the end of a
+ * process as its transport reports it, and the last words that a peer wrote before it left. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -19,7 +19,8 @@ void peers_lost(sluice_job *job, int peer, const char *why)
 		return;
 	job->peers[peer].state = PEER_LOST;
 	if (!members_lost(job, peer, why))
-		job_fail(job, SLUICE_EPEER, peer, "%s is lost: %s; look for the cause in its own output",
+		job_fail(job, SLUICE_EPEER, peer,
+			 "%s is lost: %s; look for the cause in its own output",
 			 rank_text(job, peer), why);
 }
 
@@ -147,7 +148,8 @@ void peers_tick(sluice_job *job, uint64_t now)
 		} else if (now - peer->heard_ns > job->budget.silent_ns) {
 			char why[160];
 			snprintf(why, sizeof why,
-				 "no heartbeat for %.1f s (stopped, hung, or its node does not answer; SLUICE_LOST_AFTER)",
+				 "no heartbeat for %.1f s (stopped, hung, or its node does not "
+				 "answer; SLUICE_LOST_AFTER)",
 				 (double)(now - peer->heard_ns) / 1e9);
 			peers_lost(job, p, why);
 		}

@@ -34,22 +34,26 @@ static hwloc_obj_t package_of(hwloc_topology_t t, hwloc_const_bitmap_t here)
 
 static void say_settled(const char *processors, const char *device, char why[PLACE_WHY_BYTES])
 {
-	snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: all processors of this rank (%s) are beside %s",
+	snprintf(why, PLACE_WHY_BYTES,
+		 "as the launcher left it: all processors of this rank (%s) are beside %s",
 		 processors, device ? device : "the calling thread");
 }
 
-/* The processors beside the device, or of the package of `here`; its file had another name before Linux 5.3. */
+/* The processors beside the device, or of the package of `here`; its file had another name before
+ * Linux 5.3. */
 static int read_near(const char *root, int here, const char *device, hwloc_bitmap_t near)
 {
 	static const char *const package[] = { "package_cpus", "core_siblings" };
 	char path[512];
 	int rc = -1;
 	if (device) {
-		snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/device/local_cpus", root, device);
+		snprintf(path, sizeof path, "%s/sys/class/infiniband/%s/device/local_cpus", root,
+			 device);
 		return hwloc_linux_read_path_as_cpumask(path, near);
 	}
 	for (int i = 0; i < 2 && rc; i++) {
-		snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/%s", root, here, package[i]);
+		snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/%s", root,
+			 here, package[i]);
 		rc = hwloc_linux_read_path_as_cpumask(path, near);
 	}
 	return rc;
@@ -61,11 +65,13 @@ int place_settled(const char *root, hwloc_const_bitmap_t allowed, int here, cons
 	hwloc_bitmap_t near = hwloc_bitmap_alloc();
 	char list[64];
 	int settled = hwloc_bitmap_weight(allowed) == 1 ||
-		      (near && !read_near(root, here, device, near) && hwloc_bitmap_isincluded(allowed, near));
+		      (near && !read_near(root, here, device, near) &&
+		       hwloc_bitmap_isincluded(allowed, near));
 	hwloc_bitmap_free(near);
 	hwloc_bitmap_list_snprintf(list, sizeof list, allowed);
 	if (settled && hwloc_bitmap_weight(allowed) == 1)
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: this rank has one processor (%s)", list);
+		snprintf(why, PLACE_WHY_BYTES,
+			 "as the launcher left it: this rank has one processor (%s)", list);
 	else if (settled)
 		say_settled(list, device, why);
 	return settled;
@@ -77,20 +83,25 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 	char list[64];
 	hwloc_obj_t near;
 	if (!device && hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PACKAGE) <= 1) {
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: one package and no RDMA device");
+		snprintf(why, PLACE_WHY_BYTES,
+			 "as the launcher left it: one package and no RDMA device");
 		return 0;
 	}
 	near = device ? beside_device(t, device) : package_of(t, here);
 	if (!near) {
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: it is not known where %s is",
+		snprintf(why, PLACE_WHY_BYTES,
+			 "as the launcher left it: it is not known where %s is",
 			 device ? device : "the calling thread");
 		return 0;
 	}
 	hwloc_bitmap_and(chosen, allowed, near->cpuset);
-	hwloc_bitmap_list_snprintf(list, sizeof list, hwloc_bitmap_iszero(chosen) ? allowed : chosen);
+	hwloc_bitmap_list_snprintf(list, sizeof list,
+				   hwloc_bitmap_iszero(chosen) ? allowed : chosen);
 	if (hwloc_bitmap_iszero(chosen)) {
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: it bound this rank to processors %s, "
-			 "away from %s", list, device ? device : "the calling thread");
+		snprintf(why, PLACE_WHY_BYTES,
+			 "as the launcher left it: it bound this rank to processors %s, away from "
+			 "%s",
+			 list, device ? device : "the calling thread");
 		return 0;
 	}
 	if (hwloc_bitmap_isequal(chosen, allowed)) {
@@ -105,10 +116,13 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 /* Only what the decision needs: packages and NUMA nodes, and devices if there is one. */
 static int load(hwloc_topology_t t, const char *device)
 {
-	/* The kernel's files say all that is needed; these open devices, which takes time and memory. */
-	static const char *const others[] = { "pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl" };
+	/* The kernel's files say all that is needed; these open devices, which takes time and
+	 * memory. */
+	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
+					      "rsmi", "levelzero", "gl" };
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, others[i]);
+		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+					      others[i]);
 	hwloc_topology_set_cache_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
 	if (device)
 		hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -140,7 +154,8 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 	    !hwloc_get_last_cpu_location(t, here, HWLOC_CPUBIND_THREAD) &&
 	    place_choose(t, allowed, here, device, chosen, why) &&
 	    hwloc_set_thread_cpubind(t, thread, chosen, 0))
-		snprintf(why, PLACE_WHY_BYTES, "as the launcher left it: the kernel refused to bind it");
+		snprintf(why, PLACE_WHY_BYTES,
+			 "as the launcher left it: the kernel refused to bind it");
 	hwloc_bitmap_free(allowed);
 	hwloc_bitmap_free(here);
 	hwloc_bitmap_free(chosen);
@@ -150,7 +165,8 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 
 void place_thread(pthread_t thread, const char *device)
 {
-	char why[PLACE_WHY_BYTES] = "as the launcher left it: hwloc does not say what this machine looks like";
+	char why[PLACE_WHY_BYTES] =
+		"as the launcher left it: hwloc does not say what this machine looks like";
 	if (!is_settled(device, why))
 		place_by_topology(thread, device, why);
 	log_line(LOG_INFO, "runtime", "progress thread: %s", why);
@@ -162,6 +178,7 @@ void place_thread(pthread_t thread, const char *device)
 {
 	(void)thread;
 	if (device)
-		log_line(LOG_INFO, "runtime", "progress thread: as the launcher left it: built without hwloc");
+		log_line(LOG_INFO, "runtime",
+			 "progress thread: as the launcher left it: built without hwloc");
 }
 #endif

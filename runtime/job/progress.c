@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who polls: the caller that waits holds the progress token and polls itself; the progress thread polls
- * while the application computes. Waits spin briefly, then sleep in the kernel until a peer's notify,
- * a peer's death, or the next heartbeat.
+ * Who polls: the caller that waits holds the progress token and polls itself; the progress thread
+ * polls while the application computes. Waits spin briefly, then sleep in the kernel until a peer's
+ * notify, a peer's death, or the next heartbeat.
  *
- * The progress thread is either asleep until the transports, armed, wake it; or, while the application
- * calls often, it dozes: it looks every millisecond whether somebody calls still, and nothing is armed. So
- * a call that follows another soon costs neither arming nor a thread that wakes for what the caller takes
- * itself. Of what a device does no transport tells: while it is at something (job.unannounced) whoever would sleep
- * naps instead. */
+ * The progress thread is either asleep until the transports, armed, wake it; or, while the
+ * application calls often, it dozes: it looks every millisecond whether somebody calls still, and
+ * nothing is armed. So a call that follows another soon costs neither arming nor a thread that
+ * wakes for what the caller takes itself. Of what a device does no transport tells: while it is at
+ * something (job.unannounced) whoever would sleep naps instead. */
 #include "job/job.h"
 #include "job/place.h"
 #include "base/clock.h"
@@ -22,10 +22,17 @@
 #include <unistd.h>
 
 enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
-/* The thread dozes while the application calls: a millisecond, as long as it may compute next, up to sixteen
- * where calls follow each other so closely that each of them polls. */
-enum { NAP_NS = 100000, DOZE_NS = 1000000, DOZE_LONGEST_NS = 16000000, CALLS_PER_MS = 3, BUSY_DOZES = 4 };
-/* Of several threads that wait one polls for all; without news too they take turns, so that each looks at its limits. */
+/* The thread dozes while the application calls: a millisecond, as long as it may compute next, up
+ * to sixteen where calls follow each other so closely that each of them polls. */
+enum {
+	NAP_NS = 100000,
+	DOZE_NS = 1000000,
+	DOZE_LONGEST_NS = 16000000,
+	CALLS_PER_MS = 3,
+	BUSY_DOZES = 4
+};
+/* Of several threads that wait one polls for all; without news too they take turns, so that each
+ * looks at its limits. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
@@ -37,21 +44,11 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		return;
 	}
 	switch ((enum imm_kind)(imm >> 28)) {
-	case IMM_MAIL:
-		job->peers[peer].mails++;
-		return;
-	case IMM_STATUS:
-		peers_status(job, peer);
-		return;
-	case IMM_PUSH:
-		job->client->push_arrived(job, id, peer, index);
-		return;
-	case IMM_NOTICE:
-		job->client->notice_arrived(job, id, peer, index);
-		return;
-	case IMM_REPORT:
-		peers_reported(job, peer);
-		return;
+	case IMM_MAIL: job->peers[peer].mails++; return;
+	case IMM_STATUS: peers_status(job, peer); return;
+	case IMM_PUSH: job->client->push_arrived(job, id, peer, index); return;
+	case IMM_NOTICE: job->client->notice_arrived(job, id, peer, index); return;
+	case IMM_REPORT: peers_reported(job, peer); return;
 	case IMM_REGION:
 		if (index < JOB_REGIONS && job->regions[index])
 			job->region_client->notified(job->regions[index], peer);
@@ -63,7 +60,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		return;
 	}
 	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
-		 rank_text(job, peer), imm);
+		  rank_text(job, peer), imm);
 }
 
 static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
@@ -81,21 +78,25 @@ static void explain(sluice_job *job, int always)
 	for (const struct wait *w = job->waiting; w; w = w->next) {
 		char text[512];
 		w->describe(w->context, text, sizeof text);
-		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s", (double)(now - w->since_ns) / 1e9, text);
+		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s",
+			 (double)(now - w->since_ns) / 1e9, text);
 	}
 	if (!job->waiting && always)
-		log_line(LOG_WARN, "runtime", "this rank waits for nobody: the application computes");
+		log_line(LOG_WARN, "runtime",
+			 "this rank waits for nobody: the application computes");
 	job->client->explain(job, now, always);
 }
 
-/* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the same. */
+/* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the
+ * same. */
 static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
 	for (int t = 0; t < job->n_transports; t++) {
 		int n, rounds = 0;
 		do {
-			n = job->transports[t]->ops->poll(job->transports[t], events, EVENTS_PER_POLL);
+			n = job->transports[t]->ops->poll(job->transports[t], events,
+							  EVENTS_PER_POLL);
 			job->news += n > 0;
 			for (int i = 0; i < n; i++)
 				switch (events[i].kind) {
@@ -114,7 +115,8 @@ static void poll_events(sluice_job *job)
 	if (job->members.due)
 		members_post(job);
 	job->client->advance(job);
-	if (atomic_load_explicit(&job->explain, memory_order_relaxed) && atomic_exchange(&job->explain, 0))
+	if (atomic_load_explicit(&job->explain, memory_order_relaxed) &&
+	    atomic_exchange(&job->explain, 0))
 		explain(job, 1);
 }
 
@@ -162,7 +164,7 @@ void progress_arm(sluice_job *job)
 		job->transports[0]->ops->wake(job->transports[0]);
 }
 
-/* ---- several threads ---------------------------------------------------------------------------- */
+/* ---- several threads ------------------------------------------------------- */
 
 static void begin_wait(sluice_job *job, struct wait *wait)
 {
@@ -192,8 +194,9 @@ void progress_queue(sluice_job *job)
 	atomic_fetch_sub(&job->queue, 1);
 }
 
-/* Whether another thread is to have the token: a call, or one that waits too, which alone asks its done(). Something
- * has come since it gave way, perhaps for it; or no event tells of what it waits for. */
+/* Whether another thread is to have the token: a call, or one that waits too, which alone asks its
+ * done(). Something has come since it gave way, perhaps for it; or no event tells of what it waits
+ * for. */
 static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
 	const uint64_t longest = job->unannounced ? DOZE_NS : TURN_NS;
@@ -205,7 +208,8 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 	return 0;
 }
 
-/* A thread that waits lets another one have the token. That one, if it then waits too, polls for both. */
+/* A thread that waits lets another one have the token. That one, if it then waits too, polls for
+ * both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
 	own->news = job->news;
@@ -214,14 +218,15 @@ static void give_way(sluice_job *job, struct wait *own)
 	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->calls) == calls; naps++)
 		progress_nap(); /* who slept needs a while to wake and take it */
 	token_take(&job->token);
-	atomic_store_explicit(&job->calls, atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
+	atomic_store_explicit(&job->calls,
+			      atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	if (job->sleeping_armed)
 		progress_cancel(job);
 	own->turn_ns = now_ns();
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------- */
 
 /* A simulated rank waits by letting the others run, however long that takes. */
 static int take_turns(sluice_job *job, struct wait *wait)
@@ -232,8 +237,10 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	for (;;) {
 		if (!seat_hand_over(job->seat)) {
 			wait->describe(wait->context, text, sizeof text);
-			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank, "%s waits for %s, but no simulated rank can "
-				      "go on: do all of them make the same calls?", rank_text(job, job->rank), text);
+			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
+				      "%s waits for %s, but no simulated rank can go on: do all of "
+				      "them make the same calls?",
+				      rank_text(job, job->rank), text);
 			break;
 		}
 		poll_events(job);
@@ -258,11 +265,13 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
-		/* Who keeps the token and never has to wait (a server) looks at the clock here alone. */
+		/* Who keeps the token and never has to wait (a server) looks at the clock here
+		 * alone. */
 		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
 			peers_tick(job, now_ns());
 		poll_events(job);
-		if (done(context)) /* complete also if somebody was lost since: the next call says so */
+		if (done(context)) /* complete also if somebody was lost since: the next call says
+				      so */
 			return 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
@@ -289,10 +298,12 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			char text[512];
 			describe(context, text, sizeof text);
 			/* Who keeps own shards waiting may be to blame. */
-			job->client->describe_waits(job, text + strlen(text), sizeof text - strlen(text));
+			job->client->describe_waits(job, text + strlen(text),
+						    sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
-				      rank_text(job, job->rank), (double)(now - wait.since_ns) / 1e9, text);
+				      rank_text(job, job->rank),
+				      (double)(now - wait.since_ns) / 1e9, text);
 			break;
 		}
 		if (now >= warn_at) {
@@ -304,7 +315,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			continue;
 		}
 		if (now < spin_until) {
-			sched_yield(); /* a spinning peer on this core gets its turn, and so does the kernel */
+			sched_yield(); /* a spinning peer on this core gets its turn, and so does
+					  the kernel */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 				poll_events(job);
 				if (done(context))
@@ -340,7 +352,8 @@ void progress_nap(void)
 	doze(NAP_NS);
 }
 
-/* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an event. */
+/* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an
+ * event. */
 static uint32_t next_doze(uint32_t doze_ns, unsigned calls)
 {
 	if (!calls)
@@ -367,7 +380,8 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->doze_ns = doze_ns || !job->unannounced ? doze_ns : DOZE_NS;
 }
 
-/* Whoever holds the token for long waits for somebody, and polls: then there is no need to look again. */
+/* Whoever holds the token for long waits for somebody, and polls: then there is no need to look
+ * again. */
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->doze_ns && tries < BUSY_DOZES; tries++) {

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounds in which no rank's wait ends. A step's chain of phases, and queues that fill, need a few. */
+/* Rounds in which no rank's wait ends. A step's chain of phases, and queues that fill, need a
+ * few. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 
@@ -21,13 +22,13 @@ struct seat {
 
 struct seats {
 	int size;
-	struct seat *seats;          /* size */
+	struct seat *seats; /* size */
 	struct neighbours neighbours;
-	struct card *cards;          /* size */
+	struct card *cards; /* size */
 	int cards_given;
 	pthread_mutex_t lock;
-	int turn;                    /* rank that runs; NOBODY before the start, ABANDONED: go home */
-	uint64_t idle;               /* turns since a wait ended */
+	int turn;      /* rank that runs; NOBODY before the start, ABANDONED: go home */
+	uint64_t idle; /* turns since a wait ended */
 };
 
 static _Thread_local struct seat *own_seat;
@@ -40,8 +41,10 @@ struct seat *seat_of_thread(void)
 int seat_take(struct seat *seat, int *rank_out, int *size_out)
 {
 	if (seat->taken)
-		return fail(SLUICE_EINVAL, "sluice_init: simulated rank %d has its job already: rank_main gets "
-			    "it as its argument", seat->rank);
+		return fail(SLUICE_EINVAL,
+			    "sluice_init: simulated rank %d has its job already: rank_main gets it "
+			    "as its argument",
+			    seat->rank);
 	seat->taken = 1;
 	*rank_out = seat->rank;
 	*size_out = seat->all->size;
@@ -53,7 +56,7 @@ struct neighbours *seat_neighbours(struct seat *seat)
 	return &seat->all->neighbours;
 }
 
-/* ---- turns ------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------- */
 
 /* Lock held. */
 static void pass_on(struct seats *s, int from)
@@ -120,9 +123,10 @@ void seat_leave(struct seat *seat)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- cards ------------------------------------------------------------------------------- */
+/* ---- cards ----------------------------------------------------------------- */
 
-int seat_exchange(struct seat *seat, const uint8_t *payload, size_t payload_bytes, struct card **cards_out)
+int seat_exchange(struct seat *seat, const uint8_t *payload, size_t payload_bytes,
+		  struct card **cards_out)
 {
 	struct seats *s = seat->all;
 	struct card *own = &s->cards[seat->rank];
@@ -141,12 +145,13 @@ int seat_exchange(struct seat *seat, const uint8_t *payload, size_t payload_byte
 	seat_moved(seat);
 	*cards_out = malloc((size_t)s->size * sizeof **cards_out);
 	if (!*cards_out)
-		return fail(SLUICE_ENOMEM, "no memory for the cards of %d simulated ranks", s->size);
+		return fail(SLUICE_ENOMEM, "no memory for the cards of %d simulated ranks",
+			    s->size);
 	memcpy(*cards_out, s->cards, (size_t)s->size * sizeof **cards_out);
 	return 0;
 }
 
-/* ---- all seats ---------------------------------------------------------------------------- */
+/* ---- all seats ------------------------------------------------------------- */
 
 int seats_open(int size, struct seats **out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The ranks of a simulated job as threads of which one runs at a time: each has a seat, and hands its turn over where
- * a real rank would sleep. The turn goes round by rank, so a run is the same every time. join.c asks here who the
- * calling thread is, progress.c how to wait; simulate.c starts the threads. */
+ * The ranks of a simulated job as threads of which one runs at a time: each has a seat, and hands
+ * its turn over where a real rank would sleep. The turn goes round by rank, so a run is the same
+ * every time. join.c asks here who the calling thread is, progress.c how to wait; simulate.c starts
+ * the threads. */
 #ifndef RUNTIME_SEAT_H
 #define RUNTIME_SEAT_H
 #include "rdma/in_process.h"
@@ -18,9 +19,10 @@ struct seat *seat_of_thread(void);
 int seat_take(struct seat *seat, int *rank_out, int *size_out);
 struct neighbours *seat_neighbours(struct seat *seat);
 /* As bootstrap_exchange(). */
-int seat_exchange(struct seat *seat, const uint8_t *payload, size_t payload_bytes, struct card **cards_out);
-/* The other ranks run until it is this one's turn again. 0: all of them had many turns and none of them came
- * any further, so nobody ever will. */
+int seat_exchange(struct seat *seat, const uint8_t *payload, size_t payload_bytes,
+		  struct card **cards_out);
+/* The other ranks run until it is this one's turn again. 0: all of them had many turns and none of
+ * them came any further, so nobody ever will. */
 int seat_hand_over(struct seat *seat);
 /* What this rank waited for has come. */
 void seat_moved(struct seat *seat);

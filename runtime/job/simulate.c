@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_simulate(): a job of which all ranks are threads of this process, that take turns (seat.h). Results are those
- * of a real job in any order. */
+ * sluice_simulate(): a job of which all ranks are threads of this process, that take turns
+ * (seat.h). Results are those of a real job in any order. */
 #include "job/seat.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -17,7 +17,7 @@ struct simulation {
 	int (*rank_main)(sluice_job *job, void *context);
 	void *context;
 	struct seats *seats;
-	struct player *players;      /* size */
+	struct player *players; /* size */
 };
 
 /* Who sits on a seat. */
@@ -41,9 +41,9 @@ static int live(struct player *player)
 	if (rc) { /* as if its process had ended: the others hear of it */
 		progress_take(job);
 		if (!job->failure.code)
-			job_fail(job, SLUICE_EPEER, player->rank, "%s: its rank_main returned %d%s%s",
-				 rank_text(job, player->rank), rc, *sluice_last_error() ? ": " : "",
-				 sluice_last_error());
+			job_fail(job, SLUICE_EPEER, player->rank,
+				 "%s: its rank_main returned %d%s%s", rank_text(job, player->rank),
+				 rc, *sluice_last_error() ? ": " : "", sluice_last_error());
 		snprintf(player->error, sizeof player->error, "%s", job->failure.text);
 		progress_release(job);
 	}
@@ -70,43 +70,54 @@ static int start(struct simulation *s)
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	for (; started < s->size && !err; started += !err)
-		err = pthread_create(&s->players[started].thread, &attributes, rank_thread, &s->players[started]);
+		err = pthread_create(&s->players[started].thread, &attributes, rank_thread,
+				     &s->players[started]);
 	pthread_attr_destroy(&attributes);
 	seats_begin(s->seats, !err);
 	for (int r = 0; r < started; r++)
 		pthread_join(s->players[r].thread, NULL);
 	log_identify(-1, NULL);
-	return !err ? 0 : fail(SLUICE_ENOMEM, "cannot start simulated rank %d of %d: %s; raise the limit on "
-			       "threads (ulimit -u)", started, s->size, errno_text(err));
+	return !err ? 0 :
+		      fail(SLUICE_ENOMEM,
+			   "cannot start simulated rank %d of %d: %s; raise the limit on threads "
+			   "(ulimit -u)",
+			   started, s->size, errno_text(err));
 }
 
-/* What is to blame rather than what followed from it: ranks that heard of a failure say SLUICE_EPEER. */
+/* What is to blame rather than what followed from it: ranks that heard of a failure say
+ * SLUICE_EPEER. */
 static int judge(const struct simulation *s)
 {
 	const struct player *found = NULL;
 	for (int r = 0; r < s->size; r++) {
 		const struct player *player = &s->players[r];
-		if (player->rc && (!found || (found->rc == SLUICE_EPEER && player->rc != SLUICE_EPEER)))
+		if (player->rc &&
+		    (!found || (found->rc == SLUICE_EPEER && player->rc != SLUICE_EPEER)))
 			found = player;
 	}
 	return found ? fail_quietly(found->rc, "%s", found->error) : 0;
 }
 
-int sluice_simulate(const sluice_job_attr *attr, int size, int (*rank_main)(sluice_job *job, void *context),
-		    void *context)
+int sluice_simulate(const sluice_job_attr *attr, int size,
+		    int (*rank_main)(sluice_job *job, void *context), void *context)
 {
 	if (size < 1 || size > RANKS_MOST || !rank_main)
 		return fail(SLUICE_EINVAL, "sluice_simulate: %s",
-			    rank_main ? "the number of ranks must be 1 .. 4096" : "rank_main is NULL");
+			    rank_main ? "the number of ranks must be 1 .. 4096" :
+					"rank_main is NULL");
 	if (seat_of_thread())
 		return fail(SLUICE_EINVAL, "sluice_simulate: called by a simulated rank");
-	struct simulation s = { .size = size, .attr = attr, .rank_main = rank_main, .context = context };
+	struct simulation s = {
+		.size = size, .attr = attr, .rank_main = rank_main, .context = context
+	};
 	int rc = seats_open(size, &s.seats);
 	s.players = calloc((size_t)size, sizeof *s.players);
 	if (!rc && !s.players)
 		rc = fail(SLUICE_ENOMEM, "no memory to simulate %d ranks", size);
 	for (int r = 0; r < size && !rc; r++)
-		s.players[r] = (struct player){ .simulation = &s, .seat = seats_at(s.seats, r), .rank = r };
+		s.players[r] = (struct player){ .simulation = &s,
+						.seat = seats_at(s.seats, r),
+						.rank = r };
 	if (!rc)
 		rc = start(&s);
 	if (!rc)

@@ -13,7 +13,8 @@ void token_await(struct token *token)
 	const struct timespec look_again = { 0, LOOK_AGAIN_NS };
 	do {
 		atomic_store(&token->awaited, 1);
-		/* Sleeps only while it is held. Whatever ends this, the next line tells whether it is free. */
+		/* Sleeps only while it is held. Whatever ends this, the next line tells whether it
+		 * is free. */
 		syscall(SYS_futex, &token->held, FUTEX_WAIT_PRIVATE, 1, &look_again, NULL, 0);
 	} while (!token_try(token));
 	atomic_store(&token->awaited, 1); /* there may be more, whom token_wake() has not woken */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The progress token: a lock that is taken and left at every call and seldom waited for, so leaving it is a plain
- * store and not one more locked instruction, which a short put would feel.
+ * The progress token: a lock that is taken and left at every call and seldom waited for, so leaving
+ * it is a plain store and not one more locked instruction, which a short put would feel.
  *
- * The price: a processor may look whether somebody waits before others see that the token is free. Then nobody
- * wakes who just fell asleep; so whoever sleeps looks again after a while. Who holds what is never in doubt: taking
- * is one atomic exchange, and what a holder wrote is visible to the next. */
+ * The price: a processor may look whether somebody waits before others see that the token is free.
+ * Then nobody wakes who just fell asleep; so whoever sleeps looks again after a while. Who holds
+ * what is never in doubt: taking is one atomic exchange, and what a holder wrote is visible to the
+ * next. */
 #ifndef RUNTIME_TOKEN_H
 #define RUNTIME_TOKEN_H
 #include <stdatomic.h>

@@ -70,7 +70,8 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 	return 0;
 }
 
-/* Tells every peer how to reach this rank's window, or that there is none (status), and learns theirs. */
+/* Tells every peer how to reach this rank's window, or that there is none (status), and learns
+ * theirs. */
 static int exchange(sluice_region *region, int status)
 {
 	sluice_job *job = region->job;
@@ -126,7 +127,8 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 	if (!rc)
 		job->regions[id] = region; /* before any peer can know that it may put here */
 	progress_release(job);
-	rc = collective_agree(job, rc, "open the region"); /* nobody closes what another still opens */
+	rc = collective_agree(job, rc,
+			      "open the region"); /* nobody closes what another still opens */
 	if (rc) {
 		progress_take(job);
 		job->regions[id] = NULL;
@@ -184,16 +186,22 @@ static void describe_notify(void *context, char *text, size_t cap)
 int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
 {
 	struct notify_wait w = { region, rank, count };
-	int rc = window_holds(region, rank, 0, 0) ? 0 : window_check(region, rank, 0, 0, "sluice_region_wait");
+	int rc = window_holds(region, rank, 0, 0) ?
+			 0 :
+			 window_check(region, rank, 0, 0, "sluice_region_wait");
 	if (rc)
 		return rc;
 	progress_take(region->job);
 	rc = progress_until(region->job, notified, describe_notify, &w);
 	if (!rc && region->notified[rank] < count)
-		rc = region->job->failure.code ? job_failed(region->job) : fail_quietly(
-			SLUICE_EPEER, "sluice_region_wait: %s is gone after notify %llu of %llu",
-			rank_text(region->job, rank), (unsigned long long)region->notified[rank],
-			(unsigned long long)count);
+		rc = region->job->failure.code ?
+			     job_failed(region->job) :
+			     fail_quietly(
+				     SLUICE_EPEER,
+				     "sluice_region_wait: %s is gone after notify %llu of %llu",
+				     rank_text(region->job, rank),
+				     (unsigned long long)region->notified[rank],
+				     (unsigned long long)count);
 	progress_release(region->job);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the two halves of a public region share: window.c opens, closes and waits; window_move.c puts
- * and gets. */
+ * What the two halves of a public region share: window.c opens, closes and waits; window_move.c
+ * puts and gets. */
 #ifndef RUNTIME_WINDOW_H
 #define RUNTIME_WINDOW_H
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How bytes move between windows. A transfer is cut into pieces, several of which are under way at a
- * time. A piece starts or ends in registered memory: the own window, or a slot of the bounce buffer;
- * a transport that copies at post takes any memory, so nothing bounces there. */
+ * How bytes move between windows. A transfer is cut into pieces, several of which are under way at
+ * a time. A piece starts or ends in registered memory: the own window, or a slot of the bounce
+ * buffer; a transport that copies at post takes any memory, so nothing bounces there. */
 #include "rdma/transfer.h"
 #include "job/window.h"
 #include <stdio.h>
@@ -80,12 +80,12 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rc)
 		return rc;
 	if (rank < 0 || rank >= region->job->size)
-		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function, rank,
-			    region->job->size - 1);
+		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function,
+			    rank, region->job->size - 1);
 	return check_range(region, offset, bytes, function);
 }
 
-/* ---- one piece ------------------------------------------------------------------------------ */
+/* ---- one piece ------------------------------------------------------------- */
 
 struct piece {
 	sluice_region *region;
@@ -131,7 +131,8 @@ static int must_wait(const struct piece *p)
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
-/* Asked again when it has said yes, because whoever waits looks once more: a notify is posted once. */
+/* Asked again when it has said yes, because whoever waits looks once more: a notify is posted
+ * once. */
 static int posted(void *context)
 {
 	struct piece *p = context;
@@ -196,11 +197,13 @@ static int post_quickly(struct piece *p)
 	return rc;
 }
 
-/* ---- memory that needs no bounce --------------------------------------------------------------- */
+/* ---- memory that needs no bounce ------------------------------------------- */
 
-/* What goes inline: a flag, a word, a notify alone. SLUICE_EAGAIN: nothing was done, and it takes the long way, which
- * waits or says why it cannot. Most often this is all, so it asks nothing twice. */
-static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes, int notify)
+/* What goes inline: a flag, a word, a notify alone. SLUICE_EAGAIN: nothing was done, and it takes
+ * the long way, which waits or says why it cannot. Most often this is all, so it asks nothing
+ * twice. */
+static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes,
+		     int notify)
 {
 	sluice_job *job = region->job;
 	const struct peer *peer = &job->peers[rank];
@@ -229,13 +232,15 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
 	const int copied = copies(region, rank), put = kind == TRANSFER_PUT;
-	const uint64_t cookie = cookie_make(COOKIE_REGION, region->id, index_make(rank, OWN_MEMORY));
+	const uint64_t cookie = cookie_make(COOKIE_REGION, region->id,
+					    index_make(rank, OWN_MEMORY));
 	size_t at = 0;
 	int rc;
 	do {
 		const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 		const int inlined = put && n <= TRANSFER_INLINE_BYTES, last = at + n == bytes;
-		/* All members: to clear what is left out costs as much as the transfer of a line. */
+		/* All members: to clear what is left out costs as much as the transfer of a
+		 * line. */
 		struct piece p = { .region = region,
 				   .rank = rank,
 				   .slot = OWN_MEMORY,
@@ -259,14 +264,16 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 	return rc;
 }
 
-static inline int put_from(sluice_region *region, int rank, size_t offset, const struct region *local_region,
-			   uint8_t *local, size_t bytes, int notify)
+static inline int put_from(sluice_region *region, int rank, size_t offset,
+			   const struct region *local_region, uint8_t *local, size_t bytes,
+			   int notify)
 {
-	const int rc = bytes <= TRANSFER_INLINE_BYTES ? put_short(region, rank, offset, local, bytes, notify) :
-							SLUICE_EAGAIN;
-	return rc == SLUICE_EAGAIN ?
-		       move(region, TRANSFER_PUT, rank, offset, local_region, local, bytes, notify) :
-		       rc;
+	const int rc = bytes <= TRANSFER_INLINE_BYTES ?
+			       put_short(region, rank, offset, local, bytes, notify) :
+			       SLUICE_EAGAIN;
+	return rc == SLUICE_EAGAIN ? move(region, TRANSFER_PUT, rank, offset, local_region, local,
+					  bytes, notify) :
+				     rc;
 }
 
 static int all_landed(void *context)
@@ -314,11 +321,12 @@ int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_
 {
 	int rc = 0;
 	if (!window_holds(region, rank, offset, bytes) || !window_has(region, local_offset, bytes))
-		rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_put");
+		rc = check_both(region, rank, offset, local_offset, bytes,
+				"sluice_region_post_put");
 	if (rc || (!bytes && !notify))
 		return rc;
-	return put_from(region, rank, offset, region->window, (uint8_t *)region->window->base + local_offset, bytes,
-			notify);
+	return put_from(region, rank, offset, region->window,
+			(uint8_t *)region->window->base + local_offset, bytes, notify);
 }
 
 int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_t local_offset,
@@ -331,7 +339,7 @@ int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_
 		    (uint8_t *)region->window->base + local_offset, bytes, 0);
 }
 
-/* ---- through the bounce buffer ----------------------------------------------------------------- */
+/* ---- through the bounce buffer --------------------------------------------- */
 
 static int slot_free(void *context)
 {
@@ -414,7 +422,7 @@ static int bounce_get(sluice_region *region, int rank, size_t offset, uint8_t *d
 	return rc;
 }
 
-/* ---- put and get --------------------------------------------------------------------------- */
+/* ---- put and get ----------------------------------------------------------- */
 
 static int in_own_window(const sluice_region *region, const void *data, size_t bytes)
 {

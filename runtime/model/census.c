@@ -9,9 +9,9 @@
 /* 8 bits a count: sums of counts to a few parts in a thousand, in some hundred bytes. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* Of the way to what the threshold says, at each exchange. What waits in a residual lies close below the
- * threshold, so that a small difference of thresholds looks like a large one of counts: going all the way
- * overshoots, and never settles. */
+/* Of the way to what the threshold says, at each exchange. What waits in a residual lies close
+ * below the threshold, so that a small difference of thresholds looks like a large one of counts:
+ * going all the way overshoots, and never settles. */
 static const double step_of_the_way = 0.3;
 
 static int is_global(const struct direction *d)
@@ -26,12 +26,14 @@ int census_exchanges(const struct direction *d, uint64_t step)
 
 int census_push_has_note(const struct recipe *recipe, uint32_t shard, uint64_t step)
 {
-	return census_exchanges(&recipe->down, step - 1) || (!shard && census_exchanges(&recipe->up, step));
+	return census_exchanges(&recipe->down, step - 1) ||
+	       (!shard && census_exchanges(&recipe->up, step));
 }
 
 int census_delta_has_note(const struct recipe *recipe, uint32_t shard, uint64_t version)
 {
-	return census_exchanges(&recipe->down, version) || (!shard && census_exchanges(&recipe->up, version));
+	return census_exchanges(&recipe->down, version) ||
+	       (!shard && census_exchanges(&recipe->up, version));
 }
 
 static size_t histogram_most(void)
@@ -43,11 +45,12 @@ static size_t histogram_most(void)
 
 size_t census_room(const struct recipe *recipe, uint32_t shard)
 {
-	return is_global(&recipe->down) || (is_global(&recipe->up) && !shard)
-		? (NOTE_HEADER_BYTES + histogram_most() + 7) & ~(size_t)7 : 0;
+	return is_global(&recipe->down) || (is_global(&recipe->up) && !shard) ?
+		       (NOTE_HEADER_BYTES + histogram_most() + 7) & ~(size_t)7 :
+		       0;
 }
 
-/* ---- shares ---------------------------------------------------------------------------------------- */
+/* ---- shares ---------------------------------------------------------------- */
 
 uint64_t constituent_count(const struct constituent *c, double density, uint64_t n)
 {
@@ -61,11 +64,12 @@ void constituent_answered(struct constituent *c, float level, double density)
 	double equal_part = density * (double)c->histogram->total;
 
 	if (level > 0 && equal_part > 0)
-		c->share += step_of_the_way * (histogram_above(c->histogram, level) / equal_part - c->share);
+		c->share += step_of_the_way *
+			    (histogram_above(c->histogram, level) / equal_part - c->share);
 	histogram_clear(c->histogram);
 }
 
-/* ---- notes ---------------------------------------------------------------------------------------- */
+/* ---- notes ----------------------------------------------------------------- */
 
 size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t *out)
 {
@@ -91,7 +95,8 @@ static int refuse(const char **why, const char *what)
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing: after the barrier the compiler reads them no second time. */
+/* Copies bytes that a peer may be changing: after the barrier the compiler reads them no second
+ * time. */
 static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
 {
 	memcpy(to, from, n);
@@ -120,7 +125,8 @@ int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8
 	*note = (struct note){ bits_float(get_le32(b)), b + BODY_HEADER, get_le32(b + 4) };
 	if (!(note->level >= 0 && note->level <= FLT_MAX))
 		return refuse(why, "the threshold is not a finite number >= 0");
-	if (note->histogram_bytes > body || ((BODY_HEADER + note->histogram_bytes + 3) & ~(size_t)3) != body)
+	if (note->histogram_bytes > body ||
+	    ((BODY_HEADER + note->histogram_bytes + 3) & ~(size_t)3) != body)
 		return refuse(why, "the note's lengths disagree");
 	for (size_t i = BODY_HEADER + note->histogram_bytes; i < body; i++)
 		if (b[i])
@@ -137,13 +143,14 @@ int note_add(const struct note *note, struct sluice_histogram *sum, const char *
 	return histogram_merge(sum, note->histogram, note->histogram_bytes, why);
 }
 
-size_t constituent_look(struct constituent *c, const float *x, const struct span *spans, size_t n_spans,
-			const struct random_stream *stream, uint8_t *out)
+size_t constituent_look(struct constituent *c, const float *x, const struct span *spans,
+			size_t n_spans, const struct random_stream *stream, uint8_t *out)
 {
 	histogram_clear(c->histogram);
 	for (size_t s = 0; s < n_spans; s++)
 		if (!spans[s].exempt)
-			histogram_see(c->histogram, x + spans[s].begin, spans[s].end - spans[s].begin);
+			histogram_see(c->histogram, x + spans[s].begin,
+				      spans[s].end - spans[s].begin);
 	if (histogram_take(c->histogram))
 		return 0;
 
@@ -151,15 +158,18 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes; /* it always is merged */
+	return histogram_merge(c->histogram, out, bytes, &why) ? 0 :
+								 bytes; /* it always is merged */
 }
 
 struct random_stream census_stream(const struct recipe *recipe, uint32_t who, uint64_t step)
 {
-	return (struct random_stream){ .purpose = RANDOM_COUNT, .rank = who, .step = step, .seed = recipe->seed };
+	return (struct random_stream){
+		.purpose = RANDOM_COUNT, .rank = who, .step = step, .seed = recipe->seed
+	};
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 uint64_t constituent_memory(void)
 {

@@ -38,15 +38,18 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 	for (size_t t = 0; t < attr->n_tensors; t++) {
 		const sluice_tensor *tensor = &attr->tensors[t];
 		if (!tensor->name || tensor->count > attr->count - at)
-			return fail(SLUICE_EINVAL,
-				    "tensor %zu (%s): its %llu elements end beyond the model's %llu", t,
-				    tensor->name ? tensor->name : "no name",
-				    (unsigned long long)tensor->count, (unsigned long long)attr->count);
-		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name), by_tensor);
+			return fail(
+				SLUICE_EINVAL,
+				"tensor %zu (%s): its %llu elements end beyond the model's %llu", t,
+				tensor->name ? tensor->name : "no name",
+				(unsigned long long)tensor->count, (unsigned long long)attr->count);
+		add_span(l, at, at + tensor->count, recipe_sends_whole(recipe, tensor->name),
+			 by_tensor);
 		at += tensor->count;
 	}
 	if (attr->n_tensors && at != attr->count)
-		return fail(SLUICE_EINVAL, "the tensors have %llu elements together, the model has %llu",
+		return fail(SLUICE_EINVAL,
+			    "the tensors have %llu elements together, the model has %llu",
 			    (unsigned long long)at, (unsigned long long)attr->count);
 	add_span(l, at, attr->count, 0, by_tensor);
 	for (size_t i = 0; i < l->n_spans; i++)
@@ -55,7 +58,8 @@ static int make_spans(struct layout *l, const sluice_model_attr *attr, const str
 	return 0;
 }
 
-size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard, struct span *out)
+size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
+			  struct span *out)
 {
 	uint64_t begin = shard->begin, end = begin + shard->span;
 	size_t n = 0;
@@ -85,12 +89,15 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	if (recipe->up.select == SELECT_ALL || recipe->automatic)
 		return s->span;
 	if (kind->exchange == EXCHANGE_SKETCH)
-		return (uint32_t)least(s->span, recipe->up.sketch_pool * sketched(s, schedule, recipe) + s->exempt);
+		return (uint32_t)least(s->span,
+				       recipe->up.sketch_pool * sketched(s, schedule, recipe) +
+					       s->exempt);
 	if (kind->seeded)
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	if (kind->argument == ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
+	if (kind->argument ==
+	    ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
 		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
@@ -100,14 +107,16 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	return (uint32_t)least(s->span, pairs + s->exempt);
 }
 
-/* Whether a step publishes just what the workers' messages hold together: everything that moved, where the update rule
- * moves nothing else and no earlier step left anything. */
+/* Whether a step publishes just what the workers' messages hold together: everything that moved,
+ * where the update rule moves nothing else and no earlier step left anything. */
 static int publishes_union(const struct recipe *recipe)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
-	       recipe->up.select != SELECT_ALL && selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
-	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION && !recipe->automatic &&
-	       !recipe->reset && !recipe->svrg_steps && !(recipe->decay > 0) &&
+	       recipe->up.select != SELECT_ALL &&
+	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
+	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
+	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
+	       !(recipe->decay > 0) &&
 	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
 }
 
@@ -118,8 +127,8 @@ static int publishes_support(const struct recipe *recipe, const struct schedule 
 	       schedule->phases[schedule->n_phases - 1].support == SUPPORT_AGREED;
 }
 
-static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
-			      const struct schedule *schedule)
+static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s,
+			      const struct recipe *recipe, const struct schedule *schedule)
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
@@ -140,17 +149,21 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	const size_t everything = message_bound(s->span, s->span, (struct value_coding){ VALUE_F32, 0, 0, 0 });
+	const size_t everything = message_bound(s->span, s->span,
+						(struct value_coding){ VALUE_F32, 0, 0, 0 });
 	size_t slot = message_bound(s->span, s->up_capacity, recipe->up.values), other;
 	size_t delta = message_bound(s->span, s->down_capacity, recipe->down.values);
-	if (exchange == EXCHANGE_LEADER && slot < (other = message_support_bound(s->span, s->up_capacity)))
+	if (exchange == EXCHANGE_LEADER &&
+	    slot < (other = message_support_bound(s->span, s->up_capacity)))
 		slot = other;
 	if (exchange == EXCHANGE_SKETCH &&
 	    slot < (other = message_bound(s->sketch_cells, s->sketch_cells, recipe->up.values)))
 		slot = other;
-	if (s->support_capacity && delta < (other = message_support_bound(s->span, s->support_capacity)))
+	if (s->support_capacity &&
+	    delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With resets, and at anchors, everything fits too; the capacities are for the other steps. */
+	/* With resets, and at anchors, everything fits too; the capacities are for the other
+	 * steps. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	s->slot_bytes = whole && slot < everything ? everything : slot;
@@ -168,19 +181,22 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe says. */
-static uint32_t message_room(const struct layout *l, const struct shard_layout *s, const struct recipe *recipe,
-			     const struct schedule *schedule)
+/* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe
+ * says. */
+static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
+			     const struct recipe *recipe, const struct schedule *schedule)
 {
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
-	uint32_t selected = (uint32_t)least(l->selected_most, s->span); /* before they are fitted into a slot */
+	uint32_t selected = (uint32_t)least(l->selected_most,
+					    s->span); /* before they are fitted into a slot */
 	const int settled = publishes_union(recipe) || publishes_support(recipe, schedule) ||
 			    up->exchange == EXCHANGE_SKETCH;
 
-	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) || recipe->automatic ||
-	    recipe->reset || recipe->svrg_steps || recipe->when == WHEN_ASYNC || up->varies || down->varies)
+	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) ||
+	    recipe->automatic || recipe->reset || recipe->svrg_steps ||
+	    recipe->when == WHEN_ASYNC || up->varies || down->varies)
 		return most;
 	if (!stays_sparse(s->span, s->up_capacity, recipe->up.values) ||
 	    !stays_sparse(s->span, s->down_capacity, recipe->down.values))
@@ -196,11 +212,14 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 	double columns = ceil((double)recipe->up.sketch_width *
 			      (double)schedule_count(recipe->up.density, s->span - s->exempt));
 	uint64_t most = s->span > 0 ? s->span : 1;
-	s->sketch_columns = columns < 1 ? 1 : columns > (double)most ? (uint32_t)most : (uint32_t)columns;
+	s->sketch_columns = columns < 1            ? 1 :
+			    columns > (double)most ? (uint32_t)most :
+						     (uint32_t)columns;
 	s->sketch_cells = s->sketch_columns * recipe->up.sketch_rows;
 }
 
-static int make_shards(struct layout *l, const struct recipe *recipe, const struct schedule *schedule)
+static int make_shards(struct layout *l, const struct recipe *recipe,
+		       const struct schedule *schedule)
 {
 	int owners = l->workers < l->size ? l->size - l->workers : l->size;
 	int first = l->workers < l->size ? l->workers : 0;
@@ -234,9 +253,12 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 		if (s->slot_bytes > UINT32_MAX || s->delta_bytes > UINT32_MAX) {
 			free(slots);
 			free(spans);
-			return fail(SLUICE_EINVAL, "a message of shard %u would need %zu bytes, 4 GiB or more: open more "
-				    "shards than %u, or a smaller sketch", i,
-				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes, l->n_shards);
+			return fail(SLUICE_EINVAL,
+				    "a message of shard %u would need %zu bytes, 4 GiB or more: "
+				    "open more shards than %u, or a smaller sketch",
+				    i,
+				    s->slot_bytes > s->delta_bytes ? s->slot_bytes : s->delta_bytes,
+				    l->n_shards);
 		}
 		s->room = message_room(l, s, recipe, schedule);
 		s->slots_offset = slots[s->owner];
@@ -244,7 +266,8 @@ static int make_shards(struct layout *l, const struct recipe *recipe, const stru
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
 		/* Asynchronous workers read what was published for each of them. */
-		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) * s->delta_bytes;
+		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
+			       s->delta_bytes;
 		s->snapshot_offset = s->log_offset + s->log_bytes;
 		logs[s->owner] = s->snapshot_offset + s->snapshot_bytes;
 	}
@@ -259,14 +282,17 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
 	uint64_t shards = attr->shards;
 	if (!shards)
-		shards = least((uint64_t)workers, (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+		shards = least((uint64_t)workers,
+			       (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
 	if (shards > attr->count || shards > 0xffffff)
-		return fail(SLUICE_EINVAL, "shards=%llu for a model of %llu parameters: at most one a parameter",
+		return fail(SLUICE_EINVAL,
+			    "shards=%llu for a model of %llu parameters: at most one a parameter",
 			    (unsigned long long)shards, (unsigned long long)attr->count);
 	while (!attr->shards && attr->count / shards >= SHARD_ELEMENTS_MAX)
 		shards *= 2;
 	if (attr->count / shards >= SHARD_ELEMENTS_MAX)
-		return fail(SLUICE_EINVAL, "shards=%llu gives shards of %llu elements, at most %d: ask for more",
+		return fail(SLUICE_EINVAL,
+			    "shards=%llu gives shards of %llu elements, at most %d: ask for more",
 			    (unsigned long long)shards, (unsigned long long)(attr->count / shards),
 			    SHARD_ELEMENTS_MAX);
 	out->n_shards = (uint32_t)shards;
@@ -276,13 +302,16 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 		out->selected_most = out->count;
 	else if (kind->exchange == EXCHANGE_SKETCH)
 		out->selected_most = 0;
-	else if (recipe->up.select == SELECT_CYCLIC && recipe->up.chunks) /* each span ends with a short chunk */
-		out->selected_most = least(out->count, out->exempt + out->n_spans + out->count /
-					   chunk_length(schedule_largest_density(schedule, &recipe->up)));
+	else if (recipe->up.select == SELECT_CYCLIC &&
+		 recipe->up.chunks) /* each span ends with a short chunk */
+		out->selected_most = least(
+			out->count, out->exempt + out->n_spans +
+					    out->count / chunk_length(schedule_largest_density(
+								 schedule, &recipe->up)));
 	else if (recipe->up.select != SELECT_ALL)
 		out->selected_most = out->exempt +
-			schedule_count(schedule_largest_density(schedule, &recipe->up),
-				       out->count - out->exempt);
+				     schedule_count(schedule_largest_density(schedule, &recipe->up),
+						    out->count - out->exempt);
 	if (kind->by_tensor)
 		out->selected_most = least(out->count, out->selected_most + out->n_spans);
 	if (kind->seeded) /* rounded up in each shard */
@@ -353,7 +382,8 @@ struct layout_largest layout_largest(const struct layout *l, int owner_or_any)
 		most.span = s->span > most.span ? s->span : most.span;
 		most.room = s->room > most.room ? s->room : most.room;
 		most.slot_bytes = s->slot_bytes > most.slot_bytes ? s->slot_bytes : most.slot_bytes;
-		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity : most.up_capacity;
+		most.up_capacity = s->up_capacity > most.up_capacity ? s->up_capacity :
+								       most.up_capacity;
 	}
 	return most;
 }

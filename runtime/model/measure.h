@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How much compression takes away: |a - C(a)|^2 / |a|^2 of what a worker pushes, or a shard publishes.
- * Passes over the vectors, so only when asked for (sluice_measure), by worker_measure.c and shard_measure.c. */
+ * How much compression takes away: |a - C(a)|^2 / |a|^2 of what a worker pushes, or a shard
+ * publishes. Passes over the vectors, so only when asked for (sluice_measure), by worker_measure.c
+ * and shard_measure.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "sluice.h"
@@ -12,8 +13,8 @@ struct loss {
 
 struct measure {
 	int on;
-	int under_way;   /* worker: the push of this step is measured */
-	float *before;   /* worker: a copy where what is sent does not leave; else NULL */
+	int under_way; /* worker: the push of this step is measured */
+	float *before; /* worker: a copy where what is sent does not leave; else NULL */
 	struct loss up;
 };
 
@@ -23,6 +24,7 @@ static inline double loss_share(struct loss l)
 }
 
 double loss_squares(const float *x, uint64_t n);
-/* By how much the loss is smaller if of x, decoded[0..n) is sent for the coordinates index[] (NULL: all). */
+/* By how much the loss is smaller if of x, decoded[0..n) is sent for the coordinates index[] (NULL:
+ * all). */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif

@@ -3,7 +3,8 @@
 #include "model/model.h"
 #include "base/error.h"
 
-double model_density(const sluice_model *model, const struct direction *way, uint64_t step, unsigned chosen)
+double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
+		     unsigned chosen)
 {
 	if (!model->recipe.automatic)
 		return schedule_density(&model->schedule, way, step);
@@ -26,9 +27,17 @@ int model_whole(const sluice_model *model, const char *function)
 {
 	if (!model->half_restored)
 		return 0;
-	return fail(SLUICE_EINVAL, "%s: loading a checkpoint into this model failed, which holds a part of it: close the "
-		    "model and open it again", function);
+	return fail(SLUICE_EINVAL,
+		    "%s: loading a checkpoint into this model failed, which holds a part of it: "
+		    "close the model and open it again",
+		    function);
 }
 
-uint64_t sluice_step(const sluice_model *model) { return model->step; }
-const char *sluice_recipe(const sluice_model *model) { return model->recipe_text; }
+uint64_t sluice_step(const sluice_model *model)
+{
+	return model->step;
+}
+const char *sluice_recipe(const sluice_model *model)
+{
+	return model->recipe_text;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A model, as both of its halves see it: the worker half (worker/worker.h) and the shard half (shard/shard.h) add
- * what is theirs. Neither half looks into the other: they meet in messages. */
+ * A model, as both of its halves see it: the worker half (worker/worker.h) and the shard half
+ * (shard/shard.h) add what is theirs. Neither half looks into the other: they meet in messages. */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
@@ -19,8 +19,8 @@ struct shard_census;
 /* Index in the cookie of a READ that belongs to no lane. */
 enum { READ_BLOCKING = 0x7fffffff };
 
-/* signal=innovation, in a push: everything is sent anew. Else twice the uploads so far, and one more if the push
- * is one. */
+/* signal=innovation, in a push: everything is sent anew. Else twice the uploads so far, and one
+ * more if the push is one. */
 #define INNOVATION_REFRESH UINT32_MAX
 
 struct sluice_model {
@@ -31,27 +31,28 @@ struct sluice_model {
 	struct schedule schedule;
 	struct update update;
 	struct layout layout;
-	char **tensor_names;         /* n_tensors */
+	char **tensor_names; /* n_tensors */
 	uint64_t *tensor_ends;
 	size_t n_tensors;
-	uint64_t schema;             /* digest of everything that must agree */
+	uint64_t schema; /* digest of everything that must agree */
 	float lr;
-	enum value_type grad_type;   /* of the gradients pushed here; parameters (update=average) are floats */
-	uint64_t step;               /* completed */
-	uint64_t first_step;         /* exchanges completed at open, or restored */
-	int half_restored;           /* loading a checkpoint failed on some rank: it can only be closed */
-	struct worth worth;          /* the worker half's */
-	struct worth_step watched;   /* sums up to the last step */
+	enum value_type grad_type; /* of the gradients pushed here; parameters (update=average) are
+				      floats */
+	uint64_t step;             /* completed */
+	uint64_t first_step;       /* exchanges completed at open, or restored */
+	int half_restored;  /* loading a checkpoint failed on some rank: it can only be closed */
+	struct worth worth; /* the worker half's */
+	struct worth_step watched; /* sums up to the last step */
 
-	struct region **windows;     /* [peer]: what the peer may write here; NULL if nothing */
+	struct region **windows; /* [peer]: what the peer may write here; NULL if nothing */
 	struct remote **remote_windows;
-	struct region *log;          /* deltas and snapshots of own shards; NULL if none */
+	struct region *log; /* deltas and snapshots of own shards; NULL if none */
 	struct remote **remote_logs;
 
 	int read_pending, read_status; /* of a READ that the caller waits for (READ_BLOCKING) */
 
-	struct worker *worker;       /* all ranks have one; a server's is not used */
-	struct shard *shards;        /* own ones, n_own */
+	struct worker *worker; /* all ranks have one; a server's is not used */
+	struct shard *shards;  /* own ones, n_own */
 	uint32_t n_own;
 	/* Shard half's private scratch: one message at a time. */
 	uint8_t *copy;
@@ -78,7 +79,8 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 /* A phase whose support an earlier one settled, or that settles it. */
 static inline int phase_agrees(const struct phase *p)
 {
-	return p->support == SUPPORT_AGREED || p->payload == PAYLOAD_INDICES || p->payload == PAYLOAD_SKETCH;
+	return p->support == SUPPORT_AGREED || p->payload == PAYLOAD_INDICES ||
+	       p->payload == PAYLOAD_SKETCH;
 }
 
 static inline int model_async(const sluice_model *model)
@@ -92,19 +94,22 @@ static inline uint64_t model_epoch(const sluice_model *model)
 	return model->job->members.elastic ? MESSAGE_ANY : model->job->membership_epoch;
 }
 /* A worker's sketch of a shard. */
-static inline struct sketch_shape model_sketch_shape(const sluice_model *model, const struct shard_layout *at,
-						     uint32_t shard)
+static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
+						     const struct shard_layout *at, uint32_t shard)
 {
 	return (struct sketch_shape){ model->recipe.up.sketch_rows, at->sketch_columns, shard };
 }
 
 /* ---- model.c ---- */
-/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the halves. */
-double model_density(const sluice_model *model, const struct direction *way, uint64_t step, unsigned chosen);
+/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the
+ * halves. */
+double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
+		     unsigned chosen);
 /* recipe=auto in a dense step, or a reset: everything is sent, and nothing selected. */
 static inline int model_sends_all(const sluice_model *model, double density, uint64_t step)
 {
-	return (model->recipe.automatic && density >= 1) || schedule_sends_all(&model->schedule, step);
+	return (model->recipe.automatic && density >= 1) ||
+	       schedule_sends_all(&model->schedule, step);
 }
 /* Tensor name and index within it of coordinate i, for messages. */
 const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
@@ -114,8 +119,8 @@ int model_whole(const sluice_model *model, const char *function);
 
 /* ---- read.c ---- */
 /* Fills local (inside region) from the peer's region, and waits for it. */
-int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset, const struct region *region,
-	       void *local, size_t bytes);
+int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
+	       const struct region *region, void *local, size_t bytes);
 /* Reads every shard's snapshot of `version` into params. Collective call order is the caller's. */
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One-sided READs that the caller waits for: owners' snapshots become a worker's parameters, at open and after a
- * restore. */
+ * One-sided READs that the caller waits for: owners' snapshots become a worker's parameters, at
+ * open and after a restore. */
 #include "model/model.h"
 #include "base/clock.h"
 #include "model/snapshot.h"
@@ -29,7 +29,8 @@ static int read_done(void *context)
 			return 0;
 		}
 		r->posted = 1;
-		if (!r->rc) /* transports that copy at once have the event ready for the next poll */
+		if (!r->rc) /* transports that copy at once have the event ready for the next
+			     * poll */
 			return 0;
 	}
 	return r->rc || !model->read_pending;
@@ -42,40 +43,53 @@ static void describe_read(void *context, char *text, size_t cap)
 		 rank_text(r->model->job, r->peer));
 }
 
-int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset, const struct region *region,
-	       void *local, size_t bytes)
+int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
+	       const struct region *region, void *local, size_t bytes)
 {
-	struct blocking_read r = { .model = model, .peer = peer,
-				   .transfer = { .kind = TRANSFER_GET, .remote = remote, .offset = offset,
-						 .local_region = region, .local = local, .bytes = bytes,
-						 .cookie = cookie_make(COOKIE_MODEL, model->id, READ_BLOCKING) } };
+	struct blocking_read r = { .model = model,
+				   .peer = peer,
+				   .transfer = { .kind = TRANSFER_GET,
+						 .remote = remote,
+						 .offset = offset,
+						 .local_region = region,
+						 .local = local,
+						 .bytes = bytes,
+						 .cookie = cookie_make(COOKIE_MODEL, model->id,
+								       READ_BLOCKING) } };
 	progress_take(model->job);
 	int rc = progress_until(model->job, read_done, describe_read, &r);
 	if (!rc && (r.rc || model->read_status))
 		rc = job_fail(model->job, r.rc ? r.rc : model->read_status, peer,
-			      "a READ of %zu bytes from %s failed", bytes, rank_text(model->job, peer));
+			      "a READ of %zu bytes from %s failed", bytes,
+			      rank_text(model->job, peer));
 	progress_release(model->job);
 	return rc;
 }
 
 /* A part of a snapshot in private memory becomes parameters. */
-static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part, uint8_t *bytes,
-		     float *params)
+static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part,
+		     uint8_t *bytes, float *params)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
 	const char *why = "";
-	struct message_expect want = { .kind = MESSAGE_SNAPSHOT, .rank = (uint64_t)at->owner,
-				       .epoch = model_epoch(model), .model = model->id, .shard = s,
-				       .seq = version, .step = version, .phase = 0 };
+	struct message_expect want = { .kind = MESSAGE_SNAPSHOT,
+				       .rank = (uint64_t)at->owner,
+				       .epoch = model_epoch(model),
+				       .model = model->id,
+				       .shard = s,
+				       .seq = version,
+				       .step = version,
+				       .phase = 0 };
 	if (snapshot_take(&want, bytes, part, params + at->begin, at->span, &why))
 		return fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
 			    rank_text(model->job, at->owner), why);
 	return 0;
 }
 
-/* One part after the other, through a buffer for one; *taking_ns receives how long all were made parameters. */
-static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version, const struct region *buffer,
-			 float *params, uint64_t *taking_ns)
+/* One part after the other, through a buffer for one; *taking_ns receives how long all were made
+ * parameters. */
+static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
+			 const struct region *buffer, float *params, uint64_t *taking_ns)
 {
 	const struct shard_layout *at = &model->layout.shards[s];
 	int rc = 0;
@@ -83,7 +97,8 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version, cons
 	for (uint32_t i = 0; i < snapshot_parts(at->span) && !rc; i++) {
 		const struct snapshot_part part = snapshot_part(at->span, i);
 		rc = model_read(model, at->owner, model->remote_logs[at->owner],
-				   at->snapshot_offset + part.offset, buffer, buffer->base, part.bytes);
+				at->snapshot_offset + part.offset, buffer, buffer->base,
+				part.bytes);
 		uint64_t start = now_ns();
 		if (!rc)
 			rc = take_part(model, s, version, i, buffer->base, params);
@@ -92,9 +107,11 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version, cons
 	return rc;
 }
 
-/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken again, and a
- * part of another rank's is read again, now that the memory on its way has been touched. */
-static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer, float *params)
+/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken
+ * again, and a part of another rank's is read again, now that the memory on its way has been
+ * touched. */
+static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
+			 float *params)
 {
 	const struct layout *l = &model->layout;
 	uint32_t last = l->n_shards - 1, s = 0;
@@ -108,8 +125,8 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	const struct shard_layout *at = &l->shards[s];
 	const size_t bytes = snapshot_part_bytes(at->span);
 	uint64_t start = now_ns();
-	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset, buffer,
-			   buffer->base, bytes);
+	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset,
+			buffer, buffer->base, bytes);
 	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
 	return rc;
 }

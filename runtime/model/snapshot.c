@@ -42,14 +42,15 @@ int snapshot_write(const struct message *like, float *vector, uint32_t span, uin
 		m.part = (uint16_t)i;
 		m.parts = (uint16_t)snapshot_parts(span);
 		/* What is decoded is what was encoded: it goes where it came from. */
-		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset, at.bytes))
+		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset,
+				    at.bytes))
 			return SLUICE_ENUMERIC;
 	}
 	return 0;
 }
 
-int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector, uint32_t span,
-		  const char **why)
+int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
+		  uint32_t span, const char **why)
 {
 	const struct snapshot_part at = snapshot_part(span, part);
 	struct message_expect here = *want;

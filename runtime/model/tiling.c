@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A set of coordinates as a sorted list of pieces (tiling.h). Back-propagation frees its buckets from the
- * last tensor to the first, so the list is one piece long nearly always. */
+ * A set of coordinates as a sorted list of pieces (tiling.h). Back-propagation frees its buckets
+ * from the last tensor to the first, so the list is one piece long nearly always. */
 #include "model/tiling.h"
 #include "base/error.h"
 #include "sluice.h"

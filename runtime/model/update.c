@@ -10,7 +10,8 @@ static float step_of(const struct update *u, float lr)
 
 float update_alpha(const struct update *u, uint64_t step)
 {
-	if (u->kind != UPDATE_EMA || step <= 1 || step > UINT64_MAX - 2) /* also what is before the first one */
+	if (u->kind != UPDATE_EMA || step <= 1 ||
+	    step > UINT64_MAX - 2) /* also what is before the first one */
 		return 1;
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
@@ -25,7 +26,8 @@ struct update update_of_step(const struct update *u, uint64_t step)
 
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
 {
-	if (u->decay > 0 || (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD && u->kind != UPDATE_AVERAGE))
+	if (u->decay > 0 ||
+	    (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD && u->kind != UPDATE_AVERAGE))
 		return 0;
 	*share = 1.0f / (float)divisor;
 	*by = u->kind == UPDATE_NONE || u->kind == UPDATE_AVERAGE ? 1.0f : -step_of(u, lr);
@@ -46,8 +48,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 			sum[i] += decay * params[i];
 	switch (u->kind) {
 	case UPDATE_NONE:
-	case UPDATE_AVERAGE:
-		return;
+	case UPDATE_AVERAGE: return;
 	case UPDATE_SGD:
 	case UPDATE_ACCELERATED: /* the shard's other vectors are shard_async.c's */
 		for (size_t i = 0; i < n; i++)
@@ -74,8 +75,8 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	}
 }
 
-void update_apply(const struct update *u, float *sum, float *velocity, const float *params, size_t n,
-		  unsigned divisor, float lr)
+void update_apply(const struct update *u, float *sum, float *velocity, const float *params,
+		  size_t n, unsigned divisor, float lr)
 {
 	enum { PIECE = 2048 };
 	const float share = 1.0f / (float)divisor;

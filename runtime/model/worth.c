@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The arithmetic of worth.h. Whole steps of a candidate are compared by their quickest: what else a machine
- * does only ever adds time. */
+ * The arithmetic of worth.h. Whole steps of a candidate are compared by their quickest: what else a
+ * machine does only ever adds time. */
 #include "model/worth.h"
 #include <stdio.h>
 #include <string.h>
 
-/* Downwards more is sent, as in the default recipe: a delta carries what several workers selected. */
+/* Downwards more is sent, as in the default recipe: a delta carries what several workers
+ * selected. */
 const struct candidate worth_candidates[WORTH_CANDIDATES] = {
 	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
 };
@@ -58,15 +59,15 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 	if (chosen == 1)
 		snprintf(text, cap, "recipe auto goes on dense (up=all down=all): ");
 	else
-		snprintf(text, cap, "recipe auto goes on with up=topk(%g) down=topk(%g): ", c->up, c->down);
+		snprintf(text, cap, "recipe auto goes on with up=topk(%g) down=topk(%g): ", c->up,
+			 c->down);
 	for (unsigned i = 0; i < WORTH_CANDIDATES; i++) {
 		const struct worth_step *s = &w->least[i];
 
 		n = strlen(text);
 		snprintf(text + n, cap - n, "%s %g took %.3f ms (%.3f work, %.3f exchange)",
-			 i ? ", density" : "a step at density",
-			 worth_candidates[i].up, ms((double)total(s)), ms((double)s->work_ns),
-			 ms((double)s->wire_ns));
+			 i ? ", density" : "a step at density", worth_candidates[i].up,
+			 ms((double)total(s)), ms((double)s->work_ns), ms((double)s->wire_ns));
 	}
 	n = strlen(text);
 	if (chosen == 1)
@@ -75,19 +76,22 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap)
 {
-	/* Of each parameter a dense step writes the gradient into a message, and reads the change. */
+	/* Of each parameter a dense step writes the gradient into a message, and reads the
+	 * change. */
 	double dense_work = 2 * 4 * (double)parameters * w->work_ns_per_byte;
 	double dense_wire = (double)w->least[0].dense_bytes * w->wire_ns_per_byte;
 	double work = (double)w->least[0].work_ns;
 	double wire = (double)w->least[0].bytes * w->wire_ns_per_byte;
 
-	if (w->wire_ns_per_byte <= 0 || !total(&w->least[0]) || w->least[0].bytes >= w->least[0].dense_bytes)
+	if (w->wire_ns_per_byte <= 0 || !total(&w->least[0]) ||
+	    w->least[0].bytes >= w->least[0].dense_bytes)
 		return 0;
 	if (work + wire <= dense_work + dense_wire)
 		return 0;
 	snprintf(text, cap,
-		 "compression costs more than it saves here: %.3f ms a step for selecting, coding and adding, %.3f "
-		 "ms on the wire (%.2f GB/s); up=all down=all would take about %.3f ms and %.3f ms",
+		 "compression costs more than it saves here: %.3f ms a step for selecting, coding "
+		 "and adding, %.3f ms on the wire (%.2f GB/s); up=all down=all would take about "
+		 "%.3f ms and %.3f ms",
 		 ms(work), ms(wire), 1 / w->wire_ns_per_byte, ms(dense_work), ms(dense_wire));
 	return 1;
 }

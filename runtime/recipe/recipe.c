@@ -22,7 +22,10 @@ static const char *all_keys(char text[KEYS_BYTES])
 
 	for (int id = 0; id < AXES && n < KEYS_BYTES; id++)
 		n += (size_t)snprintf(text + n, KEYS_BYTES - n, "%s%s",
-				      !id ? "" : id + 1 < AXES ? ", " : " and ", recipe_axes[id].key);
+				      !id           ? "" :
+				      id + 1 < AXES ? ", " :
+						      " and ",
+				      recipe_axes[id].key);
 	return text;
 }
 
@@ -43,7 +46,7 @@ static int given(const struct draft *d, enum axis_id id)
 	return (d->given >> id & 1) != 0;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------- */
 
 static int refuse_key(const char *key, const char *quote)
 {
@@ -56,7 +59,8 @@ static int refuse_key(const char *key, const char *quote)
 	const char *near = nearest_word(key, keys, AXES);
 
 	return fail(SLUICE_EINVAL, "recipe: unknown key \"%.40s\" in \"%s\"%s%s%s keys are %s", key,
-		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "", all_keys(list));
+		    quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "",
+		    all_keys(list));
 }
 
 /* In place of up= and down=: room for all that may be chosen. */
@@ -79,8 +83,9 @@ static int read_word(struct word *w, struct draft *d)
 	w->value = strchr(w->text, '=');
 	if (!w->value)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE without "
-			    "blanks in them, and the word auto; keys are %s", w->quote, all_keys(list));
+			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE "
+			    "without blanks in them, and the word auto; keys are %s",
+			    w->quote, all_keys(list));
 	*w->value++ = '\0';
 	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
 		id++;
@@ -98,7 +103,7 @@ static int read_word(struct word *w, struct draft *d)
 	return read_value((enum axis_id)id, w, d);
 }
 
-/* ---- the whole recipe ------------------------------------------------------------------------ */
+/* ---- the whole recipe ------------------------------------------------------ */
 
 static void set_dependent_defaults(struct draft *d)
 {
@@ -112,14 +117,17 @@ static void set_dependent_defaults(struct draft *d)
 
 	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
 		lossy = 0;
-	if (!given(d, AXIS_DENSE) && (selection_kinds[r->up.select].seeded ||
-				      selection_kinds[r->down.select].seeded))
+	if (!given(d, AXIS_DENSE) &&
+	    (selection_kinds[r->up.select].seeded || selection_kinds[r->down.select].seeded))
 		r->dense[0] = '\0'; /* a seeded support knows no tensors */
 
 	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
-		lossy = 0; /* each publication is of the whole model anew: nothing is left out of it for long */
-	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG || r->update == UPDATE_AVERAGE)
-		lossy = 0; /* what was left out is in the next difference; parameters are not gradients */
+		lossy = 0; /* each publication is of the whole model anew: nothing is left out of it
+			      for long */
+	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG ||
+	    r->update == UPDATE_AVERAGE)
+		lossy = 0; /* what was left out is in the next difference; parameters are not
+			      gradients */
 	if (!given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (!d->mask_given)
@@ -133,43 +141,50 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 
 	if (kind->unbiased && d->recipe.memory != MEMORY_NONE)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with a residual or another memory would count twice what it drops: it "
-			    "scales up what it keeps, so that nothing is missing on average; write "
-			    "memory=none, or a selector such as topk or randk", d->quotes[id]);
+			    "recipe: \"%s\" with a residual or another memory would count twice "
+			    "what it drops: it scales up what it keeps, so that nothing is missing "
+			    "on average; write memory=none, or a selector such as topk or randk",
+			    d->quotes[id]);
 	if (kind->exchange != EXCHANGE_OWN && id == AXIS_DOWN)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\": %s", d->quotes[id],
-			    kind->exchange == EXCHANGE_LEADER
-			    ? "a leader is a worker, and selects what workers push: write up=cyclic(DENSITY)"
-			    : "workers are who sketch: write up=sketch(DENSITY)");
+		return fail(SLUICE_EINVAL, "recipe: \"%s\": %s", d->quotes[id],
+			    kind->exchange == EXCHANGE_LEADER ?
+				    "a leader is a worker, and selects what workers push: write "
+				    "up=cyclic(DENSITY)" :
+				    "workers are who sketch: write up=sketch(DENSITY)");
 	if (kind->exchange == EXCHANGE_SKETCH &&
 	    (d->recipe.up.values.type != VALUE_F32 || d->recipe.down.values.type != VALUE_F32))
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with values narrower than f32 would lose their rounding: what a "
-			    "sketch publishes is cleared at the workers; write f32", d->quotes[id]);
+		return fail(
+			SLUICE_EINVAL,
+			"recipe: \"%s\" with values narrower than f32 would lose their rounding: "
+			"what a sketch publishes is cleared at the workers; write f32",
+			d->quotes[id]);
 	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.update != UPDATE_NONE &&
 	    (d->recipe.update != UPDATE_SGD || d->recipe.decay > 0))
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum only, which "
-			    "momentum or decay at the shard would spread: write update=sgd, and "
-			    "signal=momentum(M) for momentum", d->quotes[id]);
+			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum "
+			    "only, which momentum or decay at the shard would spread: write "
+			    "update=sgd, and signal=momentum(M) for momentum",
+			    d->quotes[id]);
 	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory == MEMORY_NONE)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with memory=none would lose whatever the others did not select: "
-			    "write memory=residual", d->quotes[id]);
+			    "recipe: \"%s\" with memory=none would lose whatever the others did "
+			    "not select: write memory=residual",
+			    d->quotes[id]);
 	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.memory != MEMORY_RESIDUAL)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": what a sketch publishes is cleared at the workers, which "
-			    "only memory=residual is made for", d->quotes[id], d->quotes[AXIS_MEMORY]);
+			    "recipe: \"%s\" with \"%s\": what a sketch publishes is cleared at the "
+			    "workers, which only memory=residual is made for",
+			    d->quotes[id], d->quotes[AXIS_MEMORY]);
 	if (kind->exchange != EXCHANGE_OWN && d->recipe.reset)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": where workers agree on a support they cannot send "
-			    "everything; write reset=none", d->quotes[id], d->quotes[AXIS_RESET]);
+			    "recipe: \"%s\" with \"%s\": where workers agree on a support they "
+			    "cannot send everything; write reset=none",
+			    d->quotes[id], d->quotes[AXIS_RESET]);
 	if (kind->seeded && d->recipe.dense[0])
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so no "
-			    "tensor can be exempt from it; write dense=none", d->quotes[id],
-			    d->quotes[AXIS_DENSE]);
+			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so "
+			    "no tensor can be exempt from it; write dense=none",
+			    d->quotes[id], d->quotes[AXIS_DENSE]);
 	return SLUICE_OK;
 }
 
@@ -180,12 +195,16 @@ static int refuse_beside_auto(const struct draft *d)
 
 	for (int i = 0; i < 3; i++)
 		if (given(d, chosen[i]) && (chosen[i] != AXIS_WARMUP || d->recipe.warmup > 0))
-			return fail(SLUICE_EINVAL,
-				    "recipe: \"%s\" beside auto, which chooses the densities itself, from dense to "
-				    "sparse in the first steps: leave one of the two out", d->quotes[chosen[i]]);
+			return fail(
+				SLUICE_EINVAL,
+				"recipe: \"%s\" beside auto, which chooses the densities itself, "
+				"from dense to sparse in the first steps: leave one of the two out",
+				d->quotes[chosen[i]]);
 	if (d->recipe.memory != MEMORY_RESIDUAL) /* the default is that one */
-		return fail(SLUICE_EINVAL, "recipe: \"%s\" beside auto, whose sparse choices need "
-			    "memory=residual", d->quotes[AXIS_MEMORY]);
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" beside auto, whose sparse choices need "
+			    "memory=residual",
+			    d->quotes[AXIS_MEMORY]);
 	return SLUICE_OK;
 }
 
@@ -207,18 +226,21 @@ static int refuse_combinations(const struct draft *d)
 
 	if (selection_kinds[r->up.select].exchange != EXCHANGE_OWN && r->down.select != SELECT_ALL)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" settles what is published in its own exchange, and \"%s\" would "
-			    "select again: write down=all", d->quotes[AXIS_UP], d->quotes[AXIS_DOWN]);
+			    "recipe: \"%s\" settles what is published in its own exchange, and "
+			    "\"%s\" would select again: write down=all",
+			    d->quotes[AXIS_UP], d->quotes[AXIS_DOWN]);
 	if (r->mask && r->up.select == SELECT_ALL)
 		return fail(SLUICE_EINVAL,
-			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in every "
-			    "step, which leaves the plain gradient: write nomask, or up=topk(DENSITY)",
+			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in "
+			    "every step, which leaves the plain gradient: write nomask, or "
+			    "up=topk(DENSITY)",
 			    d->quotes[AXIS_SIGNAL]);
 	if (r->update == UPDATE_NONE && r->decay > 0)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" with update=none: the shard applies no update in which "
 			    "weights could decay; leave decay to the job's own optimizer, or write "
-			    "update=sgd", d->quotes[AXIS_DECAY]);
+			    "update=sgd",
+			    d->quotes[AXIS_DECAY]);
 	return SLUICE_OK;
 }
 
@@ -239,25 +261,29 @@ static void warn_about_combinations(const struct recipe *r)
 	const struct direction *const ways[] = { &r->up, &r->down };
 
 	for (int i = 0; i < 2; i++)
-		biased |= (ways[i]->select != SELECT_ALL && !selection_kinds[ways[i]->select].unbiased &&
-			   !selection_kinds[ways[i]->select].seeded) || rounds_one_way(&ways[i]->values);
+		biased |= (ways[i]->select != SELECT_ALL &&
+			   !selection_kinds[ways[i]->select].unbiased &&
+			   !selection_kinds[ways[i]->select].seeded) ||
+			  rounds_one_way(&ways[i]->values);
 
-	if (r->memory == MEMORY_NONE && r->signal != SIGNAL_INNOVATION && biased && !atomic_flag_test_and_set(&said_dropped))
+	if (r->memory == MEMORY_NONE && r->signal != SIGNAL_INNOVATION && biased &&
+	    !atomic_flag_test_and_set(&said_dropped))
 		log_line(LOG_WARN, "runtime",
-			 "recipe: memory=none with topk drops what is not sent (so do threshold and "
-			 "gaussiank, and uniform(1), grid and round what they round away), and training may not converge; memory=residual keeps it for later steps");
+			 "recipe: memory=none with topk drops what is not sent (so do threshold "
+			 "and gaussiank, and uniform(1), grid and round what they round away), and "
+			 "training may not converge; memory=residual keeps it for later steps");
 	if (r->memory == MEMORY_TWOSTEP && r->update == UPDATE_EMA && !recipe_looks_back(r) &&
 	    r->up.values.type == VALUE_UNIFORM && r->up.values.bits == 1 &&
 	    !atomic_flag_test_and_set(&said_signs))
 		log_line(LOG_WARN, "runtime",
-			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is storm or igt: "
-			 "2 bits are stable with twostep(0.3)");
+			 "recipe: uniform(1) with memory=twostep may diverge unless the signal is "
+			 "storm or igt: 2 bits are stable with twostep(0.3)");
 	if (r->signal == SIGNAL_MOMENTUM &&
 	    (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV) &&
 	    !atomic_flag_test_and_set(&said_twice))
 		log_line(LOG_WARN, "runtime",
-			 "recipe: signal=momentum and update=%s apply a momentum twice, at the worker "
-			 "and at the shard; with signal=momentum, update=sgd is usual",
+			 "recipe: signal=momentum and update=%s apply a momentum twice, at the "
+			 "worker and at the shard; with signal=momentum, update=sgd is usual",
 			 r->update == UPDATE_MOMENTUM ? "momentum" : "nesterov");
 }
 
@@ -278,8 +304,9 @@ static int check_text(const char *text)
 
 		if ((c < 0x20 && !is_blank(text[i])) || c == 0x7f)
 			return fail(SLUICE_EINVAL,
-				    "recipe: the byte 0x%02x at position %zu is a control character, "
-				    "not text", c, i + 1);
+				    "recipe: the byte 0x%02x at position %zu is a control "
+				    "character, not text",
+				    c, i + 1);
 	}
 	return SLUICE_OK;
 }

@@ -7,40 +7,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key once:
- *   up=, down=  all | topk(DENSITY) | ... [,f32|f16|bf16]  0 < DENSITY <= 1; also "1%"   (default all,f32);
- *                                                            all selectors: SELECTION_FORMS in choose.h
- *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale for every
- *                                                            BLOCK values, a multiple of 8, default 512
- *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D > 0
- *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M), each [,noise(R)]
- *                                                            0 <= M < 1; mask is the default for topk
- *                                                            A as of ema; R > 0; M >= 1 steps, see shard_async.h
- *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B)
- *                                                            default: residual if up or down is topk
- *                                                            or narrower than f32, else none; none with
- *                                                            an unbiased selector; 0 < B <= 1
- *                                                            placement default inside; twostep: outside
- *   update=     none | sgd | momentum(M) | nesterov(M) | ema(A) | average | accelerated
- *                                                            default sgd; 0 < A <= 1 or 1/t
- *   reset=      I | none                                     every I steps all is sent; default none
- *   warmup=     N | Nsteps | Nepoch | Nepochs                default 0
- *   dense=      PATTERN[,PATTERN...] | none                  fnmatch on tensor names,
- *                                                            default "*bias*" ; tensors sent whole
- *   clip=       C | none                                     global norm of the local gradient, C > 0
- *   decay=      L                                            L >= 0: adds L * x at the shard
- *   nonfinite=  abort | skip | zero                          default abort
+/* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key
+ * once: up=, down=  all | topk(DENSITY) | ... [,f32|f16|bf16]  0 < DENSITY <= 1; also "1%" (default
+ * all,f32); all selectors: SELECTION_FORMS in choose.h
+ *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale
+ * for every BLOCK values, a multiple of 8, default 512
+ *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D >
+ * 0 signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
+ * each [,noise(R)] 0 <= M < 1; mask is the default for topk A as of ema; R > 0; M >= 1 steps, see
+ * shard_async.h memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] |
+ * twostep(B) default: residual if up or down is topk or narrower than f32, else none; none with an
+ * unbiased selector; 0 < B <= 1 placement default inside; twostep: outside update=     none | sgd |
+ * momentum(M) | nesterov(M) | ema(A) | average | accelerated default sgd; 0 < A <= 1 or 1/t reset=
+ * I | none                                     every I steps all is sent; default none warmup= N |
+ * Nsteps | Nepoch | Nepochs                default 0 dense=      PATTERN[,PATTERN...] | none
+ * fnmatch on tensor names, default "*bias*" ; tensors sent whole clip=       C | none global norm
+ * of the local gradient, C > 0 decay=      L                                            L >= 0:
+ * adds L * x at the shard nonfinite=  abort | skip | zero                          default abort
  *   auto                                                 a word alone, in place of up= and down=
  *   coding=     fast | small                                 of positions; default fast
- *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) | lazy-server(WINDOW,WEIGHT[,LONGEST])
- *               async(TAU[,whole])                           default always; see lazy.h and shard_async.h; 1 <= TAU
- *   seed=       N                                            0 (default) to 2^32 - 1
+ *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) |
+ * lazy-server(WINDOW,WEIGHT[,LONGEST]) async(TAU[,whole])                           default always;
+ * see lazy.h and shard_async.h; 1 <= TAU seed=       N                                            0
+ * (default) to 2^32 - 1
  */
-enum signal_kind { SIGNAL_GRADIENT, SIGNAL_MOMENTUM, SIGNAL_STORM, SIGNAL_IGT, SIGNAL_INNOVATION, SIGNAL_SVRG };
+enum signal_kind {
+	SIGNAL_GRADIENT,
+	SIGNAL_MOMENTUM,
+	SIGNAL_STORM,
+	SIGNAL_IGT,
+	SIGNAL_INNOVATION,
+	SIGNAL_SVRG
+};
 enum memory_kind { MEMORY_NONE, MEMORY_RESIDUAL, MEMORY_LOWPASS, MEMORY_TWOSTEP };
 enum placement { STEP_INSIDE, STEP_OUTSIDE };
-enum update_kind { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_NESTEROV, UPDATE_EMA, UPDATE_AVERAGE,
-		   UPDATE_ACCELERATED };
+enum update_kind {
+	UPDATE_NONE,
+	UPDATE_SGD,
+	UPDATE_MOMENTUM,
+	UPDATE_NESTEROV,
+	UPDATE_EMA,
+	UPDATE_AVERAGE,
+	UPDATE_ACCELERATED
+};
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
 enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
@@ -49,12 +58,13 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density;              /* 1 where the selector takes none */
-	float level;                 /* threshold: lambda, variance: epsilon; else 0 */
-	int chunks;                  /* cyclic */
-	uint32_t sketch_rows, sketch_pool; /* sketch: rows; coordinates asked for, times those published */
-	float sketch_width;          /* sketch: columns, times coordinates published */
-	uint32_t every;              /* global: steps from one histogram to the next; else 0 */
+	double density; /* 1 where the selector takes none */
+	float level;    /* threshold: lambda, variance: epsilon; else 0 */
+	int chunks;     /* cyclic */
+	uint32_t sketch_rows,
+		sketch_pool; /* sketch: rows; coordinates asked for, times those published */
+	float sketch_width;  /* sketch: columns, times coordinates published */
+	uint32_t every;      /* global: steps from one histogram to the next; else 0 */
 	struct value_coding values;
 };
 
@@ -62,41 +72,43 @@ struct recipe {
 	struct direction up, down;
 	enum signal_kind signal;
 	float signal_momentum;
-	int mask;                    /* momentum factor masking */
-	float signal_alpha;          /* storm, igt: as update_alpha */
-	float noise;                 /* standard deviation; 0: none */
+	int mask;           /* momentum factor masking */
+	float signal_alpha; /* storm, igt: as update_alpha */
+	float noise;        /* standard deviation; 0: none */
 	enum memory_kind memory;
-	float memory_beta;           /* lowpass, twostep */
-	uint64_t reset;              /* steps; 0: never */
+	float memory_beta; /* lowpass, twostep */
+	uint64_t reset;    /* steps; 0: never */
 	enum placement placement;
 	enum update_kind update;
 	float update_momentum;
-	float update_alpha;          /* ema: the weight of a step's mean; 0 stands for 1/t */
+	float update_alpha; /* ema: the weight of a step's mean; 0 stands for 1/t */
 	double warmup;
 	enum warmup_unit warmup_unit;
-	char dense[256];             /* comma list of patterns, "" for none */
-	float clip;                  /* 0: none */
+	char dense[256]; /* comma list of patterns, "" for none */
+	float clip;      /* 0: none */
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
-	int automatic;               /* up and down are chosen in the first steps of the job; topk(1) here */
-	uint32_t seed;               /* of all random numbers */
+	int automatic; /* up and down are chosen in the first steps of the job; topk(1) here */
+	uint32_t seed; /* of all random numbers */
 	enum when_kind when;
-	uint32_t period;             /* steps from exchange to exchange; 1 unless when=every */
+	uint32_t period; /* steps from exchange to exchange; 1 unless when=every */
 	uint32_t lazy_window, lazy_longest; /* longest 0: no bound */
 	float lazy_weight;
-	uint32_t staleness;          /* async: most updates between a push and its parameters; else 0 */
-	int whole;                   /* async: parameters are published, not their difference to the anchor */
-	uint32_t svrg_steps;         /* of all workers together, from anchor to anchor; 0 unless signal=svrg */
+	uint32_t staleness; /* async: most updates between a push and its parameters; else 0 */
+	int whole; /* async: parameters are published, not their difference to the anchor */
+	uint32_t svrg_steps; /* of all workers together, from anchor to anchor; 0 unless
+			      * signal=svrg */
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
 enum { RECIPE_TEXT_BYTES = 1024 };
 
-/* NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with the sentence set by fail(): an unknown key, value or
- * argument is answered with the nearest known one and the list; a key given twice, a density outside (0, 1], a
- * momentum outside [0, 1), trailing garbage are each named with the offending word. Combinations that make no
- * sense are refused with the reason: update=none with a momentum... (see recipe.c). */
+/* NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with the sentence set by fail(): an unknown key,
+ * value or argument is answered with the nearest known one and the list; a key given twice, a
+ * density outside (0, 1], a momentum outside [0, 1), trailing garbage are each named with the
+ * offending word. Combinations that make no sense are refused with the reason: update=none with a
+ * momentum... (see recipe.c). */
 int recipe_parse(const char *text, struct recipe *out);
 /* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
@@ -110,7 +122,8 @@ static inline int recipe_looks_back(const struct recipe *r)
 /* 1 if the shards keep a running average of what is pushed. */
 static inline int recipe_velocity(const struct recipe *r)
 {
-	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV || r->update == UPDATE_EMA;
+	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV ||
+	       r->update == UPDATE_EMA;
 }
 /* 1 if a step may take a second gradient, by sluice_push_pair(). */
 static inline int recipe_pairs(const struct recipe *r)

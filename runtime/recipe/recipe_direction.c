@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads up= and down=: which coordinates are sent, by which selector with which arguments, and how their values are
- * coded. Called by recipe_values.c. */
+ * Reads up= and down=: which coordinates are sent, by which selector with which arguments, and how
+ * their values are coded. Called by recipe_values.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "compress/few_bits.h"
@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char density_rule[] = "density must be above 0 and at most 1, the share of coordinates "
-				   "that is sent: 0.01 or 1% is one in a hundred";
+static const char density_rule[] = "density must be above 0 and at most 1, the share of "
+				   "coordinates that is sent: 0.01 or 1% is one in a hundred";
 
-/* ---- selectors ---------------------------------------------------------------------------------- */
+/* ---- selectors ------------------------------------------------------------- */
 
 static int read_density(const struct word *w, const struct item *item, double *out)
 {
@@ -21,7 +21,8 @@ static int read_density(const struct word *w, const struct item *item, double *o
 	double density;
 
 	if (!item->argument)
-		return fail(SLUICE_EINVAL, "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
+		return fail(SLUICE_EINVAL,
+			    "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
 			    item->name, w->quote, w->axis->key, item->name, density_rule);
 	if (item->argument[0] == '-')
 		return refuse_number(w, item->argument, density_rule);
@@ -47,14 +48,16 @@ static int cut_list(const struct word *w, const struct item *item, char *text, c
 	int n = 0;
 
 	if (!item->argument)
-		return fail(SLUICE_EINVAL, "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
+		return fail(SLUICE_EINVAL,
+			    "recipe: %s lacks its density in \"%s\", write %s=%s(0.01): %s",
 			    item->name, w->quote, w->axis->key, item->name, density_rule);
 	memcpy(text, item->argument, strlen(item->argument) + 1);
 	for (char *piece; (piece = strsep(&text, ",")) != NULL;) {
 		if (n == most)
-			return fail(SLUICE_EINVAL, "recipe: \"%.40s\" is one number too many for %s in "
-				    "\"%s\": %s= %s", piece, item->name, w->quote, w->axis->key,
-				    w->axis->takes);
+			return fail(
+				SLUICE_EINVAL,
+				"recipe: \"%.40s\" is one number too many for %s in \"%s\": %s= %s",
+				piece, item->name, w->quote, w->axis->key, w->axis->takes);
 		pieces[n++] = piece;
 	}
 	return n;
@@ -69,19 +72,21 @@ static int read_cyclic(const struct word *w, const struct item *item, struct dir
 	if (n < 0)
 		return n;
 	if (n == 2 && strcmp(pieces[1], "chunks") != 0)
-		return fail(SLUICE_EINVAL, "recipe: unknown word \"%.40s\" in \"%s\": cyclic takes "
-			    "cyclic(DENSITY) for the leader's top-k, or cyclic(DENSITY,chunks) for the largest "
-			    "coordinate of each chunk", pieces[1], w->quote);
+		return fail(SLUICE_EINVAL,
+			    "recipe: unknown word \"%.40s\" in \"%s\": cyclic takes "
+			    "cyclic(DENSITY) for the leader's top-k, or cyclic(DENSITY,chunks) for "
+			    "the largest coordinate of each chunk",
+			    pieces[1], w->quote);
 	d->chunks = n == 2;
 	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
 }
 
 static int read_sketch(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "sketch(DENSITY,ROWS,WIDTH,POOL) takes the density that is published; an odd "
-				   "number of rows, 1 to 15; columns as a multiple of the coordinates "
-				   "published, above 0; and how many times as many coordinates are asked for, "
-				   "1 to 1000";
+	static const char rule[] =
+		"sketch(DENSITY,ROWS,WIDTH,POOL) takes the density that is published; an odd "
+		"number of rows, 1 to 15; columns as a multiple of the coordinates published, "
+		"above 0; and how many times as many coordinates are asked for, 1 to 1000";
 	char text[RECIPE_TEXT_BYTES];
 	const char *pieces[4];
 	float numbers[4] = { 0, 5, 1.6f, 4 };
@@ -96,16 +101,17 @@ static int read_sketch(const struct word *w, const struct item *item, struct dir
 	d->sketch_rows = numbers[1] >= 1 && numbers[1] <= 15 ? (uint32_t)numbers[1] : 0;
 	d->sketch_width = numbers[2];
 	d->sketch_pool = numbers[3] >= 1 && numbers[3] <= 1000 ? (uint32_t)numbers[3] : 0;
-	if (d->sketch_rows % 2 != 1 || (float)d->sketch_rows != numbers[1] || !(d->sketch_width > 0) ||
-	    d->sketch_width > 1e6f || !d->sketch_pool || (float)d->sketch_pool != numbers[3])
+	if (d->sketch_rows % 2 != 1 || (float)d->sketch_rows != numbers[1] ||
+	    !(d->sketch_width > 0) || d->sketch_width > 1e6f || !d->sketch_pool ||
+	    (float)d->sketch_pool != numbers[3])
 		return refuse_number(w, item->argument, rule);
 	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
 }
 
 static int read_global(const struct word *w, const struct item *item, struct direction *d)
 {
-	static const char rule[] = "global(DENSITY,EVERY) takes after the comma how many steps there are from "
-				   "one histogram to the next, 1 to 1000000";
+	static const char rule[] = "global(DENSITY,EVERY) takes after the comma how many steps "
+				   "there are from one histogram to the next, 1 to 1000000";
 	char text[RECIPE_TEXT_BYTES];
 	const char *pieces[2];
 	float every = 20;
@@ -124,26 +130,20 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
 	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent "
-				   "(global(DENSITY) finds it), "
-				   "variance(EPSILON) the variance added, as a share of the squared "
-				   "norm; both are above 0";
+				   "(global(DENSITY) finds it), variance(EPSILON) the variance "
+				   "added, as a share of the squared norm; both are above 0";
 
 	switch (selection_kinds[d->select].argument) {
-	case ARGUMENT_NONE:
-		return refuse_argument(w, item);
-	case ARGUMENT_DENSITY:
-		return read_density(w, item, &d->density);
-	case ARGUMENT_CYCLIC:
-		return read_cyclic(w, item, d);
-	case ARGUMENT_SKETCH:
-		return read_sketch(w, item, d);
-	case ARGUMENT_GLOBAL:
-		return read_global(w, item, d);
-	case ARGUMENT_LEVEL:
-		break;
+	case ARGUMENT_NONE: return refuse_argument(w, item);
+	case ARGUMENT_DENSITY: return read_density(w, item, &d->density);
+	case ARGUMENT_CYCLIC: return read_cyclic(w, item, d);
+	case ARGUMENT_SKETCH: return read_sketch(w, item, d);
+	case ARGUMENT_GLOBAL: return read_global(w, item, d);
+	case ARGUMENT_LEVEL: break;
 	}
 	if (!item->argument)
-		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\", write %s=%s(0.1): %s",
+		return fail(SLUICE_EINVAL,
+			    "recipe: %s lacks its number in \"%s\", write %s=%s(0.1): %s",
 			    item->name, w->quote, w->axis->key, item->name, rule);
 
 	int rc = read_float(w, item->argument, rule, &d->level);
@@ -151,21 +151,24 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 	return rc ? rc : d->level > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
 }
 
-/* ---- values ------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------- */
 
 /* What stands in the parentheses behind a type of values. */
-static int read_coding_argument(const struct word *w, const struct item *item, struct value_coding *c)
+static int read_coding_argument(const struct word *w, const struct item *item,
+				struct value_coding *c)
 {
-	static const char bits_rule[] = "a value has 1 to 8 bits, as in uniform(4) or grid(4); uniform(4,512) has "
-					"one scale for every 512 values, a multiple of 8 up to 65528";
-	static const char width_rule[] = "round(WIDTH) takes the distance of two values, above 0, such as 0.5";
+	static const char bits_rule[] =
+		"a value has 1 to 8 bits, as in uniform(4) or grid(4); uniform(4,512) has one "
+		"scale for every 512 values, a multiple of 8 up to 65528";
+	static const char width_rule[] =
+		"round(WIDTH) takes the distance of two values, above 0, such as 0.5";
 	const char *text = item->argument;
 
 	if (!value_few_bits(c->type))
 		return refuse_argument(w, item);
 	if (!text)
-		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\": %s", item->name, w->quote,
-			    c->type == VALUE_ROUND ? width_rule : bits_rule);
+		return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\": %s", item->name,
+			    w->quote, c->type == VALUE_ROUND ? width_rule : bits_rule);
 	if (c->type == VALUE_ROUND) {
 		int rc = read_float(w, text, width_rule, &c->step);
 
@@ -173,13 +176,14 @@ static int read_coding_argument(const struct word *w, const struct item *item, s
 	}
 	c->bits = read_whole(&text, 1, VALUE_BITS_MAX);
 	if (c->bits && c->type == VALUE_UNIFORM)
-		c->block = *text == ',' ? (text++, read_whole(&text, 8, UNIFORM_BLOCK_MAX)) : UNIFORM_BLOCK;
+		c->block = *text == ',' ? (text++, read_whole(&text, 8, UNIFORM_BLOCK_MAX)) :
+					  UNIFORM_BLOCK;
 	if (!c->bits || *text || c->block % 8 || (c->type == VALUE_UNIFORM && !c->block))
 		return refuse_number(w, item->argument, bits_rule);
 	return SLUICE_OK;
 }
 
-/* ---- both --------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------ */
 
 int read_direction(const struct word *w, struct direction *d)
 {
@@ -193,8 +197,8 @@ int read_direction(const struct word *w, struct direction *d)
 		if (i == 0 && found >= WORD_VALUES)
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"%s\" does not say which coordinates are sent: write "
-				    "%s=all,%s or %s=topk(DENSITY),%s", w->quote, w->axis->key,
-				    item->name, w->axis->key, item->name);
+				    "%s=all,%s or %s=topk(DENSITY),%s",
+				    w->quote, w->axis->key, item->name, w->axis->key, item->name);
 		if (i == 1 && found < WORD_VALUES)
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"%s\" is a second selection in \"%s\": %s= %s",

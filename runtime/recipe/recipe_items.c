@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done with an item of a recipe word, and with the numbers in it, wherever it stands. Every refusal is one
- * sentence that quotes the offending word and says what would be right. */
+ * What is done with an item of a recipe word, and with the numbers in it, wherever it stands. Every
+ * refusal is one sentence that quotes the offending word and says what would be right. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -31,7 +31,8 @@ int refuse_argument(const struct word *w, const struct item *item)
 {
 	if (!item->argument)
 		return SLUICE_OK;
-	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" takes no argument, but has one in \"%s\": %s= %s",
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%.40s\" takes no argument, but has one in \"%s\": %s= %s",
 		    item->name, w->quote, w->axis->key, w->axis->takes);
 }
 
@@ -45,8 +46,8 @@ int refuse_more_items(const struct word *w, size_t most)
 
 int refuse_number(const struct word *w, const char *text, const char *rule)
 {
-	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not possible: %s", text, w->quote,
-		    rule);
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not possible: %s", text,
+		    w->quote, rule);
 }
 
 int refuse_text(const struct word *w, const char *text, const char *rule)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads the value of one recipe word: one function for each axis, of which recipe_direction.c, recipe_dynamics.c
- * and recipe_when.c hold some. Called by recipe.c. */
+ * Reads the value of one recipe word: one function for each axis, of which recipe_direction.c,
+ * recipe_dynamics.c and recipe_when.c hold some. Called by recipe.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -13,8 +13,10 @@ static int read_warmup(const struct word *w, struct draft *d)
 	static const struct {
 		const char *name;
 		enum warmup_unit unit;
-	} units[] = { { "", WARMUP_STEPS },	  { "step", WARMUP_STEPS },
-		      { "steps", WARMUP_STEPS },  { "epoch", WARMUP_EPOCHS },
+	} units[] = { { "", WARMUP_STEPS },
+		      { "step", WARMUP_STEPS },
+		      { "steps", WARMUP_STEPS },
+		      { "epoch", WARMUP_EPOCHS },
 		      { "epochs", WARMUP_EPOCHS } };
 	static const char *const unit_words[] = { "step", "steps", "epoch", "epochs" };
 	const double longest = 1e12;
@@ -25,15 +27,18 @@ static int read_warmup(const struct word *w, struct draft *d)
 	if (text[0] == '-')
 		return refuse_number(w, text, "a warm-up has no negative length");
 	if (!unit)
-		return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not a length: warmup= %s",
-			    text, w->quote, w->axis->takes);
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%.40s\" in \"%s\" is not a length: warmup= %s", text,
+			    w->quote, w->axis->takes);
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(unit, units[i].name) != 0)
 			continue;
 		if (length > longest)
-			return refuse_number(w, text, "a warm-up is at most 1e12 steps or epochs long");
+			return refuse_number(w, text,
+					     "a warm-up is at most 1e12 steps or epochs long");
 		if (units[i].unit == WARMUP_STEPS && length != (double)(uint64_t)length)
-			return refuse_number(w, text, "a warm-up in steps has a whole number of them");
+			return refuse_number(w, text,
+					     "a warm-up in steps has a whole number of them");
 		d->recipe.warmup = length;
 		d->recipe.warmup_unit = units[i].unit;
 		return SLUICE_OK;
@@ -41,9 +46,9 @@ static int read_warmup(const struct word *w, struct draft *d)
 
 	const char *near = nearest_word(unit, unit_words, 4);
 
-	return fail(SLUICE_EINVAL, "recipe: unknown unit \"%.40s\" in \"%s\"%s%s%s warmup= %s", unit,
-		    w->quote, near ? ": did you mean \"" : ":", near ? near : "", near ? "\"?" : "",
-		    w->axis->takes);
+	return fail(SLUICE_EINVAL, "recipe: unknown unit \"%.40s\" in \"%s\"%s%s%s warmup= %s",
+		    unit, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
+		    near ? "\"?" : "", w->axis->takes);
 }
 
 static int read_dense(const struct word *w, struct draft *d)
@@ -57,14 +62,16 @@ static int read_dense(const struct word *w, struct draft *d)
 	}
 	if (n >= sizeof(d->recipe.dense))
 		return fail(SLUICE_EINVAL,
-			    "recipe: the patterns of \"%s\" have %zu characters, at most %zu fit: use "
-			    "wildcards", w->quote, n, sizeof(d->recipe.dense) - 1);
+			    "recipe: the patterns of \"%s\" have %zu characters, at most %zu fit: "
+			    "use wildcards",
+			    w->quote, n, sizeof(d->recipe.dense) - 1);
 	for (const char *p = list;; p++) {
 		size_t length = strcspn(p, ",");
 
 		if (length == 0)
-			return fail(SLUICE_EINVAL, "recipe: a pattern is empty in \"%s\": dense= %s",
-				    w->quote, w->axis->takes);
+			return fail(SLUICE_EINVAL,
+				    "recipe: a pattern is empty in \"%s\": dense= %s", w->quote,
+				    w->axis->takes);
 		if (length == 4 && memcmp(p, "none", 4) == 0)
 			return fail(SLUICE_EINVAL,
 				    "recipe: \"none\" stands beside patterns in \"%s\": dense= %s "
@@ -80,8 +87,8 @@ static int read_dense(const struct word *w, struct draft *d)
 
 static int read_clip(const struct word *w, struct draft *d)
 {
-	static const char rule[] = "clip= takes the largest 2-norm of a local gradient, above 0, or "
-				   "none for no clipping";
+	static const char rule[] = "clip= takes the largest 2-norm of a local gradient, above 0, "
+				   "or none for no clipping";
 	float clip;
 
 	if (strcmp(w->value, "none") == 0)
@@ -137,7 +144,7 @@ static int read_seed(const struct word *w, struct draft *d)
 	return *text ? refuse_number(w, w->value, rule) : SLUICE_OK;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------- */
 
 /* Cuts w->value into items: NAME or NAME(ARGUMENT), separated by commas. */
 static int cut_items(struct word *w)
@@ -156,14 +163,15 @@ static int cut_items(struct word *w)
 			end = strchr(end + 1, ')');
 			if (!end)
 				return fail(SLUICE_EINVAL,
-					    "recipe: \"%s\" lacks a closing parenthesis; an argument "
-					    "holds no blanks, as in topk(0.01)", w->quote);
+					    "recipe: \"%s\" lacks a closing parenthesis; an "
+					    "argument holds no blanks, as in topk(0.01)",
+					    w->quote);
 			*end++ = '\0';
 			if (*end && *end != ',')
 				return fail(SLUICE_EINVAL,
 					    "recipe: unexpected \"%.40s\" after the parenthesis in "
-					    "\"%s\": %s= %s", end, w->quote, w->axis->key,
-					    w->axis->takes);
+					    "\"%s\": %s= %s",
+					    end, w->quote, w->axis->key, w->axis->takes);
 		}
 		if (!*end)
 			break;
@@ -189,37 +197,24 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 			return rc;
 	}
 	switch (id) {
-	case AXIS_UP:
-		return read_direction(w, &d->recipe.up);
-	case AXIS_DOWN:
-		return read_direction(w, &d->recipe.down);
-	case AXIS_SIGNAL:
-		return read_signal(w, d);
-	case AXIS_MEMORY:
-		return read_memory(w, d);
-	case AXIS_UPDATE:
-		return read_update(w, d);
-	case AXIS_WARMUP:
-		return read_warmup(w, d);
-	case AXIS_DENSE:
-		return read_dense(w, d);
-	case AXIS_CLIP:
-		return read_clip(w, d);
+	case AXIS_UP: return read_direction(w, &d->recipe.up);
+	case AXIS_DOWN: return read_direction(w, &d->recipe.down);
+	case AXIS_SIGNAL: return read_signal(w, d);
+	case AXIS_MEMORY: return read_memory(w, d);
+	case AXIS_UPDATE: return read_update(w, d);
+	case AXIS_WARMUP: return read_warmup(w, d);
+	case AXIS_DENSE: return read_dense(w, d);
+	case AXIS_CLIP: return read_clip(w, d);
 	case AXIS_DECAY:
-		return read_float(w, w->value, "decay= takes the factor of the weight decay, 0 or above",
+		return read_float(w, w->value,
+				  "decay= takes the factor of the weight decay, 0 or above",
 				  &d->recipe.decay);
-	case AXIS_NONFINITE:
-		return read_nonfinite(w, d);
-	case AXIS_CODING:
-		return read_coding(w, d);
-	case AXIS_RESET:
-		return read_reset(w, d);
-	case AXIS_SEED:
-		return read_seed(w, d);
-	case AXIS_WHEN:
-		return read_when(w, d);
-	case AXES:
-		break;
+	case AXIS_NONFINITE: return read_nonfinite(w, d);
+	case AXIS_CODING: return read_coding(w, d);
+	case AXIS_RESET: return read_reset(w, d);
+	case AXIS_SEED: return read_seed(w, d);
+	case AXIS_WHEN: return read_when(w, d);
+	case AXES: break;
 	}
 	return SLUICE_EINVAL;
 }

@@ -11,15 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------- */
 
-static const char *const direction_words[] = { SELECTION_NAMES, "f32", "f16", "bf16", "uniform", "grid", "round" };
+static const char *const direction_words[] = { SELECTION_NAMES, "f32",  "f16",  "bf16",
+					       "uniform",       "grid", "round" };
 #define VALUE_FORMS "f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)"
 enum { DIRECTION_WORDS = sizeof(direction_words) / sizeof(direction_words[0]) };
-static const char *const signal_words[] = { "gradient", "momentum", "storm", "igt", "innovation", "svrg",
-					  "mask", "nomask", "noise" };
-static const char *const memory_words[] = { "none", "residual", "lowpass", "twostep", "inside", "outside" };
-static const char *const update_words[] = { "none", "sgd", "momentum", "nesterov", "ema", "average", "accelerated" };
+static const char *const signal_words[] = { "gradient", "momentum", "storm",  "igt",  "innovation",
+					    "svrg",     "mask",     "nomask", "noise" };
+static const char *const memory_words[] = { "none",    "residual", "lowpass",
+					    "twostep", "inside",   "outside" };
+static const char *const update_words[] = { "none", "sgd",     "momentum",   "nesterov",
+					    "ema",  "average", "accelerated" };
 static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
@@ -31,11 +34,17 @@ const struct axis recipe_axes[AXES] = {
 		      DIRECTION_WORDS },
 	[AXIS_DOWN] = { "down", "takes " SELECTION_FORMS ", then " VALUE_FORMS, direction_words,
 			DIRECTION_WORDS },
-	[AXIS_SIGNAL] = { "signal", "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
-			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)", signal_words, 9 },
-	[AXIS_MEMORY] = { "memory", "takes none, residual, residual(inside), residual(outside), lowpass(BETA), "
-			  "then inside or outside, or twostep(BETA)", memory_words, 6 },
-	[AXIS_UPDATE] = { "update", "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average or accelerated",
+	[AXIS_SIGNAL] = { "signal",
+			  "takes gradient, momentum(M), then mask or nomask, storm(ALPHA) or "
+			  "igt(ALPHA), innovation or svrg(STEPS), and then noise(R)",
+			  signal_words, 9 },
+	[AXIS_MEMORY] = { "memory",
+			  "takes none, residual, residual(inside), residual(outside), "
+			  "lowpass(BETA), then inside or outside, or twostep(BETA)",
+			  memory_words, 6 },
+	[AXIS_UPDATE] = { "update",
+			  "takes none, sgd, momentum(M), nesterov(M), ema(ALPHA), average or "
+			  "accelerated",
 			  update_words, 7 },
 	[AXIS_WARMUP] = { "warmup", "takes a length such as 0, 100, 100steps, 1epoch or 2epochs",
 			  NULL, 0 },
@@ -47,12 +56,14 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
-	[AXIS_WHEN] = { "when", "takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
-			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)", when_words, 5 },
+	[AXIS_WHEN] = { "when",
+			"takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
+			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
+			when_words, 5 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------- */
 
 static locale_t c_locale;
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
@@ -101,7 +112,7 @@ static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 	return text;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------- */
 
 struct writer {
 	char *text;
@@ -128,14 +139,9 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 	add(w, "%s=", recipe_axes[id].key);
 	add(w, "%s", direction_words[d->select]);
 	switch (selection_kinds[d->select].argument) {
-	case ARGUMENT_NONE:
-		break;
-	case ARGUMENT_DENSITY:
-		add(w, "(%s)", shortest(d->density, 0, number));
-		break;
-	case ARGUMENT_LEVEL:
-		add(w, "(%s)", shortest(d->level, 1, number));
-		break;
+	case ARGUMENT_NONE: break;
+	case ARGUMENT_DENSITY: add(w, "(%s)", shortest(d->density, 0, number)); break;
+	case ARGUMENT_LEVEL: add(w, "(%s)", shortest(d->level, 1, number)); break;
 	case ARGUMENT_CYCLIC:
 		add(w, "(%s%s)", shortest(d->density, 0, number), d->chunks ? ",chunks" : "");
 		break;
@@ -143,9 +149,7 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 		add(w, "(%s,%u,", shortest(d->density, 0, number), d->sketch_rows);
 		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
-	case ARGUMENT_GLOBAL:
-		add(w, "(%s,%u)", shortest(d->density, 0, number), d->every);
-		break;
+	case ARGUMENT_GLOBAL: add(w, "(%s,%u)", shortest(d->density, 0, number), d->every); break;
 	}
 	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
 	if (d->values.type == VALUE_UNIFORM)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files of the recipe language share: recipe.c cuts the text into words, recipe_values.c reads the
- * value of each word, with recipe_direction.c, recipe_dynamics.c, recipe_when.c and recipe_async.c, from the items
- * of recipe_items.c; recipe_words.c holds the word tables and prints. Nobody else includes this. */
+ * What the files of the recipe language share: recipe.c cuts the text into words, recipe_values.c
+ * reads the value of each word, with recipe_direction.c, recipe_dynamics.c, recipe_when.c and
+ * recipe_async.c, from the items of recipe_items.c; recipe_words.c holds the word tables and
+ * prints. Nobody else includes this. */
 #ifndef RUNTIME_RECIPE_WORDS_H
 #define RUNTIME_RECIPE_WORDS_H
 #include "recipe/recipe.h"
@@ -26,15 +27,19 @@ enum axis_id {
 };
 
 /* Positions in the word lists below. */
-enum { WORD_VALUES = SELECTIONS };      /* by enum selection, then by enum value_type */
-enum { WORD_MASK = SIGNAL_SVRG + 1, WORD_NOMASK, WORD_NOISE }; /* behind those of enum signal_kind */
-enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE };      /* behind those of enum memory_kind */
+enum { WORD_VALUES = SELECTIONS }; /* by enum selection, then by enum value_type */
+enum {
+	WORD_MASK = SIGNAL_SVRG + 1,
+	WORD_NOMASK,
+	WORD_NOISE
+};                                                       /* behind those of enum signal_kind */
+enum { WORD_INSIDE = MEMORY_TWOSTEP + 1, WORD_OUTSIDE }; /* behind those of enum memory_kind */
 /* update=, nonfinite= and coding= list their words in the order of their enums. */
 
 struct axis {
 	const char *key;
-	const char *takes;           /* "takes all or ..., then ..." for error sentences */
-	const char *const *words;    /* known values */
+	const char *takes;        /* "takes all or ..., then ..." for error sentences */
+	const char *const *words; /* known values */
 	size_t n_words;
 };
 extern const struct axis recipe_axes[AXES];
@@ -49,33 +54,35 @@ enum { ITEMS_MAX = 4, QUOTE_BYTES = 84 };
 
 struct item {
 	const char *name;
-	const char *argument;        /* NULL: no parentheses */
+	const char *argument; /* NULL: no parentheses */
 };
 
 /* One word of the recipe, cut up. */
 struct word {
 	const struct axis *axis;
 	char text[RECIPE_TEXT_BYTES];
-	char quote[QUOTE_BYTES];     /* the whole word for error sentences, shortened */
-	char *value;                 /* behind the '=' */
+	char quote[QUOTE_BYTES]; /* the whole word for error sentences, shortened */
+	char *value;             /* behind the '=' */
 	struct item items[ITEMS_MAX];
 	size_t n_items;
 };
 
 struct draft {
 	struct recipe recipe;
-	unsigned given;              /* 1 << enum axis_id */
+	unsigned given; /* 1 << enum axis_id */
 	int mask_given;
 	char quotes[AXES][QUOTE_BYTES];
 };
 
 /* recipe_items.c: what is done with an item wherever it stands. All set the sentence on refusal. */
-int find_item(const struct word *w, const struct item *item); /* its place in the list of words, or < 0 */
-int refuse_argument(const struct word *w, const struct item *item);  /* 0 if it has none */
-int refuse_more_items(const struct word *w, size_t most);            /* 0 if there are not more */
+int find_item(const struct word *w,
+	      const struct item *item); /* its place in the list of words, or < 0 */
+int refuse_argument(const struct word *w, const struct item *item); /* 0 if it has none */
+int refuse_more_items(const struct word *w, size_t most);           /* 0 if there are not more */
 int refuse_number(const struct word *w, const char *text, const char *rule); /* always */
 int refuse_text(const struct word *w, const char *text, const char *rule);   /* it is no number */
-int read_float(const struct word *w, const char *text, const char *rule, float *out); /* not negative */
+int read_float(const struct word *w, const char *text, const char *rule,
+	       float *out); /* not negative */
 /* A whole number of low..high at *text, which then points behind it; 0 if there is none. */
 unsigned read_whole(const char **text, unsigned low, unsigned high);
 
@@ -96,7 +103,8 @@ int refuse_when(const struct draft *d); /* combinations of it, of innovations an
 /* recipe_async.c */
 int read_async(const struct word *w, const struct item *item, struct recipe *r);
 int read_svrg(const struct word *w, const struct item *item, struct recipe *r);
-int refuse_async(const struct draft *d); /* combinations of when=async, signal=svrg and update=accelerated */
+int refuse_async(
+	const struct draft *d); /* combinations of when=async, signal=svrg and update=accelerated */
 
 /* Reads w->value (cutting it up) into the draft. SLUICE_EINVAL with the sentence set by fail(). */
 int read_value(enum axis_id id, struct word *w, struct draft *d);

@@ -36,12 +36,14 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	if (recipe->warmup_unit == WARMUP_EPOCHS && recipe->warmup > 0) {
 		if (!steps_per_epoch)
 			return fail(SLUICE_EINVAL,
-				    "recipe: warmup=%gepoch, but the model was opened without steps_per_epoch: set "
-				    "it, or give the warm-up in steps (warmup=500steps)",
+				    "recipe: warmup=%gepoch, but the model was opened without "
+				    "steps_per_epoch: set it, or give the warm-up in steps "
+				    "(warmup=500steps)",
 				    recipe->warmup);
 		steps *= (double)steps_per_epoch;
 	}
-	out->warmup_steps = (uint64_t)(steps / recipe->period); /* densities are those of exchanges */
+	out->warmup_steps = (uint64_t)(steps /
+				       recipe->period); /* densities are those of exchanges */
 	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;
@@ -53,7 +55,8 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
-		add(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+		add(out,
+		    (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	case EXCHANGE_SKETCH:
@@ -64,7 +67,8 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
 	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
-		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING };
+		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES,
+				       CLOSE_ALL_LIVING };
 	add(out, last);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See candidates.h. Selection orders coordinates by magnitude, equal ones by their number. The list is a
- * beginning of that order, without zeros: whatever is not listed comes after all that is. So the k largest
- * of the list are the k largest of the residual, wherever it has that many. */
+ * See candidates.h. Selection orders coordinates by magnitude, equal ones by their number. The list
+ * is a beginning of that order, without zeros: whatever is not listed comes after all that is. So
+ * the k largest of the list are the k largest of the residual, wherever it has that many. */
 #include "shard/candidates.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new list has three times what one step takes, so that a pass serves several steps. It may double, or take in what
- * the workers of a step send, of so many coordinates one at the most: what changes more is not followed (reduce.c). */
+/* A new list has three times what one step takes, so that a pass serves several steps. It may
+ * double, or take in what the workers of a step send, of so many coordinates one at the most: what
+ * changes more is not followed (reduce.c). */
 enum { TIMES = 3, LEAST = 64, SPARSE = 256, FOLLOWED = 64 };
 /* Coordinates whose lists are merged at once. */
 enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
@@ -25,21 +26,28 @@ struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arrivin
 
 	if (!k || k > of / SPARSE || wanted > of / 4)
 		return (struct candidates_size){ 0 };
-	return (struct candidates_size){ (uint32_t)wanted,
-					 (uint32_t)(wanted + (followed > wanted ? followed : wanted)) + exempt };
+	return (struct candidates_size){
+		(uint32_t)wanted,
+		(uint32_t)(wanted + (followed > wanted ? followed : wanted)) + exempt
+	};
 }
 
 /* In order of alignment: spans, then the numbers. */
 uint64_t candidates_bytes(struct candidates_size size, size_t n_spans)
 {
-	return size.room ? n_spans * sizeof(struct span) + ((uint64_t)size.room * 3 + 2) * sizeof(uint32_t) : 0;
+	return size.room ? n_spans * sizeof(struct span) +
+				   ((uint64_t)size.room * 3 + 2) * sizeof(uint32_t) :
+			   0;
 }
 
-int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans, size_t n_spans)
+int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans,
+		    size_t n_spans)
 {
 	const uint32_t room = size.room;
 
-	*c = (struct candidates){ .room = room, .wanted = size.wanted, .spans = spans, .n_spans = n_spans };
+	*c = (struct candidates){
+		.room = room, .wanted = size.wanted, .spans = spans, .n_spans = n_spans
+	};
 	if (!room)
 		return 0;
 	c->places = malloc(candidates_bytes(size, n_spans));
@@ -70,7 +78,7 @@ void candidates_forget(struct candidates *c)
 	c->n = c->n_chosen = 0;
 }
 
-/* ---- changes ------------------------------------------------------------------------------ */
+/* ---- changes --------------------------------------------------------------- */
 
 static int reaches(const struct candidates *c, uint32_t index, uint32_t key)
 {
@@ -104,7 +112,8 @@ struct fresh {
 	float value[WINDOW + 1];
 };
 
-static void append(const struct candidates *c, struct fresh *fresh, uint32_t at, float value, int exempt)
+static void append(const struct candidates *c, struct fresh *fresh, uint32_t at, float value,
+		   int exempt)
 {
 	const uint32_t key = key_of(value);
 
@@ -116,7 +125,8 @@ static void append(const struct candidates *c, struct fresh *fresh, uint32_t at,
 /* A bit for each value whose key is `least` or more; a comparison of four at a time. */
 static uint32_t those_from(const float value[VECTOR_LINE], uint32_t least)
 {
-	const uint64_t gather = 0x0102040810204080; /* the low bits of eight bytes, into the highest byte */
+	const uint64_t gather =
+		0x0102040810204080; /* the low bits of eight bytes, into the highest byte */
 	uint8_t marks[VECTOR_LINE];
 
 	for (uint32_t i = 0; i < VECTOR_LINE; i++)
@@ -132,7 +142,8 @@ static const struct span *span_of(struct candidates *c, uint32_t at)
 	return &c->spans[c->span];
 }
 
-static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, const float *value, uint32_t n)
+static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, const float *value,
+		      uint32_t n)
 {
 	const struct span *span = span_of(c, at);
 
@@ -141,15 +152,16 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 			append(c, fresh, at + i, value[i], span_of(c, at + i)->exempt);
 		return;
 	}
-	for (uint32_t mask = those_from(value, span->exempt || !c->floor ? 1 : c->floor); mask; mask &= mask - 1) {
+	for (uint32_t mask = those_from(value, span->exempt || !c->floor ? 1 : c->floor); mask;
+	     mask &= mask - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctz(mask);
 
 		append(c, fresh, at + i, value[i], span->exempt);
 	}
 }
 
-/* The next n old and fresh entries in their order, but for zeros and old ones in changed lines. Which of
- * the two comes next is not to be foretold: there is no branch for it. */
+/* The next n old and fresh entries in their order, but for zeros and old ones in changed lines.
+ * Which of the two comes next is not to be foretold: there is no branch for it. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
 {
@@ -160,7 +172,8 @@ static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, u
 		const uint32_t old = index[from], new = fresh->index[f], is_old = old < new;
 		const uint32_t at = is_old ? old : new, line = (at - begin) / VECTOR_LINE;
 		const uint32_t changed = lines[line / WORD] >> line % WORD & 1;
-		const uint32_t old_bits = float_bits(value[from]), new_bits = float_bits(fresh->value[f]);
+		const uint32_t old_bits = float_bits(value[from]),
+			       new_bits = float_bits(fresh->value[f]);
 		const float taken = bits_float(new_bits ^ ((new_bits ^ old_bits) & -is_old));
 
 		index[to] = at;
@@ -173,8 +186,8 @@ static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, u
 	c->n = to;
 }
 
-static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
-			  uint32_t n)
+static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *lines,
+			  const float *value, uint32_t n)
 {
 	struct fresh fresh;
 	uint32_t end = c->from;
@@ -182,9 +195,11 @@ static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *
 	fresh.n = 0;
 	for (uint32_t word = 0; word * WORD * VECTOR_LINE < n; word++)
 		for (uint64_t bits = lines[word]; bits; bits &= bits - 1) {
-			const uint32_t at = (word * WORD + (uint32_t)__builtin_ctzll(bits)) * VECTOR_LINE;
+			const uint32_t at = (word * WORD + (uint32_t)__builtin_ctzll(bits)) *
+					    VECTOR_LINE;
 
-			list_line(c, &fresh, begin + at, value + at, n - at < VECTOR_LINE ? n - at : VECTOR_LINE);
+			list_line(c, &fresh, begin + at, value + at,
+				  n - at < VECTOR_LINE ? n - at : VECTOR_LINE);
 		}
 	fresh.index[fresh.n] = NOWHERE;
 	fresh.value[fresh.n] = 0;
@@ -197,8 +212,8 @@ static void follow_window(struct candidates *c, uint32_t begin, const uint64_t *
 	merge(c, &fresh, end - c->from + fresh.n, begin, lines);
 }
 
-void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines, const float *value,
-		       uint32_t n)
+void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines,
+		       const float *value, uint32_t n)
 {
 	if (c->known)
 		pass(c, begin);
@@ -213,22 +228,26 @@ void candidates_end(struct candidates *c)
 		pass(c, NOWHERE);
 }
 
-/* Changed coordinates from number *done on and before coordinate `end`, merged with the old entries between them:
- * no branch, as in merge(). floor and ties_end: those of c, or zeros, which let in all but zeros. */
-static void take_changed(struct candidates *c, const uint32_t *changed, const float *value, uint32_t n,
-			 uint64_t end, uint32_t floor, uint32_t ties_end, uint32_t *done)
+/* Changed coordinates from number *done on and before coordinate `end`, merged with the old entries
+ * between them: no branch, as in merge(). floor and ties_end: those of c, or zeros, which let in
+ * all but zeros. */
+static void take_changed(struct candidates *c, const uint32_t *changed, const float *value,
+			 uint32_t n, uint64_t end, uint32_t floor, uint32_t ties_end,
+			 uint32_t *done)
 {
 	uint32_t *index = c->index, from = c->from, to = c->n, i = *done;
 
 	while (i < n && changed[i] < end) {
-		const uint32_t old = index[from], new = changed[i], is_old = old < new, is_both = old == new;
+		const uint32_t old = index[from], new = changed[i], is_old = old < new,
+			       is_both = old == new;
 
 		if (to == from && old > new) { /* there is no room before the old ones */
 			candidates_forget(c);
 			return;
 		}
 		const uint32_t at = is_old ? old : new;
-		const uint32_t old_bits = float_bits(c->value[from]), new_bits = float_bits(value[i]);
+		const uint32_t old_bits = float_bits(c->value[from]),
+			       new_bits = float_bits(value[i]);
 		const float taken = bits_float(new_bits ^ ((new_bits ^ old_bits) & -is_old));
 		const uint32_t key = key_of(taken);
 		const uint32_t in = is_old | (key > floor) | ((key == floor) & (at < ties_end));
@@ -253,13 +272,14 @@ void candidates_changed(struct candidates *c, const uint32_t *index, const float
 		const struct span *span = &c->spans[j];
 		const int exempt = span->exempt;
 
-		take_changed(c, index, value, n, span->end, exempt ? 0 : c->floor, exempt ? 0 : c->ties_end, &done);
+		take_changed(c, index, value, n, span->end, exempt ? 0 : c->floor,
+			     exempt ? 0 : c->ties_end, &done);
 		if (c->known)
 			pass(c, (uint32_t)span->end);
 	}
 }
 
-/* ---- selection ---------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------- */
 
 static uint32_t place_of(const struct candidates *c, uint64_t coordinate)
 {
@@ -284,7 +304,8 @@ static uint32_t find_places(struct candidates *c)
 	for (size_t j = 0; j < c->n_spans; j++) {
 		const struct span *span = &c->spans[j];
 
-		c->places[j] = (struct span){ place_of(c, span->begin), place_of(c, span->end), span->exempt };
+		c->places[j] = (struct span){ place_of(c, span->begin), place_of(c, span->end),
+					      span->exempt };
 		counted += span->exempt ? 0 : (uint32_t)(c->places[j].end - c->places[j].begin);
 	}
 	return counted;
@@ -299,7 +320,8 @@ static void set_floor(struct candidates *c, uint32_t wanted)
 	c->floor = counted < wanted ? 0 : KEY_MASK;
 	c->ties_end = 0;
 	for (size_t j = 0; j < c->n_spans && c->floor; j++)
-		for (uint64_t i = c->places[j].begin; i < c->places[j].end && !c->places[j].exempt; i++) {
+		for (uint64_t i = c->places[j].begin; i < c->places[j].end && !c->places[j].exempt;
+		     i++) {
 			const uint32_t key = key_of(c->value[i]);
 
 			if (key > c->floor)
@@ -312,8 +334,12 @@ static void set_floor(struct candidates *c, uint32_t wanted)
 /* A pass over the whole residual. */
 static void list_anew(struct candidates *c, struct selector *s, const float *residual, int *nan)
 {
-	const struct select_call call = { .x = residual, .spans = c->spans, .n_spans = c->n_spans,
-					  .k = c->wanted, .index = c->index, .value = c->value };
+	const struct select_call call = { .x = residual,
+					  .spans = c->spans,
+					  .n_spans = c->n_spans,
+					  .k = c->wanted,
+					  .index = c->index,
+					  .value = c->value };
 
 	candidates_forget(c);
 	c->n = (uint32_t)select_run(s, &call, nan);
@@ -321,12 +347,16 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 		set_floor(c, c->wanted);
 }
 
-/* More came than are published: the largest stay, fewer than a pass would list, because more will come. */
+/* More came than are published: the largest stay, fewer than a pass would list, because more will
+ * come. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
 	const uint32_t kept = c->wanted - c->wanted / TIMES;
-	const struct select_call call = { .x = c->value, .spans = c->places, .n_spans = c->n_spans,
-					  .k = kept, .index = c->chosen };
+	const struct select_call call = { .x = c->value,
+					  .spans = c->places,
+					  .n_spans = c->n_spans,
+					  .k = kept,
+					  .index = c->chosen };
 	const uint32_t n = (uint32_t)select_run(s, &call, nan);
 
 	for (uint32_t i = 0; i < n; i++) {

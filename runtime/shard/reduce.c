@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. Few coordinates stay in the lists that they came in, until all are there: then the lists are
- * merged and added up, and each coordinate's change goes from there to the residual.
- * What is too much for that is added to a sum of the whole shard: where few lines of it were added to, the
- * change goes line by line; where there are many, the pass of the selection adds. */
+ * See reduce.h. Few coordinates stay in the lists that they came in, until all are there: then the
+ * lists are merged and added up, and each coordinate's change goes from there to the residual. What
+ * is too much for that is added to a sum of the whole shard: where few lines of it were added to,
+ * the change goes line by line; where there are many, the pass of the selection adds. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked where
- * going line by line and going over everything take equally long. */
+/* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked
+ * where going line by line and going over everything take equally long. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
 static uint32_t lines_of(uint32_t span)
 {
@@ -70,7 +70,8 @@ static uint32_t listed(const struct reduction *r)
 	return r->n_lists ? r->ends[r->n_lists - 1] : 0;
 }
 
-static void add_to_sum(struct reduction *r, const uint32_t *index, const float *value, uint32_t count)
+static void add_to_sum(struct reduction *r, const uint32_t *index, const float *value,
+		       uint32_t count)
 {
 	if (!index)
 		r->whole = 1;
@@ -93,7 +94,8 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 {
 	const uint32_t at = listed(r);
 
-	if (!index || r->whole || r->added || r->n_lists == REDUCTION_LISTS || count > r->room - at) {
+	if (!index || r->whole || r->added || r->n_lists == REDUCTION_LISTS ||
+	    count > r->room - at) {
 		reduction_sum(r);
 		add_to_sum(r, index, value, count);
 		return;
@@ -103,7 +105,7 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 	r->ends[r->n_lists++] = at + count;
 }
 
-/* ---- line by line ------------------------------------------------------------------------- */
+/* ---- line by line ---------------------------------------------------------- */
 
 static int is_sparse(const struct reduction *r)
 {
@@ -188,7 +190,8 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 		if (candidates) {
 			const size_t at = before * LINE * WORD, end = word * LINE * WORD;
 
-			candidates_follow(candidates, (uint32_t)at, r->lines + before, residual + at,
+			candidates_follow(candidates, (uint32_t)at, r->lines + before,
+					  residual + at,
 					  (uint32_t)((end < r->span ? end : r->span) - at));
 		}
 	}
@@ -198,7 +201,7 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 		unmark(r);
 }
 
-/* ---- list by list ---------------------------------------------------------------------------- */
+/* ---- list by list ---------------------------------------------------------- */
 
 /* Coordinates in ascending order with a value each. */
 struct listing {
@@ -206,22 +209,23 @@ struct listing {
 	float *value;
 };
 
-static void copy_entries(const struct listing *to, uint32_t at, const struct listing *from, uint32_t begin,
-			 uint32_t end)
+static void copy_entries(const struct listing *to, uint32_t at, const struct listing *from,
+			 uint32_t begin, uint32_t end)
 {
 	memcpy(to->index + at, from->index + begin, (end - begin) * sizeof *to->index);
 	memcpy(to->value + at, from->value + begin, (end - begin) * sizeof *to->value);
 }
 
-/* Entries begin .. middle and middle .. end as one list, equal coordinates in the order of the lists. Which of
- * the two comes next is not to be foretold: there is no branch for it. */
+/* Entries begin .. middle and middle .. end as one list, equal coordinates in the order of the
+ * lists. Which of the two comes next is not to be foretold: there is no branch for it. */
 static void merge_two(const struct listing *from, uint32_t begin, uint32_t middle, uint32_t end,
 		      const struct listing *to)
 {
 	uint32_t a = begin, b = middle, n = begin;
 
 	for (; a < middle && b < end; n++) {
-		const uint32_t second = from->index[b] < from->index[a], next = a ^ ((a ^ b) & -second);
+		const uint32_t second = from->index[b] < from->index[a],
+			       next = a ^ ((a ^ b) & -second);
 
 		to->index[n] = from->index[next];
 		to->value[n] = from->value[next];
@@ -240,7 +244,8 @@ static struct listing merge_lists(struct reduction *r, struct listing at, struct
 		uint32_t begin = 0, lists = 0;
 
 		for (uint32_t l = 0; l < r->n_lists; l += 2) {
-			const uint32_t middle = r->ends[l], end = l + 1 < r->n_lists ? r->ends[l + 1] : middle;
+			const uint32_t middle = r->ends[l],
+				       end = l + 1 < r->n_lists ? r->ends[l + 1] : middle;
 
 			merge_two(&at, begin, middle, end, &merged);
 			r->ends[lists++] = begin = end;
@@ -252,7 +257,8 @@ static struct listing merge_lists(struct reduction *r, struct listing at, struct
 	return at;
 }
 
-/* The values of each coordinate are added up, from zero on. Returns how many coordinates there are. */
+/* The values of each coordinate are added up, from zero on. Returns how many coordinates there
+ * are. */
 static uint32_t add_up(const struct listing *l, uint32_t count)
 {
 	uint32_t n = 0, last = UINT32_MAX; /* which is no coordinate */
@@ -270,7 +276,8 @@ static uint32_t add_up(const struct listing *l, uint32_t count)
 }
 
 /* In place of the values: what the residual becomes. */
-static void change_listed(const struct listing *l, uint32_t n, float *residual, float share, float by)
+static void change_listed(const struct listing *l, uint32_t n, float *residual, float share,
+			  float by)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		__builtin_prefetch(residual + l->index[i + AHEAD < n ? i + AHEAD : i], 1);
@@ -304,7 +311,7 @@ void reduction_run(struct reduction *r, float *running)
 	r->whole = 1;
 }
 
-/* ---- the step ------------------------------------------------------------------------------ */
+/* ---- the step -------------------------------------------------------------- */
 
 void reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
 {
@@ -327,7 +334,8 @@ void reduction_change(struct reduction *r, const struct change *c, struct select
 		candidates_forget(c->candidates);
 	r->whole = 1;
 	if (c->selects && c->residual) {
-		/* One factor gives the bits of two where one of the two changes nothing but the sign. */
+		/* One factor gives the bits of two where one of the two changes nothing but the
+		 * sign. */
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)

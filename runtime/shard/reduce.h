@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A shard's sum of one step's messages, and its way into what is published. The sum remembers which
- * lines of coordinates it was added to, so that a step touches only those. Called by shard.c. Pure. */
+ * lines of coordinates it was added to, so that a step touches only those. Called by shard.c.
+ * Pure. */
 #ifndef RUNTIME_REDUCE_H
 #define RUNTIME_REDUCE_H
 #include "compress/select.h"
@@ -15,10 +16,10 @@ struct reduction {
 	float *sum;      /* span; zero where nothing was added */
 	uint64_t *lines; /* a bit for VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
-	uint64_t added;  /* coordinates, in sparse messages: as many lines at the most */
-	int whole;       /* something was added everywhere */
-	/* Or, while all messages together are few coordinates, nothing was added, and they wait here one behind
-	 * the other: message l ends at ends[l]. */
+	uint64_t added; /* coordinates, in sparse messages: as many lines at the most */
+	int whole;      /* something was added everywhere */
+	/* Or, while all messages together are few coordinates, nothing was added, and they wait
+	 * here one behind the other: message l ends at ends[l]. */
 	uint32_t *index;
 	float *value;
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
@@ -45,15 +46,17 @@ struct change {
 	const float *params;
 	unsigned divisor;
 	float lr;
-	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's place */
+	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's
+			    place */
 	int selects;     /* select_run() follows, and may add */
-	struct candidates *candidates; /* follow what is added to the residual, or forget; NULL: none are kept */
-	int everywhere;  /* the sign of zeros counts: the change of no line is left out */
+	struct candidates *candidates; /* follow what is added to the residual, or forget; NULL:
+					  none are kept */
+	int everywhere; /* the sign of zeros counts: the change of no line is left out */
 };
 
-/* Makes the change, and sets in *call where select_run() finds the vector of which a part is published:
- * call->x, or, where adding is left to its pass, residual, grad and scale. The other fields of *call
- * stay. The same bits either way. */
+/* Makes the change, and sets in *call where select_run() finds the vector of which a part is
+ * published: call->x, or, where adding is left to its pass, residual, grad and scale. The other
+ * fields of *call stay. The same bits either way. */
 void reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
 
 /* After publishing: the sum is zero again, for the next step. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half: gathers the workers' messages, reduces them in rank order as prefixes become complete,
- * updates, publishes a delta and tells the workers. Non-blocking: whoever polls runs shard_advance(), so
- * shards move while their rank's application computes. Knows workers only by their messages.
+ * The shard half: gathers the workers' messages, reduces them in rank order as prefixes become
+ * complete, updates, publishes a delta and tells the workers. Non-blocking: whoever polls runs
+ * shard_advance(), so shards move while their rank's application computes. Knows workers only by
+ * their messages.
  *
- * A push counts exactly once, if at the moment it is taken its sender is a member of the epoch that this
- * rank is in (members.c) and its sequence number, step and version are the very next. The epoch that it
- * carries is the one its sender knew: older (sent before it learnt of a loss) or newer (it learnt first)
- * than the shard's, and no reason to refuse it; a member was a member all along. A push of a lost worker,
- * of whatever epoch, is refused and counted (refused_messages) unless it was added before the loss was
- * adopted: then it stays in the sum. The step closes when every member's push is in, and its divisor is
- * the number of pushes in the sum. */
+ * A push counts exactly once, if at the moment it is taken its sender is a member of the epoch that
+ * this rank is in (members.c) and its sequence number, step and version are the very next. The
+ * epoch that it carries is the one its sender knew: older (sent before it learnt of a loss) or
+ * newer (it learnt first) than the shard's, and no reason to refuse it; a member was a member all
+ * along. A push of a lost worker, of whatever epoch, is refused and counted (refused_messages)
+ * unless it was added before the loss was adopted: then it stays in the sum. The step closes when
+ * every member's push is in, and its divisor is the number of pushes in the sum. */
 #include "shard/shard.h"
 #include "model/snapshot.h"
 #include "base/bytes.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- gather ------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------- */
 
 int shard_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first)
 {
@@ -31,10 +32,10 @@ int shard_same_rate(sluice_model *model, struct shard *shard, int worker, float 
 	if (float_bits(shard->lr) == float_bits(lr))
 		return 1;
 	job_fail(model->job, SLUICE_EINVAL, worker,
-		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call sluice_set_lr with "
-		 "the same value on all workers",
-		 (unsigned long long)shard->version + 1, rank_text(model->job, shard->lr_rank), (double)shard->lr,
-		 rank_text(model->job, worker), (double)lr);
+		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call "
+		 "sluice_set_lr with the same value on all workers",
+		 (unsigned long long)shard->version + 1, rank_text(model->job, shard->lr_rank),
+		 (double)shard->lr, rank_text(model->job, worker), (double)lr);
 	return 0;
 }
 
@@ -44,7 +45,8 @@ static int epoch_exists(const sluice_job *job, uint32_t epoch)
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;
 }
 
-const char *shard_unwelcome(const sluice_model *model, const struct shard *shard, const struct message *m)
+const char *shard_unwelcome(const sluice_model *model, const struct shard *shard,
+			    const struct message *m)
 {
 	if (m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
 		return "it chooses what there is not";
@@ -59,13 +61,18 @@ struct message_expect shard_expect(const sluice_model *model, const struct shard
 {
 	const struct shard_layout *at = shard->at;
 	const struct phase *phase = phase_now(model, shard->phase);
-	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_PUSH,
-				       .rank = (uint64_t)worker,
-				       .epoch = model_epoch(model), .model = model->id,
-				       .shard = shard->id, .seq = shard->inboxes[worker].ring.next_seq,
-				       .step = shard->version + 1, .phase = shard->phase,
-				       .span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
-				       .count_max = at->room };
+	struct message_expect want = {
+		.kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_PUSH,
+		.rank = (uint64_t)worker,
+		.epoch = model_epoch(model),
+		.model = model->id,
+		.shard = shard->id,
+		.seq = shard->inboxes[worker].ring.next_seq,
+		.step = shard->version + 1,
+		.phase = shard->phase,
+		.span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span,
+		.count_max = at->room
+	};
 	if (phase->payload == PAYLOAD_INDICES)
 		want.count_max = at->support_capacity;
 	if (phase->support == SUPPORT_AGREED) {
@@ -75,8 +82,8 @@ struct message_expect shard_expect(const sluice_model *model, const struct shard
 	return want;
 }
 
-/* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was there or
- * is not expected any more. */
+/* Takes the next worker's message out of its inbox: copied once, validated, added. 1 if it was
+ * there or is not expected any more. */
 static int take_push(sluice_model *model, struct shard *shard)
 {
 	int worker = shard->next_rank;
@@ -113,7 +120,8 @@ static int take_push(sluice_model *model, struct shard *shard)
 		shard_refuse(model, shard, worker, why);
 		return 0;
 	}
-	if (!shard_same_rate(model, shard, worker, m.lr, !shard->counted) || ring_reader_accept(&inbox->ring, worker, seq))
+	if (!shard_same_rate(model, shard, worker, m.lr, !shard->counted) ||
+	    ring_reader_accept(&inbox->ring, worker, seq))
 		return 0;
 	inbox->have_version = m.have_version;
 	model->stats.staleness[0]++;
@@ -141,7 +149,7 @@ void shard_drop(sluice_model *model, struct shard *shard, int worker)
 	inbox->notice_due = 0;
 }
 
-/* ---- publish ------------------------------------------------------------------------------ */
+/* ---- publish --------------------------------------------------------------- */
 
 /* Asks the recipe's selector for the way down; call is as reduction_change() left it. */
 static size_t select_down(sluice_model *model, struct shard *shard, double density,
@@ -157,49 +165,63 @@ static size_t select_down(sluice_model *model, struct shard *shard, double densi
 		return select_run(model->selector, call, NULL);
 	const struct choice choice = {
 		.x = shard->residual ? shard->residual : shard->reduction.sum,
-		.spans = kind->seeded ? &whole : shard->spans, .n_spans = kind->seeded ? 1 : shard->n_spans,
-		.density = density, .k = call->k, .level = down->level,
+		.spans = kind->seeded ? &whole : shard->spans,
+		.n_spans = kind->seeded ? 1 : shard->n_spans,
+		.density = density,
+		.k = call->k,
+		.level = down->level,
 		.scale = model->recipe.memory == MEMORY_NONE,
 		/* Workers are below 2^23: a shard's numbers are no worker's. */
 		.stream = { kind->seeded ? RANDOM_SUPPORT_DOWN : RANDOM_KEEP, shard->id | 1u << 23,
 			    shard->version + 1, model->recipe.seed },
-		.first_shard = shard->id, .selector = model->selector, .hint = &shard->hint,
-		.index = model->index };
+		.first_shard = shard->id,
+		.selector = model->selector,
+		.hint = &shard->hint,
+		.index = model->index
+	};
 	size_t n = kind->run(&choice);
 	sparse_gather(choice.x, model->index, model->value, (uint32_t)n);
 	return n;
 }
 
-/* Under an agreed support what is published is part of it, unless the update moves more than that. */
+/* Under an agreed support what is published is part of it, unless the update moves more than
+ * that. */
 static int agree_chooses(const sluice_model *model)
 {
 	return phase_now(model, model->schedule.n_phases - 1)->support == SUPPORT_AGREED ||
 	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH;
 }
 
-/* Of the sum's change and what earlier steps left: what is published, into model->index and value; or
- * all of it (the return value is 1), whose values are *vector. */
+/* Of the sum's change and what earlier steps left: what is published, into model->index and value;
+ * or all of it (the return value is 1), whose values are *vector. */
 static int choose(sluice_model *model, struct shard *shard, const float **vector, uint32_t *n_out)
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
 	double density = model_density(model, &recipe->down, shard->version + 1, shard->chosen);
-	int whole = model_sends_all(model, density, shard->version + 1); /* then so is what comes up */
+	int whole = model_sends_all(model, density,
+				    shard->version + 1); /* then so is what comes up */
 	int selects = recipe->down.select != SELECT_ALL && !whole;
 	int sparse = recipe->up.select != SELECT_ALL && !whole;
 	const struct update update = update_of_step(&model->update, shard->version + 1);
-	const struct change change = { .update = &update, .velocity = shard->velocity,
-				       .params = shard->copy, .divisor = shard->counted,
-				       .lr = shard->lr, .residual = shard->residual,
+	const struct change change = { .update = &update,
+				       .velocity = shard->velocity,
+				       .params = shard->copy,
+				       .divisor = shard->counted,
+				       .lr = shard->lr,
+				       .residual = shard->residual,
 				       .candidates = &shard->candidates,
-				       .selects = selects && selection_kinds[recipe->down.select].adds,
+				       .selects = selects &&
+						  selection_kinds[recipe->down.select].adds,
 				       .everywhere = !sparse };
 	uint32_t of = span - shard->at->exempt;
-	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans,
-				    .k = selection_kinds[recipe->down.select].global
-					? census_down_count(model, shard, density, of)
-					: schedule_count(density, of),
-				    .index = model->index, .value = model->value,
+	struct select_call call = { .spans = shard->spans,
+				    .n_spans = shard->n_spans,
+				    .k = selection_kinds[recipe->down.select].global ?
+						 census_down_count(model, shard, density, of) :
+						 schedule_count(density, of),
+				    .index = model->index,
+				    .value = model->value,
 				    .hint = &shard->hint };
 	if (shard->running)
 		reduction_run(&shard->reduction, shard->running);
@@ -208,8 +230,10 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 		*n_out = agree_choose(model, shard, call.x);
 	} else if (selects) {
 		*n_out = (uint32_t)select_down(model, shard, density, &call);
-	} else if (sparse) { /* the union of what the workers selected, and what earlier steps left */
-		*n_out = (uint32_t)select_nonzero(call.x, span, model->index, shard->at->down_capacity);
+	} else if (sparse) { /* the union of what the workers selected, and what earlier steps
+			      * left */
+		*n_out = (uint32_t)select_nonzero(call.x, span, model->index,
+						  shard->at->down_capacity);
 		sparse_gather(call.x, model->index, model->value, *n_out);
 	} else {
 		*n_out = span;
@@ -221,23 +245,35 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 struct message shard_delta(const sluice_model *model, const struct shard *shard, uint32_t n)
 {
 	const struct shard_layout *at = shard->at;
-	return (struct message){ .kind = MESSAGE_DELTA, .values = schedule_sends_all(&model->schedule, shard->version + 1)
-				     ? (struct value_coding){ VALUE_F32, 0, 0, 0 } : model->recipe.down.values,
-			     /* Workers are below 2^23: a shard's numbers are no worker's. */
-			     .stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
-			     .first = at->begin,
-			     .seeded = selection_kinds[model->recipe.down.select].seeded &&
-				       !selection_kinds[model->recipe.down.select].contiguous,
-			     .densest = model->recipe.coding == CODING_SMALL,
-			     .raised = (uint8_t)shard->raised, .chosen = (uint8_t)shard->chosen_next,
-			     .phase = (uint16_t)(shard->phase + 1),
-			     .parts = 1, .rank = (uint32_t)model->job->rank,
-			     .epoch = model->job->membership_epoch, .model = model->id,
-			     .shard = shard->id, .seq = shard->published + 1, .step = shard->version + 1,
-			     .have_version = shard->published, .span = at->span, .count = n,
-			     .agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
-			     .divisor = shard->counted, .lr = shard->lr,
-			     .anchor = (uint32_t)innovation_lacks(shard) };
+	return (struct message){
+		.kind = MESSAGE_DELTA,
+		.values = schedule_sends_all(&model->schedule, shard->version + 1) ?
+				  (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+				  model->recipe.down.values,
+		/* Workers are below 2^23: a shard's numbers are no worker's. */
+		.stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
+		.first = at->begin,
+		.seeded = selection_kinds[model->recipe.down.select].seeded &&
+			  !selection_kinds[model->recipe.down.select].contiguous,
+		.densest = model->recipe.coding == CODING_SMALL,
+		.raised = (uint8_t)shard->raised,
+		.chosen = (uint8_t)shard->chosen_next,
+		.phase = (uint16_t)(shard->phase + 1),
+		.parts = 1,
+		.rank = (uint32_t)model->job->rank,
+		.epoch = model->job->membership_epoch,
+		.model = model->id,
+		.shard = shard->id,
+		.seq = shard->published + 1,
+		.step = shard->version + 1,
+		.have_version = shard->published,
+		.span = at->span,
+		.count = n,
+		.agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
+		.divisor = shard->counted,
+		.lr = shard->lr,
+		.anchor = (uint32_t)innovation_lacks(shard)
+	};
 }
 
 void shard_step_ends(sluice_model *model, struct shard *shard, size_t bytes)
@@ -251,8 +287,9 @@ void shard_step_ends(sluice_model *model, struct shard *shard, size_t bytes)
 	shard_announce(model, shard, bytes);
 }
 
-/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the workers
- * will decode it, added to the copy with the workers' own function. 0: it has overflowed, and the job ends. */
+/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the
+ * workers will decode it, added to the copy with the workers' own function. 0: it has overflowed,
+ * and the job ends. */
 static int publish(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
@@ -273,7 +310,8 @@ static int publish(sluice_model *model, struct shard *shard)
 		sparse_subtract(shard->residual, index, model->value, n);
 	candidates_published(&shard->candidates, model->value);
 	if (index && m.coding == CODING_DENSE) {
-		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not -0. */
+		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not
+		 * -0. */
 		const char *why;
 		message_decode(&m, entry, NULL, model->value, &why);
 		index = NULL;
@@ -288,15 +326,17 @@ static int publish(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify. At
- * most one is unacknowledged per worker, because the next version needs the worker's next push. */
+/* Announces the newest version to the workers that do not know it: one 32-byte WRITE with notify.
+ * At most one is unacknowledged per worker, because the next version needs the worker's next
+ * push. */
 static int send_notices(sluice_model *model, struct shard *shard)
 {
 	sluice_job *job = model->job;
 	int sent = 0;
 	for (int w = 0; w < job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
-		if (!inbox->notice_due || job->peers[w].state == PEER_LOST || !model->remote_windows[w])
+		if (!inbox->notice_due || job->peers[w].state == PEER_LOST ||
+		    !model->remote_windows[w])
 			continue;
 		uint8_t line[NOTICE_BYTES];
 		put_le64(line, inbox->newest.version);
@@ -304,17 +344,19 @@ static int send_notices(sluice_model *model, struct shard *shard)
 		put_le64(line + 16, ring_reader_consumed(&inbox->ring));
 		put_le32(line + 24, inbox->newest.bytes);
 		put_le32(line + 28, crc32c(0, line, 28));
-		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = model->remote_windows[w],
+		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+				      .remote = model->remote_windows[w],
 				      .offset = layout_notice_offset(&model->layout, w, shard->at),
-				      .local = line, .bytes = sizeof line,
+				      .local = line,
+				      .bytes = sizeof line,
 				      .imm = imm_make(IMM_NOTICE, model->id, shard->id) };
 		struct endpoint *e = job->peers[w].endpoint;
 		int rc = e->transport->ops->post(e, &t);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 			continue;
 		if (rc) {
-			job_fail(job, rc, job->rank, "cannot notify %s of shard %u", rank_text(job, w),
-				 shard->id);
+			job_fail(job, rc, job->rank, "cannot notify %s of shard %u",
+				 rank_text(job, w), shard->id);
 			return 0;
 		}
 		inbox->notice_due = 0;
@@ -350,15 +392,22 @@ int shard_advance(sluice_model *model, struct shard *shard)
 int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	struct message m = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 },
-			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
-			     .model = model->id, .shard = shard->id, .seq = shard->version,
-			     .step = shard->version, .have_version = shard->version };
-	return snapshot_write(&m, shard->copy, at->span, shard->snapshot)
-		? fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite", shard->id) : 0;
+	struct message m = { .kind = MESSAGE_SNAPSHOT,
+			     .values = { VALUE_F32, 0, 0, 0 },
+			     .rank = (uint32_t)model->job->rank,
+			     .epoch = model->job->membership_epoch,
+			     .model = model->id,
+			     .shard = shard->id,
+			     .seq = shard->version,
+			     .step = shard->version,
+			     .have_version = shard->version };
+	return snapshot_write(&m, shard->copy, at->span, shard->snapshot) ?
+		       fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite",
+			    shard->id) :
+		       0;
 }
 
-/* ---- explain ------------------------------------------------------------------------------ */
+/* ---- explain --------------------------------------------------------------- */
 
 /* Names up to four workers whose push of this step has not come; returns how many there are. */
 static int missing_workers(const sluice_job *job, const struct shard *shard, char *who, size_t cap)
@@ -366,7 +415,8 @@ static int missing_workers(const sluice_job *job, const struct shard *shard, cha
 	int missing = 0;
 	*who = 0;
 	for (int w = shard->next_rank; w < job->workers; w++) {
-		if (!job_living(job, w) || shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq ||
+		if (!job_living(job, w) ||
+		    shard->inboxes[w].arrived >= shard->inboxes[w].ring.next_seq ||
 		    (shard->inboxes[w].parked && !shard->async->gathering))
 			continue;
 		size_t used = strlen(who);
@@ -385,7 +435,8 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 	for (uint32_t i = 0; i < model->n_own && !*text; i++) {
 		const struct shard *shard = &model->shards[i];
 		if (shard->waiting_since_ns && missing_workers(model->job, shard, who, sizeof who))
-			snprintf(text, cap, "; shard %u here waits for the push of step %llu from %s",
+			snprintf(text, cap,
+				 "; shard %u here waits for the push of step %llu from %s",
 				 shard->id, (unsigned long long)shard->version + 1, who);
 	}
 }
@@ -405,8 +456,9 @@ void shards_explain(sluice_model *model, uint64_t now, int always)
 		if (!missing_workers(job, shard, who, sizeof who))
 			continue;
 		char line[384];
-		snprintf(line, sizeof line, "shard %u waits %.1f s for the push of step %llu from %s",
-			 shard->id, (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who);
+		snprintf(line, sizeof line,
+			 "shard %u waits %.1f s for the push of step %llu from %s", shard->id,
+			 (double)(now - since) / 1e9, (unsigned long long)shard->version + 1, who);
 		log_line(LOG_WARN, "runtime", "%s", line);
 		if (!always && !lines)
 			peers_report(job, line);

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory ------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 int shard_async_open(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
 	size_t span = shard->at->span;
-	int svrg = recipe->signal == SIGNAL_SVRG, accelerated = recipe->update == UPDATE_ACCELERATED;
+	int svrg = recipe->signal == SIGNAL_SVRG,
+	    accelerated = recipe->update == UPDATE_ACCELERATED;
 	struct async_shard *a = shard->async = calloc(1, sizeof *a);
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
@@ -23,9 +24,10 @@ int shard_async_open(sluice_model *model, struct shard *shard)
 	a->leading = accelerated ? calloc(span, sizeof *a->leading) : NULL;
 	a->iterates = accelerated ? calloc(span, sizeof *a->iterates) : NULL;
 	a->behind = calloc((size_t)recipe->staleness + 1, sizeof *a->behind);
-	if (!a->anchor || (svrg && !a->mean) || (accelerated && (!a->leading || !a->iterates)) || !a->behind)
-		return fail(SLUICE_ENOMEM, "no memory for the anchor of shard %u of %u elements", shard->id,
-			    shard->at->span);
+	if (!a->anchor || (svrg && !a->mean) || (accelerated && (!a->leading || !a->iterates)) ||
+	    !a->behind)
+		return fail(SLUICE_ENOMEM, "no memory for the anchor of shard %u of %u elements",
+			    shard->id, shard->at->span);
 	return 0;
 }
 
@@ -60,25 +62,38 @@ void shard_async_begin(sluice_model *model, struct shard *shard)
 	}
 }
 
-/* ---- publishing --------------------------------------------------------------------------- */
+/* ---- publishing ------------------------------------------------------------ */
 
 /* For one worker, in its place of the log, where it has read what lay there: it waits for this. */
-static void publish_for(sluice_model *model, struct shard *shard, int worker, enum message_kind kind)
+static void publish_for(sluice_model *model, struct shard *shard, int worker,
+			enum message_kind kind)
 {
 	const struct shard_layout *at = shard->at;
 	struct async_shard *a = shard->async;
 	struct inbox *inbox = &shard->inboxes[worker];
 	uint8_t *entry = shard->log.ring + (size_t)worker * at->delta_bytes;
 	const float *value = kind == MESSAGE_SNAPSHOT ? a->anchor : shard->copy;
-	struct message m = { .kind = kind, .values = kind == MESSAGE_SNAPSHOT
-				     ? (struct value_coding){ VALUE_F32, 0, 0, 0 } : model->recipe.down.values,
-			     /* Workers are below 2^23: a shard's numbers are no worker's. */
-			     .stream = { RANDOM_ROUND, 1u << 23, shard->version, model->recipe.seed },
-			     .first = at->begin, .raised = (uint8_t)shard->raised, .parts = 1,
-			     .rank = (uint32_t)model->job->rank, .epoch = model->job->membership_epoch,
-			     .model = model->id, .shard = shard->id, .seq = inbox->asked,
-			     .step = shard->version, .span = at->span, .count = at->span, .divisor = 1,
-			     .anchor = a->anchors, .lr = shard->lr };
+	struct message m = {
+		.kind = kind,
+		.values = kind == MESSAGE_SNAPSHOT ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+						     model->recipe.down.values,
+		/* Workers are below 2^23: a shard's numbers are no worker's. */
+		.stream = { RANDOM_ROUND, 1u << 23, shard->version, model->recipe.seed },
+		.first = at->begin,
+		.raised = (uint8_t)shard->raised,
+		.parts = 1,
+		.rank = (uint32_t)model->job->rank,
+		.epoch = model->job->membership_epoch,
+		.model = model->id,
+		.shard = shard->id,
+		.seq = inbox->asked,
+		.step = shard->version,
+		.span = at->span,
+		.count = at->span,
+		.divisor = 1,
+		.anchor = a->anchors,
+		.lr = shard->lr
+	};
 	if (kind != MESSAGE_SNAPSHOT && !model->recipe.whole) {
 		for (uint32_t i = 0; i < at->span; i++)
 			model->value[i] = shard->copy[i] - a->anchor[i];
@@ -92,7 +107,8 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker, en
 		return;
 	}
 	uint64_t end = inbox->answers++ * at->log_bytes + (uint64_t)worker * at->delta_bytes;
-	inbox->newest = (struct announced){ m.seq, end + ((bytes + 7) & ~(size_t)7), (uint32_t)bytes };
+	inbox->newest = (struct announced){ m.seq, end + ((bytes + 7) & ~(size_t)7),
+					    (uint32_t)bytes };
 	inbox->notice_due = 1;
 	inbox->have_version = shard->version;
 	inbox->parked = 0;
@@ -104,10 +120,10 @@ static void publish_for_all(sluice_model *model, struct shard *shard, enum messa
 		publish_for(model, shard, w, kind);
 }
 
-/* ---- the bound ---------------------------------------------------------------------------- */
+/* ---- the bound ------------------------------------------------------------- */
 
-/* 1 if all workers under way, but for one, can still be taken in the order of their parameters' age when the
- * shard is at `version`. */
+/* 1 if all workers under way, but for one, can still be taken in the order of their parameters' age
+ * when the shard is at `version`. */
 static int fits(const sluice_model *model, const struct shard *shard, uint64_t version, int but_for)
 {
 	const uint64_t most = model->recipe.staleness;
@@ -130,32 +146,42 @@ static int fits(const sluice_model *model, const struct shard *shard, uint64_t v
 	return 1;
 }
 
-/* Of those whose push waits, the one with the oldest parameters, the lowest rank of several; -1: none. */
+/* Of those whose push waits, the one with the oldest parameters, the lowest rank of several; -1:
+ * none. */
 static int oldest_waiting(const sluice_model *model, const struct shard *shard)
 {
 	int oldest = -1;
 	for (int w = 0; w < model->job->workers; w++)
 		if (shard->inboxes[w].waits &&
-		    (oldest < 0 || shard->inboxes[w].have_version < shard->inboxes[oldest].have_version))
+		    (oldest < 0 ||
+		     shard->inboxes[w].have_version < shard->inboxes[oldest].have_version))
 			oldest = w;
 	return oldest;
 }
 
-/* ---- taking ------------------------------------------------------------------------------- */
+/* ---- taking ---------------------------------------------------------------- */
 
 /* The next message of this worker into model->copy, checked. 0, or it was blamed. */
 static int copy_next(sluice_model *model, struct shard *shard, int worker, struct message *m)
 {
 	const struct shard_layout *at = shard->at;
 	struct inbox *inbox = &shard->inboxes[worker];
-	const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, inbox->ring.next_seq);
+	const uint8_t *slot = inbox->slots +
+			      ring_offset(at->slot_depth, at->slot_bytes, inbox->ring.next_seq);
 	const char *why = "";
-	struct message_expect want = { .rank = (uint64_t)worker, .epoch = model_epoch(model),
-				       .model = model->id, .shard = shard->id, .seq = inbox->ring.next_seq,
-				       .step = MESSAGE_ANY, .phase = 0, .span = at->span, .count_max = at->span };
+	struct message_expect want = { .rank = (uint64_t)worker,
+				       .epoch = model_epoch(model),
+				       .model = model->id,
+				       .shard = shard->id,
+				       .seq = inbox->ring.next_seq,
+				       .step = MESSAGE_ANY,
+				       .phase = 0,
+				       .span = at->span,
+				       .count_max = at->span };
 	int rc = message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, m, &why);
 	if (!rc) {
-		want.kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
+		want.kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind :
+										MESSAGE_PUSH;
 		if (want.kind == MESSAGE_PUSH)
 			want.step = inbox->steps + 1;
 		rc = message_check(m, &want, &why);
@@ -209,7 +235,9 @@ static void admit(sluice_model *model, struct shard *shard, int worker, const st
 	const int full = schedule_at_anchor(&model->schedule, m->step);
 	if (m->anchor != a->anchors || full != a->gathering) {
 		if (full || a->gathering)
-			shard_refuse(model, shard, worker, "it belongs to another anchor, whose full gradient it would spoil");
+			shard_refuse(
+				model, shard, worker,
+				"it belongs to another anchor, whose full gradient it would spoil");
 		else
 			drop_push(model, shard, worker);
 		return;
@@ -256,14 +284,15 @@ static int add_push(sluice_model *model, struct shard *shard, int worker)
 		return shard_refuse(model, shard, worker, why);
 	if (accept(shard, worker, m.kind))
 		return SLUICE_EWIRE;
-	reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index, model->value, m.count);
+	reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index,
+		      model->value, m.count);
 	inbox->steps++;
 	shard->lr = m.lr;
 	shard->raised |= m.raised;
 	return 0;
 }
 
-/* ---- the update --------------------------------------------------------------------------- */
+/* ---- the update ------------------------------------------------------------ */
 
 static float theta(const struct async_shard *a)
 {
@@ -285,8 +314,11 @@ static void update(sluice_model *model, struct shard *shard)
 	struct async_shard *a = shard->async;
 	const struct update rule = update_of_step(&model->update, shard->version + 1);
 	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
-	const struct change change = { .update = &rule, .velocity = shard->velocity, .params = shard->copy,
-				       .divisor = 1, .lr = a->leading ? shard->lr / theta(a) : shard->lr,
+	const struct change change = { .update = &rule,
+				       .velocity = shard->velocity,
+				       .params = shard->copy,
+				       .divisor = 1,
+				       .lr = a->leading ? shard->lr / theta(a) : shard->lr,
 				       .everywhere = 1 };
 	if (a->mean)
 		reduction_add(&shard->reduction, NULL, a->mean, shard->at->span);
@@ -326,7 +358,7 @@ static int step(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* ---- anchors ------------------------------------------------------------------------------ */
+/* ---- anchors --------------------------------------------------------------- */
 
 /* Full gradients, in rank order: the same bits whoever comes first. */
 static int gather(sluice_model *model, struct shard *shard)
@@ -373,7 +405,7 @@ static int end_of_anchor(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* ---- both --------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------ */
 
 static int look_at_all(sluice_model *model, struct shard *shard)
 {
@@ -396,7 +428,9 @@ int shard_async_advance(sluice_model *model, struct shard *shard)
 		more |= look_at_all(model, shard);
 	}
 	if (shard->next_rank > 0 || oldest_waiting(model, shard) >= 0)
-		shard->waiting_since_ns = shard->waiting_since_ns && !moved ? shard->waiting_since_ns : now_ns();
+		shard->waiting_since_ns = shard->waiting_since_ns && !moved ?
+						  shard->waiting_since_ns :
+						  now_ns();
 	else
 		shard->waiting_since_ns = 0;
 	return moved;

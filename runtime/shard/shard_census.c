@@ -9,7 +9,8 @@ static struct constituent *own_share(const sluice_model *model, const struct sha
 	return &model->census->down[shard - model->shards];
 }
 
-uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density, uint64_t n)
+uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
+			   uint64_t n)
 {
 	return constituent_count(own_share(model, shard), density, n);
 }
@@ -48,12 +49,13 @@ size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out)
 		histogram_clear(model->census->workers);
 	}
 	if (census_exchanges(down, version)) {
-		const struct random_stream stream = census_stream(&model->recipe, shard->id | 1u << 23, version);
+		const struct random_stream stream = census_stream(&model->recipe,
+								  shard->id | 1u << 23, version);
 
-		note.histogram_bytes = constituent_look(own_share(model, shard),
-							shard->residual ? shard->residual : shard->reduction.sum,
-							shard->spans, shard->n_spans, &stream,
-							out + NOTE_HEADER_BYTES);
+		note.histogram_bytes = constituent_look(
+			own_share(model, shard),
+			shard->residual ? shard->residual : shard->reduction.sum, shard->spans,
+			shard->n_spans, &stream, out + NOTE_HEADER_BYTES);
 	}
 	return note_write(&note, shard->id, version, out);
 }
@@ -78,7 +80,8 @@ int census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numb
 
 	for (uint32_t i = 0; i < c->histogram->bins; i++) {
 		if (numbers[1 + i] > UINT32_MAX)
-			return fail(SLUICE_EWIRE, "the checkpoint holds a histogram of more than a shard");
+			return fail(SLUICE_EWIRE,
+				    "the checkpoint holds a histogram of more than a shard");
 		total += numbers[1 + i];
 	}
 	memcpy(c->histogram->count, numbers + 1, c->histogram->bins * sizeof(*numbers));

@@ -19,7 +19,8 @@ int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 void shard_census_close(sluice_model *model);
 
 /* How many of n coordinates are selected at this density. */
-uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density, uint64_t n);
+uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
+			   uint64_t n);
 /* Takes the note behind a push; SLUICE_EWIRE with *why. */
 int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, const uint8_t *note,
 		     size_t n, const char **why);

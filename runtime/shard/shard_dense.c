@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A step in which every worker sends every coordinate as a float, and every coordinate is published: one pass over
- * all messages at once, in rank order at each coordinate, instead of one each. Called by shard.c, to whose pushes and
- * publications these are the same bit for bit.
+ * A step in which every worker sends every coordinate as a float, and every coordinate is
+ * published: one pass over all messages at once, in rank order at each coordinate, instead of one
+ * each. Called by shard.c, to whose pushes and publications these are the same bit for bit.
  *
- * Checksums are known when the last byte was read. So the pass writes what nobody has seen yet: the place of the next
- * log entry, or, where the update rule remembers, the sum. What is kept (copy, residual, velocity, inboxes) moves
- * on when all messages were found right; a wrong one is refused by name.
+ * Checksums are known when the last byte was read. So the pass writes what nobody has seen yet: the
+ * place of the next log entry, or, where the update rule remembers, the sum. What is kept (copy,
+ * residual, velocity, inboxes) moves on when all messages were found right; a wrong one is refused
+ * by name.
  *
- * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is taken. */
+ * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is
+ * taken. */
 #include "shard/shard.h"
 #include "compress/dense.h"
 #include <string.h>
@@ -22,10 +24,13 @@ static int expected(const sluice_model *model, const struct shard *shard)
 	const uint64_t step = shard->version + 1;
 	const int reset = schedule_sends_all(&model->schedule, step);
 	const int all = (recipe->up.select == SELECT_ALL && recipe->down.select == SELECT_ALL) ||
-			model_sends_all(model, model_density(model, &recipe->down, step, shard->chosen), step);
+			model_sends_all(model,
+					model_density(model, &recipe->down, step, shard->chosen),
+					step);
 
-	return all && !model->job->members.elastic && !shard->counted && model->schedule.n_downs == 1 &&
-	       !shard->running && !model->census && !model->measure.on && (reset || recipe->down.values.type == VALUE_F32);
+	return all && !model->job->members.elastic && !shard->counted &&
+	       model->schedule.n_downs == 1 && !shard->running && !model->census &&
+	       !model->measure.on && (reset || recipe->down.values.type == VALUE_F32);
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */
@@ -40,7 +45,8 @@ static enum dense_outcome look(sluice_model *model, struct shard *shard)
 	for (int w = 0; w < model->job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
 		const uint64_t seq = inbox->ring.next_seq;
-		const uint8_t *slot = inbox->slots + ring_offset(at->slot_depth, at->slot_bytes, seq);
+		const uint8_t *slot = inbox->slots +
+				      ring_offset(at->slot_depth, at->slot_bytes, seq);
 		const struct message_expect want = shard_expect(model, shard, w);
 
 		if (message_peek(slot, at->slot_bytes, &inbox->header, &inbox->crc, &why) ||
@@ -61,7 +67,8 @@ static enum dense_outcome look(sluice_model *model, struct shard *shard)
 }
 
 /* One piece of the sum, coordinates from `at` on. */
-static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t at, uint32_t n, float *sum)
+static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t at, uint32_t n,
+		      float *sum)
 {
 	float value[DENSE_PIECE];
 
@@ -69,7 +76,8 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 	for (int w = 0; w < model->job->workers; w++) {
 		struct inbox *inbox = &shard->inboxes[w];
 
-		inbox->nonfinite |= dense_take(inbox->payload + sizeof *sum * at, n, value, &inbox->payload_crc);
+		inbox->nonfinite |= dense_take(inbox->payload + sizeof *sum * at, n, value,
+					       &inbox->payload_crc);
 		sparse_add(sum, NULL, value, n);
 	}
 }
@@ -108,7 +116,8 @@ static int count_all(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* Of a piece of the change: the first coordinate of the shard that is not finite, if none before it was. */
+/* Of a piece of the change: the first coordinate of the shard that is not finite, if none before it
+ * was. */
 static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uint32_t n)
 {
 	const uint32_t finite = (uint32_t)first_nonfinite(change, n);
@@ -116,7 +125,8 @@ static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uin
 	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
-static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at, const float *value, uint32_t n)
+static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at,
+			const float *value, uint32_t n)
 {
 	if (model->recipe.update == UPDATE_AVERAGE)
 		sparse_set(shard->copy + at, NULL, value, n);
@@ -145,8 +155,8 @@ static void clear_residual(struct shard *shard, uint32_t at, uint32_t n)
 }
 
 /* The change is a multiple of the sum: it is written where it is published from. */
-static int change_directly(sluice_model *model, struct shard *shard, float factor[2], uint8_t *payload,
-			   uint32_t *crc)
+static int change_directly(sluice_model *model, struct shard *shard, float factor[2],
+			   uint8_t *payload, uint32_t *crc)
 {
 	const uint32_t span = shard->at->span;
 	uint32_t bad = NONE_BAD;
@@ -174,9 +184,10 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 	return 1;
 }
 
-/* The change needs what earlier steps left, which must not move before the messages are known to be right. */
-static int change_by_rule(sluice_model *model, struct shard *shard, const struct update *update, unsigned divisor,
-			  uint8_t *payload, uint32_t *crc)
+/* The change needs what earlier steps left, which must not move before the messages are known to be
+ * right. */
+static int change_by_rule(sluice_model *model, struct shard *shard, const struct update *update,
+			  unsigned divisor, uint8_t *payload, uint32_t *crc)
 {
 	const uint32_t span = shard->at->span;
 	float *sum = shard->reduction.sum;
@@ -191,7 +202,8 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
 		if (right) {
-			update_apply(update, sum + at, shard->velocity ? shard->velocity + at : NULL,
+			update_apply(update, sum + at,
+				     shard->velocity ? shard->velocity + at : NULL,
 				     shard->copy + at, n, divisor, shard->lr);
 			with_residual(shard, at, sum + at, n);
 			bad = look_for_bad(bad, at, sum + at, n);
@@ -218,12 +230,15 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 	const enum dense_outcome seen = look(model, shard);
 	if (seen != DENSE_READY)
 		return seen;
-	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes), *payload = entry + MESSAGE_HEADER_BYTES;
+	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes),
+		*payload = entry + MESSAGE_HEADER_BYTES;
 	candidates_forget(&shard->candidates);
-	if (update_scales(&update, (unsigned)model->job->workers, shard->lr, &factor[0], &factor[1]))
+	if (update_scales(&update, (unsigned)model->job->workers, shard->lr, &factor[0],
+			  &factor[1]))
 		done = change_directly(model, shard, factor, payload, &crc);
 	else
-		done = change_by_rule(model, shard, &update, (unsigned)model->job->workers, payload, &crc);
+		done = change_by_rule(model, shard, &update, (unsigned)model->job->workers, payload,
+				      &crc);
 	if (!done)
 		return DENSE_WAITS;
 	m = shard_delta(model, shard, at->span);

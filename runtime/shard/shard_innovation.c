@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half of signal=innovation (worker/innovation.c): a shard's running sum is that of all workers'
- * references only as long as no upload is lost or comes twice. Called by shard.c. */
+ * The shard half of signal=innovation (worker/innovation.c): a shard's running sum is that of all
+ * workers' references only as long as no upload is lost or comes twice. Called by shard.c. */
 #include "shard/shard.h"
 #include "base/log.h"
 #include <string.h>
@@ -15,10 +15,11 @@ void innovation_take(sluice_model *model, struct shard *shard, int worker, const
 		return;
 	}
 	if (m->anchor / 2 != inbox->uploads) {
-		log_line(LOG_WARN, "runtime", "step %llu: %s has made %u uploads to shard %u, which took %u: one was lost "
-			 "or came twice, and all workers will send their gradients anew",
-			 (unsigned long long)shard->version + 1, rank_text(model->job, worker), m->anchor / 2,
-			 shard->id, inbox->uploads);
+		log_line(LOG_WARN, "runtime",
+			 "step %llu: %s has made %u uploads to shard %u, which took %u: one was "
+			 "lost or came twice, and all workers will send their gradients anew",
+			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
+			 m->anchor / 2, shard->id, inbox->uploads);
 		shard->refresh = 1;
 	}
 	inbox->uploads = m->anchor / 2 + m->anchor % 2;

@@ -12,7 +12,8 @@ struct shard *shard_find(sluice_model *model, uint32_t id)
 	return NULL;
 }
 
-/* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet shared. */
+/* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet
+ * shared. */
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 {
 	const struct shard_layout *at = shard->at;
@@ -29,7 +30,8 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->chosen = shard->chosen_next = 0;
 	model->first_step = version;
 	shard->waiting_since_ns = 0;
-	shard->log = (struct delta_log){ .ring = base + at->log_offset, .ring_bytes = at->log_bytes };
+	shard->log = (struct delta_log){ .ring = base + at->log_offset,
+					 .ring_bytes = at->log_bytes };
 	shard->snapshot = base + at->snapshot_offset;
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
@@ -52,11 +54,13 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 {
 	const uint32_t of = at->span - at->exempt;
 	if (!selection_kinds[recipe->down.select].adds || recipe->memory == MEMORY_NONE ||
-	    recipe->when == WHEN_ASYNC || selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN ||
+	    recipe->when == WHEN_ASYNC ||
+	    selection_kinds[recipe->up.select].exchange != EXCHANGE_OWN ||
 	    recipe->up.select == SELECT_ALL)
 		return (struct candidates_size){ 0 };
 	return candidates_size(of, schedule_count(recipe->down.density, of),
-			       (uint64_t)l->workers * schedule_count(recipe->up.density, of), at->exempt);
+			       (uint64_t)l->workers * schedule_count(recipe->up.density, of),
+			       at->exempt);
 }
 
 static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
@@ -66,7 +70,8 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	int velocity = recipe_velocity(recipe), running = recipe->signal == SIGNAL_INNOVATION;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
 	/* A sketch's workers keep themselves what was not published. */
-	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
+	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH &&
+		       recipe->when != WHEN_ASYNC;
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
@@ -78,13 +83,14 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
 	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
-	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support || !shard->cells || !shard->inboxes)
+	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support ||
+	    !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	int rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
-		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe), shard->spans,
-				     shard->n_spans);
+		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe),
+				     shard->spans, shard->n_spans);
 	if (!rc && recipe->when == WHEN_ASYNC)
 		rc = shard_async_open(model, shard);
 	if (rc)
@@ -156,10 +162,12 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 	if (!own.span)
 		return 0;
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH && recipe->when != WHEN_ASYNC;
+	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH &&
+		   recipe->when != WHEN_ASYNC;
 	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
 	vectors += async_vectors(recipe);
-	bytes = own.slot_bytes + own.room * (sizeof(uint32_t) + sizeof(float)) + selector_bytes(own.span);
+	bytes = own.slot_bytes + own.room * (sizeof(uint32_t) + sizeof(float)) +
+		selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *at = &l->shards[i];
 		if (at->owner != rank)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A residual that the application adds its gradients to itself: what a push then selects is taken out of it, and
- * the rest stays for the next gradient. So there is no second vector, and a push reads one where it would read
- * two and write one. Called by step.c and push_range.c. */
+ * A residual that the application adds its gradients to itself: what a push then selects is taken
+ * out of it, and the rest stays for the next gradient. So there is no second vector, and a push
+ * reads one where it would read two and write one. Called by step.c and push_range.c. */
 #include "worker/worker.h"
 #include "base/error.h"
 
@@ -17,7 +17,8 @@ static const char *why_not(const struct recipe *recipe)
 	if (recipe->clip > 0)
 		return "clip= needs the norm of each gradient";
 	if (recipe->nonfinite != NONFINITE_ABORT)
-		return "nonfinite= other than abort leaves values out, which are in the sum already";
+		return "nonfinite= other than abort leaves values out, which are in the sum "
+		       "already";
 	if (recipe->update == UPDATE_AVERAGE)
 		return "update=average pushes parameters";
 	if (recipe->period > 1)
@@ -29,14 +30,17 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 {
 	const char *function = "sluice_accumulator";
 	if (!accumulator || !scale)
-		return fail(SLUICE_EINVAL, "%s: %s is NULL", function, accumulator ? "scale" : "accumulator");
+		return fail(SLUICE_EINVAL, "%s: %s is NULL", function,
+			    accumulator ? "scale" : "accumulator");
 	int rc = step_check(model, accumulator, function, STEP_DONE);
 	if (rc)
 		return rc;
 	const char *why = why_not(&model->recipe);
 	if (why)
-		return fail(SLUICE_EINVAL, "%s: the recipe's %s: give sluice_push a gradient of its own, or change the "
-			    "recipe", function, why);
+		return fail(SLUICE_EINVAL,
+			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
+			    "change the recipe",
+			    function, why);
 	if ((rc = on_device_come_home(model)))
 		return rc;
 	model->worker->accumulates = 1;
@@ -45,15 +49,18 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 	return 0;
 }
 
-int accumulator_check(const sluice_model *model, const void *grad, uint64_t begin, const char *function)
+int accumulator_check(const sluice_model *model, const void *grad, uint64_t begin,
+		      const char *function)
 {
 	const struct worker *w = model->worker;
 	const uintptr_t first = (uintptr_t)w->residual, given = (uintptr_t)grad;
-	if (!w->accumulates || given < first || given >= (uintptr_t)(w->residual + model->layout.count) ||
-	    grad == w->residual + begin)
+	if (!w->accumulates || given < first ||
+	    given >= (uintptr_t)(w->residual + model->layout.count) || grad == w->residual + begin)
 		return 0;
-	return fail(SLUICE_EINVAL, "%s: the vector lies in what sluice_accumulator gave, at byte %llu, where coordinate %llu "
-		    "begins at byte %llu: give the accumulator's own place of what is pushed", function,
-		    (unsigned long long)(given - first), (unsigned long long)begin,
+	return fail(SLUICE_EINVAL,
+		    "%s: the vector lies in what sluice_accumulator gave, at byte %llu, where "
+		    "coordinate %llu begins at byte %llu: give the accumulator's own place of what "
+		    "is pushed",
+		    function, (unsigned long long)(given - first), (unsigned long long)begin,
 		    (unsigned long long)begin * sizeof(float));
 }

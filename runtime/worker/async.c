@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half of asynchronous steps; see shard_async.h. What a worker says beside gradients: it asks for the
- * newest, and parks before collectives. Called by step.c and events.c. */
+ * The worker half of asynchronous steps; see shard_async.h. What a worker says beside gradients: it
+ * asks for the newest, and parks before collectives. Called by step.c and events.c. */
 #include "worker/worker.h"
 #include "compress/message.h"
 #include <stdio.h>
@@ -42,7 +42,8 @@ static int posted(void *context)
 static void describe(void *context, char *text, size_t cap)
 {
 	(void)context;
-	snprintf(text, cap, "room in the queues of the shards, to say that this rank enters a collective");
+	snprintf(text, cap,
+		 "room in the queues of the shards, to say that this rank enters a collective");
 }
 
 int async_park(sluice_model *model)

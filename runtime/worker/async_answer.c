@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half of asynchronous steps; see shard_async.h. What comes back: an answer is a difference to the anchor, or
- * the next anchor itself. Called by worker.c and step.c. */
+ * The worker half of asynchronous steps; see shard_async.h. What comes back: an answer is a
+ * difference to the anchor, or the next anchor itself. Called by worker.c and step.c. */
 #include "worker/worker.h"
 #include "compress/message.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * signal=innovation: a worker sends how its gradient differs from what the shards have of it, its reference, and
- * the shards keep the sum of all references. So an upload can be left out (when=lazy): the reference then stays.
- * Called by worker.c and step.c. */
+ * signal=innovation: a worker sends how its gradient differs from what the shards have of it, its
+ * reference, and the shards keep the sum of all references. So an upload can be left out
+ * (when=lazy): the reference then stays. Called by worker.c and step.c. */
 #include "worker/worker.h"
 #include <math.h>
 #include <string.h>
@@ -11,8 +11,10 @@ static int is_lazy(const sluice_model *model)
 	return model->recipe.when == WHEN_LAZY;
 }
 
-/* Squared norms of what a message carries (worker.value) and of what it leaves of the accumulator. */
-static void weigh(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+/* Squared norms of what a message carries (worker.value) and of what it leaves of the
+ * accumulator. */
+static void weigh(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		  uint32_t n)
 {
 	struct worker *w = model->worker;
 	const float *vector = w->residual + at->begin;
@@ -43,7 +45,8 @@ void innovation_renew(sluice_model *model)
 	w->lazy.uploaded = 0; /* so that this push is not left out */
 }
 
-void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+void innovation_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		       uint32_t n)
 {
 	if (is_lazy(model))
 		weigh(model, at, index, n);
@@ -60,8 +63,8 @@ void innovation_begin(sluice_model *model)
 		model->worker->down[s].moved = 0;
 }
 
-void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
-		      uint32_t n)
+void innovation_apply(sluice_model *model, uint32_t shard, const uint32_t *index,
+		      const float *value, uint32_t n)
 {
 	struct worker *w = model->worker;
 	double moved = 0;
@@ -108,13 +111,15 @@ int sluice_wanted(const sluice_model *model)
 	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
 		return 1;
 	const struct worker *w = model->worker;
-	return w->refresh || !(w->smoothness > 0) || !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
+	return w->refresh || !(w->smoothness > 0) ||
+	       !lazy_skips_unseen(&w->lazy, model->lr, w->smoothness, w->distance);
 }
 
 int sluice_set_smoothness(sluice_model *model, float smoothness)
 {
 	if (!model || !(smoothness > 0) || !isfinite(smoothness))
-		return fail(SLUICE_EINVAL, "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
 			    (double)smoothness);
 	model->worker->smoothness = smoothness;
 	return 0;

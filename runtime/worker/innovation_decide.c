@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whether an innovation is uploaded (when=lazy): all messages of a push are encoded, and none is posted. Called by
- * worker.c. */
+ * Whether an innovation is uploaded (when=lazy): all messages of a push are encoded, and none is
+ * posted. Called by worker.c. */
 #include "worker/worker.h"
 #include <string.h>
 
@@ -29,8 +29,8 @@ static void follow(sluice_model *model)
 		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
 		    message_decode(&m, slot, w->relative, w->value, &why))
 			continue; /* cannot be: this worker wrote it */
-		sparse_add(w->reference + at->begin, m.coding == CODING_DENSE ? NULL : w->relative, w->value,
-			   m.count);
+		sparse_add(w->reference + at->begin, m.coding == CODING_DENSE ? NULL : w->relative,
+			   w->value, m.count);
 	}
 }
 
@@ -40,7 +40,8 @@ static int leaves_out(sluice_model *model)
 	struct worker *w = model->worker;
 	if (w->skip)
 		return 1;
-	return model->recipe.when == WHEN_LAZY && lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
+	return model->recipe.when == WHEN_LAZY &&
+	       lazy_skips(&w->lazy, model->lr, w->innovation, w->innovation_error);
 }
 
 static void decide(sluice_model *model, uint64_t elements)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See lazy.h. Sums are in double: squares of small steps, divided by the square of the learning rate. */
+ * See lazy.h. Sums are in double: squares of small steps, divided by the square of the learning
+ * rate. */
 #include "worker/lazy.h"
 #include <string.h>
 

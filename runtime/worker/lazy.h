@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * When a gradient is worth an upload: the rules of lazily aggregated gradients (LAG; Chen, Giannakis, Sun, Yin,
- * NeurIPS 2018) and of their quantised form (LAQ; Sun, Chen, Giannakis, Yang, NeurIPS 2019). Pure. */
+ * When a gradient is worth an upload: the rules of lazily aggregated gradients (LAG; Chen,
+ * Giannakis, Sun, Yin, NeurIPS 2018) and of their quantised form (LAQ; Sun, Chen, Giannakis, Yang,
+ * NeurIPS 2019). Pure. */
 #ifndef RUNTIME_LAZY_H
 #define RUNTIME_LAZY_H
 #include "recipe/recipe.h"
 
 struct lazy {
-	uint32_t window;             /* model changes that are looked back on */
-	double weight;               /* of each of them (xi) */
-	uint64_t longest;            /* pushes that may be skipped in a row; 0: any number */
-	double moved[LAZY_WINDOW_MAX]; /* their squared norms; change t at t % window, zero before the first */
-	uint64_t changes;            /* so far */
-	double last_error;           /* squared norm of what the values of the last upload lost by rounding */
-	uint64_t skipped;            /* since the last upload */
-	int uploaded;                /* at least once */
+	uint32_t window;               /* model changes that are looked back on */
+	double weight;                 /* of each of them (xi) */
+	uint64_t longest;              /* pushes that may be skipped in a row; 0: any number */
+	double moved[LAZY_WINDOW_MAX]; /* their squared norms; change t at t % window, zero before
+					  the first */
+	uint64_t changes;              /* so far */
+	double last_error; /* squared norm of what the values of the last upload lost by rounding */
+	uint64_t skipped;  /* since the last upload */
+	int uploaded;      /* at least once */
 };
 
 /* The state as numbers, and back; the recipe's values are not among them. */
@@ -23,14 +25,14 @@ void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS]);
 
 /* The model moved by a vector of this squared norm. */
 void lazy_moved(struct lazy *l, double squared);
-/* What a stale gradient may be off, squared: weight * sum of the last changes / lr^2, for an objective that is the
- * mean over the workers. */
+/* What a stale gradient may be off, squared: weight * sum of the last changes / lr^2, for an
+ * objective that is the mean over the workers. */
 double lazy_allowance(const struct lazy *l, float lr);
-/* 1 if the upload of an innovation of this squared norm, which rounding makes wrong by error (squared norm),
- * can be left out. */
+/* 1 if the upload of an innovation of this squared norm, which rounding makes wrong by error
+ * (squared norm), can be left out. */
 int lazy_skips(const struct lazy *l, float lr, double innovation, double error);
-/* The same for a worker that knows how far (squared) the model moved since its last upload, and how smooth its
- * loss is (the Lipschitz constant of its gradient); it needs no gradient for that. */
+/* The same for a worker that knows how far (squared) the model moved since its last upload, and how
+ * smooth its loss is (the Lipschitz constant of its gradient); it needs no gradient for that. */
 int lazy_skips_unseen(const struct lazy *l, float lr, float smoothness, double distance);
 /* What came of the decision. error: of the upload. */
 void lazy_uploaded(struct lazy *l, double error);

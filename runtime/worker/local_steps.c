@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * when=every(P): a worker trains on a model of its own for P steps, by plain SGD, and the workers exchange what
- * these steps did. The accumulator of the period and the common model are kept apart, so that after an exchange
- * all replicas have the same bits. Called by step.c. */
+ * when=every(P): a worker trains on a model of its own for P steps, by plain SGD, and the workers
+ * exchange what these steps did. The accumulator of the period and the common model are kept apart,
+ * so that after an exchange all replicas have the same bits. Called by step.c. */
 #include "worker/worker.h"
 #include <string.h>
 
@@ -20,7 +20,8 @@ void local_gather(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	if (w->local)
-		w->skip = 0; /* what was left out is the last step's gradient, not the steps before it */
+		w->skip = 0; /* what was left out is the last step's gradient, not the steps before
+				it */
 	if (w->local && w->local != w->residual)
 		sparse_add(w->residual, NULL, w->local, (uint32_t)model->layout.count);
 }
@@ -44,7 +45,9 @@ void local_pull(sluice_model *model, float *params)
 
 int sluice_in_sync(const sluice_model *model)
 {
-	return model && model->worker->in_step == STEP_DONE && model->step % model->recipe.period == 0 &&
+	return model && model->worker->in_step == STEP_DONE &&
+	       model->step % model->recipe.period == 0 &&
 	       !selection_kinds[model->recipe.up.select].contiguous &&
-	       (!model_async(model) || !model->step || schedule_before_anchor(&model->schedule, model->step));
+	       (!model_async(model) || !model->step ||
+		schedule_before_anchor(&model->schedule, model->step));
 }

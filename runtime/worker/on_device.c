@@ -6,14 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- gradients ----------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------- */
 
 static int open_selector(sluice_model *model, const void *pointer)
 {
 	struct on_device *d = &model->worker->device;
 	const struct layout *l = &model->layout;
 	/* What is selected, or asked for. */
-	const uint64_t most = l->selected_most > l->support_most ? l->selected_most : l->support_most;
+	const uint64_t most = l->selected_most > l->support_most ? l->selected_most :
+								   l->support_most;
 	int device;
 	if (d->selector)
 		return 0;
@@ -31,7 +32,8 @@ static int open_selector(sluice_model *model, const void *pointer)
 	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
 }
 
-/* The model's stream is not captured into a graph, which would hold one step's messages for ever. */
+/* The model's stream is not captured into a graph, which would hold one step's messages for
+ * ever. */
 static int check_stream(const struct device_ops *ops, void *stream, const char *function)
 {
 	return ops->ready(stream) ? device_fail(ops, function) : 0;
@@ -42,7 +44,8 @@ static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = &model->worker->device;
 	int rc = open_selector(model, grad);
-	if (!rc && !d->residual.address && d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
+	if (!rc && !d->residual.address &&
+	    d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
 	if (!rc)
 		rc = on_device_fold_open(model);
@@ -58,7 +61,8 @@ static int begin_selecting(sluice_model *model, const void *grad)
 int on_device_fetch(sluice_model *model, void *to, const void *from, size_t bytes)
 {
 	struct on_device *d = &model->worker->device;
-	if (d->ops->ready(d->stream) || d->ops->copy(to, from, bytes, d->stream) || d->ops->wait(d->stream))
+	if (d->ops->ready(d->stream) || d->ops->copy(to, from, bytes, d->stream) ||
+	    d->ops->wait(d->stream))
 		return device_fail(d->ops, "a copy from the GPU");
 	return 0;
 }
@@ -69,7 +73,7 @@ int on_device_fetch_residual(sluice_model *model)
 	if (!w->device.selects || w->device.stale)
 		return 0;
 	return on_device_fetch(model, w->residual, w->device.residual.address,
-			   model->layout.count * sizeof(float));
+			       model->layout.count * sizeof(float));
 }
 
 int on_device_come_home(sluice_model *model)
@@ -78,8 +82,9 @@ int on_device_come_home(sluice_model *model)
 	if (!d->selects)
 		return 0;
 	if (on_device_unfinished(d))
-		return fail(SLUICE_EINVAL, "the last push failed on the GPU, whose residual may hold its gradient already: "
-			    "push the same gradient from GPU memory again");
+		return fail(SLUICE_EINVAL,
+			    "the last push failed on the GPU, whose residual may hold its gradient "
+			    "already: push the same gradient from GPU memory again");
 	int rc = on_device_fetch_residual(model);
 	if (!rc)
 		rc = on_device_fetch_velocity(model);
@@ -125,8 +130,9 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	if (!rc)
 		rc = on_device_come_home(model);
 	if (!rc && ops && !d->copies[0])
-		log_line(LOG_INFO, "runtime", "model %u: gradients are copied from the GPU to the host each step: "
-			 "%s", model->id, why);
+		log_line(LOG_INFO, "runtime",
+			 "model %u: gradients are copied from the GPU to the host each step: %s",
+			 model->id, why);
 	if (!rc)
 		rc = copy_home(model, 0, grad, model->layout.count);
 	return rc ? rc : copy_home(model, 1, before, model->layout.count);
@@ -138,7 +144,7 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count)
 	return rc ? rc : copy_home(model, 0, grad, count);
 }
 
-/* ---- parameters ---------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------ */
 
 /* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
 static int target_is_host(const sluice_model *model)
@@ -176,8 +182,8 @@ int on_device_pulled(sluice_model *model, int rc)
 		return rc;
 	struct on_device *d = &model->worker->device;
 	const size_t bytes = model->layout.count * sizeof(float);
-	if (!rc && d->params && (d->ops->copy(d->params, d->params_copy, bytes, d->stream) ||
-				 d->ops->wait(d->stream)))
+	if (!rc && d->params &&
+	    (d->ops->copy(d->params, d->params_copy, bytes, d->stream) || d->ops->wait(d->stream)))
 		rc = device_fail(d->ops, "sluice_pull");
 	d->params = NULL;
 	return rc;
@@ -189,9 +195,10 @@ int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, c
 	struct on_device *d = &model->worker->device;
 	const int average = model->recipe.update == UPDATE_AVERAGE;
 	if (d->target)
-		return (average ? d->target->assign : d->target->add)(d->selector, vector, index, value, count,
-								      d->stream)
-			? device_fail(d->target, "sluice_pull") : 0;
+		return (average ? d->target->assign : d->target->add)(d->selector, vector, index,
+								      value, count, d->stream) ?
+			       device_fail(d->target, "sluice_pull") :
+			       0;
 	(average ? sparse_set : sparse_add)(vector, index, value, count);
 	return 0;
 }

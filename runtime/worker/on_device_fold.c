@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done on the device to a gradient before it is compressed (on_device.h): the recipe's momentum, which lives
- * there with the residual, clip= and nonfinite=zero. The same launch does all of it, so a push that fails later has
- * folded its gradient whole or not at all: made again, it is not folded twice.
+ * What is done on the device to a gradient before it is compressed (on_device.h): the recipe's
+ * momentum, which lives there with the residual, clip= and nonfinite=zero. The same launch does all
+ * of it, so a push that fails later has folded its gradient whole or not at all: made again, it is
+ * not folded twice.
  *
- * Momentum is masked where a message was packed on the device. Of what the host encodes, worker.velocity is the place
- * where worker_settle() says which coordinates it masked. */
+ * Momentum is masked where a message was packed on the device. Of what the host encodes,
+ * worker.velocity is the place where worker_settle() says which coordinates it masked. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static int masks(const sluice_model *model)
 	return w->velocity && model->recipe.mask && w->step > model->schedule.warmup_steps;
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 int on_device_fold_open(sluice_model *model)
 {
@@ -50,8 +51,8 @@ void on_device_fold_close(sluice_model *model)
 int on_device_give_velocity(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
-	if (d->velocity.address &&
-	    d->ops->copy(d->velocity.address, model->worker->velocity, vector_bytes(model), d->stream))
+	if (d->velocity.address && d->ops->copy(d->velocity.address, model->worker->velocity,
+						vector_bytes(model), d->stream))
 		return device_fail(d->ops, "the momentum");
 	return 0;
 }
@@ -61,10 +62,11 @@ int on_device_fetch_velocity(sluice_model *model)
 	struct on_device *d = &model->worker->device;
 	if (!d->selects || !d->velocity.address || d->stale)
 		return 0;
-	return on_device_fetch(model, model->worker->velocity, d->velocity.address, vector_bytes(model));
+	return on_device_fetch(model, model->worker->velocity, d->velocity.address,
+			       vector_bytes(model));
 }
 
-/* ---- a push -------------------------------------------------------------------------------- */
+/* ---- a push ---------------------------------------------------------------- */
 
 void on_device_fold(const sluice_model *model, struct device_select *call)
 {

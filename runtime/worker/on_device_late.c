@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What follows when the device is through with a push that sluice_push() left behind (on_device.h): its messages are
- * staged and posted by whoever comes first, the progress thread or the application's next call on the model. The device
- * says that it is through by a word of host memory, so looking calls nothing of CUDA, which no thread but the
- * application's own may have set up as it should be, and which a capture elsewhere forbids.
+ * What follows when the device is through with a push that sluice_push() left behind (on_device.h):
+ * its messages are staged and posted by whoever comes first, the progress thread or the
+ * application's next call on the model. The device says that it is through by a word of host
+ * memory, so looking calls nothing of CUDA, which no thread but the application's own may have set
+ * up as it should be, and which a capture elsewhere forbids.
  *
- * Only the application's calls do what takes CUDA: ask whether the device failed, and encode what the device did not
- * pack. The state (on_device.late) changes with the token held; where it says that nothing is late, nobody but the
- * application touches the rest. */
+ * Only the application's calls do what takes CUDA: ask whether the device failed, and encode what
+ * the device did not pack. The state (on_device.late) changes with the token held; where it says
+ * that nothing is late, nobody but the application touches the rest. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -49,7 +50,7 @@ const struct message *on_device_said(const sluice_model *model, uint32_t shard)
 	return state == LATE_ENQUEUED || state == LATE_LISTED ? &d->heads[shard] : NULL;
 }
 
-/* ---- what the device made ------------------------------------------------------------------ */
+/* ---- what the device made -------------------------------------------------- */
 
 /* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
 static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
@@ -70,7 +71,8 @@ static int take(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	struct device_selected got;
-	if (d->ops->pushed(d->push, &got, d->sent, d->stream)) /* it is done: it does not ask CUDA */
+	if (d->ops->pushed(d->push, &got, d->sent,
+			   d->stream)) /* it is done: it does not ask CUDA */
 		return job_fail(model->job, SLUICE_EGPU, model->job->rank, "%s", d->ops->error());
 	d->doubt = 0;
 	d->added = !got.nonfinite || model->recipe.nonfinite == NONFINITE_ZERO;
@@ -80,15 +82,17 @@ static int take(sluice_model *model)
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
-	if (!rc && !d->sketch && (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+	if (!rc && !d->sketch &&
+	    (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-/* Whether the messages are complete but for their headers, and the residual is settled. Of sketches that are not finite
- * only the application's call can say which coordinate it was: that takes CUDA. */
+/* Whether the messages are complete but for their headers, and the residual is settled. Of sketches
+ * that are not finite only the application's call can say which coordinate it was: that takes
+ * CUDA. */
 static int is_packed(const sluice_model *model)
 {
 	const struct on_device *d = &model->worker->device;
@@ -125,7 +129,7 @@ void on_device_advance(sluice_model *model)
 		become(model, LATE_NOTHING);
 }
 
-/* ---- waiting for it ------------------------------------------------------------------------- */
+/* ---- waiting for it -------------------------------------------------------- */
 
 /* What CUDA said in the calling thread just now. Token held. */
 static void note_failure(sluice_model *model)
@@ -246,8 +250,10 @@ static int finish(sluice_model *model, int pushing, const char *function)
 	progress_release(model->job);
 	w->in_step = STEP_DONE; /* it is to be pushed again */
 	w->raise |= d->heads[0].raised;
-	return fail(SLUICE_EGPU, "%s: the push of step %llu failed, and nothing of it was sent: %s; push the same "
-		    "gradient again, from GPU memory", function, (unsigned long long)w->step, d->failure);
+	return fail(SLUICE_EGPU,
+		    "%s: the push of step %llu failed, and nothing of it was sent: %s; push the "
+		    "same gradient again, from GPU memory",
+		    function, (unsigned long long)w->step, d->failure);
 }
 
 int on_device_finish(sluice_model *model, const char *function)
@@ -255,7 +261,7 @@ int on_device_finish(sluice_model *model, const char *function)
 	return finish(model, 0, function);
 }
 
-/* ---- a push -------------------------------------------------------------------------------- */
+/* ---- a push ---------------------------------------------------------------- */
 
 int on_device_leave(sluice_model *model, uint64_t start_ns)
 {
@@ -271,7 +277,8 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	on_device_advance(model); /* it may be through already */
 	int rc = job->failure.code ? job_failed(job) : 0;
 	progress_release(job);
-	if (rc || late(d) == LATE_NOTHING || (late(d) != LATE_LISTED && on_device_packs(&model->recipe) && !job->seat))
+	if (rc || late(d) == LATE_NOTHING ||
+	    (late(d) != LATE_LISTED && on_device_packs(&model->recipe) && !job->seat))
 		return rc;
 	start_ns = now_ns();
 	rc = finish(model, 1, "sluice_push");
@@ -279,7 +286,7 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	return rc;
 }
 
-/* ---- the values of a pull ------------------------------------------------------------------- */
+/* ---- the values of a pull -------------------------------------------------- */
 
 int on_device_ask(sluice_model *model)
 {
@@ -309,7 +316,7 @@ int on_device_valued(sluice_model *model)
 	return !rc;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------- */
 
 void on_device_abandon(sluice_model *model)
 {
@@ -320,12 +327,14 @@ void on_device_abandon(sluice_model *model)
 	if (late(d) == LATE_NOTHING)
 		return;
 	/* Only after a failure of the job: nobody waits for the messages any more. */
-	while (at_work(late(d)) && !d->ops->push_done(d->push) && !d->ops->push_lost(d->push, d->stream) &&
-	       now_ns() < until)
+	while (at_work(late(d)) && !d->ops->push_done(d->push) &&
+	       !d->ops->push_lost(d->push, d->stream) && now_ns() < until)
 		progress_nap();
 	if (now_ns() >= until && on_device_describe(model, text, sizeof text))
-		log_line(LOG_ERROR, "runtime", "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the device "
-			 "is not through: %s", model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
+		log_line(LOG_ERROR, "runtime",
+			 "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the "
+			 "device is not through: %s",
+			 model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
 	progress_take(job);
 	become(model, LATE_NOTHING);
 	progress_release(job);

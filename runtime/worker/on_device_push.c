@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push whose gradient is selected on the device (on_device.h). The device adds, selects, cuts the selection into
- * the shards' parts, packs each part's payload and writes it where it is posted from or read: into the shard's
- * inbox itself where that is mapped here (shared memory), nowhere else where the card reads device memory in place,
- * else into the pinned staging slot. Back come counts, lengths and checksums, which nobody waits for here: when they
- * have come (on_device_late.c), the host writes the headers.
+ * A push whose gradient is selected on the device (on_device.h). The device adds, selects, cuts the
+ * selection into the shards' parts, packs each part's payload and writes it where it is posted from
+ * or read: into the shard's inbox itself where that is mapped here (shared memory), nowhere else
+ * where the card reads device memory in place, else into the pinned staging slot. Back come counts,
+ * lengths and checksums, which nobody waits for here: when they have come (on_device_late.c), the
+ * host writes the headers.
  *
- * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe, are complete once
- * the device has reported (gpu/report.cu); the transport is told after that, so what a NIC or a peer reads is complete.
- * What messages hold leaves the residual by the launch that reports, or, where the host has encoded some of them, by a
- * later one: until then a failure has lost nothing, and the push may be made again.
+ * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
+ * are complete once the device has reported (gpu/report.cu); the transport is told after that, so
+ * what a NIC or a peer reads is complete. What messages hold leaves the residual by the launch that
+ * reports, or, where the host has encoded some of them, by a later one: until then a failure has
+ * lost nothing, and the push may be made again.
  *
- * Where more was selected for a shard than its slot holds, or the device does not pack (on_device_packs()), that part's
- * list comes to the host, which encodes it as it does any other. */
+ * Where more was selected for a shard than its slot holds, or the device does not pack
+ * (on_device_packs()), that part's list comes to the host, which encodes it as it does any
+ * other. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -26,7 +29,7 @@ int on_device_packs(const struct recipe *recipe)
 	       recipe->up.values.type != VALUE_ROUND;
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 static size_t payload_room(const struct shard_layout *at)
 {
@@ -57,7 +60,8 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	return d->windows_there[owner];
 }
 
-/* A note that follows the payload (up=global, down=global) is the host's: these messages are staged. */
+/* A note that follows the payload (up=global, down=global) is the host's: these messages are
+ * staged. */
 static void choose_lane(sluice_model *model, uint32_t shard)
 {
 	struct payload_lane *lane = &model->worker->device.lanes[shard];
@@ -70,7 +74,9 @@ static void choose_lane(sluice_model *model, uint32_t shard)
 		lane->there = there + model->layout.shards[shard].slots_offset;
 	} else if (owner_of(model, shard)->transport->ops->in_place) {
 		lane->way = PAYLOAD_IN_PLACE;
-		lane->depth = model->layout.shards[shard].slot_depth; /* a payload stays until the shard has taken the message */
+		lane->depth =
+			model->layout.shards[shard].slot_depth; /* a payload stays until the shard
+								   has taken the message */
 	}
 }
 
@@ -156,7 +162,8 @@ int on_device_push_open(sluice_model *model)
 	d->windows = calloc((size_t)model->job->size, sizeof *d->windows);
 	d->windows_there = calloc((size_t)model->job->size, sizeof *d->windows_there);
 	d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values);
-	if (!rc && (!d->parts || !d->sent || !d->heads || !d->lanes || !d->windows || !d->windows_there || !d->values))
+	if (!rc && (!d->parts || !d->sent || !d->heads || !d->lanes || !d->windows ||
+		    !d->windows_there || !d->values))
 		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
 			  (unsigned long long)model->layout.selected_most);
 	if (!rc)
@@ -200,7 +207,7 @@ void on_device_push_close(sluice_model *model)
 	d->values = NULL;
 }
 
-/* ---- accumulate, select, pack -------------------------------------------------------------- */
+/* ---- accumulate, select, pack ---------------------------------------------- */
 
 void on_device_aim(sluice_model *model)
 {
@@ -215,12 +222,14 @@ void on_device_aim(sluice_model *model)
 		d->parts[s].payload = (uint8_t *)d->payloads.address + in_payloads;
 		d->parts[s].copy = NULL;
 		if (lane->way == PAYLOAD_PLACED)
-			d->parts[s].copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
+			d->parts[s].copy = lane->there +
+					   ring_offset(at->slot_depth, at->slot_bytes, seq) +
 					   MESSAGE_HEADER_BYTES;
 		else if (lane->way == PAYLOAD_STAGED && d->landing)
 			d->parts[s].copy = d->landing + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
-			d->parts[s].copy = (uint8_t *)d->pinned_there + (slot - (uint8_t *)w->staging->base) +
+			d->parts[s].copy = (uint8_t *)d->pinned_there +
+					   (slot - (uint8_t *)w->staging->base) +
 					   MESSAGE_HEADER_BYTES;
 	}
 }
@@ -229,9 +238,13 @@ void on_device_aim(sluice_model *model)
 static struct device_values values_of(const sluice_model *model)
 {
 	const struct value_coding *c = &model->recipe.up.values;
-	return (struct device_values){ .type = (int)c->type, .bits = c->bits, .block = c->block,
-				       .purpose = RANDOM_ROUND, .rank = (uint32_t)model->job->rank,
-				       .step = model->worker->step, .seed = model->recipe.seed };
+	return (struct device_values){ .type = (int)c->type,
+				       .bits = c->bits,
+				       .block = c->block,
+				       .purpose = RANDOM_ROUND,
+				       .rank = (uint32_t)model->job->rank,
+				       .step = model->worker->step,
+				       .seed = model->recipe.seed };
 }
 
 /* What a failed push left behind. */
@@ -243,13 +256,15 @@ static int take_up(sluice_model *model)
 		d->doubt = d->added = 0;
 		d->zeroed = 0;
 		int rc = 0;
-		if (d->ops->copy(d->residual.address, w->residual, model->layout.count * sizeof(float), d->stream))
+		if (d->ops->copy(d->residual.address, w->residual,
+				 model->layout.count * sizeof(float), d->stream))
 			return device_fail(d->ops, "the residual");
 		if ((rc = on_device_give_velocity(model)))
 			return rc;
 		d->stale = 0;
 	}
-	if (model->recipe.memory == MEMORY_NONE && !d->velocity.address) { /* each push begins with zeros */
+	if (model->recipe.memory == MEMORY_NONE &&
+	    !d->velocity.address) { /* each push begins with zeros */
 		d->doubt = d->added = 0;
 		return 0;
 	}
@@ -266,7 +281,8 @@ static int push(sluice_model *model, const struct device_select *call)
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_values values = values_of(model);
-	return d->ops->push(d->push, call, d->parts, on_device_packs(&model->recipe) ? &values : NULL, d->stream);
+	return d->ops->push(d->push, call, d->parts,
+			    on_device_packs(&model->recipe) ? &values : NULL, d->stream);
 }
 
 int on_device_accumulate(sluice_model *model, const void *grad)
@@ -278,10 +294,13 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 	int rc = take_up(model);
 	if (rc)
 		return rc;
-	struct device_select call = {
-		.x = d->added ? d->residual.address : NULL, .residual = d->residual.address, .grad = grad,
-		.grad_type = (int)model_pushed_type(model),
-		.judge = !d->added, .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
+	struct device_select call = { .x = d->added ? d->residual.address : NULL,
+				      .residual = d->residual.address,
+				      .grad = grad,
+				      .grad_type = (int)model_pushed_type(model),
+				      .judge = !d->added,
+				      .scale = model->update.placement == STEP_INSIDE ? model->lr :
+											1.0f };
 	on_device_rule(model, &call);
 	on_device_fold(model, &call);
 	call.settle = on_device_packs(&model->recipe);
@@ -295,7 +314,7 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 	return 0;
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------- */
 
 /* The payload lies in the slot already, unless it landed elsewhere. */
 void on_device_stage(sluice_model *model, uint32_t shard, struct message *m)
@@ -335,8 +354,8 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 		return SLUICE_ENUMERIC;
 	for (uint32_t i = 0; i < sent->count; i++)
 		d->values[i] = w->residual[w->index[i]];
-	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values, on_device_marked(model, sent->count),
-			       d->stream))
+	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values,
+			       on_device_marked(model, sent->count), d->stream))
 		return device_fail(d->ops, "sluice_push");
 	return 0;
 }
@@ -344,14 +363,16 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 int on_device_send(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
-	const uint64_t pushed = model->stats.pushed_elements, deferred = model->stats.deferred_elements;
+	const uint64_t pushed = model->stats.pushed_elements,
+		       deferred = model->stats.deferred_elements;
 	int rc = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
 		if (d->sent[s].packed)
 			stage_packed(model, s, &d->sent[s]);
 		else
 			rc = stage_listed(model, s, &d->sent[s]);
-	if (!rc && !d->settled && d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
+	if (!rc && !d->settled &&
+	    d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
 		rc = device_fail(d->ops, "sluice_push");
 	if (rc) { /* nothing is posted yet */
 		model->stats.pushed_elements = pushed;
@@ -362,10 +383,11 @@ int on_device_send(sluice_model *model)
 	return 0;
 }
 
-/* ---- posting ------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------- */
 
-/* Order at the owner: a notify arrives after all that earlier puts of this rank wrote, and after what was stored in
- * its window before the call, which the host has waited for. So a header that is there has its payload. */
+/* Order at the owner: a notify arrives after all that earlier puts of this rank wrote, and after
+ * what was stored in its window before the call, which the host has waited for. So a header that is
+ * there has its payload. */
 int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole)
 {
 	struct worker *w = model->worker;
@@ -373,9 +395,12 @@ int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole)
 	struct up_lane *lane = &w->up[shard];
 	struct endpoint *e = owner_of(model, shard);
 	const struct device_sent *sent = &d->sent[shard];
-	const struct transfer payload = { .kind = TRANSFER_PUT, .remote = whole->remote,
-					  .offset = whole->offset + MESSAGE_HEADER_BYTES, .local_region = d->region,
-					  .local = d->parts[shard].payload, .bytes = sent->payload_bytes };
+	const struct transfer payload = { .kind = TRANSFER_PUT,
+					  .remote = whole->remote,
+					  .offset = whole->offset + MESSAGE_HEADER_BYTES,
+					  .local_region = d->region,
+					  .local = d->parts[shard].payload,
+					  .bytes = sent->payload_bytes };
 	int rc = 0;
 	whole->bytes = MESSAGE_HEADER_BYTES;
 	if (d->lanes[shard].way == PAYLOAD_IN_PLACE && !lane->payload_out && sent->payload_bytes)

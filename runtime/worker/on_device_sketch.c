@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * up=sketch where the residual lives on the device (on_device.h): what leaves it are the shards' sketches, in the
- * push, and in the pull, when the shards have asked for them, the exact values. What is published is cleared there.
- * Called by on_device_push.c and worker_agree.c. */
+ * up=sketch where the residual lives on the device (on_device.h): what leaves it are the shards'
+ * sketches, in the push, and in the pull, when the shards have asked for them, the exact values.
+ * What is published is cleared there. Called by on_device_push.c and worker_agree.c. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include <string.h>
@@ -33,7 +33,8 @@ int on_device_push_sketches(sluice_model *model, const struct device_select *cal
 	struct on_device *d = &model->worker->device;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		d->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
-	return d->ops->push_sketches(d->push, d->sketch, call, d->parts, model->recipe.up.sketch_rows, d->stream);
+	return d->ops->push_sketches(d->push, d->sketch, call, d->parts,
+				     model->recipe.up.sketch_rows, d->stream);
 }
 
 /* Its residual comes here to be looked at. */
@@ -80,7 +81,8 @@ int on_device_stage_values(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	struct device_selected nothing;
-	if (d->ops->pushed(d->push, &nothing, d->sent, d->stream)) /* it is done: it does not ask CUDA */
+	if (d->ops->pushed(d->push, &nothing, d->sent,
+			   d->stream)) /* it is done: it does not ask CUDA */
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
@@ -92,7 +94,8 @@ int on_device_stage_values(sluice_model *model)
 	return 0;
 }
 
-int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		    uint32_t n)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
@@ -103,10 +106,11 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 			w->relative[published++] = i;
 	memset(w->value, 0, n * sizeof *w->value); /* applied already */
 	float *velocity = (float *)d->velocity.address;
-	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published, d->stream) ||
+	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published,
+			   d->stream) ||
 	    (velocity && model->recipe.mask &&
-	     d->ops->assign(d->selector, velocity + at->begin, index ? index : w->relative, w->value, published,
-			    d->stream)))
+	     d->ops->assign(d->selector, velocity + at->begin, index ? index : w->relative,
+			    w->value, published, d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;
 }

@@ -10,7 +10,8 @@ static void point_at(const sluice_model *model, const float *params, float *poin
 	const float *previous = model->recipe.signal == SIGNAL_SVRG ? w->anchor : w->previous;
 	const uint64_t count = model->layout.count;
 	if (model->recipe.signal == SIGNAL_IGT) {
-		float alpha = update_alpha(&model->update, model->step + 1), ahead = (1 - alpha) / alpha;
+		float alpha = update_alpha(&model->update, model->step + 1),
+		      ahead = (1 - alpha) / alpha;
 		for (uint64_t i = 0; i < count; i++)
 			point[i] = params[i] + ahead * (params[i] - previous[i]);
 	} else {

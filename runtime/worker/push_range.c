@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push in pieces, as back-propagation frees them: each range is folded into the residual when it comes,
- * and what can be decided before the whole gradient is there is sent before. The parts of a push are
- * step.c's and worker.c's. */
+ * A push in pieces, as back-propagation frees them: each range is folded into the residual when it
+ * comes, and what can be decided before the whole gradient is there is sent before. The parts of a
+ * push are step.c's and worker.c's. */
 #include "worker/worker.h"
 #include "base/clock.h"
 
@@ -9,19 +9,22 @@
 static int check_recipe(const struct recipe *recipe)
 {
 	if (recipe->signal == SIGNAL_STORM)
-		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which takes two whole "
-			    "gradients: call sluice_push_pair");
+		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which "
+					   "takes two whole gradients: call sluice_push_pair");
 	const char *key = recipe->clip > 0 ? "clip=" : "nonfinite=skip";
 	const char *needs = recipe->clip > 0 ? "the norm" : "all values";
 	if (recipe->clip > 0 || recipe->nonfinite == NONFINITE_SKIP)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: the recipe's %s needs %s of the whole gradient before any of it "
-			    "can be added: call sluice_push with the whole, or change the recipe",
+			    "sluice_push_range: the recipe's %s needs %s of the whole gradient "
+			    "before any of it can be added: call sluice_push with the whole, or "
+			    "change the recipe",
 			    key, needs);
-	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS || recipe->update == UPDATE_AVERAGE)
+	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS ||
+	    recipe->update == UPDATE_AVERAGE)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: signal=innovation, when= other than always and update=average decide "
-			    "over the whole vector: call sluice_push with the whole, or change the recipe");
+			    "sluice_push_range: signal=innovation, when= other than always and "
+			    "update=average decide over the whole vector: call sluice_push with "
+			    "the whole, or change the recipe");
 	return 0;
 }
 
@@ -30,9 +33,10 @@ static int check_range(const sluice_model *model, uint64_t begin, uint64_t count
 	uint64_t all = model->layout.count;
 	if (!count || begin >= all || count > all - begin)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: the range of %llu coordinates from %llu on is empty or outside of "
-			    "the model's %llu",
-			    (unsigned long long)count, (unsigned long long)begin, (unsigned long long)all);
+			    "sluice_push_range: the range of %llu coordinates from %llu on is "
+			    "empty or outside of the model's %llu",
+			    (unsigned long long)count, (unsigned long long)begin,
+			    (unsigned long long)all);
 	return 0;
 }
 
@@ -43,8 +47,8 @@ static int take_range(sluice_model *model, uint64_t begin, uint64_t count)
 	int rc = tiling_add(&model->worker->pushed, begin, begin + count, &taken);
 	if (rc == SLUICE_EINVAL)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: coordinate %llu of the range [%llu, %llu) was already pushed in "
-			    "this step: ranges must not overlap",
+			    "sluice_push_range: coordinate %llu of the range [%llu, %llu) was "
+			    "already pushed in this step: ranges must not overlap",
 			    (unsigned long long)taken, (unsigned long long)begin,
 			    (unsigned long long)(begin + count));
 	return rc;
@@ -90,7 +94,8 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
 	/* A grid's range is that of the whole vector. */
-	if (selection_kinds[model->recipe.up.select].by_coordinate && model->recipe.up.values.type != VALUE_GRID) {
+	if (selection_kinds[model->recipe.up.select].by_coordinate &&
+	    model->recipe.up.values.type != VALUE_GRID) {
 		rc = send_complete_shards(model, begin, begin + count);
 	} else if (whole) {
 		measure_push(model);

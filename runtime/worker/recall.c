@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What earlier steps add to the signal of this one: the worker's memory kinds. signal.c calls it piece by
- * piece while a push accumulates; what was left unsent is then in the accumulator (worker.residual), where
- * the last push left it. So a memory kind is a formula here, and not a case in worker.c. */
+ * What earlier steps add to the signal of this one: the worker's memory kinds. signal.c calls it
+ * piece by piece while a push accumulates; what was left unsent is then in the accumulator
+ * (worker.residual), where the last push left it. So a memory kind is a formula here, and not a
+ * case in worker.c. */
 #include "worker/worker.h"
 
 /* m <- (1 - beta) m + beta (p - c) (Chen et al., ScaleCom, NeurIPS 2020): left[] is p - c. */
@@ -13,10 +14,10 @@ static void lowpass(float *restrict left, float *restrict memory, size_t n, floa
 	}
 }
 
-/* e <- (1 - beta) e + beta (newer d1 - older d2) (Tang et al., ErrorCompensatedX, NeurIPS 2021), where d1 = left
- * is the error of the last step and d2 that of the one before. */
-static void twostep(float *restrict left, float *restrict before, float *restrict filter, size_t n, float beta,
-		    float newer, float older)
+/* e <- (1 - beta) e + beta (newer d1 - older d2) (Tang et al., ErrorCompensatedX, NeurIPS 2021),
+ * where d1 = left is the error of the last step and d2 that of the one before. */
+static void twostep(float *restrict left, float *restrict before, float *restrict filter, size_t n,
+		    float beta, float newer, float older)
 {
 	if (!filter) /* beta = 1 */
 		for (size_t i = 0; i < n; i++) {
@@ -27,7 +28,8 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 		}
 	else
 		for (size_t i = 0; i < n; i++) {
-			filter[i] = (1 - beta) * filter[i] + beta * (newer * left[i] - older * before[i]);
+			filter[i] = (1 - beta) * filter[i] +
+				    beta * (newer * left[i] - older * before[i]);
 			before[i] = left[i];
 			left[i] = filter[i];
 		}
@@ -42,8 +44,7 @@ void recall(const sluice_model *model, uint64_t at, size_t n)
 
 	switch (recipe->memory) {
 	case MEMORY_NONE:
-	case MEMORY_RESIDUAL:
-		return;
+	case MEMORY_RESIDUAL: return;
 	case MEMORY_LOWPASS:
 		lowpass(w->residual + at, w->memory + at, n, recipe->memory_beta);
 		return;

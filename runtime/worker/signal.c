@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal, added to
- * what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
+ * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal,
+ * added to what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
 #include "worker/worker.h"
 #include "base/error.h"
 #include "compress/clip_rules.h"
@@ -19,12 +19,15 @@ int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float v
 	}
 	sluice_job *job = model->job;
 	const char *tensor = model_coordinate(model, bad, &in_tensor);
-	return job->failure.code ? job_failed(job)
-		: job_fail(job, SLUICE_ENUMERIC, job->rank,
-			   "the gradient of %s at step %llu is %s at index %llu of tensor %s: lower the learning "
-			   "rate or clip=, or choose nonfinite=skip or zero",
-			   rank_text(job, job->rank), (unsigned long long)model->step + 1,
-			   isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor, tensor);
+	return job->failure.code ?
+		       job_failed(job) :
+		       job_fail(
+			       job, SLUICE_ENUMERIC, job->rank,
+			       "the gradient of %s at step %llu is %s at index %llu of tensor %s: "
+			       "lower the learning rate or clip=, or choose nonfinite=skip or zero",
+			       rank_text(job, job->rank), (unsigned long long)model->step + 1,
+			       isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor,
+			       tensor);
 }
 
 static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
@@ -42,32 +45,39 @@ int signal_overflowed(sluice_model *model, int held)
 	uint64_t at = model->worker->overflowed;
 	if (at != COORDINATE_UNKNOWN) {
 		const char *tensor = model_coordinate(model, at, &at);
-		snprintf(place, sizeof place, " at index %llu of tensor %s", (unsigned long long)at, tensor);
+		snprintf(place, sizeof place, " at index %llu of tensor %s", (unsigned long long)at,
+			 tensor);
 	}
 	if (!held)
 		progress_take(job);
-	int rc = job->failure.code ? job_failed(job)
-		: job_fail(job, SLUICE_ENUMERIC, job->rank,
-			   "the sum of the gradient of %s at step %llu and what earlier steps left is NaN or infinite%s: it "
-			   "overflowed; lower the learning rate or clip= the gradients", rank_text(job, job->rank),
-			   (unsigned long long)model->step + 1, place);
+	int rc = job->failure.code ?
+			 job_failed(job) :
+			 job_fail(job, SLUICE_ENUMERIC, job->rank,
+				  "the sum of the gradient of %s at step %llu and what earlier "
+				  "steps left is NaN or infinite%s: it overflowed; lower the "
+				  "learning rate or clip= the gradients",
+				  rank_text(job, job->rank), (unsigned long long)model->step + 1,
+				  place);
 	if (!held)
 		progress_release(job);
 	return rc;
 }
 
 /* Elements at ... at + n - 1 of what is pushed, as floats: where they are, or widened into room. */
-static const float *floats(enum value_type type, const void *pushed, uint64_t at, size_t n, float *room)
+static const float *floats(enum value_type type, const void *pushed, uint64_t at, size_t n,
+			   float *room)
 {
 	const uint8_t *bytes = pushed;
 	if (type == VALUE_F32)
 		return (const float *)pushed + at;
-	values_decode(type, 1, bytes + at * value_bytes(type), n, room); /* NaN and infinities too: they are judged */
+	values_decode(type, 1, bytes + at * value_bytes(type), n,
+		      room); /* NaN and infinities too: they are judged */
 	return room;
 }
 
 /* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
-static int judge(sluice_model *model, enum value_type type, const void *grad, uint64_t begin, uint64_t count)
+static int judge(sluice_model *model, enum value_type type, const void *grad, uint64_t begin,
+		 uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
@@ -87,17 +97,17 @@ static int judge(sluice_model *model, enum value_type type, const void *grad, ui
 
 /* What one push, or one range of it, works on. */
 struct input {
-	const void *grad, *before;   /* before: storm's second gradient, else NULL */
-	enum value_type type;        /* of their elements */
-	uint64_t begin, count;       /* coordinates of the whole vector */
-	float newest, older;         /* storm: their factors */
-	float clip;                  /* factor of the gradient before the noise is added */
-	float scale;                 /* step size, if it is inside */
+	const void *grad, *before; /* before: storm's second gradient, else NULL */
+	enum value_type type;      /* of their elements */
+	uint64_t begin, count;     /* coordinates of the whole vector */
+	float newest, older;       /* storm: their factors */
+	float clip;                /* factor of the gradient before the noise is added */
+	float scale;               /* step size, if it is inside */
 };
 
 /* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
-static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
-				   float *room)
+static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at,
+				   size_t n, float *room)
 {
 	const int zeros = model->recipe.nonfinite == NONFINITE_ZERO;
 	if (in->before) {
@@ -105,8 +115,9 @@ static const float *gradient_piece(const sluice_model *model, const struct input
 		const float *g = floats(in->type, in->grad, at, n, first);
 		const float *b = floats(in->type, in->before, at, n, second);
 		for (size_t i = 0; i < n; i++)
-			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ? 0.0f
-				: in->newest * g[i] - in->older * b[i];
+			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ?
+					  0.0f :
+					  in->newest * g[i] - in->older * b[i];
 		return room;
 	}
 	const float *g = floats(in->type, in->grad, at, n, room);
@@ -117,7 +128,8 @@ static const float *gradient_piece(const sluice_model *model, const struct input
 	return room;
 }
 
-/* Factor that brings the gradient's 2-norm down to the recipe's clip=, summed up in the order that GPUs follow too. */
+/* Factor that brings the gradient's 2-norm down to the recipe's clip=, summed up in the order that
+ * GPUs follow too. */
 static float clip(const sluice_model *model, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
@@ -132,12 +144,12 @@ static float clip(const sluice_model *model, const struct input *in)
 }
 
 /* The noise is part of the gradient: what of it is not sent is kept like the rest. */
-static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at, size_t n,
-			       const float *g, float *room)
+static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at,
+			       size_t n, const float *g, float *room)
 {
 	/* Of the step, not of the exchange: with when=every each local step has its own. */
-	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank, model->step + 1,
-					      model->recipe.seed };
+	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank,
+					      model->step + 1, model->recipe.seed };
 	const float deviation = model->recipe.noise;
 	float normal[CHUNK];
 
@@ -148,7 +160,8 @@ static const float *with_noise(const sluice_model *model, const struct input *in
 }
 
 /* One cache-resident piece: velocity and accumulator from g. */
-static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n, float scale)
+static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n,
+		 float scale)
 {
 	const struct worker *w = model->worker;
 	float *restrict sum = (w->local ? w->local : w->residual) + at;
@@ -195,8 +208,10 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 		model->worker->summed = count == model->layout.count && selection_adds(model);
 		return model->worker->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
 	}
-	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the cache. */
-	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) && !before;
+	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the
+	 * cache. */
+	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
+		   !before;
 	int rc = late ? 0 : judge(model, type, grad, begin, count);
 	if (!rc && before)
 		rc = judge(model, type, before, begin, count);
@@ -205,7 +220,12 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	model->worker->skip = rc;
 	if (rc)
 		return 0;
-	struct input in = { .grad = grad, .before = before, .type = type, .begin = begin, .count = count, .clip = 1,
+	struct input in = { .grad = grad,
+			    .before = before,
+			    .type = type,
+			    .begin = begin,
+			    .count = count,
+			    .clip = 1,
 			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
 	if (before && model->recipe.signal == SIGNAL_SVRG) {
 		in.newest = in.older = 1;
@@ -251,7 +271,8 @@ int signal_judge_sum(sluice_model *model, const float *grad)
 {
 	int rc = 0;
 	if (model->recipe.nonfinite == NONFINITE_ABORT)
-		rc = grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count)
-			: judge(model, VALUE_F32, model->worker->residual, 0, model->layout.count);
+		rc = grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count) :
+			    judge(model, VALUE_F32, model->worker->residual, 0,
+				  model->layout.count);
 	return rc ? rc : 1;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls of a training step on a worker: they judge the order of calls, and wait for the worker half
- * (worker.c) to come through the phases. sluice_push_range, which is a push in pieces, is in push_range.c. */
+ * The calls of a training step on a worker: they judge the order of calls, and wait for the worker
+ * half (worker.c) to come through the phases. sluice_push_range, which is a push in pieces, is in
+ * push_range.c. */
 #include "worker/worker.h"
 #include "base/clock.h"
 #include <math.h>
@@ -52,10 +53,11 @@ int sluice_push(sluice_model *model, const void *grad)
 	const int unwanted = model && !sluice_wanted(model);
 	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
 	if (!rc && model->recipe.update == UPDATE_AVERAGE)
-		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call sluice_push_params with the "
-			  "parameters");
+		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call "
+					 "sluice_push_params with the parameters");
 	if (!rc && recipe_pairs(&model->recipe) && !sluice_anchor_due(model))
-		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
 			  "gradients at params and at the point of sluice_point",
 			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
 	if (!rc)
@@ -79,10 +81,13 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 	if (!rc)
 		rc = step_check(model, before, "sluice_push_pair", STEP_DONE);
 	if (!rc && !recipe_pairs(&model->recipe))
-		rc = fail(SLUICE_EINVAL, "sluice_push_pair: needs a recipe with signal=storm(ALPHA) or svrg(STEPS)");
+		rc = fail(
+			SLUICE_EINVAL,
+			"sluice_push_pair: needs a recipe with signal=storm(ALPHA) or svrg(STEPS)");
 	if (!rc && sluice_anchor_due(model))
-		rc = fail(SLUICE_EINVAL, "sluice_push_pair: an anchor is due (sluice_anchor_due): call sluice_push with the "
-			  "full gradient of this worker's data");
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_push_pair: an anchor is due (sluice_anchor_due): call "
+			  "sluice_push with the full gradient of this worker's data");
 	return rc ? rc : push(model, grad, before);
 }
 
@@ -147,7 +152,8 @@ int sluice_pull(sluice_model *model, float *params)
 	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
 	int rc = step_check(model, params, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
 	if (!rc && model->recipe.update == UPDATE_NONE)
-		rc = fail(SLUICE_EINVAL, "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
 		rc = await_device(model, "sluice_pull");
 	if (!rc && asks)
@@ -176,13 +182,21 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 int sluice_set_lr(sluice_model *model, float lr)
 {
 	if (!model || !(lr > 0) || !isfinite(lr))
-		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0", (double)lr);
+		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0",
+			    (double)lr);
 	if (model->worker->in_step == STEP_PUSHING)
-		return fail(SLUICE_EINVAL, "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
 	model->lr = lr;
 	return 0;
 }
 
-void sluice_raise(sluice_model *model, unsigned flags) { model->worker->raise |= flags & 0xff; }
-unsigned sluice_raised(const sluice_model *model) { return model->worker->raised; }
+void sluice_raise(sluice_model *model, unsigned flags)
+{
+	model->worker->raise |= flags & 0xff;
+}
+unsigned sluice_raised(const sluice_model *model)
+{
+	return model->worker->raised;
+}

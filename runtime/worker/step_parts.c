@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the calls of a step have in common: the order in which they may come, and the waits around worker_send(). Called
- * by step.c, push_range.c, point.c and async.c. */
+ * What the calls of a step have in common: the order in which they may come, and the waits around
+ * worker_send(). Called by step.c, push_range.c, point.c and async.c. */
 #include "worker/worker.h"
 #include "base/clock.h"
 #include <stdio.h>
@@ -23,9 +23,11 @@ static int slots_free(void *context)
 static void describe_full(void *context, char *text, size_t cap)
 {
 	const sluice_model *model = context;
-	uint32_t s = full_shard(model) % model->layout.n_shards; /* freed just now: the first, as good as any */
+	uint32_t s = full_shard(model) %
+		     model->layout.n_shards; /* freed just now: the first, as good as any */
 	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
-		 (unsigned long long)(model->step / model->recipe.period + 1), s, rank_text(model->job, model->layout.shards[s].owner));
+		 (unsigned long long)(model->step / model->recipe.period + 1), s,
+		 rank_text(model->job, model->layout.shards[s].owner));
 }
 
 static int push_done(void *context)
@@ -41,7 +43,8 @@ void step_describe(void *context, char *text, size_t cap)
 	uint64_t wanted = worker_wanted(model);
 	if (on_device_describe(model, text, cap))
 		return;
-	int down = w->phase < model->schedule.n_phases && phase_now(model, w->phase)->direction == PHASE_DOWN;
+	int down = w->phase < model->schedule.n_phases &&
+		   phase_now(model, w->phase)->direction == PHASE_DOWN;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		int missing = down ? w->down[s].have_version < wanted : !w->up[s].posted;
 		if (missing && !waiting++)
@@ -49,8 +52,8 @@ void step_describe(void *context, char *text, size_t cap)
 	}
 	int owner = model->layout.shards[first].owner;
 	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
-		 down ? "the new version of" : "a free slot at", first, rank_text(model->job, owner),
-		 waiting > 1 ? " and of others" : "");
+		 down ? "the new version of" : "a free slot at", first,
+		 rank_text(model->job, owner), waiting > 1 ? " and of others" : "");
 }
 
 /* A failure of the job cuts a step short: then it is what to say of the next call. */
@@ -71,8 +74,8 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	if (rc)
 		return rc;
 	if (!sluice_is_worker(model->job))
-		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve", function,
-			    rank_text(model->job, model->job->rank));
+		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve",
+			    function, rank_text(model->job, model->job->rank));
 	if (!vector)
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
 	if ((rc = model_whole(model, function)))
@@ -85,11 +88,12 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return job_failed(model->job);
 	if (incomplete)
 		return fail(SLUICE_EINVAL,
-			    "%s: the ranges pushed in this step leave out coordinate %llu and maybe others: push "
-			    "them with sluice_push_range first",
+			    "%s: the ranges pushed in this step leave out coordinate %llu and "
+			    "maybe others: push them with sluice_push_range first",
 			    function, (unsigned long long)tiling_gap(&model->worker->pushed));
 	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
-		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" : "the last push was not pulled yet");
+		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
+					      "the last push was not pulled yet");
 }
 
 int step_await_slots(sluice_model *model)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its pushes; a
- * shard follows the push that it counts first, and says so in its delta, which all workers follow. With any
- * other recipe one rank says, once, if compression costs more than it saves. The arithmetic is worth.c's. */
+ * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its
+ * pushes; a shard follows the push that it counts first, and says so in its delta, which all
+ * workers follow. With any other recipe one rank says, once, if compression costs more than it
+ * saves. The arithmetic is worth.c's. */
 #include "base/log.h"
 #include "worker/worker.h"
 
@@ -29,7 +30,8 @@ static int is_first_worker(const sluice_job *job)
 	return first == job->rank;
 }
 
-/* The one that speaks of the wire for all: the first worker that has one, as the owner of all shards has not. */
+/* The one that speaks of the wire for all: the first worker that has one, as the owner of all
+ * shards has not. */
 static int speaks(const sluice_model *model)
 {
 	const struct layout *l = &model->layout;
@@ -72,7 +74,8 @@ void watch_chosen(sluice_model *model, unsigned chosen)
 	struct worker *w = model->worker;
 	if (chosen && !w->chosen && is_first_worker(model->job)) {
 		worth_explain(&model->worth, chosen, text, sizeof text);
-		log_line(chosen == 1 ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s", model->id, text);
+		log_line(chosen == 1 ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s", model->id,
+			 text);
 	}
 	if (chosen)
 		w->chosen = chosen;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half: a gradient goes down this file (select, encode, post), a delta comes back up it
- * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls in step.c
- * wait for them. Knows shards only by their messages. */
+ * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls
+ * in step.c wait for them. Knows shards only by their messages. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include <float.h>
 
-/* ---- push -------------------------------------------------------------------------------- */
+/* ---- push ------------------------------------------------------------------ */
 
 int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
@@ -46,8 +46,8 @@ int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected,
 	return 0;
 }
 
-/* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it is out.
- * Token held. */
+/* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it
+ * is out. Token held. */
 static int post_message(sluice_model *model, uint32_t s)
 {
 	struct worker *w = model->worker;
@@ -60,7 +60,8 @@ static int post_message(sluice_model *model, uint32_t s)
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = model->remote_windows[at->owner],
 			      .offset = at->slots_offset + offset,
-			      .local_region = w->staging, .local = lane->staging + offset,
+			      .local_region = w->staging,
+			      .local = lane->staging + offset,
 			      .bytes = lane->placed ? MESSAGE_HEADER_BYTES : lane->bytes,
 			      .imm = imm_make(IMM_PUSH, model->id, s) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
@@ -100,7 +101,8 @@ static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *se
 {
 	int rc = worker_encode(model, shard, selected, n);
 	if (rc || model->worker->phase || model->worker->lazy.window)
-		return rc; /* token held, or it may be left out: what is encoded is posted when all is */
+		return rc; /* token held, or it may be left out: what is encoded is posted when all
+			      is */
 	uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
@@ -123,7 +125,8 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 			w->spans[i].begin += at->begin;
 			w->spans[i].end += at->begin;
 		}
-		worker_select_from(model, w->spans, n_spans, &n); /* it adds nothing: it cannot fail */
+		worker_select_from(model, w->spans, n_spans,
+				   &n); /* it adds nothing: it cannot fail */
 	}
 	return send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
 }
@@ -136,7 +139,9 @@ static int send_messages(sluice_model *model)
 	size_t n = 0, from = 0;
 	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
 	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	int rc = sparse && !w->skip && !w->device.selects ? worker_select_from(model, l->spans, l->n_spans, &n) : 0;
+	int rc = sparse && !w->skip && !w->device.selects ?
+			 worker_select_from(model, l->spans, l->n_spans, &n) :
+			 0;
 	if (rc)
 		return rc;
 	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects) {
@@ -166,14 +171,15 @@ int worker_send(sluice_model *model)
 	const uint64_t elements = model->stats.pushed_elements;
 	model->worker->valued = model->worker->taken = 0;
 	innovation_begin(model);
-	int rc = phase_agrees(phase_now(model, model->worker->phase)) ? agree_encode(model) : send_messages(model);
+	int rc = phase_agrees(phase_now(model, model->worker->phase)) ? agree_encode(model) :
+									send_messages(model);
 	if (!rc)
 		innovation_decide(model, elements);
 	model->worker->encoded = 1;
 	return rc;
 }
 
-/* ---- pull -------------------------------------------------------------------------------- */
+/* ---- pull ------------------------------------------------------------------ */
 
 /* A notice is in place: newest wins, fields only grow. */
 void worker_notice(sluice_model *model, uint32_t shard)
@@ -182,16 +188,20 @@ void worker_notice(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct down_lane *lane = &model->worker->down[shard];
 	uint8_t line[NOTICE_BYTES];
-	memcpy(line, (uint8_t *)model->windows[at->owner]->base +
-	       layout_notice_offset(&model->layout, job->rank, at), sizeof line);
+	memcpy(line,
+	       (uint8_t *)model->windows[at->owner]->base +
+		       layout_notice_offset(&model->layout, job->rank, at),
+	       sizeof line);
 	uint64_t version = get_le64(line), log_end = get_le64(line + 8);
 	uint32_t last_bytes = get_le32(line + 24);
 	uint64_t unused;
 	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
 	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
 	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
-	    ring_writer_acknowledge(&model->worker->up[shard].ring, at->owner, get_le64(line + 16))) {
-		job_fail(job, SLUICE_EWIRE, at->owner, "%s wrote a notice of shard %u that does not check",
+	    ring_writer_acknowledge(&model->worker->up[shard].ring, at->owner,
+				    get_le64(line + 16))) {
+		job_fail(job, SLUICE_EWIRE, at->owner,
+			 "%s wrote a notice of shard %u that does not check",
 			 rank_text(job, at->owner), shard);
 		return;
 	}
@@ -207,9 +217,12 @@ static void read_delta(sluice_model *model, uint32_t shard)
 	struct down_lane *lane = &model->worker->down[shard];
 	uint64_t offset = 0;
 	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
-	struct transfer t = { .kind = TRANSFER_GET, .remote = model->remote_logs[at->owner],
-			      .offset = at->log_offset + offset, .local_region = model->worker->staging,
-			      .local = lane->buffer, .bytes = lane->last_bytes,
+	struct transfer t = { .kind = TRANSFER_GET,
+			      .remote = model->remote_logs[at->owner],
+			      .offset = at->log_offset + offset,
+			      .local_region = model->worker->staging,
+			      .local = lane->buffer,
+			      .bytes = lane->last_bytes,
 			      .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
 	struct endpoint *e = job->peers[at->owner].endpoint;
 	int rc = e->transport->ops->post(e, &t);
@@ -232,12 +245,18 @@ struct message_expect worker_expect(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const struct phase *phase = phase_now(model, model->worker->phase);
-	struct message_expect want = { .kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
-				       .rank = (uint64_t)at->owner,
-				       .epoch = model_epoch(model), .model = model->id, .shard = shard,
-				       .seq = worker_wanted(model), .step = model->worker->step,
-				       .phase = model->worker->phase, .span = at->span,
-				       .count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room };
+	struct message_expect want = {
+		.kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
+		.rank = (uint64_t)at->owner,
+		.epoch = model_epoch(model),
+		.model = model->id,
+		.shard = shard,
+		.seq = worker_wanted(model),
+		.step = model->worker->step,
+		.phase = model->worker->phase,
+		.span = at->span,
+		.count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room
+	};
 	if (phase->support == SUPPORT_AGREED) {
 		want.agreed = 1;
 		want.count_max = model->worker->down[shard].support_n;
@@ -247,7 +266,8 @@ struct message_expect worker_expect(const sluice_model *model, uint32_t shard)
 	return want;
 }
 
-int worker_welcomes(const sluice_model *model, uint32_t shard, const struct message *m, const char **why)
+int worker_welcomes(const sluice_model *model, uint32_t shard, const struct message *m,
+		    const char **why)
 {
 	const char *judged = model_async(model) ? async_judge(model, m) : NULL;
 	if (m->have_version != model->worker->down[shard].have_version && !model_async(model))
@@ -263,11 +283,14 @@ int worker_welcomes(const sluice_model *model, uint32_t shard, const struct mess
 static void count_delta(sluice_model *model, const struct shard_layout *at, const struct message *m)
 {
 	model->stats.pulled_elements += m->count;
-	model->stats.dense_bytes += at->owner == model->job->rank ? 0 : MESSAGE_HEADER_BYTES + 4ull * at->span;
+	model->stats.dense_bytes += at->owner == model->job->rank ?
+					    0 :
+					    MESSAGE_HEADER_BYTES + 4ull * at->span;
 }
 
 /* Nothing is left to do of this publication. */
-static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m, uint64_t publication)
+static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m,
+			     uint64_t publication)
 {
 	struct worker *w = model->worker;
 	struct down_lane *lane = &w->down[shard];
@@ -281,7 +304,8 @@ static void publication_ends(sluice_model *model, uint32_t shard, const struct m
 		model->stats.pulled_bytes += lane->last_bytes;
 }
 
-void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m, uint64_t publication)
+void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m,
+		       uint64_t publication)
 {
 	count_delta(model, &model->layout.shards[shard], m);
 	publication_ends(model, shard, m, publication);
@@ -299,11 +323,13 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	const char *why = "the READ failed";
 	const struct message_expect want = worker_expect(model, shard);
 	lane->read = READ_IDLE;
-	if (lane->read_status || message_copy(lane->buffer, lane->last_bytes, lane->buffer,
-					      at->delta_bytes, &m, &why)) {
+	if (lane->read_status ||
+	    message_copy(lane->buffer, lane->last_bytes, lane->buffer, at->delta_bytes, &m, &why)) {
 		if (++lane->torn > TORN_MAX)
-			job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s: %s",
-				 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+			job_fail(job, SLUICE_EWIRE, at->owner,
+				 "version %llu of shard %u from %s: %s",
+				 (unsigned long long)w->step, shard, rank_text(job, at->owner),
+				 why);
 		return;
 	}
 	m.stream.seed = model->recipe.seed;
@@ -311,14 +337,16 @@ static void apply_delta(sluice_model *model, uint32_t shard)
 	    !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
 	    !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
 			       lane->last_bytes - message_bytes(&m), &why)) {
-		const uint32_t *index = m.coding == CODING_DENSE ? NULL
-			: m.coding == CODING_AGREED ? lane->support : w->relative;
+		const uint32_t *index = m.coding == CODING_DENSE  ? NULL :
+					m.coding == CODING_AGREED ? lane->support :
+								    w->relative;
 		if (m.kind == MESSAGE_SUPPORT) {
 			agree_apply_support(model, shard, &m);
 		} else if (model_async(model)) {
 			async_apply(model, shard, &m);
 		} else {
-			int rc = on_device_apply(model, w->target + at->begin, index, w->value, m.count);
+			int rc = on_device_apply(model, w->target + at->begin, index, w->value,
+						 m.count);
 			innovation_apply(model, shard, index, w->value, m.count);
 			if (!rc)
 				rc = agree_clear_published(model, at, index, w->value, m.count);
@@ -365,7 +393,7 @@ static int take_deltas(sluice_model *model)
 	return w->shards_done == model->layout.n_shards;
 }
 
-/* ---- both ------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------ */
 
 int worker_advance(sluice_model *model, unsigned until)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half where a support is agreed on: by the indices that one worker selects for all (cyclic), or by
- * what the shards find in the sum of the workers' sketches and ask for; then the values at that support. */
+ * The worker half where a support is agreed on: by the indices that one worker selects for all
+ * (cyclic), or by what the shards find in the sum of the workers' sketches and ask for; then the
+ * values at that support. */
 #include "worker/worker.h"
 #include "compress/sketch.h"
 #include "recipe/schedule.h"
@@ -32,8 +33,8 @@ static int encode_indices(sluice_model *model)
 	return 0;
 }
 
-/* Another one selects; that this worker is ready for what it selects must be known all the same, because a shard
- * keeps the newest publication for its readers, not the one before. */
+/* Another one selects; that this worker is ready for what it selects must be known all the same,
+ * because a shard keeps the newest publication for its readers, not the one before. */
 static int encode_consent(sluice_model *model)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
@@ -92,7 +93,8 @@ static int encode_values(sluice_model *model)
 		int rc = worker_stage(model, s, &m, lane->support, w->value);
 		if (rc)
 			return rc;
-		/* What a sketch asked for may not be published: it is settled when that is known. */
+		/* What a sketch asked for may not be published: it is settled when that is
+		 * known. */
 		if (selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
 			worker_settle(model, at, lane->support, lane->support_n);
 		model->stats.pushed_elements += lane->support_n;
@@ -106,7 +108,8 @@ int agree_encode(sluice_model *model)
 	sluice_job *job = model->job;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		model->worker->up[s].posted = 1;
-	if (phase->payload == PAYLOAD_INDICES && job->rank != schedule_leader(model->worker->step, job->workers))
+	if (phase->payload == PAYLOAD_INDICES &&
+	    job->rank != schedule_leader(model->worker->step, job->workers))
 		return encode_consent(model);
 	if (phase->payload == PAYLOAD_INDICES)
 		return encode_indices(model);

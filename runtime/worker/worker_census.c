@@ -19,11 +19,13 @@ void census_look(sluice_model *model)
 		return;
 
 	struct worker_census *c = model->worker->census;
-	const struct random_stream stream = census_stream(&model->recipe, (uint32_t)model->job->rank, w->step);
+	const struct random_stream stream = census_stream(&model->recipe,
+							  (uint32_t)model->job->rank, w->step);
 
 	/* Who leaves its gradient out has no say. */
-	c->message_bytes = w->skip ? 0 : constituent_look(&c->up, w->residual, l->spans, l->n_spans, &stream,
-							  c->note);
+	c->message_bytes = w->skip ? 0 :
+				     constituent_look(&c->up, w->residual, l->spans, l->n_spans,
+						      &stream, c->note);
 }
 
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
@@ -34,7 +36,9 @@ size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8
 		return 0;
 
 	const struct worker_census *c = model->worker->census;
-	struct note note = { .level = census_exchanges(&model->recipe.down, step - 1) ? c->down_level : 0 };
+	struct note note = { .level = census_exchanges(&model->recipe.down, step - 1) ?
+					      c->down_level :
+					      0 };
 
 	if (!shard && census_exchanges(&model->recipe.up, step)) {
 		note.histogram = c->note;
@@ -60,7 +64,8 @@ int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, 
 		return SLUICE_EWIRE;
 	if (!shard && census_exchanges(up, step)) {
 		c->up_level = note.level;
-		constituent_answered(&c->up, note.level, schedule_density(&model->schedule, up, step));
+		constituent_answered(&c->up, note.level,
+				     schedule_density(&model->schedule, up, step));
 	}
 	return 0;
 }
@@ -75,7 +80,8 @@ void census_end_step(sluice_model *model)
 
 	struct worker_census *c = model->worker->census;
 
-	c->down_level = histogram_quantile(c->shards, schedule_density(&model->schedule, down, step));
+	c->down_level = histogram_quantile(c->shards,
+					   schedule_density(&model->schedule, down, step));
 	histogram_clear(c->shards);
 }
 
@@ -90,11 +96,12 @@ void census_save_worker(const sluice_model *model, uint64_t *numbers)
 int census_restore_worker(sluice_model *model, const uint64_t *numbers)
 {
 	struct worker_census *c = model->worker->census;
-	float up = bits_float((uint32_t)(numbers[1] >> 32)), down = bits_float((uint32_t)numbers[1]);
+	float up = bits_float((uint32_t)(numbers[1] >> 32)),
+	      down = bits_float((uint32_t)numbers[1]);
 
 	if (!(up >= 0 && up <= FLT_MAX && down >= 0 && down <= FLT_MAX))
-		return fail(SLUICE_EWIRE, "the checkpoint holds the thresholds %g and %g", (double)up,
-			    (double)down);
+		return fail(SLUICE_EWIRE, "the checkpoint holds the thresholds %g and %g",
+			    (double)up, (double)down);
 	c->up_level = up;
 	c->down_level = down;
 	return constituent_restore(&c->up, numbers[0]);

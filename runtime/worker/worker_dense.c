@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A step in which every coordinate goes up as a float, or comes down as one, where the memory that messages cross is
- * mapped here: the gradient is read once and written where the shard's owner finds it, and what the owner published
- * is added from where it lies. Called by step.c and worker.c, to whose messages these are the same bit for bit. */
+ * A step in which every coordinate goes up as a float, or comes down as one, where the memory that
+ * messages cross is mapped here: the gradient is read once and written where the shard's owner
+ * finds it, and what the owner published is added from where it lies. Called by step.c and
+ * worker.c, to whose messages these are the same bit for bit. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "compress/dense.h"
 #include <string.h>
 
-/* ---- push --------------------------------------------------------------------------------- */
+/* ---- push ------------------------------------------------------------------ */
 
 int dense_push_fits(const sluice_model *model)
 {
@@ -23,8 +24,9 @@ int dense_push_fits(const sluice_model *model)
 	       !phase_agrees(phase_now(model, 0)) && model_pushed_type(model) == VALUE_F32 &&
 	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !(recipe->clip > 0) &&
 	       recipe->nonfinite == NONFINITE_ABORT &&
-	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local && !w->reference &&
-	       !w->lazy.window && !model_async(model) && !w->census && !w->device.selects && !model->measure.on;
+	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local &&
+	       !w->reference && !w->lazy.window && !model_async(model) && !w->census &&
+	       !w->device.selects && !model->measure.on;
 }
 
 uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
@@ -34,13 +36,15 @@ uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
 	const struct transport_ops *ops = model->job->peers[at->owner].endpoint->transport->ops;
 	uint8_t *base = ops->address ? ops->address(window) : NULL;
 
-	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) : NULL;
+	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) :
+		      NULL;
 }
 
-/* What goes out of n coordinates, as signal.c would add them up. The application may have done that itself: then
- * grad is the residual (sluice_accumulator). 0, or value[] is not finite from worker.overflowed on, and nothing changed. */
-static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n, float scale,
-			float *value)
+/* What goes out of n coordinates, as signal.c would add them up. The application may have done that
+ * itself: then grad is the residual (sluice_accumulator). 0, or value[] is not finite from
+ * worker.overflowed on, and nothing changed. */
+static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n,
+			float scale, float *value)
 {
 	float *residual = model->worker->residual + at;
 	const int remembers = model->recipe.memory != MEMORY_NONE;
@@ -77,7 +81,8 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 		n = dense_here(at->span, i);
 		if (signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value))
 			return SLUICE_ENUMERIC;
-		dense_put(value, n, payload + sizeof *value * i, &crc, there && dense_large(at->span));
+		dense_put(value, n, payload + sizeof *value * i, &crc,
+			  there && dense_large(at->span));
 	}
 	dense_put_end();
 	m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
@@ -101,7 +106,8 @@ int dense_push(sluice_model *model, const float *grad)
 	/* Own shards last: what the others wait for is cold by then, and this is not. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-			if ((model->layout.shards[s].owner == model->job->rank) == own && encode(model, s, grad, scale)) {
+			if ((model->layout.shards[s].owner == model->job->rank) == own &&
+			    encode(model, s, grad, scale)) {
 				/* The gradient itself, or what it was added to. */
 				int rc = signal_judge_sum(model, grad);
 				return rc < 0 ? rc : signal_overflowed(model, 0);
@@ -117,7 +123,7 @@ int dense_push(sluice_model *model, const float *grad)
 	return 0;
 }
 
-/* ---- pull --------------------------------------------------------------------------------- */
+/* ---- pull ------------------------------------------------------------------ */
 
 const uint8_t *dense_entry(const sluice_model *model, uint32_t shard)
 {
@@ -138,14 +144,17 @@ static int pull_fits(const sluice_model *model)
 	const struct worker *w = model->worker;
 	const struct phase *phase = phase_now(model, w->phase);
 
-	return !phase_agrees(phase) && selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
-	       !model_async(model) && !w->device.target && !w->reference && !w->lazy.window && !w->census;
+	return !phase_agrees(phase) &&
+	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
+	       !model_async(model) && !w->device.target && !w->reference && !w->lazy.window &&
+	       !w->census;
 }
 
-/* Another rank's memory is read twice: first for the checksum, then to be added, when each piece must be what it was.
- * So nothing is added of what does not check, without a copy of the whole, which would cost more than to read it again.
- * passed[i]: the checksum up to and with piece i. */
-static int verify(const uint8_t *payload, const struct message *m, uint32_t payload_crc, uint32_t *passed)
+/* Another rank's memory is read twice: first for the checksum, then to be added, when each piece
+ * must be what it was. So nothing is added of what does not check, without a copy of the whole,
+ * which would cost more than to read it again. passed[i]: the checksum up to and with piece i. */
+static int verify(const uint8_t *payload, const struct message *m, uint32_t payload_crc,
+		  uint32_t *passed)
 {
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
@@ -167,15 +176,16 @@ static void apply(const sluice_model *model, float *target, const float *value, 
 		sparse_add(target, NULL, value, n);
 }
 
-static int add_verified(const sluice_model *model, const uint8_t *payload, uint32_t span, const uint32_t *passed,
-			float *target)
+static int add_verified(const sluice_model *model, const uint8_t *payload, uint32_t span,
+			const uint32_t *passed, float *target)
 {
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
 
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
-		if (dense_take(payload + sizeof *value * i, n, value, &crc) || crc != passed[i / DENSE_PIECE])
+		if (dense_take(payload + sizeof *value * i, n, value, &crc) ||
+		    crc != passed[i / DENSE_PIECE])
 			return SLUICE_EWIRE;
 		apply(model, target + i, value, n);
 	}
@@ -205,11 +215,13 @@ int dense_pull(sluice_model *model, uint32_t shard)
 	else if (!verify(payload, &m, crc, w->relative))
 		return 0;
 	if (!own && add_verified(model, payload, m.span, w->relative, target)) {
-		job_fail(model->job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s changed while it was read",
+		job_fail(model->job, SLUICE_EWIRE, at->owner,
+			 "version %llu of shard %u from %s changed while it was read",
 			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner));
 		return 1;
 	}
-	struct transport_counters *counters = &model->remote_logs[at->owner]->endpoint->transport->counters;
+	struct transport_counters *counters =
+		&model->remote_logs[at->owner]->endpoint->transport->counters;
 	counters->gets++;
 	counters->get_bytes += lane->last_bytes;
 	worker_took_delta(model, shard, &m, want.seq);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One message to one shard: what it says of itself, its place in a slot, and what leaves the accumulator with it. Called
- * by worker.c and worker_agree.c. */
+ * One message to one shard: what it says of itself, its place in a slot, and what leaves the
+ * accumulator with it. Called by worker.c and worker_agree.c. */
 #include "worker/worker.h"
 
-/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still ascending. */
+/* The rest stays in the residual. relative[] and value[] shrink to n = up_capacity, still
+ * ascending. */
 uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t n)
 {
 	struct worker *w = model->worker;
@@ -17,8 +18,9 @@ uint32_t worker_fit(sluice_model *model, const struct shard_layout *at, uint32_t
 	return (uint32_t)kept;
 }
 
-/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that are
- * sent whole every step, and not while the warm-up's high density would clear most of the momentum. */
+/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that
+ * are sent whole every step, and not while the warm-up's high density would clear most of the
+ * momentum. */
 static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
 {
 	const struct span *span = model->layout.spans;
@@ -31,7 +33,8 @@ static void mask_momentum(sluice_model *model, uint64_t begin, const uint32_t *i
 	}
 }
 
-void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index, uint32_t n)
+void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		   uint32_t n)
 {
 	struct worker *w = model->worker;
 	measure_sent(model, at->begin, index, n);
@@ -54,22 +57,30 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 		m.epoch = model->job->membership_epoch;
 		return m;
 	}
-	return (struct message){ .kind = MESSAGE_PUSH, .values = recipe->up.values,
-				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
-					     recipe->seed },
-				 .first = model->layout.shards[shard].begin, .range = w->range,
-				 .densest = recipe->coding == CODING_SMALL,
-				 .seeded = selection_kinds[recipe->up.select].seeded &&
-					   !selection_kinds[recipe->up.select].contiguous,
-				 .raised = (uint8_t)w->raise,
-				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
-				 .phase = (uint16_t)w->phase, .parts = 1,
-				 .rank = (uint32_t)model->job->rank,
-				 .epoch = model->job->membership_epoch, .model = model->id,
-				 .shard = shard, .seq = w->up[shard].ring.next_seq, .step = w->step,
-				 .have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
-				 .anchor = w->reference ? innovation_mark(w) : w->anchors,
-				 .span = model->layout.shards[shard].span, .lr = model->lr };
+	return (struct message){
+		.kind = MESSAGE_PUSH,
+		.values = recipe->up.values,
+		.stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step, recipe->seed },
+		.first = model->layout.shards[shard].begin,
+		.range = w->range,
+		.densest = recipe->coding == CODING_SMALL,
+		.seeded = selection_kinds[recipe->up.select].seeded &&
+			  !selection_kinds[recipe->up.select].contiguous,
+		.raised = (uint8_t)w->raise,
+		.chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+		.phase = (uint16_t)w->phase,
+		.parts = 1,
+		.rank = (uint32_t)model->job->rank,
+		.epoch = model->job->membership_epoch,
+		.model = model->id,
+		.shard = shard,
+		.seq = w->up[shard].ring.next_seq,
+		.step = w->step,
+		.have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
+		.anchor = w->reference ? innovation_mark(w) : w->anchors,
+		.span = model->layout.shards[shard].span,
+		.lr = model->lr
+	};
 }
 
 uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
@@ -82,7 +93,8 @@ void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	struct up_lane *lane = &model->worker->up[shard];
 	lane->bytes = message_bytes(m);
-	lane->bytes += census_note_push(model, shard, m->seq, worker_slot(model, shard, m->seq) + lane->bytes);
+	lane->bytes += census_note_push(model, shard, m->seq,
+					worker_slot(model, shard, m->seq) + lane->bytes);
 	lane->apart = lane->payload_out = lane->placed = 0;
 	lane->posted = 0;
 	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
@@ -92,7 +104,8 @@ int worker_stage(sluice_model *model, uint32_t shard, struct message *m, const u
 		 const float *value)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
-	if (!message_encode(m, index, value, model->worker->value, worker_slot(model, shard, m->seq), at->slot_bytes)) {
+	if (!message_encode(m, index, value, model->worker->value,
+			    worker_slot(model, shard, m->seq), at->slot_bytes)) {
 		model->worker->overflowed = at->begin + (index ? index[m->bad] : m->bad);
 		return SLUICE_ENUMERIC;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What compression takes away of a push (model/measure.h). Called by step.c, push_range.c and worker.c. */
+ * What compression takes away of a push (model/measure.h). Called by step.c, push_range.c and
+ * worker.c. */
 #include "worker/worker.h"
 #include <string.h>
 

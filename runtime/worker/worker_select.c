@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which coordinates of the accumulator are sent: the recipe's selector on the way up. Called by worker.c. */
+ * Which coordinates of the accumulator are sent: the recipe's selector on the way up. Called by
+ * worker.c. */
 #include "worker/worker.h"
 
 void worker_put_back(sluice_model *model, const uint32_t *selected, uint32_t n)
@@ -10,7 +11,8 @@ void worker_put_back(sluice_model *model, const uint32_t *selected, uint32_t n)
 	w->taken = 0;
 }
 
-/* Where the receiver decodes what the selection found, the same pass takes it out of the residual. */
+/* Where the receiver decodes what the selection found, the same pass takes it out of the
+ * residual. */
 static int add_and_select(sluice_model *model, struct select_call call, size_t *n_out)
 {
 	struct worker *w = model->worker;
@@ -18,7 +20,8 @@ static int add_and_select(sluice_model *model, struct select_call call, size_t *
 	w->addend = NULL;
 	w->summed = 0;
 	w->valued = w->selected != NULL;
-	w->taken = call.clear = w->valued && model->recipe.up.values.type == VALUE_F32 && !w->lazy.window;
+	w->taken = call.clear = w->valued && model->recipe.up.values.type == VALUE_F32 &&
+				!w->lazy.window;
 	call.value = w->selected;
 	*n_out = select_run(w->selector, &call, &nan);
 	if (signal_sum_finite(w, *n_out, nan))
@@ -35,22 +38,32 @@ int worker_select_from(sluice_model *model, const struct span *spans, size_t n_s
 	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
 	const uint64_t of = l->count - l->exempt;
 	const double density = model->stats.density_up;
-	const struct select_call call = { .x = w->addend ? NULL : w->residual, .residual = w->residual,
-					  .grad = w->addend, .scale = w->addend_scale,
-					  .spans = spans, .n_spans = n_spans,
-					  .k = kind->global ? census_up_count(model, density, of)
-							    : schedule_count(density, of),
-					  .index = w->index, .hint = &w->hint };
+	const struct select_call call = { .x = w->addend ? NULL : w->residual,
+					  .residual = w->residual,
+					  .grad = w->addend,
+					  .scale = w->addend_scale,
+					  .spans = spans,
+					  .n_spans = n_spans,
+					  .k = kind->global ? census_up_count(model, density, of) :
+							      schedule_count(density, of),
+					  .index = w->index,
+					  .hint = &w->hint };
 	if (w->addend || w->summed)
 		return add_and_select(model, call, n_out);
-	const struct choice choice = {
-		.x = w->residual, .spans = kind->seeded ? w->shard_spans : spans,
-		.n_spans = kind->seeded ? l->n_shards : n_spans, .density = density, .k = call.k,
-		.level = model->recipe.up.level, .chunks = model->recipe.up.chunks,
-		.scale = model->recipe.memory == MEMORY_NONE,
-		.stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
-			    (uint32_t)model->job->rank, w->step, model->recipe.seed },
-		.selector = w->selector, .hint = &w->hint, .index = w->index };
+	const struct choice choice = { .x = w->residual,
+				       .spans = kind->seeded ? w->shard_spans : spans,
+				       .n_spans = kind->seeded ? l->n_shards : n_spans,
+				       .density = density,
+				       .k = call.k,
+				       .level = model->recipe.up.level,
+				       .chunks = model->recipe.up.chunks,
+				       .scale = model->recipe.memory == MEMORY_NONE,
+				       .stream = { kind->seeded ? RANDOM_SUPPORT_UP : RANDOM_KEEP,
+						   (uint32_t)model->job->rank, w->step,
+						   model->recipe.seed },
+				       .selector = w->selector,
+				       .hint = &w->hint,
+				       .index = w->index };
 	*n_out = kind->run(&choice);
 	return 0;
 }

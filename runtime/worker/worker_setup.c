@@ -10,14 +10,17 @@ static void *vector(size_t n, size_t bytes, int *rc)
 {
 	void *p = n ? calloc(n, bytes) : NULL;
 	if (n && !p && !*rc)
-		*rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %zu bytes", n * bytes);
+		*rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %zu bytes",
+			   n * bytes);
 	return p;
 }
 
 /* Values beside the selection, where one pass adds and selects. */
 static uint64_t selected_of(const struct layout *l, const struct recipe *recipe)
 {
-	return recipe->up.select == SELECT_TOPK && recipe->memory == MEMORY_RESIDUAL ? l->selected_most : 0;
+	return recipe->up.select == SELECT_TOPK && recipe->memory == MEMORY_RESIDUAL ?
+		       l->selected_most :
+		       0;
 }
 
 int worker_open(sluice_model *model)
@@ -35,19 +38,25 @@ int worker_open(sluice_model *model)
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
 	w->residual = vector_open(l->count);
 	if (!w->residual)
-		rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %llu elements", (unsigned long long)l->count);
+		rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %llu elements",
+			  (unsigned long long)l->count);
 	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
-	w->memory = vector(recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ? l->count : 0,
-			   sizeof(float), &rc);
-	w->filter = vector(recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1 ? l->count : 0,
+	w->memory = vector(
+		recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ? l->count : 0,
+		sizeof(float), &rc);
+	w->filter = vector(recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1 ? l->count :
+											 0,
 			   sizeof(float), &rc);
 	int local = recipe->period > 1 && recipe->update != UPDATE_AVERAGE;
 	w->base = vector(local ? l->count : 0, sizeof(float), &rc);
-	w->local = !local ? NULL : recipe->memory == MEMORY_NONE ? w->residual
-		: vector(l->count, sizeof(float), &rc);
-	w->reference = vector(recipe->signal == SIGNAL_INNOVATION ? l->count : 0, sizeof(float), &rc);
+	w->local = !local                        ? NULL :
+		   recipe->memory == MEMORY_NONE ? w->residual :
+						   vector(l->count, sizeof(float), &rc);
+	w->reference = vector(recipe->signal == SIGNAL_INNOVATION ? l->count : 0, sizeof(float),
+			      &rc);
 	w->since = vector(recipe->when == WHEN_LAZY_SERVER ? l->count : 0, sizeof(float), &rc);
-	w->lazy = (struct lazy){ .window = recipe->lazy_window, .weight = (double)recipe->lazy_weight,
+	w->lazy = (struct lazy){ .window = recipe->lazy_window,
+				 .weight = (double)recipe->lazy_weight,
 				 .longest = recipe->lazy_longest };
 	w->anchor = vector(recipe->when == WHEN_ASYNC ? l->count : 0, sizeof(float), &rc);
 	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
@@ -59,7 +68,8 @@ int worker_open(sluice_model *model)
 	w->shard_spans = vector(selection_kinds[recipe->up.select].seeded ? l->n_shards : 0,
 				sizeof *w->shard_spans, &rc);
 	w->support = vector(l->support_most, sizeof(uint32_t), &rc);
-	w->spans = vector(sparse && selection_kinds[recipe->up.select].by_coordinate ? l->n_spans : 0,
+	w->spans = vector(sparse && selection_kinds[recipe->up.select].by_coordinate ? l->n_spans :
+										       0,
 			  sizeof *w->spans, &rc);
 	w->up = vector(l->n_shards, sizeof *w->up, &rc);
 	w->down = vector(l->n_shards, sizeof *w->down, &rc);
@@ -152,7 +162,8 @@ void model_remember(sluice_model *model, const float *params)
 		memcpy(model->worker->previous, params, model->layout.count * sizeof *params);
 }
 
-/* Accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and values, staging. */
+/* Accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and
+ * values, staging. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 {
 	int sparse = recipe->up.select != SELECT_ALL;
@@ -164,11 +175,14 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	vectors += recipe->when == WHEN_ASYNC;
 	if (recipe->period > 1 && recipe->update != UPDATE_AVERAGE)
 		vectors += 1 + (recipe->memory != MEMORY_NONE);
-	uint64_t bytes = vectors * l->count * sizeof(float) + any.room * (sizeof(uint32_t) + sizeof(float));
+	uint64_t bytes = vectors * l->count * sizeof(float) +
+			 any.room * (sizeof(uint32_t) + sizeof(float));
 	bytes += l->support_most * sizeof(uint32_t) + selected_of(l, recipe) * sizeof(float);
 	if (sparse)
-		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) + selector_bytes(l->count);
+		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) +
+			 selector_bytes(l->count);
 	for (uint32_t i = 0; i < l->n_shards; i++)
-		bytes += l->shards[i].slot_depth * l->shards[i].slot_bytes + l->shards[i].delta_bytes;
+		bytes += l->shards[i].slot_depth * l->shards[i].slot_bytes +
+			 l->shards[i].delta_bytes;
 	return bytes + worker_census_memory(recipe);
 }

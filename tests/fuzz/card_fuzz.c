@@ -19,7 +19,7 @@ static void seal(uint8_t *bytes, size_t at)
 	put_le32(bytes + at, crc32c(0, bytes, at));
 }
 
-/* ---- cards ----------------------------------------------------------------------------------- */
+/* ---- cards ----------------------------------------------------------------- */
 
 static void fix_card(uint8_t *bytes, size_t n, unsigned options)
 {
@@ -51,8 +51,10 @@ static void expect_text(const char *text, size_t bytes)
 /* What bootstrap.c does with cards next: compare them, and say in print how they differ. */
 static void compare(const struct card *card)
 {
-	static const struct card own = { .wire_version = SLUICE_WIRE_VERSION, .version = "1.2.3",
-					 .build = "fuzz", .node = "n0" };
+	static const struct card own = { .wire_version = SLUICE_WIRE_VERSION,
+					 .version = "1.2.3",
+					 .build = "fuzz",
+					 .node = "n0" };
 	const struct card cards[2] = { own, *card };
 	int rc;
 
@@ -61,7 +63,8 @@ static void compare(const struct card *card)
 	if (rc)
 		expect_refusal(rc, SLUICE_EPEER, SLUICE_EPEER);
 	require(!rc == (card->wire_version == own.wire_version &&
-			!strcmp(card->version, own.version)), "versions were compared wrongly");
+			!strcmp(card->version, own.version)),
+		"versions were compared wrongly");
 }
 
 static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
@@ -95,7 +98,7 @@ static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
 	compare(&card);
 }
 
-/* ---- regions --------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------- */
 
 static void fix_descriptor(uint8_t *bytes, int leave_crc)
 {
@@ -106,13 +109,14 @@ static void fix_descriptor(uint8_t *bytes, int leave_crc)
 /* The descriptor as its owner writes it; only the owner's pid has to be put in. */
 static void expect_descriptor(const struct descriptor *d, const uint8_t *bytes)
 {
-	const struct region region = { .bytes = (size_t)d->bytes, .access = d->access, .fd = d->fd,
-				       .nonce = d->nonce };
+	const struct region region = {
+		.bytes = (size_t)d->bytes, .access = d->access, .fd = d->fd, .nonce = d->nonce
+	};
 	uint8_t out[REGION_DESCRIPTOR_BYTES];
 
 	require(d->pid > 0 && d->fd >= 0 && d->bytes && d->access &&
-		!(d->access & ~(unsigned)(REGION_READ | REGION_WRITE)) &&
-		region_file_bytes((size_t)d->bytes) > d->bytes,
+			!(d->access & ~(unsigned)(REGION_READ | REGION_WRITE)) &&
+			region_file_bytes((size_t)d->bytes) > d->bytes,
 		"an impossible region was accepted");
 	descriptor_of(&region, out);
 	put_le32(out + 8, (uint32_t)d->pid);
@@ -140,7 +144,7 @@ static void fuzz_descriptor(uint8_t *bytes, size_t n, unsigned options)
 	free(exact);
 }
 
-/* ---- cards of the shm transport -------------------------------------------------------------- */
+/* ---- cards of the shm transport -------------------------------------------- */
 
 static void fix_shm_card(uint8_t *bytes, size_t n, unsigned options)
 {
@@ -156,12 +160,13 @@ static void fix_shm_card(uint8_t *bytes, size_t n, unsigned options)
 static void expect_same_shm_card(const struct shm_card *a, const struct shm_card *b)
 {
 	require(a->rank == b->rank && a->size == b->size && a->capacity == b->capacity &&
-		a->wake_fd == b->wake_fd && a->process.pid == b->process.pid &&
-		a->process.uid == b->process.uid &&
-		a->process.start_time == b->process.start_time &&
-		a->process.pid_namespace == b->process.pid_namespace &&
-		!memcmp(a->mailbox, b->mailbox, sizeof(a->mailbox)) &&
-		!memcmp(a->control, b->control, sizeof(a->control)), "the shm card changed");
+			a->wake_fd == b->wake_fd && a->process.pid == b->process.pid &&
+			a->process.uid == b->process.uid &&
+			a->process.start_time == b->process.start_time &&
+			a->process.pid_namespace == b->process.pid_namespace &&
+			!memcmp(a->mailbox, b->mailbox, sizeof(a->mailbox)) &&
+			!memcmp(a->control, b->control, sizeof(a->control)),
+		"the shm card changed");
 }
 
 static void fuzz_shm_card(uint8_t *bytes, size_t n, unsigned options)
@@ -180,11 +185,11 @@ static void fuzz_shm_card(uint8_t *bytes, size_t n, unsigned options)
 	}
 	expect_descriptor(&mailbox, card.mailbox);
 	require(card.rank == RANK && card.size == RANKS && card.process.pid > 0 &&
-		card.process.pid == mailbox.pid && card.wake_fd >= 0,
+			card.process.pid == mailbox.pid && card.wake_fd >= 0,
 		"an impossible card was accepted");
 	require(card.capacity && mailbox_capacity(card.capacity) == card.capacity &&
-		mailbox.access == REGION_WRITE &&
-		mailbox.bytes == mailbox_bytes(RANKS, card.capacity),
+			mailbox.access == REGION_WRITE &&
+			mailbox.bytes == mailbox_bytes(RANKS, card.capacity),
 		"a wrong mailbox was accepted");
 
 	shm_card_encode(&card, out);

@@ -27,8 +27,12 @@ struct state {
 	uint64_t worker, shard;
 };
 
-static const struct checkpoint_identity identity = { .rank = 1, .size = 4, .workers = 4,
-						     .shards = 4, .count = COUNT, .step = 1000,
+static const struct checkpoint_identity identity = { .rank = 1,
+						     .size = 4,
+						     .workers = 4,
+						     .shards = 4,
+						     .count = COUNT,
+						     .step = 1000,
 						     .schema = 0x0123456789abcdefu,
 						     .generation = 0x5be1f00d,
 						     .recipe = "up=topk(0.5)" };
@@ -47,7 +51,7 @@ static void sections_of(struct state *s, struct checkpoint_section out[SECTIONS]
 	memcpy(out, all, sizeof(all));
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------- */
 
 static struct {
 	char dir[SCRATCH_PATH];       /* LATEST, a link to manifest_fd, lies here */
@@ -103,7 +107,7 @@ static void expect_file(const char *name, const uint8_t *bytes, size_t n)
 		"what was accepted is written differently");
 }
 
-/* ---- a rank's file --------------------------------------------------------------------------- */
+/* ---- a rank's file --------------------------------------------------------- */
 
 /* The CRC field at *at gets the CRC of all content before it; nothing happens beyond the end. */
 static void seal(uint8_t *bytes, size_t n, size_t *at, uint32_t crc)
@@ -227,7 +231,7 @@ static void fuzz_file(uint8_t *bytes, size_t n, unsigned options, unsigned where
 	require(!file, "closed, but not forgotten");
 }
 
-/* ---- LATEST ---------------------------------------------------------------------------------- */
+/* ---- LATEST ---------------------------------------------------------------- */
 
 static void fuzz_manifest(uint8_t *text, size_t n, unsigned options)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for what ranks tell each other over RDMA before and besides messages: the private data of
- * connections, descriptors of regions, and the table of a peer's keys. Input: one byte that chooses the
- * decoder, one of options, then the bytes as another machine sent them. What is accepted is encoded again
- * and must be the same. */
+ * Fuzz target for what ranks tell each other over RDMA before and besides messages: the private
+ * data of connections, descriptors of regions, and the table of a peer's keys. Input: one byte that
+ * chooses the decoder, one of options, then the bytes as another machine sent them. What is
+ * accepted is encoded again and must be the same. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "rdma/verbs_register.h"
@@ -23,7 +23,8 @@ static void run_frame(const uint8_t *bytes, size_t n)
 		return;
 	}
 	length = frame_encode(&frame, again);
-	require(length <= n && memcmp(again, bytes, length) == 0, "an accepted frame differs when it is encoded");
+	require(length <= n && memcmp(again, bytes, length) == 0,
+		"an accepted frame differs when it is encoded");
 }
 
 static void run_region(const uint8_t *data, size_t n, unsigned options)
@@ -41,7 +42,8 @@ static void run_region(const uint8_t *data, size_t n, unsigned options)
 		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
 		return;
 	}
-	require(region.bytes && region.address + region.bytes >= region.address, "a region that wraps was accepted");
+	require(region.bytes && region.address + region.bytes >= region.address,
+		"a region that wraps was accepted");
 	wire_region_encode(&region, again);
 	require(memcmp(again, bytes, 44) == 0, "an accepted region differs when it is encoded");
 }
@@ -63,7 +65,8 @@ static void run_keys(const uint8_t *data, size_t n)
 	memset(ep->slot, 0, SLOT_BYTES);
 	memcpy(ep->slot + SLOT_KEYS, data, n < SLOT_BYTES - SLOT_KEYS ? n : SLOT_BYTES - SLOT_KEYS);
 	if (keys_take(ep) < 0) {
-		require(ep->why[0] && !ep->n_peer_keys && remote.rkey == 17, "a refused table was taken over");
+		require(ep->why[0] && !ep->n_peer_keys && remote.rkey == 17,
+			"a refused table was taken over");
 	} else {
 		require(ep->n_peer_keys <= KEYS_MAX, "a table is longer than possible");
 		begin();
@@ -85,14 +88,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bytes = get_memory(size - 2);
 	memcpy(bytes, data + 2, size - 2);
 	switch (data[0] % 3) {
-	case 0:
-		run_frame(bytes, size - 2);
-		break;
-	case 1:
-		run_region(bytes, size - 2, data[1]);
-		break;
-	default:
-		run_keys(bytes, size - 2);
+	case 0: run_frame(bytes, size - 2); break;
+	case 1: run_region(bytes, size - 2, data[1]); break;
+	default: run_keys(bytes, size - 2);
 	}
 	free(bytes);
 	return 0;

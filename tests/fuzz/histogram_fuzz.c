@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for histograms that come from a peer. Input: one byte that says of which bins, then the
- * message. What is accepted is encoded again and must come back, small counts exactly. */
+ * Fuzz target for histograms that come from a peer. Input: one byte that says of which bins, then
+ * the message. What is accepted is encoded again and must come back, small counts exactly. */
 #include "fuzz.h"
 #include "compress/histogram.h"
 #include <math.h>
@@ -59,7 +59,8 @@ static void merge_histogram(int mantissa_bits, const uint8_t *bytes, size_t size
 	size_t length = 0;
 
 	require(!sluice_histogram_open(mantissa_bits, &h) &&
-		!sluice_histogram_open(mantissa_bits, &back), "no memory");
+			!sluice_histogram_open(mantissa_bits, &back),
+		"no memory");
 	size_t room = sluice_histogram_bound(h, BITS);
 	uint8_t *message = get_memory(room);
 	int rc = sluice_histogram_merge(h, bytes, size);
@@ -73,7 +74,8 @@ static void merge_histogram(int mantissa_bits, const uint8_t *bytes, size_t size
 		require(rc || (threshold >= 0 && isfinite(threshold)), "no threshold");
 		if (!sluice_histogram_encode(h, BITS, size, message, room, &length)) {
 			require(length <= room, "longer than the bound");
-			require(!sluice_histogram_merge(back, message, length), "own message refused");
+			require(!sluice_histogram_merge(back, message, length),
+				"own message refused");
 			expect_near(back->count, h->count, h->bins);
 		}
 	}

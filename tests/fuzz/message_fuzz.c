@@ -42,9 +42,17 @@ static int has_positions(const struct message *m)
 static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index,
 		   float **value)
 {
-	struct message_expect want = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-				       MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-				       MESSAGE_ANY,  COUNT_MAX, 0 };
+	struct message_expect want = { MESSAGE_PUSH,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       MESSAGE_ANY,
+				       COUNT_MAX,
+				       0 };
 	uint8_t *copy = get_memory(size);
 	const char *why = NULL;
 	int accepted = 0;
@@ -53,7 +61,8 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 	*value = NULL;
 	if (!message_copy(slot, size, copy, size, m, &why)) {
 		want.kind = m->kind;
-		/* Finding a seeded support takes as long as the shard is large; receivers know how large. */
+		/* Finding a seeded support takes as long as the shard is large; receivers know how
+		 * large. */
 		if (m->coding == CODING_SEEDED && m->span > SEEDED_SPAN_MAX)
 			want.span = SEEDED_SPAN_MAX;
 		if ((want.agreed = m->coding == CODING_AGREED))
@@ -87,8 +96,9 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	struct message m = *first, got;
 	const uint32_t *sent = has_positions(&m) ? index : NULL;
 	int bare = m.kind == MESSAGE_SUPPORT;
-	size_t bound = bare ? message_support_bound(m.span, m.count)
-			    : message_bound(m.span, m.count, m.values), length;
+	size_t bound = bare ? message_support_bound(m.span, m.count) :
+			      message_bound(m.span, m.count, m.values),
+	       length;
 	float *decoded = get_memory(bare ? 0 : 4 * (size_t)m.count), *got_value;
 	uint8_t *out = get_memory(bound);
 	uint32_t *got_index, n = m.count, *agreed = NULL;
@@ -105,11 +115,13 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	require(length <= bound && length == MESSAGE_HEADER_BYTES + m.payload_bytes, "length");
 	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
 	require(receive(out, length, &got, &got_index, &got_value), "own message refused");
-	if (m.scale == first->scale && !bare && m.values.type != VALUE_UNIFORM) /* that draws other roundings */
+	if (m.scale == first->scale && !bare &&
+	    m.values.type != VALUE_UNIFORM) /* that draws other roundings */
 		expect_same_bits(decoded, value, n, "values changed");
 	if (bare) {
 		require(got.count == n && (!sent || got.coding == CODING_DENSE ||
-					   !memcmp(got_index, index, 4 * (size_t)n)), "positions changed");
+					   !memcmp(got_index, index, 4 * (size_t)n)),
+			"positions changed");
 	} else if (got.coding == CODING_AGREED) {
 		require(got.count == n, "count changed");
 		expect_same_bits(got_value, decoded, n, "agreed values differ from announced ones");

@@ -11,10 +11,13 @@ static void expect_direction(const struct direction *d)
 	const enum selection_argument argument = selection_kinds[d->select].argument;
 	int any = argument == ARGUMENT_NONE || argument == ARGUMENT_LEVEL;
 
-	require(any ? d->density == 1 : d->density > 0 && d->density <= 1, "an impossible density was accepted");
-	require(d->select < SELECTIONS && (unsigned)d->values.type < VALUE_TYPES, "unknown selection or values");
+	require(any ? d->density == 1 : d->density > 0 && d->density <= 1,
+		"an impossible density was accepted");
+	require(d->select < SELECTIONS && (unsigned)d->values.type < VALUE_TYPES,
+		"unknown selection or values");
 	if (value_few_bits(d->values.type))
-		require(few_bits_valid(&d->values, d->values.type == VALUE_ROUND ? d->values.step : 1, NULL),
+		require(few_bits_valid(&d->values,
+				       d->values.type == VALUE_ROUND ? d->values.step : 1, NULL),
 			"impossible values were accepted");
 }
 
@@ -23,15 +26,20 @@ static void expect_possible(const struct recipe *r)
 	expect_direction(&r->up);
 	expect_direction(&r->down);
 	require(r->signal_momentum >= 0 && r->signal_momentum < 1 && r->update_momentum >= 0 &&
-		r->update_momentum < 1, "an impossible momentum was accepted");
-	require(r->update_alpha >= 0 && r->update_alpha <= 1 && r->signal_alpha >= 0 && r->signal_alpha <= 1,
+			r->update_momentum < 1,
+		"an impossible momentum was accepted");
+	require(r->update_alpha >= 0 && r->update_alpha <= 1 && r->signal_alpha >= 0 &&
+			r->signal_alpha <= 1,
 		"an impossible weight of the average was accepted");
 	require(r->noise >= 0 && isfinite(r->noise), "an impossible noise was accepted");
-	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 : r->memory_beta > 0 && r->memory_beta <= 1,
+	require(r->memory < MEMORY_LOWPASS ? r->memory_beta == 0 :
+					     r->memory_beta > 0 && r->memory_beta <= 1,
 		"an impossible share of the memory was accepted");
 	require(!r->reset || r->memory == MEMORY_RESIDUAL, "a reset of no residual was accepted");
-	require(r->period >= 1 && (r->period == 1 || r->when == WHEN_EVERY), "an impossible period was accepted");
-	require((r->lazy_window > 0) == (r->when >= WHEN_LAZY) && (r->when < WHEN_LAZY || r->lazy_weight > 0),
+	require(r->period >= 1 && (r->period == 1 || r->when == WHEN_EVERY),
+		"an impossible period was accepted");
+	require((r->lazy_window > 0) == (r->when >= WHEN_LAZY) &&
+			(r->when < WHEN_LAZY || r->lazy_weight > 0),
 		"an impossible window was accepted");
 	require(r->clip >= 0 && isfinite(r->clip), "an impossible clip was accepted");
 	require(r->decay >= 0 && isfinite(r->decay), "an impossible decay was accepted");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Times the module's kernels beside the device's own copy and CUB's radix sort, in one run: medians of
- * repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s | of copy". Built and run by
- * tests/gpu/run: speed MODULE [N]. */
+ * Times the module's kernels beside the device's own copy and CUB's radix sort, in one run: medians
+ * of repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s | of copy".
+ * Built and run by tests/gpu/run: speed MODULE [N]. */
 #include "base/device.h"
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
@@ -22,7 +22,8 @@ static void need(bool good, const char *what)
 {
 	if (good)
 		return;
-	fprintf(stderr, "speed: %s: %s; %s\n", what, ops ? ops->error() : "", cudaGetErrorString(cudaGetLastError()));
+	fprintf(stderr, "speed: %s: %s; %s\n", what, ops ? ops->error() : "",
+		cudaGetErrorString(cudaGetLastError()));
 	exit(1);
 }
 
@@ -45,14 +46,18 @@ __device__ static double uniform(uint64_t x)
 
 __global__ static void fill(float *x, size_t n, enum data data)
 {
-	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n; i += (size_t)gridDim.x * BLOCK)
-		x[i] = data == EQUAL ? 0.25f : data == SORTED ? (float)((double)(i + 1) / (double)n) :
-			(float)(sqrt(-2 * log(uniform(2 * i))) * cospi(2 * uniform(2 * i + 1)));
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * BLOCK)
+		x[i] = data == EQUAL  ? 0.25f :
+		       data == SORTED ? (float)((double)(i + 1) / (double)n) :
+					(float)(sqrt(-2 * log(uniform(2 * i))) *
+						cospi(2 * uniform(2 * i + 1)));
 }
 
 __global__ static void keys_of(const float *x, uint32_t *key, uint32_t *index, size_t n)
 {
-	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n; i += (size_t)gridDim.x * BLOCK) {
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * BLOCK) {
 		key[i] = __float_as_uint(x[i]) & 0x7fffffff;
 		index[i] = (uint32_t)i;
 	}
@@ -86,21 +91,23 @@ static void row(const char *what, size_t n, double density, double ms, double by
 {
 	double speed = bytes / ms * 1e-6;
 
-	printf("%-34s | %10zu | %6.3f | %9.4f | %7.1f | %5.2f\n", what, n, density, ms, speed, speed / copy_speed);
+	printf("%-34s | %10zu | %6.3f | %9.4f | %7.1f | %5.2f\n", what, n, density, ms, speed,
+	       speed / copy_speed);
 	fflush(stdout);
 }
 
 static void measure_copy(float *to, const float *from, size_t n)
 {
-	double ms = median_ms([&](int) { cudaMemcpyAsync(to, from, n * 4, cudaMemcpyDeviceToDevice, stream); });
+	double ms = median_ms(
+		[&](int) { cudaMemcpyAsync(to, from, n * 4, cudaMemcpyDeviceToDevice, stream); });
 
 	copy_speed = 8.0 * n / ms * 1e-6;
 	row("copy", n, 1, ms, 8.0 * n);
 }
 
 /* residual += grad and top-k, 12 bytes a coordinate. */
-static double select(const char *what, struct device_selector *s, float *residual, const float *pool, size_t n,
-		     size_t k, int forget)
+static double select(const char *what, struct device_selector *s, float *residual,
+		     const float *pool, size_t n, size_t k, int forget)
 {
 	cudaMemsetAsync(residual, 0, n * 4, stream);
 	double ms = median_ms([&](int i) {
@@ -119,8 +126,8 @@ static double select(const char *what, struct device_selector *s, float *residua
 	return ms;
 }
 
-/* The same after momentum and clipping: the gradient is read twice, residual and momentum are read and written, and
- * the sum is read again. */
+/* The same after momentum and clipping: the gradient is read twice, residual and momentum are read
+ * and written, and the sum is read again. */
 static void fold(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
 {
 	float *velocity = (float *)device_memory(n * 4);
@@ -145,7 +152,8 @@ static void fold(struct device_selector *s, float *residual, const float *pool, 
 	cudaFree(velocity);
 }
 
-static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
+static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n,
+			    size_t k)
 {
 	struct device_select call = {};
 	cudaGraph_t graph;
@@ -166,8 +174,10 @@ static void select_in_graph(struct device_selector *s, float *residual, const fl
 	cudaGraphDestroy(graph);
 }
 
-/* gaussiank and a draw of the same density, whose bytes are those of one sweep; their further passes show as time. */
-static void approximate(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
+/* gaussiank and a draw of the same density, whose bytes are those of one sweep; their further
+ * passes show as time. */
+static void approximate(struct device_selector *s, float *residual, const float *pool, size_t n,
+			size_t k)
 {
 	for (int drawn = 0; drawn < 2; drawn++) {
 		cudaMemsetAsync(residual, 0, n * 4, stream);
@@ -180,7 +190,8 @@ static void approximate(struct device_selector *s, float *residual, const float 
 			call.clear = 1;
 			call.k = k;
 			call.gaussian = !drawn;
-			call.quantile = k * 1000 == n ? 3.2905267 : 2.5758293; /* of 0.1 % and of 1 % */
+			call.quantile = k * 1000 == n ? 3.2905267 :
+							2.5758293; /* of 0.1 % and of 1 % */
 			call.draw = drawn ? DEVICE_DRAW_DENSITY : DEVICE_DRAW_NONE;
 			call.wanted = (double)k / n;
 			call.purpose = 1;
@@ -188,7 +199,8 @@ static void approximate(struct device_selector *s, float *residual, const float 
 			call.fresh = drawn;
 			need(!ops->select(s, &call, stream), "approximate select");
 		});
-		row(drawn ? "random, fresh residual" : "gaussiank + residual", n, (double)k / n, ms, 12.0 * n);
+		row(drawn ? "random, fresh residual" : "gaussiank + residual", n, (double)k / n, ms,
+		    12.0 * n);
 	}
 }
 
@@ -203,7 +215,8 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	call.x = vector;
 	call.k = k;
 	need(!ops->select(s, &call, stream) &&
-	     !ops->selected(s, index.data(), value.data(), &got, stream), "select");
+		     !ops->selected(s, index.data(), value.data(), &got, stream),
+	     "select");
 	uint32_t *there = (uint32_t *)device_memory(got.n * 4);
 	float *values = (float *)device_memory(got.n * 4);
 	uint8_t *payload = (uint8_t *)device_memory(got.n * 8 + n / 8 + 4096);
@@ -231,14 +244,16 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	few.block = 512;
 	ms = median_ms([&](int) { need(!ops->quantize(s, &few, stream), "quantize"); });
 	row("quantize, uniform(4,512)", n, (double)k / n, ms, 16.5 * got.n);
-	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector first */
+	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector
+	 * first */
 	ms = median_ms([&](int) {
 		need(!ops->add(s, vector, there, values, (uint32_t)got.n, stream), "add");
 	});
 	row("apply, lists on the device", n, (double)k / n, ms, 88.0 * got.n);
 	/* as the pull does it now */
 	ms = median_ms([&](int) {
-		need(!ops->add(s, vector, index.data(), value.data(), (uint32_t)got.n, stream), "add");
+		need(!ops->add(s, vector, index.data(), value.data(), (uint32_t)got.n, stream),
+		     "add");
 	});
 	row("apply, lists from the host", n, (double)k / n, ms, 72.0 * got.n);
 	cudaFree(there);
@@ -250,12 +265,15 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 static void sketches(const float *x, size_t n)
 {
 	const uint32_t rows = 5, columns = (uint32_t)(n / 250);
-	struct device_sketch_call call = { x, (float *)device_memory(4ull * rows * columns), (uint32_t)n, rows, columns, 1 };
+	struct device_sketch_call call = {
+		x, (float *)device_memory(4ull * rows * columns), (uint32_t)n, rows, columns, 1
+	};
 	struct device_sketch *sketch;
 
 	need(!ops->sketch_open(0, call.n, columns, &sketch), "sketch");
 	cudaMemsetAsync(call.cells, 0, 4ull * rows * columns, stream);
-	double ms = median_ms([&](int) { need(!ops->sketch_add(sketch, &call, stream), "sketch"); });
+	double ms = median_ms(
+		[&](int) { need(!ops->sketch_add(sketch, &call, stream), "sketch"); });
 	row("count sketch, 5 rows", n, 0.001, ms, 4.0 * n + 8.0 * rows * columns);
 	ops->sketch_close(&sketch);
 	cudaFree(call.cells);
@@ -272,8 +290,9 @@ static void sort(const float *x, size_t n, double ours)
 						  memory + 3 * n, n, 0, 31, stream);
 	scratch = device_memory(bytes);
 	double ms = median_ms([&](int) {
-		cub::DeviceRadixSort::SortPairsDescending(scratch, bytes, memory, memory + 2 * n, memory + n,
-							  memory + 3 * n, n, 0, 31, stream);
+		cub::DeviceRadixSort::SortPairsDescending(scratch, bytes, memory, memory + 2 * n,
+							  memory + n, memory + 3 * n, n, 0, 31,
+							  stream);
 	});
 	row("CUB radix sort of pairs", n, 1, ms, 16.0 * n);
 	printf("  %.1f times as long as select with a hint, 0.1 %%\n", ms / ours);
@@ -292,11 +311,13 @@ int main(int argc, char **argv)
 	need(ops->size == sizeof(*ops) && !ops->describe(text, sizeof(text)), "no device");
 	printf("%s\n", text);
 	cudaStreamCreate(&stream);
-	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4), *residual = (float *)device_memory(n * 4);
+	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4),
+	      *residual = (float *)device_memory(n * 4);
 	struct device_selector *s;
 	double hinted = 0;
 
-	printf("%-34s | %10s | %6s | %9s | %7s | %5s\n", "what", "n", "part", "ms", "GB/s", "of copy");
+	printf("%-34s | %10s | %6s | %9s | %7s | %5s\n", "what", "n", "part", "ms", "GB/s",
+	       "of copy");
 	fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, GAUSSIAN);
 	measure_copy(residual, pool, n);
 	for (int percent = 0; percent < 2; percent++) {

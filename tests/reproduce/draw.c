@@ -5,7 +5,9 @@
 struct random_stream draw_stream(enum draw_purpose purpose, unsigned seed, unsigned owner,
 				 uint64_t step)
 {
-	return (struct random_stream){ .purpose = purpose, .rank = seed << 10 | owner, .step = step };
+	return (struct random_stream){ .purpose = purpose,
+				       .rank = seed << 10 | owner,
+				       .step = step };
 }
 
 double draw_uniform(const struct random_stream *s, uint64_t i)

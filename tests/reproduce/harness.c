@@ -10,10 +10,10 @@
 struct running {
 	const struct run *run;
 	struct outcome *out;
-	sluice_model **models;       /* by rank */
+	sluice_model **models; /* by rank */
 	FILE *curve;
 	uint64_t start_ns;
-	struct counters so_far;      /* with curve: of all workers */
+	struct counters so_far; /* with curve: of all workers */
 };
 
 int recipe_offered(const char *recipe, char *why, size_t cap)
@@ -28,8 +28,10 @@ int recipe_offered(const char *recipe, char *why, size_t cap)
 
 void seat_gradient(const struct seat *seat, const float *at, float *grad)
 {
-	const struct sample sample = { .seed = seat->run->seed, .worker = seat->rank,
-				       .workers = seat->run->workers, .step = seat->step };
+	const struct sample sample = { .seed = seat->run->seed,
+				       .worker = seat->rank,
+				       .workers = seat->run->workers,
+				       .step = seat->step };
 
 	seat->run->problem->gradient(seat->run->problem, at, &sample, grad);
 }
@@ -42,15 +44,17 @@ int step_push_pull(struct seat *seat)
 	return rc ? rc : sluice_pull(seat->model, seat->x);
 }
 
-/* ---- curves ---------------------------------------------------------------------------------- */
+/* ---- curves ---------------------------------------------------------------- */
 
-/* Seconds a step took so far, on average; ranks of a simulation wait while others have their turn. */
+/* Seconds a step took so far, on average; ranks of a simulation wait while others have their
+ * turn. */
 static double share_of_step(uint64_t ns, const sluice_model_stats *stats)
 {
 	return (double)ns / 1e9 / (double)stats->steps;
 }
 
-static void draw_point(const struct running *r, const struct seat *seat, const sluice_model_stats *stats)
+static void draw_point(const struct running *r, const struct seat *seat,
+		       const sluice_model_stats *stats)
 {
 	const struct problem *p = r->run->problem;
 
@@ -59,7 +63,8 @@ static void draw_point(const struct running *r, const struct seat *seat, const s
 		p->objective(p, seat->x));
 	if (p->accuracy)
 		fprintf(r->curve, "\"accuracy\":%.4f,", p->accuracy(p, seat->x));
-	fprintf(r->curve, "\"pushed_total\":%llu,\"pulled_total\":%llu,\"residual_norm\":%.6g,"
+	fprintf(r->curve,
+		"\"pushed_total\":%llu,\"pulled_total\":%llu,\"residual_norm\":%.6g,"
 		"\"density_up\":%.6g,\"density_down\":%.6g,\"compress\":%.9f,\"push\":%.9f,"
 		"\"wait\":%.9f,\"pull\":%.9f,\"apply\":%.9f}\n",
 		(unsigned long long)r->so_far.up_bytes, (unsigned long long)r->so_far.down_bytes,
@@ -75,9 +80,9 @@ static void draw_point(const struct running *r, const struct seat *seat, const s
 static int follow(struct running *r, const struct seat *seat, struct counters *before)
 {
 	const int measure = !seat->rank && (seat->step + 1) % r->run->curve_every == 0;
-	sluice_model_stats stats = {
-		.size = measure ? sizeof stats : offsetof(sluice_model_stats, residual_norm)
-	};
+	sluice_model_stats stats = { .size = measure ?
+						     sizeof stats :
+						     offsetof(sluice_model_stats, residual_norm) };
 	int rc = sluice_stats(seat->model, &stats);
 
 	r->so_far.up_bytes += stats.pushed_bytes - before->up_bytes;
@@ -89,7 +94,7 @@ static int follow(struct running *r, const struct seat *seat, struct counters *b
 	return rc;
 }
 
-/* ---- a worker -------------------------------------------------------------------------------- */
+/* ---- a worker -------------------------------------------------------------- */
 
 static int train(struct running *r, struct seat *seat)
 {
@@ -149,10 +154,17 @@ static int rank_main(sluice_job *job, void *context)
 	struct running *r = context;
 	const struct run *run = r->run;
 	const size_t n = run->problem->count;
-	struct seat seat = { .run = run, .job = job, .rank = sluice_rank(job), .lr = run->lr,
-			     .x = zeroed(n, sizeof(float)), .grad = zeroed(n, sizeof(float)) };
-	const sluice_model_attr attr = { .size = sizeof attr, .count = n, .recipe = run->recipe,
-					 .shards = run->shards ? run->shards : 1, .lr = run->lr };
+	struct seat seat = { .run = run,
+			     .job = job,
+			     .rank = sluice_rank(job),
+			     .lr = run->lr,
+			     .x = zeroed(n, sizeof(float)),
+			     .grad = zeroed(n, sizeof(float)) };
+	const sluice_model_attr attr = { .size = sizeof attr,
+					 .count = n,
+					 .recipe = run->recipe,
+					 .shards = run->shards ? run->shards : 1,
+					 .lr = run->lr };
 
 	run->problem->start(run->problem, run->seed, seat.x);
 	int rc = sluice_model_open(job, &attr, seat.x, &seat.model);
@@ -174,14 +186,17 @@ static int rank_main(sluice_job *job, void *context)
 int run_recipe(const struct run *run, struct outcome *out)
 {
 	const sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
-	struct running r = { .run = run, .out = out, .start_ns = now_ns(),
+	struct running r = { .run = run,
+			     .out = out,
+			     .start_ns = now_ns(),
 			     .models = zeroed((size_t)run->workers + 1, sizeof *r.models) };
 
 	*out = (struct outcome){ .x = zeroed(run->problem->count, sizeof *out->x) };
 	out->offered = recipe_offered(run->recipe, out->why, sizeof out->why);
 	if (run->curve && !(r.curve = fopen(run->curve, "w")))
 		fprintf(stderr, "reproduce: cannot write %s\n", run->curve);
-	int rc = out->offered ? sluice_simulate(&attr, run->workers + 1, rank_main, &r) : SLUICE_EINVAL;
+	int rc = out->offered ? sluice_simulate(&attr, run->workers + 1, rank_main, &r) :
+				SLUICE_EINVAL;
 
 	if (rc && !out->rc) {
 		out->rc = rc;

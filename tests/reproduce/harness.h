@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs a recipe on a problem: workers of a simulated job and one dedicated server that owns the shards, so
- * that every message crosses between ranks and is counted. Called by the sections. */
+ * Runs a recipe on a problem: workers of a simulated job and one dedicated server that owns the
+ * shards, so that every message crosses between ranks and is counted. Called by the sections. */
 #ifndef REPRODUCE_HARNESS_H
 #define REPRODUCE_HARNESS_H
 #include "sluice.h"
@@ -9,16 +9,16 @@
 struct seat;
 
 struct run {
-	const char *label;           /* for the page */
+	const char *label; /* for the page */
 	const struct problem *problem;
 	const char *recipe;
 	int workers;
-	uint32_t shards;             /* 0: one */
+	uint32_t shards; /* 0: one */
 	float lr;
-	double decay;                /* rate of step t = 0, 1, ...: lr / (1 + t / decay); 0: constant */
+	double decay; /* rate of step t = 0, 1, ...: lr / (1 + t / decay); 0: constant */
 	uint64_t steps;
-	/* Workers end before this step, if it is not NULL: any of them may set it to its own step + 2 in
-	 * after(), which none can have passed in a synchronous recipe. */
+	/* Workers end before this step, if it is not NULL: any of them may set it to its own step +
+	 * 2 in after(), which none can have passed in a synchronous recipe. */
 	const uint64_t *stop;
 	unsigned seed;
 	/* One step of a worker; NULL: gradient at x, push, pull. 0, or a negative code. */
@@ -26,9 +26,10 @@ struct run {
 	/* After each step of a worker; may be NULL. As above. */
 	int (*after)(struct seat *seat);
 	void *context;
-	/* Where the run is drawn: metrics as sluice-train writes them, for sluice-plot; NULL: nowhere. */
+	/* Where the run is drawn: metrics as sluice-train writes them, for sluice-plot; NULL:
+	 * nowhere. */
 	const char *curve;
-	uint64_t curve_every;        /* steps */
+	uint64_t curve_every; /* steps */
 };
 
 /* A worker in its step. */
@@ -37,9 +38,9 @@ struct seat {
 	sluice_job *job;
 	sluice_model *model, *server; /* the server's is read between barriers only */
 	int rank;
-	uint64_t step;               /* from 0 */
+	uint64_t step; /* from 0 */
 	float lr;
-	float *x, *grad;             /* problem->count */
+	float *x, *grad; /* problem->count */
 };
 
 struct counters {
@@ -48,12 +49,12 @@ struct counters {
 
 struct outcome {
 	int rc;
-	char why[512];               /* where rc is not 0 */
-	int offered;                 /* 0: the recipe does not parse */
-	char recipe[1024];           /* normalised */
-	float *x;                    /* of worker 0 at the end */
-	struct counters sum;         /* over the workers */
-	uint64_t steps;              /* of worker 0 */
+	char why[512];       /* where rc is not 0 */
+	int offered;         /* 0: the recipe does not parse */
+	char recipe[1024];   /* normalised */
+	float *x;            /* of worker 0 at the end */
+	struct counters sum; /* over the workers */
+	uint64_t steps;      /* of worker 0 */
 	double seconds;
 };
 

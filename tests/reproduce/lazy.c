@@ -10,17 +10,20 @@ struct trace {
 	const struct descent *descent;
 	double first_gap;
 	uint64_t done, stop;
-	/* By step, since a worker may be one ahead of the one that sees the end; by worker, for differences. */
+	/* By step, since a worker may be one ahead of the one that sees the end; by worker, for
+	 * differences. */
 	uint64_t *uploads, *bytes;
 	uint64_t elements_before[MOST_WORKERS], bytes_before[MOST_WORKERS];
 };
 
-/* The rule of the server knows each worker's smoothness; a gradient that is not wanted is not computed. */
+/* The rule of the server knows each worker's smoothness; a gradient that is not wanted is not
+ * computed. */
 static int push_if_wanted(struct seat *seat)
 {
 	const struct trace *t = seat->run->context;
-	int rc = seat->step ? 0 : sluice_set_smoothness(seat->model,
-							(float)t->descent->smoothness_of[seat->rank]);
+	int rc = seat->step ? 0 :
+			      sluice_set_smoothness(seat->model,
+						    (float)t->descent->smoothness_of[seat->rank]);
 	int wanted = sluice_wanted(seat->model);
 
 	if (wanted)
@@ -49,14 +52,21 @@ static int look(struct seat *seat)
 	return rc;
 }
 
-int descend(struct page *page, const struct descent *d, struct reached *reached, struct outcome *out)
+int descend(struct page *page, const struct descent *d, struct reached *reached,
+	    struct outcome *out)
 {
 	const struct problem *p = d->problem;
 	struct trace t = { .descent = d, .stop = UINT64_MAX };
-	struct run run = { .label = d->label, .problem = p, .recipe = d->recipe,
-			   .workers = d->workers, .lr = (float)(1 / d->smoothness),
-			   .steps = page->options.quick ? 20 : d->most_steps, .stop = &t.stop,
-			   .seed = 1, .step = d->smoothness_of ? push_if_wanted : NULL, .after = look,
+	struct run run = { .label = d->label,
+			   .problem = p,
+			   .recipe = d->recipe,
+			   .workers = d->workers,
+			   .lr = (float)(1 / d->smoothness),
+			   .steps = page->options.quick ? 20 : d->most_steps,
+			   .stop = &t.stop,
+			   .seed = 1,
+			   .step = d->smoothness_of ? push_if_wanted : NULL,
+			   .after = look,
 			   .context = &t };
 	float *x = zeroed(p->count, sizeof *x);
 
@@ -77,7 +87,7 @@ int descend(struct page *page, const struct descent *d, struct reached *reached,
 		reached->bits += 8.0 * (double)t.bytes[s];
 	}
 	reached->payload_bits = reached->bits -
-		8.0 * MESSAGE_HEADER_BYTES * (double)t.done * d->workers;
+				8.0 * MESSAGE_HEADER_BYTES * (double)t.done * d->workers;
 	free(t.uploads);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs until the objective is near its minimum, with what was uploaded until then. For the sections of
- * methods that skip uploads. */
+ * Runs until the objective is near its minimum, with what was uploaded until then. For the sections
+ * of methods that skip uploads. */
 #ifndef REPRODUCE_LAZY_H
 #define REPRODUCE_LAZY_H
 #include "tests/reproduce/page.h"
@@ -10,18 +10,19 @@ struct descent {
 	const struct problem *problem;
 	const char *recipe;
 	int workers;
-	double optimum, smoothness;  /* of the problem; the rate is 1 / smoothness */
+	double optimum, smoothness; /* of the problem; the rate is 1 / smoothness */
 	uint64_t most_steps;
 	const char *figure;          /* or NULL */
 	const double *smoothness_of; /* each worker's part, for rules that need it; or NULL */
 };
 
 struct reached {
-	uint64_t steps;              /* 0: never */
-	uint64_t uploads;            /* pushes with elements in them, of all workers */
-	double payload_bits, bits;   /* of all pushes, without and with headers */
+	uint64_t steps;            /* 0: never */
+	uint64_t uploads;          /* pushes with elements in them, of all workers */
+	double payload_bits, bits; /* of all pushes, without and with headers */
 };
 
 /* Until f - f* <= 1e-6 (f_0 - f*). A row without a verdict follows where it returns not 0. */
-int descend(struct page *page, const struct descent *d, struct reached *reached, struct outcome *out);
+int descend(struct page *page, const struct descent *d, struct reached *reached,
+	    struct outcome *out);
 #endif

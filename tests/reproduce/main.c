@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * reproduce: runs the reproductions of the published methods through the runtime and writes one page.
- * Each section runs in a process of its own, a few at a time; one that dies leaves a row that says so. */
+ * reproduce: runs the reproductions of the published methods through the runtime and writes one
+ * page. Each section runs in a process of its own, a few at a time; one that dies leaves a row that
+ * says so. */
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/page.h"
 #include "base/clock.h"
@@ -17,7 +18,7 @@ enum { SECTIONS_MOST = 32, PARTS = 3 };
 
 struct part {
 	pid_t pid;
-	FILE *file;                  /* its rows, runs and text, each ended by a zero byte */
+	FILE *file; /* its rows, runs and text, each ended by a zero byte */
 	char *text[PARTS];
 	int status;
 	double seconds;
@@ -33,10 +34,12 @@ static const char usage[] =
 	"  --figures DIR   where runs leave what sluice-plot draws (default: nowhere)\n"
 	"  --only N[,N]..  these sections only\n"
 	"  --jobs N        sections at a time (default 2)\n"
-	"  --quick         small sizes: whether everything still runs; no criterion is judged by it\n"
+	"  --quick         small sizes: whether everything still runs; no criterion is judged by "
+	"it\n"
 	"  --help          this text\n"
 	"\n"
-	"Exit status: 0, 1 if a criterion failed or the page could not be written, 2 for wrong options.\n";
+	"Exit status: 0, 1 if a criterion failed or the page could not be written, 2 for wrong "
+	"options.\n";
 
 /* What ends a run stands in its row; hundreds of ranks that warn of the same would hide it. */
 static void silence(int level, const char *line, void *context)
@@ -132,8 +135,11 @@ static void print_part(FILE *out, const struct section *s, const struct part *pa
 	if (!part->text[0])
 		return;
 	if (part->text[1] && *part->text[1])
-		fprintf(out, "| run | recipe | bytes up | bytes down | elements up | elements down | s |\n"
-			     "| --- | --- | --- | --- | --- | --- | --- |\n%s\n", part->text[1]);
+		fprintf(out,
+			"| run | recipe | bytes up | bytes down | elements up | elements down | s "
+			"|\n"
+			"| --- | --- | --- | --- | --- | --- | --- |\n%s\n",
+			part->text[1]);
 	fputs(part->text[2] ? part->text[2] : "", out);
 }
 
@@ -146,22 +152,30 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 
 	strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", gmtime(&now));
 	uname(&machine);
-	fprintf(out, "# Reproductions of the published methods\n\n"
-		     "Written by `make reproduce` (%s) on %s, %s %s, in %.0f s. To repeat a section:\n"
-		     "`tests/reproduce/reproduce --only N`.\n\n"
-		     "Every run goes through the runtime: sluice_push(), messages, the shard's reduction and\n"
-		     "update, publishing, sluice_pull(), on ranks of sluice_simulate(): W workers and one server\n"
-		     "that owns the only shard, so that every message crosses and is counted. Bytes are sums over\n"
-		     "all steps and workers, headers included; elements are means of a step of a worker. Objectives\n"
-		     "are evaluated in double precision at the float32 parameters.\n\n"
-		     "| section | method | claim | criterion | observed | verdict | recipe | bytes up / down |\n"
-		     "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+	fprintf(out,
+		"# Reproductions of the published methods\n\n"
+		"Written by `make reproduce` (%s) on %s, %s %s, in %.0f s. To repeat a section:\n"
+		"`tests/reproduce/reproduce --only N`.\n\n"
+		"Every run goes through the runtime: sluice_push(), messages, the shard's "
+		"reduction and\n"
+		"update, publishing, sluice_pull(), on ranks of sluice_simulate(): W workers and "
+		"one server\n"
+		"that owns the only shard, so that every message crosses and is counted. Bytes are "
+		"sums over\n"
+		"all steps and workers, headers included; elements are means of a step of a "
+		"worker. Objectives\n"
+		"are evaluated in double precision at the float32 parameters.\n\n"
+		"| section | method | claim | criterion | observed | verdict | recipe | bytes up / "
+		"down |\n"
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n",
 		command, date, machine.sysname, machine.machine, seconds);
 	for (size_t i = 0; i < n; i++)
 		if (parts[i].text[0])
 			fputs(parts[i].text[0], out);
 		else
-			fprintf(out, "| %d | %s | - | - | the section ended by %s %d | **fails** | - | - |\n",
+			fprintf(out,
+				"| %d | %s | - | - | the section ended by %s %d | **fails** | - | "
+				"- |\n",
 				wanted[i]->number, wanted[i]->title,
 				WIFSIGNALED(parts[i].status) ? "signal" : "status",
 				WIFSIGNALED(parts[i].status) ? WTERMSIG(parts[i].status) :
@@ -224,13 +238,14 @@ static int misuse(const char *what)
 
 int main(int argc, char **argv)
 {
-	static const struct option long_options[] = {
-		{ "output", required_argument, NULL, 'o' }, { "a9a", required_argument, NULL, 'a' },
-		{ "figures", required_argument, NULL, 'f' },
-		{ "only", required_argument, NULL, 'n' },   { "jobs", required_argument, NULL, 'j' },
-		{ "quick", no_argument, NULL, 'q' },        { "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 }
-	};
+	static const struct option long_options[] = { { "output", required_argument, NULL, 'o' },
+						      { "a9a", required_argument, NULL, 'a' },
+						      { "figures", required_argument, NULL, 'f' },
+						      { "only", required_argument, NULL, 'n' },
+						      { "jobs", required_argument, NULL, 'j' },
+						      { "quick", no_argument, NULL, 'q' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
 	const char *output = "RESULTS.md", *only = NULL;
 	struct options options = { .a9a = getenv("A9A") };
 	const struct section *wanted[SECTIONS_MOST];
@@ -240,8 +255,8 @@ int main(int argc, char **argv)
 	int c, jobs = 2;
 
 	for (int i = 0; i < argc; i++)
-		snprintf(command + strlen(command), sizeof command - strlen(command), "%s%s", i ? " " : "",
-			 argv[i]);
+		snprintf(command + strlen(command), sizeof command - strlen(command), "%s%s",
+			 i ? " " : "", argv[i]);
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1)
 		switch (c) {
 		case 'o': output = optarg; break;
@@ -270,7 +285,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "reproduce: the sections could not be run\n");
 		return 1;
 	}
-	int status = write_page(output, wanted, n, parts, command, (double)(now_ns() - start) / 1e9);
+	int status = write_page(output, wanted, n, parts, command,
+				(double)(now_ns() - start) / 1e9);
 
 	free_parts(parts, n);
 	return status;

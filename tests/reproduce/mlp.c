@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A network 784-hidden-10 on generated pictures. Parameters: weights in (784 x hidden), biases, weights
- * out (hidden x 10), biases. See problem.h. */
+ * A network 784-hidden-10 on generated pictures. Parameters: weights in (784 x hidden), biases,
+ * weights out (hidden x 10), biases. See problem.h. */
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/problem.h"
@@ -8,18 +8,26 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, TEMPLATES = 30, TRAIN = 6000, TEST = 2000,
-       SMOOTHINGS = 6, BLOCK = 500 };
+enum {
+	SIDE = 28,
+	PIXELS = SIDE * SIDE,
+	CLASSES = 10,
+	TEMPLATES = 30,
+	TRAIN = 6000,
+	TEST = 2000,
+	SMOOTHINGS = 6,
+	BLOCK = 500
+};
 
 struct network {
 	size_t hidden;
 	uint32_t batch;
-	float *pixels;       /* TRAIN + TEST rows */
+	float *pixels; /* TRAIN + TEST rows */
 	uint8_t *label;
 	float *x, *h, *z, *back; /* of a batch */
 };
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------- */
 
 /* White noise, averaged over the five points of a cross on a torus, scaled to a maximum of 1. */
 static void smooth_noise(unsigned owner, uint64_t number, float *out)
@@ -35,10 +43,11 @@ static void smooth_noise(unsigned owner, uint64_t number, float *out)
 				int up = (y + SIDE - 1) % SIDE, down = (y + 1) % SIDE;
 				int left = (x + SIDE - 1) % SIDE, right = (x + 1) % SIDE;
 
-				out[y * SIDE + x] =
-					(other[y * SIDE + x] + other[up * SIDE + x] +
-					 other[down * SIDE + x] + other[y * SIDE + left] +
-					 other[y * SIDE + right]) / 5;
+				out[y * SIDE + x] = (other[y * SIDE + x] + other[up * SIDE + x] +
+						     other[down * SIDE + x] +
+						     other[y * SIDE + left] +
+						     other[y * SIDE + right]) /
+						    5;
 			}
 	}
 	for (int i = 0; i < PIXELS; i++)
@@ -71,7 +80,7 @@ static void draw_pictures(struct network *n)
 	}
 }
 
-/* ---- the network ----------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------- */
 
 struct parameters {
 	size_t weights_in, bias_in, weights_out, bias_out, count;
@@ -143,13 +152,14 @@ static void column_sums(const float *m, int rows, int columns, float *out)
 			out[c] += m[r * columns + c];
 }
 
-static void gradient(const struct problem *p, const float *w, const struct sample *sample, float *grad)
+static void gradient(const struct problem *p, const float *w, const struct sample *sample,
+		     float *grad)
 {
 	const struct network *n = p->data;
 	const struct parameters at = layout(n->hidden);
 	const int rows = (int)n->batch, hidden = (int)n->hidden;
-	const struct random_stream s =
-		draw_stream(DRAW_BATCH, sample->seed, (unsigned)sample->worker, sample->step);
+	const struct random_stream s = draw_stream(DRAW_BATCH, sample->seed,
+						   (unsigned)sample->worker, sample->step);
 	uint32_t begin = part_begin(TRAIN, sample->worker, sample->workers);
 	uint32_t end = part_begin(TRAIN, sample->worker + 1, sample->workers);
 	uint32_t chosen[1024];
@@ -165,8 +175,8 @@ static void gradient(const struct problem *p, const float *w, const struct sampl
 	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, hidden, CLASSES, rows, 1, n->h, hidden,
 		    n->z, CLASSES, 0, grad + at.weights_out, CLASSES);
 	column_sums(n->z, rows, CLASSES, grad + at.bias_out);
-	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, hidden, CLASSES, 1, n->z, CLASSES,
-		    w + at.weights_out, CLASSES, 0, n->back, hidden);
+	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, hidden, CLASSES, 1, n->z,
+		    CLASSES, w + at.weights_out, CLASSES, 0, n->back, hidden);
 	for (int i = 0; i < rows * hidden; i++)
 		n->back[i] = n->h[i] > 0 ? n->back[i] : 0;
 	cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, PIXELS, hidden, rows, 1, n->x, PIXELS,
@@ -174,7 +184,7 @@ static void gradient(const struct problem *p, const float *w, const struct sampl
 	column_sums(n->back, rows, hidden, grad + at.bias_in);
 }
 
-/* ---- measured in double precision ------------------------------------------------------------ */
+/* ---- measured in double precision ------------------------------------------ */
 
 struct score {
 	double loss, correct;
@@ -262,14 +272,21 @@ struct problem mlp_problem(size_t hidden, uint32_t batch)
 		pixels = zeroed((size_t)(TRAIN + TEST) * PIXELS, sizeof *pixels);
 		label = zeroed(TRAIN + TEST, 1);
 	}
-	*n = (struct network){ .hidden = hidden, .batch = batch, .pixels = pixels, .label = label,
+	*n = (struct network){ .hidden = hidden,
+			       .batch = batch,
+			       .pixels = pixels,
+			       .label = label,
 			       .x = zeroed((size_t)batch * PIXELS, sizeof(float)),
 			       .h = zeroed(batch * hidden, sizeof(float)),
 			       .z = zeroed((size_t)batch * CLASSES, sizeof(float)),
 			       .back = zeroed(batch * hidden, sizeof(float)) };
 	if (!drawn)
 		draw_pictures(n);
-	return (struct problem){ .name = "MLP", .count = layout(hidden).count, .start = start,
-				 .gradient = gradient, .objective = objective,
-				 .accuracy = accuracy, .data = n };
+	return (struct problem){ .name = "MLP",
+				 .count = layout(hidden).count,
+				 .start = start,
+				 .gradient = gradient,
+				 .objective = objective,
+				 .accuracy = accuracy,
+				 .data = n };
 }

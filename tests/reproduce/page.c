@@ -99,8 +99,8 @@ void page_about(struct page *page, const char *recipe, const struct counters *su
 		snprintf(page->bytes, sizeof page->bytes, "-");
 		return;
 	}
-	snprintf(page->bytes, sizeof page->bytes, "%llu / %llu",
-		 (unsigned long long)sum->up_bytes, (unsigned long long)sum->down_bytes);
+	snprintf(page->bytes, sizeof page->bytes, "%llu / %llu", (unsigned long long)sum->up_bytes,
+		 (unsigned long long)sum->down_bytes);
 }
 
 void page_run(struct page *page, const struct run *run, const struct outcome *out)
@@ -111,10 +111,10 @@ void page_run(struct page *page, const struct run *run, const struct outcome *ou
 	double calls = (double)steps * run->workers;
 
 	snprintf(text, sizeof text, "%s: %s, W = %d, %llu steps, rate %g", run->label,
-		 run->problem->name, run->workers, (unsigned long long)steps,
-		 (double)run->lr);
+		 run->problem->name, run->workers, (unsigned long long)steps, (double)run->lr);
 	if (run->decay > 0)
-		snprintf(text + strlen(text), sizeof text - strlen(text), "/(1 + t/%g)", run->decay);
+		snprintf(text + strlen(text), sizeof text - strlen(text), "/(1 + t/%g)",
+			 run->decay);
 	cell(page->runs_out, text);
 	fprintf(page->runs_out, "| `%s` ", run->recipe);
 	if (out->rc)
@@ -123,8 +123,8 @@ void page_run(struct page *page, const struct run *run, const struct outcome *ou
 		fprintf(page->runs_out, "| %llu | %llu | %.4g | %.4g | %.1f |\n",
 			(unsigned long long)out->sum.up_bytes,
 			(unsigned long long)out->sum.down_bytes,
-			(double)out->sum.up_elements / calls, (double)out->sum.down_elements / calls,
-			out->seconds);
+			(double)out->sum.up_elements / calls,
+			(double)out->sum.down_elements / calls, out->seconds);
 }
 
 void page_curve(struct page *page, struct run *run, const char *figure, const char *name,
@@ -132,13 +132,15 @@ void page_curve(struct page *page, struct run *run, const char *figure, const ch
 {
 	if (!page->options.figures || page->options.quick)
 		return;
-	size_t folder = (size_t)snprintf(page->curve, sizeof page->curve, "%s/", page->options.figures);
+	size_t folder = (size_t)snprintf(page->curve, sizeof page->curve, "%s/",
+					 page->options.figures);
 
 	if (folder >= sizeof page->curve)
 		return;
 	snprintf(page->curve + folder, sizeof page->curve - folder, "%s+%s.jsonl", figure, name);
 	for (char *c = page->curve + folder; *c; c++)
-		*c = *c == '/' || *c == '=' ? ' ' : *c; /* neither belongs in what becomes FILE=LABEL */
+		*c = *c == '/' || *c == '=' ? ' ' :
+					      *c; /* neither belongs in what becomes FILE=LABEL */
 	run->curve = page->curve;
 	run->curve_every = every;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The page of results: a row per criterion, a line per run with its recipe and counters, and text. Each
- * section writes its own part, in a process of its own; main.c puts them together. */
+ * The page of results: a row per criterion, a line per run with its recipe and counters, and text.
+ * Each section writes its own part, in a process of its own; main.c puts them together. */
 #ifndef REPRODUCE_PAGE_H
 #define REPRODUCE_PAGE_H
 #include "tests/reproduce/harness.h"
@@ -13,14 +13,14 @@ struct claim {
 };
 
 struct options {
-	const char *a9a;             /* file, or NULL */
-	const char *figures;         /* folder for the runs that are drawn, or NULL */
+	const char *a9a;     /* file, or NULL */
+	const char *figures; /* folder for the runs that are drawn, or NULL */
 	int quick;
 };
 
 struct page {
 	struct options options;
-	char *rows, *runs, *text;    /* what was written so far, after page_close() */
+	char *rows, *runs, *text; /* what was written so far, after page_close() */
 	size_t rows_bytes, runs_bytes, text_bytes;
 	FILE *rows_out, *runs_out, *text_out;
 	int section, failed;
@@ -32,7 +32,8 @@ void page_open(struct page *page, int section, const struct options *options);
 /* Ends the writing; the three texts are the caller's to free. */
 void page_close(struct page *page);
 
-/* A row also names the recipe and the bytes of one run: that of the last page_run() or page_about(). */
+/* A row also names the recipe and the bytes of one run: that of the last page_run() or
+ * page_about(). */
 void page_row(struct page *page, const struct claim *claim, enum verdict verdict,
 	      const char *observed, ...) __attribute__((format(printf, 4, 5)));
 /* A row whose runs could not be made: not offered, or failed with its reason. */

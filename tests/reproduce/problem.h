@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The problems that the reproductions train: what a worker's gradient is, and what is measured. Gradients
- * are functions of (x, worker, step), so the same sample can be taken at two points. Workers of a run are
- * never in a gradient at the same time: a problem may keep scratch. */
+ * The problems that the reproductions train: what a worker's gradient is, and what is measured.
+ * Gradients are functions of (x, worker, step), so the same sample can be taken at two points.
+ * Workers of a run are never in a gradient at the same time: a problem may keep scratch. */
 #ifndef REPRODUCE_PROBLEM_H
 #define REPRODUCE_PROBLEM_H
 #include <stddef.h>
@@ -23,7 +23,8 @@ struct problem {
 			 float *grad);
 	/* Over all data, in double precision at the float32 parameters. */
 	double (*objective)(const struct problem *p, const float *x);
-	double (*accuracy)(const struct problem *p, const float *x); /* share of test rows; may be NULL */
+	double (*accuracy)(const struct problem *p,
+			   const float *x); /* share of test rows; may be NULL */
 	void *data;
 };
 
@@ -38,7 +39,7 @@ static inline uint32_t part_begin(uint32_t n, int worker, int workers)
 
 struct rows {
 	uint32_t n, features;
-	size_t *start;       /* n + 1 positions in column and value */
+	size_t *start; /* n + 1 positions in column and value */
 	uint32_t *column;
 	float *value, *label; /* label: y of each row, -1 or 1 for the logistic loss */
 };
@@ -46,22 +47,23 @@ struct rows {
 struct regression {
 	const struct rows *rows;
 	double lambda;
-	uint32_t batch;      /* rows drawn with replacement; 0: all of the worker's part */
+	uint32_t batch; /* rows drawn with replacement; 0: all of the worker's part */
 	int squared;
-	double *scratch;     /* features */
+	double *scratch; /* features */
 };
 /* Problem over the rows, starting at 0. The memory lives as long as the process. */
 struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
 				uint32_t batch);
 struct problem linear_problem(const char *name, const struct rows *rows);
-/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs a unique one.
- * point[0..features) may be NULL. */
+/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs a
+ * unique one. point[0..features) may be NULL. */
 double regression_optimum(const struct problem *p, double *point);
-/* The smoothness of the part of a worker (workers = 1: of all): the largest eigenvalue of X'X / n, a
- * quarter of it for the logistic loss, plus lambda. */
+/* The smoothness of the part of a worker (workers = 1: of all): the largest eigenvalue of X'X / n,
+ * a quarter of it for the logistic loss, plus lambda. */
 double regression_smoothness(const struct problem *p, int worker, int workers);
 /* Rows in that order; normalised: each to length 1. */
-struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_t n, int normalised);
+struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_t n,
+			 int normalised);
 
 /* ---- rows.c ---- */
 
@@ -69,8 +71,8 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 int a9a_rows(const char *path, struct rows *out, char *why, size_t cap);
 /* Synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
 struct rows text_rows(void);
-/* 50 rows of 50 features for each worker, scaled so that the sum of the worker's losses (logistic or linear)
- * has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
+/* 50 rows of 50 features for each worker, scaled so that the sum of the worker's losses (logistic
+ * or linear) has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
 struct rows graded_rows(int workers, int alike, int squared);
 
 /* ---- mlp.c: 784 inputs, one hidden layer of ReLU, 10 classes; generated pictures ---- */
@@ -83,6 +85,7 @@ struct problem disagreement_problem(size_t count, const double *target, int work
 /* f(x) = sum_j h_j x_j^2 / 2, h from 0.01 to 1 in equal ratios, start 1; a sample's gradient is
  * h x (1 + 0.3 N(0,1)) + 0.05 N(0,1). */
 struct problem noisy_quadratic(size_t count);
-/* f(x) = sum_j l_j x_j^2 / 2 + sum_j x_j^4 / 16, l_0 = -0.1, others from 0.1 to 1; start on the ridge. */
+/* f(x) = sum_j l_j x_j^2 / 2 + sum_j x_j^4 / 16, l_0 = -0.1, others from 0.1 to 1; start on the
+ * ridge. */
 struct problem saddle_problem(size_t count);
 #endif

@@ -5,7 +5,7 @@
 #include "tests/reproduce/problem.h"
 #include <math.h>
 
-/* ---- workers that disagree ------------------------------------------------------------------- */
+/* ---- workers that disagree ------------------------------------------------- */
 
 struct disagreement {
 	const double *target;
@@ -49,12 +49,15 @@ struct problem disagreement_problem(size_t count, const double *target, int work
 	struct disagreement *d = zeroed(1, sizeof *d);
 
 	*d = (struct disagreement){ target, workers };
-	return (struct problem){ .name = "QUAD", .count = count, .start = far_start,
+	return (struct problem){ .name = "QUAD",
+				 .count = count,
+				 .start = far_start,
 				 .gradient = disagreeing_gradient,
-				 .objective = disagreement_objective, .data = d };
+				 .objective = disagreement_objective,
+				 .data = d };
 }
 
-/* ---- noise in curvature and gradient --------------------------------------------------------- */
+/* ---- noise in curvature and gradient --------------------------------------- */
 
 static double curvature_of(size_t j, size_t count)
 {
@@ -72,10 +75,10 @@ static void noisy_gradient(const struct problem *p, const float *x, const struct
 			   float *grad)
 {
 	const double *h = p->data;
-	const struct random_stream factor =
-		draw_stream(DRAW_CURVATURE, at->seed, (unsigned)at->worker, at->step);
-	const struct random_stream added =
-		draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker, at->step);
+	const struct random_stream factor = draw_stream(DRAW_CURVATURE, at->seed,
+							(unsigned)at->worker, at->step);
+	const struct random_stream added = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker,
+						       at->step);
 
 	draw_normals(&added, p->count, grad);
 	double bent = 1 + 0.3 * draw_normal(&factor, 0);
@@ -100,12 +103,15 @@ struct problem noisy_quadratic(size_t count)
 
 	for (size_t j = 0; j < count; j++)
 		h[j] = curvature_of(j, count);
-	return (struct problem){ .name = "QUAD", .count = count, .start = ones,
-				 .gradient = noisy_gradient, .objective = quadratic_objective,
+	return (struct problem){ .name = "QUAD",
+				 .count = count,
+				 .start = ones,
+				 .gradient = noisy_gradient,
+				 .objective = quadratic_objective,
 				 .data = h };
 }
 
-/* ---- a saddle -------------------------------------------------------------------------------- */
+/* ---- a saddle -------------------------------------------------------------- */
 
 static double saddle_curvature(size_t j, size_t count)
 {
@@ -119,7 +125,8 @@ static void ridge(const struct problem *p, unsigned seed, float *x)
 		x[j] = j ? 0.3f : 0;
 }
 
-static void saddle_gradient(const struct problem *p, const float *x, const struct sample *at, float *grad)
+static void saddle_gradient(const struct problem *p, const float *x, const struct sample *at,
+			    float *grad)
 {
 	(void)at;
 	for (size_t j = 0; j < p->count; j++) {
@@ -143,6 +150,9 @@ static double saddle_objective(const struct problem *p, const float *x)
 
 struct problem saddle_problem(size_t count)
 {
-	return (struct problem){ .name = "QUAD", .count = count, .start = ridge,
-				 .gradient = saddle_gradient, .objective = saddle_objective };
+	return (struct problem){ .name = "QUAD",
+				 .count = count,
+				 .start = ridge,
+				 .gradient = saddle_gradient,
+				 .objective = saddle_objective };
 }

@@ -48,13 +48,11 @@ static void gradient(const struct problem *p, const float *x, const struct sampl
 	uint32_t begin = part_begin(r->n, at->worker, at->workers);
 	uint32_t end = part_begin(r->n, at->worker + 1, at->workers);
 	uint32_t n = l->batch ? l->batch : end - begin;
-	struct random_stream s =
-		draw_stream(DRAW_BATCH, at->seed, (unsigned)at->worker, at->step);
+	struct random_stream s = draw_stream(DRAW_BATCH, at->seed, (unsigned)at->worker, at->step);
 
 	memset(l->scratch, 0, r->features * sizeof *l->scratch);
 	for (uint32_t b = 0; b < n; b++) {
-		uint32_t row = begin +
-			(l->batch ? (uint32_t)draw_below(&s, b, end - begin) : b);
+		uint32_t row = begin + (l->batch ? (uint32_t)draw_below(&s, b, end - begin) : b);
 
 		add_row(r, row, bend_at(l, row, product(r, row, x)).slope / n, l->scratch);
 	}
@@ -81,14 +79,18 @@ static void start_at_zero(const struct problem *p, unsigned seed, float *x)
 }
 
 static struct problem regression_problem(const char *name, const struct rows *rows, double lambda,
-					  uint32_t batch, int squared)
+					 uint32_t batch, int squared)
 {
 	struct regression *l = zeroed(1, sizeof *l);
 
 	*l = (struct regression){ rows, lambda, batch, squared,
 				  zeroed(rows->features, sizeof(double)) };
-	return (struct problem){ .name = name, .count = rows->features, .start = start_at_zero,
-				 .gradient = gradient, .objective = objective, .data = l };
+	return (struct problem){ .name = name,
+				 .count = rows->features,
+				 .start = start_at_zero,
+				 .gradient = gradient,
+				 .objective = objective,
+				 .data = l };
 }
 
 struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
@@ -102,7 +104,7 @@ struct problem linear_problem(const char *name, const struct rows *rows)
 	return regression_problem(name, rows, 0, 0, 1);
 }
 
-/* ---- the minimum ----------------------------------------------------------------------------- */
+/* ---- the minimum ----------------------------------------------------------- */
 
 static double dot(const double *a, const double *b, uint32_t n)
 {
@@ -122,9 +124,10 @@ static double double_product(const struct rows *r, uint32_t row, const double *w
 	return sum;
 }
 
-/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v; no weights: the largest there are. */
-static void curvature(const struct regression *l, const double *weight, uint32_t begin, uint32_t end,
-		      const double *v, double *out)
+/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v; no weights: the largest
+ * there are. */
+static void curvature(const struct regression *l, const double *weight, uint32_t begin,
+		      uint32_t end, const double *v, double *out)
 {
 	const struct rows *r = l->rows;
 
@@ -248,8 +251,9 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 			squares += (double)from->value[first + k] * (double)from->value[first + k];
 		for (size_t k = 0; k < length; k++)
 			r.value[at + k] = normalised && squares > 0 ?
-				(float)((double)from->value[first + k] / sqrt(squares)) :
-				from->value[first + k];
+						  (float)((double)from->value[first + k] /
+							  sqrt(squares)) :
+						  from->value[first + k];
 		r.label[i] = from->label[order[i]];
 		r.start[i + 1] = at + length;
 	}

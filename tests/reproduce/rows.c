@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The public a9a set from its file, a synthetic set of words whose gradients are heavy-tailed, and random
- * rows of which each worker's are of another scale. */
+ * The public a9a set from its file, a synthetic set of words whose gradients are heavy-tailed, and
+ * random rows of which each worker's are of another scale. */
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "tests/reproduce/problem.h"
@@ -21,8 +21,12 @@ int a9a_rows(const char *path, struct rows *out, char *why, size_t cap)
 	}
 	for (size_t i = 0; i < set.rows; i++)
 		set.label[i] = set.label[i] > 0 ? 1 : -1;
-	struct rows read = { .n = (uint32_t)set.rows, .features = FEATURES, .start = set.row_start,
-			     .column = set.column, .value = set.value, .label = set.label };
+	struct rows read = { .n = (uint32_t)set.rows,
+			     .features = FEATURES,
+			     .start = set.row_start,
+			     .column = set.column,
+			     .value = set.value,
+			     .label = set.label };
 	uint32_t *order = zeroed(read.n, sizeof *order);
 
 	draw_order(1, read.n, order);
@@ -32,7 +36,7 @@ int a9a_rows(const char *path, struct rows *out, char *why, size_t cap)
 	return 0;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------- */
 
 enum { WORDS = 10000, TEXTS = 8000, TOKENS = 40 };
 
@@ -105,7 +109,8 @@ static void draw_labels(struct rows *r)
 	qsort(sorted, TEXTS, sizeof *sorted, compare_doubles);
 	double median = (sorted[TEXTS / 2 - 1] + sorted[TEXTS / 2]) / 2;
 	for (uint32_t row = 0; row < TEXTS; row++)
-		r->label[row] = draw_uniform(&coin, row) < 1 / (1 + exp(median - logit[row])) ? 1 : -1;
+		r->label[row] = draw_uniform(&coin, row) < 1 / (1 + exp(median - logit[row])) ? 1 :
+												-1;
 	free(weight);
 	free(logit);
 }
@@ -128,7 +133,7 @@ struct rows text_rows(void)
 	return r;
 }
 
-/* ---- rows of another scale for each worker ----------------------------------------------------- */
+/* ---- rows of another scale for each worker --------------------------------- */
 
 struct rows graded_rows(int workers, int alike, int squared)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 15: nothing is lost. At every step, for every method with an error memory, model less what the
- * memories hold is the start less all gradients; and what the others send is right on average. */
+ * Section 15: nothing is lost. At every step, for every method with an error memory, model less
+ * what the memories hold is the start less all gradients; and what the others send is right on
+ * average. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
@@ -16,14 +17,16 @@ struct ledger {
 	const struct run *run;
 	float start[D];
 	float residual[WORKERS][D];
-	double moved[WORKERS][D], size[WORKERS][D]; /* sums of rate x gradient and of its magnitude */
-	double worst;                /* deviation / (1e-6 of what moved) */
-	int lighter;                 /* something was sent that is lighter than something kept */
+	double moved[WORKERS][D],
+		size[WORKERS][D]; /* sums of rate x gradient and of its magnitude */
+	double worst;             /* deviation / (1e-6 of what moved) */
+	int lighter;              /* something was sent that is lighter than something kept */
 };
 
 static void noisy(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
-	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker, at->step);
+	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker,
+						   at->step);
 
 	draw_normals(&s, p->count, grad);
 	for (size_t j = 0; j < p->count; j++)
@@ -68,8 +71,9 @@ static void compare(struct ledger *book, const struct seat *seat)
 static int heaviest_first(const struct seat *seat)
 {
 	const struct up_lane *lane = &seat->model->worker->up[0];
-	const uint8_t *slot = lane->staging +
-		ring_offset(lane->ring.depth, seat->model->layout.shards[0].slot_bytes, lane->ring.next_seq - 1);
+	const uint8_t *slot = lane->staging + ring_offset(lane->ring.depth,
+							  seat->model->layout.shards[0].slot_bytes,
+							  lane->ring.next_seq - 1);
 	uint8_t copy[MESSAGE_HEADER_BYTES + 8 * D];
 	uint32_t index[D];
 	float value[D], least = INFINITY, most = 0;
@@ -90,8 +94,10 @@ static int heaviest_first(const struct seat *seat)
 static void draw_noise(const struct seat *seat, float noise[D])
 {
 	const struct recipe *recipe = &seat->model->recipe;
-	const struct random_stream s = { .purpose = RANDOM_NOISE, .rank = (uint32_t)seat->rank,
-					 .step = seat->step + 1, .seed = recipe->seed };
+	const struct random_stream s = { .purpose = RANDOM_NOISE,
+					 .rank = (uint32_t)seat->rank,
+					 .step = seat->step + 1,
+					 .seed = recipe->seed };
 
 	random_normal_run(&s, 0, D, noise);
 	for (size_t j = 0; j < D; j++)
@@ -125,15 +131,25 @@ static int enter(struct seat *seat)
 
 static void conserve(struct page *page, const char *method, const char *recipe, uint32_t shards)
 {
-	const struct claim claim = { method, "nothing is lost",
-				     "x - mean e + ε = x0 - Σ η mean g at every step, within 1e-6 Σ|η g|" };
+	const struct claim claim = {
+		method, "nothing is lost",
+		"x - mean e + ε = x0 - Σ η mean g at every step, within 1e-6 Σ|η g|"
+	};
 	struct ledger *book = zeroed(1, sizeof *book);
-	const struct problem p = { .name = "noisy quadratic", .count = D, .start = somewhere,
-				   .gradient = noisy };
+	const struct problem p = {
+		.name = "noisy quadratic", .count = D, .start = somewhere, .gradient = noisy
+	};
 	/* A decaying rate: each residual keeps the one at which it arose. */
-	struct run run = { .label = method, .problem = &p, .recipe = recipe, .workers = WORKERS,
-			   .shards = shards, .lr = 0.05f, .decay = 200,
-			   .steps = page->options.quick ? 20 : 500, .seed = 1, .after = enter,
+	struct run run = { .label = method,
+			   .problem = &p,
+			   .recipe = recipe,
+			   .workers = WORKERS,
+			   .shards = shards,
+			   .lr = 0.05f,
+			   .decay = 200,
+			   .steps = page->options.quick ? 20 : 500,
+			   .seed = 1,
+			   .after = enter,
 			   .context = book };
 	struct outcome out;
 	char deferred[96] = "";
@@ -144,21 +160,24 @@ static void conserve(struct page *page, const char *method, const char *recipe, 
 	free(out.x);
 	page_run(page, &run, &out);
 	if (out.sum.deferred)
-		snprintf(deferred, sizeof deferred, "; %llu waited for room, the heaviest went first%s",
+		snprintf(deferred, sizeof deferred,
+			 "; %llu waited for room, the heaviest went first%s",
 			 (unsigned long long)out.sum.deferred, book->lighter ? " not always" : "");
 	if (rc)
 		page_row_without(page, &claim, &out);
 	else
-		page_row(page, &claim, book->worst <= 1 && !book->lighter ? VERDICT_HOLDS : VERDICT_FAILS,
+		page_row(page, &claim,
+			 book->worst <= 1 && !book->lighter ? VERDICT_HOLDS : VERDICT_FAILS,
 			 "%u shard%s: at most %.2g of it over %llu steps%s", shards,
-			 shards > 1 ? "s" : "", book->worst, (unsigned long long)run.steps, deferred);
+			 shards > 1 ? "s" : "", book->worst, (unsigned long long)run.steps,
+			 deferred);
 	free(book);
 }
 
-/* ---- right on average -------------------------------------------------------------------------- */
+/* ---- right on average ------------------------------------------------------ */
 
 struct draws {
-	double sum[D], off2;         /* of what came back; sum of |Q - g|^2 */
+	double sum[D], off2; /* of what came back; sum of |Q - g|^2 */
 	float first[D];
 };
 
@@ -188,11 +207,19 @@ static void average(struct page *page, const char *method, const char *recipe)
 	const struct claim claim = { method, "right on average",
 				     "‖mean Q - g‖ ≤ 3 √(E‖Q - g‖²/N) over N = 4000 draws" };
 	const uint64_t n = page->options.quick ? 50 : 4000;
-	const struct problem p = { .name = "one vector", .count = D, .start = somewhere,
-				   .gradient = noisy };
+	const struct problem p = {
+		.name = "one vector", .count = D, .start = somewhere, .gradient = noisy
+	};
 	struct draws *draws = zeroed(1, sizeof *draws);
-	struct run run = { .label = method, .problem = &p, .recipe = recipe, .workers = 1, .lr = 1,
-			   .steps = n, .seed = 1, .step = push_again, .context = draws };
+	struct run run = { .label = method,
+			   .problem = &p,
+			   .recipe = recipe,
+			   .workers = 1,
+			   .lr = 1,
+			   .steps = n,
+			   .seed = 1,
+			   .step = push_again,
+			   .context = draws };
 	struct outcome out;
 	double off = 0;
 	int rc = run_recipe(&run, &out);
@@ -216,7 +243,8 @@ void section_conservation(struct page *page)
 	conserve(page, "topk", "up=topk(0.025) down=all memory=residual(inside)", 1);
 	conserve(page, "bitopk", "up=topk(0.025) down=topk(0.025) memory=residual(inside)", 1);
 	conserve(page, "bitopk", "up=topk(0.025) down=topk(0.05) memory=residual(inside)", 3);
-	conserve(page, "bitopk, f16", "up=topk(0.025),f16 down=topk(0.025),f16 memory=residual(inside)", 2);
+	conserve(page, "bitopk, f16",
+		 "up=topk(0.025),f16 down=topk(0.025),f16 memory=residual(inside)", 2);
 	conserve(page, "threshold", "up=threshold(0.2) down=all memory=residual(inside)", 1);
 	conserve(page, "threshold, slot overflow",
 		 "up=threshold(1e-30) down=all memory=residual(inside)", 1);
@@ -230,13 +258,18 @@ void section_conservation(struct page *page)
 	conserve(page, "rounding", "up=all,round(0.1) down=all memory=residual(inside)", 1);
 	conserve(page, "bitopk, 4 bits",
 		 "up=topk(0.1),uniform(4) down=topk(0.1),uniform(4) memory=residual(inside)", 1);
-	conserve(page, "saddle", "up=topk(0.025) down=all signal=gradient,noise(0.5) memory=residual(inside)", 1);
-	conserve(page, "reset", "up=topk(0.025) down=topk(0.025) memory=residual(inside) reset=50", 1);
+	conserve(page, "saddle",
+		 "up=topk(0.025) down=all signal=gradient,noise(0.5) memory=residual(inside)", 1);
+	conserve(page, "reset", "up=topk(0.025) down=topk(0.025) memory=residual(inside) reset=50",
+		 1);
 	average(page, "unbiased", "up=random(0.05) down=all memory=none update=none");
 	average(page, "unbiased, closed form", "up=variance(1) down=all memory=none update=none");
-	average(page, "unbiased both ways", "up=random(0.2) down=random(0.2) memory=none update=none");
+	average(page, "unbiased both ways",
+		"up=random(0.2) down=random(0.2) memory=none update=none");
 	average(page, "4 bits", "up=all,uniform(4,64) down=all memory=none update=none");
-	average(page, "2 bits both ways", "up=all,uniform(2) down=all,uniform(2) memory=none update=none");
-	average(page, "unbiased, 4 bits", "up=random(0.2),uniform(4) down=all memory=none update=none");
+	average(page, "2 bits both ways",
+		"up=all,uniform(2) down=all,uniform(2) memory=none update=none");
+	average(page, "unbiased, 4 bits",
+		"up=random(0.2),uniform(4) down=all memory=none update=none");
 	average(page, "randk", "up=randk(0.05) down=all memory=none update=none");
 }

@@ -31,12 +31,19 @@ static int step_pair(struct seat *seat)
 	return rc ? rc : sluice_pull(seat->model, seat->x);
 }
 
-static int measure(struct page *page, const struct problem *p, const char *label, const char *recipe,
-		   int storm, double *mean, struct outcome *out)
+static int measure(struct page *page, const struct problem *p, const char *label,
+		   const char *recipe, int storm, double *mean, struct outcome *out)
 {
-	struct run run = { .label = label, .problem = p, .recipe = recipe, .workers = WORKERS, .lr = (float)rate,
-			   .steps = page->options.quick ? LAST : 4000, .seed = 1,
-			   .step = storm ? step_pair : NULL, .after = add_tail, .context = mean };
+	struct run run = { .label = label,
+			   .problem = p,
+			   .recipe = recipe,
+			   .workers = WORKERS,
+			   .lr = (float)rate,
+			   .steps = page->options.quick ? LAST : 4000,
+			   .seed = 1,
+			   .step = storm ? step_pair : NULL,
+			   .after = add_tail,
+			   .context = mean };
 
 	*mean = 0;
 	run_recipe(&run, out);
@@ -45,13 +52,14 @@ static int measure(struct page *page, const struct problem *p, const char *label
 	return out->rc;
 }
 
-/* ---- the errors cancel ------------------------------------------------------------------------- */
+/* ---- the errors cancel ----------------------------------------------------- */
 
 /* Ranks do not run at the same time: all write here. */
 struct ledger {
-	double grad[D], error[D];    /* of this step: sums over the workers */
-	double average[D], moved[D], size[D]; /* uncompressed: v, sum of rate x v and of its magnitude */
-	double worst;                /* deviation / (1e-6 of what moved) */
+	double grad[D], error[D]; /* of this step: sums over the workers */
+	double average[D], moved[D],
+		size[D]; /* uncompressed: v, sum of rate x v and of its magnitude */
+	double worst;    /* deviation / (1e-6 of what moved) */
 };
 
 static void compare(struct ledger *book, const struct seat *seat)
@@ -87,14 +95,18 @@ static int enter(struct seat *seat)
 
 static void cancellation(struct page *page, const struct problem *p)
 {
-	static const struct claim claim = {
-		"ecx", "the errors cancel but for the last",
-		"x - η α mean δ = x0 - Σ η v (v not compressed) at every step, within 1e-6 of what moved"
-	};
+	static const struct claim claim = { "ecx", "the errors cancel but for the last",
+					    "x - η α mean δ = x0 - Σ η v (v not compressed) at "
+					    "every step, within 1e-6 of what moved" };
 	struct ledger book = { .worst = 0 };
-	struct run run = { .label = "cancellation", .problem = p, .workers = WORKERS, .lr = (float)rate,
+	struct run run = { .label = "cancellation",
+			   .problem = p,
+			   .workers = WORKERS,
+			   .lr = (float)rate,
 			   .recipe = "up=all,round(1) down=all memory=twostep(1) update=ema(0.1)",
-			   .steps = page->options.quick ? 20 : 500, .seed = 1, .after = enter,
+			   .steps = page->options.quick ? 20 : 500,
+			   .seed = 1,
+			   .after = enter,
 			   .context = &book };
 	struct outcome out;
 	int rc = run_recipe(&run, &out);
@@ -105,27 +117,33 @@ static void cancellation(struct page *page, const struct problem *p)
 		page_row_without(page, &claim, &out);
 	else
 		page_row(page, &claim, book.worst <= 1 ? VERDICT_HOLDS : VERDICT_FAILS,
-			 "at most %.2g of it over %llu steps", book.worst, (unsigned long long)run.steps);
+			 "at most %.2g of it over %llu steps", book.worst,
+			 (unsigned long long)run.steps);
 }
 
-/* ---- the section ------------------------------------------------------------------------------- */
+/* ---- the section ----------------------------------------------------------- */
 
 static void compare_memories(struct page *page, const struct problem *p)
 {
 	static const struct claim claim = {
 		"ecx", "two old errors cancel what one leaves in a running average",
-		"f above uncompressed ≤ 0.3 × that of one-step compensation: rounding to multiples of 1 and 2, "
-		"momentum and storm"
+		"f above uncompressed ≤ 0.3 × that of one-step compensation: rounding to multiples "
+		"of 1 and 2, momentum and storm"
 	};
 	static const char *bases[] = { "signal=gradient", "signal=storm(0.1)" };
 	static const char *base_names[] = { "momentum", "storm" };
-	static const char *labels[] = { "not compressed", "no compensation", "one step", "two steps" };
+	static const char *labels[] = { "not compressed", "no compensation", "one step",
+					"two steps" };
 	static const char *memories[] = { "none", "none", "residual(outside)", "twostep(1)" };
 	double worst = 0;
 
-	page_text(page, "QUAD, d = 100, 4 workers, rate 0.2, α = 0.1: mean f of the last %d of 4000 steps.\n\n"
-			"| base | width | not compressed | no compensation | one step | two steps | ratio |\n"
-			"| --- | --- | --- | --- | --- | --- | --- |\n", LAST);
+	page_text(page,
+		  "QUAD, d = 100, 4 workers, rate 0.2, α = 0.1: mean f of the last %d of 4000 "
+		  "steps.\n\n"
+		  "| base | width | not compressed | no compensation | one step | two steps | "
+		  "ratio |\n"
+		  "| --- | --- | --- | --- | --- | --- | --- |\n",
+		  LAST);
 	for (int storm = 0; storm < 2; storm++)
 		for (int width = 1; width <= 2; width++) {
 			double f[4];
@@ -151,7 +169,8 @@ static void compare_memories(struct page *page, const struct problem *p)
 				  base_names[storm], width, f[0], f[1], f[2], f[3], ratio);
 		}
 	page_text(page, "\n");
-	page_row(page, &claim, worst <= 0.3 ? VERDICT_HOLDS : VERDICT_FAILS, "ratio at worst %.3f", worst);
+	page_row(page, &claim, worst <= 0.3 ? VERDICT_HOLDS : VERDICT_FAILS, "ratio at worst %.3f",
+		 worst);
 }
 
 void section_ecx(struct page *page)

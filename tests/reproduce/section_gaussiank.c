@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 11: a threshold from mean and deviation. Each shape is pushed once by one worker; how many
- * elements went, and what was left, are the runtime's own counters. */
+ * Section 11: a threshold from mean and deviation. Each shape is pushed once by one worker; how
+ * many elements went, and what was left, are the runtime's own counters. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include <math.h>
@@ -11,7 +11,7 @@ enum { D = 200000 };
 
 enum shape { GAUSSIAN, LAPLACE, STUDENT, CUBED, UNIFORM, HARMONIC, CONSTANT, SHAPES };
 static const char *shape_names[SHAPES] = {
-	[GAUSSIAN] = "Gaussian", [LAPLACE] = "Laplace", [STUDENT] = "Student-3",
+	[GAUSSIAN] = "Gaussian",       [LAPLACE] = "Laplace", [STUDENT] = "Student-3",
 	[CUBED] = "cubed exponential", [UNIFORM] = "uniform", [HARMONIC] = "1/j",
 	[CONSTANT] = "constant"
 };
@@ -45,7 +45,8 @@ static void shaped(const struct problem *p, const float *x, const struct sample 
 	(void)x;
 	(void)at;
 	for (size_t j = 0; j < p->count; j++)
-		grad[j] = (float)((draw_uniform(&signs, j) < 0.5 ? -1 : 1) * magnitude(shape, &s, j));
+		grad[j] = (float)((draw_uniform(&signs, j) < 0.5 ? -1 : 1) *
+				  magnitude(shape, &s, j));
 }
 
 static void zeros(const struct problem *p, unsigned seed, float *x)
@@ -68,14 +69,24 @@ static int push_once(struct seat *seat)
 	return rc;
 }
 
-static int push_shape(enum shape shape, const char *form, double density, double *sent, double *left,
-		      struct outcome *out, struct page *page)
+static int push_shape(enum shape shape, const char *form, double density, double *sent,
+		      double *left, struct outcome *out, struct page *page)
 {
 	char recipe[128];
-	const struct problem p = { .name = shape_names[shape], .count = D, .start = zeros,
-				   .gradient = shaped, .data = &shape };
-	struct run run = { .label = "one push", .problem = &p, .recipe = recipe, .workers = 1,
-			   .lr = 1, .steps = 1, .seed = 1, .step = push_once, .context = left };
+	const struct problem p = { .name = shape_names[shape],
+				   .count = D,
+				   .start = zeros,
+				   .gradient = shaped,
+				   .data = &shape };
+	struct run run = { .label = "one push",
+			   .problem = &p,
+			   .recipe = recipe,
+			   .workers = 1,
+			   .lr = 1,
+			   .steps = 1,
+			   .seed = 1,
+			   .step = push_once,
+			   .context = left };
 
 	snprintf(recipe, sizeof recipe, form, density);
 	int rc = run_recipe(&run, out);
@@ -89,11 +100,13 @@ static int push_shape(enum shape shape, const char *form, double density, double
 
 void section_gaussiank(struct page *page)
 {
-	static const struct claim first = { "gaussiank", "right for Gaussian vectors without correction",
+	static const struct claim first = { "gaussiank",
+					    "right for Gaussian vectors without correction",
 					    "sent within 5 % of k" };
 	static const struct claim refined = {
 		"gaussiank", "within a bracket, in at most 15 counts, on all shapes",
-		"sent within [2/3, 4/3] k: Gaussian, Laplace, Student-3, cubed exponential, uniform, 1/j"
+		"sent within [2/3, 4/3] k: Gaussian, Laplace, Student-3, cubed exponential, "
+		"uniform, 1/j"
 	};
 	static const struct claim bound = {
 		"topk", "contraction (1 - k/d)² for bell-shaped vectors",
@@ -103,9 +116,10 @@ void section_gaussiank(struct page *page)
 	struct counters topk_sum = { 0 };
 	double worst_first = 0, least = INFINITY, most = 0, worst_bound = 0, constant = 0;
 
-	page_text(page, "One push of each shape, d = 200000. left: share of ‖u‖² that top-k leaves, beside "
-			"(1 - k/d)².\n\n| shape | density | sent/k | left | bound |\n"
-			"| --- | --- | --- | --- | --- |\n");
+	page_text(page,
+		  "One push of each shape, d = 200000. left: share of ‖u‖² that top-k leaves, "
+		  "beside (1 - k/d)².\n\n| shape | density | sent/k | left | bound |\n"
+		  "| --- | --- | --- | --- | --- |\n");
 	for (int s = 0; s < SHAPES; s++)
 		for (int i = 0; i < (page->options.quick ? 1 : 3); i++) {
 			double sent, left, unused, allowed = pow(1 - densities[i], 2);
@@ -117,8 +131,10 @@ void section_gaussiank(struct page *page)
 
 			if (s == GAUSSIAN)
 				topk_sum = out.sum;
-			rc = rc ? rc : push_shape(s, "up=gaussiank(%g) down=all memory=residual(outside)",
-						  densities[i], &sent, &unused, &out, page);
+			rc = rc ? rc :
+				  push_shape(s,
+					     "up=gaussiank(%g) down=all memory=residual(outside)",
+					     densities[i], &sent, &unused, &out, page);
 			if (rc) {
 				page_row_without(page, &refined, &out);
 				return;
@@ -138,9 +154,11 @@ void section_gaussiank(struct page *page)
 	page_text(page, "\n");
 	page_row(page, &first, worst_first <= 0.05 ? VERDICT_HOLDS : VERDICT_FAILS,
 		 "off by at most %.1f %%", 100 * worst_first);
-	page_row(page, &refined, least >= 2.0 / 3 && most <= 4.0 / 3 ? VERDICT_HOLDS : VERDICT_FAILS,
+	page_row(page, &refined,
+		 least >= 2.0 / 3 && most <= 4.0 / 3 ? VERDICT_HOLDS : VERDICT_FAILS,
 		 "sent %.3f k to %.3f k; the selector itself stops after 15 counts", least, most);
 	page_about(page, "up=topk(0.1) down=all memory=residual(outside)", &topk_sum);
 	page_row(page, &bound, worst_bound <= 1 ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "left / bound at most %.3f; constants %.4f, above 1 as predicted", worst_bound, constant);
+		 "left / bound at most %.3f; constants %.4f, above 1 as predicted", worst_bound,
+		 constant);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 13, what histograms are for: one threshold over all workers says how many coordinates each of them
- * sends. Workers whose gradients differ in scale, against the same number for everyone. */
+ * Section 13, what histograms are for: one threshold over all workers says how many coordinates
+ * each of them sends. Workers whose gradients differ in scale, against the same number for
+ * everyone. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
@@ -79,22 +80,32 @@ void global_threshold(struct page *page)
 		"selected / wanted within 5 %, and more energy than top-k of the same density"
 	};
 	static const double densities[] = { 0.001, 0.01, 0.1 };
-	const struct problem p = { .name = "squared exponentials", .count = D, .start = zeros,
-				   .gradient = scaled };
+	const struct problem p = {
+		.name = "squared exponentials", .count = D, .start = zeros, .gradient = scaled
+	};
 	double worst = 0, gain = INFINITY;
 
-	page_text(page, "%d workers, gradients of a scale that grows with the rank; the last of %d steps.\n\n"
-			"| density | selected / wanted | first worker | last worker | energy | of local top-k |\n"
-			"| --- | --- | --- | --- | --- | --- |\n", WORKERS, STEPS);
+	page_text(page,
+		  "%d workers, gradients of a scale that grows with the rank; the last of %d "
+		  "steps.\n\n"
+		  "| density | selected / wanted | first worker | last worker | energy | of local "
+		  "top-k |\n"
+		  "| --- | --- | --- | --- | --- | --- |\n",
+		  WORKERS, STEPS);
 	for (int i = 0; i < (page->options.quick ? 1 : 3); i++) {
 		double energy[2], total = 0;
 		struct last_push last;
 
 		for (int global = 0; global < 2; global++) {
 			char recipe[128];
-			struct run run = { .label = global ? "global" : "local", .problem = &p,
-					   .recipe = recipe, .workers = WORKERS, .lr = 1,
-					   .steps = STEPS, .seed = 1, .after = count_last,
+			struct run run = { .label = global ? "global" : "local",
+					   .problem = &p,
+					   .recipe = recipe,
+					   .workers = WORKERS,
+					   .lr = 1,
+					   .steps = STEPS,
+					   .seed = 1,
+					   .after = count_last,
 					   .context = &last };
 			struct outcome out;
 
@@ -117,8 +128,8 @@ void global_threshold(struct page *page)
 		worst = fmax(worst, fabs(ratio - 1));
 		gain = fmin(gain, energy[1] / energy[0]);
 		page_text(page, "| %g | %.3f | %llu | %llu | %.4f | %.4f |\n", densities[i], ratio,
-			  (unsigned long long)last.sent[0], (unsigned long long)last.sent[WORKERS - 1],
-			  energy[1], energy[0]);
+			  (unsigned long long)last.sent[0],
+			  (unsigned long long)last.sent[WORKERS - 1], energy[1], energy[0]);
 	}
 	page_text(page, "\n");
 	page_row(page, &claim, worst <= 0.05 && gain > 1 ? VERDICT_HOLDS : VERDICT_FAILS,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 13: what a distribution is, from messages of few bits. Workers of a simulated job send their
- * counts; each adds up what all sent. */
+ * Section 13: what a distribution is, from messages of few bits. Workers of a simulated job send
+ * their counts; each adds up what all sent. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- a histogram with few pieces, one sample a server ------------------------------------------ */
+/* ---- a histogram with few pieces, one sample a server ---------------------- */
 
 enum { N = 65536, PIECES = 8 };
 
@@ -64,11 +64,13 @@ static void draw_samples(const double *p, unsigned owner, size_t n, uint32_t *sa
 }
 
 /* Both phases; l1 of the error, and what was sent. */
-static double learn_pieces(const double *p, double epsilon, double *bits, size_t *servers, double *naive)
+static double learn_pieces(const double *p, double epsilon, double *bits, size_t *servers,
+			   double *naive)
 {
 	const size_t intervals = (size_t)ceil(2 * PIECES / epsilon), first = 4 * intervals - 1;
 	const size_t second = (size_t)ceil((double)intervals / epsilon / epsilon);
-	uint32_t *sample = zeroed(first + second, sizeof *sample), *end = zeroed(intervals, sizeof *end);
+	uint32_t *sample = zeroed(first + second, sizeof *sample),
+		 *end = zeroed(intervals, sizeof *end);
 	uint64_t *count = zeroed(intervals, sizeof *count);
 	double *estimate = zeroed(N, sizeof *estimate), error = NAN;
 	size_t made = 0;
@@ -99,8 +101,8 @@ static void pieces(struct page *page)
 	double *p = zeroed(N, sizeof *p), worst = 0;
 
 	draw_pieces(p);
-	page_text(page, "8 pieces of 65536, one sample a server. naive: the same samples, one frequency each; "
-			"to reach ε alone they would take n/ε² × 16 bits.\n\n"
+	page_text(page, "8 pieces of 65536, one sample a server. naive: the same samples, one "
+			"frequency each; to reach ε alone they would take n/ε² × 16 bits.\n\n"
 			"| ε | servers | bits | ℓ1 | naive | bits to reach ε naively |\n"
 			"| --- | --- | --- | --- | --- | --- |\n");
 	for (int i = 0; i < 2; i++) {
@@ -110,15 +112,16 @@ static void pieces(struct page *page)
 		double error = learn_pieces(p, e, &bits, &servers, &naive);
 
 		worst = fmax(worst, error / e);
-		page_text(page, "| %g | %zu | %.3g | %.3f | %.2f | %.2g |\n", e, servers, bits, error, naive,
-			  N / e / e * log2(N));
+		page_text(page, "| %g | %zu | %.3g | %.3f | %.2f | %.2g |\n", e, servers, bits,
+			  error, naive, N / e / e * log2(N));
 	}
 	page_text(page, "\n");
-	page_row(page, &claim, worst <= 1.1 ? VERDICT_HOLDS : VERDICT_FAILS, "at worst %.2f ε", worst);
+	page_row(page, &claim, worst <= 1.1 ? VERDICT_HOLDS : VERDICT_FAILS, "at worst %.2f ε",
+		 worst);
 	free(p);
 }
 
-/* ---- magnitudes of gradients, many samples a server -------------------------------------------- */
+/* ---- magnitudes of gradients, many samples a server ------------------------ */
 
 enum { WORKERS = 16, EACH = 100000, BINS_MOST = 512, ROOM = 4096 };
 
@@ -135,12 +138,12 @@ static void draw_gradient(int worker, uint64_t draw, float *out)
 }
 
 struct census {
-	int bits;                    /* a count */
-	uint64_t draw;               /* of the gradients */
+	int bits;      /* a count */
+	uint64_t draw; /* of the gradients */
 	double share;
-	size_t bytes, most_bytes;    /* of the workers' messages of exponents: sum, longest */
+	size_t bytes, most_bytes; /* of the workers' messages of exponents: sum, longest */
 	uint64_t merged[BINS_MOST], exact[BINS_MOST];
-	uint64_t above;              /* the threshold of `share`, over all workers */
+	uint64_t above; /* the threshold of `share`, over all workers */
 	float threshold;
 	char why[256];
 };
@@ -186,8 +189,9 @@ static int exponents(sluice_job *job, struct census *c, const float *a, struct l
 	rc = rc ? rc : sluice_histogram_add(h, a, EACH);
 	if (!rc)
 		add_counts(h, c->exact);
-	rc = rc ? rc : sluice_histogram_encode(h, c->bits, (uint64_t)rank + 1, message, sizeof message,
-					       &bytes);
+	rc = rc ? rc :
+		  sluice_histogram_encode(h, c->bits, (uint64_t)rank + 1, message, sizeof message,
+					  &bytes);
 	c->bytes += bytes;
 	c->most_bytes = bytes > c->most_bytes ? bytes : c->most_bytes;
 	rc = rc ? rc : send_all(job, message, bytes, all);
@@ -209,8 +213,9 @@ static int one_threshold(sluice_job *job, struct census *c, const float *a, stru
 
 	rc = rc ? rc : sluice_histogram_open(2, &sum);
 	rc = rc ? rc : sluice_histogram_add(h, a, EACH);
-	rc = rc ? rc : sluice_histogram_encode(h, c->bits, (uint64_t)sluice_rank(job) + 1, message,
-					       sizeof message, &bytes);
+	rc = rc ? rc :
+		  sluice_histogram_encode(h, c->bits, (uint64_t)sluice_rank(job) + 1, message,
+					  sizeof message, &bytes);
 	rc = rc ? rc : send_all(job, message, bytes, all);
 	for (int w = 0; w < WORKERS && !rc; w++)
 		rc = sluice_histogram_merge(sum, all[w].bytes + 2, letter_bytes(&all[w]));
@@ -250,8 +255,10 @@ static double census_error(const struct census *c)
 
 static void gradients(struct page *page)
 {
-	static const struct claim few = { "histogram", "workers' histograms in few bits",
-					  "b = 8: ℓ1 ≤ 0.02 in ≤ 300 bits a worker on average, exponent bins, 10 draws" };
+	static const struct claim few = {
+		"histogram", "workers' histograms in few bits",
+		"b = 8: ℓ1 ≤ 0.02 in ≤ 300 bits a worker on average, exponent bins, 10 draws"
+	};
 	static const struct claim one = {
 		"histogram", "one threshold for all workers",
 		"selected / wanted within 5 %, densities 0.001, 0.01, 0.1, two mantissa bits, b = 8"
@@ -263,15 +270,20 @@ static void gradients(struct page *page)
 	double error_of_8 = NAN, bits_of_8 = NAN, worst = 0;
 	size_t most_of_8 = 0;
 
-	page_text(page, "16 workers × 100000 squared exponentials, scale growing with the rank, %d draws.\n\n"
-			"| bits a count | ℓ1 | bits a worker | at most |\n"
-			"| --- | --- | --- | --- |\n", draws);
+	page_text(page,
+		  "16 workers × 100000 squared exponentials, scale growing with the rank, %d "
+		  "draws.\n\n"
+		  "| bits a count | ℓ1 | bits a worker | at most |\n"
+		  "| --- | --- | --- | --- |\n",
+		  draws);
 	for (int i = 0; i < 4; i++) {
 		double error = 0, mean = 0;
 		size_t most = 0;
 
 		for (int draw = 0; draw < draws; draw++) {
-			struct census c = { .bits = bits[i], .share = 0.01, .draw = (uint64_t)draw };
+			struct census c = { .bits = bits[i],
+					    .share = 0.01,
+					    .draw = (uint64_t)draw };
 
 			if (sluice_simulate(&attr, WORKERS, count_together, &c)) {
 				page_row(page, &few, VERDICT_FAILS, "the run ended: %s", c.why);
@@ -303,9 +315,10 @@ static void gradients(struct page *page)
 	}
 	page_text(page, "\n");
 	page_row(page, &few, error_of_8 <= 0.02 && bits_of_8 <= 300 ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "ℓ1 at worst %.4f in %.1f bits a worker, at most %zu", error_of_8, bits_of_8, most_of_8);
-	page_row(page, &one, worst <= 0.05 ? VERDICT_HOLDS : VERDICT_FAILS, "off by at most %.1f %%",
-		 100 * worst);
+		 "ℓ1 at worst %.4f in %.1f bits a worker, at most %zu", error_of_8, bits_of_8,
+		 most_of_8);
+	page_row(page, &one, worst <= 0.05 ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "off by at most %.1f %%", 100 * worst);
 }
 
 void section_histogram(struct page *page)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sections 7 and 8: workers whose gradient changed little do not upload; what they upload may be coarse. */
+ * Sections 7 and 8: workers whose gradient changed little do not upload; what they upload may be
+ * coarse. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/lazy.h"
 #include "tests/reproduce/memory.h"
@@ -12,9 +13,12 @@ static const char laq[] = "up=all,grid(4) down=all signal=innovation when=lazy(1
 
 static void table_head(struct page *page, const char *what)
 {
-	page_text(page, "%s: until f - f* ≤ 1e-6 of its start.\n\n"
-			"| data | method | steps | uploads | of GD | payload bits of GD | with headers |\n"
-			"| --- | --- | --- | --- | --- | --- | --- |\n", what);
+	page_text(
+		page,
+		"%s: until f - f* ≤ 1e-6 of its start.\n\n"
+		"| data | method | steps | uploads | of GD | payload bits of GD | with headers |\n"
+		"| --- | --- | --- | --- | --- | --- | --- |\n",
+		what);
 }
 
 /* Infinite where it did not get there. */
@@ -23,8 +27,8 @@ static double ratio_of_steps(const struct reached *r, const struct reached *all)
 	return r->steps ? (double)r->steps / (double)all->steps : INFINITY;
 }
 
-static void table_row(struct page *page, const char *data, const char *method, const struct reached *r,
-		      const struct reached *all)
+static void table_row(struct page *page, const char *data, const char *method,
+		      const struct reached *r, const struct reached *all)
 {
 	if (!r->steps) {
 		page_text(page, "| %s | %s | not reached | - | - | - | - |\n", data, method);
@@ -36,7 +40,7 @@ static void table_row(struct page *page, const char *data, const char *method, c
 		  r->bits / all->bits);
 }
 
-/* ---- a9a, shuffled or sorted by label ---------------------------------------------------------- */
+/* ---- a9a, shuffled or sorted by label -------------------------------------- */
 
 enum { ROWS = 10000, PARTS = 10, DATA = 2, MOST = 16 };
 static const char *data_names[DATA] = { "a9a shuffled", "a9a sorted" };
@@ -75,8 +79,15 @@ static int a9a_parts(struct page *page, struct rows parts[DATA], const struct cl
 static struct descent descent_of(const struct problem *p, int workers, const char *label,
 				 const char *recipe)
 {
-	return (struct descent){ label, p, recipe, workers, regression_optimum(p, NULL),
-				 regression_smoothness(p, 0, 1), 5000, NULL, NULL };
+	return (struct descent){ label,
+				 p,
+				 recipe,
+				 workers,
+				 regression_optimum(p, NULL),
+				 regression_smoothness(p, 0, 1),
+				 5000,
+				 NULL,
+				 NULL };
 }
 
 /* Runs the recipes one after the other; returns how many ran. */
@@ -101,14 +112,14 @@ static int descend_all(struct page *page, const struct problem *p, int workers, 
 	return n;
 }
 
-/* ---- section 7 ---------------------------------------------------------------------------------- */
+/* ---- section 7 ------------------------------------------------------------- */
 
 static void synthetic(struct page *page)
 {
-	static const struct claim claim = {
-		"lag-wk", "few uploads where workers differ in smoothness",
-		"uploads ≤ 0.4 × GD and steps ≤ 1.5 × GD, linear and logistic, workers of unequal smoothness"
-	};
+	static const struct claim claim = { "lag-wk",
+					    "few uploads where workers differ in smoothness",
+					    "uploads ≤ 0.4 × GD and steps ≤ 1.5 × GD, linear and "
+					    "logistic, workers of unequal smoothness" };
 	static const struct claim server = {
 		"lag-ps", "the server can decide where workers differ in smoothness",
 		"fewer uploads than GD, linear and logistic, workers of unequal smoothness"
@@ -121,19 +132,20 @@ static void synthetic(struct page *page)
 
 	table_head(page, "Synthetic, 50 × 50 a worker, 9 workers");
 	for (int kind = 0; kind < 4; kind++) {
-		static const char *names[] = { "logistic, unequal", "linear, unequal", "logistic, alike",
-					       "linear, alike" };
+		static const char *names[] = { "logistic, unequal", "linear, unequal",
+					       "logistic, alike", "linear, alike" };
 		const int squared = kind % 2, alike = kind / 2;
 		const struct rows rows = graded_rows(WORKERS, alike, squared);
-		const struct problem p = squared ? linear_problem("linear", &rows) :
-						   logistic_problem("logistic", &rows, 1e-3 / 50, 0);
+		const struct problem p = squared ?
+						 linear_problem("linear", &rows) :
+						 logistic_problem("logistic", &rows, 1e-3 / 50, 0);
 		struct reached r[3];
 		int n = descend_all(page, &p, WORKERS, names[kind], labels, recipes, 3, r, &out);
 
 		if (alike) {
 			if (n == 2)
-				page_text(page, "| %s | LAG-PS | ended: %s | - | - | - | - |\n", names[kind],
-					  out.why);
+				page_text(page, "| %s | LAG-PS | ended: %s | - | - | - | - |\n",
+					  names[kind], out.why);
 			continue;
 		}
 		if (n < 3) {
@@ -142,20 +154,23 @@ static void synthetic(struct page *page)
 		}
 		worst = fmax(worst, (double)r[1].uploads / (double)r[0].uploads);
 		worst_steps = fmax(worst_steps, ratio_of_steps(&r[1], &r[0]));
-		worst_server = fmax(worst_server, r[2].steps ?
-				    (double)r[2].uploads / (double)r[0].uploads : INFINITY);
+		worst_server = fmax(worst_server,
+				    r[2].steps ? (double)r[2].uploads / (double)r[0].uploads :
+						 INFINITY);
 	}
 	page_text(page, "\n");
 	page_row(page, &claim, worst <= 0.4 && worst_steps <= 1.5 ? VERDICT_HOLDS : VERDICT_FAILS,
 		 "at worst %.3f of the uploads, %.2f × the steps", worst, worst_steps);
 	page_row(page, &server, worst_server < 1 ? VERDICT_HOLDS : VERDICT_FAILS,
-			 "at worst %.3f of the uploads", worst_server);
+		 "at worst %.3f of the uploads", worst_server);
 }
 
 void section_lag(struct page *page)
 {
-	static const struct claim claim = { "lag-wk", "few uploads on a9a",
-					    "uploads ≤ 0.4 × GD, steps ≤ 1.5 × GD, a9a sorted by label" };
+	static const struct claim claim = {
+		"lag-wk", "few uploads on a9a",
+		"uploads ≤ 0.4 × GD, steps ≤ 1.5 × GD, a9a sorted by label"
+	};
 	static const char *labels[] = { "GD", "LAG-WK" };
 	const char *recipes[] = { gd, lag_wk };
 	struct rows parts[DATA];
@@ -179,11 +194,11 @@ void section_lag(struct page *page)
 	}
 	page_text(page, "\n");
 	page_row(page, &claim, ratio[1] <= 0.4 && steps[1] <= 1.5 ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "sorted %.3f of the uploads in %.2f × the steps; shuffled %.3f in %.2f ×", ratio[1],
-		 steps[1], ratio[0], steps[0]);
+		 "sorted %.3f of the uploads in %.2f × the steps; shuffled %.3f in %.2f ×",
+		 ratio[1], steps[1], ratio[0], steps[0]);
 }
 
-/* ---- section 8 ---------------------------------------------------------------------------------- */
+/* ---- section 8 ------------------------------------------------------------- */
 
 void section_laq(struct page *page)
 {
@@ -214,7 +229,8 @@ void section_laq(struct page *page)
 		steps = fmax(steps, ratio_of_steps(&r[2], &r[0]));
 	}
 	page_text(page, "\n");
-	page_row(page, &claim, of_gd <= 0.02 && of_lag <= 0.15 && steps <= 1.3 ? VERDICT_HOLDS :
-										 VERDICT_FAILS,
-		 "at worst %.4f of GD's bits, %.3f of LAG's, %.2f × the steps", of_gd, of_lag, steps);
+	page_row(page, &claim,
+		 of_gd <= 0.02 && of_lag <= 0.15 && steps <= 1.3 ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "at worst %.4f of GD's bits, %.3f of LAG's, %.2f × the steps", of_gd, of_lag,
+		 steps);
 }

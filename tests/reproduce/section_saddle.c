@@ -8,7 +8,7 @@ enum { D = 100, SEEDS = 3 };
 
 /* When the function fell below what only the minimum has, and what was sent until then. */
 struct escape {
-	uint64_t step, elements;     /* step 0: never */
+	uint64_t step, elements; /* step 0: never */
 	uint64_t stop;
 };
 
@@ -44,9 +44,15 @@ static int try_it(struct page *page, const struct problem *p, const struct trial
 	for (int seed = 1; seed <= seeds; seed++) {
 		char recipe[256];
 		struct escape escape = { 0, 0, UINT64_MAX };
-		struct run run = { .label = t->label, .problem = p, .recipe = recipe, .workers = 1,
-				   .lr = 0.03f, .steps = page->options.quick ? 100 : 12000,
-				   .seed = (unsigned)seed, .after = watch, .context = &escape,
+		struct run run = { .label = t->label,
+				   .problem = p,
+				   .recipe = recipe,
+				   .workers = 1,
+				   .lr = 0.03f,
+				   .steps = page->options.quick ? 100 : 12000,
+				   .seed = (unsigned)seed,
+				   .after = watch,
+				   .context = &escape,
 				   .stop = &escape.stop };
 
 		snprintf(recipe, sizeof recipe, "up=%s down=all memory=%s signal=%s seed=%d", t->up,
@@ -75,8 +81,10 @@ void section_saddle(struct page *page)
 		"saddle", "with noise compression costs few more steps",
 		"top-1 within 1.5 × the dense steps, elements ≤ 0.02 × dense"
 	};
-	static const struct claim resets = { "saddle", "a periodic reset that applies what it clears costs little",
-					     "reset every 1000 and every 100 steps: as top-1 within 1.5 ×" };
+	static const struct claim resets = {
+		"saddle", "a periodic reset that applies what it clears costs little",
+		"reset every 1000 and every 100 steps: as top-1 within 1.5 ×"
+	};
 	static const struct trial quiet[] = {
 		{ "dense", "all", "none", "gradient" },
 		{ "top-1", "topk(0.01)", "residual", "gradient" },
@@ -88,7 +96,8 @@ void section_saddle(struct page *page)
 		{ "top-1", "topk(0.01)", "residual", "gradient,noise(0.01)" },
 		{ "top-10", "topk(0.1)", "residual", "gradient,noise(0.01)" },
 		{ "random-10", "randk(0.1)", "residual", "gradient,noise(0.01)" },
-		{ "top-1, reset 1000", "topk(0.01)", "residual reset=1000", "gradient,noise(0.01)" },
+		{ "top-1, reset 1000", "topk(0.01)", "residual reset=1000",
+		  "gradient,noise(0.01)" },
 		{ "top-1, reset 100", "topk(0.01)", "residual reset=100", "gradient,noise(0.01)" },
 	};
 	enum { DENSE, TOP1, RESET_1000 = 4, RESET_100, TRIALS };
@@ -98,9 +107,10 @@ void section_saddle(struct page *page)
 	int escaped[TRIALS], early = 0;
 	struct outcome out = { .rc = 0 };
 
-	page_text(page, "f with a saddle at 0 and minimum -0.01, rate 0.03; success: f < -0.009.\n\n"
-			"| run | signal | memory | success | steps | elements | f at the end |\n"
-			"| --- | --- | --- | --- | --- | --- | --- |\n");
+	page_text(page,
+		  "f with a saddle at 0 and minimum -0.01, rate 0.03; success: f < -0.009.\n\n"
+		  "| run | signal | memory | success | steps | elements | f at the end |\n"
+		  "| --- | --- | --- | --- | --- | --- | --- |\n");
 	for (int i = 0; i < 4 && !out.rc; i++)
 		early += try_it(page, &p, &quiet[i], &unused, &unused, &out) > 0;
 	if (out.rc)
@@ -118,17 +128,23 @@ void section_saddle(struct page *page)
 		}
 	}
 	page_text(page, "\n");
-	page_row(page, &leaves, escaped[DENSE] == seeds && escaped[TOP1] == seeds &&
-		 steps[TOP1] <= 1.5 * steps[DENSE] && elements[TOP1] <= 0.02 * elements[DENSE] ?
-		 VERDICT_HOLDS : VERDICT_FAILS,
-		 "dense %.0f steps, top-1 %.0f (%.2f ×), %.4f × the elements; %d and %d of %d seeds",
-		 steps[DENSE], steps[TOP1], steps[TOP1] / steps[DENSE],
-		 elements[TOP1] / elements[DENSE], escaped[DENSE], escaped[TOP1], seeds);
+	page_row(
+		page, &leaves,
+		escaped[DENSE] == seeds && escaped[TOP1] == seeds &&
+				steps[TOP1] <= 1.5 * steps[DENSE] &&
+				elements[TOP1] <= 0.02 * elements[DENSE] ?
+			VERDICT_HOLDS :
+			VERDICT_FAILS,
+		"dense %.0f steps, top-1 %.0f (%.2f ×), %.4f × the elements; %d and %d of %d seeds",
+		steps[DENSE], steps[TOP1], steps[TOP1] / steps[DENSE],
+		elements[TOP1] / elements[DENSE], escaped[DENSE], escaped[TOP1], seeds);
 	if (out.rc)
 		return;
-	page_row(page, &resets, escaped[RESET_1000] == seeds && escaped[RESET_100] == seeds &&
-		 fmax(steps[RESET_1000], steps[RESET_100]) <= 1.5 * steps[TOP1] ? VERDICT_HOLDS :
-										 VERDICT_FAILS,
-		 "top-1 %.0f steps; reset 1000: %.0f, reset 100: %.0f", steps[TOP1], steps[RESET_1000],
-		 steps[RESET_100]);
+	page_row(page, &resets,
+		 escaped[RESET_1000] == seeds && escaped[RESET_100] == seeds &&
+				 fmax(steps[RESET_1000], steps[RESET_100]) <= 1.5 * steps[TOP1] ?
+			 VERDICT_HOLDS :
+			 VERDICT_FAILS,
+		 "top-1 %.0f steps; reset 1000: %.0f, reset 100: %.0f", steps[TOP1],
+		 steps[RESET_1000], steps[RESET_100]);
 }

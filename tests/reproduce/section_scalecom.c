@@ -63,9 +63,10 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 {
 	static const struct claim accuracy = { "scalecom", "as good as dense",
 					       "accuracy ≥ dense - 0.005, W = 4 and 16" };
-	static const struct claim volume = { "scalecom", "the volume does not depend on W",
-					     "exactly k coordinates up and down in every step after the "
-					     "warm-up, W = 4 and 16" };
+	static const struct claim volume = {
+		"scalecom", "the volume does not depend on W",
+		"exactly k coordinates up and down in every step after the warm-up, W = 4 and 16"
+	};
 	static const int sizes[] = { 4, 16 };
 	static const char *labels[] = { "dense", "local top-k", "scalecom" };
 	static const char *recipes[] = {
@@ -76,18 +77,25 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 	int exact = 1;
 
 	page_figure(page, "scalecom", "MLP, W = 16, k = 1 %");
-	page_text(page, "MLP 784-32-10, batch 32, rate 0.4, k = %d, %d steps of warm-up.\n\n"
-			"| W | recipe | accuracy | elements up after the warm-up | down |\n"
-			"| --- | --- | --- | --- | --- |\n", K, WARMUP);
+	page_text(page,
+		  "MLP 784-32-10, batch 32, rate 0.4, k = %d, %d steps of warm-up.\n\n"
+		  "| W | recipe | accuracy | elements up after the warm-up | down |\n"
+		  "| --- | --- | --- | --- | --- |\n",
+		  K, WARMUP);
 	for (int i = 0; i < (page->options.quick ? 1 : 2); i++) {
 		double got[3];
 
 		for (int r = 0; r < 3; r++) {
 			struct watch w = { .up_least = UINT64_MAX, .down_least = UINT64_MAX };
-			struct run run = { .label = labels[r], .problem = p, .recipe = recipes[r],
-					   .workers = sizes[i], .lr = 0.4f,
-					   .steps = page->options.quick ? 15 : 250, .seed = 1,
-					   .after = compare_step, .context = &w };
+			struct run run = { .label = labels[r],
+					   .problem = p,
+					   .recipe = recipes[r],
+					   .workers = sizes[i],
+					   .lr = 0.4f,
+					   .steps = page->options.quick ? 15 : 250,
+					   .seed = 1,
+					   .after = compare_step,
+					   .context = &w };
 			struct outcome out;
 
 			if (sizes[i] == 16)
@@ -98,8 +106,8 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 				page_row_without(page, &accuracy, &out);
 				return;
 			}
-			page_text(page, "| %d | %s | %.4f | %llu to %llu | %llu to %llu |\n", sizes[i],
-				  labels[r], got[r], (unsigned long long)w.up_least,
+			page_text(page, "| %d | %s | %.4f | %llu to %llu | %llu to %llu |\n",
+				  sizes[i], labels[r], got[r], (unsigned long long)w.up_least,
 				  (unsigned long long)w.up_most, (unsigned long long)w.down_least,
 				  (unsigned long long)w.down_most);
 			if (r == 2)
@@ -117,17 +125,25 @@ static void accuracy_and_volume(struct page *page, const struct problem *p)
 
 static void similarity(struct page *page, const struct problem *p)
 {
-	static const struct claim claim = { "scalecom", "the low-pass filter makes memories similar",
-					    "mean pairwise cosine distance falls strictly with β = 1, 0.3, 0.1" };
+	static const struct claim claim = {
+		"scalecom", "the low-pass filter makes memories similar",
+		"mean pairwise cosine distance falls strictly with β = 1, 0.3, 0.1"
+	};
 	static const char *betas[] = { "1", "0.3", "0.1" };
 	double distance[3];
 
 	for (int i = 0; i < 3; i++) {
 		char recipe[128];
 		struct watch w = { .up_least = UINT64_MAX, .down_least = UINT64_MAX };
-		struct run run = { .label = "filter", .problem = p, .recipe = recipe, .workers = 4,
-				   .lr = 0.1f, .steps = page->options.quick ? 15 : 250, .seed = 1,
-				   .after = compare_step, .context = &w };
+		struct run run = { .label = "filter",
+				   .problem = p,
+				   .recipe = recipe,
+				   .workers = 4,
+				   .lr = 0.1f,
+				   .steps = page->options.quick ? 15 : 250,
+				   .seed = 1,
+				   .after = compare_step,
+				   .context = &w };
 		struct outcome out;
 
 		for (int m = 0; m < 4; m++)
@@ -146,8 +162,9 @@ static void similarity(struct page *page, const struct problem *p)
 			return;
 		}
 	}
-	page_row(page, &claim, distance[0] > distance[1] && distance[1] > distance[2] ? VERDICT_HOLDS :
-											VERDICT_FAILS,
+	page_row(page, &claim,
+		 distance[0] > distance[1] && distance[1] > distance[2] ? VERDICT_HOLDS :
+									  VERDICT_FAILS,
 		 "%.3f, %.3f, %.3f", distance[0], distance[1], distance[2]);
 }
 

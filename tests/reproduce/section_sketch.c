@@ -11,10 +11,16 @@ static int train(struct page *page, const struct rows *rows, const char *label, 
 		 int workers, double *loss, double *down, struct outcome *out)
 {
 	const struct problem p = logistic_problem("TEXT", rows, 0, BATCH / (uint32_t)workers);
-	struct run run = { .label = label, .problem = &p, .recipe = recipe, .workers = workers,
-			   .lr = 0.5f, .steps = page->options.quick ? 5 : 300, .seed = 1 };
+	struct run run = { .label = label,
+			   .problem = &p,
+			   .recipe = recipe,
+			   .workers = workers,
+			   .lr = 0.5f,
+			   .steps = page->options.quick ? 5 : 300,
+			   .seed = 1 };
 
-	if (workers == 16 || (workers < 16 && strcmp(label, "sketch") && strcmp(label, "local top-k")))
+	if (workers == 16 ||
+	    (workers < 16 && strcmp(label, "sketch") && strcmp(label, "local top-k")))
 		page_curve(page, &run, "sketch", label, 5);
 	*loss = objective_after(&run, out);
 	*down = down_per_step(&run, out);
@@ -42,11 +48,13 @@ static void training(struct page *page)
 	struct outcome out;
 
 	page_figure(page, "sketch", "TEXT, 1 % (16 workers; dense 4, true top-k 1)");
-	page_text(page, "TEXT, batch %d in all, rate 0.5, momentum 0.9, k = %d.\n\n"
-			"| run | W | loss | elements up | down |\n| --- | --- | --- | --- | --- |\n",
+	page_text(page,
+		  "TEXT, batch %d in all, rate 0.5, momentum 0.9, k = %d.\n\n"
+		  "| run | W | loss | elements up | down |\n| --- | --- | --- | --- | --- |\n",
 		  BATCH, K);
 	/* One worker with the whole batch selects from the sum itself. */
-	if (train(page, &rows, "dense", "up=all down=all update=momentum(0.9)", 4, &dense, &unused, &out) ||
+	if (train(page, &rows, "dense", "up=all down=all update=momentum(0.9)", 4, &dense, &unused,
+		  &out) ||
 	    train(page, &rows, "true top-k", local, 1, &best, &unused, &out)) {
 		page_row_without(page, &quality, &out);
 		return;
@@ -69,7 +77,7 @@ static void training(struct page *page)
 		 "at most %.1f coordinates", most_down);
 }
 
-/* ---- what a sketch recovers --------------------------------------------------------------------- */
+/* ---- what a sketch recovers ------------------------------------------------ */
 
 static void planted(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
@@ -89,20 +97,25 @@ static void zeros(const struct problem *p, unsigned seed, float *x)
 static void recovery(struct page *page)
 {
 	enum { LENGTH = 7850, HEAVY = 80 };
-	static const struct claim claim = {
-		"sketched", "recovers the heavy coordinates",
-		"overlap with the true top-80 of j^-0.8 at P = 4: ≥ 0.45, 0.8, 0.95 for 160, 400, 800 columns"
-	};
+	static const struct claim claim = { "sketched", "recovers the heavy coordinates",
+					    "overlap with the true top-80 of j^-0.8 at P = 4: ≥ "
+					    "0.45, 0.8, 0.95 for 160, 400, 800 columns" };
 	static const double columns[] = { 2, 5, 10 }, wanted[] = { 0.45, 0.8, 0.95 };
-	const struct problem p = { .name = "j^-0.8", .count = LENGTH, .start = zeros,
-				   .gradient = planted };
+	const struct problem p = {
+		.name = "j^-0.8", .count = LENGTH, .start = zeros, .gradient = planted
+	};
 	double overlap[3];
 	int enough = 1;
 
 	for (int i = 0; i < 3; i++) {
 		char recipe[128];
-		struct run run = { .label = "recovery", .problem = &p, .recipe = recipe, .workers = 1,
-				   .lr = 1, .steps = 1, .seed = 1 };
+		struct run run = { .label = "recovery",
+				   .problem = &p,
+				   .recipe = recipe,
+				   .workers = 1,
+				   .lr = 1,
+				   .steps = 1,
+				   .seed = 1 };
 		struct outcome out;
 		int found = 0;
 
@@ -120,8 +133,8 @@ static void recovery(struct page *page)
 		overlap[i] = (double)found / HEAVY;
 		enough &= overlap[i] >= wanted[i];
 	}
-	page_row(page, &claim, enough ? VERDICT_HOLDS : VERDICT_FAILS, "%.2f, %.2f, %.2f", overlap[0],
-		 overlap[1], overlap[2]);
+	page_row(page, &claim, enough ? VERDICT_HOLDS : VERDICT_FAILS, "%.2f, %.2f, %.2f",
+		 overlap[0], overlap[1], overlap[2]);
 }
 
 void section_sketch(struct page *page)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 5: asynchronous steps with both ways quantised, and what it is that must be quantised for the error to
- * vanish. */
+ * Section 5: asynchronous steps with both ways quantised, and what it is that must be quantised for
+ * the error to vanish. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/memory.h"
 #include "model/model.h"
@@ -13,18 +13,22 @@ static const char full[] = "up=all down=all" ANCHORS "when=async(8)";
 static const char fixed[] = "up=all,uniform(8) down=all,uniform(8)" ANCHORS "when=async(8,whole)";
 static const char coarse[] = "up=all,uniform(8) down=all,uniform(4)" ANCHORS "when=async(8,whole)";
 static const char asylpg[] = "up=all,uniform(4) down=all,uniform(4)" ANCHORS "when=async(8)";
-static const char sparse[] = "up=random(0.25),uniform(8) down=all,uniform(4)" ANCHORS "when=async(8)";
+static const char sparse[] = "up=random(0.25),uniform(8) down=all,uniform(4)" ANCHORS
+			     "when=async(8)";
 static const char plain[] = "up=all,uniform(8) down=all,uniform(8)" ANCHORS "when=async(8)";
-static const char accelerated[] = "up=all,uniform(8) down=all,uniform(8)" ANCHORS "update=accelerated when=async(8)";
+static const char accelerated[] = "up=all,uniform(8) down=all,uniform(8)" ANCHORS
+				  "update=accelerated when=async(8)";
 
 struct training {
-	struct problem batches, all; /* of the same rows: a batch's gradient, and a worker's full one */
+	struct problem batches,
+		all; /* of the same rows: a batch's gradient, and a worker's full one */
 	double optimum;
-	float *before, *point;       /* of the worker that runs: ranks do not run at the same time */
+	float *before, *point; /* of the worker that runs: ranks do not run at the same time */
 	uint64_t staleness_most, refused;
 };
 
-/* As an application does it: the full gradient where an anchor is due, else that of a batch at two points. */
+/* As an application does it: the full gradient where an anchor is due, else that of a batch at two
+ * points. */
 static int step(struct seat *seat)
 {
 	struct training *t = seat->run->context;
@@ -50,16 +54,24 @@ static int step(struct seat *seat)
 }
 
 struct reached {
-	double gap, bits;            /* f - f*; of payload, both ways */
+	double gap, bits; /* f - f*; of payload, both ways */
 	struct outcome out;
 };
 
-static int train(struct page *page, struct training *t, const char *label, const char *recipe, float lr, int epochs,
-		 struct reached *r)
+static int train(struct page *page, struct training *t, const char *label, const char *recipe,
+		 float lr, int epochs, struct reached *r)
 {
-	const uint64_t steps = (uint64_t)(page->options.quick ? 1 : epochs) * (UPDATES / WORKERS + 1);
-	struct run run = { .label = label, .problem = &t->batches, .recipe = recipe, .workers = WORKERS,
-			   .lr = lr, .steps = steps, .seed = 1, .step = step, .context = t };
+	const uint64_t steps = (uint64_t)(page->options.quick ? 1 : epochs) *
+			       (UPDATES / WORKERS + 1);
+	struct run run = { .label = label,
+			   .problem = &t->batches,
+			   .recipe = recipe,
+			   .workers = WORKERS,
+			   .lr = lr,
+			   .steps = steps,
+			   .seed = 1,
+			   .step = step,
+			   .context = t };
 	const double messages = 2.0 * WORKERS * (double)steps;
 
 	if (epochs == EPOCHS)
@@ -67,7 +79,8 @@ static int train(struct page *page, struct training *t, const char *label, const
 	t->staleness_most = t->refused = 0;
 	r->gap = objective_after(&run, &r->out) - t->optimum;
 	page_run(page, &run, &r->out);
-	r->bits = 8 * ((double)(r->out.sum.up_bytes + r->out.sum.down_bytes) - messages * MESSAGE_HEADER_BYTES);
+	r->bits = 8 * ((double)(r->out.sum.up_bytes + r->out.sum.down_bytes) -
+		       messages * MESSAGE_HEADER_BYTES);
 	return r->out.rc;
 }
 
@@ -84,26 +97,35 @@ static struct training training_of(const struct rows *rows, double lambda)
 
 static void quantisers(struct page *page, const struct rows *rows)
 {
-	static const struct claim floor = { "asylpg", "fixed bits leave a floor, a difference that vanishes does not",
-					    "floor with fixed bits of the parameters ≥ 100 × that of their "
-					    "difference to the anchor, with fewer bits" };
-	static const struct claim saved = { "asylpg", "transmitted bits saved without loss of quality",
-					    "f - f* ≤ 1e-10 with ≥ 5 × fewer payload bits than full precision" };
-	static const struct claim bound = { "asylpg", "bounded staleness", "no push staler than 8; none refused" };
+	static const struct claim floor = {
+		"asylpg", "fixed bits leave a floor, a difference that vanishes does not",
+		"floor with fixed bits of the parameters ≥ 100 × that of their difference to the "
+		"anchor, with fewer bits"
+	};
+	static const struct claim saved = {
+		"asylpg", "transmitted bits saved without loss of quality",
+		"f - f* ≤ 1e-10 with ≥ 5 × fewer payload bits than full precision"
+	};
+	static const struct claim bound = { "asylpg", "bounded staleness",
+					    "no push staler than 8; none refused" };
 	static const struct {
 		const char *label, *recipe;
-	} cases[] = { { "full precision", full }, { "8/8 bits of x", fixed }, { "4/8 bits of x", coarse },
-		      { "4/4 bits of the difference", asylpg }, { "sparse 25 %, 8/4 bits", sparse } };
+	} cases[] = { { "full precision", full },
+		      { "8/8 bits of x", fixed },
+		      { "4/8 bits of x", coarse },
+		      { "4/4 bits of the difference", asylpg },
+		      { "sparse 25 %, 8/4 bits", sparse } };
 	struct training t = training_of(rows, 1e-3);
 	struct reached r[5];
 	uint64_t staleness = 0, refused = 0;
 
 	page_figure(page, "asylpg", "a9a, 8 workers, staleness at most 8");
-	page_text(page, "A9A, %d rows of length 1, λ = 1e-3, batch 8, rate 1, %d workers, %d updates an epoch, %d "
-			"epochs. Bits are those of payloads, the full gradients and anchors in f32 included; bytes are "
-			"with headers.\n\n"
-			"| down/up | f - f* | payload bits saved | bytes saved | largest staleness |\n"
-			"| --- | --- | --- | --- | --- |\n",
+	page_text(page,
+		  "A9A, %d rows of length 1, λ = 1e-3, batch 8, rate 1, %d workers, %d updates an "
+		  "epoch, %d epochs. Bits are those of payloads, the full gradients and anchors in "
+		  "f32 included; bytes are with headers.\n\n"
+		  "| down/up | f - f* | payload bits saved | bytes saved | largest staleness |\n"
+		  "| --- | --- | --- | --- | --- |\n",
 		  ROWS, WORKERS, UPDATES, EPOCHS);
 	for (int i = 0; i < 5; i++) {
 		if (train(page, &t, cases[i].label, cases[i].recipe, 1, EPOCHS, &r[i])) {
@@ -112,43 +134,51 @@ static void quantisers(struct page *page, const struct rows *rows)
 		}
 		staleness = t.staleness_most > staleness ? t.staleness_most : staleness;
 		refused += t.refused;
-		page_text(page, "| %s | %.2g | %.2f × | %.2f × | %llu |\n", cases[i].label, r[i].gap,
-			  r[0].bits / r[i].bits,
+		page_text(page, "| %s | %.2g | %.2f × | %.2f × | %llu |\n", cases[i].label,
+			  r[i].gap, r[0].bits / r[i].bits,
 			  (double)(r[0].out.sum.up_bytes + r[0].out.sum.down_bytes) /
-			  (double)(r[i].out.sum.up_bytes + r[i].out.sum.down_bytes),
+				  (double)(r[i].out.sum.up_bytes + r[i].out.sum.down_bytes),
 			  (unsigned long long)t.staleness_most);
 	}
-	page_text(page, "\nAt about 1e-11 the steps become too small for parameters in float32: they are rounded away.\n\n");
+	page_text(page, "\nAt about 1e-11 the steps become too small for parameters in float32: "
+			"they are rounded away.\n\n");
 	page_about(page, asylpg, &r[3].out.sum);
 	double ratio = r[1].gap / fmax(fabs(r[3].gap), 1e-16);
 
-	page_row(page, &floor, ratio >= 100 && r[3].bits <= r[1].bits ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "%.2g with 8/8 bits of x, %.2g with 4/8, %.2g with 4/4 of the difference", r[1].gap, r[2].gap,
-		 r[3].gap);
-	page_row(page, &saved, fabs(r[3].gap) <= 1e-10 && r[0].bits >= 5 * r[3].bits ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "%.2g with %.2f × fewer (sparse: %.2g, %.2f ×)", r[3].gap, r[0].bits / r[3].bits, r[4].gap,
-		 r[0].bits / r[4].bits);
+	page_row(page, &floor,
+		 ratio >= 100 && r[3].bits <= r[1].bits ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "%.2g with 8/8 bits of x, %.2g with 4/8, %.2g with 4/4 of the difference",
+		 r[1].gap, r[2].gap, r[3].gap);
+	page_row(page, &saved,
+		 fabs(r[3].gap) <= 1e-10 && r[0].bits >= 5 * r[3].bits ? VERDICT_HOLDS :
+									 VERDICT_FAILS,
+		 "%.2g with %.2f × fewer (sparse: %.2g, %.2f ×)", r[3].gap, r[0].bits / r[3].bits,
+		 r[4].gap, r[0].bits / r[4].bits);
 	page_row(page, &bound, staleness <= 8 && !refused ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "at most %llu, %llu refused", (unsigned long long)staleness, (unsigned long long)refused);
+		 "at most %llu, %llu refused", (unsigned long long)staleness,
+		 (unsigned long long)refused);
 }
 
 static void acceleration(struct page *page, const struct rows *rows)
 {
-	static const struct claim claim = { "acc-asylpg", "faster on ill-conditioned problems",
-					    "f - f* ≤ 0.8 × that of asylpg after 19 epochs, best rates of "
-					    "0.5, 1, 2 (λ = 1e-6)" };
+	static const struct claim claim = {
+		"acc-asylpg", "faster on ill-conditioned problems",
+		"f - f* ≤ 0.8 × that of asylpg after 19 epochs, best rates of 0.5, 1, 2 (λ = 1e-6)"
+	};
 	static const float rates[] = { 0.5f, 1, 2 };
 	struct training t = training_of(rows, 1e-6);
 	double best[2] = { INFINITY, INFINITY };
 
-	page_text(page, "λ = 1e-6, %d epochs, 8/8 bits of the difference: f - f*.\n\n"
-			"| rate | plain | accelerated |\n| --- | --- | --- |\n", FASTER_EPOCHS);
+	page_text(page,
+		  "λ = 1e-6, %d epochs, 8/8 bits of the difference: f - f*.\n\n"
+		  "| rate | plain | accelerated |\n| --- | --- | --- |\n",
+		  FASTER_EPOCHS);
 	for (int i = 0; i < 3; i++) {
 		struct reached r[2];
 
 		for (int a = 0; a < 2; a++) {
-			if (train(page, &t, a ? "accelerated" : "plain", a ? accelerated : plain, rates[i],
-				  FASTER_EPOCHS, &r[a])) {
+			if (train(page, &t, a ? "accelerated" : "plain", a ? accelerated : plain,
+				  rates[i], FASTER_EPOCHS, &r[a])) {
 				page_row_without(page, &claim, &r[a].out);
 				return;
 			}
@@ -163,7 +193,8 @@ static void acceleration(struct page *page, const struct rows *rows)
 
 void section_svrg(struct page *page)
 {
-	static const struct claim claim = { "asylpg", "published results", "those of methods 5 on A9A" };
+	static const struct claim claim = { "asylpg", "published results",
+					    "those of methods 5 on A9A" };
 	struct rows all;
 
 	if (!page_a9a(page, &all, &claim))

@@ -21,13 +21,20 @@ static int add_error(struct seat *seat)
 	return rc;
 }
 
-static int measure(struct page *page, const struct problem *p, const char *label, const char *recipe,
-		   double optimum, struct point *at, struct outcome *out)
+static int measure(struct page *page, const struct problem *p, const char *label,
+		   const char *recipe, double optimum, struct point *at, struct outcome *out)
 {
 	double error = 0;
-	struct run run = { .label = label, .problem = p, .recipe = recipe, .workers = WORKERS,
-			   .lr = 1, .decay = 100, .steps = page->options.quick ? 20 : 1500,
-			   .seed = 1, .after = add_error, .context = &error };
+	struct run run = { .label = label,
+			   .problem = p,
+			   .recipe = recipe,
+			   .workers = WORKERS,
+			   .lr = 1,
+			   .decay = 100,
+			   .steps = page->options.quick ? 20 : 1500,
+			   .seed = 1,
+			   .after = add_error,
+			   .context = &error };
 
 	page_curve(page, &run, "threshold", label, 25);
 	at->gap = objective_after(&run, out) - optimum;
@@ -35,7 +42,8 @@ static int measure(struct page *page, const struct problem *p, const char *label
 	at->error = error;
 	page_run(page, &run, out);
 	if (!out->rc)
-		page_text(page, "| %s | %.0f | %.0f | %.5f |\n", label, at->elements, error, at->gap);
+		page_text(page, "| %s | %.0f | %.0f | %.5f |\n", label, at->elements, error,
+			  at->gap);
 	return out->rc;
 }
 
@@ -47,7 +55,8 @@ static double interpolated(const struct point *line, int n, double elements)
 			double share = log(elements / line[i].elements) /
 				       log(line[i + 1].elements / line[i].elements);
 
-			return exp(log(line[i].error) * (1 - share) + log(line[i + 1].error) * share);
+			return exp(log(line[i].error) * (1 - share) +
+				   log(line[i + 1].error) * share);
 		}
 	return NAN;
 }
@@ -83,8 +92,9 @@ void section_threshold(struct page *page)
 	const double optimum = regression_optimum(&p, NULL);
 
 	page_figure(page, "threshold", "a9a, 8 workers");
-	page_text(page, "A9A, %d workers, batch 16, rate 1/(1 + t/100), f* = %.10f.\n\n"
-			"| run | elements a worker | Σ‖e‖² | f - f* |\n| --- | --- | --- | --- |\n",
+	page_text(page,
+		  "A9A, %d workers, batch 16, rate 1/(1 + t/100), f* = %.10f.\n\n"
+		  "| run | elements a worker | Σ‖e‖² | f - f* |\n| --- | --- | --- | --- |\n",
 		  WORKERS, optimum);
 	int rc = measure(page, &p, "dense", "up=all down=all", optimum, &dense, &out);
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the counterexample: three workers that disagree ------------------------------------------ */
+/* ---- the counterexample: three workers that disagree ----------------------- */
 
 enum { FIRST_COUNTED = 800 };
 static const double targets[] = { 1, 5, 10 };
@@ -21,14 +21,20 @@ static int add_gap(struct seat *seat)
 	return 0;
 }
 
-static int mean_gap(struct page *page, const struct problem *p, const char *recipe, const char *label,
-		    int seeds, double gap[], struct outcome *out)
+static int mean_gap(struct page *page, const struct problem *p, const char *recipe,
+		    const char *label, int seeds, double gap[], struct outcome *out)
 {
 	for (int seed = 0; seed < seeds; seed++) {
 		double sum = 0;
-		struct run run = { .label = label, .problem = p, .recipe = recipe, .workers = 3,
-				   .lr = 0.01f, .steps = 1000, .seed = (unsigned)seed + 1,
-				   .after = add_gap, .context = &sum };
+		struct run run = { .label = label,
+				   .problem = p,
+				   .recipe = recipe,
+				   .workers = 3,
+				   .lr = 0.01f,
+				   .steps = 1000,
+				   .seed = (unsigned)seed + 1,
+				   .after = add_gap,
+				   .context = &sum };
 
 		if (!seed)
 			page_curve(page, &run, "counterexample", label, 10);
@@ -57,10 +63,10 @@ static void counterexample(struct page *page)
 	int better = 0;
 	struct outcome out;
 
-	if (mean_gap(page, &p, "up=topk(0.01) down=all memory=residual", "one way",
-		     seeds, uni, &out) ||
-	    mean_gap(page, &p, "up=topk(0.01) down=topk(0.01) memory=residual",
-		     "both ways", seeds, bi, &out)) {
+	if (mean_gap(page, &p, "up=topk(0.01) down=all memory=residual", "one way", seeds, uni,
+		     &out) ||
+	    mean_gap(page, &p, "up=topk(0.01) down=topk(0.01) memory=residual", "both ways", seeds,
+		     bi, &out)) {
 		page_row_without(page, &claim, &out);
 		return;
 	}
@@ -71,7 +77,8 @@ static void counterexample(struct page *page)
 		uni_sum += uni[s];
 		bi_sum += bi[s];
 		better += bi[s] < uni[s];
-		page_text(page, "| %d | %.2f | %.2f | %.3f |\n", s + 1, uni[s], bi[s], bi[s] / uni[s]);
+		page_text(page, "| %d | %.2f | %.2f | %.3f |\n", s + 1, uni[s], bi[s],
+			  bi[s] / uni[s]);
 	}
 	page_text(page, "\n");
 	page_row(page, &claim, bi_sum <= 0.9 * uni_sum ? VERDICT_HOLDS : VERDICT_FAILS,
@@ -79,7 +86,7 @@ static void counterexample(struct page *page)
 		 uni_sum / seeds, bi_sum / seeds, bi_sum / uni_sum, better, seeds);
 }
 
-/* ---- the network ------------------------------------------------------------------------------ */
+/* ---- the network ----------------------------------------------------------- */
 
 /* Mean size of the union of w random k-subsets of d. */
 static double random_union(double d, double k, int w)
@@ -93,7 +100,8 @@ static void network(struct page *page)
 					       "accuracy both ways within 0.01 of one way" };
 	static const struct claim saving = { "bitopk", "what is saved down grows linearly with W",
 					     "|U|/k_d ≥ 0.85 W" };
-	static const struct claim size = { "topk", "the union of W selections is that of random sets",
+	static const struct claim size = { "topk",
+					   "the union of W selections is that of random sets",
 					   "|U| within 10 % of d(1 - (1 - k/d)^W)" };
 	static const int most[] = { 5, 10, 20 };
 	const struct problem p = mlp_problem(32, 16);
@@ -102,9 +110,10 @@ static void network(struct page *page)
 	double worst_accuracy = 0, worst_saving = INFINITY, worst_size = 0;
 
 	page_figure(page, "topk", "MLP, W = 20, k = 1 %");
-	page_text(page, "MLP 784-32-10, k = k_d = 254 (1 %%), rate 0.3, batch 16, %d steps.\n\n"
-			"| W | accuracy dense | one way | both ways | \\|U\\| | formula | saved down | "
-			"saved both ways |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+	page_text(page,
+		  "MLP 784-32-10, k = k_d = 254 (1 %%), rate 0.3, batch 16, %d steps.\n\n"
+		  "| W | accuracy dense | one way | both ways | \\|U\\| | formula | saved down | "
+		  "saved both ways |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
 		  quick ? 20 : 300);
 	for (int i = 0; i < (quick ? 1 : 3); i++) {
 		static const char *labels[] = { "dense", "one way", "both ways" };
@@ -114,9 +123,13 @@ static void network(struct page *page)
 		double got[3] = { 0 }, down[3], up[3];
 
 		for (int r = 0; r < 3; r++) {
-			struct run run = { .label = labels[r], .problem = &p, .recipe = recipes[r],
-					   .workers = most[i], .lr = 0.3f,
-					   .steps = quick ? 20 : 300, .seed = 1 };
+			struct run run = { .label = labels[r],
+					   .problem = &p,
+					   .recipe = recipes[r],
+					   .workers = most[i],
+					   .lr = 0.3f,
+					   .steps = quick ? 20 : 300,
+					   .seed = 1 };
 
 			if (most[i] == 20)
 				page_curve(page, &run, "topk", labels[r], 10);
@@ -136,8 +149,8 @@ static void network(struct page *page)
 		worst_accuracy = fmax(worst_accuracy, fabs(got[2] - got[1]));
 		worst_saving = fmin(worst_saving, ratio / most[i]);
 		worst_size = fmax(worst_size, fabs(down[1] / expected - 1));
-		page_text(page, "| %d | %.4f | %.4f | %.4f | %.0f | %.0f | %.2f | %.2f |\n", most[i],
-			  got[0], got[1], got[2], down[1], expected, ratio,
+		page_text(page, "| %d | %.4f | %.4f | %.4f | %.0f | %.0f | %.2f | %.2f |\n",
+			  most[i], got[0], got[1], got[2], down[1], expected, ratio,
 			  (up[1] + down[1]) / (up[2] + down[2]));
 	}
 	page_text(page, "\n");
@@ -149,7 +162,7 @@ static void network(struct page *page)
 		 "largest deviation %.1f %%", 100 * worst_size);
 }
 
-/* ---- the thesis' saving table ------------------------------------------------------------------ */
+/* ---- the thesis' saving table ---------------------------------------------- */
 
 static void savings(struct page *page)
 {
@@ -162,16 +175,19 @@ static void savings(struct page *page)
 		float uni, bi;
 		const char *thesis;
 		double least;
-	} rows[] = { { 10, 0.04f, 0.1f, "10", 10 }, { 20, 0.06f, 0.13f, "20", 19.5 },
-		     { 50, 0.11f, 0.18f, "45-48", 45 }, { 100, 0.17f, 0.24f, "78-91", 78 } };
+	} rows[] = { { 10, 0.04f, 0.1f, "10", 10 },
+		     { 20, 0.06f, 0.13f, "20", 19.5 },
+		     { 50, 0.11f, 0.18f, "45-48", 45 },
+		     { 100, 0.17f, 0.24f, "78-91", 78 } };
 	const struct problem p = mlp_problem(64, 10);
 	const double d = (double)p.count, k = 50;
 	const int quick = page->options.quick;
 	double worst = INFINITY;
 
-	page_text(page, "MLP 784-64-10, k = k_d = 50 (0.1 %%), batch 10, %d steps: |U| on average.\n\n"
-			"| W | \\|U\\| one way | random sets | k_d both ways | saved down | thesis | "
-			"saved both ways |\n| --- | --- | --- | --- | --- | --- | --- |\n",
+	page_text(page,
+		  "MLP 784-64-10, k = k_d = 50 (0.1 %%), batch 10, %d steps: |U| on average.\n\n"
+		  "| W | \\|U\\| one way | random sets | k_d both ways | saved down | thesis | "
+		  "saved both ways |\n| --- | --- | --- | --- | --- | --- | --- |\n",
 		  quick ? 5 : 200);
 	for (int i = 0; i < (quick ? 1 : 4); i++) {
 		struct outcome out[2];
@@ -184,7 +200,8 @@ static void savings(struct page *page)
 							 "up=topk(0.000982) down=all",
 					   .workers = rows[i].workers,
 					   .lr = r ? rows[i].bi : rows[i].uni,
-					   .steps = quick ? 5 : 200, .seed = 1 };
+					   .steps = quick ? 5 : 200,
+					   .seed = 1 };
 
 			run_recipe(&run, &out[r]);
 			free(out[r].x);

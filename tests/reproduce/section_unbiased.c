@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 10: unbiased random selection. A vector is pushed many times by one worker, and what comes back
- * is looked at; then a model is trained. */
+ * Section 10: unbiased random selection. A vector is pushed many times by one worker, and what
+ * comes back is looked at; then a model is trained. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
@@ -23,7 +23,8 @@ static double element(int shape, const struct random_stream *s, size_t j)
 	return shape == 1 ? sign * log(u) * log(u) : sign * pow((double)j + 1, -0.9);
 }
 
-static void fixed_vector(const struct problem *p, const float *x, const struct sample *at, float *grad)
+static void fixed_vector(const struct problem *p, const float *x, const struct sample *at,
+			 float *grad)
 {
 	const struct vector *v = p->data;
 	const struct random_stream s = draw_stream(DRAW_SHAPE, 1, (unsigned)v->shape, 0);
@@ -42,8 +43,8 @@ static void zeros(const struct problem *p, unsigned seed, float *x)
 
 /* Sums over the draws. */
 struct draws {
-	double *sum;                 /* of what came back */
-	double squares, length2;     /* |Q|^2 over all draws; |g|^2 */
+	double *sum;             /* of what came back */
+	double squares, length2; /* |Q|^2 over all draws; |g|^2 */
 	uint64_t n;
 };
 
@@ -76,11 +77,21 @@ static int look(struct page *page, int shape, const char *recipe, uint64_t n, st
 		struct outcome *out)
 {
 	struct vector vector = { shape };
-	const struct problem p = { .name = shape_names[shape], .count = D, .start = zeros,
-				   .gradient = fixed_vector, .data = &vector };
+	const struct problem p = { .name = shape_names[shape],
+				   .count = D,
+				   .start = zeros,
+				   .gradient = fixed_vector,
+				   .data = &vector };
 	struct draws draws = { .sum = zeroed(D, sizeof(double)) };
-	struct run run = { .label = "draws", .problem = &p, .recipe = recipe, .workers = 1, .lr = 1,
-			   .steps = n, .seed = 1, .step = push_again, .context = &draws };
+	struct run run = { .label = "draws",
+			   .problem = &p,
+			   .recipe = recipe,
+			   .workers = 1,
+			   .lr = 1,
+			   .steps = n,
+			   .seed = 1,
+			   .step = push_again,
+			   .context = &draws };
 	float *g = zeroed(D, sizeof *g);
 	double off = 0;
 	int rc = run_recipe(&run, out);
@@ -102,12 +113,15 @@ static int look(struct page *page, int shape, const char *recipe, uint64_t n, st
 
 static void vectors(struct page *page)
 {
-	static const struct claim variance = { "unbiased", "closed form: as sparse as the variance allows",
+	static const struct claim variance = { "unbiased",
+					       "closed form: as sparse as the variance allows",
 					       "E‖Q‖²/‖g‖² within 1 % of 1 + ε, ε = 1" };
 	static const struct claim bias = { "unbiased", "unbiased",
 					   "‖mean Q - g‖/‖g‖ ≤ 2 √ε/√N over N = 4000 draws" };
-	static const struct claim greedy = { "unbiased", "greedy form: the same density and variance",
-					     "variance within 1 % of the closed form at its density" };
+	static const struct claim greedy = {
+		"unbiased", "greedy form: the same density and variance",
+		"variance within 1 % of the closed form at its density"
+	};
 	const uint64_t n = page->options.quick ? 50 : 4000;
 	static const char closed_form[] = "up=variance(1) down=all memory=none update=none";
 	struct counters closed_sum = { 0 }, greedy_sum = { 0 };
@@ -115,9 +129,11 @@ static void vectors(struct page *page)
 	double worst_ratio = 0, worst_bias = 0, worst_greedy = 0;
 	const double allowed = 2 / sqrt((double)n);
 
-	page_text(page, "Vectors of 10000, ε = 1, %llu draws: E‖Q‖²/‖g‖².\n\n"
-			"| shape | closed form | density | bias | greedy | uniform, same density |\n"
-			"| --- | --- | --- | --- | --- | --- |\n", (unsigned long long)n);
+	page_text(page,
+		  "Vectors of 10000, ε = 1, %llu draws: E‖Q‖²/‖g‖².\n\n"
+		  "| shape | closed form | density | bias | greedy | uniform, same density |\n"
+		  "| --- | --- | --- | --- | --- | --- |\n",
+		  (unsigned long long)n);
 	for (int s = 0; s < SHAPES; s++) {
 		struct seen closed, drawn, uniform;
 		struct outcome out;
@@ -126,18 +142,18 @@ static void vectors(struct page *page)
 		if (look(page, s, closed_form, n, &closed, &out))
 			goto without;
 		closed_sum = out.sum;
-		snprintf(recipe[0], sizeof recipe[0], "up=random(%.6f) down=all memory=none update=none",
-			 closed.density);
-		snprintf(recipe[1], sizeof recipe[1], "up=randk(%.6f) down=all memory=none update=none",
-			 closed.density);
+		snprintf(recipe[0], sizeof recipe[0],
+			 "up=random(%.6f) down=all memory=none update=none", closed.density);
+		snprintf(recipe[1], sizeof recipe[1],
+			 "up=randk(%.6f) down=all memory=none update=none", closed.density);
 		if (look(page, s, recipe[1], n, &uniform, &out) ||
 		    look(page, s, recipe[0], n, &drawn, &out))
 			goto without;
 		greedy_sum = out.sum;
 		snprintf(greedy_form, sizeof greedy_form, "%s", recipe[0]);
-		page_text(page, "| %s | %.4f | %.4f | %.4f | %.4f at %.4f | %.2f |\n", shape_names[s],
-			  closed.ratio, closed.density, closed.bias, drawn.ratio, drawn.density,
-			  uniform.ratio);
+		page_text(page, "| %s | %.4f | %.4f | %.4f | %.4f at %.4f | %.2f |\n",
+			  shape_names[s], closed.ratio, closed.density, closed.bias, drawn.ratio,
+			  drawn.density, uniform.ratio);
 		worst_ratio = fmax(worst_ratio, fabs(closed.ratio / 2 - 1));
 		worst_bias = fmax(worst_bias, fmax(closed.bias, drawn.bias));
 		worst_greedy = fmax(worst_greedy, fabs(drawn.ratio / closed.ratio - 1));
@@ -157,7 +173,7 @@ without:
 		 "off by at most %.2f %%", 100 * worst_greedy);
 }
 
-/* ---- training ---------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------- */
 
 /* Keeps each non-zero with the same probability, for `kept` of them on average, scaled up. */
 static int push_uniform(struct seat *seat)
@@ -174,7 +190,9 @@ static int push_uniform(struct seat *seat)
 	double share = fmin(1, kept / nonzero);
 
 	for (size_t j = 0; j < n; j++)
-		seat->grad[j] = draw_uniform(&s, j) < share ? (float)((double)seat->grad[j] / share) : 0;
+		seat->grad[j] = draw_uniform(&s, j) < share ?
+					(float)((double)seat->grad[j] / share) :
+					0;
 	int rc = sluice_push(seat->model, seat->grad);
 
 	return rc ? rc : sluice_pull(seat->model, seat->x);
@@ -198,11 +216,16 @@ static void training(struct page *page)
 	page_figure(page, "unbiased", "TEXT, 4 workers, 0.5 %");
 	for (int r = 0; r < 3; r++)
 		for (int seed = 1; seed <= seeds; seed++) {
-			struct run run = { .label = labels[r], .problem = &p, .recipe = recipes[r],
-					   .workers = 4, .lr = 10, .decay = 100,
+			struct run run = { .label = labels[r],
+					   .problem = &p,
+					   .recipe = recipes[r],
+					   .workers = 4,
+					   .lr = 10,
+					   .decay = 100,
 					   .steps = page->options.quick ? 20 : 600,
 					   .seed = (unsigned)seed,
-					   .step = r == 1 ? push_uniform : NULL, .context = &kept };
+					   .step = r == 1 ? push_uniform : NULL,
+					   .context = &kept };
 			struct outcome out;
 
 			if (seed == 1)
@@ -216,11 +239,12 @@ static void training(struct page *page)
 				return;
 			}
 		}
-	page_row(page, &claim, loss[2] - loss[0] <= 0.5 * (loss[1] - loss[0]) ? VERDICT_HOLDS :
-									      VERDICT_FAILS,
-		 "loss dense %.4f, this %.4f, uniform %.4f: ratio of gaps %.2f; %.0f× fewer bytes up "
-		 "than dense", loss[0], loss[2], loss[1],
-		 (loss[2] - loss[0]) / (loss[1] - loss[0]), (double)bytes[0] / (double)bytes[2]);
+	page_row(page, &claim,
+		 loss[2] - loss[0] <= 0.5 * (loss[1] - loss[0]) ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "loss dense %.4f, this %.4f, uniform %.4f: ratio of gaps %.2f; %.0f× fewer bytes "
+		 "up than dense",
+		 loss[0], loss[2], loss[1], (loss[2] - loss[0]) / (loss[1] - loss[0]),
+		 (double)bytes[0] / (double)bytes[2]);
 }
 
 void section_unbiased(struct page *page)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Section 17: what crosses. Elements against their formula, bytes against header and coded lengths worked
- * out here from the supports that were sent, and bits a position beside what random supports need. */
+ * Section 17: what crosses. Elements against their formula, bytes against header and coded lengths
+ * worked out here from the supports that were sent, and bits a position beside what random supports
+ * need. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
@@ -11,7 +12,7 @@
 
 enum { WORKERS = 4 };
 
-/* ---- lengths, worked out anew ------------------------------------------------------------------ */
+/* ---- lengths, worked out anew ---------------------------------------------- */
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -93,12 +94,12 @@ static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t s
 	return MESSAGE_HEADER_BYTES + (dense < pairs ? dense : pairs);
 }
 
-/* ---- a run whose messages are read again ------------------------------------------------------- */
+/* ---- a run whose messages are read again ----------------------------------- */
 
 struct tally {
 	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
-	uint64_t least, most;        /* elements of one push */
-	int small, seeded;           /* seeded: no positions up */
+	uint64_t least, most;                    /* elements of one push */
+	int small, seeded;                       /* seeded: no positions up */
 	enum values up_values, down_values;
 	uint8_t *copy;
 	uint32_t *index;
@@ -122,24 +123,28 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up,
 	return m.count;
 }
 
-/* A step that agreed on a support: positions once, values without. Returns the elements of the push. */
+/* A step that agreed on a support: positions once, values without. Returns the elements of the
+ * push. */
 static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
 {
 	const struct down_lane *down = &seat->model->worker->down[s];
 	const struct shard_layout *at = &seat->model->layout.shards[s];
-	const uint64_t positions = MESSAGE_HEADER_BYTES +
-		position_bytes(down->support, down->support_n, at->span, t->small);
+	const uint64_t positions = MESSAGE_HEADER_BYTES + position_bytes(down->support,
+									 down->support_n, at->span,
+									 t->small);
 	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * down->support_n;
 
 	t->up_bytes += values;
 	t->down_bytes += positions;
 	if (at->sketch_cells) {
 		t->up_bytes += MESSAGE_HEADER_BYTES + 4ull * at->sketch_cells;
-		t->down += recount(t, dense_entry(seat->model, s), down->last_bytes, 0, &t->down_bytes);
+		t->down += recount(t, dense_entry(seat->model, s), down->last_bytes, 0,
+				   &t->down_bytes);
 	} else {
 		int leader = schedule_leader(seat->step + 1, seat->run->workers);
 
-		t->up_bytes += seat->rank == leader ? positions : MESSAGE_HEADER_BYTES; /* consents */
+		t->up_bytes += seat->rank == leader ? positions :
+						      MESSAGE_HEADER_BYTES; /* consents */
 		t->down += down->support_n;
 		t->down_bytes += values;
 	}
@@ -161,11 +166,13 @@ static int recount_step(struct seat *seat)
 		}
 		const struct up_lane *lane = &w->up[s];
 		const uint8_t *slot = lane->staging +
-			ring_offset(lane->ring.depth, seat->model->layout.shards[s].slot_bytes,
-				    lane->ring.next_seq - 1);
+				      ring_offset(lane->ring.depth,
+						  seat->model->layout.shards[s].slot_bytes,
+						  lane->ring.next_seq - 1);
 
 		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);
-		t->down += recount(t, dense_entry(seat->model, s), w->down[s].last_bytes, 0, &t->down_bytes);
+		t->down += recount(t, dense_entry(seat->model, s), w->down[s].last_bytes, 0,
+				   &t->down_bytes);
 	}
 	t->up += up;
 	t->least = up < t->least ? up : t->least;
@@ -181,7 +188,8 @@ static void somewhere(const struct problem *p, unsigned seed, float *x)
 
 static void gaussian(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
-	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker, at->step);
+	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker,
+						   at->step);
 
 	(void)x;
 	draw_normals(&s, p->count, grad);
@@ -218,19 +226,19 @@ static int count_messages(struct page *page, struct run *run, struct tally *t, s
 	return rc;
 }
 
-/* ---- elements and bytes ------------------------------------------------------------------------ */
+/* ---- elements and bytes ---------------------------------------------------- */
 
 enum formula { EXACTLY, AT_MOST, BETWEEN, ON_AVERAGE };
 
 struct prediction {
 	enum formula formula;
-	double elements, other;      /* other: the most, or how far the mean may be off */
+	double elements, other; /* other: the most, or how far the mean may be off */
 };
 
 struct method {
 	const char *name, *recipe;
-	struct prediction up, down;  /* of a push, and of a pull */
-	int seeded;                  /* as in struct tally */
+	struct prediction up, down; /* of a push, and of a pull */
+	int seeded;                 /* as in struct tally */
 	enum values up_values, down_values;
 };
 
@@ -259,10 +267,16 @@ static void count_method(struct page *page, const struct method *m, const struct
 {
 	struct claim claim = { m->name, "elements and bytes as predicted",
 			       "elements by the formula; bytes = headers + coded lengths exactly" };
-	struct tally tally = { .seeded = m->seeded, .up_values = m->up_values,
+	struct tally tally = { .seeded = m->seeded,
+			       .up_values = m->up_values,
 			       .down_values = m->down_values };
-	struct run run = { .label = m->name, .problem = p, .recipe = m->recipe, .workers = WORKERS,
-			   .lr = 0.1f, .steps = page->options.quick ? 4 : 20, .seed = 1,
+	struct run run = { .label = m->name,
+			   .problem = p,
+			   .recipe = m->recipe,
+			   .workers = WORKERS,
+			   .lr = 0.1f,
+			   .steps = page->options.quick ? 4 : 20,
+			   .seed = 1,
 			   .step = strstr(m->recipe, "update=average") ? step_and_average : NULL };
 	struct outcome out;
 	char up[64], down[64];
@@ -273,20 +287,21 @@ static void count_method(struct page *page, const struct method *m, const struct
 	}
 	double down_mean = down_per_step(&run, &out), up_mean = up_per_step(&run, &out);
 	int elements = tally.up == out.sum.up_elements && tally.down == out.sum.down_elements &&
-		meets(&m->up, up_mean, (double)tally.least, (double)tally.most) &&
-		meets(&m->down, down_mean, down_mean, down_mean);
+		       meets(&m->up, up_mean, (double)tally.least, (double)tally.most) &&
+		       meets(&m->down, down_mean, down_mean, down_mean);
 	int bytes = tally.up_bytes == out.sum.up_bytes && tally.down_bytes == out.sum.down_bytes;
 
 	describe(&m->up, up, sizeof up);
 	describe(&m->down, down, sizeof down);
-	page_text(page, "| `%s` | %s | %.1f (%llu to %llu) | %s | %.1f | %llu | %llu | %llu | %llu |\n",
+	page_text(page,
+		  "| `%s` | %s | %.1f (%llu to %llu) | %s | %.1f | %llu | %llu | %llu | %llu |\n",
 		  m->recipe, up, up_mean, (unsigned long long)tally.least,
 		  (unsigned long long)tally.most, down, down_mean,
 		  (unsigned long long)tally.up_bytes, (unsigned long long)out.sum.up_bytes,
 		  (unsigned long long)tally.down_bytes, (unsigned long long)out.sum.down_bytes);
 	page_row(page, &claim, elements && bytes ? VERDICT_HOLDS : VERDICT_FAILS,
-		 "up %.1f (%s), down %.1f (%s); bytes %s", up_mean, up, down_mean,
-		 down, bytes ? "exact" : "differ");
+		 "up %.1f (%s), down %.1f (%s); bytes %s", up_mean, up, down_mean, down,
+		 bytes ? "exact" : "differ");
 }
 
 static void methods(struct page *page)
@@ -299,56 +314,101 @@ static void methods(struct page *page)
 	const struct prediction anything = { AT_MOST, all, 0 };
 	const struct method table[] = {
 		{ .name = "dense", .recipe = "up=all down=all", .up = whole, .down = whole },
-		{ .name = "topk", .recipe = "up=topk(0.01) down=all memory=residual", .up = exactly_k,
+		{ .name = "topk",
+		  .recipe = "up=topk(0.01) down=all memory=residual",
+		  .up = exactly_k,
 		  .down = joined },
-		{ .name = "bitopk", .recipe = "up=topk(0.01) down=topk(0.01) memory=residual",
-		  .up = exactly_k, .down = exactly_k },
-		{ .name = "bitopk, f16", .recipe = "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual",
-		  .up = exactly_k, .down = exactly_k, .up_values = F16, .down_values = F16 },
-		{ .name = "threshold", .recipe = "up=threshold(0.3) down=all memory=residual",
-		  .up = anything, .down = anything },
-		{ .name = "gaussiank", .recipe = "up=gaussiank(0.01) down=all memory=residual(outside)",
+		{ .name = "bitopk",
+		  .recipe = "up=topk(0.01) down=topk(0.01) memory=residual",
+		  .up = exactly_k,
+		  .down = exactly_k },
+		{ .name = "bitopk, f16",
+		  .recipe = "up=topk(0.01),f16 down=topk(0.01),f16 memory=residual",
+		  .up = exactly_k,
+		  .down = exactly_k,
+		  .up_values = F16,
+		  .down_values = F16 },
+		{ .name = "threshold",
+		  .recipe = "up=threshold(0.3) down=all memory=residual",
+		  .up = anything,
+		  .down = anything },
+		{ .name = "gaussiank",
+		  .recipe = "up=gaussiank(0.01) down=all memory=residual(outside)",
 		  .up = { BETWEEN, ceil(2 * k / 3), floor(4 * k / 3) },
 		  .down = { AT_MOST, 4 * WORKERS * k / 3, 0 } },
-		{ .name = "unbiased", .recipe = "up=random(0.01) down=all memory=none",
-		  .up = { ON_AVERAGE, k, sqrt(k) }, .down = anything },
-		{ .name = "randk", .recipe = "up=randk(0.01) down=all memory=residual", .up = exactly_k,
-		  .down = exactly_k, .seeded = 1 },
-		{ .name = "scalecom", .recipe = "up=cyclic(0.01) down=all memory=residual(outside)",
-		  .up = exactly_k, .down = exactly_k },
-		{ .name = "sketched", .recipe = "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)",
-		  .up = { EXACTLY, 4 * k, 0 }, .down = exactly_k },
-		{ .name = "top-k, 4 bits", .recipe = "up=topk(0.01),uniform(4) down=all memory=residual",
-		  .up = exactly_k, .down = joined, .up_values = UNIFORM_4 },
-		{ .name = "4 bits", .recipe = "up=all,uniform(4) down=all memory=none", .up = whole,
-		  .down = whole, .up_values = UNIFORM_4 },
-		{ .name = "4 bits both ways", .recipe = "up=all,uniform(4) down=all,uniform(4) memory=none",
-		  .up = whole, .down = whole, .up_values = UNIFORM_4, .down_values = UNIFORM_4 },
-		{ .name = "grid", .recipe = "up=all,grid(4) down=all memory=residual", .up = whole,
-		  .down = whole, .up_values = GRID_4 },
-		{ .name = "lag-wk", .recipe = "up=all down=all signal=innovation when=lazy(10,0.1)",
-		  .up = anything, .down = whole },
-		{ .name = "laq", .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
-		  .up = anything, .down = whole, .up_values = GRID_4 },
-		{ .name = "pqasgd", .recipe = "up=all,uniform(4) down=all memory=none when=every(4)",
-		  .up = whole, .down = quarter, .up_values = UNIFORM_4 },
+		{ .name = "unbiased",
+		  .recipe = "up=random(0.01) down=all memory=none",
+		  .up = { ON_AVERAGE, k, sqrt(k) },
+		  .down = anything },
+		{ .name = "randk",
+		  .recipe = "up=randk(0.01) down=all memory=residual",
+		  .up = exactly_k,
+		  .down = exactly_k,
+		  .seeded = 1 },
+		{ .name = "scalecom",
+		  .recipe = "up=cyclic(0.01) down=all memory=residual(outside)",
+		  .up = exactly_k,
+		  .down = exactly_k },
+		{ .name = "sketched",
+		  .recipe = "up=sketch(0.01,5,1.6,4) down=all memory=residual(outside)",
+		  .up = { EXACTLY, 4 * k, 0 },
+		  .down = exactly_k },
+		{ .name = "top-k, 4 bits",
+		  .recipe = "up=topk(0.01),uniform(4) down=all memory=residual",
+		  .up = exactly_k,
+		  .down = joined,
+		  .up_values = UNIFORM_4 },
+		{ .name = "4 bits",
+		  .recipe = "up=all,uniform(4) down=all memory=none",
+		  .up = whole,
+		  .down = whole,
+		  .up_values = UNIFORM_4 },
+		{ .name = "4 bits both ways",
+		  .recipe = "up=all,uniform(4) down=all,uniform(4) memory=none",
+		  .up = whole,
+		  .down = whole,
+		  .up_values = UNIFORM_4,
+		  .down_values = UNIFORM_4 },
+		{ .name = "grid",
+		  .recipe = "up=all,grid(4) down=all memory=residual",
+		  .up = whole,
+		  .down = whole,
+		  .up_values = GRID_4 },
+		{ .name = "lag-wk",
+		  .recipe = "up=all down=all signal=innovation when=lazy(10,0.1)",
+		  .up = anything,
+		  .down = whole },
+		{ .name = "laq",
+		  .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
+		  .up = anything,
+		  .down = whole,
+		  .up_values = GRID_4 },
+		{ .name = "pqasgd",
+		  .recipe = "up=all,uniform(4) down=all memory=none when=every(4)",
+		  .up = whole,
+		  .down = quarter,
+		  .up_values = UNIFORM_4 },
 		{ .name = "sparse-average",
-		  .recipe = "up=block(0.25) down=block(0.25) memory=none update=average", .up = quarter,
+		  .recipe = "up=block(0.25) down=block(0.25) memory=none update=average",
+		  .up = quarter,
 		  .down = quarter },
 	};
-	const struct problem p = { .name = "Gaussian gradients", .count = D, .start = somewhere,
-				   .gradient = gaussian };
+	const struct problem p = {
+		.name = "Gaussian gradients", .count = D, .start = somewhere, .gradient = gaussian
+	};
 
-	page_text(page, "Elements of a push and of a pull, d = %d, k = %d, W = %d; bytes of all steps and "
-			"workers.\n\n| recipe | up, formula | up | down, formula | down | bytes up, "
-			"expected | counted | bytes down, expected | counted |\n"
-			"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n", D, K, WORKERS);
+	page_text(page,
+		  "Elements of a push and of a pull, d = %d, k = %d, W = %d; bytes of all steps "
+		  "and workers.\n\n| recipe | up, formula | up | down, formula | down | bytes up, "
+		  "expected | counted | bytes down, expected | counted |\n"
+		  "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+		  D, K, WORKERS);
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
 		count_method(page, &table[i], &p);
 	page_text(page, "\n");
 }
 
-/* ---- bits a position --------------------------------------------------------------------------- */
+/* ---- bits a position ------------------------------------------------------- */
 
 static void positions(struct page *page)
 {
@@ -358,27 +418,39 @@ static void positions(struct page *page)
 	};
 	static const struct {
 		double density, fast, small, entropy;
-	} rows[] = { { 1e-3, 13.3, 11.49, 11.41 }, { 1e-2, 9.63, 8.09, 8.06 },
-		     { 5e-2, 7.22, 5.97, 5.73 }, { 0.1, 6.19, 4.91, 4.69 }, { 0.25, 4.0, 3.28, 3.24 } };
+	} rows[] = { { 1e-3, 13.3, 11.49, 11.41 },
+		     { 1e-2, 9.63, 8.09, 8.06 },
+		     { 5e-2, 7.22, 5.97, 5.73 },
+		     { 0.1, 6.19, 4.91, 4.69 },
+		     { 0.25, 4.0, 3.28, 3.24 } };
 	const size_t d = page->options.quick ? 20000 : 2000000;
-	const struct problem p = { .name = "Gaussian gradients", .count = d, .start = somewhere,
-				   .gradient = gaussian };
+	const struct problem p = {
+		.name = "Gaussian gradients", .count = d, .start = somewhere, .gradient = gaussian
+	};
 	double worst = 0;
 
-	page_text(page, "Bits a position of random supports, d = %zu.\n\n| density | coding=fast | section 14 | "
-			"coding=small | section 14, Rice | entropy |\n"
-			"| --- | --- | --- | --- | --- | --- |\n", d);
+	page_text(page,
+		  "Bits a position of random supports, d = %zu.\n\n| density | coding=fast | "
+		  "section 14 | coding=small | section 14, Rice | entropy |\n"
+		  "| --- | --- | --- | --- | --- | --- |\n",
+		  d);
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		double bits[2];
 
 		for (int small = 0; small < 2; small++) {
 			char recipe[128];
-			struct run run = { .label = "positions", .problem = &p, .recipe = recipe,
-					   .workers = 1, .lr = 1, .steps = 1, .seed = 1 };
+			struct run run = { .label = "positions",
+					   .problem = &p,
+					   .recipe = recipe,
+					   .workers = 1,
+					   .lr = 1,
+					   .steps = 1,
+					   .seed = 1 };
 			struct outcome out;
 
-			snprintf(recipe, sizeof recipe, "up=topk(%g) down=all memory=none coding=%s",
-				 rows[i].density, small ? "small" : "fast");
+			snprintf(recipe, sizeof recipe,
+				 "up=topk(%g) down=all memory=none coding=%s", rows[i].density,
+				 small ? "small" : "fast");
 			run_recipe(&run, &out);
 			page_about(page, recipe, &out.sum);
 			free(out.x);
@@ -387,15 +459,16 @@ static void positions(struct page *page)
 				return;
 			}
 			bits[small] = 8 * (double)(out.sum.up_bytes - MESSAGE_HEADER_BYTES) /
-				      (double)out.sum.up_elements - 32;
+					      (double)out.sum.up_elements -
+				      32;
 		}
 		worst = fmax(worst, fmax(bits[0] - rows[i].fast, bits[1] - rows[i].small));
-		page_text(page, "| %g | %.2f | %.2f | %.2f | %.2f | %.2f |\n", rows[i].density, bits[0],
-			  rows[i].fast, bits[1], rows[i].small, rows[i].entropy);
+		page_text(page, "| %g | %.2f | %.2f | %.2f | %.2f | %.2f |\n", rows[i].density,
+			  bits[0], rows[i].fast, bits[1], rows[i].small, rows[i].entropy);
 	}
 	page_text(page, "\n");
-	page_row(page, &claim, worst <= 0.2 ? VERDICT_HOLDS : VERDICT_FAILS, "at most %.2f bits above",
-		 worst);
+	page_row(page, &claim, worst <= 0.2 ? VERDICT_HOLDS : VERDICT_FAILS,
+		 "at most %.2f bits above", worst);
 }
 
 void section_wire(struct page *page)

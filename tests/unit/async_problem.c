@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- a problem: row r of worker i has the gradient a x - b at each coordinate --------------------------------- */
+/* ---- a problem: row r of worker i has the gradient a x - b at each coordinate ---- */
 
 float rows_factor(int worker, uint64_t row, uint64_t i)
 {
@@ -23,7 +23,8 @@ float rows_offset(int worker, uint64_t row, uint64_t i)
 static void row_gradient(int worker, uint64_t row, const float *x, float *grad)
 {
 	for (int i = 0; i < COUNT; i++)
-		grad[i] = rows_factor(worker, row, (uint64_t)i) * x[i] - rows_offset(worker, row, (uint64_t)i);
+		grad[i] = rows_factor(worker, row, (uint64_t)i) * x[i] -
+			  rows_offset(worker, row, (uint64_t)i);
 }
 
 static void full_gradient(int worker, const float *x, float *grad)
@@ -32,7 +33,8 @@ static void full_gradient(int worker, const float *x, float *grad)
 		double sum = 0;
 
 		for (uint64_t r = 0; r < ROWS; r++)
-			sum += (double)(rows_factor(worker, r, (uint64_t)i) * x[i] - rows_offset(worker, r, (uint64_t)i));
+			sum += (double)(rows_factor(worker, r, (uint64_t)i) * x[i] -
+					rows_offset(worker, r, (uint64_t)i));
 		grad[i] = (float)(sum / ROWS);
 	}
 }
@@ -55,12 +57,15 @@ double rows_distance(int workers, const float *x)
 	return sum;
 }
 
-/* ---- a worker ------------------------------------------------------------------------------------------------ */
+/* ---- a worker -------------------------------------------------------------- */
 
 sluice_model *async_open(sluice_job *job, const struct plan *plan, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = plan->recipe, .lr = plan->lr,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = plan->recipe,
+				   .lr = plan->lr,
 				   .shards = plan->shards ? plan->shards : 2 };
 
 	memset(params, 0, COUNT * sizeof *params);
@@ -150,8 +155,8 @@ struct plan async_simulate(const char *recipe, int workers, uint64_t steps, floa
 	struct plan plan = { .recipe = recipe, .steps = steps, .lr = lr };
 
 	assert_int_equal(sluice_simulate(NULL, workers, async_train, &plan), 0);
-	print_message("%s: distance %.3g, staleness at most %llu, %llu counted, %llu refused\n", recipe,
-		      plan.distance, (unsigned long long)plan.staleness_most, (unsigned long long)plan.counted,
-		      (unsigned long long)plan.refused);
+	print_message("%s: distance %.3g, staleness at most %llu, %llu counted, %llu refused\n",
+		      recipe, plan.distance, (unsigned long long)plan.staleness_most,
+		      (unsigned long long)plan.counted, (unsigned long long)plan.refused);
 	return plan;
 }

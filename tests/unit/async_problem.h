@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A least-squares problem of rows, and workers who solve it in asynchronous steps: of test_async.c and
- * test_svrg.c. Row r of worker i has the gradient a x - b at each coordinate. */
+ * A least-squares problem of rows, and workers who solve it in asynchronous steps: of test_async.c
+ * and test_svrg.c. Row r of worker i has the gradient a x - b at each coordinate. */
 #ifndef TESTS_ASYNC_PROBLEM_H
 #define TESTS_ASYNC_PROBLEM_H
 #include "ranks.h"
@@ -12,11 +12,11 @@ struct plan {
 	uint64_t steps;
 	float lr;
 	uint32_t shards;
-	int apart;                   /* ranks are processes */
+	int apart; /* ranks are processes */
 	/* What came of it, of all ranks. */
 	double distance;
 	uint64_t staleness_most, counted, refused, up_bytes;
-	int different;               /* at an anchor, from rank 0's */
+	int different; /* at an anchor, from rank 0's */
 	float x[WORKERS_MOST][COUNT];
 };
 
@@ -35,8 +35,10 @@ int async_step(sluice_model *model, int rank, float *params);
 /* Adds what this rank's shards and worker counted. */
 int async_collect(sluice_model *model, struct plan *plan);
 /* One step of this rank, the at-th from 0. */
-typedef int (*async_step_function)(sluice_job *job, sluice_model *model, uint64_t at, float *params);
-/* All steps of the plan and what came of it. Together: a barrier in between, and who is in sync must be the same. */
+typedef int (*async_step_function)(sluice_job *job, sluice_model *model, uint64_t at,
+				   float *params);
+/* All steps of the plan and what came of it. Together: a barrier in between, and who is in sync
+ * must be the same. */
 int async_run(sluice_job *job, struct plan *plan, async_step_function step, int together);
 /* The same with plain steps, together; context is the plan. */
 int async_train(sluice_job *job, void *context);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The AVX-512 instructions that the kernels use, in C, lane by lane as the manual defines them: so that
- * the kernels' logic is tested on processors without them. Include it after immintrin.h, whose names
- * it takes over, and before the file whose kernels are to run; instructions that are missing here
- * do not compile there. */
+ * The AVX-512 instructions that the kernels use, in C, lane by lane as the manual defines them: so
+ * that the kernels' logic is tested on processors without them. Include it after immintrin.h, whose
+ * names it takes over, and before the file whose kernels are to run; instructions that are missing
+ * here do not compile there. */
 #ifndef TESTS_AVX512_EMULATED_H
 #define TESTS_AVX512_EMULATED_H
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Calls, because what is inlined by the hundred keeps a compiler with sanitizers busy for minutes. */
+/* Calls, because what is inlined by the hundred keeps a compiler with sanitizers busy for
+ * minutes. */
 #define EMULATED static __attribute__((noinline))
 enum { EMULATED_LANES = 16 };
 typedef struct {
@@ -144,25 +145,25 @@ EMULATED emulated_floats emulated_keep(emulated_mask m, emulated_floats v)
 #undef _mm512_cmpgt_epi32_mask
 #undef _mm512_cmple_epi32_mask
 
-#define __m512i emulated_ints
-#define __m512 emulated_floats
-#define __mmask16 emulated_mask
-#define _mm512_loadu_si512 emulated_load_ints
-#define _mm512_loadu_ps emulated_load_floats
-#define _mm512_storeu_si512 emulated_store_ints
-#define _mm512_storeu_ps emulated_store_floats
-#define _mm512_castps_si512 emulated_bits_of
-#define _mm512_set1_epi32 emulated_each_int
-#define _mm512_set1_ps emulated_each_float
-#define _mm512_setzero_ps() emulated_each_float(0)
-#define _mm512_setr_epi32(...) ((emulated_ints){ { __VA_ARGS__ } })
-#define _mm512_and_si512 emulated_and
-#define _mm512_add_epi32 emulated_add_ints
-#define _mm512_max_epi32 emulated_max
-#define _mm512_reduce_max_epi32 emulated_largest
-#define _mm512_cmpgt_epi32_mask emulated_above
-#define _mm512_cmple_epi32_mask emulated_not_above
+#define __m512i                     emulated_ints
+#define __m512                      emulated_floats
+#define __mmask16                   emulated_mask
+#define _mm512_loadu_si512          emulated_load_ints
+#define _mm512_loadu_ps             emulated_load_floats
+#define _mm512_storeu_si512         emulated_store_ints
+#define _mm512_storeu_ps            emulated_store_floats
+#define _mm512_castps_si512         emulated_bits_of
+#define _mm512_set1_epi32           emulated_each_int
+#define _mm512_set1_ps              emulated_each_float
+#define _mm512_setzero_ps()         emulated_each_float(0)
+#define _mm512_setr_epi32(...)      ((emulated_ints){ { __VA_ARGS__ } })
+#define _mm512_and_si512            emulated_and
+#define _mm512_add_epi32            emulated_add_ints
+#define _mm512_max_epi32            emulated_max
+#define _mm512_reduce_max_epi32     emulated_largest
+#define _mm512_cmpgt_epi32_mask     emulated_above
+#define _mm512_cmple_epi32_mask     emulated_not_above
 #define _mm512_maskz_compress_epi32 emulated_compress_ints
-#define _mm512_maskz_compress_ps emulated_compress_floats
-#define _mm512_maskz_mov_ps emulated_keep
+#define _mm512_maskz_compress_ps    emulated_compress_floats
+#define _mm512_maskz_mov_ps         emulated_keep
 #endif

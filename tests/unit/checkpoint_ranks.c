@@ -63,11 +63,12 @@ static void open_rank(int rank, uint64_t step)
 		r->layout[s].span = (uint32_t)(COUNT * (s + 1) / SHARDS - r->layout[s].begin);
 		r->layout[s].owner = first + (int)s * owners / SHARDS;
 		if (r->layout[s].owner == rank)
-			r->shards[model->n_own++] =
-				(struct shard){ .at = &r->layout[s],
-						.id = s,
-						.copy = r->copy[s],
-						.residual = r->shard_residual[s] };
+			r->shards[model->n_own++] = (struct shard){
+				.at = &r->layout[s],
+				.id = s,
+				.copy = r->copy[s],
+				.residual = r->shard_residual[s]
+			};
 	}
 	if (rank < world.workers) {
 		model->worker->residual = r->residual;

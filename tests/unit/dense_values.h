@@ -7,8 +7,8 @@
 #include "ranks.h"
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
-#define SGD "up=all down=all"
-#define MOMENTUM "up=all down=all update=momentum(0.9)"
+#define SGD         "up=all down=all"
+#define MOMENTUM    "up=all down=all update=momentum(0.9)"
 
 static inline void fill(float *value, uint32_t n, uint64_t seed)
 {

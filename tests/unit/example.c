@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A whole training job on the public interface: least squares on synthetic data, the same model on every
- * rank. Alone it is a job of one; under "srun -n4 --mpi=pmix" four ranks train together.
+ * A whole training job on the public interface: least squares on synthetic data, the same model on
+ * every rank. Alone it is a job of one; under "srun -n4 --mpi=pmix" four ranks train together.
  *
  *     cc example.c $(pkg-config --cflags --libs sluice)
  */
@@ -18,8 +18,8 @@ static float number(uint64_t i)
 	return (float)(i >> 40) / (1 << 23) - 1;
 }
 
-/* Gradient of the mean squared error over this step's rows; the target is y = sum of (j mod 3) x_j. Returns
- * the error. */
+/* Gradient of the mean squared error over this step's rows; the target is y = sum of (j mod 3) x_j.
+ * Returns the error. */
 static double backward(uint64_t rank, uint64_t step, const float *params, float *grad)
 {
 	double loss = 0;

@@ -10,8 +10,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { FIRST_PORT = 20000, REJECTED_BY_CONSUMER = 28, NO_SERVICE = 8, PADDED_REQUEST = 56,
-       PADDED_REJECT = 148, PADDED_ACCEPT = 196 };
+enum {
+	FIRST_PORT = 20000,
+	REJECTED_BY_CONSUMER = 28,
+	NO_SERVICE = 8,
+	PADDED_REQUEST = 56,
+	PADDED_REJECT = 148,
+	PADDED_ACCEPT = 196
+};
 
 struct fake_event {
 	struct rdma_cm_event event;
@@ -45,10 +51,10 @@ static struct fake_channel *channel_of(struct rdma_event_channel *channel)
 	return (struct fake_channel *)(void *)channel;
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------- */
 
-static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_event_type type, int status,
-		 const void *bytes, size_t n, size_t padded)
+static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_event_type type,
+		 int status, const void *bytes, size_t n, size_t padded)
 {
 	struct fake_channel *channel = channel_of(id->id.channel);
 	struct fake_event *event = fake_new(sizeof(*event)), **at;
@@ -57,7 +63,8 @@ static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_even
 	event->event.listen_id = listener != NULL ? &listener->id : NULL;
 	event->event.event = type;
 	event->event.status = status;
-	event->event.param.conn.responder_resources = event->event.param.conn.initiator_depth = id->reads;
+	event->event.param.conn.responder_resources = event->event.param.conn.initiator_depth =
+		id->reads;
 	if (n > 0)
 		memcpy(event->bytes, bytes, n);
 	event->event.param.conn.private_data = padded > 0 ? event->bytes : NULL;
@@ -106,7 +113,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	if (fake_fails("rdma_create_event_channel", ENODEV))
 		return NULL;
 	channel = fake_new(sizeof(*channel));
-	*channel = (struct fake_channel){.channel = {.fd = eventfd(0, EFD_CLOEXEC)}};
+	*channel = (struct fake_channel){ .channel = { .fd = eventfd(0, EFD_CLOEXEC) } };
 	fake_counts.cm_channels++;
 	return &channel->channel;
 }
@@ -123,7 +130,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	fake_counts.cm_channels--;
 }
 
-/* ---- ids ------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------- */
 
 static struct fake_id *new_id(struct rdma_event_channel *channel, void *context)
 {
@@ -194,7 +201,8 @@ static void destroy(struct fake_id *id)
 	struct fake_id **at;
 
 	if (id->unacked > 0)
-		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real one waits for ever */
+		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real one waits
+										for ever */
 	if (id->id.qp != NULL)
 		fake_misuse("rdma_destroy_id with its queue pair left");
 	leave(id);
@@ -251,7 +259,8 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	return 0;
 }
 
-int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int timeout_ms)
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
+		      int timeout_ms)
 {
 	(void)timeout_ms;
 	if (fake_fails("rdma_resolve_addr", EHOSTUNREACH))
@@ -278,7 +287,7 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 	return 0;
 }
 
-/* ---- connecting ------------------------------------------------------------------------------ */
+/* ---- connecting ------------------------------------------------------------ */
 
 int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 {
@@ -321,7 +330,8 @@ int rdma_reject(struct rdma_cm_id *ibv_id, const void *bytes, uint8_t n)
 
 	fake_lock();
 	if (id->partner != NULL)
-		tell(id->partner, NULL, RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER, bytes, n, PADDED_REJECT);
+		tell(id->partner, NULL, RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER, bytes, n,
+		     PADDED_REJECT);
 	leave(id);
 	fake_unlock();
 	return 0;
@@ -342,8 +352,8 @@ int rdma_accept(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 		fake_qp_of(id->id.qp)->max_reads = param->initiator_depth;
 		fake_qp_of(client->id.qp)->max_reads = param->responder_resources;
 		id->connected = client->connected = 1;
-		tell(client, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, param->private_data, param->private_data_len,
-		     PADDED_ACCEPT);
+		tell(client, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, param->private_data,
+		     param->private_data_len, PADDED_ACCEPT);
 		tell(id, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0, 0);
 	}
 	fake_unlock();
@@ -387,7 +397,7 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	id->qp = NULL;
 }
 
-/* ---- what the test does to connections ------------------------------------------------------- */
+/* ---- what the test does to connections ------------------------------------- */
 
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n)
 {

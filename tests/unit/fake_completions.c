@@ -21,7 +21,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	if (fake_fails("ibv_create_comp_channel", EMFILE))
 		return NULL;
 	channel = fake_new(sizeof(*channel));
-	*channel = (struct ibv_comp_channel){.context = c, .fd = eventfd(0, EFD_CLOEXEC)};
+	*channel = (struct ibv_comp_channel){ .context = c, .fd = eventfd(0, EFD_CLOEXEC) };
 	fake_counts.channels++;
 	return channel;
 }
@@ -53,8 +53,11 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 	cq = fake_new(sizeof(*cq));
 	fake_lock();
 	*cq = (struct fake_cq){
-		.cq = {.context = c, .channel = channel, .cq_context = cq_context, .cqe = cqe},
-		.capacity = cqe, .entries = fake_new((size_t)cqe * sizeof(*cq->entries)), .next = fake_cqs};
+		.cq = { .context = c, .channel = channel, .cq_context = cq_context, .cqe = cqe },
+		.capacity = cqe,
+		.entries = fake_new((size_t)cqe * sizeof(*cq->entries)),
+		.next = fake_cqs
+	};
 	fake_cqs = cq;
 	if (channel != NULL)
 		channel->refcnt++;
@@ -72,7 +75,8 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 		if (q->qp.send_cq == ibv_cq || q->qp.recv_cq == ibv_cq)
 			fake_misuse("ibv_destroy_cq of a queue in use");
 	if (cq->unacked > 0)
-		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real one waits for ever */
+		fake_misuse("ibv_destroy_cq with events not acknowledged"); /* the real one waits
+									       for ever */
 	if (ibv_cq->channel != NULL)
 		ibv_cq->channel->refcnt--;
 	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
@@ -166,8 +170,9 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
 	srq = fake_new(sizeof(*srq));
-	*srq = (struct fake_srq){.srq = {.context = pd->context, .pd = pd}, .capacity = attr->attr.max_wr,
-				 .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids))};
+	*srq = (struct fake_srq){ .srq = { .context = pd->context, .pd = pd },
+				  .capacity = attr->attr.max_wr,
+				  .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids)) };
 	fake_counts.srqs++;
 	return &srq->srq;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A library by the name of CUDA's driver that takes all memory for its own. Loaded by test_device.c. */
+ * A library by the name of CUDA's driver that takes all memory for its own. Loaded by
+ * test_device.c. */
 __attribute__((visibility("default"))) int cuPointerGetAttribute(void *data, int attribute,
 								 unsigned long long pointer);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A network card and its connection manager inside one process, linked in place of libibverbs and
- * librdmacm: memory is really copied between the queue pairs of the process (threads or one thread for
- * several ranks), every access is checked as a card does, and the test chooses what goes wrong.
+ * librdmacm: memory is really copied between the queue pairs of the process (threads or one thread
+ * for several ranks), every access is checked as a card does, and the test chooses what goes wrong.
  * fake_verbs.c is the card, fake_wires.c its
  * queue pairs, fake_cm.c the connection manager. All calls of the fake take one lock. */
 #ifndef TESTS_FAKE_FABRIC_H
@@ -13,41 +13,43 @@
 
 enum fake_cm_mode {
 	FAKE_CM_ANSWERS,
-	FAKE_CM_SILENT,   /* a connect never ends */
+	FAKE_CM_SILENT, /* a connect never ends */
 };
 
-/* What the device is and does; fake_reset() gives a device that has everything and keeps every rule. */
+/* What the device is and does; fake_reset() gives a device that has everything and keeps every
+ * rule. */
 struct fake_settings {
 	struct ibv_device_attr attr;
 	uint32_t max_inline, max_message;
-	int devices;                 /* 1: fake0; 2: also fake1 */
-	int port_down;               /* bit i: of device i */
-	int no_dmabuf, no_peermem;   /* registering device memory this way is refused */
+	int devices;                   /* 1: fake0; 2: also fake1 */
+	int port_down;                 /* bit i: of device i */
+	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
-	int no_bind;                 /* windows are advertised, binding one fails */
-	int held;                    /* work requests wait for fake_release() */
-	int silent;                  /* work requests vanish: no completion until the queue pair ends */
+	int no_bind;                   /* windows are advertised, binding one fails */
+	int held;                      /* work requests wait for fake_release() */
+	int silent; /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
-	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS: none). */
+	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
+	 * none). */
 	enum ibv_wc_status fail_status;
 	enum ibv_wr_opcode fail_opcode;
-	unsigned fail_call;          /* the number of the fallible call that fails, once; 0: none */
+	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
 };
 
 struct fake_counts {
 	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
-	int unacked;                 /* events, of all kinds */
-	int misuse;                  /* ended in the wrong order, destroyed with events or users left */
+	int unacked; /* events, of all kinds */
+	int misuse;  /* ended in the wrong order, destroyed with events or users left */
 	char first_misuse[128];
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
-	uint64_t overflows;          /* posts into a full send queue */
+	uint64_t overflows; /* posts into a full send queue */
 	uint64_t cq_overruns, no_receive, access_errors;
-	uint32_t reads_at_once;      /* most READs one queue pair had under way beyond nothing */
-	uint32_t most_outstanding;   /* most work requests one send queue held */
+	uint32_t reads_at_once;    /* most READs one queue pair had under way beyond nothing */
+	uint32_t most_outstanding; /* most work requests one send queue held */
 	uint64_t connects;
-	unsigned calls;              /* fallible ones */
-	char failed[64];             /* the name of the one that was made to fail */
+	unsigned calls;  /* fallible ones */
+	char failed[64]; /* the name of the one that was made to fail */
 };
 
 extern struct fake_settings fake;
@@ -81,7 +83,7 @@ struct fake_qp {
 	struct ibv_qp qp;
 	struct fake_qp *next, *peer;
 	uint32_t dest, max_inline;
-	struct fake_wr *wrs;          /* ring of wr_capacity; [first, end) not executed yet */
+	struct fake_wr *wrs; /* ring of wr_capacity; [first, end) not executed yet */
 	uint32_t capacity;
 	uint64_t first, end, retired; /* numbers of work requests */
 	uint32_t reads, max_reads;
@@ -95,7 +97,7 @@ struct fake_wr {
 struct fake_mr {
 	struct ibv_mr mr;
 	struct fake_mr *next;
-	uint8_t *host;         /* where the bytes of mr.addr are in this process */
+	uint8_t *host; /* where the bytes of mr.addr are in this process */
 	int access, dead, windows;
 	void *mapped;
 };
@@ -103,7 +105,7 @@ struct fake_mr {
 struct fake_mw {
 	struct ibv_mw mw;
 	struct fake_mw *next;
-	struct fake_mr *mr;    /* NULL: bound to nothing */
+	struct fake_mr *mr; /* NULL: bound to nothing */
 	struct fake_qp *qp;
 	uint64_t address, bytes;
 	unsigned access;
@@ -111,7 +113,7 @@ struct fake_mw {
 
 struct fake_cqe {
 	struct ibv_wc wc;
-	struct fake_qp *qp;    /* whose send queue it empties, NULL: none */
+	struct fake_qp *qp; /* whose send queue it empties, NULL: none */
 	uint64_t retires;
 };
 

@@ -63,8 +63,8 @@ pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t *value
 {
 	note_call();
 	fake_pmix.puts++;
-	if (scope != PMIX_GLOBAL || strcmp(key, "sluice.card") != 0 || value->type != PMIX_BYTE_OBJECT ||
-	    value->data.bo.size > FAKE_CARD_BYTES)
+	if (scope != PMIX_GLOBAL || strcmp(key, "sluice.card") != 0 ||
+	    value->type != PMIX_BYTE_OBJECT || value->data.bo.size > FAKE_CARD_BYTES)
 		return PMIX_ERR_BAD_PARAM;
 	memcpy(fake_pmix.card[fake_pmix.rank], value->data.bo.bytes, value->data.bo.size);
 	fake_pmix.card_bytes[fake_pmix.rank] = value->data.bo.size;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A PMIx that lives in the test: what the job looks like, what goes wrong, what was called. The test
- * program defines the PMIx_* functions that slurm/pmix_calls.c uses, so libpmix's are not reached. */
+ * A PMIx that lives in the test: what the job looks like, what goes wrong, what was called. The
+ * test program defines the PMIx_* functions that slurm/pmix_calls.c uses, so libpmix's are not
+ * reached. */
 #ifndef TESTS_FAKE_PMIX_H
 #define TESTS_FAKE_PMIX_H
 #include <pmix.h>
@@ -14,21 +15,21 @@ struct fake_pmix {
 	/* the job */
 	int size;
 	pmix_rank_t rank;
-	const char *node;                /* NULL: the server does not tell */
-	pmix_data_type_t size_type;      /* of PMIX_JOB_SIZE */
+	const char *node;                          /* NULL: the server does not tell */
+	pmix_data_type_t size_type;                /* of PMIX_JOB_SIZE */
 	uint8_t card[FAKE_RANKS][FAKE_CARD_BYTES]; /* of the peers; the own one comes by Put */
-	size_t card_bytes[FAKE_RANKS];   /* 0: Get finds none */
+	size_t card_bytes[FAKE_RANKS];             /* 0: Get finds none */
 	/* what goes wrong */
 	pmix_status_t init_status, put_status, commit_status, fence_status, get_status;
-	pmix_rank_t get_fails_at;        /* get_status is for the card of this rank */
+	pmix_rank_t get_fails_at; /* get_status is for the card of this rank */
 	int init_sleeps_ms, get_sleeps_ms, finalize_sleeps_ms;
-	int card_is_text;                /* Get gives a string */
+	int card_is_text; /* Get gives a string */
 	enum fake_fence fence;
 	/* what was called */
 	int inits, puts, commits, fences, finalizes, calls_after_finalize;
-	int collected;                   /* the fence asked for PMIX_COLLECT_DATA */
+	int collected; /* the fence asked for PMIX_COLLECT_DATA */
 	int fence_timeout_s;
-	pmix_op_cbfunc_t pending;        /* of FENCE_NEVER */
+	pmix_op_cbfunc_t pending; /* of FENCE_NEVER */
 	void *pending_context;
 };
 

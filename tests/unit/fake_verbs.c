@@ -19,8 +19,8 @@ struct fake_settings fake;
 struct fake_counts fake_counts;
 
 static pthread_mutex_t lock;
-static struct ibv_device devices[] = {{.name = "fake0", .node_type = IBV_NODE_CA},
-				      {.name = "fake1", .node_type = IBV_NODE_CA}};
+static struct ibv_device devices[] = { { .name = "fake0", .node_type = IBV_NODE_CA },
+				       { .name = "fake1", .node_type = IBV_NODE_CA } };
 static struct verbs_context context;
 struct fake_mr *fake_mrs;
 struct fake_mw *fake_mws;
@@ -75,10 +75,11 @@ const char *fake_leak(void)
 	if ((c->contexts | c->pds | c->mrs | c->mws | c->cqs | c->srqs | c->qps | c->channels |
 	     c->cm_channels | c->ids | c->unacked | c->misuse) == 0)
 		return NULL;
-	snprintf(text, sizeof(text), "left: %d contexts %d pd %d mr %d mw %d cq %d srq %d qp %d channels, "
-		 "%d cm channels %d ids, %d events; %d misuses: %s", c->contexts, c->pds, c->mrs, c->mws,
-		 c->cqs, c->srqs, c->qps, c->channels, c->cm_channels, c->ids, c->unacked, c->misuse,
-		 c->first_misuse);
+	snprintf(text, sizeof(text),
+		 "left: %d contexts %d pd %d mr %d mw %d cq %d srq %d qp %d channels, %d cm "
+		 "channels %d ids, %d events; %d misuses: %s",
+		 c->contexts, c->pds, c->mrs, c->mws, c->cqs, c->srqs, c->qps, c->channels,
+		 c->cm_channels, c->ids, c->unacked, c->misuse, c->first_misuse);
 	return text;
 }
 
@@ -106,7 +107,7 @@ void fake_drain(int fd)
 		return;
 }
 
-/* ---- the device ------------------------------------------------------------------------------ */
+/* ---- the device ------------------------------------------------------------ */
 
 static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *attr, size_t n)
 {
@@ -169,7 +170,7 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max,
 			     uint32_t flags, size_t size)
 {
-	static const uint8_t gid[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 3, 0, 1};
+	static const uint8_t gid[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 3, 0, 1 };
 
 	(void)c;
 	(void)flags;
@@ -210,7 +211,7 @@ static int in_device(const void *address)
 	return device_bytes > 0 && p >= device_memory && p < device_memory + device_bytes;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
@@ -220,7 +221,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 		return NULL;
 	pd = fake_new(sizeof(*pd));
 	fake_lock();
-	*pd = (struct ibv_pd){.context = c};
+	*pd = (struct ibv_pd){ .context = c };
 	fake_counts.pds++;
 	fake_unlock();
 	return pd;
@@ -248,12 +249,13 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsigned access, uint8_t *host,
-			  void *mapped, int dead)
+static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsigned access,
+			  uint8_t *host, void *mapped, int dead)
 {
 	struct fake_mr *m;
 
-	if (bytes == 0 || (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))) {
+	if (bytes == 0 ||
+	    (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -264,10 +266,17 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 	m = fake_new(sizeof(*m));
 	fake_lock();
 	last_key++;
-	*m = (struct fake_mr){
-		.mr = {.context = pd->context, .pd = pd, .addr = address, .length = bytes,
-		       .lkey = last_key << 8 | 0x11, .rkey = last_key << 8 | 0x22},
-		.next = fake_mrs, .host = host, .access = (int)access, .dead = dead, .mapped = mapped};
+	*m = (struct fake_mr){ .mr = { .context = pd->context,
+				       .pd = pd,
+				       .addr = address,
+				       .length = bytes,
+				       .lkey = last_key << 8 | 0x11,
+				       .rkey = last_key << 8 | 0x22 },
+			       .next = fake_mrs,
+			       .host = host,
+			       .access = (int)access,
+			       .dead = dead,
+			       .mapped = mapped };
 	fake_mrs = m;
 	fake_counts.mrs++;
 	fake_unlock();
@@ -284,7 +293,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t bytes, 
 		errno = EFAULT;
 		return NULL;
 	}
-	return reg(pd, address, bytes, access, address, NULL, in_device(address) && fake.dead_peermem);
+	return reg(pd, address, bytes, access, address, NULL,
+		   in_device(address) && fake.dead_peermem);
 }
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int access)
@@ -292,8 +302,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int ac
 	return ibv_reg_mr_iova2(pd, address, bytes, (uintptr_t)address, (unsigned)access);
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
-				 int access)
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+				 int fd, int access)
 {
 	struct ibv_mr *mr;
 	void *mapped;
@@ -307,8 +317,8 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t byte
 	mapped = mmap(NULL, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (mapped == MAP_FAILED)
 		return NULL;
-	mr = reg(pd, (void *)(uintptr_t)iova, bytes, (unsigned)access, (uint8_t *)mapped + offset, mapped,
-		 fake.dead_dmabuf);
+	mr = reg(pd, (void *)(uintptr_t)iova, bytes, (unsigned)access, (uint8_t *)mapped + offset,
+		 mapped, fake.dead_dmabuf);
 	if (mr == NULL)
 		munmap(mapped, offset + bytes);
 	return mr;
@@ -346,7 +356,8 @@ int fake_remote_writable(const void *base, size_t n)
 			 from < m->host + m->mr.length;
 	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		found |= m->mr != NULL && m->access & IBV_ACCESS_REMOTE_WRITE &&
-			 m->address < (uintptr_t)from + n && (uintptr_t)from < m->address + m->bytes;
+			 m->address < (uintptr_t)from + n &&
+			 (uintptr_t)from < m->address + m->bytes;
 	fake_unlock();
 	return found;
 }
@@ -360,8 +371,10 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	m = fake_new(sizeof(*m));
 	fake_lock();
 	last_key++;
-	*m = (struct fake_mw){.mw = {.context = pd->context, .pd = pd, .rkey = last_key << 8, .type = type},
-			      .next = fake_mws};
+	*m = (struct fake_mw){
+		.mw = { .context = pd->context, .pd = pd, .rkey = last_key << 8, .type = type },
+		.next = fake_mws
+	};
 	fake_mws = m;
 	fake_counts.mws++;
 	fake_unlock();
@@ -390,7 +403,7 @@ static int dealloc_mw(struct ibv_mw *mw)
 	return 0;
 }
 
-/* ---- a new device ---------------------------------------------------------------------------- */
+/* ---- a new device ---------------------------------------------------------- */
 
 struct ibv_context *fake_context(void)
 {
@@ -413,10 +426,21 @@ void fake_reset(void)
 	context.context.ops.post_send = fake_post_send;
 	memset(&fake_counts, 0, sizeof(fake_counts));
 	fake = (struct fake_settings){
-		.attr = {.max_qp = 1000, .max_pd = 1000, .max_mr = 10000, .max_mw = 10000, .max_cqe = 32767,
-			 .max_qp_wr = 16384, .max_srq_wr = 16384, .max_srq = 10, .max_qp_rd_atom = 16,
-			 .max_qp_init_rd_atom = 16, .phys_port_cnt = 1,
-			 .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B},
-		.devices = 1, .max_inline = 220, .max_message = 1u << 23};
+		.attr = { .max_qp = 1000,
+			  .max_pd = 1000,
+			  .max_mr = 10000,
+			  .max_mw = 10000,
+			  .max_cqe = 32767,
+			  .max_qp_wr = 16384,
+			  .max_srq_wr = 16384,
+			  .max_srq = 10,
+			  .max_qp_rd_atom = 16,
+			  .max_qp_init_rd_atom = 16,
+			  .phys_port_cnt = 1,
+			  .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B },
+		.devices = 1,
+		.max_inline = 220,
+		.max_message = 1u << 23
+	};
 	fake_device_memory(NULL, 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The wires of fake_fabric.h: queue pairs, and the checking and execution of their work requests. */
+ * The wires of fake_fabric.h: queue pairs, and the checking and execution of their work
+ * requests. */
 #include "fake_fabric.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 struct fake_qp *fake_qps;
 static uint32_t last_qpn;
 
-/* ---- queue pairs ----------------------------------------------------------------------------- */
+/* ---- queue pairs ----------------------------------------------------------- */
 
 struct fake_qp *fake_qp_of(struct ibv_qp *qp)
 {
@@ -28,12 +29,18 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	}
 	q = fake_new(sizeof(*q));
 	fake_lock();
-	*q = (struct fake_qp){
-		.qp = {.context = pd->context, .pd = pd, .send_cq = attr->send_cq, .recv_cq = attr->recv_cq,
-		       .srq = attr->srq, .qp_num = ++last_qpn, .state = IBV_QPS_RESET,
-		       .qp_type = attr->qp_type},
-		.next = fake_qps, .capacity = attr->cap.max_send_wr, .max_inline = attr->cap.max_inline_data,
-		.wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs))};
+	*q = (struct fake_qp){ .qp = { .context = pd->context,
+				       .pd = pd,
+				       .send_cq = attr->send_cq,
+				       .recv_cq = attr->recv_cq,
+				       .srq = attr->srq,
+				       .qp_num = ++last_qpn,
+				       .state = IBV_QPS_RESET,
+				       .qp_type = attr->qp_type },
+			       .next = fake_qps,
+			       .capacity = attr->cap.max_send_wr,
+			       .max_inline = attr->cap.max_inline_data,
+			       .wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs)) };
 	fake_qps = q;
 	fake_counts.qps++;
 	fake_unlock();
@@ -83,9 +90,12 @@ static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t 
 		      enum ibv_wc_status status)
 {
 	if (status != IBV_WC_SUCCESS || wr->send_flags & IBV_SEND_SIGNALED)
-		fake_complete(fake_cq_of(q->qp.send_cq), (struct fake_cqe){
-			.wc = {.wr_id = wr->wr_id, .status = status, .qp_num = q->qp.qp_num},
-			.qp = q, .retires = number});
+		fake_complete(fake_cq_of(q->qp.send_cq),
+			      (struct fake_cqe){ .wc = { .wr_id = wr->wr_id,
+							 .status = status,
+							 .qp_num = q->qp.qp_num },
+						 .qp = q,
+						 .retires = number });
 }
 
 void fake_qp_error(struct fake_qp *q)
@@ -125,7 +135,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
-int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
 {
 	(void)mask;
 	if (fake_fails("ibv_query_qp", EIO))
@@ -137,7 +148,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	return 0;
 }
 
-/* ---- executing work requests ----------------------------------------------------------------- */
+/* ---- executing work requests ----------------------------------------------- */
 
 static struct fake_mr *mr_of_key(uint32_t key, int remote)
 {
@@ -153,7 +164,8 @@ static int within(uint64_t address, uint64_t n, uint64_t base, uint64_t bytes)
 	return address >= base && n <= bytes && address - base <= bytes - n;
 }
 
-static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write, int *dead)
+static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, int write,
+			    int *dead)
 {
 	struct fake_mr *m = mr_of_key(sge->lkey, 0);
 
@@ -165,9 +177,10 @@ static uint8_t *local_bytes(const struct fake_qp *q, const struct ibv_sge *sge, 
 	return m->host + (sge->addr - (uintptr_t)m->mr.addr);
 }
 
-/* As the responder checks: the key's domain, or for a window its queue pair; then rights and bounds. */
-static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uint32_t n, uint32_t key,
-			     unsigned needs, int *dead)
+/* As the responder checks: the key's domain, or for a window its queue pair; then rights and
+ * bounds. */
+static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uint32_t n,
+			     uint32_t key, unsigned needs, int *dead)
 {
 	struct fake_mr *m = mr_of_key(key, 1);
 
@@ -193,7 +206,8 @@ static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_w
 	if (fake.no_bind || w->mr != NULL || w->mw.pd != q->qp.pd || m->mr.pd != q->qp.pd ||
 	    !(m->access & IBV_ACCESS_MW_BIND) ||
 	    !within(info->addr, info->length, (uintptr_t)m->mr.addr, m->mr.length) ||
-	    (info->mw_access_flags & IBV_ACCESS_REMOTE_WRITE && !(m->access & IBV_ACCESS_LOCAL_WRITE)))
+	    (info->mw_access_flags & IBV_ACCESS_REMOTE_WRITE &&
+	     !(m->access & IBV_ACCESS_LOCAL_WRITE)))
 		return IBV_WC_MW_BIND_ERR;
 	w->mr = m;
 	m->windows++;
@@ -217,7 +231,8 @@ static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
 	return IBV_WC_LOC_QP_OP_ERR;
 }
 
-static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_send_wr *wr, uint32_t n)
+static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_send_wr *wr,
+				       uint32_t n)
 {
 	struct fake_srq *srq = (struct fake_srq *)(void *)target->qp.srq;
 
@@ -225,9 +240,13 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 		fake_counts.no_receive++;
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	}
-	fake_complete(fake_cq_of(target->qp.recv_cq), (struct fake_cqe){
-		.wc = {.wr_id = srq->wr_ids[srq->first], .opcode = IBV_WC_RECV_RDMA_WITH_IMM, .byte_len = n,
-		       .imm_data = wr->imm_data, .wc_flags = IBV_WC_WITH_IMM, .qp_num = target->qp.qp_num}});
+	fake_complete(fake_cq_of(target->qp.recv_cq),
+		      (struct fake_cqe){ .wc = { .wr_id = srq->wr_ids[srq->first],
+						 .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+						 .byte_len = n,
+						 .imm_data = wr->imm_data,
+						 .wc_flags = IBV_WC_WITH_IMM,
+						 .qp_num = target->qp.qp_num } });
 	srq->first = (srq->first + 1) % srq->capacity;
 	srq->count--;
 	return IBV_WC_SUCCESS;
@@ -253,7 +272,8 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	}
 	if (n > 0) {
 		remote = remote_bytes(target, wr->wr.rdma.remote_addr, n, wr->wr.rdma.rkey,
-				      read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &remote_dead);
+				      read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE,
+				      &remote_dead);
 		if (remote == NULL) {
 			fake_counts.access_errors++;
 			fake_qp_error(target);

@@ -72,8 +72,7 @@ static void synchronised(int fd)
 			i++;
 			continue;
 		}
-		memcpy(disk.folders[i], disk.folders[--disk.n_folders],
-		       SCRATCH_PATH);
+		memcpy(disk.folders[i], disk.folders[--disk.n_folders], SCRATCH_PATH);
 	}
 	for (size_t i = 0; i < sizeof disk.files / sizeof *disk.files; i++)
 		if (disk.files[i].fd == fd)

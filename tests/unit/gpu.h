@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests of the GPU module: the table, and memory of the device. The module is the one that SLUICE_GPU
- * names, else the one whose kernels run on the CPU. */
+ * For tests of the GPU module: the table, and memory of the device. The module is the one that
+ * SLUICE_GPU names, else the one whose kernels run on the CPU. */
 #ifndef TESTS_UNIT_GPU_H
 #define TESTS_UNIT_GPU_H
 #include "base/device.h"

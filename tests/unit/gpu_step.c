@@ -44,13 +44,16 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 		const uint64_t seq = host->worker->up[s].ring.next_seq - 1;
 		const uint8_t *a = worker_slot(host, s, seq), *b = worker_slot(gpu, s, seq);
 		const size_t bytes = host->worker->up[s].bytes;
-		CHECK(gpu->worker->up[s].ring.next_seq - 1 == seq && gpu->worker->up[s].bytes == bytes);
+		CHECK(gpu->worker->up[s].ring.next_seq - 1 == seq &&
+		      gpu->worker->up[s].bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
 		const struct on_device *d = &gpu->worker->device;
-		CHECK(gpu->worker->up[s].apart == (d->sent[s].packed && d->lanes[s].way != PAYLOAD_STAGED));
+		CHECK(gpu->worker->up[s].apart ==
+		      (d->sent[s].packed && d->lanes[s].way != PAYLOAD_STAGED));
 		if (gpu->worker->up[s].apart)
 			continue;
-		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES, bytes - MESSAGE_HEADER_BYTES));
+		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES,
+			      bytes - MESSAGE_HEADER_BYTES));
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two models of one recipe in a rank, one with vectors in GPU memory: for the tests that compare them. A rank's
- * functions end it where something does not hold. */
+ * Two models of one recipe in a rank, one with vectors in GPU memory: for the tests that compare
+ * them. A rank's functions end it where something does not hold. */
 #ifndef TESTS_GPU_STEP_H
 #define TESTS_GPU_STEP_H
 #include "base/error.h"
@@ -11,13 +11,13 @@ enum { COUNT = 5000, STEPS = 6, RANKS = 3, SHARDS = 3, SHARDS_SKEWED = 10 };
 
 struct shape {
 	const char *recipe;
-	int on_gpu;          /* whether selection is expected there */
-	int nan_at;          /* step whose gradient holds a NaN; 0: none */
-	int home_at;         /* from this step on the gradient is in host memory; 0: never */
-	int ranges_at;       /* in this step it comes in ranges; 0: never */
-	int measured_at;     /* from this step on sluice_measure() is on; 0: never */
-	int narrow;          /* SLUICE_F16 or BF16: gradients in 16 bits */
-	int skewed;          /* the heavy coordinates are one shard's, whose slot they overflow */
+	int on_gpu;      /* whether selection is expected there */
+	int nan_at;      /* step whose gradient holds a NaN; 0: none */
+	int home_at;     /* from this step on the gradient is in host memory; 0: never */
+	int ranges_at;   /* in this step it comes in ranges; 0: never */
+	int measured_at; /* from this step on sluice_measure() is on; 0: never */
+	int narrow;      /* SLUICE_F16 or BF16: gradients in 16 bits */
+	int skewed;      /* the heavy coordinates are one shard's, whose slot they overflow */
 };
 
 /* COUNT zeros there. */
@@ -26,8 +26,8 @@ void to_device(const struct device_ops *ops, float *there, const float *here);
 /* The same COUNT floats. */
 void expect_on_device(const struct device_ops *ops, const float *there, const float *here);
 void gradient(float *grad, int rank, int step, const struct shape *shape);
-/* But for the model's number, and with it the header's checksum. A payload that is not in the staging slot is
- * compared by its length and checksum, and by what the shards made of it. */
+/* But for the model's number, and with it the header's checksum. A payload that is not in the
+ * staging slot is compared by its length and checksum, and by what the shards made of it. */
 void expect_same_messages(const sluice_model *host, const sluice_model *gpu);
 /* overflows: that more was selected than a slot holds is expected. */
 void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows);

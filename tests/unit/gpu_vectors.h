@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests of selections on the device: vectors of every kind on both sides, lists, exempt spans. */
+ * For tests of selections on the device: vectors of every kind on both sides, lists, exempt
+ * spans. */
 #ifndef TESTS_UNIT_GPU_VECTORS_H
 #define TESTS_UNIT_GPU_VECTORS_H
 #include "base/device.h"
@@ -22,7 +23,8 @@ struct pair {
 struct pair pair_new(size_t n, size_t shift);
 void pair_send(struct pair *p);
 void pair_free(struct pair *p);
-/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a sign. */
+/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a
+ * sign. */
 void expect_same_vector(const struct pair *p);
 
 struct lists {

@@ -4,7 +4,10 @@
 #include "hostile.h"
 #include "base/bytes.h"
 
-void slot_add8(struct slot *s, uint8_t v) { slot_payload(s)[s->payload_bytes++] = v; }
+void slot_add8(struct slot *s, uint8_t v)
+{
+	slot_payload(s)[s->payload_bytes++] = v;
+}
 void slot_add16(struct slot *s, uint16_t v)
 {
 	put_le16(slot_payload(s) + s->payload_bytes, v);
@@ -87,24 +90,24 @@ static void raw_with(struct slot *s, enum value_type type, const uint32_t *index
 /* So many of the span that the encoder would send it densely. */
 static void good_raw_nearly_all(struct slot *s)
 {
-	raw_with(s, VALUE_F16, (const uint32_t[]){0, 1, 3}, 3);
+	raw_with(s, VALUE_F16, (const uint32_t[]){ 0, 1, 3 }, 3);
 	put_le32(s->bytes + 48, 4);
 	slot_seal_header(s);
 }
 
 static void good_raw(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, 199}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ 0, 7, 199 }, 3);
 }
 
 static void good_raw_f16(struct slot *s)
 {
-	raw_with(s, VALUE_F16, (const uint32_t[]){0, 7, 199}, 3);
+	raw_with(s, VALUE_F16, (const uint32_t[]){ 0, 7, 199 }, 3);
 }
 
 static void good_raw_bf16(struct slot *s)
 {
-	raw_with(s, VALUE_BF16, (const uint32_t[]){0, 7, 199}, 3);
+	raw_with(s, VALUE_BF16, (const uint32_t[]){ 0, 7, 199 }, 3);
 }
 
 static void good_dense(struct slot *s)
@@ -143,25 +146,79 @@ static void raw_field32(struct slot *s, size_t offset, uint32_t v)
 	slot_seal_header(s);
 }
 
-static void wrong_magic(struct slot *s) { good_raw(s); s->bytes[3] = '2'; slot_seal_header(s); }
-static void nothing_written(struct slot *s) { memset(s, 0, sizeof(*s)); }
-static void wrong_version(struct slot *s) { raw_field16(s, 4, SLUICE_WIRE_VERSION + 1); }
-static void bad_header_crc(struct slot *s) { good_raw(s); s->bytes[92] ^= 1; }
-static void header_bit_flipped(struct slot *s) { good_raw(s); s->bytes[33] ^= 0x10; }
-static void bad_payload_crc(struct slot *s) { good_raw(s); s->bytes[80] ^= 1; slot_seal_header(s); }
-static void payload_bit_flipped(struct slot *s) { good_raw(s); slot_payload(s)[5] ^= 4; }
-static void unknown_kind(struct slot *s) { good_raw(s); s->bytes[6] = 7; slot_seal_header(s); }
-static void kind_zero(struct slot *s) { good_raw(s); s->bytes[6] = 0; slot_seal_header(s); }
-static void unknown_coding(struct slot *s) { good_raw(s); s->bytes[7] = 6; slot_seal_header(s); }
-static void agreed_unasked(struct slot *s) { good_raw(s); s->bytes[7] = 9; slot_seal_header(s); }
+static void wrong_magic(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[3] = '2';
+	slot_seal_header(s);
+}
+static void nothing_written(struct slot *s)
+{
+	memset(s, 0, sizeof(*s));
+}
+static void wrong_version(struct slot *s)
+{
+	raw_field16(s, 4, SLUICE_WIRE_VERSION + 1);
+}
+static void bad_header_crc(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[92] ^= 1;
+}
+static void header_bit_flipped(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[33] ^= 0x10;
+}
+static void bad_payload_crc(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[80] ^= 1;
+	slot_seal_header(s);
+}
+static void payload_bit_flipped(struct slot *s)
+{
+	good_raw(s);
+	slot_payload(s)[5] ^= 4;
+}
+static void unknown_kind(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[6] = 7;
+	slot_seal_header(s);
+}
+static void kind_zero(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[6] = 0;
+	slot_seal_header(s);
+}
+static void unknown_coding(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[7] = 6;
+	slot_seal_header(s);
+}
+static void agreed_unasked(struct slot *s)
+{
+	good_raw(s);
+	s->bytes[7] = 9;
+	slot_seal_header(s);
+}
 static void unknown_value_type(struct slot *s)
 {
 	good_raw(s);
 	s->bytes[8] = 6;
 	slot_seal_header(s);
 }
-static void part_of_none(struct slot *s) { raw_field16(s, 70, 0); }
-static void part_beyond_parts(struct slot *s) { raw_field16(s, 68, 1); }
+static void part_of_none(struct slot *s)
+{
+	raw_field16(s, 70, 0);
+}
+static void part_beyond_parts(struct slot *s)
+{
+	raw_field16(s, 68, 1);
+}
 
 static void with_scale(struct slot *s, float scale)
 {
@@ -170,13 +227,34 @@ static void with_scale(struct slot *s, float scale)
 	slot_seal_header(s);
 }
 
-static void scale_nan(struct slot *s) { with_scale(s, bits_float(0x7fc00000)); }
-static void scale_zero(struct slot *s) { with_scale(s, 0); }
-static void scale_negative(struct slot *s) { with_scale(s, -2); }
-static void scale_infinite(struct slot *s) { with_scale(s, bits_float(0x7f800000)); }
-static void scale_denormal(struct slot *s) { with_scale(s, 0x1p-140f); }
-static void scale_no_power_of_two(struct slot *s) { with_scale(s, 3); }
-static void scale_of_f32(struct slot *s) { raw_field32(s, 60, float_bits(2)); }
+static void scale_nan(struct slot *s)
+{
+	with_scale(s, bits_float(0x7fc00000));
+}
+static void scale_zero(struct slot *s)
+{
+	with_scale(s, 0);
+}
+static void scale_negative(struct slot *s)
+{
+	with_scale(s, -2);
+}
+static void scale_infinite(struct slot *s)
+{
+	with_scale(s, bits_float(0x7f800000));
+}
+static void scale_denormal(struct slot *s)
+{
+	with_scale(s, 0x1p-140f);
+}
+static void scale_no_power_of_two(struct slot *s)
+{
+	with_scale(s, 3);
+}
+static void scale_of_f32(struct slot *s)
+{
+	raw_field32(s, 60, float_bits(2));
+}
 static void scale_that_overflows(struct slot *s)
 {
 	good_raw_f16(s);
@@ -184,8 +262,14 @@ static void scale_that_overflows(struct slot *s)
 	put_le16(slot_payload(s) + 12, 0x4400); /* 4, so 4 * 2^126 */
 	slot_seal(s);
 }
-static void lr_nan(struct slot *s) { raw_field32(s, 64, 0x7fc00000); }
-static void lr_negative(struct slot *s) { raw_field32(s, 64, float_bits(-1)); }
+static void lr_nan(struct slot *s)
+{
+	raw_field32(s, 64, 0x7fc00000);
+}
+static void lr_negative(struct slot *s)
+{
+	raw_field32(s, 64, float_bits(-1));
+}
 
 /* ---- lengths ---- */
 
@@ -209,10 +293,30 @@ static void payload_too_short(struct slot *s)
 	s->payload_bytes -= 4;
 	slot_seal(s);
 }
-static void payload_empty(struct slot *s) { good_raw(s); s->payload_bytes = 0; slot_seal(s); }
-static void payload_trailing(struct slot *s) { good_raw(s); slot_add32(s, 0); slot_seal(s); }
-static void payload_odd_length(struct slot *s) { good_raw(s); slot_add8(s, 0); slot_seal(s); }
-static void dense_trailing(struct slot *s) { good_dense(s); slot_add32(s, 0); slot_seal(s); }
+static void payload_empty(struct slot *s)
+{
+	good_raw(s);
+	s->payload_bytes = 0;
+	slot_seal(s);
+}
+static void payload_trailing(struct slot *s)
+{
+	good_raw(s);
+	slot_add32(s, 0);
+	slot_seal(s);
+}
+static void payload_odd_length(struct slot *s)
+{
+	good_raw(s);
+	slot_add8(s, 0);
+	slot_seal(s);
+}
+static void dense_trailing(struct slot *s)
+{
+	good_dense(s);
+	slot_add32(s, 0);
+	slot_seal(s);
+}
 static void dense_too_short(struct slot *s)
 {
 	good_dense(s);
@@ -227,21 +331,41 @@ void slot_count(struct slot *s, uint32_t span, uint32_t count)
 	slot_seal_header(s);
 }
 
-static void count_over_span(struct slot *s) { good_raw(s); slot_count(s, SPAN, SPAN + 1); }
+static void count_over_span(struct slot *s)
+{
+	good_raw(s);
+	slot_count(s, SPAN, SPAN + 1);
+}
 static void count_over_slot(struct slot *s)
 {
 	good_raw(s);
 	slot_count(s, SPAN, COUNT_MAX + 1);
 }
-static void count_huge(struct slot *s) { good_raw(s); slot_count(s, UINT32_MAX, UINT32_MAX); }
-static void count_one_more(struct slot *s) { good_raw(s); slot_count(s, SPAN, 4); }
-static void count_one_less(struct slot *s) { good_raw(s); slot_count(s, SPAN, 2); }
+static void count_huge(struct slot *s)
+{
+	good_raw(s);
+	slot_count(s, UINT32_MAX, UINT32_MAX);
+}
+static void count_one_more(struct slot *s)
+{
+	good_raw(s);
+	slot_count(s, SPAN, 4);
+}
+static void count_one_less(struct slot *s)
+{
+	good_raw(s);
+	slot_count(s, SPAN, 2);
+}
 static void dense_count_differs(struct slot *s)
 {
 	good_dense(s);
 	slot_count(s, SPAN, COUNT_MAX);
 }
-static void dense_span_over_slot(struct slot *s) { good_dense(s); slot_count(s, SPAN, SPAN); }
+static void dense_span_over_slot(struct slot *s)
+{
+	good_dense(s);
+	slot_count(s, SPAN, SPAN);
+}
 
 /* ---- addressed to somebody else ---- */
 
@@ -251,38 +375,68 @@ static void field(struct slot *s, size_t offset)
 	s->bytes[offset]++;
 	slot_seal_header(s);
 }
-static void wrong_kind(struct slot *s) { field(s, 6); }
-static void wrong_phase(struct slot *s) { field(s, 10); }
-static void wrong_rank(struct slot *s) { field(s, 12); }
-static void wrong_epoch(struct slot *s) { field(s, 16); }
-static void wrong_shard(struct slot *s) { field(s, 20); }
-static void wrong_seq(struct slot *s) { field(s, 24); }
-static void wrong_step(struct slot *s) { field(s, 32); }
-static void wrong_step_high_half(struct slot *s) { field(s, 39); }
-static void wrong_span(struct slot *s) { field(s, 48); }
-static void wrong_model(struct slot *s) { field(s, 84); }
+static void wrong_kind(struct slot *s)
+{
+	field(s, 6);
+}
+static void wrong_phase(struct slot *s)
+{
+	field(s, 10);
+}
+static void wrong_rank(struct slot *s)
+{
+	field(s, 12);
+}
+static void wrong_epoch(struct slot *s)
+{
+	field(s, 16);
+}
+static void wrong_shard(struct slot *s)
+{
+	field(s, 20);
+}
+static void wrong_seq(struct slot *s)
+{
+	field(s, 24);
+}
+static void wrong_step(struct slot *s)
+{
+	field(s, 32);
+}
+static void wrong_step_high_half(struct slot *s)
+{
+	field(s, 39);
+}
+static void wrong_span(struct slot *s)
+{
+	field(s, 48);
+}
+static void wrong_model(struct slot *s)
+{
+	field(s, 84);
+}
 
 /* ---- indices ---- */
 
 static void raw_out_of_range(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, SPAN}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ 0, 7, SPAN }, 3);
 }
 static void raw_huge(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, UINT32_MAX}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ 0, 7, UINT32_MAX }, 3);
 }
 static void raw_unsorted(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){7, 0, 199}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ 7, 0, 199 }, 3);
 }
 static void raw_huge_first(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){UINT32_MAX, 0, 5}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ UINT32_MAX, 0, 5 }, 3);
 }
 static void raw_duplicate(struct slot *s)
 {
-	raw_with(s, VALUE_F32, (const uint32_t[]){0, 7, 7}, 3);
+	raw_with(s, VALUE_F32, (const uint32_t[]){ 0, 7, 7 }, 3);
 }
 
 /* ---- values ---- */
@@ -317,7 +471,10 @@ static void value_nan_dense(struct slot *s)
 	put_le32(slot_payload(s) + 76, 0x7f800001);
 	slot_seal(s);
 }
-static void padding_after_values(struct slot *s) { slot_spoil(s, good_raw_f16, 18, 1); }
+static void padding_after_values(struct slot *s)
+{
+	slot_spoil(s, good_raw_f16, 18, 1);
+}
 
 /* ---- the table ---- */
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The receiver these messages are addressed to: rank 3's push into its slot of SLOT_BYTES for shard 5
- * of model 6, phase 1, epoch 2, seq 40, step 41; it has room for COUNT_MAX coordinates. */
+/* The receiver these messages are addressed to: rank 3's push into its slot of SLOT_BYTES for shard
+ * 5 of model 6, phase 1, epoch 2, seq 40, step 41; it has room for COUNT_MAX coordinates. */
 enum { SLOT_BYTES = 512, SPAN = 200, COUNT_MAX = 20 };
 
 struct slot {
@@ -21,8 +21,8 @@ struct hostile {
 	const char *name;
 	void (*make)(struct slot *s);
 	enum stage refused_by;
-	const char *why;   /* part of the reason given */
-	uint32_t span;     /* of the shard in the receiver's eyes */
+	const char *why; /* part of the reason given */
+	uint32_t span;   /* of the shard in the receiver's eyes */
 };
 /* NULL behind the last one. */
 const struct hostile *hostile_message(size_t i);
@@ -37,7 +37,8 @@ static inline uint8_t *slot_payload(struct slot *s)
 }
 
 /* A good header of a push; the payload is the caller's to add and to seal. */
-void slot_start(struct slot *s, enum index_coding coding, enum value_type type, uint32_t span, uint32_t count);
+void slot_start(struct slot *s, enum index_coding coding, enum value_type type, uint32_t span,
+		uint32_t count);
 void slot_add8(struct slot *s, uint8_t v);
 void slot_add16(struct slot *s, uint16_t v);
 void slot_add32(struct slot *s, uint32_t v);

@@ -4,7 +4,8 @@
 #include "base/bytes.h"
 
 /* Three values in few bits: positions as in good_raw, then what the caller adds. */
-static void few_bits_with(struct slot *s, enum value_type type, uint8_t bits, uint16_t block, float scale)
+static void few_bits_with(struct slot *s, enum value_type type, uint8_t bits, uint16_t block,
+			  float scale)
 {
 	slot_start(s, CODING_RAW, type, SPAN, 3);
 	s->bytes[89] = bits;
@@ -39,26 +40,86 @@ static void round_with(struct slot *s, uint8_t bits, float width, uint32_t codes
 	slot_seal(s);
 }
 
-static void good_uniform(struct slot *s) { uniform_with(s, 0.5f, 0xe70); }
-static void good_uniform_zero(struct slot *s) { uniform_with(s, 0, 0x777); }
-static void good_grid(struct slot *s) { grid_with(s, 3, 2, 7 << 6 | 5 << 3); }
-static void good_round(struct slot *s) { round_with(s, 9, 0.25f, 300u << 18 | 5 << 9 | 2); }
-static void uniform_code_15(struct slot *s) { uniform_with(s, 0.5f, 0xf70); }
-static void uniform_spare_bits(struct slot *s) { uniform_with(s, 0.5f, 0x1e70); }
-static void uniform_step_nan(struct slot *s) { uniform_with(s, bits_float(0x7fc00000), 0xe70); }
-static void uniform_step_negative(struct slot *s) { uniform_with(s, -0.5f, 0xe70); }
-static void uniform_step_minus_zero(struct slot *s) { uniform_with(s, -0.0f, 0x777); }
-static void uniform_step_overflows(struct slot *s) { uniform_with(s, 3e38f, 0xe70); }
-static void uniform_zero_with_code(struct slot *s) { uniform_with(s, 0, 0x778); }
-static void grid_range_negative(struct slot *s) { grid_with(s, 3, -2, 0); }
-static void grid_range_infinite(struct slot *s) { grid_with(s, 3, bits_float(0x7f800000), 0); }
-static void grid_9_bits(struct slot *s) { grid_with(s, 9, 1, 0); }
-static void grid_spare_bits(struct slot *s) { grid_with(s, 3, 2, 1 << 9); }
-static void grid_zero_with_code(struct slot *s) { grid_with(s, 3, 0, 1); }
-static void round_23_bits(struct slot *s) { round_with(s, 23, 1, 0); }
-static void round_too_wide(struct slot *s) { round_with(s, 9, 1, 255 << 9); }
-static void round_overflows(struct slot *s) { round_with(s, 3, 3e38f, 4); }
-static void round_width_zero(struct slot *s) { round_with(s, 3, 0, 4); }
+static void good_uniform(struct slot *s)
+{
+	uniform_with(s, 0.5f, 0xe70);
+}
+static void good_uniform_zero(struct slot *s)
+{
+	uniform_with(s, 0, 0x777);
+}
+static void good_grid(struct slot *s)
+{
+	grid_with(s, 3, 2, 7 << 6 | 5 << 3);
+}
+static void good_round(struct slot *s)
+{
+	round_with(s, 9, 0.25f, 300u << 18 | 5 << 9 | 2);
+}
+static void uniform_code_15(struct slot *s)
+{
+	uniform_with(s, 0.5f, 0xf70);
+}
+static void uniform_spare_bits(struct slot *s)
+{
+	uniform_with(s, 0.5f, 0x1e70);
+}
+static void uniform_step_nan(struct slot *s)
+{
+	uniform_with(s, bits_float(0x7fc00000), 0xe70);
+}
+static void uniform_step_negative(struct slot *s)
+{
+	uniform_with(s, -0.5f, 0xe70);
+}
+static void uniform_step_minus_zero(struct slot *s)
+{
+	uniform_with(s, -0.0f, 0x777);
+}
+static void uniform_step_overflows(struct slot *s)
+{
+	uniform_with(s, 3e38f, 0xe70);
+}
+static void uniform_zero_with_code(struct slot *s)
+{
+	uniform_with(s, 0, 0x778);
+}
+static void grid_range_negative(struct slot *s)
+{
+	grid_with(s, 3, -2, 0);
+}
+static void grid_range_infinite(struct slot *s)
+{
+	grid_with(s, 3, bits_float(0x7f800000), 0);
+}
+static void grid_9_bits(struct slot *s)
+{
+	grid_with(s, 9, 1, 0);
+}
+static void grid_spare_bits(struct slot *s)
+{
+	grid_with(s, 3, 2, 1 << 9);
+}
+static void grid_zero_with_code(struct slot *s)
+{
+	grid_with(s, 3, 0, 1);
+}
+static void round_23_bits(struct slot *s)
+{
+	round_with(s, 23, 1, 0);
+}
+static void round_too_wide(struct slot *s)
+{
+	round_with(s, 9, 1, 255 << 9);
+}
+static void round_overflows(struct slot *s)
+{
+	round_with(s, 3, 3e38f, 4);
+}
+static void round_width_zero(struct slot *s)
+{
+	round_with(s, 3, 0, 4);
+}
 
 static void uniform_block_12(struct slot *s)
 {

@@ -24,7 +24,8 @@ static void good_bitmap(struct slot *s)
 	slot_seal(s);
 }
 
-/* Three gaps of 5 low bits, 9, 15 and 5 * 32 + 13: indices 9, 25, 199. lows, unary: little-endian. */
+/* Three gaps of 5 low bits, 9, 15 and 5 * 32 + 13: indices 9, 25, 199. lows, unary:
+ * little-endian. */
 static void rice_with(struct slot *s, uint16_t lows, uint16_t unary)
 {
 	slot_start(s, CODING_RICE, VALUE_F32, SPAN, 3);
@@ -34,14 +35,40 @@ static void rice_with(struct slot *s, uint16_t lows, uint16_t unary)
 	slot_seal(s);
 }
 
-static void good_rice(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x83); }
-static void rice_cut(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x03); }
-static void rice_beyond_span(struct slot *s) { rice_with(s, 9 | 15 << 5 | 14 << 10, 0x83); }
-static void rice_long_run(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x8003); }
-static void rice_spare_bits(struct slot *s) { rice_with(s, 0x8000 | 9 | 15 << 5 | 13 << 10, 0x83); }
-static void rice_bits_behind(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0f); }
-static void rice_padding(struct slot *s) { rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0183); }
-static void rice_trailing(struct slot *s) { good_rice(s); slot_add32(s, 0); slot_seal(s); }
+static void good_rice(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 13 << 10, 0x83);
+}
+static void rice_cut(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 13 << 10, 0x03);
+}
+static void rice_beyond_span(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 14 << 10, 0x83);
+}
+static void rice_long_run(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 13 << 10, 0x8003);
+}
+static void rice_spare_bits(struct slot *s)
+{
+	rice_with(s, 0x8000 | 9 | 15 << 5 | 13 << 10, 0x83);
+}
+static void rice_bits_behind(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0f);
+}
+static void rice_padding(struct slot *s)
+{
+	rice_with(s, 9 | 15 << 5 | 13 << 10, 0x0183);
+}
+static void rice_trailing(struct slot *s)
+{
+	good_rice(s);
+	slot_add32(s, 0);
+	slot_seal(s);
+}
 
 static void rice_no_codes(struct slot *s)
 {
@@ -50,8 +77,18 @@ static void rice_no_codes(struct slot *s)
 	slot_seal(s);
 }
 
-static void delta_trailing(struct slot *s) { good_delta(s); slot_add32(s, 0); slot_seal(s); }
-static void bitmap_trailing(struct slot *s) { good_bitmap(s); slot_add32(s, 0); slot_seal(s); }
+static void delta_trailing(struct slot *s)
+{
+	good_delta(s);
+	slot_add32(s, 0);
+	slot_seal(s);
+}
+static void bitmap_trailing(struct slot *s)
+{
+	good_bitmap(s);
+	slot_add32(s, 0);
+	slot_seal(s);
+}
 
 static void delta_without_widths(struct slot *s)
 {
@@ -60,7 +97,11 @@ static void delta_without_widths(struct slot *s)
 	slot_seal(s);
 }
 
-static void delta_count_one_more(struct slot *s) { good_delta(s); slot_count(s, SPAN, 4); }
+static void delta_count_one_more(struct slot *s)
+{
+	good_delta(s);
+	slot_count(s, SPAN, 4);
+}
 
 static void delta_with(struct slot *s, uint32_t count, uint8_t width, const uint8_t *packed,
 		       uint32_t n)
@@ -77,10 +118,13 @@ static void delta_with(struct slot *s, uint32_t count, uint8_t width, const uint
 
 static void delta_out_of_range(struct slot *s)
 {
-	delta_with(s, 3, 8, (const uint8_t[]){0xff, 0, 0}, 3);
+	delta_with(s, 3, 8, (const uint8_t[]){ 0xff, 0, 0 }, 3);
 }
 
-static void delta_index_is_span(struct slot *s) { delta_with(s, 1, 8, (const uint8_t[]){SPAN}, 1); }
+static void delta_index_is_span(struct slot *s)
+{
+	delta_with(s, 1, 8, (const uint8_t[]){ SPAN }, 1);
+}
 
 static void delta_wraps(struct slot *s)
 {
@@ -91,38 +135,53 @@ static void delta_wraps(struct slot *s)
 
 static void delta_width_33(struct slot *s)
 {
-	delta_with(s, 1, 33, (const uint8_t[]){1, 0, 0, 0, 1}, 5);
+	delta_with(s, 1, 33, (const uint8_t[]){ 1, 0, 0, 0, 1 }, 5);
 }
 
 static void delta_width_255(struct slot *s)
 {
-	delta_with(s, 1, 255, (const uint8_t[32]){1}, 32);
+	delta_with(s, 1, 255, (const uint8_t[32]){ 1 }, 32);
 }
 
 static void delta_wider_than_needed(struct slot *s)
 {
-	delta_with(s, 3, 8, (const uint8_t[]){9, 15, 2}, 3);
+	delta_with(s, 3, 8, (const uint8_t[]){ 9, 15, 2 }, 3);
 }
 
 static void delta_zeros_with_width(struct slot *s)
 {
-	delta_with(s, 3, 1, (const uint8_t[]){0}, 1);
+	delta_with(s, 3, 1, (const uint8_t[]){ 0 }, 1);
 }
 
-static void delta_spare_bits(struct slot *s) { slot_spoil(s, good_delta, 5, 0x12); }
-static void delta_padding_after_widths(struct slot *s) { slot_spoil(s, good_delta, 1, 1); }
-static void delta_padding_after_gaps(struct slot *s) { slot_spoil(s, good_delta, 7, 1); }
+static void delta_spare_bits(struct slot *s)
+{
+	slot_spoil(s, good_delta, 5, 0x12);
+}
+static void delta_padding_after_widths(struct slot *s)
+{
+	slot_spoil(s, good_delta, 1, 1);
+}
+static void delta_padding_after_gaps(struct slot *s)
+{
+	slot_spoil(s, good_delta, 7, 1);
+}
 
 static void bitmap_beyond_span(struct slot *s)
 {
 	good_bitmap(s);
-	slot_payload(s)[25] |= 1;  /* bit 200 */
+	slot_payload(s)[25] |= 1;    /* bit 200 */
 	slot_payload(s)[24] &= 0x7f; /* so that the number of bits is right */
 	slot_seal(s);
 }
 
-static void bitmap_padding_byte(struct slot *s) { slot_spoil(s, good_bitmap, 27, 0x80); }
-static void bitmap_more_bits(struct slot *s) { slot_spoil(s, good_bitmap, 0, 1); }
+static void bitmap_padding_byte(struct slot *s)
+{
+	slot_spoil(s, good_bitmap, 27, 0x80);
+}
+static void bitmap_more_bits(struct slot *s)
+{
+	slot_spoil(s, good_bitmap, 0, 1);
+}
 
 static void bitmap_all_bits(struct slot *s)
 {
@@ -131,7 +190,10 @@ static void bitmap_all_bits(struct slot *s)
 	slot_seal(s);
 }
 
-static void bitmap_fewer_bits(struct slot *s) { slot_spoil(s, good_bitmap, 8, 0); }
+static void bitmap_fewer_bits(struct slot *s)
+{
+	slot_spoil(s, good_bitmap, 8, 0);
+}
 
 const struct hostile hostile_indices[] = {
 	{ "good-delta", good_delta, ACCEPTED, "", SPAN },

@@ -6,8 +6,8 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
-const enum index_coding codings[CODINGS] = {CODING_DENSE, CODING_RAW, CODING_DELTA, CODING_BITMAP,
-					   CODING_RICE, CODING_RUN};
+const enum index_coding codings[CODINGS] = { CODING_DENSE,  CODING_RAW,  CODING_DELTA,
+					     CODING_BITMAP, CODING_RICE, CODING_RUN };
 
 uint64_t up_to_4(uint64_t bytes)
 {
@@ -46,8 +46,7 @@ static uint64_t slow_rice_bytes(const uint32_t *index, uint32_t count, uint32_t 
 	return up_to_4((count * low + 7) / 8 + (unary + 7) / 8);
 }
 
-uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
-			   uint32_t span)
+uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span)
 {
 	uint32_t blocks = (count + 127) / 128;
 	uint64_t bytes = up_to_4(blocks);
@@ -98,7 +97,7 @@ static void expect_rice(const uint8_t *in, const uint32_t *index, uint32_t count
 }
 
 void expect_layout(enum index_coding coding, const uint8_t *in, const uint32_t *index,
-			  uint32_t count, uint32_t span)
+		   uint32_t count, uint32_t span)
 {
 	uint32_t blocks = (count + 127) / 128;
 	uint64_t at = up_to_4(blocks) * 8, place = 0;

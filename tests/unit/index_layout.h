@@ -13,6 +13,6 @@ uint64_t up_to_4(uint64_t bytes);
 /* UINT32_MAX: this coding cannot hold them. */
 uint64_t slow_bytes(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span);
 /* Checks that in[] is the coding of index[0..count). */
-void expect_layout(enum index_coding coding, const uint8_t *in, const uint32_t *index, uint32_t count,
-		   uint32_t span);
+void expect_layout(enum index_coding coding, const uint8_t *in, const uint32_t *index,
+		   uint32_t count, uint32_t span);
 #endif

@@ -50,7 +50,8 @@ static inline struct message example(uint32_t span, uint32_t count, enum value_t
 }
 
 /* Increasing indices of span, each with this probability; returns how many. */
-static inline uint32_t random_support(struct random *r, uint32_t span, double density, uint32_t *index)
+static inline uint32_t random_support(struct random *r, uint32_t span, double density,
+				      uint32_t *index)
 {
 	uint32_t count = 0;
 

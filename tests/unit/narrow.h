@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in 16 bits for tests, and what they mean, by arithmetic alone: none of the library's conversions. */
+ * Gradients in 16 bits for tests, and what they mean, by arithmetic alone: none of the library's
+ * conversions. */
 #ifndef TESTS_UNIT_NARROW_H
 #define TESTS_UNIT_NARROW_H
 #include "sluice.h"
@@ -10,7 +11,8 @@
 static inline float narrow_value(uint16_t code, int type)
 {
 	const int mantissa_bits = type == SLUICE_F16 ? 10 : 7, exponent_bits = 15 - mantissa_bits;
-	const int bias = (1 << (exponent_bits - 1)) - 1, mantissa = code & ((1 << mantissa_bits) - 1);
+	const int bias = (1 << (exponent_bits - 1)) - 1,
+		  mantissa = code & ((1 << mantissa_bits) - 1);
 	const int exponent = code >> mantissa_bits & ((1 << exponent_bits) - 1);
 	double magnitude;
 

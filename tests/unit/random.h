@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Seeded random numbers for property tests: the same on every machine, so that a failure repeats. */
+ * Seeded random numbers for property tests: the same on every machine, so that a failure
+ * repeats. */
 #ifndef TESTS_UNIT_RANDOM_H
 #define TESTS_UNIT_RANDOM_H
 #include <stdint.h>
 
-struct random { uint64_t state; };
+struct random {
+	uint64_t state;
+};
 
 static inline uint32_t random_bits(struct random *r)
 {

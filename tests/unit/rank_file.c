@@ -24,10 +24,10 @@ struct checkpoint_identity identity(void)
 void sections_of(struct state *s, struct checkpoint_section out[SECTIONS])
 {
 	out[0] = (struct checkpoint_section){ SECTION_WORKER, 0, 1, NULL, &s->lr };
-	out[1] =
-		(struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual, NULL };
-	out[2] =
-		(struct checkpoint_section){ SECTION_WORKER_VELOCITY, 0, COUNT, s->velocity, NULL };
+	out[1] = (struct checkpoint_section){ SECTION_WORKER_RESIDUAL, 0, COUNT, s->residual,
+					      NULL };
+	out[2] = (struct checkpoint_section){ SECTION_WORKER_VELOCITY, 0, COUNT, s->velocity,
+					      NULL };
 	out[3] = (struct checkpoint_section){ SECTION_SHARD, 3, 1, NULL, &s->version };
 	out[4] = (struct checkpoint_section){ SECTION_SHARD_PARAMETERS, 3, SPAN, s->parameters,
 					      NULL };

@@ -21,7 +21,7 @@
 
 enum { DEADLINE_MS = 180000, LINES = 256, LINE_CHARACTERS = 512 };
 
-/* ---- the bootstrap of these tests ----------------------------------------------------------- */
+/* ---- the bootstrap of these tests ------------------------------------------ */
 
 struct meeting {
 	int size;
@@ -97,8 +97,10 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 {
 	int size = bootstrap_size(b);
 	struct card *cards = calloc((size_t)size, sizeof *cards);
-	struct card mine = { .wire_version = SLUICE_WIRE_VERSION, .version = PACKAGE_VERSION,
-			     .boot_id = "one kernel", .payload_bytes = (uint32_t)payload_bytes };
+	struct card mine = { .wire_version = SLUICE_WIRE_VERSION,
+			     .version = PACKAGE_VERSION,
+			     .boot_id = "one kernel",
+			     .payload_bytes = (uint32_t)payload_bytes };
 	int rc = cards ? 0 : fail_quietly(SLUICE_ENOMEM, "no memory");
 	if (rc)
 		return rc;
@@ -131,7 +133,7 @@ void bootstrap_close(struct bootstrap **b)
 	*b = NULL;
 }
 
-/* ---- inside a rank -------------------------------------------------------------------------- */
+/* ---- inside a rank --------------------------------------------------------- */
 
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char log_lines[LINES][LINE_CHARACTERS];
@@ -229,7 +231,7 @@ float noise(uint64_t seed, uint64_t step, uint64_t rank, uint64_t i)
 	return (float)((double)(bits >> 40) / (1 << 23) - 1);
 }
 
-/* ---- the parent ----------------------------------------------------------------------------- */
+/* ---- the parent ------------------------------------------------------------ */
 
 int slowness(void)
 {

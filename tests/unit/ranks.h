@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A job of several ranks without a launcher: forked processes that meet through a page of shared
  * memory. ranks.c defines the bootstrap's functions (slurm/bootstrap.h), so the linker takes these
- * and everything above them is what a real job runs. Ranks 0 and 1 live on "n1", 2 and 3 on "n2", ...
- * Inside a rank only CHECK() may be used, not cmocka's assertions. */
+ * and everything above them is what a real job runs. Ranks 0 and 1 live on "n1", 2 and 3 on "n2",
+ * ... Inside a rank only CHECK() may be used, not cmocka's assertions. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 #include "sluice.h"
@@ -25,8 +25,8 @@ typedef int (*rank_function)(int rank, void *argument);
 /* What the test does meanwhile, in the parent. */
 typedef void (*rank_supervisor)(const pid_t *pids, void *argument);
 
-/* Forks `size` ranks and waits for all of them, who must return 0. Fails the test naming the ranks that did
- * not, and (after a minute) those that hang. */
+/* Forks `size` ranks and waits for all of them, who must return 0. Fails the test naming the ranks
+ * that did not, and (after a minute) those that hang. */
 void run_ranks(int size, rank_function function, void *argument);
 /* The same, but gives every rank's wait status instead of judging it, runs supervise (may be NULL)
  * after the fork, and allows deadline_ms from then on. Hanging ranks fail the test all the same. */
@@ -38,8 +38,9 @@ void *shared_memory(size_t bytes);
 
 /* Joins the job of run_ranks() with short timeouts: attr may be NULL. Ends the rank on failure. */
 sluice_job *rank_join(const sluice_job_attr *attr);
-/* From now on no wait of this rank lasts longer than so many milliseconds, times slowness(): to be called when only the
- * wait that is to end so lies ahead, because a loaded machine needs its time for all others. */
+/* From now on no wait of this rank lasts longer than so many milliseconds, times slowness(): to be
+ * called when only the wait that is to end so lies ahead, because a loaded machine needs its time
+ * for all others. */
 void be_impatient(sluice_job *job, int ms);
 /* The same digest of bytes[0..n) on every worker, else the rank ends. Returns it. */
 uint64_t check_same(sluice_job *job, const void *bytes, size_t n);

@@ -29,8 +29,8 @@ void check_at(int holds, const char *text, const char *file, int line)
 {
 	if (holds)
 		return;
-	fprintf(stderr, "%s:%d: pid %d: does not hold: %s (last error: %s)\n", file, line, (int)getpid(),
-		text, sluice_last_error());
+	fprintf(stderr, "%s:%d: pid %d: does not hold: %s (last error: %s)\n", file, line,
+		(int)getpid(), text, sluice_last_error());
 	if (getpid() != main_pid)
 		_exit(99);
 	_fail(file, line);
@@ -38,8 +38,13 @@ void check_at(int holds, const char *text, const char *file, int line)
 
 static void side_open(struct side *side, uint32_t queue_depth)
 {
-	struct transport_config config = {.rank = side->rank, .size = 2, .queue_depth = queue_depth};
-	struct { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t len; } mine = {{0}, 0}, theirs;
+	struct transport_config config = { .rank = side->rank,
+					   .size = 2,
+					   .queue_depth = queue_depth };
+	struct {
+		uint8_t bytes[TRANSPORT_CARD_BYTES];
+		size_t len;
+	} mine = { { 0 }, 0 }, theirs;
 	const struct transport_ops *ops = &shm_transport;
 
 	CHECK(ops->open(&config, &side->t) == 0);
@@ -66,7 +71,7 @@ pid_t pair_start(struct side *side, uint32_t queue_depth, int (*body)(struct sid
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		*side = (struct side){.rank = 1, .socket = sockets[1]};
+		*side = (struct side){ .rank = 1, .socket = sockets[1] };
 		close(sockets[0]);
 		alarm(2 * DEADLINE_MS / 1000); /* never outlives a parent that failed */
 		side_open(side, queue_depth);
@@ -75,7 +80,7 @@ pid_t pair_start(struct side *side, uint32_t queue_depth, int (*body)(struct sid
 			side_close(side);
 		_exit(rc);
 	}
-	*side = (struct side){.rank = 0, .socket = sockets[0]};
+	*side = (struct side){ .rank = 0, .socket = sockets[0] };
 	close(sockets[1]);
 	side_open(side, queue_depth);
 	return child;
@@ -105,7 +110,7 @@ void pair_end(struct side *side, pid_t child)
 
 int readable(int fd, int timeout_ms)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	return poll(&p, 1, timeout_ms) == 1;
 }

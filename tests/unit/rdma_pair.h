@@ -15,10 +15,10 @@ void check_at(int holds, const char *text, const char *file, int line);
 #define CHECK(condition) check_at((condition) != 0, #condition, __FILE__, __LINE__)
 
 struct side {
-	int rank;              /* parent 0, child 1 */
-	int socket;            /* to the other side */
+	int rank;   /* parent 0, child 1 */
+	int socket; /* to the other side */
 	struct transport *t;
-	struct endpoint *e;    /* the other side */
+	struct endpoint *e; /* the other side */
 };
 
 /* Forks; runs body in the child on its connected side, which ends the child with its return as the

@@ -8,8 +8,8 @@
 
 enum { SENT_MAX = 1000 };
 
-static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_t begin, uint32_t seed,
-					 float *dense)
+static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_t begin,
+					 uint32_t seed, float *dense)
 {
 	static uint8_t copy[1 << 16];
 	static uint32_t index[SENT_MAX];
@@ -32,7 +32,8 @@ static inline const uint8_t *sent_message(const sluice_model *model, uint32_t s)
 	return lane->placed ? dense_slot(model, s, seq) : worker_slot(model, s, seq);
 }
 
-/* The last message of a shard: where it was published, if that can be seen from here; else where it was READ. */
+/* The last message of a shard: where it was published, if that can be seen from here; else where it
+ * was READ. */
 static inline const uint8_t *pulled_message(const sluice_model *model, uint32_t s)
 {
 	const uint8_t *entry = dense_entry(model, s);
@@ -47,7 +48,9 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
-		n += decode_into(sent_message(model, s), lane->bytes, at->begin, model->recipe.seed, dense).count;
+		n += decode_into(sent_message(model, s), lane->bytes, at->begin, model->recipe.seed,
+				 dense)
+			     .count;
 	}
 	return n;
 }

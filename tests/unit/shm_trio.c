@@ -40,8 +40,10 @@ int trio_open(void **state)
 	memset(&trio, 0, sizeof(trio));
 	assert_int_equal(region_open(BYTES, REGION_WRITE, "inbox", &trio.inbox), 0);
 	for (r = 0; r < RANKS; r++) {
-		struct transport_config config = {.rank = r, .size = RANKS, .queue_depth = DEPTH,
-						  .control = r == 0 ? trio.inbox : NULL};
+		struct transport_config config = { .rank = r,
+						   .size = RANKS,
+						   .queue_depth = DEPTH,
+						   .control = r == 0 ? trio.inbox : NULL };
 
 		assert_int_equal(ops->open(&config, &trio.t[r]), 0);
 	}
@@ -76,9 +78,12 @@ int trio_close(void **state)
 
 struct transfer put(struct trio *trio, int from, uint64_t offset, size_t bytes)
 {
-	return (struct transfer){.kind = TRANSFER_PUT, .remote = trio->to_inbox[from],
-				 .offset = offset, .local_region = trio->local,
-				 .local = trio->local->base, .bytes = bytes};
+	return (struct transfer){ .kind = TRANSFER_PUT,
+				  .remote = trio->to_inbox[from],
+				  .offset = offset,
+				  .local_region = trio->local,
+				  .local = trio->local->base,
+				  .bytes = bytes };
 }
 
 struct transfer notify(struct trio *trio, int from, uint32_t imm)
@@ -92,7 +97,11 @@ struct transfer notify(struct trio *trio, int from, uint32_t imm)
 
 struct transfer get(struct trio *trio, int from, uint64_t offset, size_t bytes)
 {
-	return (struct transfer){.kind = TRANSFER_GET, .remote = trio->to_log[from],
-				 .offset = offset, .local_region = trio->local,
-				 .local = trio->local->base, .bytes = bytes, .cookie = offset};
+	return (struct transfer){ .kind = TRANSFER_GET,
+				  .remote = trio->to_log[from],
+				  .offset = offset,
+				  .local_region = trio->local,
+				  .local = trio->local->base,
+				  .bytes = bytes,
+				  .cookie = offset };
 }

@@ -12,9 +12,9 @@ enum { RANKS = 3, DEPTH = 5, CAPACITY = 8, BYTES = 5000 };
 /* Rank 0 is told by ranks 1 and 2; all three in this process. */
 struct trio {
 	struct transport *t[RANKS];
-	struct endpoint *to_0[RANKS];          /* of ranks 1 and 2 */
-	struct endpoint *from_0[RANKS];        /* rank 0's towards them */
-	struct region *inbox, *log, *local;    /* of rank 0, of rank 0, anyone's staging */
+	struct endpoint *to_0[RANKS];       /* of ranks 1 and 2 */
+	struct endpoint *from_0[RANKS];     /* rank 0's towards them */
+	struct region *inbox, *log, *local; /* of rank 0, of rank 0, anyone's staging */
 	struct remote *to_inbox[RANKS], *to_log[RANKS];
 };
 

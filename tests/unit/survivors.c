@@ -11,11 +11,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static struct plan *plan;        /* of this process */
+static struct plan *plan; /* of this process */
 static sluice_job *joined;
 
 static const char dense[] = "up=all down=all memory=none update=momentum(0.9)";
-static const char sparse[] = "up=topk(0.1) down=topk(0.25) memory=residual(outside) update=momentum(0.9)";
+static const char sparse[] =
+	"up=topk(0.1) down=topk(0.25) memory=residual(outside) update=momentum(0.9)";
 
 struct plan *new_plan(int is_sparse, unsigned victims)
 {
@@ -30,7 +31,7 @@ struct plan *new_plan(int is_sparse, unsigned victims)
 	return p;
 }
 
-/* ---- what the shards count ------------------------------------------------------------------ */
+/* ---- what the shards count ------------------------------------------------- */
 
 /* What pushes added at WITNESS, whether it waits in lists or is summed. */
 static float witnessed(const struct reduction *r)
@@ -64,8 +65,8 @@ int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *c
 	static const uint8_t *before;
 	static int deltas;
 	const int rank = joined->rank;
-	if (from == before && plan->victims >> rank & 1 && atomic_load(&plan->at[rank]) == plan->kill_at &&
-	    ++deltas == plan->stops_in_pull) {
+	if (from == before && plan->victims >> rank & 1 &&
+	    atomic_load(&plan->at[rank]) == plan->kill_at && ++deltas == plan->stops_in_pull) {
 		atomic_fetch_add(&plan->stopped, 1);
 		raise(SIGSTOP);
 	}
@@ -95,7 +96,7 @@ static void die_after_mails(sluice_job *job, int n)
 	t->ops = &dying_ops;
 }
 
-/* ---- a job that may lose workers -------------------------------------------------------------- */
+/* ---- a job that may lose workers ------------------------------------------- */
 
 float worker_gradient(uint64_t step, uint64_t rank, uint64_t i)
 {
@@ -117,7 +118,9 @@ int lost_after_ms(void)
 sluice_job *survivors_join(struct plan *p)
 {
 	plan = p;
-	sluice_job_attr attr = { .size = sizeof attr, .servers = SERVERS, .on_failure = SLUICE_CONTINUE,
+	sluice_job_attr attr = { .size = sizeof attr,
+				 .servers = SERVERS,
+				 .on_failure = SLUICE_CONTINUE,
 				 .lost_after_ms = p->stops ? lost_after_ms() : 0 };
 	return joined = rank_join(&attr);
 }
@@ -125,8 +128,11 @@ sluice_job *survivors_join(struct plan *p)
 sluice_model *survivors_open(sluice_job *job, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = plan->recipe,
-				   .shards = SHARDS, .lr = 0.5f };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = plan->recipe,
+				   .shards = SHARDS,
+				   .lr = 0.5f };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	return model;
 }
@@ -180,7 +186,8 @@ int survivors_train(int rank, void *argument)
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = worker_gradient(step, (uint64_t)rank, i);
 		/* The last steps are to come after the loss, however slow this machine is. */
-		for (int waited = 0; step == plan->kill_at + 20 && !atomic_load(&plan->done); waited++) {
+		for (int waited = 0; step == plan->kill_at + 20 && !atomic_load(&plan->done);
+		     waited++) {
 			CHECK(waited < 60000);
 			sleep_ms(1);
 		}
@@ -229,7 +236,8 @@ void lose(const pid_t *pids, void *argument)
 	}
 	wait_for_step(p, p->watched, p->kill_at);
 	nanosleep(&rest, NULL);
-	for (int waited = 0; p->stops_itself && waited < 60000 && !atomic_load(&p->stopped); waited++)
+	for (int waited = 0; p->stops_itself && waited < 60000 && !atomic_load(&p->stopped);
+	     waited++)
 		sleep_ms(1);
 	for (int r = 0; r < RANKS; r++)
 		if (p->victims >> r & 1 && !p->stops_itself)
@@ -239,7 +247,8 @@ void lose(const pid_t *pids, void *argument)
 		return;
 	/* One step further than with what the victims may have pushed. */
 	wait_for_step(p, p->watched, atomic_load(&p->at[p->watched]) + 3);
-	for (int waited = 0; p->wakes_at_end && waited < 60000 && !atomic_load(&p->finished[p->watched]); waited++)
+	for (int waited = 0;
+	     p->wakes_at_end && waited < 60000 && !atomic_load(&p->finished[p->watched]); waited++)
 		sleep_ms(1);
 	for (int r = 0; r < RANKS; r++)
 		if (p->victims >> r & 1)

@@ -10,8 +10,14 @@
 #include <stdatomic.h>
 
 enum {
-	WORKERS = 4, SERVERS = 2, RANKS = WORKERS + SERVERS, SHARDS = 2, COUNT = 600, STEPS_MAX = 4000,
-	/* Its gradient is 1 << rank for worker rank: what the shard's sum there is, says who was counted. */
+	WORKERS = 4,
+	SERVERS = 2,
+	RANKS = WORKERS + SERVERS,
+	SHARDS = 2,
+	COUNT = 600,
+	STEPS_MAX = 4000,
+	/* Its gradient is 1 << rank for worker rank: what the shard's sum there is, says who was
+	   counted. */
 	WITNESS = 0
 };
 
@@ -19,35 +25,37 @@ struct plan {
 	const char *recipe;
 	int sparse;
 	uint64_t steps;
-	unsigned victims;            /* bits of the ranks that are lost */
-	int with_sums;               /* a sluice_sum() after every step */
-	int dies_in_mail;            /* the victim kills itself in the middle of writing its mails */
-	int stops;                   /* not killed: SIGSTOP, and SIGCONT when the others have gone on without it */
-	int stops_itself;            /* it does, somewhere in the step or in the checkpoint of kill_at: */
-	int stops_in_pull;           /* when so many of its deltas are checked, and the last of them not yet added */
-	int wakes_at_end;            /* not as soon as the others go on, but when worker `watched` has finished */
-	uint64_t kill_at;            /* when worker `watched` is at this step */
+	unsigned victims; /* bits of the ranks that are lost */
+	int with_sums;    /* a sluice_sum() after every step */
+	int dies_in_mail; /* the victim kills itself in the middle of writing its mails */
+	int stops; /* not killed: SIGSTOP, and SIGCONT when the others have gone on without it */
+	int stops_itself;  /* it does, somewhere in the step or in the checkpoint of kill_at: */
+	int stops_in_pull; /* when so many of its deltas are checked, and the last of them not yet
+			      added */
+	int wakes_at_end;  /* not as soon as the others go on, but when worker `watched` has
+			    * finished */
+	uint64_t kill_at;  /* when worker `watched` is at this step */
 	int watched, kill_after_us;
 	/* What came of it. */
-	atomic_ullong at[WORKERS];   /* step of each worker */
+	atomic_ullong at[WORKERS];              /* step of each worker */
 	uint8_t counted[SHARDS][STEPS_MAX + 1]; /* bits of workers */
 	uint32_t divisor[SHARDS][STEPS_MAX + 1];
 	uint64_t digest[WORKERS], sums[WORKERS];
-	int named[RANKS];            /* bits of the lost workers that this rank logged */
+	int named[RANKS]; /* bits of the lost workers that this rank logged */
 	int living[RANKS];
 	uint64_t lost[RANKS], refused[RANKS];
 	atomic_int finished[WORKERS];
-	atomic_int told;             /* stopped workers that learnt that they were dropped */
+	atomic_int told; /* stopped workers that learnt that they were dropped */
 	uint64_t checkpoints;
-	atomic_int done;             /* the signals are out */
-	atomic_int stopped;          /* victims that stopped themselves */
+	atomic_int done;    /* the signals are out */
+	atomic_int stopped; /* victims that stopped themselves */
 	char dir[SCRATCH_PATH];
 };
 
 /* A plan in memory that all ranks share: kills at step 20 of 60. Free with munmap(). */
 struct plan *new_plan(int is_sparse, unsigned victims);
 
-/* ---- in a rank: the plan is the one that it joined with ---------------------------------------- */
+/* ---- in a rank: the plan is the one that it joined with -------------------- */
 
 float worker_gradient(uint64_t step, uint64_t rank, uint64_t i);
 /* It changes after the loss: the rate of a worker that is gone must not stay. */
@@ -63,9 +71,10 @@ int dropped_too_late(sluice_job *job, sluice_model *model, float *params, int rc
 /* The rank function: trains as planned, to be judged by survivors_judge(). */
 int survivors_train(int rank, void *argument);
 
-/* ---- in the test ------------------------------------------------------------------------------- */
+/* ---- in the test ----------------------------------------------------------- */
 
-/* Long enough that a rank which only waits for its turn on a loaded machine is not taken for lost. */
+/* Long enough that a rank which only waits for its turn on a loaded machine is not taken for
+ * lost. */
 int lost_after_ms(void);
 void wait_for_step(struct plan *p, int worker, uint64_t step);
 /* The supervisor: kills or stops the plan's victims when it is time. */

@@ -8,9 +8,10 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-/* ---- the oracle ----------------------------------------------------------------------------- */
+/* ---- the oracle ------------------------------------------------------------ */
 
-/* update=momentum(0.9) of the mean of what was counted; dense, or top-k both ways with residuals. */
+/* update=momentum(0.9) of the mean of what was counted; dense, or top-k both ways with
+ * residuals. */
 struct oracle {
 	float params[COUNT], velocity[COUNT], residual[COUNT];
 	float memory[WORKERS][COUNT];
@@ -78,25 +79,27 @@ static uint64_t replay(const struct plan *p)
 	return sluice_digest(o.params, sizeof o.params);
 }
 
-/* ---- judging ---------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------- */
 
 static int bits(unsigned set)
 {
 	return __builtin_popcount(set);
 }
 
-/* A worker's pushes count up to some step of each shard, then never again; divisors are what counted. */
+/* A worker's pushes count up to some step of each shard, then never again; divisors are what
+ * counted. */
 static void judge_counts(const struct plan *p)
 {
 	for (int s = 0; s < SHARDS; s++)
 		for (uint64_t step = 1; step <= p->steps; step++) {
-			unsigned counted = p->counted[s][step], before = step > 1 ? p->counted[s][step - 1] : 15;
+			unsigned counted = p->counted[s][step],
+				 before = step > 1 ? p->counted[s][step - 1] : 15;
 			if (p->divisor[s][step] != (uint32_t)bits(counted))
 				fail_msg("shard %d step %llu: divisor %u, counted 0x%x", s,
 					 (unsigned long long)step, p->divisor[s][step], counted);
 			if (counted & ~before || ~counted & 15 & ~p->victims)
-				fail_msg("shard %d step %llu: counted 0x%x after 0x%x, lost 0x%x", s,
-					 (unsigned long long)step, counted, before, p->victims);
+				fail_msg("shard %d step %llu: counted 0x%x after 0x%x, lost 0x%x",
+					 s, (unsigned long long)step, counted, before, p->victims);
 		}
 	assert_int_equal(p->counted[0][1], 15);
 	assert_int_equal(p->counted[0][p->steps], 15 & ~p->victims);
@@ -106,8 +109,10 @@ static void judge_counts(const struct plan *p)
 void check_ends(const int *status, unsigned killed)
 {
 	for (int r = 0; r < RANKS; r++)
-		if (killed >> r & 1 ? !WIFSIGNALED(status[r]) : !WIFEXITED(status[r]) || WEXITSTATUS(status[r]))
-			fail_msg("rank %d, killed 0x%x: status 0x%x", r, killed, (unsigned)status[r]);
+		if (killed >> r & 1 ? !WIFSIGNALED(status[r]) :
+				      !WIFEXITED(status[r]) || WEXITSTATUS(status[r]))
+			fail_msg("rank %d, killed 0x%x: status 0x%x", r, killed,
+				 (unsigned)status[r]);
 }
 
 void survivors_judge(const struct plan *p, const int *status)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients that the application adds to the residual itself: the bits of pushing them, for every kind of recipe that
- * allows it; across a checkpoint; what is not finite is named; recipes and places that are refused. */
+ * Gradients that the application adds to the residual itself: the bits of pushing them, for every
+ * kind of recipe that allows it; across a checkpoint; what is not finite is named; recipes and
+ * places that are refused. */
 #include "base/error.h"
 #include "four_tensors.h"
 #include "worker/worker.h"
@@ -24,7 +25,7 @@ static float *accumulate(sluice_model *model, const float *grad)
 	return sum;
 }
 
-/* ---- the same bits ---------------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------- */
 
 static const char *const recipes[] = {
 	"up=topk(0.01) down=topk(0.05)",
@@ -45,7 +46,8 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, WAYS = 4 };
 
-/* 0: gradients; 1: added by the application; 2: the same, pushed in ranges; 3: some ranks this way, some that. */
+/* 0: gradients; 1: added by the application; 2: the same, pushed in ranges; 3: some ranks this way,
+ * some that. */
 struct trial {
 	int way;
 	uint64_t params[RECIPES][2], residual[RECIPES][2];
@@ -86,7 +88,8 @@ static int train(int rank, void *argument)
 		uint64_t digest = check_same(job, params, sizeof params);
 		if (!rank) {
 			trial->params[i / 2][i % 2] = digest;
-			trial->residual[i / 2][i % 2] = sluice_digest(model->worker->residual, sizeof params);
+			trial->residual[i / 2][i % 2] = sluice_digest(model->worker->residual,
+								      sizeof params);
 		}
 		sluice_model_close(&model);
 	}
@@ -105,8 +108,10 @@ static void same_bits(int ranks)
 	for (int way = 1; way < WAYS; way++)
 		for (int i = 0; i < RECIPES * 2; i++)
 			if (trials[0]->params[i / 2][i % 2] != trials[way]->params[i / 2][i % 2] ||
-			    trials[0]->residual[i / 2][i % 2] != trials[way]->residual[i / 2][i % 2])
-				fail_msg("%d ranks, \"%s\", way %d: another digest", ranks, recipes[i / 2], way);
+			    trials[0]->residual[i / 2][i % 2] !=
+				    trials[way]->residual[i / 2][i % 2])
+				fail_msg("%d ranks, \"%s\", way %d: another digest", ranks,
+					 recipes[i / 2], way);
 }
 
 static void push__of_the_accumulator__same_bits_as_of_the_gradient(void **state)
@@ -116,7 +121,7 @@ static void push__of_the_accumulator__same_bits_as_of_the_gradient(void **state)
 	same_bits(3);
 }
 
-/* ---- checkpoint ------------------------------------------------------------------------------- */
+/* ---- checkpoint ------------------------------------------------------------ */
 
 static uint64_t four_steps(sluice_job *job, sluice_model *model, uint64_t first, float *params)
 {
@@ -147,7 +152,8 @@ static int resume(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK_OK(sluice_accumulator(model, &sum, &scale));
 	CHECK_OK(sluice_restore(model, dir, params, NULL));
-	CHECK(sluice_digest(sum, sizeof params) != sluice_digest((float[COUNT]){ 0 }, sizeof params));
+	CHECK(sluice_digest(sum, sizeof params) !=
+	      sluice_digest((float[COUNT]){ 0 }, sizeof params));
 	CHECK(four_steps(job, model, 5, params) == digest);
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -163,7 +169,7 @@ static void restore__of_an_accumulator__goes_on_with_the_same_bits(void **state)
 	scratch_remove(dir);
 }
 
-/* ---- what is not finite ----------------------------------------------------------------------- */
+/* ---- what is not finite ---------------------------------------------------- */
 
 struct bad {
 	const char *recipe;
@@ -187,7 +193,8 @@ static int meet(int rank, void *argument)
 	if (rank) {
 		CHECK(rc == SLUICE_ENUMERIC && error_says(isnan(bad->value) ? "NaN" : "infinite",
 							  "index 19 of tensor b1.bias"));
-		CHECK(memcmp(&sum[1019], &bad->value, sizeof *sum) == 0 && !(fabsf(sum[1250]) < INFINITY));
+		CHECK(memcmp(&sum[1019], &bad->value, sizeof *sum) == 0 &&
+		      !(fabsf(sum[1250]) < INFINITY));
 	} else {
 		CHECK((rc ? rc : sluice_pull(model, params)) == SLUICE_EPEER);
 	}
@@ -200,25 +207,33 @@ static int meet(int rank, void *argument)
 static void push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there(void **state)
 {
 	static struct bad cases[] = {
-		{ "up=topk(0.01) down=topk(0.05)", NAN }, { "up=topk(0.01) down=topk(0.05)", INFINITY },
-		{ "up=topk(0.01),f16 down=topk(0.05)", -INFINITY }, { "up=threshold(0.01) down=all", NAN },
-		{ "up=gaussiank(0.01) down=all", INFINITY }, { "up=all down=all memory=residual", NAN },
+		{ "up=topk(0.01) down=topk(0.05)", NAN },
+		{ "up=topk(0.01) down=topk(0.05)", INFINITY },
+		{ "up=topk(0.01),f16 down=topk(0.05)", -INFINITY },
+		{ "up=threshold(0.01) down=all", NAN },
+		{ "up=gaussiank(0.01) down=all", INFINITY },
+		{ "up=all down=all memory=residual", NAN },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		run_ranks(2, meet, &cases[i]);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------- */
 
 static int refuse_recipes(int rank, void *argument)
 {
-	static const struct { const char *recipe, *key; } cases[] = {
-		{ "up=topk(0.1) memory=none", "memory=" }, { "up=topk(0.1) memory=lowpass(0.3)", "memory=" },
+	static const struct {
+		const char *recipe, *key;
+	} cases[] = {
+		{ "up=topk(0.1) memory=none", "memory=" },
+		{ "up=topk(0.1) memory=lowpass(0.3)", "memory=" },
 		{ "up=topk(0.1) signal=momentum(0.9)", "signal=" },
 		{ "signal=storm(0.5) memory=residual(outside) update=ema(0.5)", "signal=" },
-		{ "up=topk(0.1) signal=gradient,noise(0.1)", "noise=" }, { "up=topk(0.1) clip=1", "clip=" },
-		{ "up=topk(0.1) nonfinite=skip", "nonfinite=" }, { "up=topk(0.1) nonfinite=zero", "nonfinite=" },
+		{ "up=topk(0.1) signal=gradient,noise(0.1)", "noise=" },
+		{ "up=topk(0.1) clip=1", "clip=" },
+		{ "up=topk(0.1) nonfinite=skip", "nonfinite=" },
+		{ "up=topk(0.1) nonfinite=zero", "nonfinite=" },
 		{ "up=topk(0.1) when=every(4)", "when=every" },
 	};
 	sluice_job *job = rank_join(NULL);
@@ -254,8 +269,10 @@ static int refuse_places(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
 	CHECK(sluice_accumulator(NULL, &sum, &scale) == SLUICE_EINVAL);
-	CHECK(sluice_accumulator(model, NULL, &scale) == SLUICE_EINVAL && error_says("accumulator is NULL", NULL));
-	CHECK(sluice_accumulator(model, &sum, NULL) == SLUICE_EINVAL && error_says("scale is NULL", NULL));
+	CHECK(sluice_accumulator(model, NULL, &scale) == SLUICE_EINVAL &&
+	      error_says("accumulator is NULL", NULL));
+	CHECK(sluice_accumulator(model, &sum, NULL) == SLUICE_EINVAL &&
+	      error_says("scale is NULL", NULL));
 	CHECK_OK(sluice_set_lr(model, 0.25f));
 	CHECK_OK(sluice_accumulator(model, &sum, &scale));
 	CHECK((uintptr_t)sum % 64 == 0 && !memcmp(&scale, &(float){ 0.25f }, sizeof scale));
@@ -263,13 +280,16 @@ static int refuse_places(int rank, void *argument)
 		CHECK(sum[i] <= 0 && sum[i] >= 0);
 	accumulate(model, grad);
 	memcpy(before, sum, sizeof before);
-	CHECK(sluice_push(model, sum + 1) == SLUICE_EINVAL && error_says("at byte 4,", "coordinate 0 begins at byte 0"));
+	CHECK(sluice_push(model, sum + 1) == SLUICE_EINVAL &&
+	      error_says("at byte 4,", "coordinate 0 begins at byte 0"));
 	CHECK(sluice_push(model, (char *)sum + 2) == SLUICE_EINVAL);
-	CHECK(sluice_push_range(model, sum, 10, 20) == SLUICE_EINVAL && error_says("coordinate 10", "at byte 40"));
+	CHECK(sluice_push_range(model, sum, 10, 20) == SLUICE_EINVAL &&
+	      error_says("coordinate 10", "at byte 40"));
 	CHECK(sluice_push_range(model, sum + 20, 10, 20) == SLUICE_EINVAL);
 	CHECK(!memcmp(before, sum, sizeof before));
 	CHECK_OK(sluice_push(model, sum));
-	CHECK(sluice_accumulator(model, &sum, &scale) == SLUICE_EINVAL && error_says("not pulled yet", NULL));
+	CHECK(sluice_accumulator(model, &sum, &scale) == SLUICE_EINVAL &&
+	      error_says("not pulled yet", NULL));
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
@@ -289,9 +309,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push__of_the_accumulator__same_bits_as_of_the_gradient),
 		cmocka_unit_test(restore__of_an_accumulator__goes_on_with_the_same_bits),
-		cmocka_unit_test(push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there),
+		cmocka_unit_test(
+			push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there),
 		cmocka_unit_test(accumulator__recipe_does_more_than_adding__refused_by_its_key),
-		cmocka_unit_test(push__another_place_of_the_accumulator__refused_and_nothing_changes),
+		cmocka_unit_test(
+			push__another_place_of_the_accumulator__refused_and_nothing_changes),
 	};
 	return cmocka_run_group_tests_name("accumulator", tests, NULL, NULL);
 }

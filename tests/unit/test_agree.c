@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Agreement of the workers: complaints are printed once with their ranks, and replicas that differ are
- * named. The job is a fake: sluice_gather() gives what the test laid out. */
+ * Agreement of the workers: complaints are printed once with their ranks, and replicas that differ
+ * are named. The job is a fake: sluice_gather() gives what the test laid out. */
 #include "tools/train/agree.h"
 
 #include <setjmp.h>
@@ -17,13 +17,22 @@ enum { MOST_WORKERS = 200 };
 
 struct sluice_job {
 	int rank, workers, gather_result;
-	const char *text[MOST_WORKERS];   /* complaint of each worker, "" for none */
+	const char *text[MOST_WORKERS]; /* complaint of each worker, "" for none */
 	uint64_t digest[MOST_WORKERS];
 };
 
-int sluice_rank(const sluice_job *job) { return job->rank; }
-int sluice_workers(const sluice_job *job) { return job->workers; }
-int sluice_is_worker(const sluice_job *job) { return job->rank < job->workers; }
+int sluice_rank(const sluice_job *job)
+{
+	return job->rank;
+}
+int sluice_workers(const sluice_job *job)
+{
+	return job->workers;
+}
+int sluice_is_worker(const sluice_job *job)
+{
+	return job->rank < job->workers;
+}
 
 int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 {
@@ -34,11 +43,10 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 
 		memset(row, 0, bytes);
 		if (bytes == 2 * sizeof(job->digest[0])) { /* a vote: digest, here */
-			const uint64_t vote[2] = {job->digest[rank], 1};
+			const uint64_t vote[2] = { job->digest[rank], 1 };
 
 			memcpy(row, vote, sizeof(vote));
-		}
-		else
+		} else
 			snprintf(row, bytes, "%s", job->text[rank]);
 	}
 	return job->gather_result;
@@ -52,7 +60,7 @@ static FILE *kept_stderr;
 static int setup(void **state)
 {
 	(void)state;
-	job = (struct sluice_job){.workers = 4};
+	job = (struct sluice_job){ .workers = 4 };
 	for (int i = 0; i < MOST_WORKERS; i++) {
 		job.text[i] = "";
 		job.digest[i] = 7;
@@ -127,7 +135,7 @@ static void complaints__other_ranks_fail_in_silence(void **state)
 
 static void complaints__of_a_server_is_printed_by_itself(void **state)
 {
-	struct complaint mine = {"no data"};
+	struct complaint mine = { "no data" };
 
 	(void)state;
 	job.rank = 5;
@@ -137,7 +145,7 @@ static void complaints__of_a_server_is_printed_by_itself(void **state)
 
 static void complaints__of_a_server_that_workers_share_is_not_repeated(void **state)
 {
-	struct complaint mine = {"no data"};
+	struct complaint mine = { "no data" };
 
 	(void)state;
 	job.rank = 5;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up nobody, and
- * what is too late is counted and not used. */
+ * Asynchronous steps: the bound on staleness holds whoever is late, workers in collectives hold up
+ * nobody, and what is too late is counted and not used. */
 #include "base/error.h"
 #include "async_problem.h"
 #include "recipe/recipe.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- the bound ------------------------------------------------------------------------------------------------ */
+/* ---- the bound ------------------------------------------------------------- */
 
 static void async__four_workers__every_push_counts_within_the_bound(void **state)
 {
@@ -33,7 +33,8 @@ static void async__four_workers__every_push_counts_within_the_bound(void **state
 
 enum { LATE = 10 };
 
-/* Rank 1 is late by LATE steps of rank 0, which then goes on at once: only the bound can stop it. */
+/* Rank 1 is late by LATE steps of rank 0, which then goes on at once: only the bound can stop
+ * it. */
 static int delay_one(sluice_job *job, void *context)
 {
 	struct plan *plan = context;
@@ -65,7 +66,8 @@ static int delay_one(sluice_job *job, void *context)
 	return rc;
 }
 
-static void async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more(void **state)
+static void async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more(
+	void **state)
 {
 	struct plan plan = { .recipe = "up=all down=all when=async(10)", .lr = 0.05f };
 
@@ -78,7 +80,9 @@ static void async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_an
 
 static int delayed_process(int rank, void *argument)
 {
-	struct plan plan = { .recipe = "up=all down=all when=async(10)", .lr = 0.05f, .steps = 100 };
+	struct plan plan = { .recipe = "up=all down=all when=async(10)",
+			     .lr = 0.05f,
+			     .steps = 100 };
 	sluice_job *job = rank_join(NULL);
 
 	(void)argument;
@@ -112,19 +116,25 @@ static int racing_process(int rank, void *argument)
 
 static void async__four_processes__bound_holds(void **state)
 {
-	struct plan plain = { .recipe = "up=all down=all when=async(5)", .steps = 200, .lr = 0.02f, .shards = 3 };
-	struct plan anchors = { .recipe = "up=all,uniform(4) down=all,uniform(4) signal=svrg(36) when=async(5)",
-				.steps = 100, .lr = 0.05f, .shards = 3 };
+	struct plan plain = {
+		.recipe = "up=all down=all when=async(5)", .steps = 200, .lr = 0.02f, .shards = 3
+	};
+	struct plan anchors = {
+		.recipe = "up=all,uniform(4) down=all,uniform(4) signal=svrg(36) when=async(5)",
+		.steps = 100,
+		.lr = 0.05f,
+		.shards = 3
+	};
 
 	(void)state;
 	run_ranks(4, racing_process, &plain);
 	run_ranks(4, racing_process, &anchors);
 }
 
-/* ---- collectives ---------------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------- */
 
 struct parking {
-	int pulls;                   /* whether rank 1 pulls before it pushes again */
+	int pulls; /* whether rank 1 pulls before it pushes again */
 	uint64_t refused, asked_bytes;
 	float newest;
 };
@@ -157,7 +167,8 @@ static int park_one(sluice_job *job, void *context)
 	return rc;
 }
 
-static void async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted(void **state)
+static void async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted(
+	void **state)
 {
 	struct parking late = { .pulls = 0 }, fresh = { .pulls = 1 };
 
@@ -191,14 +202,17 @@ static int push_then_barrier(sluice_job *job, void *context)
 static void async__collective_between_push_and_pull__nobody_is_stuck(void **state)
 {
 	struct plan plain = { .recipe = "up=all down=all when=async(3)", .lr = 0.05f, .steps = 13 };
-	struct plan anchors = { .recipe = "up=all down=all signal=svrg(12) when=async(3)", .lr = 0.05f, .steps = 13 };
+	struct plan anchors = { .recipe = "up=all down=all signal=svrg(12) when=async(3)",
+				.lr = 0.05f,
+				.steps = 13 };
 
 	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &plain), 0);
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &anchors), 0);
 }
 
-/* A worker parks before its push and behind it, and its shards may not have run in between: there are two slots. */
+/* A worker parks before its push and behind it, and its shards may not have run in between: there
+ * are two slots. */
 static int barriers_around_a_push(sluice_job *job, sluice_model *model, uint64_t at, float *params)
 {
 	int rc = async_step(model, sluice_rank(job), params);
@@ -227,7 +241,7 @@ static void async__collectives_around_a_push__no_slot_is_overwritten(void **stat
 	assert_int_equal(plan.counted + plan.refused, 4 * 2 * 13 * 2);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------------ */
+/* ---- what is refused ------------------------------------------------------- */
 
 static int open_only(sluice_job *job, void *context)
 {
@@ -237,7 +251,8 @@ static int open_only(sluice_job *job, void *context)
 
 	if (!model)
 		return SLUICE_EINVAL;
-	if (sluice_checkpoint(model, "nowhere") != SLUICE_EINVAL || sluice_push_pair(model, grad, grad) != SLUICE_EINVAL)
+	if (sluice_checkpoint(model, "nowhere") != SLUICE_EINVAL ||
+	    sluice_push_pair(model, grad, grad) != SLUICE_EINVAL)
 		return -1;
 	sluice_model_close(&model);
 	return 0;
@@ -246,12 +261,23 @@ static int open_only(sluice_job *job, void *context)
 static void async__what_does_not_fit__is_refused(void **state)
 {
 	static const char *const wrong[] = {
-		"when=async", "when=async(0)", "when=async(3,half)", "when=async(4) down=topk(0.1)",
-		"when=async(4) update=none", "when=async(4) up=cyclic(0.1)", "when=async(4) reset=5", "signal=svrg(10)",
-		"signal=svrg(10) when=always", "signal=svrg(0) when=async(4)", "update=accelerated when=async(4)",
-		"signal=svrg(10) when=async(4) memory=residual", "signal=svrg(10) when=async(4) up=topk(0.1)",
-		"signal=svrg(10) when=async(4) update=momentum(0.9)", "signal=svrg(10) when=async(4) nonfinite=skip",
-		"auto when=async(4)", "signal=storm(0.1) update=ema(0.1) when=async(4)",
+		"when=async",
+		"when=async(0)",
+		"when=async(3,half)",
+		"when=async(4) down=topk(0.1)",
+		"when=async(4) update=none",
+		"when=async(4) up=cyclic(0.1)",
+		"when=async(4) reset=5",
+		"signal=svrg(10)",
+		"signal=svrg(10) when=always",
+		"signal=svrg(0) when=async(4)",
+		"update=accelerated when=async(4)",
+		"signal=svrg(10) when=async(4) memory=residual",
+		"signal=svrg(10) when=async(4) up=topk(0.1)",
+		"signal=svrg(10) when=async(4) update=momentum(0.9)",
+		"signal=svrg(10) when=async(4) nonfinite=skip",
+		"auto when=async(4)",
+		"signal=storm(0.1) update=ema(0.1) when=async(4)",
 	};
 	struct recipe recipe;
 	struct plan narrow = { .recipe = "up=all down=all when=async(2)" };
@@ -261,8 +287,10 @@ static void async__what_does_not_fit__is_refused(void **state)
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		char text[200];
 
-		snprintf(text, sizeof text, "%s%s%s", strstr(wrong[i], "auto") || strstr(wrong[i], "up=") ? "" : "up=all ",
-			 strstr(wrong[i], "auto") || strstr(wrong[i], "down=") ? "" : "down=all ", wrong[i]);
+		snprintf(text, sizeof text, "%s%s%s",
+			 strstr(wrong[i], "auto") || strstr(wrong[i], "up=") ? "" : "up=all ",
+			 strstr(wrong[i], "auto") || strstr(wrong[i], "down=") ? "" : "down=all ",
+			 wrong[i]);
 		if (recipe_parse(text, &recipe) != SLUICE_EINVAL)
 			fail_msg("accepted: %s", text);
 	}
@@ -275,10 +303,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(async__four_workers__every_push_counts_within_the_bound),
-		cmocka_unit_test(async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more),
+		cmocka_unit_test(
+			async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more),
 		cmocka_unit_test(async__processes_and_one_late__bound_holds),
 		cmocka_unit_test(async__four_processes__bound_holds),
-		cmocka_unit_test(async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),
+		cmocka_unit_test(
+			async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),
 		cmocka_unit_test(async__collective_between_push_and_pull__nobody_is_stuck),
 		cmocka_unit_test(async__collectives_around_a_push__no_slot_is_overwritten),
 		cmocka_unit_test(async__what_does_not_fit__is_refused),

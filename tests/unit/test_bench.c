@@ -166,15 +166,18 @@ static void options__of_another_test__are_refused(void **state)
 	for (enum test test = TEST_PUT; test <= TEST_REDUCE; test++)
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
 			char complaint[COMPLAINT_BYTES] = "";
-			const char *words[] = { own[i].option, own[i].argument ? own[i].argument : test_name(test),
+			const char *words[] = { own[i].option,
+						own[i].argument ? own[i].argument : test_name(test),
 						own[i].argument ? test_name(test) : NULL, NULL };
 			int taken = strstr(own[i].tests, test_name(test)) != NULL;
 			struct options o;
 
 			if (parse(&o, complaint, words) != (taken ? 0 : -1))
 				fail_msg("%s %s: %s", test_name(test), own[i].option, complaint);
-			if (!taken && (!strstr(complaint, own[i].option + 2) || !strstr(complaint, test_name(test))))
-				fail_msg("%s %s: \"%s\" does not say so", test_name(test), own[i].option, complaint);
+			if (!taken && (!strstr(complaint, own[i].option + 2) ||
+				       !strstr(complaint, test_name(test))))
+				fail_msg("%s %s: \"%s\" does not say so", test_name(test),
+					 own[i].option, complaint);
 		}
 }
 
@@ -185,7 +188,8 @@ static void options__misspelt__is_answered_with_the_nearest(void **state)
 
 	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "put", "--sizse", "64"), -1);
-	assert_non_null(strstr(complaint, "option --sizse, did you mean --sizes?; see sluice-bench --help"));
+	assert_non_null(strstr(complaint,
+			       "option --sizse, did you mean --sizes?; see sluice-bench --help"));
 	assert_int_equal(PARSE(&o, complaint, "put", "--sizes"), -1);
 	assert_non_null(strstr(complaint, "an argument is missing for \"--sizes\""));
 }

@@ -34,9 +34,11 @@ static void sleep_ms(int ms)
 
 static int setup(void **state)
 {
-	static const char *const unset[] = { "PMIX_NAMESPACE", "PMIX_VERSION", "PMI_SIZE",
-		"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
-		"SLURM_MPI_TYPE", "SLURMD_NODENAME", "SLURM_JOB_ID" };
+	static const char *const unset[] = {
+		"PMIX_NAMESPACE", "PMIX_VERSION",         "PMI_SIZE",     "SLURM_STEP_ID",
+		"SLURM_STEPID",   "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
+		"SLURM_MPI_TYPE", "SLURMD_NODENAME",      "SLURM_JOB_ID"
+	};
 	size_t i;
 
 	(void)state;
@@ -173,8 +175,8 @@ static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void 
 
 static void open__size_in_any_integer_type__is_understood(void **state)
 {
-	static const pmix_data_type_t types[] = { PMIX_UINT32, PMIX_UINT64, PMIX_INT, PMIX_UINT16,
-						  PMIX_SIZE, PMIX_PROC_RANK };
+	static const pmix_data_type_t types[] = { PMIX_UINT32, PMIX_UINT64, PMIX_INT,
+						  PMIX_UINT16, PMIX_SIZE,   PMIX_PROC_RANK };
 	size_t i;
 
 	(void)state;
@@ -249,7 +251,8 @@ static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
 	fake_pmix.init_sleeps_ms = 2000;
 	assert_int_equal(bootstrap_open(SHORT_MS, &b), SLUICE_ETIMEDOUT);
 	assert_null(b);
-	for (tries = 0; tries < 3000 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST); tries++)
+	for (tries = 0; tries < 3000 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST);
+	     tries++)
 		sleep_ms(10);
 	assert_int_equal(fake_pmix.finalizes, 1);
 	sleep_ms(20);
@@ -341,7 +344,8 @@ static void exchange__other_versions__are_EPEER_naming_both(void **state)
 	served(4, 1); /* this time the own rank is the one that differs from rank 0 */
 	peer_card(0, "0.0.1", SLUICE_WIRE_VERSION);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 0 on node n0 runs Sluice 0.0.1");
-	assert_non_null(strstr(sluice_last_error(), "rank 1 on node n7 runs Sluice " PACKAGE_VERSION));
+	assert_non_null(
+		strstr(sluice_last_error(), "rank 1 on node n7 runs Sluice " PACKAGE_VERSION));
 }
 
 static void open__no_launcher__is_a_job_of_one(void **state)
@@ -437,17 +441,21 @@ static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix, setup),
+		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix,
+				       setup),
 		cmocka_unit_test_setup(exchange__fence_done_at_once__is_a_success, setup),
 		cmocka_unit_test_setup(exchange__twice__fails_EINVAL, setup),
-		cmocka_unit_test_setup(exchange__payload_over_the_card__fails_EINVAL_and_close_leaves, setup),
+		cmocka_unit_test_setup(
+			exchange__payload_over_the_card__fails_EINVAL_and_close_leaves, setup),
 		cmocka_unit_test_setup(open__size_in_any_integer_type__is_understood, setup),
 		cmocka_unit_test_setup(open__senseless_sizes__fail_EBOOT_and_leave, setup),
 		cmocka_unit_test_setup(open__server_tells_no_host_name__takes_slurms, setup),
-		cmocka_unit_test_setup(open__server_unreachable__fails_EBOOT_with_both_versions, setup),
+		cmocka_unit_test_setup(open__server_unreachable__fails_EBOOT_with_both_versions,
+				       setup),
 		cmocka_unit_test_setup(open__init_hangs__times_out_and_leaves_when_it_ends, setup),
 		cmocka_unit_test_setup(
-			exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless, setup),
+			exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless,
+			setup),
 		cmocka_unit_test_setup(exchange__fence_fails__is_EBOOT, setup),
 		cmocka_unit_test_setup(exchange__put_or_commit_fails__is_EBOOT, setup),
 		cmocka_unit_test_setup(exchange__get_fails__names_the_rank, setup),

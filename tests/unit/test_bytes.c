@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C against published vectors and between its two versions; the digest; little-endian fields. */
+ * CRC32C against published vectors and between its two versions; the digest; little-endian
+ * fields. */
 #include "base/bytes.h"
 #include "sluice.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Deltas selected from a list of candidates, bit by bit against a selection from the whole residual: for
- * every kind of message, and whenever the list loses sight of the residual. */
+ * Deltas selected from a list of candidates, bit by bit against a selection from the whole
+ * residual: for every kind of message, and whenever the list loses sight of the residual. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "compress/sparse.h"
@@ -14,21 +14,26 @@
 #include <cmocka.h>
 
 enum { SPAN = 20011, BUDGET = 40, STEPS = 40, SPANS = 5 };
-#define ALL_OF_IT { { 0, SPAN, 0 } }
+#define ALL_OF_IT                                                                                  \
+	{                                                                                          \
+		{                                                                                  \
+			0, SPAN, 0                                                                 \
+		}                                                                                  \
+	}
 
 enum values { NORMAL, FEW_LEVELS, ONE_MAGNITUDE, ZEROS, GROWING };
 
 /* What a run of steps is like. */
 struct story {
 	enum values values;
-	double density;       /* of a message */
+	double density; /* of a message */
 	unsigned workers;
-	int same_places;      /* every step's messages name the same coordinates */
-	int rounds;           /* what is published is less exact than what is selected */
-	int dense_every;      /* so many steps one message is dense */
-	int forget_every;     /* so many steps the residual becomes another, as in a restore */
-	int wide_every;       /* so many steps k is too large for the list, as in a warm-up */
-	int drops;            /* a worker is lost in the middle */
+	int same_places;  /* every step's messages name the same coordinates */
+	int rounds;       /* what is published is less exact than what is selected */
+	int dense_every;  /* so many steps one message is dense */
+	int forget_every; /* so many steps the residual becomes another, as in a restore */
+	int wide_every;   /* so many steps k is too large for the list, as in a warm-up */
+	int drops;        /* a worker is lost in the middle */
 	struct span spans[SPANS];
 	size_t n_spans;
 };
@@ -47,28 +52,24 @@ static float draw(enum values values, struct random *random, int step)
 	const float sign = random_bits(random) & 1 ? -1.0f : 1.0f;
 
 	switch (values) {
-	case NORMAL:
-		return random_normal(random);
-	case FEW_LEVELS:
-		return sign * (float)(random_bits(random) % 4);
-	case ONE_MAGNITUDE:
-		return sign * 0.5f;
-	case ZEROS:
-		return sign * 0.0f;
-	case GROWING:
-		return ldexpf(random_normal(random), step);
+	case NORMAL: return random_normal(random);
+	case FEW_LEVELS: return sign * (float)(random_bits(random) % 4);
+	case ONE_MAGNITUDE: return sign * 0.5f;
+	case ZEROS: return sign * 0.0f;
+	case GROWING: return ldexpf(random_normal(random), step);
 	}
 	return 0;
 }
 
-static uint32_t make_message(const struct story *story, struct random *random, int step, uint32_t *index,
-			     float *value)
+static uint32_t make_message(const struct story *story, struct random *random, int step,
+			     uint32_t *index, float *value)
 {
 	struct random places = { 77 };
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < SPAN; i++)
-		if (random_bits(story->same_places ? &places : random) % 1000000 < story->density * 1e6) {
+		if (random_bits(story->same_places ? &places : random) % 1000000 <
+		    story->density * 1e6) {
 			index[n] = i;
 			value[n++] = draw(story->values, random, step);
 		}
@@ -80,14 +81,19 @@ static size_t budget_of(const struct story *story, int step)
 	return story->wide_every && step % story->wide_every == 0 ? (size_t)BUDGET * 20 : BUDGET;
 }
 
-static void add_and_change(struct side *s, const struct story *story, struct random random, int step,
-			   unsigned workers, struct candidates *c, struct select_call *call)
+static void add_and_change(struct side *s, const struct story *story, struct random random,
+			   int step, unsigned workers, struct candidates *c,
+			   struct select_call *call)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
 	static uint32_t index[SPAN];
 	static float value[SPAN];
-	struct change change = { .update = &sgd, .divisor = workers, .residual = s->residual,
-				 .params = s->sum, .candidates = c, .selects = 1 };
+	struct change change = { .update = &sgd,
+				 .divisor = workers,
+				 .residual = s->residual,
+				 .params = s->sum,
+				 .candidates = c,
+				 .selects = 1 };
 
 	for (unsigned w = 0; w < workers; w++) {
 		uint32_t n = make_message(story, &random, step, index, value);
@@ -119,7 +125,8 @@ static void take_out(struct side *s, const struct story *story, struct candidate
 	reduction_clear(&s->reduction);
 }
 
-static size_t select_listed(struct candidates *c, struct selector *selector, const struct select_call *call)
+static size_t select_listed(struct candidates *c, struct selector *selector,
+			    const struct select_call *call)
 {
 	if (call->x && candidates_serve(c, call->k))
 		return candidates_select(c, selector, call);
@@ -142,7 +149,9 @@ static void tell(struct story story)
 	uint32_t exempt = 0;
 
 	for (size_t i = 0; i < story.n_spans; i++)
-		exempt += story.spans[i].exempt ? (uint32_t)(story.spans[i].end - story.spans[i].begin) : 0;
+		exempt += story.spans[i].exempt ?
+				  (uint32_t)(story.spans[i].end - story.spans[i].begin) :
+				  0;
 	memset(&plain, 0, sizeof plain);
 	memset(&listed, 0, sizeof listed);
 	assert_int_equal(reduction_open(&plain.reduction, SPAN), 0);
@@ -154,9 +163,12 @@ static void tell(struct story story)
 	for (int step = 1; step <= STEPS; step++) {
 		const unsigned workers = story.workers - (story.drops && step > STEPS / 2);
 		const struct random random = { (uint64_t)step << 32 };
-		struct select_call call = { .spans = story.spans, .n_spans = story.n_spans,
-					    .k = budget_of(&story, step), .index = plain.index,
-					    .value = plain.value, .hint = &hints[0] };
+		struct select_call call = { .spans = story.spans,
+					    .n_spans = story.n_spans,
+					    .k = budget_of(&story, step),
+					    .index = plain.index,
+					    .value = plain.value,
+					    .hint = &hints[0] };
 
 		add_and_change(&plain, &story, random, step, workers, NULL, &call);
 		plain.n = select_run(selector, &call, NULL);
@@ -186,9 +198,12 @@ static void select__any_messages__takes_what_a_selection_from_all_takes(void **s
 			for (int variant = 0; variant < 4; variant++) {
 				if (thinned((size_t)values + d + (size_t)variant, 4))
 					continue;
-				tell((struct story){ .values = (enum values)values, .density = densities[d],
-						     .workers = 3, .same_places = variant & 1,
-						     .rounds = variant >> 1, .n_spans = 1,
+				tell((struct story){ .values = (enum values)values,
+						     .density = densities[d],
+						     .workers = 3,
+						     .same_places = variant & 1,
+						     .rounds = variant >> 1,
+						     .n_spans = 1,
 						     .spans = ALL_OF_IT });
 			}
 }
@@ -198,10 +213,16 @@ static void select__exempt_tensors__takes_what_a_selection_from_all_takes(void *
 	(void)state;
 	for (int values = NORMAL; values <= GROWING; values++)
 		for (int rounds = 0; rounds < 2; rounds++)
-			tell((struct story){ .values = (enum values)values, .density = 0.003, .workers = 2,
-					     .rounds = rounds, .n_spans = 5,
-					     .spans = { { 0, 19, 1 }, { 19, 5000, 0 }, { 5000, 5003, 1 },
-							{ 5003, SPAN - 40, 0 }, { SPAN - 40, SPAN, 1 } } });
+			tell((struct story){ .values = (enum values)values,
+					     .density = 0.003,
+					     .workers = 2,
+					     .rounds = rounds,
+					     .n_spans = 5,
+					     .spans = { { 0, 19, 1 },
+							{ 19, 5000, 0 },
+							{ 5000, 5003, 1 },
+							{ 5003, SPAN - 40, 0 },
+							{ SPAN - 40, SPAN, 1 } } });
 }
 
 static void select__residual_changed_unseen__takes_what_a_selection_from_all_takes(void **state)
@@ -213,7 +234,11 @@ static void select__residual_changed_unseen__takes_what_a_selection_from_all_tak
 		{ .wide_every = 6, .density = 0.001 },
 		{ .wide_every = 1, .density = 0.001 },
 		{ .drops = 1, .density = 0.001 },
-		{ .dense_every = 9, .forget_every = 4, .wide_every = 5, .drops = 1, .density = 0.001 },
+		{ .dense_every = 9,
+		  .forget_every = 4,
+		  .wide_every = 5,
+		  .drops = 1,
+		  .density = 0.001 },
 	};
 
 	(void)state;
@@ -231,7 +256,7 @@ static void select__residual_changed_unseen__takes_what_a_selection_from_all_tak
 		}
 }
 
-/* ---- that it is a list, and a whole one --------------------------------------------------- */
+/* ---- that it is a list, and a whole one ------------------------------------ */
 
 static struct span whole[] = ALL_OF_IT;
 
@@ -249,8 +274,12 @@ static void select__list_is_long_enough__does_not_read_the_residual(void **state
 {
 	static float residual[SPAN], other[SPAN], value[SPAN];
 	static uint32_t index[SPAN], first[SPAN];
-	struct select_call call = { .x = residual, .spans = whole, .n_spans = 1, .k = BUDGET,
-				    .index = first, .value = value };
+	struct select_call call = { .x = residual,
+				    .spans = whole,
+				    .n_spans = 1,
+				    .k = BUDGET,
+				    .index = first,
+				    .value = value };
 	struct selector *selector = NULL;
 	struct random random = { 5 };
 	struct candidates c;
@@ -287,8 +316,12 @@ static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **s
 {
 	static float residual[SPAN], value[SPAN];
 	static uint32_t index[SPAN];
-	struct select_call call = { .x = residual, .spans = whole, .n_spans = 1, .k = BUDGET,
-				    .index = index, .value = value };
+	struct select_call call = { .x = residual,
+				    .spans = whole,
+				    .n_spans = 1,
+				    .k = BUDGET,
+				    .index = index,
+				    .value = value };
 	struct selector *selector = NULL;
 	struct random random = { 9 };
 	struct candidates c;
@@ -331,7 +364,8 @@ static void room__dense_or_tiny_selection__is_none(void **state)
 /* More than that changes the lines of no step that is followed. */
 static void room__any_number_of_arrivals__is_less_than_one_line_in_four(void **state)
 {
-	const struct candidates_size few = candidates_size(SPAN, 1, 0, 0), many = candidates_size(SPAN, 1, UINT64_MAX, 0);
+	const struct candidates_size few = candidates_size(SPAN, 1, 0, 0),
+				     many = candidates_size(SPAN, 1, UINT64_MAX, 0);
 
 	(void)state;
 	assert_int_equal(few.wanted, many.wanted);
@@ -339,14 +373,19 @@ static void room__any_number_of_arrivals__is_less_than_one_line_in_four(void **s
 	assert_true(many.room - many.wanted <= SPAN / VECTOR_LINE / 4);
 }
 
-/* Many workers send what is larger than all that is listed: the list takes it in, and no pass lists anew. */
+/* Many workers send what is larger than all that is listed: the list takes it in, and no pass lists
+ * anew. */
 static void select__many_workers_messages__are_all_listed(void **state)
 {
 	enum { WORKERS = 7, LINE_WORDS = SPAN / VECTOR_LINE / 64 + 1 };
 	static float residual[SPAN], value[SPAN];
 	static uint32_t index[SPAN];
-	struct select_call call = { .x = residual, .spans = whole, .n_spans = 1, .k = BUDGET,
-				    .index = index, .value = value };
+	struct select_call call = { .x = residual,
+				    .spans = whole,
+				    .n_spans = 1,
+				    .k = BUDGET,
+				    .index = index,
+				    .value = value };
 	struct selector *selector = NULL;
 	struct random random = { 11 };
 	struct candidates c;
@@ -354,7 +393,9 @@ static void select__many_workers_messages__are_all_listed(void **state)
 	(void)state;
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = random_normal(&random);
-	assert_int_equal(candidates_open(&c, candidates_size(SPAN, BUDGET, WORKERS * BUDGET, 0), whole, 1), 0);
+	assert_int_equal(
+		candidates_open(&c, candidates_size(SPAN, BUDGET, WORKERS * BUDGET, 0), whole, 1),
+		0);
 	assert_int_equal(selector_open(SPAN, &selector), 0);
 	assert_int_equal(candidates_select(&c, selector, &call), BUDGET);
 	sparse_subtract(residual, index, value, BUDGET);
@@ -385,7 +426,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select__any_messages__takes_what_a_selection_from_all_takes),
 		cmocka_unit_test(select__exempt_tensors__takes_what_a_selection_from_all_takes),
-		cmocka_unit_test(select__residual_changed_unseen__takes_what_a_selection_from_all_takes),
+		cmocka_unit_test(
+			select__residual_changed_unseen__takes_what_a_selection_from_all_takes),
 		cmocka_unit_test(select__list_is_long_enough__does_not_read_the_residual),
 		cmocka_unit_test(select__nan_in_the_residual__takes_nothing_until_it_is_gone),
 		cmocka_unit_test(room__dense_or_tiny_selection__is_none),

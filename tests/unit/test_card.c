@@ -151,13 +151,20 @@ static void decode__sealed_lies__are_refused_by_name(void **state)
 		uint32_t value;
 		const char *because;
 	} lies[] = {
-		{ 0, 0x31434c53, "magic" },       { 4, 0, "lengths" },
-		{ 4, 179, "lengths" },            { 4, 0xffffffff, "lengths" },
-		{ 8, 4, "lengths" },              { 8, 6, "lengths" },
-		{ 8, 0xffffffff, "lengths" },     { 8, 0xfffffffb, "lengths" },
-		{ 16, 2, "another rank" },        { 16, 0xffffffff, "another rank" },
-		{ 20, 0x0a303030, "printable" },  { 48, 0x30000000, "printable" },
-		{ 52, 0x1b1b1b1b, "printable" },  { 116, 0x000000ff, "printable" },
+		{ 0, 0x31434c53, "magic" },
+		{ 4, 0, "lengths" },
+		{ 4, 179, "lengths" },
+		{ 4, 0xffffffff, "lengths" },
+		{ 8, 4, "lengths" },
+		{ 8, 6, "lengths" },
+		{ 8, 0xffffffff, "lengths" },
+		{ 8, 0xfffffffb, "lengths" },
+		{ 16, 2, "another rank" },
+		{ 16, 0xffffffff, "another rank" },
+		{ 20, 0x0a303030, "printable" },
+		{ 48, 0x30000000, "printable" },
+		{ 52, 0x1b1b1b1b, "printable" },
+		{ 116, 0x000000ff, "printable" },
 		{ 176, 0x00000030, "printable" },
 	};
 	size_t i, n;
@@ -246,7 +253,8 @@ static void compare__other_wire_version__every_rank_says_the_same(void **state)
 			strcpy(first, sluice_last_error());
 		assert_string_equal(sluice_last_error(), first);
 	}
-	snprintf(own, sizeof(own), "rank 0 on node n1 runs Sluice 0.1.0 (wire %d)", SLUICE_WIRE_VERSION);
+	snprintf(own, sizeof(own), "rank 0 on node n1 runs Sluice 0.1.0 (wire %d)",
+		 SLUICE_WIRE_VERSION);
 	assert_non_null(strstr(first, own));
 	assert_non_null(strstr(first, "rank 2 on node n2 runs Sluice 0.1.0 (wire 99)"));
 	assert_null(strstr(first, "n3"));
@@ -282,17 +290,21 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(decode__what_encode_wrote__gives_the_same_card, setup),
 		cmocka_unit_test_setup(decode__full_payload__is_kept_and_empty_one_too, setup),
-		cmocka_unit_test_setup(encode__text_with_control_characters__sends_question_marks, setup),
+		cmocka_unit_test_setup(encode__text_with_control_characters__sends_question_marks,
+				       setup),
 		cmocka_unit_test_setup(decode__every_shorter_length__is_refused, setup),
 		cmocka_unit_test_setup(decode__every_single_bit_flipped__is_refused, setup),
 		cmocka_unit_test_setup(decode__sealed_lies__are_refused_by_name, setup),
 		cmocka_unit_test_setup(decode__payload_over_the_limit__is_refused, setup),
 		cmocka_unit_test_setup(decode__more_than_any_card__is_refused, setup),
 		cmocka_unit_test_setup(
-			decode__later_version_with_longer_header_and_payload__tells_its_version, setup),
+			decode__later_version_with_longer_header_and_payload__tells_its_version,
+			setup),
 		cmocka_unit_test_setup(compare__equal_cards__is_silent, setup),
-		cmocka_unit_test_setup(compare__other_wire_version__every_rank_says_the_same, setup),
-		cmocka_unit_test_setup(compare__other_package_version_of_rank_0__names_rank_1, setup),
+		cmocka_unit_test_setup(compare__other_wire_version__every_rank_says_the_same,
+				       setup),
+		cmocka_unit_test_setup(compare__other_package_version_of_rank_0__names_rank_1,
+				       setup),
 		cmocka_unit_test_setup(compare__other_build__is_one_warning_of_rank_0, setup),
 	};
 

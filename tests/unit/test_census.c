@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the density,
- * agree, give more to who has more, and go on after a restart as if there had been none. */
+ * One threshold for all: what the notes may hold, and that jobs of several ranks keep to the
+ * density, agree, give more to who has more, and go on after a restart as if there had been
+ * none. */
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
@@ -13,17 +14,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- training --------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------- */
 
 enum { D = 20000, W = 4, SHARDS = 4 };
 
 struct plan {
 	const char *recipe;
 	int steps, servers;
-	int slower_at;          /* the learning rate falls to a tenth; 0: never */
+	int slower_at; /* the learning rate falls to a tenth; 0: never */
 	float gradient_scale[W];
 	float region_scale[SHARDS];
-	int checkpoint_at;      /* 0: none */
+	int checkpoint_at; /* 0: none */
 	char dir[SCRATCH_PATH];
 	int restore;
 	/* what came out, by rank 0 or the rank itself */
@@ -49,8 +50,13 @@ static int train(int rank, void *argument)
 	const sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = plan->servers };
 	sluice_job *job = rank_join(&job_attr);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = plan->recipe, .lr = 0.1f,
-				   .shards = SHARDS, .tensors = tensors, .n_tensors = 2 };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = D,
+				   .recipe = plan->recipe,
+				   .lr = 0.1f,
+				   .shards = SHARDS,
+				   .tensors = tensors,
+				   .n_tensors = 2 };
 	sluice_model_stats stats = { .size = sizeof stats };
 	uint64_t step = 0;
 
@@ -78,7 +84,8 @@ static int train(int rank, void *argument)
 	}
 	CHECK_OK(sluice_stats(model, &stats));
 	uint64_t digest = check_same(job, params, sizeof params);
-	/* All hold the same thresholds, and what each one sends ends close to the one of them all. */
+	/* All hold the same thresholds, and what each one sends ends close to the one of them
+	 * all. */
 	check_same(job, &model->worker->census->up_level, sizeof(float));
 	check_same(job, &model->worker->census->down_level, sizeof(float));
 	plan->pushed[rank] = stats.pushed_elements;
@@ -97,12 +104,15 @@ static struct plan *plan_of(const char *recipe, int steps)
 {
 	struct plan *plan = shared_memory(sizeof *plan);
 
-	*plan = (struct plan){ .recipe = recipe, .steps = steps, .gradient_scale = { 1, 2, 3, 4 },
+	*plan = (struct plan){ .recipe = recipe,
+			       .steps = steps,
+			       .gradient_scale = { 1, 2, 3, 4 },
 			       .region_scale = { 1, 1, 1, 1 } };
 	return plan;
 }
 
-/* Selected of what is not exempt, over the run, as a share of `density` of all workers' coordinates. */
+/* Selected of what is not exempt, over the run, as a share of `density` of all workers'
+ * coordinates. */
 static double up_against_target(const struct plan *plan, int workers, double density)
 {
 	double sum = 0, steps = (double)plan->steps_counted;
@@ -132,9 +142,11 @@ static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void *
 			continue;
 		run_ranks(W, train, plan);
 		double ratio = up_against_target(plan, W, runs[i].density);
-		print_message("%s: sent / target %.4f; by rank %llu %llu %llu %llu\n", runs[i].recipe, ratio,
-			      (unsigned long long)plan->pushed[0], (unsigned long long)plan->pushed[1],
-			      (unsigned long long)plan->pushed[2], (unsigned long long)plan->pushed[3]);
+		print_message("%s: sent / target %.4f; by rank %llu %llu %llu %llu\n",
+			      runs[i].recipe, ratio, (unsigned long long)plan->pushed[0],
+			      (unsigned long long)plan->pushed[1],
+			      (unsigned long long)plan->pushed[2],
+			      (unsigned long long)plan->pushed[3]);
 		assert_true(ratio > 0.95 && ratio < 1.05);
 		assert_true(plan->pushed[3] > plan->pushed[0]); /* who has more sends more */
 	}
@@ -158,8 +170,10 @@ static void train__4_unequal_ranks__their_thresholds_become_one(void **state)
 
 static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent(void **state)
 {
-	static const char *const recipes[] = { "up=global(0.01,50) down=all",
-					       "up=global(0.01,50) down=all memory=residual(outside)" };
+	static const char *const recipes[] = {
+		"up=global(0.01,50) down=all",
+		"up=global(0.01,50) down=all memory=residual(outside)"
+	};
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct plan *plan = plan_of(recipes[i], 300);
@@ -175,7 +189,8 @@ static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percen
 }
 
 /* Regions of the vector, one a shard, whose gradients differ by a factor of 16. */
-static void train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more(void **state)
+static void train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more(
+	void **state)
 {
 	static const struct {
 		const char *recipe;
@@ -194,9 +209,9 @@ static void train__down_global_over_unequal_shards__density_holds_and_heavy_shar
 		run_ranks(W, train, plan);
 		double ratio = ((double)plan->pulled / (double)plan->steps_counted - 20) /
 			       (runs[i].density * (D - 20));
-		print_message("%s: published / target %.4f; by shard %.0f %.0f %.0f %.0f\n", runs[i].recipe,
-			      ratio, plan->by_region[0], plan->by_region[1], plan->by_region[2],
-			      plan->by_region[3]);
+		print_message("%s: published / target %.4f; by shard %.0f %.0f %.0f %.0f\n",
+			      runs[i].recipe, ratio, plan->by_region[0], plan->by_region[1],
+			      plan->by_region[2], plan->by_region[3]);
 		assert_true(ratio > 0.95 && ratio < 1.05);
 		assert_true(plan->by_region[3] > 2 * plan->by_region[0]);
 	}
@@ -219,8 +234,11 @@ static void train__dedicated_server_and_warm_up__density_follows_the_warm_up(voi
 
 static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(void **state)
 {
-	const char *recipe = "up=global(0.01,20) down=global(0.03,16)" /* shards await an answer after step 33 */;
-	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33), *rest = plan_of(recipe, 70);
+	const char *recipe =
+		"up=global(0.01,20) down=global(0.03,16)" /* shards await an answer after step 33 */
+		;
+	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33),
+		    *rest = plan_of(recipe, 70);
 
 	(void)state;
 	whole->slower_at = first->slower_at = rest->slower_at = 50;
@@ -236,7 +254,7 @@ static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(
 	assert_true(rest->digest == whole->digest);
 }
 
-/* ---- notes ----------------------------------------------------------------------------------------- */
+/* ---- notes ----------------------------------------------------------------- */
 
 enum { NOTE_ROOM = 1 << 16, SPAN = 500 };
 
@@ -260,8 +278,9 @@ static struct half *half_of(const char *recipe)
 	assert_int_equal(schedule_compile(&h->model.recipe, 0, &h->model.schedule), 0);
 	h->model.job = &h->job;
 	h->span = (struct span){ 0, SPAN, 0 };
-	h->model.layout = (struct layout){ .count = SPAN, .n_shards = 1, .shards = &h->layout,
-					   .spans = &h->span, .n_spans = 1 };
+	h->model.layout = (struct layout){
+		.count = SPAN, .n_shards = 1, .shards = &h->layout, .spans = &h->span, .n_spans = 1
+	};
 	h->layout.span = SPAN;
 	h->model.shards = &h->shard;
 	h->model.n_own = 1;
@@ -341,12 +360,14 @@ static void note__any_bit_flipped_cut_or_of_another_message__refused(void **stat
 	(void)state;
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	for (size_t cut = 0; cut < n; cut++)
-		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, cut, &why), SLUICE_EWIRE);
+		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, cut, &why),
+				 SLUICE_EWIRE);
 	for (size_t bit = 0; bit < 8 * n; bit++) {
 		memcpy(wrong, note, n);
 		wrong[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		assert_int_equal(census_take_push(&h->model, &h->shard, 7, wrong, sizeof wrong, &why),
-				 SLUICE_EWIRE);
+		assert_int_equal(
+			census_take_push(&h->model, &h->shard, 7, wrong, sizeof wrong, &why),
+			SLUICE_EWIRE);
 		assert_non_null(why);
 	}
 	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), SLUICE_EWIRE);
@@ -364,7 +385,7 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 		size_t offset;
 		uint32_t value;
 	} lies[] = { { 24, 0x7fc00000 }, { 24, 0x7f800000 }, { 24, 0xbf800000 }, { 28, 0 },
-		     { 28, 1u << 20 },	 { 28, UINT32_MAX }, { 32, 0xffffffff } };
+		     { 28, 1u << 20 },   { 28, UINT32_MAX }, { 32, 0xffffffff } };
 	uint8_t note[NOTE_ROOM];
 
 	(void)state;
@@ -375,7 +396,8 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 
 		put_le32(note + lies[i].offset, lies[i].value);
 		put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
-		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
+		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why),
+				 SLUICE_EWIRE);
 		assert_non_null(why);
 		assert_int_equal(h->model.census->workers->total, 0);
 		half_free(h);
@@ -384,7 +406,8 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 
 static void note__histogram_where_none_was_to_come__refused(void **state)
 {
-	struct half *up = half_of("up=global(0.1) down=all"), *down = half_of("up=all down=global(0.1)");
+	struct half *up = half_of("up=global(0.1) down=all"),
+		    *down = half_of("up=all down=global(0.1)");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
@@ -392,7 +415,8 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 	size_t n = census_note_push(&up->model, 0, 7, note);
 	down->model.worker->step = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
-	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), SLUICE_EWIRE);
+	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why),
+			 SLUICE_EWIRE);
 	n = census_note_push(&down->model, 0, 7, note);
 	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), 0);
 	half_free(up);
@@ -401,7 +425,8 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 
 static void note__between_exchanges_or_where_nothing_is_global__is_none(void **state)
 {
-	struct half *h = half_of("up=topk(0.1) down=topk(0.1)"), *up = half_of("up=global(0.1,5) down=all");
+	struct half *h = half_of("up=topk(0.1) down=topk(0.1)"),
+		    *up = half_of("up=global(0.1,5) down=all");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
@@ -420,7 +445,8 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 		up->model.worker->step = step;
 		up->shard.version = step - 1;
 		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
-		assert_true((census_note_delta(&up->model, &up->shard, note) > 0) == (step % 5 == 1));
+		assert_true((census_note_delta(&up->model, &up->shard, note) > 0) ==
+			    (step % 5 == 1));
 	}
 	half_free(h);
 	half_free(up);
@@ -438,11 +464,14 @@ static void restore__numbers_that_none_can_be__refused(void **state)
 	census_save_shard(&h->model, 0, shard);
 	assert_int_equal(census_restore_worker(&h->model, worker), 0);
 	assert_int_equal(census_restore_shard(&h->model, 0, shard), 0);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }), SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ minus, worker[1] }), SLUICE_EWIRE);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }),
+			 SLUICE_EWIRE);
+	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ minus, worker[1] }),
+			 SLUICE_EWIRE);
 	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }),
 			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }),
+	assert_int_equal(census_restore_worker(
+				 &h->model, (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }),
 			 SLUICE_EWIRE);
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;
@@ -458,10 +487,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(train__4_unequal_ranks__density_over_the_run_within_5_percent),
 		cmocka_unit_test(train__4_unequal_ranks__their_thresholds_become_one),
-		cmocka_unit_test(train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent),
-		cmocka_unit_test(train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more),
+		cmocka_unit_test(
+			train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent),
+		cmocka_unit_test(
+			train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more),
 		cmocka_unit_test(train__dedicated_server_and_warm_up__density_follows_the_warm_up),
-		cmocka_unit_test(restore__with_an_answer_under_way__same_digest_as_without_a_restart),
+		cmocka_unit_test(
+			restore__with_an_answer_under_way__same_digest_as_without_a_restart),
 		cmocka_unit_test(shares__one_worker_one_shard__stay_equal_parts),
 		cmocka_unit_test(note__of_a_push__is_taken_as_it_was_written),
 		cmocka_unit_test(note__any_bit_flipped_cut_or_of_another_message__refused),

@@ -16,7 +16,7 @@
 
 enum { RANKS = 2, COUNT = 50, CALLS_MAX = 500 };
 
-/* ---- two ranks ---------------------------------------------------------------------------- */
+/* ---- two ranks ------------------------------------------------------------- */
 
 struct state {
 	float residual[RANKS][COUNT], parameters[RANKS][COUNT];
@@ -147,7 +147,7 @@ static void assert_tidy(const char *dir)
 	assert_int_equal(c.partial, 0);
 }
 
-/* ---- tests -------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------- */
 
 static void without_faults__old_then_new_and_nothing_else(void **state)
 {

@@ -94,7 +94,7 @@ static void changed_between_open_and_load__refused(void **state)
 	checkpoint_file_close(&file);
 }
 
-/* ---- damage with valid CRCs --------------------------------------------------------------- */
+/* ---- damage with valid CRCs ------------------------------------------------ */
 
 /* Writes all CRC fields anew, for the lengths the sections had when they were written. */
 static void reseal(struct fixture *f)

@@ -170,7 +170,8 @@ static void other_word_of_the_recipe__EINVAL_naming_the_word(void **state)
 
 	who.recipe = "up=topk(0.01) down=all";
 	who.schema++;
-	assert_other(f, &who, SLUICE_EINVAL, "made with \"down=topk(0.05)\"", "this model has \"down=all\"");
+	assert_other(f, &who, SLUICE_EINVAL, "made with \"down=topk(0.05)\"",
+		     "this model has \"down=all\"");
 }
 
 static void other_schema__EINVAL(void **state)

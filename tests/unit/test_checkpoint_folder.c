@@ -68,7 +68,7 @@ static int read_text(struct fixture *f, const char *text)
 	return read_bytes(f, whole, strlen(whole));
 }
 
-/* ---- LATEST ------------------------------------------------------------------------------- */
+/* ---- LATEST ---------------------------------------------------------------- */
 
 static void manifest__round_trip(void **state)
 {
@@ -196,7 +196,7 @@ static void manifest__a_directory_in_its_place_is_refused(void **state)
 	assert_int_equal(scratch_count(f->dir).partial, 0);
 }
 
-/* ---- folders ------------------------------------------------------------------------------ */
+/* ---- folders --------------------------------------------------------------- */
 
 static void dir__missing_parents_are_made(void **state)
 {
@@ -309,7 +309,8 @@ static int refuse(void *context)
 {
 	struct fixture *f = context;
 
-	assert_int_equal(scratch_count(f->dir).partial, 2); /* all is written, and an older draft is there still */
+	assert_int_equal(scratch_count(f->dir).partial,
+			 2); /* all is written, and an older draft is there still */
 	return SLUICE_EPEER;
 }
 
@@ -320,7 +321,8 @@ static void manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_rem
 	char draft[DURABLE_PATH_BYTES];
 
 	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
-	snprintf(draft, sizeof draft, "%s/LATEST.0badcafe.tmp", f->dir); /* of a rank that was stopped */
+	snprintf(draft, sizeof draft, "%s/LATEST.0badcafe.tmp",
+		 f->dir); /* of a rank that was stopped */
 	assert_int_equal(scratch_write(draft, "x", 1), 0);
 	f->manifest.step++;
 	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, refuse, f), SLUICE_EPEER);

@@ -68,7 +68,8 @@ static void restore_into_another_job_or_model__EINVAL_naming_both(void **state)
 		snprintf(world.ranks[r].model.recipe_text, RECIPE_TEXT_BYTES, "up=all");
 		world.ranks[r].model.schema = 78;
 	}
-	restore_refused(SLUICE_EINVAL, "\"up=topk(0.01)\" in the recipe, this model has \"up=all\"");
+	restore_refused(SLUICE_EINVAL,
+			"\"up=topk(0.01)\" in the recipe, this model has \"up=all\"");
 }
 
 static void restore_after_steps__EINVAL(void **state)
@@ -101,17 +102,22 @@ static void restore_that_fails_while_it_loads__the_model_can_only_be_closed(void
 		run_job(1);
 		assert_all(SLUICE_EIO, "'s file failed; a part is loaded: close the model");
 		run_job(1);
-		assert_all(SLUICE_EINVAL, "sluice_restore: loading a checkpoint into this model failed");
+		assert_all(SLUICE_EINVAL,
+			   "sluice_restore: loading a checkpoint into this model failed");
 		run_job(0);
-		assert_all(SLUICE_EINVAL, "sluice_checkpoint: loading a checkpoint into this model failed");
+		assert_all(SLUICE_EINVAL,
+			   "sluice_checkpoint: loading a checkpoint into this model failed");
 		for (int r = 0; r < RANKS_MAX; r++)
-			assert_int_equal(step_check(&world.ranks[r].model, world.ranks[r].params, "sluice_push", STEP_DONE),
+			assert_int_equal(step_check(&world.ranks[r].model, world.ranks[r].params,
+						    "sluice_push", STEP_DONE),
 					 SLUICE_EINVAL);
 	}
 	failing = -1;
 	open_job(RANKS_MAX, RANKS_MAX, 0);
 	restore_gives(12); /* which is there still */
-	assert_int_equal(step_check(&world.ranks[0].model, world.ranks[0].params, "sluice_push", STEP_DONE), 0);
+	assert_int_equal(
+		step_check(&world.ranks[0].model, world.ranks[0].params, "sluice_push", STEP_DONE),
+		0);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The selectors beside top-k, and the random numbers they draw: known answers of Philox, counts, supports
- * that two sides agree on, and means over many draws. */
+ * The selectors beside top-k, and the random numbers they draw: known answers of Philox, counts,
+ * supports that two sides agree on, and means over many draws. */
 #include "compress/choose.h"
 #include "compress/message.h"
 #include "random.h"
@@ -88,7 +88,8 @@ static void random_normal_run__any_beginning_and_length__is_the_transform_of_its
 	(void)state;
 	random_normal_run(&s, 0, 400, run);
 	for (int i = 0; i < 400; i += 2) {
-		double radius = sqrt(-2 * log(((double)(random_at(&s, (uint64_t)i) >> 8) + 1) * 0x1p-24));
+		double radius = sqrt(
+			-2 * log(((double)(random_at(&s, (uint64_t)i) >> 8) + 1) * 0x1p-24));
 		double angle = turn * random_at(&s, (uint64_t)i + 1) * 0x1p-32;
 
 		assert_true(fabs((double)run[i] - radius * cos(angle)) < 2e-6);
@@ -159,8 +160,12 @@ static void choose_gaussiank__every_shape__count_is_within_a_third(void **state)
 		fill((enum shape)shape);
 		for (int i = 0; i < 3; i++) {
 			uint64_t k = density_count(densities[i], N);
-			struct choice c = { .x = x, .spans = &whole, .n_spans = 1, .index = chosen,
-					    .density = densities[i], .k = k };
+			struct choice c = { .x = x,
+					    .spans = &whole,
+					    .n_spans = 1,
+					    .index = chosen,
+					    .density = densities[i],
+					    .k = k };
 			size_t n = choose_gaussiank(&c);
 
 			assert_true(3 * n >= 2 * k && 3 * n <= 4 * k);
@@ -176,8 +181,12 @@ static void choose_variance__ratio__is_one_plus_epsilon(void **state)
 
 		fill((enum shape)shape);
 		memcpy(work, x, sizeof x);
-		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
-				    .level = 1, .stream = { RANDOM_KEEP, 0, 1, 0 } };
+		struct choice c = { .x = work,
+				    .spans = &whole,
+				    .n_spans = 1,
+				    .index = chosen,
+				    .level = 1,
+				    .stream = { RANDOM_KEEP, 0, 1, 0 } };
 		size_t n = choose_variance(&c);
 
 		for (size_t i = 0; i < n; i++) /* 1 / lambda, from any coordinate that was scaled */
@@ -231,9 +240,12 @@ static void mean_is_x(size_t (*run)(const struct choice *), struct choice c)
 static void choose__unbiased_selectors_4000_draws__mean_is_the_vector(void **state)
 {
 	(void)state;
-	mean_is_x(choose_variance, (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0, 0 } });
-	mean_is_x(choose_random, (struct choice){ .density = 0.05, .stream = { RANDOM_KEEP, 3, 0, 0 } });
-	mean_is_x(choose_randk, (struct choice){ .density = 0.25, .scale = 1,
+	mean_is_x(choose_variance,
+		  (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0, 0 } });
+	mean_is_x(choose_random,
+		  (struct choice){ .density = 0.05, .stream = { RANDOM_KEEP, 3, 0, 0 } });
+	mean_is_x(choose_randk, (struct choice){ .density = 0.25,
+						 .scale = 1,
 						 .stream = { RANDOM_SUPPORT_UP, 0, 0, 0 } });
 }
 
@@ -243,8 +255,12 @@ static void choose_random__density__is_met(void **state)
 	for (int shape = 0; shape < CONSTANT; shape++) {
 		fill((enum shape)shape);
 		memcpy(work, x, sizeof x);
-		struct choice c = { .x = work, .spans = &whole, .n_spans = 1, .index = chosen,
-				    .density = 0.02, .stream = { RANDOM_KEEP, 0, 9, 0 } };
+		struct choice c = { .x = work,
+				    .spans = &whole,
+				    .n_spans = 1,
+				    .index = chosen,
+				    .density = 0.02,
+				    .stream = { RANDOM_KEEP, 0, 9, 0 } };
 		double n = (double)choose_random(&c);
 
 		assert_true(fabs(n - 0.02 * N) < 5 * sqrt(0.02 * N));
@@ -257,8 +273,14 @@ static void message__seeded_support__is_read_without_an_index_on_the_wire(void *
 	static uint8_t bytes[8192], copy[8192];
 	uint32_t index[K], got[SPAN];
 	float value[K], decoded[K], read[SPAN];
-	struct message m = { .kind = MESSAGE_PUSH, .seeded = 1, .parts = 1, .step = 12, .shard = 3,
-			     .span = SPAN, .count = K }, back;
+	struct message m = { .kind = MESSAGE_PUSH,
+			     .seeded = 1,
+			     .parts = 1,
+			     .step = 12,
+			     .shard = 3,
+			     .span = SPAN,
+			     .count = K },
+		       back;
 	const char *why;
 
 	(void)state;
@@ -292,8 +314,12 @@ static void choose__tensor_topk__each_tensor_sends_its_share(void **state)
 	}
 	tensors[10] = (struct span){ 15000, 15001, 0 }; /* one coordinate: one is sent */
 	assert_int_equal(selector_open(N, &selector), 0);
-	size_t n = choose_tensor_topk(&(struct choice){ .x = x, .spans = tensors, .n_spans = 11, .density = 0.011,
-							.selector = selector, .index = chosen });
+	size_t n = choose_tensor_topk(&(struct choice){ .x = x,
+							.spans = tensors,
+							.n_spans = 11,
+							.density = 0.011,
+							.selector = selector,
+							.index = chosen });
 	assert_int_equal(n, 9 * 17 + 1500 + 1); /* 16.5, rounded up; the exempt one whole */
 	for (size_t i = 1; i < n; i++)
 		assert_true(chosen[i] > chosen[i - 1]);
@@ -322,8 +348,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
-		cmocka_unit_test(random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
-		cmocka_unit_test(random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair),
+		cmocka_unit_test(
+			random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
+		cmocka_unit_test(
+			random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair),
 		cmocka_unit_test(random_normal_run__100000_numbers__are_normal),
 		cmocka_unit_test(random_quad__bits__are_even),
 		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Barrier, sum and gather: rank order to the bit, all sizes, servers that mirror them, and ranks that call
- * different ones. */
+ * Barrier, sum and gather: rank order to the bit, all sizes, servers that mirror them, and ranks
+ * that call different ones. */
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,7 +127,8 @@ static void collectives__hundreds_in_a_row__mails_are_never_mixed_up(void **stat
 	run_ranks(4, mixed, NULL);
 }
 
-/* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names both. */
+/* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names
+ * both. */
 static int call_different_ones(int rank, void *argument)
 {
 	double values[3] = { 1, 2, 3 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Nothing is lost: what is not sent is in a residual, to the bit within a step and to rounding over hundreds
- * of steps; and the textbook counterexample in which compressing both ways does better than one way. */
+ * Nothing is lost: what is not sent is in a residual, to the bit within a step and to rounding over
+ * hundreds of steps; and the textbook counterexample in which compressing both ways does better
+ * than one way. */
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "sent.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- within a step --------------------------------------------------------------------------- */
+/* ---- within a step --------------------------------------------------------- */
 
 enum { COUNT = 1000 };
 
@@ -54,11 +55,11 @@ static int split_exactly(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job)); /* both have said what they sent */
 		if (shard) {
 			memset(published, 0, sizeof published);
-			decode_into(pulled_message(model, 0), model->worker->down[0].last_bytes,
-				    0, 0, published);
+			decode_into(pulled_message(model, 0), model->worker->down[0].last_bytes, 0,
+				    0, published);
 			for (int i = 0; i < COUNT; i++) {
-				float change =
-					-((0.0f + shared->sent[0][i] + shared->sent[1][i]) * 0.5f);
+				float change = -((0.0f + shared->sent[0][i] + shared->sent[1][i]) *
+						 0.5f);
 				CHECK(float_bits(published[i] + shard->residual[i]) ==
 				      float_bits(epsilon[i] + change));
 			}
@@ -146,7 +147,7 @@ static void push__momentum_signal__is_corrected_and_masked_where_it_was_sent(voi
 	run_ranks(2, keep_momentum, &mask[1]);
 }
 
-/* ---- over many steps ------------------------------------------------------------------------- */
+/* ---- over many steps ------------------------------------------------------- */
 
 enum { D = 200, W = 4 };
 
@@ -167,7 +168,8 @@ static void enter(struct ledger *book, int rank, sluice_model *model, const floa
 	progress_take(model->job);
 	for (uint32_t s = 0; s < model->n_own; s++)
 		if (model->shards[s].residual)
-			memcpy(book->epsilon + model->shards[s].at->begin, model->shards[s].residual,
+			memcpy(book->epsilon + model->shards[s].at->begin,
+			       model->shards[s].residual,
 			       model->shards[s].at->span * sizeof(float));
 	progress_release(model->job);
 }
@@ -197,7 +199,8 @@ static int balance(int rank, void *argument)
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		if (model->recipe.noise > 0) { /* is part of the gradient */
-			const struct random_stream own = { RANDOM_NOISE, (uint32_t)rank, step, model->recipe.seed };
+			const struct random_stream own = { RANDOM_NOISE, (uint32_t)rank, step,
+							   model->recipe.seed };
 			float normal[D];
 			random_normal_run(&own, 0, D, normal);
 			for (int i = 0; i < D; i++)
@@ -279,7 +282,8 @@ static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **
 	balance_of("up=cyclic(0.05),uniform(3,8) down=all,uniform(4)", 3);
 }
 
-static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none(void **state)
+static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none(
+	void **state)
 {
 	(void)state;
 	balance_of("up=topk(0.05) down=topk(0.05) reset=7 signal=gradient,noise(0.5)", 3);
@@ -287,7 +291,7 @@ static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets
 	balance_of("up=randk(0.05),f16 down=all reset=1 signal=gradient,noise(2) seed=5", 2);
 }
 
-/* ---- the counterexample ---------------------------------------------------------------------- */
+/* ---- the counterexample ---------------------------------------------------- */
 
 enum { DIM = 100 };
 
@@ -350,7 +354,7 @@ static void train__three_disagreeing_workers__bidirectional_topk_gets_closer(voi
 	assert_true(gaps[1] <= 0.9 * gaps[0]);
 }
 
-/* ---- a slot that is too small ----------------------------------------------------------------- */
+/* ---- a slot that is too small ---------------------------------------------- */
 
 /* 80 of 8000 are selected, all in the fourth of 8 shards, whose slots hold 4 * 10. */
 static int overflow(int rank, void *argument)
@@ -359,7 +363,10 @@ static int overflow(int rank, void *argument)
 	static float params[N], grad[N], sent[N], before[N];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .shards = 8, .lr = 0.5f,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .shards = 8,
+				   .lr = 0.5f,
 				   .recipe = "up=topk(0.01) down=all" };
 	(void)rank;
 	(void)argument;
@@ -407,7 +414,10 @@ static int flood(int rank, void *argument)
 	static float params[N], grad[N], sent[N], before[N];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .shards = 1, .lr = 0.5f,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .shards = 1,
+				   .lr = 0.5f,
 				   .recipe = "up=threshold(1e-30) down=all" };
 	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -420,7 +430,8 @@ static int flood(int rank, void *argument)
 		CHECK(last_sent(model, sent) == CAPACITY);
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + 0.5f * grad[i];
-			CHECK(float_bits(sent[i] + model->worker->residual[i]) == float_bits(accumulated));
+			CHECK(float_bits(sent[i] + model->worker->residual[i]) ==
+			      float_bits(accumulated));
 			if (sent[i] != 0)
 				least_sent = fminf(least_sent, fabsf(sent[i]));
 			else
@@ -454,9 +465,11 @@ int main(void)
 		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
 		cmocka_unit_test(train__500_noisy_steps_agreed_supports__mass_is_conserved),
-		cmocka_unit_test(train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none),
+		cmocka_unit_test(
+			train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none),
 		cmocka_unit_test(train__500_noisy_steps_values_in_few_bits__mass_is_conserved),
-		cmocka_unit_test(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
+		cmocka_unit_test(
+			push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
 		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),
 		cmocka_unit_test(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits),
 	};

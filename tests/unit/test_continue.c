@@ -16,9 +16,10 @@ static void run(struct plan *p)
 	munmap(p, sizeof *p);
 }
 
-/* ---- killed ----------------------------------------------------------------------------------- */
+/* ---- killed ---------------------------------------------------------------- */
 
-static void kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle(void **state)
+static void kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle(
+	void **state)
 {
 	(void)state;
 	for (unsigned round = 0; round < 50; round++) {
@@ -53,7 +54,7 @@ static void die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums(
 		}
 }
 
-/* ---- stopped ---------------------------------------------------------------------------------- */
+/* ---- stopped --------------------------------------------------------------- */
 
 static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **state)
 {
@@ -68,7 +69,8 @@ static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **sta
 	}
 }
 
-static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too(void **state)
+static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too(
+	void **state)
 {
 	(void)state;
 	for (int shard = 0; shard < SHARDS; shard++) {
@@ -79,7 +81,7 @@ static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__le
 	}
 }
 
-/* ---- what cannot go on ------------------------------------------------------------------------ */
+/* ---- what cannot go on ----------------------------------------------------- */
 
 static int end_with_a_server(int rank, void *argument)
 {
@@ -151,7 +153,8 @@ static void init__continue_without_servers__fails_EINVAL_saying_why(void **state
 
 static int differ(int rank, void *argument)
 {
-	sluice_job_attr attr = { .size = sizeof attr, .servers = 1,
+	sluice_job_attr attr = { .size = sizeof attr,
+				 .servers = 1,
 				 .on_failure = rank == 1 ? SLUICE_CONTINUE : SLUICE_ABORT };
 	sluice_job *job = NULL;
 	(void)argument;
@@ -170,11 +173,14 @@ static void init__policies_that_differ__are_refused_on_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle),
+		cmocka_unit_test(
+			kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle),
 		cmocka_unit_test(kill__two_or_three_at_once__the_others_go_on),
-		cmocka_unit_test(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums),
+		cmocka_unit_test(
+			die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums),
 		cmocka_unit_test(stop__a_worker__is_dropped_and_learns_it_and_harms_nobody),
-		cmocka_unit_test(stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too),
+		cmocka_unit_test(
+			stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too),
 		cmocka_unit_test(kill__a_server__ends_the_job_naming_it),
 		cmocka_unit_test(kill__all_workers__ends_the_servers),
 		cmocka_unit_test(init__continue_without_servers__fails_EINVAL_saying_why),

@@ -23,7 +23,8 @@ static int go_on_from_it(int rank, void *argument)
 		CHECK_OK(sluice_set_lr(model, 0.125f)); /* the checkpoint's rate must win, on all */
 		CHECK_OK(sluice_restore(model, plan->dir, params, &at));
 		CHECK(at && at % 5 == 0);
-		CHECK(log_saw("made without this rank", NULL, NULL, NULL) == (int)(plan->victims >> rank & 1));
+		CHECK(log_saw("made without this rank", NULL, NULL, NULL) ==
+		      (int)(plan->victims >> rank & 1));
 		for (uint64_t step = at + 1; step <= at + 5; step++) {
 			for (uint64_t i = 0; i < COUNT; i++)
 				grad[i] = worker_gradient(step, (uint64_t)rank, i);
@@ -53,10 +54,10 @@ static void checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_
 	}
 }
 
-/* ---- a leader that stops ----------------------------------------------------------------------- */
+/* ---- a leader that stops --------------------------------------------------- */
 
-static struct plan *of_leader;   /* in rank 0 */
-static int where;                /* 1: before it names LATEST, 2: before it removes what LATEST does not name */
+static struct plan *of_leader; /* in rank 0 */
+static int where; /* 1: before it names LATEST, 2: before it removes what LATEST does not name */
 
 static void stop_there(int here)
 {
@@ -78,9 +79,12 @@ int __wrap_checkpoint_manifest_write(const char *dir, const struct checkpoint_ma
 	return __real_checkpoint_manifest_write(dir, manifest, still, context);
 }
 
-void __real_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated);
-void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated);
-void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list, int outdated)
+void __real_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
+			     int outdated);
+void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
+			     int outdated);
+void __wrap_checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
+			     int outdated)
 {
 	stop_there(2);
 	__real_checkpoint_clean(place, list, outdated);
@@ -147,8 +151,10 @@ static void restore__after_a_loss__fails_EINVAL_and_the_job_goes_on(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it),
-		cmocka_unit_test(stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one),
+		cmocka_unit_test(
+			checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it),
+		cmocka_unit_test(
+			stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one),
 		cmocka_unit_test(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on),
 	};
 

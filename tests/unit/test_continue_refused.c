@@ -29,12 +29,15 @@ enum { LAST_PUSH = 10 };
 /* Pushes that each shard added, for a worker that is to end after its own. */
 static struct added {
 	atomic_int pushes[SHARDS];
-} *added;
-static sluice_model *serving;    /* in a server */
+} * added;
+static sluice_model *serving; /* in a server */
 
-void __real_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n);
-void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n);
-void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t n)
+void __real_reduction_add(struct reduction *r, const uint32_t *index, const float *value,
+			  uint32_t n);
+void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value,
+			  uint32_t n);
+void __wrap_reduction_add(struct reduction *r, const uint32_t *index, const float *value,
+			  uint32_t n)
 {
 	__real_reduction_add(r, index, value, n);
 	for (uint32_t i = 0; serving && added && i < serving->n_own; i++)
@@ -50,23 +53,29 @@ static int push_and_be_lost(int rank, void *argument)
 	sluice_job *job = survivors_join(plan);
 	sluice_model *model = survivors_open(job, params);
 	int victim = plan->victims == 1 ? 0 : 1, late = victim ? 0 : 3;
-	serving = sluice_is_worker(job) ? NULL : model; /* nobody has pushed: not before all have opened it */
+	serving = sluice_is_worker(job) ?
+			  NULL :
+			  model; /* nobody has pushed: not before all have opened it */
 	CHECK_OK(sluice_barrier(job));
 	if (!sluice_is_worker(job))
 		CHECK_OK(sluice_serve(model));
 	for (uint64_t step = 1; sluice_is_worker(job) && step <= LAST_PUSH + 2; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = worker_gradient(step, (uint64_t)rank, i);
-		for (int waited = 0; rank == late && step == LAST_PUSH && sluice_living(job) == WORKERS; waited++) {
+		for (int waited = 0;
+		     rank == late && step == LAST_PUSH && sluice_living(job) == WORKERS; waited++) {
 			CHECK(waited < 60000);
 			sleep_ms(1);
 		}
 		CHECK_OK(sluice_push(model, grad));
 		if (rank == victim && step == LAST_PUSH) {
-			/* Rank 0's is added before all others of its step, rank 1's not before that of rank 0, which is late. */
+			/* Rank 0's is added before all others of its step, rank 1's not before that
+			 * of rank 0, which is late. */
 			for (int s = 0; s < SHARDS; s++)
-				for (int waited = 0; !victim && waited < 60000 &&
-				     atomic_load(&added->pushes[s]) <= WORKERS * (LAST_PUSH - 1); waited++)
+				for (int waited = 0;
+				     !victim && waited < 60000 &&
+				     atomic_load(&added->pushes[s]) <= WORKERS * (LAST_PUSH - 1);
+				     waited++)
 					sleep_ms(1);
 			kill(getpid(), SIGKILL);
 		}
@@ -104,7 +113,8 @@ static void lose__before_its_push_was_added__it_is_refused_and_counted_as_such(v
 	lose_after_push(2, 15 & ~2u, 1);
 }
 
-/* A worker that knows no rules: it ignores that it was dropped, and pushes on, more than its slots hold. */
+/* A worker that knows no rules: it ignores that it was dropped, and pushes on, more than its slots
+ * hold. */
 static void push_regardless(sluice_model *model, int times)
 {
 	static uint8_t nonsense[64] = { 0x5a };
@@ -114,8 +124,10 @@ static void push_regardless(sluice_model *model, int times)
 			struct endpoint *e = model->job->peers[at->owner].endpoint;
 			struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 					      .remote = model->remote_windows[at->owner],
-					      .offset = at->slots_offset, .local = nonsense,
-					      .bytes = sizeof nonsense, .imm = imm_make(IMM_PUSH, model->id, s) };
+					      .offset = at->slots_offset,
+					      .local = nonsense,
+					      .bytes = sizeof nonsense,
+					      .imm = imm_make(IMM_PUSH, model->id, s) };
 			CHECK_OK(e->transport->ops->post(e, &t));
 		}
 }
@@ -183,8 +195,10 @@ static int break_the_rules(int rank, void *argument)
 	for (uint64_t step = 1; sluice_is_worker(job) && !rc && step <= 40; step++) {
 		if (rank == 2 && step == 10)
 			push_regardless(model, 1);
-		/* No good push after it: on a busy machine it would lie over the nonsense before anyone read that. */
-		for (int waited = 0; rank == 2 && step == 10 && !log_saw("dropped this rank", NULL, NULL, NULL);
+		/* No good push after it: on a busy machine it would lie over the nonsense before
+		 * anyone read that. */
+		for (int waited = 0;
+		     rank == 2 && step == 10 && !log_saw("dropped this rank", NULL, NULL, NULL);
 		     waited++) {
 			CHECK(waited < 60000);
 			sleep_ms(1);
@@ -198,7 +212,8 @@ static int break_the_rules(int rank, void *argument)
 	CHECK_OK(rc);
 	CHECK(sluice_living(job) == WORKERS - 1);
 	CHECK(log_saw("rank 2 (node n2) is lost", "goes on without it", NULL, NULL));
-	plan->refused[rank] = (uint64_t)log_saw("rank 2 (node n2) is lost", "was refused", NULL, NULL);
+	plan->refused[rank] = (uint64_t)log_saw("rank 2 (node n2) is lost", "was refused", NULL,
+						NULL);
 	return survivors_leave(job, model);
 }
 
@@ -214,9 +229,12 @@ static void push__nonsense__costs_the_worker_its_membership_and_nothing_else(voi
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lose__after_its_push_was_added__it_counts_in_that_step_and_never_again),
-		cmocka_unit_test(lose__before_its_push_was_added__it_is_refused_and_counted_as_such),
-		cmocka_unit_test(wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks),
+		cmocka_unit_test(
+			lose__after_its_push_was_added__it_counts_in_that_step_and_never_again),
+		cmocka_unit_test(
+			lose__before_its_push_was_added__it_is_refused_and_counted_as_such),
+		cmocka_unit_test(
+			wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks),
 		cmocka_unit_test(push__nonsense__costs_the_worker_its_membership_and_nothing_else),
 	};
 

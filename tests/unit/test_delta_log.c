@@ -50,8 +50,8 @@ static void append__100000_random_entries__newest_two_are_located_whole(void **s
 				assert_int_equal(at[b], 0);
 			memset(at, (int)(i & 0xff), bytes);
 			uint64_t before = log.end;
-			last[i % KEPT] =
-				(struct entry){ delta_log_commit(&log, bytes), bytes, (uint8_t)i };
+			last[i % KEPT] = (struct entry){ delta_log_commit(&log, bytes), bytes,
+							 (uint8_t)i };
 			assert_true(last[i % KEPT].end == log.end && log.end > before &&
 				    log.end % 8 == 0);
 			for (unsigned k = 0; k < KEPT && k <= i; k++) {
@@ -87,14 +87,16 @@ static void locate__impossible_notice__is_refused_and_writes_nothing(void **stat
 		uint64_t log_end;
 		uint32_t last_bytes;
 	} bad[] = {
-		{ 64, 0 },            /* no entry */
-		{ 0, 8 },             /* nothing was ever written */
-		{ 8, 16 },            /* begins before the log */
-		{ 65, 8 }, { 68, 8 }, /* not on 8 bytes */
-		{ 4096, 97 },         /* larger than the ring */
+		{ 64, 0 }, /* no entry */
+		{ 0, 8 },  /* nothing was ever written */
+		{ 8, 16 }, /* begins before the log */
+		{ 65, 8 },
+		{ 68, 8 },    /* not on 8 bytes */
+		{ 4096, 97 }, /* larger than the ring */
 		{ 4096, UINT32_MAX },
-		{ 96 + 8, 16 },       /* would wrap */
-		{ UINT64_MAX, 8 }, { UINT64_MAX - 7, 97 },
+		{ 96 + 8, 16 }, /* would wrap */
+		{ UINT64_MAX, 8 },
+		{ UINT64_MAX - 7, 97 },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -112,8 +114,8 @@ static void locate__any_numbers__never_reach_outside_the_ring(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 200000; i++) {
 		uint64_t end = next_random(&random) >> next_random(&random) % 64, offset = 0;
-		uint32_t bytes =
-			(uint32_t)(next_random(&random) >> (32 + next_random(&random) % 32));
+		uint32_t bytes = (uint32_t)(next_random(&random) >>
+					    (32 + next_random(&random) % 32));
 		size_t ring = 8 + next_random(&random) % 512 * 8;
 		if (delta_log_locate(end & ~7ull, bytes, ring, &offset))
 			continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The pieces in which values go into a message as they are and out again, with their checksum on the way; and a look at
- * a header alone. */
+ * The pieces in which values go into a message as they are and out again, with their checksum on
+ * the way; and a look at a header alone. */
 #include "base/error.h"
 #include "compress/message.h"
 #include "dense_values.h"
@@ -22,7 +22,8 @@ static void put__every_length_and_place__same_bytes_and_checksum_and_none_beside
 	for (size_t l = 0; l < COUNT_OF(lengths); l++)
 		for (size_t place = 0; place < 4; place++)
 			for (int past_caches = 0; past_caches < 2; past_caches++) {
-				const size_t bytes = lengths[l] * sizeof *value, at = place * sizeof *value;
+				const size_t bytes = lengths[l] * sizeof *value,
+					     at = place * sizeof *value;
 				uint32_t crc = 17;
 				memset(room, 0x5a, sizeof room);
 				memset(expected, 0x5a, sizeof expected);
@@ -61,7 +62,9 @@ static void take__a_value_that_is_not_finite_anywhere__is_refused(void **state)
 			for (uint32_t at = 0; at < lengths[l]; at += at + 3 < lengths[l] ? 3 : 1) {
 				fill(from, DENSE_PIECE, 3);
 				from[at] = bad[b];
-				assert_int_equal(dense_take((uint8_t *)from, lengths[l], value, &crc), SLUICE_EWIRE);
+				assert_int_equal(
+					dense_take((uint8_t *)from, lengths[l], value, &crc),
+					SLUICE_EWIRE);
 			}
 }
 
@@ -83,7 +86,8 @@ static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **s
 {
 	static uint8_t bytes[4096], copy[4096];
 	float value[100];
-	struct message m = { .kind = MESSAGE_PUSH, .parts = 1, .span = 100, .lr = 0.5f, .rank = 3 }, seen, copied;
+	struct message m = { .kind = MESSAGE_PUSH, .parts = 1, .span = 100, .lr = 0.5f, .rank = 3 },
+		       seen, copied;
 	const char *why = "";
 	uint32_t crc = 0;
 	(void)state;
@@ -91,13 +95,16 @@ static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **s
 	size_t n = message_encode(&m, NULL, value, value, bytes, sizeof bytes);
 	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), 0);
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), 0);
-	assert_true(dense_plain(&seen) && seen.rank == 3 && seen.count == 100 && copied.count == 100);
+	assert_true(dense_plain(&seen) && seen.rank == 3 && seen.count == 100 &&
+		    copied.count == 100);
 	assert_int_equal(crc, crc32c(0, value, sizeof value));
 	bytes[n - 1] ^= 1;
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), 0);
 	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), SLUICE_EWIRE);
-	assert_int_equal(message_peek(bytes, n - 1, &seen, &crc, &why), SLUICE_EWIRE); /* it does not fit */
-	assert_int_equal(message_peek(bytes, MESSAGE_HEADER_BYTES - 1, &seen, &crc, &why), SLUICE_EWIRE);
+	assert_int_equal(message_peek(bytes, n - 1, &seen, &crc, &why),
+			 SLUICE_EWIRE); /* it does not fit */
+	assert_int_equal(message_peek(bytes, MESSAGE_HEADER_BYTES - 1, &seen, &crc, &why),
+			 SLUICE_EWIRE);
 	bytes[12] ^= 1;
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), SLUICE_EWIRE);
 	assert_non_null(strstr(why, "header's checksum"));
@@ -106,7 +113,8 @@ static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **s
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(put__every_length_and_place__same_bytes_and_checksum_and_none_beside),
+		cmocka_unit_test(
+			put__every_length_and_place__same_bytes_and_checksum_and_none_beside),
 		cmocka_unit_test(take__every_length__copies_and_continues_the_checksum),
 		cmocka_unit_test(take__a_value_that_is_not_finite_anywhere__is_refused),
 		cmocka_unit_test(scaled__every_length__is_the_product),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which everything is sent, under attack: nothing of what does not check reaches what is kept. Bytes are spoilt
- * on their way into a message, and between two looks. */
+ * Steps in which everything is sent, under attack: nothing of what does not check reaches what is
+ * kept. Bytes are spoilt on their way into a message, and between two looks. */
 #include "base/bytes.h"
 #include "compress/dense.h"
 #include "shard/shard.h"
@@ -15,16 +15,24 @@
 
 struct attack {
 	const char *recipe, *says;
-	uint32_t at;                 /* coordinate of shard VICTIM (a push) or ATTACKER (a delta) */
-	int nan;                     /* a NaN under the right checksum, else a bit under the wrong one */
+	uint32_t at; /* coordinate of shard VICTIM (a push) or ATTACKER (a delta) */
+	int nan;     /* a NaN under the right checksum, else a bit under the wrong one */
 	void (*header)(struct message *m);
-	int from_log;                /* the delta, else the push */
-	int second_look;             /* the victim sees other bytes when it adds */
+	int from_log;    /* the delta, else the push */
+	int second_look; /* the victim sees other bytes when it adds */
 };
-enum { VICTIM, ATTACKER, ONLOOKER, RANKS, COUNT = 3 * (2 * DENSE_PIECE + 5), SPAN = COUNT / 3, STEP = 3 };
+enum {
+	VICTIM,
+	ATTACKER,
+	ONLOOKER,
+	RANKS,
+	COUNT = 3 * (2 * DENSE_PIECE + 5),
+	SPAN = COUNT / 3,
+	STEP = 3
+};
 
-static const struct attack *spoil;   /* in the process that does it, while it does */
-static uintptr_t spoil_begin;        /* where the payload lies, and what was seen of it */
+static const struct attack *spoil; /* in the process that does it, while it does */
+static uintptr_t spoil_begin;      /* where the payload lies, and what was seen of it */
 static int looks;
 
 void __real_dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches);
@@ -50,7 +58,8 @@ int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *c
 	const uintptr_t begin = spoil && spoil->second_look ? spoil_begin : 0;
 	uint8_t other[DENSE_PIECE * sizeof *value];
 	const size_t bytes = n * sizeof *value, at = begin ? spoil->at * sizeof *value : 0;
-	if (!begin || (uintptr_t)from > begin + at || (uintptr_t)from + bytes <= begin + at || ++looks != 2)
+	if (!begin || (uintptr_t)from > begin + at || (uintptr_t)from + bytes <= begin + at ||
+	    ++looks != 2)
 		return __real_dense_take(from, n, value, crc);
 	memcpy(other, from, bytes);
 	other[begin + at - (uintptr_t)from] ^= 0x10;
@@ -62,17 +71,20 @@ size_t __wrap_message_head(struct message *m, uint32_t payload_crc, uint8_t *out
 size_t __wrap_message_head(struct message *m, uint32_t payload_crc, uint8_t *out)
 {
 	struct message other = *m;
-	const int here = spoil && spoil->header && m->kind == (spoil->from_log ? MESSAGE_DELTA : MESSAGE_PUSH) &&
+	const int here = spoil && spoil->header &&
+			 m->kind == (spoil->from_log ? MESSAGE_DELTA : MESSAGE_PUSH) &&
 			 m->shard == (spoil->from_log ? ATTACKER : VICTIM);
 	if (here)
 		spoil->header(&other);
 	return __real_message_head(&other, payload_crc, out);
 }
 
-/* Where the attacker's push of this step will lie at the victim; and its delta, as it sees it or another. */
+/* Where the attacker's push of this step will lie at the victim; and its delta, as it sees it or
+ * another. */
 static uintptr_t push_there(const sluice_model *model)
 {
-	return (uintptr_t)dense_slot(model, VICTIM, model->worker->up[VICTIM].ring.next_seq) + MESSAGE_HEADER_BYTES;
+	return (uintptr_t)dense_slot(model, VICTIM, model->worker->up[VICTIM].ring.next_seq) +
+	       MESSAGE_HEADER_BYTES;
 }
 
 static uintptr_t delta_there(const sluice_model *model)
@@ -82,7 +94,8 @@ static uintptr_t delta_there(const sluice_model *model)
 	const size_t entry = (MESSAGE_HEADER_BYTES + SPAN * sizeof(float) + 7) & ~(size_t)7;
 	const uint64_t position = (STEP - 1) * entry % at->log_bytes; /* the log holds three */
 	if (model->job->rank == ATTACKER)
-		return (uintptr_t)model->log->base + at->log_offset + position + MESSAGE_HEADER_BYTES;
+		return (uintptr_t)model->log->base + at->log_offset + position +
+		       MESSAGE_HEADER_BYTES;
 	return (uintptr_t)log->endpoint->transport->ops->readable(log) + at->log_offset + position +
 	       MESSAGE_HEADER_BYTES;
 }
@@ -94,11 +107,15 @@ static int under_attack(int rank, void *argument)
 	const int who = attack->second_look ? VICTIM : ATTACKER;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .lr = 0.1f,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .shards = RANKS,
+				   .lr = 0.1f,
 				   .recipe = attack->recipe };
 	int rc = 0;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->layout.shards[VICTIM].span == SPAN && model->layout.shards[ATTACKER].owner == ATTACKER);
+	CHECK(model->layout.shards[VICTIM].span == SPAN &&
+	      model->layout.shards[ATTACKER].owner == ATTACKER);
 	log_capture();
 	for (uint64_t step = 1; step <= STEP && !rc; step++) {
 		const struct shard *own = &model->shards[0];
@@ -109,7 +126,8 @@ static int under_attack(int rank, void *argument)
 		if (own->velocity)
 			memcpy(velocity, own->velocity, sizeof velocity);
 		if (step == STEP && rank == who) {
-			spoil_begin = attack->from_log || attack->second_look ? delta_there(model) : push_there(model);
+			spoil_begin = attack->from_log || attack->second_look ? delta_there(model) :
+										push_there(model);
 			spoil = attack;
 		}
 		rc = sluice_push(model, grad);
@@ -122,13 +140,18 @@ static int under_attack(int rank, void *argument)
 	CHECK(error_says("rank 1 (node n1)", attack->says));
 	const struct shard *own = &model->shards[0];
 	if (attack->second_look ? rank == VICTIM : attack->from_log && rank != ATTACKER) {
-		/* Of the attacker's shard; the others are as they ought to be, before or behind the step. */
-		const uint32_t piece = attack->second_look ? attack->at / DENSE_PIECE * DENSE_PIECE : 0;
-		CHECK(!memcmp(params + SPAN + piece, before + SPAN + piece, (SPAN - piece) * sizeof *params));
+		/* Of the attacker's shard; the others are as they ought to be, before or behind the
+		 * step. */
+		const uint32_t piece = attack->second_look ?
+					       attack->at / DENSE_PIECE * DENSE_PIECE :
+					       0;
+		CHECK(!memcmp(params + SPAN + piece, before + SPAN + piece,
+			      (SPAN - piece) * sizeof *params));
 	} else if (!attack->from_log && !attack->second_look && rank == VICTIM) {
 		CHECK(own->version == STEP - 1 && !memcmp(own->copy, copy, sizeof copy));
 		CHECK(!own->velocity || !memcmp(own->velocity, velocity, sizeof velocity));
-		CHECK(attack->header || is_zero(own->reduction.sum, SPAN)); /* else that of rank 0 may be in it */
+		CHECK(attack->header ||
+		      is_zero(own->reduction.sum, SPAN)); /* else that of rank 0 may be in it */
 		CHECK(!memcmp(params, before, SPAN * sizeof *params));
 	}
 	sluice_model_close(&model);
@@ -144,29 +167,61 @@ static void all(const struct attack *attacks, size_t n)
 	}
 }
 
-static void as_rank_2(struct message *m) { m->rank = 2; }
-static void of_another_step(struct message *m) { m->step++; }
-static void of_another_version(struct message *m) { m->have_version++; }
-static void with_a_choice(struct message *m) { m->chosen = 1; }
-static void with_another_rate(struct message *m) { m->lr = 7; }
-static void with_a_tail(struct message *m) { m->payload_bytes += 4; }
-static void beyond_the_slot(struct message *m) { m->payload_bytes = UINT32_MAX - 200; }
-static void as_f16(struct message *m) { m->values.type = VALUE_F16; }
+static void as_rank_2(struct message *m)
+{
+	m->rank = 2;
+}
+static void of_another_step(struct message *m)
+{
+	m->step++;
+}
+static void of_another_version(struct message *m)
+{
+	m->have_version++;
+}
+static void with_a_choice(struct message *m)
+{
+	m->chosen = 1;
+}
+static void with_another_rate(struct message *m)
+{
+	m->lr = 7;
+}
+static void with_a_tail(struct message *m)
+{
+	m->payload_bytes += 4;
+}
+static void beyond_the_slot(struct message *m)
+{
+	m->payload_bytes = UINT32_MAX - 200;
+}
+static void as_f16(struct message *m)
+{
+	m->values.type = VALUE_F16;
+}
 
 static void push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_kept(void **state)
 {
 	static const struct attack attacks[] = {
 		{ .recipe = SGD, .says = "shard 0 was refused: the payload's checksum is wrong" },
-		{ .recipe = SGD, .says = "shard 0 was refused: the payload's checksum is wrong", .at = SPAN - 1 },
-		{ .recipe = SGD, .says = "shard 0 was refused: the payload's checksum is wrong", .at = DENSE_PIECE },
-		{ .recipe = MOMENTUM, .says = "shard 0 was refused: the payload's checksum is wrong", .at = SPAN - 1 },
+		{ .recipe = SGD,
+		  .says = "shard 0 was refused: the payload's checksum is wrong",
+		  .at = SPAN - 1 },
+		{ .recipe = SGD,
+		  .says = "shard 0 was refused: the payload's checksum is wrong",
+		  .at = DENSE_PIECE },
+		{ .recipe = MOMENTUM,
+		  .says = "shard 0 was refused: the payload's checksum is wrong",
+		  .at = SPAN - 1 },
 		{ .recipe = SGD, .says = "a value is NaN or infinite", .at = SPAN - 1, .nan = 1 },
 		{ .recipe = MOMENTUM, .says = "a value is NaN or infinite", .nan = 1 },
 		{ .recipe = SGD, .says = "rank 2 where 1 is expected", .header = as_rank_2 },
 		{ .recipe = SGD, .says = "step 4 where 3 is expected", .header = of_another_step },
 		{ .recipe = SGD, .says = "another version", .header = of_another_version },
 		{ .recipe = SGD, .says = "chooses what there is not", .header = with_a_choice },
-		{ .recipe = MOMENTUM, .says = "learning rates differ", .header = with_another_rate },
+		{ .recipe = MOMENTUM,
+		  .says = "learning rates differ",
+		  .header = with_another_rate },
 		{ .recipe = SGD, .says = "was refused", .header = with_a_tail },
 		{ .recipe = SGD, .says = "exceeds the slot", .header = beyond_the_slot },
 		{ .recipe = SGD, .says = "was refused", .header = as_f16 },
@@ -178,13 +233,30 @@ static void push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_k
 static void delta__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_added(void **state)
 {
 	static const struct attack attacks[] = {
-		{ .recipe = SGD, .says = "shard 1 from rank 1 (node n1): the payload's checksum is wrong", .from_log = 1 },
-		{ .recipe = MOMENTUM, .says = "shard 1 from rank 1 (node n1): the payload's checksum is wrong",
-		  .from_log = 1, .at = SPAN - 1 },
-		{ .recipe = MOMENTUM, .says = "a value is NaN or infinite", .from_log = 1, .at = SPAN - 1, .nan = 1 },
-		{ .recipe = SGD, .says = "rank 2 where 1 is expected", .from_log = 1, .header = as_rank_2 },
-		{ .recipe = SGD, .says = "another version", .from_log = 1, .header = of_another_version },
-		{ .recipe = SGD, .says = "shard 1 from rank 1", .from_log = 1, .header = with_a_tail },
+		{ .recipe = SGD,
+		  .says = "shard 1 from rank 1 (node n1): the payload's checksum is wrong",
+		  .from_log = 1 },
+		{ .recipe = MOMENTUM,
+		  .says = "shard 1 from rank 1 (node n1): the payload's checksum is wrong",
+		  .from_log = 1,
+		  .at = SPAN - 1 },
+		{ .recipe = MOMENTUM,
+		  .says = "a value is NaN or infinite",
+		  .from_log = 1,
+		  .at = SPAN - 1,
+		  .nan = 1 },
+		{ .recipe = SGD,
+		  .says = "rank 2 where 1 is expected",
+		  .from_log = 1,
+		  .header = as_rank_2 },
+		{ .recipe = SGD,
+		  .says = "another version",
+		  .from_log = 1,
+		  .header = of_another_version },
+		{ .recipe = SGD,
+		  .says = "shard 1 from rank 1",
+		  .from_log = 1,
+		  .header = with_a_tail },
 	};
 	(void)state;
 	all(attacks, COUNT_OF(attacks));
@@ -194,7 +266,10 @@ static void delta__that_changes_while_it_is_read__is_refused_before_the_piece_is
 {
 	static const struct attack attacks[] = {
 		{ .recipe = SGD, .says = "changed while it was read", .second_look = 1 },
-		{ .recipe = SGD, .says = "changed while it was read", .second_look = 1, .at = SPAN - 1 },
+		{ .recipe = SGD,
+		  .says = "changed while it was read",
+		  .second_look = 1,
+		  .at = SPAN - 1 },
 	};
 	(void)state;
 	all(attacks, COUNT_OF(attacks));
@@ -203,9 +278,12 @@ static void delta__that_changes_while_it_is_read__is_refused_before_the_piece_is
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_kept),
-		cmocka_unit_test(delta__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_added),
-		cmocka_unit_test(delta__that_changes_while_it_is_read__is_refused_before_the_piece_is_added),
+		cmocka_unit_test(
+			push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_kept),
+		cmocka_unit_test(
+			delta__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_added),
+		cmocka_unit_test(
+			delta__that_changes_while_it_is_read__is_refused_before_the_piece_is_added),
 	};
 	return cmocka_run_group_tests_name("dense_spoilt", tests, NULL, NULL);
 }

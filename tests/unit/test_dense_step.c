@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which everything is sent: the same bits as message by message, which a measured model takes; and what is not
- * finite, in a gradient or a sum, ends the job. */
+ * Steps in which everything is sent: the same bits as message by message, which a measured model
+ * takes; and what is not finite, in a gradient or a sum, ends the job. */
 #include "base/bytes.h"
 #include "compress/dense.h"
 #include "shard/shard.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- the same bits ---------------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------- */
 
 enum { STEPS = 6 };
 struct shape {
@@ -34,8 +34,11 @@ static float value_of(const struct shape *shape, uint64_t step, int rank, uint64
 static int exchange(sluice_model *model, const float *grad, float *params)
 {
 	const enum update_kind update = model->recipe.update;
-	int rc = update == UPDATE_AVERAGE ? sluice_push_params(model, params) : sluice_push(model, grad);
-	return rc ? rc : update == UPDATE_NONE ? sluice_pull_mean(model, params) : sluice_pull(model, params);
+	int rc = update == UPDATE_AVERAGE ? sluice_push_params(model, params) :
+					    sluice_push(model, grad);
+	return rc                    ? rc :
+	       update == UPDATE_NONE ? sluice_pull_mean(model, params) :
+				       sluice_pull(model, params);
 }
 
 static int both_ways(int rank, void *argument)
@@ -45,26 +48,32 @@ static int both_ways(int rank, void *argument)
 	float *grad = malloc(bytes), *params[2] = { malloc(bytes), malloc(bytes) };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model[2] = { NULL };
-	sluice_model_attr attr = { .size = sizeof attr, .count = shape->count, .shards = shape->shards,
-				   .recipe = shape->recipe, .lr = 0.3f };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = shape->count,
+				   .shards = shape->shards,
+				   .recipe = shape->recipe,
+				   .lr = 0.3f };
 	CHECK(grad && params[0] && params[1]);
 	for (int m = 0; m < 2; m++) {
 		for (uint64_t i = 0; i < shape->count; i++)
 			params[m][i] = noise(1, 0, 0, i);
 		CHECK_OK(sluice_model_open(job, &attr, params[m], &model[m]));
 	}
-	CHECK_OK(sluice_measure(model[1], 1)); /* which looks at each message, and at the accumulator */
+	CHECK_OK(sluice_measure(model[1],
+				1)); /* which looks at each message, and at the accumulator */
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		for (uint64_t i = 0; i < shape->count; i++)
 			grad[i] = value_of(shape, step, rank, i);
-		for (uint64_t i = 0; i < shape->count && model[0]->recipe.update == UPDATE_AVERAGE; i++)
+		for (uint64_t i = 0; i < shape->count && model[0]->recipe.update == UPDATE_AVERAGE;
+		     i++)
 			params[0][i] = params[1][i] = params[0][i] + grad[i];
 		for (int m = 0; m < 2; m++)
 			CHECK_OK(exchange(model[m], grad, params[m]));
 		CHECK(!memcmp(params[0], params[1], bytes));
 		check_same(job, params[0], bytes);
 		for (uint32_t s = 0; s < model[0]->n_own; s++) {
-			const struct shard *own = &model[0]->shards[s], *other = &model[1]->shards[s];
+			const struct shard *own = &model[0]->shards[s],
+					   *other = &model[1]->shards[s];
 			const size_t span = own->at->span * sizeof(float);
 			CHECK(!memcmp(own->copy, other->copy, span));
 			CHECK(!own->residual || !memcmp(own->residual, other->residual, span));
@@ -75,8 +84,10 @@ static int both_ways(int rank, void *argument)
 		}
 		CHECK(step > 1 || model[0]->worker->up[0].placed == shape->worker_part);
 		CHECK(!model[1]->worker->up[0].placed);
-		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE; i++)
-			CHECK(float_bits(model[0]->worker->residual[i]) == float_bits(model[1]->worker->residual[i]));
+		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
+		     i++)
+			CHECK(float_bits(model[0]->worker->residual[i]) ==
+			      float_bits(model[1]->worker->residual[i]));
 		CHECK_OK(sluice_barrier(job)); /* nobody goes on before all have looked */
 	}
 	for (int m = 0; m < 2; m++) {
@@ -136,7 +147,7 @@ static void step__any_length__same_bits_as_message_by_message(void **state)
 			run_ranks(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
 }
 
-/* ---- a gradient that is not finite ------------------------------------------------------------ */
+/* ---- a gradient that is not finite ----------------------------------------- */
 
 enum { RANKS = 3, COUNT = RANKS * (2 * DENSE_PIECE + 5), SPAN = COUNT / RANKS };
 
@@ -145,7 +156,9 @@ static int push_nan(int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = SGD };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = SGD
+	};
 	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -172,14 +185,16 @@ static void push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted
 	run_ranks(RANKS, push_nan, NULL);
 }
 
-/* ---- sums that overflow ----------------------------------------------------------------------- */
+/* ---- sums that overflow ---------------------------------------------------- */
 
 static int overflow(int rank, void *argument)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument
+	};
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill(grad, COUNT, 3);
@@ -191,7 +206,8 @@ static int overflow(int rank, void *argument)
 	if (!rc) /* the other shards were there sooner */
 		rc = sluice_barrier(job);
 	CHECK(rc == (rank == 1 ? SLUICE_ENUMERIC : SLUICE_EPEER));
-	CHECK(error_says("shard 1 at rank 1 (node n1) in step 2 is NaN or infinite", "lower the learning rate"));
+	CHECK(error_says("shard 1 at rank 1 (node n1) in step 2 is NaN or infinite",
+			 "lower the learning rate"));
 	CHECK(!memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -210,7 +226,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(step__any_recipe__same_bits_as_message_by_message),
 		cmocka_unit_test(step__any_length__same_bits_as_message_by_message),
-		cmocka_unit_test(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted),
+		cmocka_unit_test(
+			push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted),
 		cmocka_unit_test(step__sums_that_overflow__end_the_job_before_anybody_adds_them),
 	};
 	return cmocka_run_group_tests_name("dense_step", tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finding the GPU module: with and without it, with and without a driver. Each case is a process, because the
- * module is looked for once. */
+ * Finding the GPU module: with and without it, with and without a driver. Each case is a process,
+ * because the module is looked for once. */
 #include "base/error.h"
 #include "base/device.h"
 #include "sluice.h"
@@ -93,7 +93,8 @@ static int device_memory_is_found(void)
 	const struct device_ops *ops = device_load(&why), *found = NULL;
 	struct memory memory;
 
-	if (!ops || ops->alloc(100, &memory) || device_of((char *)memory.address + 99, &found) || found != ops)
+	if (!ops || ops->alloc(100, &memory) || device_of((char *)memory.address + 99, &found) ||
+	    found != ops)
 		return NO;
 	ops->release(&memory);
 	return memory.address ? NO : YES;
@@ -107,7 +108,8 @@ static void device_of__device_memory_gives_the_table(void **state)
 
 static int another_device_is_refused(void)
 {
-	void *module = dlopen(EMULATED_MODULE, RTLD_NOW), *symbol = dlsym(module, "emulated_device");
+	void *module = dlopen(EMULATED_MODULE, RTLD_NOW),
+	     *symbol = dlsym(module, "emulated_device");
 	const char *why = "";
 	const struct device_ops *ops = device_load(&why), *found = NULL;
 	void (*present)(int);
@@ -117,14 +119,17 @@ static int another_device_is_refused(void)
 	memcpy(&present, &symbol, sizeof(symbol));
 	present(2);
 	setenv("SLURM_LOCALID", "1", 1);
-	if (!ops || ops->choose(text, sizeof(text)) || ops->alloc(100, &memory) || device_of(memory.address, &found))
+	if (!ops || ops->choose(text, sizeof(text)) || ops->alloc(100, &memory) ||
+	    device_of(memory.address, &found))
 		return NO;
 	setenv("SLURM_LOCALID", "0", 1);
 	sluice_set_log(NULL, NULL);
 	if (ops->choose(text, sizeof(text)) || device_of(memory.address, &found) != SLUICE_EGPU)
 		return NO;
 	ops->release(&memory);
-	return strstr(sluice_last_error(), "it is on GPU 1, but the calling thread uses GPU 0") ? YES : NO;
+	return strstr(sluice_last_error(), "it is on GPU 1, but the calling thread uses GPU 0") ?
+		       YES :
+		       NO;
 }
 
 static void device_of__memory_of_another_device_than_the_current_one__is_refused(void **state)
@@ -135,7 +140,8 @@ static void device_of__memory_of_another_device_than_the_current_one__is_refused
 
 static int no_driver_is_said(void)
 {
-	void *module = dlopen(EMULATED_MODULE, RTLD_NOW), *symbol = dlsym(module, "emulated_device");
+	void *module = dlopen(EMULATED_MODULE, RTLD_NOW),
+	     *symbol = dlsym(module, "emulated_device");
 	const char *why = "";
 	const struct device_ops *ops = device_load(&why);
 	void (*present)(int);
@@ -144,7 +150,8 @@ static int no_driver_is_said(void)
 	memcpy(&present, &symbol, sizeof(symbol));
 	present(0);
 	if (!ops->describe(text, sizeof(text)) ||
-	    !strstr(ops->error(), "this node has no CUDA driver (libcuda.so.1), or one older than CUDA 13.0"))
+	    !strstr(ops->error(),
+		    "this node has no CUDA driver (libcuda.so.1), or one older than CUDA 13.0"))
 		return NO;
 	return host_memory_is_host_memory();
 }
@@ -166,7 +173,9 @@ static int refused_without_module(void)
 	sluice_set_log(NULL, NULL);
 	if (device_of(&here, &ops) != SLUICE_EGPU)
 		return NO;
-	return strstr(sluice_last_error(), "is GPU memory, but there is no GPU module (/nowhere/") ? YES : NO;
+	return strstr(sluice_last_error(), "is GPU memory, but there is no GPU module (/nowhere/") ?
+		       YES :
+		       NO;
 }
 
 static void device_of__device_memory_without_module_is_refused(void **state)
@@ -175,7 +184,8 @@ static void device_of__device_memory_without_module_is_refused(void **state)
 	expect(refused_without_module, "/nowhere/libsluice_cuda.so");
 }
 
-/* The application loads the driver when it has pushed from host memory already; and other libraries before it. */
+/* The application loads the driver when it has pushed from host memory already; and other libraries
+ * before it. */
 static int driver_that_comes_late_is_noticed(void)
 {
 	const struct device_ops *ops;
@@ -228,7 +238,8 @@ int main(void)
 		cmocka_unit_test(device_of__host_memory_without_driver_or_module),
 		cmocka_unit_test(device_load__what_is_missing_is_said),
 		cmocka_unit_test(device_of__device_memory_gives_the_table),
-		cmocka_unit_test(device_of__memory_of_another_device_than_the_current_one__is_refused),
+		cmocka_unit_test(
+			device_of__memory_of_another_device_than_the_current_one__is_refused),
 		cmocka_unit_test(describe__without_a_driver_says_so),
 		cmocka_unit_test(device_of__device_memory_without_module_is_refused),
 		cmocka_unit_test(device_of__driver_loaded_between_two_calls_is_noticed),

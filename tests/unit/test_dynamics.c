@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memories and signals that reach over several steps: each against its recursion written out here, the
- * conservation of two-step memory, and what a checkpoint must bring back. Ranks are simulated. */
+ * Memories and signals that reach over several steps: each against its recursion written out here,
+ * the conservation of two-step memory, and what a checkpoint must bring back. Ranks are
+ * simulated. */
 #include "base/bytes.h"
 #include "scratch.h"
 #include "sent.h"
@@ -14,7 +15,9 @@ enum { W = 3, D = 210 };
 static sluice_model *open_model(sluice_job *job, const char *recipe, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = recipe, .lr = 0.25f, .shards = 2 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = D, .recipe = recipe, .lr = 0.25f, .shards = 2
+	};
 	for (int i = 0; i < D; i++)
 		params[i] = noise(1, 0, 0, (uint64_t)i);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -35,7 +38,7 @@ static void run_simulated(int (*rank_main)(sluice_job *job, void *context), void
 	assert_int_equal(sluice_simulate(NULL, W, rank_main, context), 0);
 }
 
-/* ---- memories --------------------------------------------------------------------------------- */
+/* ---- memories -------------------------------------------------------------- */
 
 static int lowpass(sluice_job *job, void *context)
 {
@@ -70,8 +73,10 @@ static void push__lowpass__memory_takes_beta_of_what_is_left(void **state)
 static int lowpass_of_one(sluice_job *job, void *context)
 {
 	float params[2][D], grad[D];
-	sluice_model *model[2] = { open_model(job, "up=topk(0.1) down=all memory=lowpass(1)", params[0]),
-				   open_model(job, "up=topk(0.1) down=all memory=residual", params[1]) };
+	sluice_model *model[2] = {
+		open_model(job, "up=topk(0.1) down=all memory=lowpass(1)", params[0]),
+		open_model(job, "up=topk(0.1) down=all memory=residual", params[1])
+	};
 	(void)context;
 	for (uint64_t step = 1; step <= 20; step++)
 		for (int m = 0; m < 2; m++) {
@@ -93,8 +98,8 @@ static void train__lowpass_1__is_the_residual(void **state)
 
 struct books {
 	const char *recipe;
-	float alpha, beta;           /* alpha 0: 1/t */
-	double average[D];           /* v of the uncompressed recursion */
+	float alpha, beta; /* alpha 0: 1/t */
+	double average[D]; /* v of the uncompressed recursion */
 	double signal[W][D], moved[D], size[D], error[W][D];
 };
 
@@ -103,8 +108,8 @@ static double alpha_of(const struct books *b, int64_t step)
 	return step <= 1 ? 1 : b->alpha > 0 ? (double)b->alpha : 1 / (double)step;
 }
 
-/* x - lr alpha mean(error) = x_0 - lr sum of v, v the average without compression (beta = 1); and the
- * worker's errors are those of the filter written out (any beta). */
+/* x - lr alpha mean(error) = x_0 - lr sum of v, v the average without compression (beta = 1); and
+ * the worker's errors are those of the filter written out (any beta). */
 static int twostep(sluice_job *job, void *context)
 {
 	struct books *b = context;
@@ -116,21 +121,25 @@ static int twostep(sluice_job *job, void *context)
 	int storm = model->recipe.signal == SIGNAL_STORM;
 	memcpy(start, params, sizeof start);
 	for (int64_t step = 1; step <= 300; step++) {
-		double a0 = alpha_of(b, step), a1 = alpha_of(b, step - 1), a2 = alpha_of(b, step - 2);
+		double a0 = alpha_of(b, step), a1 = alpha_of(b, step - 1),
+		       a2 = alpha_of(b, step - 2);
 		CHECK_OK(sluice_point(model, params, point));
 		gradient(job, (uint64_t)step, params, grad);
 		gradient(job, (uint64_t)step, point, before);
 		CHECK_OK(storm ? sluice_push_pair(model, grad, before) : sluice_push(model, grad));
 		last_sent(model, sent);
 		for (int i = 0; i < D; i++) {
-			double a = storm ? ((double)grad[i] - (1 - a0) * (double)before[i]) / a0 : (double)grad[i];
+			double a = storm ? ((double)grad[i] - (1 - a0) * (double)before[i]) / a0 :
+					   (double)grad[i];
 			b->signal[rank][i] = a;
 			filter[i] = (1 - beta) * filter[i] +
-				beta * (a1 / a0 * (2 - a0) * newest[i] - a2 / a0 * (1 - a0) * older[i]);
+				    beta * (a1 / a0 * (2 - a0) * newest[i] -
+					    a2 / a0 * (1 - a0) * older[i]);
 			older[i] = newest[i];
 			newest[i] = a + filter[i] - (double)sent[i];
 			CHECK(fabs((double)model->worker->residual[i] - newest[i]) < 1e-3);
-			newest[i] = (double)model->worker->residual[i]; /* roundings do not add up here */
+			newest[i] = (double)model->worker
+					    ->residual[i]; /* roundings do not add up here */
 			b->error[rank][i] = newest[i];
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -145,7 +154,8 @@ static int twostep(sluice_job *job, void *context)
 			double error = 0;
 			for (int w = 0; w < W; w++)
 				error += b->error[w][i] / W;
-			double there = (double)params[i] - lr * a0 * error, want = (double)start[i] - b->moved[i];
+			double there = (double)params[i] - lr * a0 * error,
+			       want = (double)start[i] - b->moved[i];
 			CHECK(b->beta < 1 || fabs(there - want) <= 3e-6 * (1 + b->size[i]));
 		}
 		CHECK_OK(sluice_barrier(job));
@@ -168,17 +178,20 @@ static void train__300_noisy_steps_twostep__mass_is_conserved(void **state)
 	twostep_with("up=all,round(1) down=all memory=twostep(1) update=ema(0.1)", 0.1f, 1);
 	twostep_with("up=all,uniform(4,32) down=all memory=twostep(1) update=ema(0.2)", 0.2f, 1);
 	twostep_with("up=all,round(0.5) down=all memory=twostep(1) update=ema(1/t)", 0, 1);
-	twostep_with("up=topk(0.6) down=all memory=twostep(1) update=ema(0.2) signal=storm(0.2)", 0.2f, 1);
+	twostep_with("up=topk(0.6) down=all memory=twostep(1) update=ema(0.2) signal=storm(0.2)",
+		     0.2f, 1);
 }
 
 static void push__twostep_below_one__is_the_filter(void **state)
 {
 	(void)state;
 	twostep_with("up=topk(0.2) down=all memory=twostep(0.3) update=ema(0.1)", 0.1f, 0.3f);
-	twostep_with("up=all,uniform(2) down=all memory=twostep(0.3) update=ema(1/t) signal=storm(1/t)", 0, 0.3f);
+	twostep_with(
+		"up=all,uniform(2) down=all memory=twostep(0.3) update=ema(1/t) signal=storm(1/t)",
+		0, 0.3f);
 }
 
-/* ---- signals ---------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------- */
 
 static int look_back(sluice_job *job, void *context)
 {
@@ -190,8 +203,10 @@ static int look_back(sluice_job *job, void *context)
 		const float alpha = step == 1 ? 1 : 0.25f;
 		CHECK_OK(sluice_point(model, params, point));
 		for (int i = 0; i < D; i++)
-			CHECK(point[i] == (igt ? params[i] + (1 - alpha) / alpha * (params[i] - last[i])
-					       : model->worker->previous ? last[i] : params[i]));
+			CHECK(point[i] ==
+			      (igt ? params[i] + (1 - alpha) / alpha * (params[i] - last[i]) :
+			       model->worker->previous ? last[i] :
+							 params[i]));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
 		memcpy(last, params, sizeof last);
@@ -199,7 +214,8 @@ static int look_back(sluice_job *job, void *context)
 			CHECK_OK(sluice_push_pair(model, grad, before));
 		else
 			CHECK_OK(sluice_push(model, grad));
-		CHECK(sluice_point(model, params, point) == SLUICE_EINVAL && error_says("pulled", NULL));
+		CHECK(sluice_point(model, params, point) == SLUICE_EINVAL &&
+		      error_says("pulled", NULL));
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);
@@ -222,7 +238,8 @@ static int wrong_calls(sluice_job *job, void *context)
 	float params[D], grad[D] = { 0 };
 	sluice_model *model = open_model(job, context, params);
 	if (model->recipe.signal == SIGNAL_STORM) {
-		CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("sluice_push_pair", NULL));
+		CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
+		      error_says("sluice_push_pair", NULL));
 		CHECK(sluice_push_pair(model, grad, NULL) == SLUICE_EINVAL);
 		CHECK(sluice_push_pair(model, NULL, grad) == SLUICE_EINVAL);
 		grad[7] = NAN;
@@ -230,7 +247,8 @@ static int wrong_calls(sluice_job *job, void *context)
 		CHECK(sluice_point(model, params, NULL) == SLUICE_EINVAL);
 		CHECK(sluice_point(NULL, params, grad) == SLUICE_EINVAL);
 	} else {
-		CHECK(sluice_push_pair(model, grad, grad) == SLUICE_EINVAL && error_says("signal=storm", NULL));
+		CHECK(sluice_push_pair(model, grad, grad) == SLUICE_EINVAL &&
+		      error_says("signal=storm", NULL));
 	}
 	sluice_model_close(&model);
 	return 0;
@@ -250,8 +268,11 @@ static int noisy(sluice_job *job, void *context)
 	float params[D], grad[D] = { 0 }, sent[3][D];
 	double *sum = context, square = 0;
 	for (int run = 0; run < 3; run++) {
-		sluice_model *model = open_model(job, run == 2 ? "up=all signal=gradient,noise(0.5) seed=1"
-							     : "up=all signal=gradient,noise(0.5)", params);
+		sluice_model *model = open_model(
+			job,
+			run == 2 ? "up=all signal=gradient,noise(0.5) seed=1" :
+				   "up=all signal=gradient,noise(0.5)",
+			params);
 		CHECK_OK(sluice_push(model, grad));
 		last_sent(model, sent[run]);
 		CHECK_OK(sluice_pull(model, params));
@@ -274,10 +295,11 @@ static void push__noise__has_its_deviation_and_differs_by_rank_and_seed(void **s
 	run_simulated(noisy, sum);
 	for (int i = 0; i < D; i++)
 		square += sum[i] * sum[i];
-	assert_true(fabs(square / D / (W * 0.25) - 1) < 5 * sqrt(2.0 / D)); /* independent, so squares add */
+	assert_true(fabs(square / D / (W * 0.25) - 1) <
+		    5 * sqrt(2.0 / D)); /* independent, so squares add */
 }
 
-/* ---- shards ------------------------------------------------------------------------------------ */
+/* ---- shards ---------------------------------------------------------------- */
 
 struct cuts {
 	const char *recipe;
@@ -287,17 +309,21 @@ struct cuts {
 
 static int cut(sluice_job *job, void *context)
 {
-	enum { COUNT = 384 };        /* shards of 64 or 128 */
+	enum { COUNT = 384 }; /* shards of 64 or 128 */
 	struct cuts *c = context;
 	for (int i = 0; i < 2; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
 		sluice_model *model = NULL;
-		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->recipe, .lr = 0.1f,
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = COUNT,
+					   .recipe = c->recipe,
+					   .lr = 0.1f,
 					   .shards = c->shards[i] };
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
 		for (uint64_t step = 1; step <= 10; step++) {
 			for (int j = 0; j < COUNT; j++)
-				grad[j] = params[j] + noise(4, step, (uint64_t)sluice_rank(job), (uint64_t)j);
+				grad[j] = params[j] +
+					  noise(4, step, (uint64_t)sluice_rank(job), (uint64_t)j);
 			CHECK_OK(sluice_push(model, grad));
 			CHECK_OK(sluice_pull(model, params));
 		}
@@ -314,18 +340,19 @@ static void train__other_shards__same_bits_where_blocks_begin_with_them(void **s
 		{ .recipe = "up=all,uniform(2,64) down=all memory=none", .shards = { 3, 6 } },
 		{ .recipe = "up=all,grid(4) down=all", .shards = { 1, 5 } },
 		{ .recipe = "up=all,round(0.25) down=all,round(0.001)", .shards = { 1, 7 } },
-		{ .recipe = "up=topk(0.1) down=all signal=gradient,noise(1) memory=lowpass(0.5)", .shards = { 1, 7 } },
+		{ .recipe = "up=topk(0.1) down=all signal=gradient,noise(1) memory=lowpass(0.5)",
+		  .shards = { 1, 7 } },
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
 		run_simulated(cut, &cuts[i]);
 		if (cuts[i].digest[0] != cuts[i].digest[1])
-			fail_msg("%s: other bits with %u shards than with %u", cuts[i].recipe, cuts[i].shards[0],
-				 cuts[i].shards[1]);
+			fail_msg("%s: other bits with %u shards than with %u", cuts[i].recipe,
+				 cuts[i].shards[0], cuts[i].shards[1]);
 	}
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------- */
 
 struct interrupted {
 	const char *recipe;

@@ -204,8 +204,9 @@ static void env_load__transport_list(void **state)
 	expect_refused("SLUICE_TRANSPORT", "self,smh",
 		       "unknown word \"smh\", did you mean \"shm\"?; known: self, shm");
 	expect_refused("SLUICE_TRANSPORT", "shm,", "unknown word \"\"");
-	expect_refused("SLUICE_TRANSPORT", "shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,"
-					   "shm,shm,shm", "at most 63 fit");
+	expect_refused("SLUICE_TRANSPORT",
+		       "shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm,shm",
+		       "at most 63 fit");
 }
 
 static void env_load__choice_and_log_name_the_nearest(void **state)
@@ -352,9 +353,11 @@ int main(void)
 		cmocka_unit_test_setup(env_load__bytes_in_every_unit, clean_environment),
 		cmocka_unit_test_setup(env_load__values_without_meaning_are_refused,
 				       clean_environment),
-		cmocka_unit_test_setup(env_load__values_out_of_range_are_refused, clean_environment),
+		cmocka_unit_test_setup(env_load__values_out_of_range_are_refused,
+				       clean_environment),
 		cmocka_unit_test_setup(env_load__transport_list, clean_environment),
-		cmocka_unit_test_setup(env_load__choice_and_log_name_the_nearest, clean_environment),
+		cmocka_unit_test_setup(env_load__choice_and_log_name_the_nearest,
+				       clean_environment),
 		cmocka_unit_test_setup(env_load__log_takes_effect, clean_environment),
 		cmocka_unit_test_setup(env_load__too_long_text_is_refused, clean_environment),
 		cmocka_unit_test_setup(env_load__unknown_variable_warns_with_the_nearest,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Estimates of distributions from servers that say little: the error of many runs against the bound that
- * stands beside each function, from above, and from below where the bound is an equality. */
+ * Estimates of distributions from servers that say little: the error of many runs against the bound
+ * that stands beside each function, from above, and from below where the bound is an equality. */
 #include "base/error.h"
 #include "random.h"
 #include "sluice.h"
@@ -100,13 +100,15 @@ static void estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one(void
 		for (int run = 0; run < sizes[s].runs; run++) {
 			dirichlet(&random, N);
 			draw_samples(&random, N, sizes[s].servers);
-			assert_int_equal(sluice_estimate_samples(sample, sizes[s].servers, N, guess), 0);
+			assert_int_equal(
+				sluice_estimate_samples(sample, sizes[s].servers, N, guess), 0);
 			first += l1(N) / sizes[s].runs;
 			second += l2_squared(guess, truth, N) / sizes[s].runs;
 			expected += (1 - l2_squared(truth, NULL, N)) / servers / sizes[s].runs;
 		}
-		print_message("%zu samples: l1 %.4f (bound %.4f), l2 %.4f (bound %.4f)\n", sizes[s].servers,
-			      first, sqrt(N / servers), sqrt(second), sqrt(1 / servers));
+		print_message("%zu samples: l1 %.4f (bound %.4f), l2 %.4f (bound %.4f)\n",
+			      sizes[s].servers, first, sqrt(N / servers), sqrt(second),
+			      sqrt(1 / servers));
 		assert_true(first <= sqrt(N / servers));
 		assert_true(expected <= 1 / servers);
 		assert_true(second <= 1.25 * expected && second >= 0.75 * expected);
@@ -120,7 +122,8 @@ static void estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one
 
 	(void)state;
 	for (int s = 0; s < 3; s++) {
-		double servers = (double)sizes[s].servers, second = 0, expected = 0, mean[N] = { 0 };
+		double servers = (double)sizes[s].servers, second = 0, expected = 0,
+		       mean[N] = { 0 };
 		const int runs = 20;
 
 		dirichlet(&random, N);
@@ -129,7 +132,8 @@ static void estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one
 
 			for (size_t i = 0; i < sizes[s].servers; i++)
 				bit[i] = (uint8_t)sluice_subset_bit(seed, i, draw(&random, N));
-			assert_int_equal(sluice_estimate_bits(seed, bit, sizes[s].servers, N, guess), 0);
+			assert_int_equal(
+				sluice_estimate_bits(seed, bit, sizes[s].servers, N, guess), 0);
 			second += l2_squared(guess, truth, N) / runs;
 			for (int j = 0; j < N; j++)
 				mean[j] += guess[j] / runs;
@@ -245,7 +249,8 @@ static void two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits(void
 			      epsilons[e], sum.error, sum.bits, sum.empirical);
 		assert_true(sum.error <= 1.1 * epsilons[e]);
 		assert_true(sum.empirical > 5 * sum.error);
-		assert_true(sum.bits < 0.01 * MOST / epsilons[e] / epsilons[e] * 16); /* all samples */
+		assert_true(sum.bits <
+			    0.01 * MOST / epsilons[e] / epsilons[e] * 16); /* all samples */
 	}
 }
 
@@ -307,13 +312,16 @@ static void intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_grow
 			size_t found = 0;
 
 			shape(which < 4 ? which : 4, n, &random);
-			assert_int_equal(sluice_intervals_grow(n, growths[g], end, MOST, &found), 0);
+			assert_int_equal(sluice_intervals_grow(n, growths[g], end, MOST, &found),
+					 0);
 			assert_int_equal(end[found - 1], n);
-			assert_true((double)found <= 3 + log(1 + growths[g] * n) / log(1 + growths[g]) +
-						     1 / growths[g]);
+			assert_true((double)found <=
+				    3 + log(1 + growths[g] * n) / log(1 + growths[g]) +
+					    1 / growths[g]);
 			for (size_t i = 0; i < found; i++) /* as good as no sampling error */
 				count[i] = (uint64_t)((cumulated[end[i] - 1] -
-						       (i ? cumulated[end[i - 1] - 1] : 0)) * 0x1p50);
+						       (i ? cumulated[end[i - 1] - 1] : 0)) *
+						      0x1p50);
 			assert_int_equal(sluice_estimate_intervals(end, count, found, n, guess), 0);
 			assert_true(l1(n) <= 2 * growths[g]);
 		}
@@ -338,7 +346,8 @@ static void intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling(vo
 		uint8_t message[4096];
 		size_t bytes;
 		assert_int_equal(sluice_counts_encode(count, found, 8, (uint64_t)run, message,
-						      sizeof message, &bytes), 0);
+						      sizeof message, &bytes),
+				 0);
 		assert_int_equal(sluice_counts_merge(summed, found, message, bytes), 0);
 		assert_int_equal(sluice_estimate_intervals(end, summed, found, MOST, guess), 0);
 		mean += l1(MOST) / 5;
@@ -351,7 +360,8 @@ static void intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling(vo
 
 static void estimates__wrong_arguments__refused(void **state)
 {
-	const uint32_t samples[] = { 1, 5 }, good[] = { 3, 6 }, falling[] = { 3, 3 }, short_[] = { 3, 5 };
+	const uint32_t samples[] = { 1, 5 }, good[] = { 3, 6 }, falling[] = { 3, 3 },
+		       short_[] = { 3, 5 };
 	const uint64_t count[] = { 1, 2 }, none[] = { 0, 0 };
 	const uint8_t bit[] = { 1, 0 };
 	uint32_t end[8];
@@ -385,11 +395,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one),
-		cmocka_unit_test(estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit),
+		cmocka_unit_test(
+			estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit),
 		cmocka_unit_test(subset_bit__any_server__half_of_the_elements_and_independent),
 		cmocka_unit_test(two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits),
 		cmocka_unit_test(intervals_cut__one_heavy_element__is_an_interval_of_its_own),
-		cmocka_unit_test(intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth),
+		cmocka_unit_test(
+			intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth),
 		cmocka_unit_test(intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling),
 		cmocka_unit_test(estimates__wrong_arguments__refused),
 	};

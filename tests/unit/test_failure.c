@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ranks that die, leave, or differ: everybody learns who it was and where, at once, and nobody hangs. The
- * kills are real. Slow and stopped ranks are in test_slow_rank.c. */
+ * Ranks that die, leave, or differ: everybody learns who it was and where, at once, and nobody
+ * hangs. The kills are real. Slow and stopped ranks are in test_slow_rank.c. */
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static void leave(sluice_job *job, sluice_model *model)
 	sluice_finalize(&job);
 }
 
-/* ---- kill -9 --------------------------------------------------------------------------------- */
+/* ---- kill -9 --------------------------------------------------------------- */
 
 struct kill {
 	int victim, servers;
@@ -96,8 +96,8 @@ static void kill_each(int size, int servers)
 		struct kill *k = shared_memory(sizeof *k);
 		k->victim = victim;
 		k->servers = servers;
-		run_ranks_status(size, train_until_a_rank_is_lost, k, kill_in_the_middle,
-				 IN_TIME, status);
+		run_ranks_status(size, train_until_a_rank_is_lost, k, kill_in_the_middle, IN_TIME,
+				 status);
 		for (int r = 0; r < size; r++)
 			if (r == victim ? !WIFSIGNALED(status[r]) : !ended_well(status[r]))
 				fail_msg("rank %d of %d after the end of rank %d: status 0x%x", r,
@@ -117,7 +117,7 @@ static void kill__each_of_two_workers_and_two_servers__others_end_at_once_naming
 	kill_each(4, 2);
 }
 
-/* ---- leaving without a word, or with one ------------------------------------------------------- */
+/* ---- leaving without a word, or with one ----------------------------------- */
 
 struct way_out {
 	void (*go)(sluice_job *job, sluice_model *model);
@@ -214,7 +214,7 @@ static void close__while_the_others_train__ends_in_a_timeout_for_all(void **stat
 	run_ranks(3, one_closes_early, NULL);
 }
 
-/* ---- gradients that are no numbers --------------------------------------------------------------- */
+/* ---- gradients that are no numbers ----------------------------------------- */
 
 static int push_not_finite(int rank, void *argument)
 {
@@ -223,8 +223,8 @@ static int push_not_finite(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, NULL, 2, params);
 	sluice_model_stats before = { .size = sizeof before }, after = { .size = sizeof after };
-	const char *what = isnan(bad) ? "is NaN at index 3 of tensor b1.bias"
-				      : "is infinite at index 3 of tensor b1.bias";
+	const char *what = isnan(bad) ? "is NaN at index 3 of tensor b1.bias" :
+					"is infinite at index 3 of tensor b1.bias";
 	int rc = 0;
 	log_capture();
 	for (int step = 1; !rc && step < PLENTY; step++) {
@@ -300,7 +300,7 @@ static void push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradi
 		run_ranks(2, go_on_without, &policies[i]);
 }
 
-/* ---- ranks that differ ---------------------------------------------------------------------------- */
+/* ---- ranks that differ ----------------------------------------------------- */
 
 static int push_at_another_rate(int rank, void *argument)
 {
@@ -346,7 +346,8 @@ static int open_differently(int rank, void *argument)
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
 	CHECK(error_says("rank 0 (node n1) and rank 1 (node n1)", "different models"));
 	CHECK(error_says("all ranks must open the same ones", NULL));
-	CHECK(error_says("with \"up=topk(0.01),f32\" and \"up=topk(0.02),f32\" in the recipe", NULL));
+	CHECK(error_says("with \"up=topk(0.01),f32\" and \"up=topk(0.02),f32\" in the recipe",
+			 NULL));
 	attr.recipe = NULL;
 	attr.count = rank == 2 ? 1000 : COUNT;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
@@ -355,7 +356,9 @@ static int open_differently(int rank, void *argument)
 	attr.shards = rank == 2 ? 2 : 3;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
 	CHECK(error_says("of 3 and 2 shards", NULL));
-	sluice_tensor named[] = { { "w1", 1000 }, { rank == 2 ? "b" : "b1.bias", 20 }, { "w2", 180 } };
+	sluice_tensor named[] = { { "w1", 1000 },
+				  { rank == 2 ? "b" : "b1.bias", 20 },
+				  { "w2", 180 } };
 	attr.shards = 0;
 	attr.tensors = named;
 	attr.n_tensors = rank == 2 ? 0 : 3;
@@ -383,7 +386,8 @@ static int open_differently(int rank, void *argument)
 	CHECK(error_says("topk", NULL));
 	attr.recipe = NULL;
 	params[COUNT - 1] = rank ? 0 : INFINITY;
-	CHECK(sluice_model_open(job, &attr, params, &model) == (rank ? SLUICE_EPEER : SLUICE_EINVAL));
+	CHECK(sluice_model_open(job, &attr, params, &model) ==
+	      (rank ? SLUICE_EPEER : SLUICE_EINVAL));
 	CHECK(error_says("first parameters hold infinity at index 1199", NULL));
 	params[COUNT - 1] = 0; /* and the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -428,7 +432,7 @@ static void push__twice_without_pull__fails_EINVAL_and_the_job_goes_on(void **st
 	run_ranks(2, call_out_of_order, NULL);
 }
 
-/* ---- fork ------------------------------------------------------------------------------------------ */
+/* ---- fork ------------------------------------------------------------------ */
 
 static int fork_in_the_middle(int rank, void *argument)
 {
@@ -479,12 +483,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kill__each_of_four_ranks__others_end_at_once_naming_it),
-		cmocka_unit_test(kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it),
+		cmocka_unit_test(
+			kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it),
 		cmocka_unit_test(exit__without_closing__is_a_loss_for_the_others),
 		cmocka_unit_test(finalize__with_a_model_open__is_told_to_the_others),
 		cmocka_unit_test(close__while_the_others_train__ends_in_a_timeout_for_all),
 		cmocka_unit_test(push__nan_or_infinity__aborts_naming_rank_tensor_and_index),
-		cmocka_unit_test(push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient),
+		cmocka_unit_test(
+			push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient),
 		cmocka_unit_test(push__unequal_learning_rates__are_refused_by_name),
 		cmocka_unit_test(open__attributes_that_differ__are_refused_by_name_on_all),
 		cmocka_unit_test(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits: against their definitions in double precision, and there and back through messages. Of uniform,
- * what is drawn: test_uniform.c. */
+ * Values in few bits: against their definitions in double precision, and there and back through
+ * messages. Of uniform, what is drawn: test_uniform.c. */
 #include "base/bytes.h"
 #include "compress/bit_pack.h"
 #include "compress/message.h"
@@ -30,7 +30,10 @@ static void bits__every_width_and_length__come_back_and_take_no_more(void **stat
 				unsigned code = 0;
 
 				for (unsigned b = 0; b < bits; b++)
-					code |= (unsigned)(again[(i * bits + b) / 8] >> (i * bits + b) % 8 & 1) << b;
+					code |= (unsigned)(again[(i * bits + b) / 8] >>
+								   (i * bits + b) % 8 &
+							   1)
+						<< b;
 				assert_int_equal(code, codes[i]);
 			}
 		}
@@ -91,8 +94,10 @@ static void round__any_width__is_the_nearest_multiple_in_the_fewest_bits(void **
 static void few_bits__extremes__stay_finite(void **state)
 {
 	const float extremes[] = { 0, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -0x1p-149f, 1, 0x1p-130f };
-	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8), grid(1), grid(8),
-						rounded(FLT_MAX), rounded(0x1p-149f), rounded(3e38f) };
+	const struct value_coding codings[] = {
+		uniform(1, 8), uniform(2, 8),    uniform(8, 8),      grid(1),
+		grid(8),       rounded(FLT_MAX), rounded(0x1p-149f), rounded(3e38f)
+	};
 
 	(void)state;
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
@@ -120,8 +125,10 @@ static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
 
 			for (size_t i = 0; i < 24; i++)
 				v[i] = i == 11 ? (float)sign * INFINITY : (float)i - 11;
-			assert_int_equal(few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent), 11);
-			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why), SLUICE_EWIRE);
+			assert_int_equal(
+				few_bits_encode(&codings[c], 1, v, 24, &rounding, bytes, sent), 11);
+			assert_int_equal(few_bits_decode(&codings[c], 1, bytes, 24, got, &why),
+					 SLUICE_EWIRE);
 			assert_non_null(strstr(why, "not finite"));
 		}
 	for (size_t b = 0; b < 2; b++) {
@@ -130,8 +137,10 @@ static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
 		const char *why = "";
 
 		v[11] = bad[b];
-		float range = few_bits_fit(&coding, v, 24, 7); /* 7: the vector's, before this shard's part of it */
-		assert_int_equal(few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent), 11);
+		float range = few_bits_fit(&coding, v, 24,
+					   7); /* 7: the vector's, before this shard's part of it */
+		assert_int_equal(few_bits_encode(&coding, range, v, 24, &rounding, bytes, sent),
+				 11);
 		assert_false(few_bits_valid(&coding, range, &why));
 		assert_non_null(strstr(why, "must be finite"));
 	}
@@ -139,8 +148,9 @@ static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
 
 static void message__few_bits__sparse_and_dense_come_back(void **state)
 {
-	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64), grid(3), grid(8),
-						rounded(0.01f), rounded(100) };
+	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64),
+						grid(3),       grid(8),         rounded(0.01f),
+						rounded(100) };
 	struct random r = { 11 };
 	static uint32_t index[N], back[N];
 
@@ -148,8 +158,12 @@ static void message__few_bits__sparse_and_dense_come_back(void **state)
 	fill(10, 2);
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 		for (unsigned share = 1; share <= 1024; share *= 2) {
-			struct message m = { .kind = MESSAGE_DELTA, .parts = 1, .span = N, .values = codings[c],
-					     .stream = { RANDOM_ROUND, 0, 1, 0 } }, read;
+			struct message m = { .kind = MESSAGE_DELTA,
+					     .parts = 1,
+					     .span = N,
+					     .values = codings[c],
+					     .stream = { RANDOM_ROUND, 0, 1, 0 } },
+				       read;
 			size_t bound, length;
 			const char *why = "";
 
@@ -160,16 +174,19 @@ static void message__few_bits__sparse_and_dense_come_back(void **state)
 			assert_true(bound <= sizeof(bytes));
 			uint32_t n = m.count;
 			memset(again, 0, sizeof(again));
-			length = message_encode(&m, share == 1 ? NULL : index, v, sent, bytes, bound);
+			length = message_encode(&m, share == 1 ? NULL : index, v, sent, bytes,
+						bound);
 			assert_true(length <= bound && m.count == n);
-			assert_int_equal(message_copy(bytes, length, again, sizeof(again), &read, &why), 0);
+			assert_int_equal(
+				message_copy(bytes, length, again, sizeof(again), &read, &why), 0);
 			if (message_decode(&read, again, back, got, &why))
 				fail_msg("%u in %u: %s", n, N, why);
 			assert_memory_equal(got, sent, n * sizeof(*got));
 			if (read.coding != CODING_DENSE)
 				assert_memory_equal(back, index, n * sizeof(*back));
 			for (uint32_t k = 1; k <= N; k += 97)
-				assert_true(message_bound(N, k, codings[c]) >= message_bound(N, k - 1, codings[c]));
+				assert_true(message_bound(N, k, codings[c]) >=
+					    message_bound(N, k - 1, codings[c]));
 		}
 }
 

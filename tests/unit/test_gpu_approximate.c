@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Approximate and random selection on the device against choose.h's on the CPU, bit by bit: gaussiank, random and
- * variance. The kernels run on the CPU here and on a GPU in tests/gpu/run. */
+ * Approximate and random selection on the device against choose.h's on the CPU, bit by bit:
+ * gaussiank, random and variance. The kernels run on the CPU here and on a GPU in tests/gpu/run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,30 +17,46 @@
 
 enum way { GAUSSIAN, DENSITY, VARIANCE };
 enum { WAYS = 3, SEED = 5, RANK = 3 };
-static const size_t sizes[] = { 0, 1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 8191, 8193, 33000, 100007 };
+static const size_t sizes[] = { 0,    1,    31,   32,   33,   127,   128,   129,
+				1023, 1024, 1025, 8191, 8193, 33000, 100007 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 static size_t choose(enum way way, const struct choice *c)
 {
-	return way == GAUSSIAN ? choose_gaussiank(c) : way == DENSITY ? choose_random(c) : choose_variance(c);
+	return way == GAUSSIAN ? choose_gaussiank(c) :
+	       way == DENSITY  ? choose_random(c) :
+				 choose_variance(c);
 }
 
 /* residual += scale * grad, or = (fresh), then the selection, on both sides. */
 static void expect_same_step(enum way way, struct device_selector *device, struct pair *residual,
-			     const struct pair *grad, const struct spans *spans, double wanted, uint64_t k,
-			     uint64_t step, int fresh)
+			     const struct pair *grad, const struct spans *spans, double wanted,
+			     uint64_t k, uint64_t step, int fresh)
 {
 	struct lists cpu = lists_new(residual->n), got = lists_new(residual->n);
-	const struct choice choice = { .x = residual->here, .spans = spans->all, .n_spans = spans->n,
-				       .density = wanted, .level = (float)wanted, .k = k, .index = cpu.index,
+	const struct choice choice = { .x = residual->here,
+				       .spans = spans->all,
+				       .n_spans = spans->n,
+				       .density = wanted,
+				       .level = (float)wanted,
+				       .k = k,
+				       .index = cpu.index,
 				       .stream = { RANDOM_KEEP, RANK, step, SEED } };
-	const struct device_select call = { .residual = residual->there, .grad = grad->there, .scale = 0.5f,
-					    .k = k, .gaussian = way == GAUSSIAN,
+	const struct device_select call = { .residual = residual->there,
+					    .grad = grad->there,
+					    .scale = 0.5f,
+					    .k = k,
+					    .gaussian = way == GAUSSIAN,
 					    .quantile = gaussian_quantile(wanted),
-					    .draw = way == DENSITY ? DEVICE_DRAW_DENSITY
-						    : way == VARIANCE ? DEVICE_DRAW_VARIANCE : DEVICE_DRAW_NONE,
-					    .wanted = way == VARIANCE ? (double)(float)wanted : wanted,
-					    .purpose = RANDOM_KEEP, .rank = RANK, .step = step, .seed = SEED,
+					    .draw = way == DENSITY  ? DEVICE_DRAW_DENSITY :
+						    way == VARIANCE ? DEVICE_DRAW_VARIANCE :
+								      DEVICE_DRAW_NONE,
+					    .wanted = way == VARIANCE ? (double)(float)wanted :
+									wanted,
+					    .purpose = RANDOM_KEEP,
+					    .rank = RANK,
+					    .step = step,
+					    .seed = SEED,
 					    .fresh = fresh };
 	struct device_selected out;
 	float largest = 0;
@@ -68,7 +84,8 @@ static void expect_same_step(enum way way, struct device_selector *device, struc
 static void compare(enum way way, int kind, size_t n, double wanted, uint64_t seed)
 {
 	struct random r = { seed };
-	struct pair residual = pair_new(n, seed % 2), grad = pair_new(n, seed / 2 % (UNALIGNED_MOST + 1));
+	struct pair residual = pair_new(n, seed % 2),
+		    grad = pair_new(n, seed / 2 % (UNALIGNED_MOST + 1));
 	struct spans spans = spans_of(n, seed % 3 == 1, &r);
 	struct device_selector *device;
 	size_t exempt = 0;
@@ -83,8 +100,9 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 		for (size_t i = 0; i < n; i++)
 			grad.here[i] = vector_value(kind, i, n, &r);
 		pair_send(&grad);
-		expect_same_step(way, device, &residual, &grad, &spans, wanted, density_count(wanted, n - exempt),
-				 step, way != GAUSSIAN || kind % 2);
+		expect_same_step(way, device, &residual, &grad, &spans, wanted,
+				 density_count(wanted, n - exempt), step,
+				 way != GAUSSIAN || kind % 2);
 	}
 	gpu()->selector_close(&device);
 	pair_free(&residual);
@@ -131,10 +149,15 @@ static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **
 		if (nan)
 			x.here[1234] = NAN;
 		pair_send(&x);
-		const struct choice choice = { .x = x.here, .spans = &whole, .n_spans = 1, .density = 0.02,
-					       .k = 60, .index = cpu.index };
-		const struct device_select call = { .x = x.there, .k = 60, .gaussian = 1,
-						    .quantile = gaussian_quantile(0.02) };
+		const struct choice choice = { .x = x.here,
+					       .spans = &whole,
+					       .n_spans = 1,
+					       .density = 0.02,
+					       .k = 60,
+					       .index = cpu.index };
+		const struct device_select call = {
+			.x = x.there, .k = 60, .gaussian = 1, .quantile = gaussian_quantile(0.02)
+		};
 		cpu.n = nan ? 0 : choose_gaussiank(&choice);
 		for (size_t i = 0; i < cpu.n; i++)
 			cpu.value[i] = x.here[cpu.index[i]];
@@ -166,12 +189,13 @@ static void select__what_must_be_written_and_may_not_is_refused(void **state)
 	gpu_free(x);
 }
 
-/* ---- the order of sums ------------------------------------------------------------------------- */
+/* ---- the order of sums ----------------------------------------------------- */
 
 /* As moments.h says it, written as it stands there. */
 static double sum_by_the_book(const double *term, size_t n)
 {
-	size_t tiles = (n + MOMENT_TILE - 1) / MOMENT_TILE, groups = (tiles + MOMENT_GROUP - 1) / MOMENT_GROUP;
+	size_t tiles = (n + MOMENT_TILE - 1) / MOMENT_TILE,
+	       groups = (tiles + MOMENT_GROUP - 1) / MOMENT_GROUP;
 	double all[MOMENT_LANES] = { 0 };
 
 	for (size_t g = 0; g < groups; g++) {
@@ -210,13 +234,15 @@ static void moments__any_size_and_spans__sums_in_the_stated_order(void **state)
 			struct random r = { n };
 			struct spans spans = spans_of(n, 1, &r);
 			float *x = malloc(n * sizeof(*x));
-			double *first = calloc(n, sizeof(*first)), *second = calloc(n, sizeof(*second));
+			double *first = calloc(n, sizeof(*first)),
+			       *second = calloc(n, sizeof(*second));
 
 			assert_true(x && first && second);
 			for (size_t i = 0; i < n; i++)
 				x[i] = random_normal(&r);
 			for (size_t s = 0; s < spans.n; s++)
-				for (uint64_t i = spans.all[s].begin; i < spans.all[s].end && !spans.all[s].exempt; i++) {
+				for (uint64_t i = spans.all[s].begin;
+				     i < spans.all[s].end && !spans.all[s].exempt; i++) {
 					double v = magnitudes ? fabs((double)x[i]) : (double)x[i];
 
 					if (magnitudes && !(0.7 * v < 1))

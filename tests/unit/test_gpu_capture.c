@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What of CUDA's state is the application's: graphs that it captures while the library works, and the last error.
- * A selection can be captured; what the host takes part in is refused, and nothing spoils a capture. */
+ * What of CUDA's state is the application's: graphs that it captures while the library works, and
+ * the last error. A selection can be captured; what the host takes part in is refused, and nothing
+ * spoils a capture. */
 #include "base/error.h"
 #include "base/bytes.h"
 #include "worker/worker.h"
@@ -58,7 +59,7 @@ static void end_capture(void *stream, void **graph)
 		CHECK_OK(cuda.free_graph(unwanted));
 }
 
-/* ---- the table ----------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------- */
 
 struct side {
 	struct memory residual, velocity;
@@ -92,8 +93,14 @@ static void side_close(struct side *side)
 
 static struct device_select call_of(const struct side *side, const float *grad)
 {
-	return (struct device_select){ .residual = side->residual.address, .grad = grad, .scale = 1, .k = K, .clear = 1,
-				       .clip = 3, .velocity = side->velocity.address, .momentum = 0.9f };
+	return (struct device_select){ .residual = side->residual.address,
+				       .grad = grad,
+				       .scale = 1,
+				       .k = K,
+				       .clear = 1,
+				       .clip = 3,
+				       .velocity = side->velocity.address,
+				       .momentum = 0.9f };
 }
 
 /* Its selector is opened inside of the capture too. */
@@ -210,8 +217,10 @@ static int host_takes_part(int rank, void *argument)
 	CHECK_OK(cuda.stream(&free_stream, NON_BLOCKING));
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	CHECK(cuda.ops->ready(stream) && strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->select(s, &call, stream) && strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->push(push, &call, &part, NULL, stream) && strstr(cuda.ops->error(), "being captured into a graph"));
+	CHECK(cuda.ops->select(s, &call, stream) &&
+	      strstr(cuda.ops->error(), "being captured into a graph"));
+	CHECK(cuda.ops->push(push, &call, &part, NULL, stream) &&
+	      strstr(cuda.ops->error(), "being captured into a graph"));
 	CHECK(cuda.ops->push_added(push, &unused, stream) == 0);
 	CHECK(cuda.ops->ready(NULL) && strstr(cuda.ops->error(), "the default stream"));
 	CHECK_OK(cuda.ops->ready(free_stream));
@@ -233,7 +242,7 @@ static void push__on_a_captured_stream__is_refused_and_does_not_spoil_it(void **
 	run_ranks(1, host_takes_part, NULL);
 }
 
-/* ---- a model ------------------------------------------------------------------------------- */
+/* ---- a model --------------------------------------------------------------- */
 
 static int train_beside(int rank, void *argument)
 {
@@ -287,7 +296,7 @@ static void push_and_pull__stream_is_captured__refused_and_made_again_outside(vo
 	run_ranks(1, train_beside, "up=all down=all");
 }
 
-/* ---- the last error ------------------------------------------------------------------------ */
+/* ---- the last error -------------------------------------------------------- */
 
 static int pin_and_fail(int rank, void *argument)
 {

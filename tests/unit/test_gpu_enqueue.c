@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push whose device lags behind the host: the call returns before anything ran, and what the device makes is posted by
- * the progress thread, or by the next call. */
+ * A push whose device lags behind the host: the call returns before anything ran, and what the
+ * device makes is posted by the progress thread, or by the next call. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include <dlfcn.h>
@@ -53,7 +53,8 @@ static void push__device_lags__returns_first_and_the_progress_thread_posts(void 
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" },
-		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask memory=residual" },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask "
+			    "memory=residual" },
 		{ .recipe = "up=sketch(0.02) down=all memory=residual" },
 	};
 	(void)state;
@@ -73,7 +74,8 @@ static int train_beside(int rank, void *argument)
 		CHECK_OK(sluice_push(p.host, p.grad));
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
 		CHECK_OK(p.ops->zero(p.grad_there, COUNT * sizeof(float), NULL));
-		if (step == 2 && p.host->recipe.memory != MEMORY_NONE) /* it waits for the residual */
+		if (step == 2 &&
+		    p.host->recipe.memory != MEMORY_NONE) /* it waits for the residual */
 			expect_same_stats(p.host, p.gpu, p.shape->skewed);
 		CHECK_OK(sluice_pull(p.host, p.params));
 		CHECK_OK(sluice_pull(p.gpu, p.there));
@@ -91,8 +93,11 @@ static void pull__device_lags__waits_and_gives_the_bits_of_host_memory(void **st
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd" },
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual(inside)", .skewed = 1 },
-		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9),mask nonfinite=zero", .nan_at = 3, .skewed = 1 },
-		{ .recipe = "up=gaussiank(0.05),grid(4) down=all clip=2 nonfinite=skip dense=bias", .nan_at = 2 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9),mask nonfinite=zero",
+		  .nan_at = 3,
+		  .skewed = 1 },
+		{ .recipe = "up=gaussiank(0.05),grid(4) down=all clip=2 nonfinite=skip dense=bias",
+		  .nan_at = 2 },
 		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none" },
 		{ .recipe = "up=randk(0.05) down=all memory=residual" },
 		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual" },
@@ -145,7 +150,8 @@ static void push__simulated_ranks__waits(void **state)
 		run_ranks(1, simulate_three, &shapes[i]);
 }
 
-/* Some of it is the host's, which is no work of the progress thread: the next call on the job does it. */
+/* Some of it is the host's, which is no work of the progress thread: the next call on the job does
+ * it. */
 static int overflow_and_barrier(int rank, void *argument)
 {
 	static struct pair p;
@@ -175,7 +181,8 @@ static int overflow_and_barrier(int rank, void *argument)
 
 static void barrier__host_encodes_what_overflows__posted_before_it_waits(void **state)
 {
-	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 };
+	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual",
+				      .skewed = 1 };
 	(void)state;
 	run_ranks(2, overflow_and_barrier, &shape);
 }

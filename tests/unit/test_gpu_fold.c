@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Momentum, clipping and NaN that become 0 on the device, before a selection: the bits of the formulas of
- * runtime/worker/signal.c, for sizes around warps, tiles and groups of tiles, and gradients that lie anywhere. */
+ * Momentum, clipping and NaN that become 0 on the device, before a selection: the bits of the
+ * formulas of runtime/worker/signal.c, for sizes around warps, tiles and groups of tiles, and
+ * gradients that lie anywhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ enum { STEPS = 3, GROUP = 1 << 20 };
 struct fold {
 	float clip;
 	int zero, judge, velocity, fresh;
-	int bad;             /* every so many-th is NaN or infinite; 0: none */
+	int bad; /* every so many-th is NaN or infinite; 0: none */
 };
 
 struct vectors {
@@ -59,13 +60,16 @@ static int is_bad(const struct fold *f, size_t i)
 }
 
 /* In type's codes where that is not f32; grad[] is what they mean. */
-static void make_gradient(struct vectors *v, const struct fold *f, int type, size_t shift, struct random *r)
+static void make_gradient(struct vectors *v, const struct fold *f, int type, size_t shift,
+			  struct random *r)
 {
 	for (size_t i = 0; i < v->n; i++) {
 		v->grad[i] = random_normal(r);
 		if (type != SLUICE_F32) {
-			v->codes[shift + i] = is_bad(f, i) ? (i % 2 ? 0x7fc0 | 0x7e00 : type == SLUICE_F16 ? 0xfc00 : 0xff80)
-				: narrow_code(random_bits(r), type);
+			v->codes[shift + i] = is_bad(f, i) ? (i % 2              ? 0x7fc0 | 0x7e00 :
+							      type == SLUICE_F16 ? 0xfc00 :
+										   0xff80) :
+							     narrow_code(random_bits(r), type);
 			v->grad[i] = narrow_value(v->codes[shift + i], type);
 		} else if (is_bad(f, i)) {
 			v->grad[i] = i % 2 ? NAN : -INFINITY;
@@ -120,19 +124,28 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 		v.residual[i] = random_normal(r);
 		v.velocity[i] = random_normal(r);
 	}
-	float *residual = gpu_memory(v.residual, n * 4 + 4), *velocity = gpu_memory(v.velocity, n * 4 + 4);
+	float *residual = gpu_memory(v.residual, n * 4 + 4),
+	      *velocity = gpu_memory(v.velocity, n * 4 + 4);
 	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
 	for (int step = 0; step < STEPS; step++) {
 		make_gradient(&v, f, type, shift, r);
 		if (type == SLUICE_F32)
 			memmove(v.grad + shift, v.grad, n * 4);
-		void *grad = gpu_memory(type == SLUICE_F32 ? (const void *)v.grad : v.codes, (n + shift) * width);
+		void *grad = gpu_memory(type == SLUICE_F32 ? (const void *)v.grad : v.codes,
+					(n + shift) * width);
 		if (type == SLUICE_F32)
 			memmove(v.grad, v.grad + shift, n * 4);
-		const struct device_select call = {
-			.residual = residual, .grad = (uint8_t *)grad + shift * width, .grad_type = type,
-			.scale = scale, .judge = f->judge, .k = k, .fresh = f->fresh, .zero = f->zero,
-			.clip = f->clip, .velocity = f->velocity ? velocity : NULL, .momentum = momentum };
+		const struct device_select call = { .residual = residual,
+						    .grad = (uint8_t *)grad + shift * width,
+						    .grad_type = type,
+						    .scale = scale,
+						    .judge = f->judge,
+						    .k = k,
+						    .fresh = f->fresh,
+						    .zero = f->zero,
+						    .clip = f->clip,
+						    .velocity = f->velocity ? velocity : NULL,
+						    .momentum = momentum };
 		assert_int_equal(gpu()->select(s, &call, NULL), 0);
 		assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
 		const uint64_t bad = fold_here(&v, f, scale, momentum);
@@ -185,10 +198,12 @@ static void select__norm_of_many_tiles__the_bits_of_the_cpu(void **state)
 	if (gpu_slow())
 		return;
 	for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
-		compare(100u * GROUP / 3 + 7, f % 2, f % 3 ? SLUICE_F32 : SLUICE_BF16, &folds[f], &r);
+		compare(100u * GROUP / 3 + 7, f % 2, f % 3 ? SLUICE_F32 : SLUICE_BF16, &folds[f],
+			&r);
 }
 
-/* A push failed after its gradient was folded: without a memory the residual is made again from the momentum. */
+/* A push failed after its gradient was folded: without a memory the residual is made again from the
+ * momentum. */
 static void select__momentum_has_moved__the_gradient_is_not_read(void **state)
 {
 	enum { N = 3000 };
@@ -200,8 +215,15 @@ static void select__momentum_has_moved__the_gradient_is_not_read(void **state)
 	for (size_t i = 0; i < N; i++)
 		v.velocity[i] = random_normal(&r);
 	float *velocity = gpu_memory(v.velocity, N * 4), *residual = gpu_memory(NULL, N * 4);
-	const struct device_select call = { .residual = residual, .scale = 1, .judge = 1, .k = 1, .fresh = 1, .clip = 1,
-					    .velocity = velocity, .momentum = 0.5f, .moved = 1 };
+	const struct device_select call = { .residual = residual,
+					    .scale = 1,
+					    .judge = 1,
+					    .k = 1,
+					    .fresh = 1,
+					    .clip = 1,
+					    .velocity = velocity,
+					    .momentum = 0.5f,
+					    .moved = 1 };
 	assert_int_equal(gpu()->selector_open(0, N, 1, NULL, 0, &s), 0);
 	assert_int_equal(gpu()->select(s, &call, NULL), 0);
 	expect_there(&v, residual, v.velocity);

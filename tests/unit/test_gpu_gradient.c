@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection on the device from gradients in 16 bits: the bits of selecting from the floats that they mean, for
- * sizes around warps and tiles, gradients that lie anywhere, and values of every kind. */
+ * Selection on the device from gradients in 16 bits: the bits of selecting from the floats that
+ * they mean, for sizes around warps and tiles, gradients that lie anywhere, and values of every
+ * kind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@ struct side {
 
 static struct side side_new(const float *residual, size_t n, size_t k)
 {
-	struct side side = { .residual = gpu_memory(residual, n * 4 + 4), .index = calloc(n + 1, 4),
+	struct side side = { .residual = gpu_memory(residual, n * 4 + 4),
+			     .index = calloc(n + 1, 4),
 			     .value = calloc(n + 1, 4) };
 
 	assert_true(side.index && side.value);
@@ -41,8 +43,12 @@ static void side_free(struct side *side)
 
 static void select_from(struct side *side, const void *grad, int type, size_t k)
 {
-	const struct device_select call = { .residual = side->residual, .grad = grad, .grad_type = type,
-					    .scale = 0.3f, .judge = 1, .k = k };
+	const struct device_select call = { .residual = side->residual,
+					    .grad = grad,
+					    .grad_type = type,
+					    .scale = 0.3f,
+					    .judge = 1,
+					    .k = k };
 
 	assert_int_equal(gpu()->select(side->s, &call, NULL), 0);
 	assert_int_equal(gpu()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
@@ -61,14 +67,16 @@ static void compare(size_t n, size_t shift, int type, int any_code, struct rando
 	struct side plain = side_new(a, n, k), narrow = side_new(a, n, k);
 	for (int step = 0; step < 3; step++) {
 		for (size_t i = 0; i < n; i++) {
-			uint16_t code = any_code ? (uint16_t)random_bits(r) : narrow_code(random_bits(r), type);
+			uint16_t code = any_code ? (uint16_t)random_bits(r) :
+						   narrow_code(random_bits(r), type);
 
 			if (any_code && step < 2 && !isfinite(narrow_value(code, type)))
 				code &= 0x80ff;
 			codes[shift + i] = code;
 			wide[i] = narrow_value(code, type);
 		}
-		void *grad = gpu_memory(wide, n * 4), *grad_narrow = gpu_memory(codes, (n + shift) * 2);
+		void *grad = gpu_memory(wide, n * 4),
+		     *grad_narrow = gpu_memory(codes, (n + shift) * 2);
 		select_from(&plain, grad, SLUICE_F32, k);
 		select_from(&narrow, (uint16_t *)grad_narrow + shift, type, k);
 		assert_int_equal(narrow.got.n, plain.got.n);
@@ -93,7 +101,9 @@ static void compare(size_t n, size_t shift, int type, int any_code, struct rando
 
 static void select__gradient_in_16_bits_gives_the_bits_of_its_floats(void **state)
 {
-	static const size_t sizes[] = { 1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000, 20001 };
+	static const size_t sizes[] = {
+		1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000, 20001
+	};
 	struct random r = { 3 };
 
 	(void)state;

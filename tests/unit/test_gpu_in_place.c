@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages that a card reads from GPU memory: over a transport that, as a network does, reads local memory some
- * time after post() returned, whole or not at all when its queue is full. The bits are those of host memory, with
- * all payloads in place, with a card that cannot read them, and with some owners of each kind. */
+ * Messages that a card reads from GPU memory: over a transport that, as a network does, reads local
+ * memory some time after post() returned, whole or not at all when its queue is full. The bits are
+ * those of host memory, with all payloads in place, with a card that cannot read them, and with
+ * some owners of each kind. */
 #include "base/error.h"
 #include "base/device.h"
 #include "gpu_rank.h"
@@ -13,9 +14,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { QUEUE = 4, POLLS_OF_DELAY = 3, INLINE_BYTES = 64, COUNT = 6000, STEPS = 8, RANKS = 3, SHARDS = 6 };
+enum {
+	QUEUE = 4,
+	POLLS_OF_DELAY = 3,
+	INLINE_BYTES = 64,
+	COUNT = 6000,
+	STEPS = 8,
+	RANKS = 3,
+	SHARDS = 6
+};
 
-/* ---- shm, but later, and able to read the device's memory ------------------------------------- */
+/* ---- shm, but later, and able to read the device's memory ------------------ */
 
 struct waiting {
 	struct endpoint *endpoint;
@@ -27,7 +36,7 @@ static struct waiting queue[QUEUE];
 static unsigned head, tail, from_device, full;
 static struct transport_ops card;
 static const struct device_ops *ops;
-static int reads;                    /* whether the card reaches device memory: -1: of even ranks */
+static int reads; /* whether the card reaches device memory: -1: of even ranks */
 
 static int card_open(const struct transport_config *config, struct transport **out)
 {
@@ -106,7 +115,7 @@ static void use_card(void)
 	card.copies_at_post = 0;
 }
 
-/* ---- tests ----------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------- */
 
 static enum payload_way way_to(int owner, int rank)
 {
@@ -123,7 +132,9 @@ static int train_both(int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument
+	};
 	for (size_t i = 0; i < COUNT; i++)
 		params[i] = noise(1, 0, 0, i);
 	float *there = device_floats(ops, &params_memory, params, COUNT);
@@ -151,7 +162,8 @@ static int train_both(int rank, void *argument)
 		in_place += way == PAYLOAD_IN_PLACE;
 	}
 	CHECK(from_device == STEPS * in_place);
-	CHECK(full > 0); /* a header had to wait for its queue, and its payload was not sent twice */
+	CHECK(full >
+	      0); /* a header had to wait for its queue, and its payload was not sent twice */
 	sluice_model_close(&gpu);
 	sluice_model_close(&host);
 	sluice_finalize(&job);
@@ -173,7 +185,8 @@ static void push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory(
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory),
+		cmocka_unit_test(
+			push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

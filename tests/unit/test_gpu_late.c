@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a device finds after the push has returned: the pull says it, and the push can be made again. */
+ * What a device finds after the push has returned: the pull says it, and the push can be made
+ * again. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include <setjmp.h>
@@ -53,7 +54,8 @@ static void pull__device_failed__is_EGPU_and_the_push_can_be_made_again(void **s
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual" },
-		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask clip=1 memory=residual" },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask clip=1 "
+			    "memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual" },
 	};
@@ -100,7 +102,8 @@ static int fail_listed(int rank, void *argument)
 
 static void pull__cuda_failed_in_a_barrier__says_so(void **state)
 {
-	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 };
+	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual",
+				      .skewed = 1 };
 	(void)state;
 	run_ranks(2, fail_listed, &shape);
 }
@@ -135,7 +138,8 @@ static void pull__nan_in_what_was_pushed__is_named(void **state)
 		run_ranks(1, nan_later, &shapes[i]);
 }
 
-/* What overflowed, a coordinate or but a cell, is refused where it happened: the shard gets nothing of it. */
+/* What overflowed, a coordinate or but a cell, is refused where it happened: the shard gets nothing
+ * of it. */
 static int infinite_sketch(int rank, void *argument)
 {
 	enum { CULPRIT = 1, BAD = 2 * COUNT / 3, CASES = 4 };
@@ -149,7 +153,8 @@ static int infinite_sketch(int rank, void *argument)
 		CHECK_OK(sluice_pull(p.gpu, p.there));
 		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
 		CHECK_OK(p.ops->wait(NULL));
-		int rc = sluice_barrier(p.job); /* whoever is through first may have failed before the other is */
+		int rc = sluice_barrier(
+			p.job); /* whoever is through first may have failed before the other is */
 		CHECK(!rc || rank != CULPRIT);
 		CHECK_OK(sluice_set_lr(p.gpu, 10));
 		new_gradient(&p, 2);
@@ -173,7 +178,9 @@ static int infinite_sketch(int rank, void *argument)
 
 static void push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named(void **state)
 {
-	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all memory=residual(inside)" };
+	static struct shape shape = {
+		.recipe = "up=sketch(0.02,1) down=all memory=residual(inside)"
+	};
 	(void)state;
 	run_ranks(2, infinite_sketch, &shape);
 }
@@ -206,11 +213,14 @@ static int hang(int rank, void *argument)
 static void pull__device_hangs__gpu_and_stage_are_named(void **state)
 {
 	static struct hanging cases[] = {
-		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" }, .runs = 0,
+		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" },
+		  .runs = 0,
 		  .stage = "step 1: GPU 0: its selection (kernels fold, topk" },
-		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" }, .runs = 7,
+		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" },
+		  .runs = 7,
 		  .stage = "step 1: GPU 0: its messages (kernels pack" },
-		{ .shape = { .recipe = "up=sketch(0.02,1) down=all" }, .runs = 2,
+		{ .shape = { .recipe = "up=sketch(0.02,1) down=all" },
+		  .runs = 2,
 		  .stage = "step 1: GPU 0: its sketches" },
 	};
 	(void)state;
@@ -230,7 +240,8 @@ static int hang_in_pull(int rank, void *argument)
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "step 1: GPU 0: its sketches or values (kernels"));
 	sluice_model_close(&p.gpu);
-	CHECK(log_saw("is closed after", "although the device is not through", "GPU 0: its sketches or values", NULL));
+	CHECK(log_saw("is closed after", "although the device is not through",
+		      "GPU 0: its sketches or values", NULL));
 	close_pair(&p);
 	return 0;
 }
@@ -297,7 +308,8 @@ static void pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on(
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=all memory=residual" },
-		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 }, /* the host encodes some */
+		{ .recipe = "up=topk(0.02) down=all memory=residual",
+		  .skewed = 1 }, /* the host encodes some */
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
@@ -314,7 +326,8 @@ int main(void)
 		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
 		cmocka_unit_test(pull__device_hangs_at_the_values__gpu_is_named),
 		cmocka_unit_test(pull__device_failed_at_the_values__ends_the_job),
-		cmocka_unit_test(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
+		cmocka_unit_test(
+			pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
 	};
 	if (device_is_real())
 		return 77; /* a real one lags as it likes */

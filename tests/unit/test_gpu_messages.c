@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device against message_encode(), byte by byte, and sparse updates against runtime/compress/sparse.c. */
+ * Packing on the device against message_encode(), byte by byte, and sparse updates against
+ * runtime/compress/sparse.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ static void *memory(size_t bytes)
 	return p;
 }
 
-/* ---- packing ----------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------- */
 
 struct list {
 	uint32_t *index, count, span, base;
@@ -41,7 +42,7 @@ static float value_of(int kind, struct random *r)
 
 	switch (kind % 4) {
 	case 0: return random_normal(r);
-	case 1: return bits_float(bits & 0x807fffff); /* denormal */
+	case 1: return bits_float(bits & 0x807fffff);                /* denormal */
 	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest */
 	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
 	}
@@ -50,11 +51,15 @@ static float value_of(int kind, struct random *r)
 /* About one in `every` coordinates of a span, clustered by kind. */
 static struct list list_of(uint32_t span, uint32_t every, int kind, struct random *r)
 {
-	struct list l = { .index = memory((size_t)span * 4), .value = memory((size_t)span * 4), .span = span,
+	struct list l = { .index = memory((size_t)span * 4),
+			  .value = memory((size_t)span * 4),
+			  .span = span,
 			  .base = kind & 1 ? 123456 : 0 };
 
 	for (uint32_t i = 0; i < span; i++) {
-		int take = every < 2 ? 1 : kind % 3 == 2 ? i / 300 % every == 0 : random_bits(r) % every == 0;
+		int take = every < 2     ? 1 :
+			   kind % 3 == 2 ? i / 300 % every == 0 :
+					   random_bits(r) % every == 0;
 
 		if (!take)
 			continue;
@@ -64,15 +69,22 @@ static struct list list_of(uint32_t span, uint32_t every, int kind, struct rando
 	return l;
 }
 
-static void expect_same_bytes(const struct list *l, enum value_type type, size_t seen[CODING_RUN + 1])
+static void expect_same_bytes(const struct list *l, enum value_type type,
+			      size_t seen[CODING_RUN + 1])
 {
-	struct message m = { .kind = MESSAGE_PUSH, .values = { .type = type }, .parts = 1, .span = l->span,
-			     .count = l->count, .lr = 1 };
-	size_t cap = message_bound(l->span, l->count, (struct value_coding){ .type = type }), count = l->count * 4;
+	struct message m = { .kind = MESSAGE_PUSH,
+			     .values = { .type = type },
+			     .parts = 1,
+			     .span = l->span,
+			     .count = l->count,
+			     .lr = 1 };
+	size_t cap = message_bound(l->span, l->count, (struct value_coding){ .type = type }),
+	       count = l->count * 4;
 	uint8_t *here = memory(cap), *got = memory(cap + SLACK);
 	float *decoded = memory(count), *got_decoded = memory(count);
 	uint32_t *shifted = memory(count);
-	size_t bytes = message_encode(&m, l->index, l->value, decoded, here, cap) - MESSAGE_HEADER_BYTES;
+	size_t bytes = message_encode(&m, l->index, l->value, decoded, here, cap) -
+		       MESSAGE_HEADER_BYTES;
 	struct device_selector *s;
 	struct device_packed packed;
 
@@ -81,9 +93,14 @@ static void expect_same_bytes(const struct list *l, enum value_type type, size_t
 	uint8_t *payload = gpu_memory(NULL, cap + SLACK);
 	uint32_t *index = gpu_memory(shifted, count);
 	float *value = gpu_memory(l->value, count);
-	const struct device_pack call = { .index = index, .value = value, .decoded = value,
-					  .payload = payload, .base = l->base, .count = l->count,
-					  .span = l->span, .value_type = type };
+	const struct device_pack call = { .index = index,
+					  .value = value,
+					  .decoded = value,
+					  .payload = payload,
+					  .base = l->base,
+					  .count = l->count,
+					  .span = l->span,
+					  .value_type = type };
 	assert_int_equal(gpu()->selector_open(0, l->span, l->count, NULL, 0, &s), 0);
 	assert_int_equal(gpu()->pack(s, &call, NULL), 0);
 	assert_int_equal(gpu()->packed(s, &packed, NULL), 0);
@@ -126,7 +143,8 @@ static void pack__any_list_gives_the_bytes_of_the_encoder(void **state)
 			free(l.index);
 			free(l.value);
 		}
-	for (int coding = 0; coding <= CODING_RUN; coding++) /* each was the cheapest of some; Rice is on request */
+	for (int coding = 0; coding <= CODING_RUN;
+	     coding++) /* each was the cheapest of some; Rice is on request */
 		assert_true(seen[coding] > 0 || coding == CODING_RICE);
 }
 
@@ -138,7 +156,9 @@ static void pack__any_width_of_gaps(void **state)
 	(void)state;
 	for (unsigned width = 0; width <= 31; width++) {
 		struct random r = { width + 1 };
-		struct list l = { .index = memory(400 * 4), .value = memory(400 * 4), .span = UINT32_MAX };
+		struct list l = { .index = memory(400 * 4),
+				  .value = memory(400 * 4),
+				  .span = UINT32_MAX };
 		uint64_t next = 0;
 
 		while (l.count < 400) {
@@ -156,7 +176,7 @@ static void pack__any_width_of_gaps(void **state)
 	assert_true(seen[CODING_DELTA] > 10);
 }
 
-/* ---- a push ------------------------------------------------------------------------------------ */
+/* ---- a push ---------------------------------------------------------------- */
 
 enum { PARTS = 5, PART = 7000, HEADER = MESSAGE_HEADER_BYTES, RANK = 3, SEED = 11 };
 
@@ -165,33 +185,47 @@ static struct device_part part_of(size_t p, size_t k)
 {
 	static const uint32_t begin[PARTS + 1] = { 0, 1, 300, PART, 4 * PART, 5 * PART };
 
-	return (struct device_part){ .begin = begin[p], .span = begin[p + 1] - begin[p],
+	return (struct device_part){ .begin = begin[p],
+				     .span = begin[p + 1] - begin[p],
 				     .capacity = p == PARTS - 1 ? 10 : (uint32_t)k };
 }
 
-/* The same from the CPU: selection, then the encoder for each part; residual is left as the device's is. */
-static void expect_same_push(float *residual, const float *grad, size_t n, size_t k, struct value_coding coding,
-			     uint64_t step, uint8_t *landing, size_t room, const struct device_sent *sent)
+/* The same from the CPU: selection, then the encoder for each part; residual is left as the
+ * device's is. */
+static void expect_same_push(float *residual, const float *grad, size_t n, size_t k,
+			     struct value_coding coding, uint64_t step, uint8_t *landing,
+			     size_t room, const struct device_sent *sent)
 {
 	uint32_t *index = memory(n * 4), *relative = memory(n * 4), from = 0, found;
 	float *value = memory(n * 4), *decoded = memory(n * 4);
 	uint8_t *here = memory(room);
 	const struct span all = { 0, n, 0 };
 	struct selector *s;
-	const struct select_call call = { .residual = residual, .grad = grad, .scale = 0.5f, .spans = &all,
-					  .n_spans = 1, .k = k, .index = index };
+	const struct select_call call = { .residual = residual,
+					  .grad = grad,
+					  .scale = 0.5f,
+					  .spans = &all,
+					  .n_spans = 1,
+					  .k = k,
+					  .index = index };
 
 	assert_int_equal(selector_open(n, &s), 0);
 	found = (uint32_t)select_run(s, &call, NULL);
 	const float range = largest_magnitude(residual, n);
 	for (size_t p = 0; p < PARTS; p++) {
 		const struct device_part part = part_of(p, k);
-		struct message m = { .kind = MESSAGE_PUSH, .values = coding, .parts = 1, .span = part.span, .lr = 1,
-				     .stream = { RANDOM_ROUND, RANK, step, SEED }, .first = part.begin,
+		struct message m = { .kind = MESSAGE_PUSH,
+				     .values = coding,
+				     .parts = 1,
+				     .span = part.span,
+				     .lr = 1,
+				     .stream = { RANDOM_ROUND, RANK, step, SEED },
+				     .first = part.begin,
 				     .range = range };
 		uint32_t count = 0;
 
-		for (; from + count < found && index[from + count] < part.begin + part.span; count++) {
+		for (; from + count < found && index[from + count] < part.begin + part.span;
+		     count++) {
 			relative[count] = index[from + count] - part.begin;
 			value[count] = residual[index[from + count]];
 		}
@@ -208,7 +242,8 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 		assert_true(sent[p].scale == m.scale);
 		assert_memory_equal(landing + p * room, here + HEADER, bytes);
 		for (size_t i = bytes; i < room; i++)
-			assert_int_equal(landing[p * room + i], POISON); /* not a byte more has come */
+			assert_int_equal(landing[p * room + i],
+					 POISON); /* not a byte more has come */
 		assert_int_equal(sent[p].crc, crc32c(0, here + HEADER, bytes));
 		for (uint32_t i = 0; i < count; i++)
 			residual[part.begin + relative[i]] -= decoded[i];
@@ -233,8 +268,9 @@ static int all_packed(const struct device_sent *sent)
 
 static void push_steps(size_t n, size_t k, struct value_coding coding, struct random *r)
 {
-	const size_t bytes = n * sizeof(float), room = message_bound((uint32_t)n, (uint32_t)n,
-								     (struct value_coding){ VALUE_F32, 0, 0, 0 });
+	const size_t bytes = n * sizeof(float),
+		     room = message_bound((uint32_t)n, (uint32_t)n,
+					  (struct value_coding){ VALUE_F32, 0, 0, 0 });
 	float *residual = memory(bytes), *grad = memory(bytes), *got = memory(bytes);
 	struct device_part parts[PARTS];
 	struct device_sent sent[PARTS];
@@ -256,11 +292,19 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 		parts[p].copy = (uint8_t *)pinned + p * room;
 	}
 	for (int step = 0; step < 3; step++) {
-		const struct device_select call = { .residual = there, .grad = grad_there, .scale = 0.5f, .k = k,
-						    .judge = 1, .settle = step > 0 };
-		const struct device_values values = { .type = (int)coding.type, .bits = coding.bits,
-						      .block = coding.block, .purpose = RANDOM_ROUND,
-						      .rank = RANK, .seed = SEED, .step = (uint64_t)step };
+		const struct device_select call = { .residual = there,
+						    .grad = grad_there,
+						    .scale = 0.5f,
+						    .k = k,
+						    .judge = 1,
+						    .settle = step > 0 };
+		const struct device_values values = { .type = (int)coding.type,
+						      .bits = coding.bits,
+						      .block = coding.block,
+						      .purpose = RANDOM_ROUND,
+						      .rank = RANK,
+						      .seed = SEED,
+						      .step = (uint64_t)step };
 		for (size_t i = 0; i < n; i++)
 			grad[i] = random_normal(r);
 		memset(pinned, POISON, PARTS * room);
@@ -291,9 +335,13 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 {
 	static const size_t ks[] = { 0, 1, 50, 3000, 5 * PART };
 	static const struct value_coding codings[] = {
-		{ .type = VALUE_F32 }, { .type = VALUE_F16 }, { .type = VALUE_BF16 },
-		{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 }, { .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
-		{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 }, { .type = VALUE_GRID, .bits = 1 },
+		{ .type = VALUE_F32 },
+		{ .type = VALUE_F16 },
+		{ .type = VALUE_BF16 },
+		{ .type = VALUE_UNIFORM, .bits = 1, .block = 64 },
+		{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
+		{ .type = VALUE_UNIFORM, .bits = 8, .block = 512 },
+		{ .type = VALUE_GRID, .bits = 1 },
 		{ .type = VALUE_GRID, .bits = 5 },
 	};
 	struct random r = { 77 };
@@ -306,7 +354,8 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 
 static void push__values_that_no_message_may_carry_are_refused(void **state)
 {
-	const struct device_values round = { .type = VALUE_ROUND }, odd = { .type = VALUE_UNIFORM, .bits = 4, .block = 12 };
+	const struct device_values round = { .type = VALUE_ROUND },
+				   odd = { .type = VALUE_UNIFORM, .bits = 4, .block = 12 };
 	float *there = gpu_memory(NULL, 32 * sizeof(float));
 	const struct device_select call = { .x = there, .k = 1 };
 	struct device_part part = { .span = 32, .capacity = 1, .payload = gpu_memory(NULL, SLACK) };
@@ -324,7 +373,7 @@ static void push__values_that_no_message_may_carry_are_refused(void **state)
 	gpu_free(there);
 }
 
-/* ---- sparse updates ---------------------------------------------------------------------------- */
+/* ---- sparse updates -------------------------------------------------------- */
 
 static void compare_update(size_t n, uint32_t every, int dense, int assign)
 {
@@ -338,8 +387,9 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 	there = gpu_memory(vector, n * 4);
 	/* room for fewer than there are: the update goes in pieces */
 	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
-	assert_int_equal((assign ? gpu()->assign : gpu()->add)(s, there, dense ? NULL : l.index, l.value,
-							       l.count, NULL), 0);
+	assert_int_equal((assign ? gpu()->assign : gpu()->add)(s, there, dense ? NULL : l.index,
+							       l.value, l.count, NULL),
+			 0);
 	if (assign)
 		for (uint32_t i = 0; i < l.count; i++)
 			vector[l.index[i]] = l.value[i];
@@ -369,7 +419,7 @@ static void add_and_assign__any_size_gives_the_bits_of_the_cpu(void **state)
 		}
 }
 
-/* ---- values in few bits -------------------------------------------------------------------------- */
+/* ---- values in few bits ---------------------------------------------------- */
 
 static float few_bits_value(int kind, uint32_t i, struct random *r)
 {
@@ -383,7 +433,8 @@ static float few_bits_value(int kind, uint32_t i, struct random *r)
 
 static void compare_quantize(struct value_coding c, uint32_t n, int kind, int listed)
 {
-	/* Of many values some are beyond a multiple of 2^32, where their numbers have another key. */
+	/* Of many values some are beyond a multiple of 2^32, where their numbers have another
+	 * key. */
 	const uint64_t first = n < 500 ? 1234567 : 0x2ffffff00;
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 2, 77, 5 }, .first = first };
 	struct random r = { n + c.bits };
@@ -405,10 +456,20 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 	float *value = gpu_memory(v, count);
 	uint32_t *there = gpu_memory(index, count);
 	uint8_t *out = gpu_memory(NULL, bytes + SLACK);
-	const struct device_quantize call = { .index = listed ? there : NULL, .value = value, .decoded = value,
-					      .out = out, .count = n, .value_type = (int)c.type, .bits = c.bits,
-					      .block = c.block, .range = 0.5f, .purpose = RANDOM_ROUND, .rank = 2,
-					      .seed = 5, .step = 77, .first = first };
+	const struct device_quantize call = { .index = listed ? there : NULL,
+					      .value = value,
+					      .decoded = value,
+					      .out = out,
+					      .count = n,
+					      .value_type = (int)c.type,
+					      .bits = c.bits,
+					      .block = c.block,
+					      .range = 0.5f,
+					      .purpose = RANDOM_ROUND,
+					      .rank = 2,
+					      .seed = 5,
+					      .step = 77,
+					      .first = first };
 	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
 	assert_int_equal(gpu()->quantize(s, &call, NULL), 0);
 	assert_int_equal(gpu()->quantized(s, &scale, NULL), 0);
@@ -433,7 +494,9 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 
 static void quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder(void **state)
 {
-	static const uint32_t sizes[] = { 0, 1, 7, 8, 9, 31, 32, 33, 511, 512, 513, 2047, 2049, 5000 };
+	static const uint32_t sizes[] = {
+		0, 1, 7, 8, 9, 31, 32, 33, 511, 512, 513, 2047, 2049, 5000
+	};
 	static const unsigned blocks[] = { 8, 40, 512, UNIFORM_BLOCK_MAX };
 
 	(void)state;
@@ -441,9 +504,11 @@ static void quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder(void
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 			const int kind = (int)(s + bits) % 7;
 
-			compare_quantize((struct value_coding){ VALUE_UNIFORM, bits, blocks[(s + bits) % 4], 0 }, sizes[s],
-					 kind, (int)s % 2);
-			compare_quantize((struct value_coding){ VALUE_GRID, bits, 0, 0 }, sizes[s], kind, 0);
+			compare_quantize((struct value_coding){ VALUE_UNIFORM, bits,
+								blocks[(s + bits) % 4], 0 },
+					 sizes[s], kind, (int)s % 2);
+			compare_quantize((struct value_coding){ VALUE_GRID, bits, 0, 0 }, sizes[s],
+					 kind, 0);
 		}
 	compare_quantize((struct value_coding){ VALUE_UNIFORM, 4, 512, 0 }, 100007, 0, 1);
 	compare_quantize((struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }, 100007, 0, 1);

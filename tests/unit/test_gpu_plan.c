@@ -44,18 +44,21 @@ static void expect_apart(const struct select_plan *p, size_t n_exempt)
 
 static void select_plan__arrays_lie_apart_and_within(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 31, 32, 1023, 1024, 1025, 1000007, 250000000, 4294967295u };
+	static const size_t sizes[] = { 0,    1,    31,      32,        1023,
+					1024, 1025, 1000007, 250000000, 4294967295u };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		for (size_t k = 0; k <= sizes[i]; k = k ? 100 * k : 1) {
 			struct select_plan p = select_plan(sizes[i], k, 0, 0, STATE, PACKING);
-			struct select_plan q = select_plan(sizes[i], k, sizes[i] / 10, 7, STATE, PACKING);
+			struct select_plan q = select_plan(sizes[i], k, sizes[i] / 10, 7, STATE,
+							   PACKING);
 
 			expect_apart(&p, 0);
 			expect_apart(&q, 7);
 			assert_true((uint64_t)p.tiles * TILE_COORDINATES >= sizes[i]);
-			assert_true(p.tiles == 0 || (uint64_t)(p.tiles - 1) * TILE_COORDINATES < sizes[i]);
+			assert_true(p.tiles == 0 ||
+				    (uint64_t)(p.tiles - 1) * TILE_COORDINATES < sizes[i]);
 			assert_true(p.room >= k && p.room <= sizes[i]);
 			assert_true(q.room >= p.room);
 		}
@@ -126,8 +129,10 @@ static void sketch_plan__arrays_lie_apart_and_within(void **state)
 		struct sketch_plan p = sketch_plan(n, columns);
 
 		assert_true(p.barrier + 4 <= p.begin && p.begin + 4 * (size_t)columns <= p.end);
-		assert_true(p.end + 4 * (size_t)columns <= p.list && p.list + 4 * (size_t)n <= p.block_sums);
-		assert_true(p.block_sums + 8 * (size_t)GRID_MOST <= p.bytes && p.block_sums % 8 == 0);
+		assert_true(p.end + 4 * (size_t)columns <= p.list &&
+			    p.list + 4 * (size_t)n <= p.block_sums);
+		assert_true(p.block_sums + 8 * (size_t)GRID_MOST <= p.bytes &&
+			    p.block_sums % 8 == 0);
 		if (n > UINT32_MAX / 3)
 			break;
 	}
@@ -138,7 +143,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select_plan__arrays_lie_apart_and_within),
 		cmocka_unit_test(select_plan__more_asked_for_than_there_is),
-		cmocka_unit_test(select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection),
+		cmocka_unit_test(
+			select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection),
 		cmocka_unit_test(select_grid__is_resident_and_has_work),
 		cmocka_unit_test(pack_grid__a_warp_takes_a_block_of_gaps),
 		cmocka_unit_test(quantize_grid__eight_values_a_thread),

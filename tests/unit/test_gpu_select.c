@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection on the device against selection on the CPU (select_run), bit by bit: sizes around warps and tiles,
- * ties, zeros, denormals, infinities, NaN, right and wrong hints, unaligned vectors. The kernels run on the CPU
- * here and on a GPU in tests/gpu/run. */
+ * Selection on the device against selection on the CPU (select_run), bit by bit: sizes around warps
+ * and tiles, ties, zeros, denormals, infinities, NaN, right and wrong hints, unaligned vectors. The
+ * kernels run on the CPU here and on a GPU in tests/gpu/run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@
 #include <string.h>
 
 /* One step on both sides: the same choice, the same values, the same residual. */
-static unsigned expect_same_step(struct selector *cpu, struct device_selector *device, struct pair *residual,
-				 struct pair *grad, const struct spans *spans, int adding, int clear,
-				 size_t k)
+static unsigned expect_same_step(struct selector *cpu, struct device_selector *device,
+				 struct pair *residual, struct pair *grad,
+				 const struct spans *spans, int adding, int clear, size_t k)
 {
 	size_t most = k;
 
@@ -29,14 +29,22 @@ static unsigned expect_same_step(struct selector *cpu, struct device_selector *d
 	const float scale = 0.37f;
 	const struct select_call call = { .x = adding ? NULL : residual->here,
 					  .residual = residual->here,
-					  .grad = adding ? grad->here : NULL, .scale = scale,
-					  .clear = clear && adding, .spans = spans->all, .n_spans = spans->n, .k = k,
-					  .index = on_cpu.index, .value = on_cpu.value };
+					  .grad = adding ? grad->here : NULL,
+					  .scale = scale,
+					  .clear = clear && adding,
+					  .spans = spans->all,
+					  .n_spans = spans->n,
+					  .k = k,
+					  .index = on_cpu.index,
+					  .value = on_cpu.value };
 	const struct device_select there = { .x = adding ? NULL : residual->there,
 					     .residual = residual->there,
-					     .grad = adding ? grad->there : NULL, .scale = scale,
+					     .grad = adding ? grad->there : NULL,
+					     .scale = scale,
 					     /* of a vector that is only read, these mean nothing */
-					     .clear = clear, .judge = !adding, .k = k };
+					     .clear = clear,
+					     .judge = !adding,
+					     .k = k };
 	struct device_selected got;
 	int nan;
 
@@ -54,7 +62,8 @@ static unsigned expect_same_step(struct selector *cpu, struct device_selector *d
 }
 
 /* Returns how many passes the last step took. */
-static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, int adding, int clear)
+static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, int adding,
+			int clear)
 {
 	struct random r = { seed };
 	size_t shift = seed % (UNALIGNED_MOST + 1), other = seed / 7 % (UNALIGNED_MOST + 1);
@@ -87,8 +96,8 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 
 static void select__any_size_and_kind_gives_the_bits_of_the_cpu(void **state)
 {
-	static const size_t sizes[] = { 0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 3071, 3073,
-					8191, 8192, 8193, 24575, 24577 };
+	static const size_t sizes[] = { 0,    1,    31,   32,   33,   255,  256,  257,   1023,
+					1024, 1025, 3071, 3073, 8191, 8192, 8193, 24575, 24577 };
 
 	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
@@ -217,8 +226,12 @@ static void select__judged_gradient_with_infinity_changes_nothing(void **state)
 	grad.here[2999] = -INFINITY;
 	pair_send(&residual);
 	pair_send(&grad);
-	const struct device_select call = { .residual = residual.there, .grad = grad.there, .scale = 1,
-					    .judge = 1, .clear = 1, .k = 30 };
+	const struct device_select call = { .residual = residual.there,
+					    .grad = grad.there,
+					    .scale = 1,
+					    .judge = 1,
+					    .clear = 1,
+					    .k = 30 };
 	assert_int_equal(gpu()->select(device, &call, NULL), 0);
 	assert_int_equal(gpu()->selected(device, index, NULL, &got, NULL), 0);
 	assert_int_equal(got.n, 0);
@@ -255,16 +268,21 @@ static void select_by_level__selects_what_the_threshold_selector_does(void **sta
 			for (size_t i = 0; i < n; i++)
 				x.here[i] = vector_value(kind, i, n, &r);
 			pair_send(&x);
-			const struct choice choice = { .x = x.here, .spans = &whole, .n_spans = 1,
-						       .level = levels[l], .index = cpu.index };
+			const struct choice choice = { .x = x.here,
+						       .spans = &whole,
+						       .n_spans = 1,
+						       .level = levels[l],
+						       .index = cpu.index };
 			cpu.n = choose_threshold(&choice);
 			for (size_t i = 0; i < cpu.n; i++)
 				cpu.value[i] = x.here[cpu.index[i]];
 			assert_int_equal(gpu()->selector_open(0, n, n, NULL, 0, &s), 0);
-			const struct device_select call = { .x = x.there, .by_level = 1,
+			const struct device_select call = { .x = x.there,
+							    .by_level = 1,
 							    .level = levels[l] };
 			assert_int_equal(gpu()->select(s, &call, NULL), 0);
-			assert_int_equal(gpu()->selected(s, device.index, device.value, &got, NULL), 0);
+			assert_int_equal(gpu()->selected(s, device.index, device.value, &got, NULL),
+					 0);
 			device.n = got.n;
 			expect_same_lists(&cpu, &device);
 			gpu()->selector_close(&s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches on the device against runtime/compress/sketch.c, bit by bit: alone, and as the payloads of a push,
- * with the values that are asked for after it. */
+ * Count sketches on the device against runtime/compress/sketch.c, bit by bit: alone, and as the
+ * payloads of a push, with the values that are asked for after it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static float value_of(int kind, struct random *r)
 	}
 }
 
-/* ---- alone ------------------------------------------------------------------------------------- */
+/* ---- alone ----------------------------------------------------------------- */
 
 static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind)
 {
@@ -97,7 +97,7 @@ static void sketch__more_than_it_was_opened_for_is_refused(void **state)
 	gpu()->sketch_close(&s);
 }
 
-/* ---- as payloads ------------------------------------------------------------------------------- */
+/* ---- as payloads ----------------------------------------------------------- */
 
 enum { PARTS = 4, ROWS = 3, N = 9001, ROOM = 16384, ASKED = 700 };
 
@@ -111,7 +111,7 @@ struct sketched {
 	struct device_part parts[PARTS];
 	uint8_t *payloads;
 	void *pinned;
-	float *residual, *grad;      /* of the device */
+	float *residual, *grad; /* of the device */
 };
 
 static void open_sketched(struct sketched *g, const float *residual)
@@ -126,9 +126,12 @@ static void open_sketched(struct sketched *g, const float *residual)
 	g->residual = gpu_memory(residual, N * sizeof(float));
 	g->grad = gpu_memory(NULL, N * sizeof(float));
 	for (size_t p = 0; p < PARTS; p++)
-		g->parts[p] = (struct device_part){ .begin = begins[p], .span = begins[p + 1] - begins[p],
-						    .payload = g->payloads + p * ROOM,
-						    .copy = p % 2 ? (uint8_t *)g->pinned + p * ROOM : NULL };
+		g->parts[p] = (struct device_part){
+			.begin = begins[p],
+			.span = begins[p + 1] - begins[p],
+			.payload = g->payloads + p * ROOM,
+			.copy = p % 2 ? (uint8_t *)g->pinned + p * ROOM : NULL
+		};
 }
 
 static void close_sketched(struct sketched *g)
@@ -143,7 +146,8 @@ static void close_sketched(struct sketched *g)
 }
 
 /* The payload that part p must have come to, and that nothing is behind it. */
-static void expect_payload(const struct sketched *g, size_t p, const float *wanted, const struct device_sent *sent)
+static void expect_payload(const struct sketched *g, size_t p, const float *wanted,
+			   const struct device_sent *sent)
 {
 	const size_t bytes = g->parts[p].bytes;
 	uint8_t *got = memory(ROOM);
@@ -161,7 +165,8 @@ static void expect_payload(const struct sketched *g, size_t p, const float *want
 	free(got);
 }
 
-static void expect_sketches(struct sketched *g, const float *residual, const struct device_sent *sent)
+static void expect_sketches(struct sketched *g, const float *residual,
+			    const struct device_sent *sent)
 {
 	for (size_t p = 0; p < PARTS; p++) {
 		const struct sketch_shape shape = { ROWS, columns[p], p };
@@ -216,8 +221,12 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 	for (int step = 0; step < 6; step++) {
 		/* one gradient is refused; one is in the residual already */
 		const int refused = step == 2, added = step == 4;
-		const struct device_select call = { .x = added ? g.residual : NULL, .residual = g.residual,
-						    .grad = g.grad, .scale = 0.5f, .k = 7, .judge = 1 };
+		const struct device_select call = { .x = added ? g.residual : NULL,
+						    .residual = g.residual,
+						    .grad = g.grad,
+						    .scale = 0.5f,
+						    .k = 7,
+						    .judge = 1 };
 
 		for (size_t i = 0; i < N; i++)
 			grad[i] = value_of(step % 2 * 3, &r);
@@ -229,7 +238,8 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
 		assert_int_equal(gpu()->copy(g.grad, grad, N * sizeof(float), NULL), 0);
-		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL), 0);
+		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL),
+				 0);
 		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);
@@ -266,7 +276,8 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
-		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL), 0);
+		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL),
+				 0);
 		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
 		for (size_t p = 0; p < PARTS; p++)
 			assert_int_equal(sent[p].nonfinite, p == 2);

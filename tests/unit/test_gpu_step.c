@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two models in one job get the same gradients, one in host memory, the other in GPU memory: parameters,
- * messages and residual stay the same bits, whether the recipe selects on the GPU or on the host. */
+ * Two models in one job get the same gradients, one in host memory, the other in GPU memory:
+ * parameters, messages and residual stay the same bits, whether the recipe selects on the GPU or on
+ * the host. */
 #include "gpu_step.h"
 #include "base/bytes.h"
 #include "narrow.h"
@@ -24,7 +25,8 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 {
 	const struct recipe *recipe = &gpu->recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
-	const int whole = recipe->up.values.type != VALUE_ROUND && recipe->coding != CODING_SMALL && !kind->seeded;
+	const int whole = recipe->up.values.type != VALUE_ROUND && recipe->coding != CODING_SMALL &&
+			  !kind->seeded;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(gpu->worker->device.lanes[s].way == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */
@@ -36,7 +38,8 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 static void narrow_gradient(uint16_t *codes, float *grad, int type)
 {
 	for (size_t i = 0; i < COUNT; i++) {
-		codes[i] = isnan(grad[i]) ? 0x7fc0 | 0x7e00 : narrow_code(float_bits(grad[i]) * 2654435761u, type);
+		codes[i] = isnan(grad[i]) ? 0x7fc0 | 0x7e00 :
+					    narrow_code(float_bits(grad[i]) * 2654435761u, type);
 		grad[i] = narrow_value(codes[i], type);
 	}
 }
@@ -52,7 +55,8 @@ static int push_one(sluice_model *model, const void *grad, const float *params, 
 	if (!in_ranges)
 		return sluice_push(model, grad);
 	const uint8_t *bytes = grad;
-	int rc = sluice_push_range(model, bytes + 2000 * value_bytes(model->grad_type), 2000, COUNT - 2000);
+	int rc = sluice_push_range(model, bytes + 2000 * value_bytes(model->grad_type), 2000,
+				   COUNT - 2000);
 	return rc ? rc : sluice_push_range(model, grad, 0, 2000);
 }
 
@@ -63,13 +67,17 @@ static int train_both(int rank, void *argument)
 	static uint16_t codes[2 * COUNT];
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
-	float *there = device_vector(ops, &params_memory), *grad_there = device_vector(ops, &grad_memory);
+	float *there = device_vector(ops, &params_memory),
+	      *grad_there = device_vector(ops, &grad_memory);
 	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;
 	sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape->recipe,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = shape->recipe,
 				   .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
-				   .tensors = tensors, .n_tensors = 2 };
+				   .tensors = tensors,
+				   .n_tensors = 2 };
 	int mean = strstr(shape->recipe, "update=none") != NULL;
 	for (size_t i = 0; i < COUNT; i++)
 		params[i] = rank ? 0 : noise(1, 0, 0, i);
@@ -83,17 +91,23 @@ static int train_both(int rank, void *argument)
 		gradient(grad, rank, step, shape);
 		if (shape->narrow)
 			narrow_gradient(codes, grad, shape->narrow);
-		int ranges = step == shape->ranges_at, measured = shape->measured_at && step >= shape->measured_at;
+		int ranges = step == shape->ranges_at,
+		    measured = shape->measured_at && step >= shape->measured_at;
 		CHECK_OK(sluice_measure(host, measured));
 		CHECK_OK(sluice_measure(gpu, measured));
 		CHECK_OK(sluice_point(host, params, point));
 		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
 		expect_on_device(ops, grad_there, point);
-		to_device(ops, grad_there, shape->narrow ? (const float *)(const void *)codes : grad);
+		to_device(ops, grad_there,
+			  shape->narrow ? (const float *)(const void *)codes : grad);
 		CHECK_OK(push_one(host, grad, params, ranges));
-		CHECK_OK(push_one(gpu, !home ? (const void *)grad_there : shape->narrow ? (const void *)codes : grad,
+		CHECK_OK(push_one(gpu,
+				  !home         ? (const void *)grad_there :
+				  shape->narrow ? (const void *)codes :
+						  grad,
 				  there, ranges));
-		CHECK(gpu->worker->device.selects == (shape->on_gpu && !home && !ranges && !measured));
+		CHECK(gpu->worker->device.selects ==
+		      (shape->on_gpu && !home && !ranges && !measured));
 		if (gpu->worker->device.selects) {
 			expect_packed(gpu, shape);
 			expect_same_messages(host, gpu);
@@ -116,84 +130,161 @@ static int train_both(int rank, void *argument)
 static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state)
 {
 	static struct shape shapes[] = {
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=sgd",
+		  .on_gpu = 1 },
 		{ .recipe = "up=topk(0.3),bf16 down=all memory=residual update=sgd", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.001) down=all memory=residual update=none", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip", .on_gpu = 1,
+		{ .recipe =
+			  "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip",
+		  .on_gpu = 1,
 		  .nan_at = 3 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero", .on_gpu = 1,
-		  .nan_at = 2 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) update=sgd", .on_gpu = 1,
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
+		  .on_gpu = 1,
 		  .home_at = 4 },
-		{ .recipe = "up=topk(0.02),f16 down=all signal=momentum(0.9),nomask memory=residual(inside) update=sgd",
-		  .on_gpu = 1, .ranges_at = 3 },
-		{ .recipe = "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 warmup=2 memory=residual dense=bias",
+		{ .recipe =
+			  "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero",
+		  .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1",
 		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.5),mask clip=9", .on_gpu = 1, .skewed = 1 },
-		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.7) clip=3 nonfinite=zero", .on_gpu = 1, .nan_at = 3,
+		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) "
+			    "update=sgd",
+		  .on_gpu = 1,
+		  .home_at = 4 },
+		{ .recipe = "up=topk(0.02),f16 down=all signal=momentum(0.9),nomask "
+			    "memory=residual(inside) update=sgd",
+		  .on_gpu = 1,
+		  .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 "
+			    "warmup=2 memory=residual dense=bias",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.5),mask clip=9",
+		  .on_gpu = 1,
+		  .skewed = 1 },
+		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.7) clip=3 nonfinite=zero",
+		  .on_gpu = 1,
+		  .nan_at = 3,
 		  .narrow = SLUICE_BF16 },
-		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask dense=none", .on_gpu = 1 },
-		{ .recipe = "up=gaussiank(0.02) down=all signal=momentum(0.9) nonfinite=skip clip=2", .on_gpu = 1,
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask "
+			    "dense=none",
+		  .on_gpu = 1 },
+		{ .recipe =
+			  "up=gaussiank(0.02) down=all signal=momentum(0.9) nonfinite=skip clip=2",
+		  .on_gpu = 1,
 		  .nan_at = 2 },
-		{ .recipe = "up=threshold(3) down=all signal=momentum(0.9) memory=residual nonfinite=zero", .on_gpu = 1,
+		{ .recipe = "up=threshold(3) down=all signal=momentum(0.9) memory=residual "
+			    "nonfinite=zero",
+		  .on_gpu = 1,
 		  .nan_at = 2 },
-		{ .recipe = "up=randk(0.05) down=all signal=momentum(0.9) memory=residual nonfinite=skip", .on_gpu = 1,
+		{ .recipe = "up=randk(0.05) down=all signal=momentum(0.9) memory=residual "
+			    "nonfinite=skip",
+		  .on_gpu = 1,
 		  .nan_at = 3 },
-		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip", .on_gpu = 1, .nan_at = 3 },
-		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2", .on_gpu = 1 },
-		{ .recipe = "up=variance(1) down=all signal=momentum(0.5),mask memory=none nonfinite=zero", .on_gpu = 1,
-		  .nan_at = 1, .narrow = SLUICE_F16 },
+		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2",
+		  .on_gpu = 1 },
+		{ .recipe = "up=variance(1) down=all signal=momentum(0.5),mask memory=none "
+			    "nonfinite=zero",
+		  .on_gpu = 1,
+		  .nan_at = 1,
+		  .narrow = SLUICE_F16 },
 		{ .recipe = "up=topk(0.02) down=all memory=none clip=0.5 update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.1) down=all signal=momentum(0.9) memory=residual when=every(3)" },
-		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)" },
+		{ .recipe = "up=topk(0.1) down=all signal=momentum(0.9) memory=residual "
+			    "when=every(3)" },
+		{ .recipe =
+			  "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)" },
 		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd", .on_gpu = 1, .home_at = 4 },
+		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd",
+		  .on_gpu = 1,
+		  .home_at = 4 },
 		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=gaussiank(0.05),grid(4) down=gaussiank(0.1) memory=residual update=sgd dense=none",
-		  .on_gpu = 1, .ranges_at = 3 },
-		{ .recipe = "up=gaussiank(0.02),uniform(4,64) down=all memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=gaussiank(0.05),grid(4) down=gaussiank(0.1) memory=residual "
+			    "update=sgd dense=none",
+		  .on_gpu = 1,
+		  .ranges_at = 3 },
+		{ .recipe = "up=gaussiank(0.02),uniform(4,64) down=all memory=residual update=sgd",
+		  .on_gpu = 1 },
 		{ .recipe = "up=random(0.02) down=all memory=none update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=random(0.1),uniform(3) down=all memory=none update=none nonfinite=skip", .on_gpu = 1,
+		{ .recipe = "up=random(0.1),uniform(3) down=all memory=none update=none "
+			    "nonfinite=skip",
+		  .on_gpu = 1,
 		  .nan_at = 3 },
 		{ .recipe = "up=random(0.1),grid(3) down=all memory=none update=sgd" },
 		{ .recipe = "up=variance(1) down=all memory=none update=sgd", .on_gpu = 1 },
 		{ .recipe = "up=randk(0.05) down=all memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=randk(0.05),grid(5) down=randk(0.1) memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=randk(0.05),grid(5) down=randk(0.1) memory=residual update=sgd",
+		  .on_gpu = 1 },
 		{ .recipe = "up=randk(0.05) down=all memory=none update=sgd" },
 		{ .recipe = "up=topk(0.05) down=all memory=none update=sgd", .on_gpu = 1 },
 		{ .recipe = "up=all down=all update=sgd" },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1, .ranges_at = 3 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .measured_at = 3 },
-		{ .recipe = "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
-		{ .recipe = "up=topk(0.02),f16 down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
-		{ .recipe = "up=topk(0.02),bf16 down=all coding=small memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),uniform(2,8) down=all coding=small memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),uniform(8) down=topk(0.05) memory=residual", .on_gpu = 1, .skewed = 1 },
-		{ .recipe = "up=topk(0.4),uniform(1,24) down=all memory=residual(inside)", .on_gpu = 1, .home_at = 4,
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
+		  .on_gpu = 1,
+		  .ranges_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
+		  .on_gpu = 1,
+		  .measured_at = 3 },
+		{ .recipe =
+			  "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) memory=residual",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
+		  .on_gpu = 1,
+		  .skewed = 1 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.05) memory=residual",
+		  .on_gpu = 1,
+		  .skewed = 1 },
+		{ .recipe = "up=topk(0.02),bf16 down=all coding=small memory=residual",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),uniform(2,8) down=all coding=small memory=residual",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),uniform(8) down=topk(0.05) memory=residual",
+		  .on_gpu = 1,
+		  .skewed = 1 },
+		{ .recipe = "up=topk(0.4),uniform(1,24) down=all memory=residual(inside)",
+		  .on_gpu = 1,
+		  .home_at = 4,
 		  .narrow = SLUICE_F16 },
-		{ .recipe = "up=topk(0.02),grid(6) down=topk(0.05) memory=residual dense=none", .on_gpu = 1, .skewed = 1 },
-		{ .recipe = "up=threshold(0.5),grid(1) down=all memory=residual nonfinite=skip", .on_gpu = 1,
+		{ .recipe = "up=topk(0.02),grid(6) down=topk(0.05) memory=residual dense=none",
+		  .on_gpu = 1,
+		  .skewed = 1 },
+		{ .recipe = "up=threshold(0.5),grid(1) down=all memory=residual nonfinite=skip",
+		  .on_gpu = 1,
 		  .nan_at = 2 },
 		{ .recipe = "up=topk(0.05),grid(8) down=all memory=none", .on_gpu = 1 },
 		{ .recipe = "up=variance(1),uniform(5,32) down=all memory=none", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),bf16 down=topk(0.1) memory=residual(inside) dense=bias", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual nonfinite=skip", .on_gpu = 1, .nan_at = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .on_gpu = 1, .narrow = SLUICE_F16 },
-		{ .recipe = "up=topk(0.02),bf16 down=topk(0.05) memory=residual(inside)", .on_gpu = 1,
-		  .narrow = SLUICE_BF16, .home_at = 3, .ranges_at = 2 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip", .on_gpu = 1,
-		  .narrow = SLUICE_F16, .nan_at = 2 },
-		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)", .narrow = SLUICE_BF16 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero", .on_gpu = 1,
-		  .narrow = SLUICE_F16, .nan_at = 3 },
+		{ .recipe = "up=topk(0.02),bf16 down=topk(0.1) memory=residual(inside) dense=bias",
+		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F16 },
+		{ .recipe = "up=topk(0.02),bf16 down=topk(0.05) memory=residual(inside)",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_BF16,
+		  .home_at = 3,
+		  .ranges_at = 2 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F16,
+		  .nan_at = 2 },
+		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)",
+		  .narrow = SLUICE_BF16 },
+		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F16,
+		  .nan_at = 3 },
 		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)", .on_gpu = 1 },
 		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)" },
 		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)" },
@@ -203,10 +294,17 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias", .on_gpu = 1,
-		  .narrow = SLUICE_BF16, .home_at = 5 },
-		{ .recipe = "up=sketch(0.3,1,1,1) down=all warmup=3 dense=none update=none", .on_gpu = 1, .ranges_at = 3 },
-		{ .recipe = "up=sketch(0.01,7) down=all nonfinite=skip", .on_gpu = 1, .nan_at = 2, .measured_at = 5 },
+		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_BF16,
+		  .home_at = 5 },
+		{ .recipe = "up=sketch(0.3,1,1,1) down=all warmup=3 dense=none update=none",
+		  .on_gpu = 1,
+		  .ranges_at = 3 },
+		{ .recipe = "up=sketch(0.01,7) down=all nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 2,
+		  .measured_at = 5 },
 		{ .recipe = "up=topk(0.1) down=all when=every(3) memory=residual" },
 		{ .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)" },
 		{ .recipe = "up=all down=all update=average memory=none" },
@@ -222,7 +320,8 @@ static int open_without_stream(int rank, void *argument)
 	static float params[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, stream), .count = COUNT,
+	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, stream),
+				   .count = COUNT,
 				   .stream = argument };
 	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -246,7 +345,7 @@ static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
 	run_ranks(1, open_without_stream, &anything);
 }
 
-/* ---- sums that overflow ----------------------------------------------------------------------- */
+/* ---- sums that overflow ---------------------------------------------------- */
 
 static int overflow(int rank, void *argument)
 {
@@ -254,10 +353,13 @@ static int overflow(int rank, void *argument)
 	const struct device_ops *ops = device();
 	const struct shape none = { .recipe = argument };
 	struct memory there_memory, grad_memory;
-	float *there = device_vector(ops, &there_memory), *grad_there = device_vector(ops, &grad_memory);
+	float *there = device_vector(ops, &there_memory),
+	      *grad_there = device_vector(ops, &grad_memory);
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument, .shards = SHARDS, .lr = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = argument, .shards = SHARDS, .lr = 1
+	};
 	log_capture();
 	to_device(ops, there, params);
 	CHECK_OK(sluice_model_open(job, &attr, there, &model));
@@ -305,7 +407,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
-		cmocka_unit_test(push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type),
+		cmocka_unit_test(
+			push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

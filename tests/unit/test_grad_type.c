@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in half precision and bfloat16: the same bits as pushing the floats that they mean, for every kind
- * of push, recipe and policy; every code means what IEEE 754 says. */
+ * Gradients in half precision and bfloat16: the same bits as pushing the floats that they mean, for
+ * every kind of push, recipe and policy; every code means what IEEE 754 says. */
 #include "base/error.h"
 #include "narrow.h"
 #include "ranks.h"
@@ -49,13 +49,15 @@ static void fill(struct gradients *g, int step, int rank, const char *recipe)
 			uint16_t code = narrow_code(bits ^ bits >> 7, g->type);
 
 			if (strstr(recipe, "nonfinite") && step == 2 && i % 1000 == 77)
-				code = g->type == SLUICE_F16 ? (i & 1 ? 0x7c00 : 0x7e00) : (i & 1 ? 0xff80 : 0x7fc1);
+				code = g->type == SLUICE_F16 ? (i & 1 ? 0x7c00 : 0x7e00) :
+							       (i & 1 ? 0xff80 : 0x7fc1);
 			g->narrow[which][i] = code;
 			g->wide[which][i] = narrow_value(code, g->type);
 		}
 }
 
-static int push(sluice_model *model, const void *first, const void *second, size_t width, int in_ranges)
+static int push(sluice_model *model, const void *first, const void *second, size_t width,
+		int in_ranges)
 {
 	const uint8_t *bytes = first;
 
@@ -69,7 +71,9 @@ static int push(sluice_model *model, const void *first, const void *second, size
 
 static int takes_ranges(const char *recipe)
 {
-	static const char *const whole[] = { "storm", "clip", "skip", "innovation", "every", "noise" };
+	static const char *const whole[] = {
+		"storm", "clip", "skip", "innovation", "every", "noise"
+	};
 
 	for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
 		if (strstr(recipe, whole[i]))
@@ -87,7 +91,9 @@ static int train_both(int rank, void *argument)
 		const char *recipe = recipes[r / 4];
 		const int in_ranges = r % 2;
 		sluice_model *a = NULL, *b = NULL;
-		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = recipe, .shards = 3 };
+		sluice_model_attr attr = {
+			.size = sizeof attr, .count = COUNT, .recipe = recipe, .shards = 3
+		};
 		if (in_ranges && !takes_ranges(recipe))
 			continue;
 		g.type = r / 2 % 2 ? SLUICE_BF16 : SLUICE_F16;
@@ -101,7 +107,8 @@ static int train_both(int rank, void *argument)
 			fill(&g, step, rank, recipe);
 			CHECK_OK(push(a, g.wide[0], g.wide[1], sizeof(float), 0));
 			if (rank == 1)
-				CHECK_OK(push(b, g.narrow[0], g.narrow[1], sizeof(uint16_t), in_ranges));
+				CHECK_OK(push(b, g.narrow[0], g.narrow[1], sizeof(uint16_t),
+					      in_ranges));
 			else
 				CHECK_OK(push(b, g.wide[0], g.wide[1], sizeof(float), in_ranges));
 			CHECK_OK(sluice_pull(a, wide));
@@ -111,7 +118,8 @@ static int train_both(int rank, void *argument)
 			      !memcmp(a->worker->residual, b->worker->residual, sizeof wide));
 			CHECK_OK(sluice_stats(a, &x));
 			CHECK_OK(sluice_stats(b, &y));
-			CHECK(x.pushed_bytes == y.pushed_bytes && x.nonfinite_elements == y.nonfinite_elements);
+			CHECK(x.pushed_bytes == y.pushed_bytes &&
+			      x.nonfinite_elements == y.nonfinite_elements);
 		}
 		sluice_model_close(&b);
 		sluice_model_close(&a);
@@ -134,7 +142,9 @@ static int send_every_code(int rank, void *argument)
 	const int type = *(const int *)argument;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = CODES, .recipe = "up=all down=all update=none",
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = CODES,
+				   .recipe = "up=all down=all update=none",
 				   .grad_type = type };
 	(void)rank;
 	for (uint32_t i = 0; i < CODES; i++)
@@ -164,8 +174,12 @@ static int push_nan(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_tensor tensors[] = { { "weight", 3000 }, { "bias", COUNT - 3000 } };
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument, .tensors = tensors,
-				   .n_tensors = 2, .grad_type = SLUICE_BF16 };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = argument,
+				   .tensors = tensors,
+				   .n_tensors = 2,
+				   .grad_type = SLUICE_BF16 };
 	(void)rank;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -190,9 +204,12 @@ static int open_with_types(int rank, void *argument)
 	static float params[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type), .count = COUNT, .grad_type = 99 };
+	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type),
+				   .count = COUNT,
+				   .grad_type = 99 };
 	(void)rank, (void)argument;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model)); /* compiled before there were types */
+	CHECK_OK(sluice_model_open(job, &attr, params,
+				   &model)); /* compiled before there were types */
 	CHECK_OK(sluice_push(model, params));
 	CHECK_OK(sluice_pull(model, params));
 	sluice_model_close(&model);

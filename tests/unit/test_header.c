@@ -21,7 +21,10 @@ _Static_assert(offsetof(sluice_model_stats, size) == 0, "size is first");
 
 static void error_values__are_pinned(void **state)
 {
-	static const struct { int code, value; const char *name; } pinned[] = {
+	static const struct {
+		int code, value;
+		const char *name;
+	} pinned[] = {
 		{ SLUICE_OK, 0, "SLUICE_OK" },
 		{ SLUICE_EINVAL, -1, "SLUICE_EINVAL" },
 		{ SLUICE_ENOMEM, -2, "SLUICE_ENOMEM" },

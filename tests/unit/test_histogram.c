@@ -23,12 +23,15 @@ static uint32_t bin_of(float a, int mantissa_bits)
 	       (uint32_t)((2 * fraction - 1) * (1 << mantissa_bits));
 }
 
-/* ---- counting ------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------- */
 
 static void add__any_float__falls_into_its_bin(void **state)
 {
-	const float some[] = { 0.0f, -0.0f, FLT_TRUE_MIN, FLT_MIN / 2, FLT_MIN, nextafterf(FLT_MIN, 0),
-			       1.0f, -1.0f, 1.25f, nextafterf(2, 1), FLT_MAX, -FLT_MAX, 3e-39f };
+	const float some[] = {
+		0.0f,  -0.0f, FLT_TRUE_MIN, FLT_MIN / 2,      FLT_MIN, nextafterf(FLT_MIN, 0),
+		1.0f,  -1.0f, 1.25f,        nextafterf(2, 1), FLT_MAX, -FLT_MAX,
+		3e-39f
+	};
 
 	(void)state;
 	for (int s = 0; s <= HISTOGRAM_MANTISSA_MAX; s++)
@@ -53,8 +56,9 @@ static void add__any_length_and_place__same_counts_as_one_by_one(void **state)
 	for (int i = 0; i <= N; i++) {
 		int kind = (int)(random_bits(&random) % 8);
 
-		a[i] = kind == 0 ? 0 : kind == 1 ? ldexpf(random_normal(&random), -130)
-						 : ldexpf(random_normal(&random), kind * 3);
+		a[i] = kind == 0 ? 0 :
+		       kind == 1 ? ldexpf(random_normal(&random), -130) :
+				   ldexpf(random_normal(&random), kind * 3);
 	}
 	for (size_t n = 0; n <= N; n = n < 10 ? n + 1 : n * 3 + 1)
 		for (int from = 0; from < 2; from++) {
@@ -108,17 +112,20 @@ static void calls__wrong_arguments__refused(void **state)
 	assert_int_equal(sluice_histogram_quantile(h, 0.5, &threshold), SLUICE_EINVAL); /* empty */
 	assert_int_equal(sluice_histogram_quantile(h, 0, &threshold), SLUICE_EINVAL);
 	assert_int_equal(sluice_histogram_quantile(h, NAN, &threshold), SLUICE_EINVAL);
-	assert_int_equal(sluice_histogram_encode(h, 0, 1, message, sizeof message, &bytes), SLUICE_EINVAL);
-	assert_int_equal(sluice_histogram_encode(h, 17, 1, message, sizeof message, &bytes), SLUICE_EINVAL);
-	assert_int_equal(sluice_histogram_encode(h, 8, 1, message, sluice_histogram_bound(h, 8) - 1, &bytes),
+	assert_int_equal(sluice_histogram_encode(h, 0, 1, message, sizeof message, &bytes),
 			 SLUICE_EINVAL);
+	assert_int_equal(sluice_histogram_encode(h, 17, 1, message, sizeof message, &bytes),
+			 SLUICE_EINVAL);
+	assert_int_equal(
+		sluice_histogram_encode(h, 8, 1, message, sluice_histogram_bound(h, 8) - 1, &bytes),
+		SLUICE_EINVAL);
 	assert_int_equal(sluice_histogram_bound(h, 0), 0);
 	sluice_histogram_close(&h);
 	sluice_histogram_close(&h);
 	sluice_histogram_close(NULL);
 }
 
-/* ---- what it is for ------------------------------------------------------------------------- */
+/* ---- what it is for -------------------------------------------------------- */
 
 enum { WORKERS = 16, EACH = 100000 };
 static float gradient[WORKERS][EACH];
@@ -134,12 +141,14 @@ static int make_gradients(void **state)
 		for (int i = 0; i < EACH; i++) {
 			double e = -log(1 - random_unit(&random));
 
-			gradient[w][i] = (float)((random_bits(&random) & 1 ? e * e : -e * e) * (1 + w));
+			gradient[w][i] = (float)((random_bits(&random) & 1 ? e * e : -e * e) *
+						 (1 + w));
 		}
 	return 0;
 }
 
-/* All workers' histograms as one, through messages of b bits; returns the mean bits of a message. */
+/* All workers' histograms as one, through messages of b bits; returns the mean bits of a
+ * message. */
 static double gathered(sluice_histogram *all, int mantissa_bits, int b)
 {
 	size_t sum = 0;
@@ -150,8 +159,9 @@ static double gathered(sluice_histogram *all, int mantissa_bits, int b)
 		size_t bytes;
 
 		assert_int_equal(sluice_histogram_add(h, gradient[w], EACH), 0);
-		assert_int_equal(sluice_histogram_encode(h, b, (uint64_t)w, message, sizeof message, &bytes),
-				 0);
+		assert_int_equal(
+			sluice_histogram_encode(h, b, (uint64_t)w, message, sizeof message, &bytes),
+			0);
 		assert_int_equal(sluice_histogram_merge(all, message, bytes), 0);
 		sum += bytes;
 		sluice_histogram_close(&h);
@@ -272,7 +282,8 @@ int main(void)
 		cmocka_unit_test(gather__16_workers_8_bits_a_count__l1_below_2_percent_in_300_bits),
 		cmocka_unit_test(quantile__16_workers_4_bins_an_octave__selects_within_5_percent),
 		cmocka_unit_test(quantile__fewer_non_zeros_than_asked_for__is_zero),
-		cmocka_unit_test(quantile__one_threshold__captures_more_than_local_topk_of_the_same_total),
+		cmocka_unit_test(
+			quantile__one_threshold__captures_more_than_local_topk_of_the_same_total),
 	};
 
 	return cmocka_run_group_tests_name("histogram", tests, make_gradients, NULL);

@@ -25,12 +25,16 @@ static void counts__below_two_to_the_bits__are_exact(void **state)
 			count[i] = random_bits(&random) & ((1u << bits) - 1);
 			if (random_bits(&random) % 3 == 0)
 				count[i] = 0;
-			else if (random_bits(&random) % 50 == 0) /* their scale must not touch the others */
-				count[i] = (uint64_t)random_bits(&random) << (random_bits(&random) % 15);
+			else if (random_bits(&random) % 50 ==
+				 0) /* their scale must not touch the others */
+				count[i] = (uint64_t)random_bits(&random)
+					   << (random_bits(&random) % 15);
 		}
 		assert_true(sluice_counts_bound((size_t)size, bits) <= sizeof message);
-		assert_int_equal(sluice_counts_encode(count, (size_t)size, bits, (uint64_t)round, message,
-						      sluice_counts_bound((size_t)size, bits), &bytes), 0);
+		assert_int_equal(
+			sluice_counts_encode(count, (size_t)size, bits, (uint64_t)round, message,
+					     sluice_counts_bound((size_t)size, bits), &bytes),
+			0);
 		memset(back, 0, sizeof back);
 		assert_int_equal(sluice_counts_merge(back, (size_t)size, message, bytes), 0);
 		for (int i = 0; i < size; i++)
@@ -54,8 +58,9 @@ static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the
 		uint64_t back[16] = { 0 };
 		size_t bytes;
 
-		assert_int_equal(sluice_counts_encode(count, (size_t)size, 8, draw, message, sizeof message,
-						      &bytes), 0);
+		assert_int_equal(sluice_counts_encode(count, (size_t)size, 8, draw, message,
+						      sizeof message, &bytes),
+				 0);
 		assert_int_equal(sluice_counts_merge(back, (size_t)size, message, bytes), 0);
 		for (int i = 0; i < size; i++) {
 			double off = (double)back[i] - (double)count[i];
@@ -67,7 +72,8 @@ static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the
 		}
 	}
 	for (int i = 0; i < size; i++) {
-		/* A standard error is at most scale / 2: 6 of the mean's own, and the bound with 5 %. */
+		/* A standard error is at most scale / 2: 6 of the mean's own, and the bound with 5
+		 * %. */
 		assert_true(fabs(sum[i] / DRAWS) <= 6 * scale / 2 / sqrt(DRAWS));
 		assert_true(sqrt(squares[i] / DRAWS) <= 1.05 * scale / 2);
 	}
@@ -88,7 +94,8 @@ static void counts__as_many_as_there_may_be__come_back(void **state)
 	count[MOST - 2] = ((uint64_t)1 << 47) - 1; /* lengths of 0 and 47 beside each other */
 	assert_true(sluice_counts_bound(MOST, 16) <= sizeof message);
 	assert_int_equal(sluice_counts_bound(MOST + 1, 16), 0);
-	assert_int_equal(sluice_counts_encode(count, MOST, 16, 0, message, sizeof message, &bytes), 0);
+	assert_int_equal(sluice_counts_encode(count, MOST, 16, 0, message, sizeof message, &bytes),
+			 0);
 	assert_int_equal(sluice_counts_merge(back, MOST, message, bytes), 0);
 	assert_memory_equal(back, count, (MOST - 2) * sizeof *count);
 	assert_int_equal(back[MOST - 1], 1);
@@ -133,14 +140,17 @@ static void merge__any_order__is_the_sum(void **state)
 			a[i] = ldexpf(random_normal(&random), w * 4);
 		assert_int_equal(sluice_histogram_add(h, a, EACH), 0);
 		assert_int_equal(sluice_histogram_add(all, a, EACH), 0);
-		assert_int_equal(sluice_histogram_encode(h, 10, 1, message[w], BOUND, &bytes[w]), 0);
+		assert_int_equal(sluice_histogram_encode(h, 10, 1, message[w], BOUND, &bytes[w]),
+				 0);
 		sluice_histogram_close(&h);
 	}
 	for (int w = 0; w < W; w++) {
 		assert_int_equal(sluice_histogram_merge(up, message[w], bytes[w]), 0);
-		assert_int_equal(sluice_histogram_merge(down, message[W - 1 - w], bytes[W - 1 - w]), 0);
+		assert_int_equal(sluice_histogram_merge(down, message[W - 1 - w], bytes[W - 1 - w]),
+				 0);
 	}
-	assert_memory_equal(up->count, all->count, all->bins * sizeof(uint64_t)); /* all are small */
+	assert_memory_equal(up->count, all->count,
+			    all->bins * sizeof(uint64_t)); /* all are small */
 	assert_memory_equal(down->count, all->count, all->bins * sizeof(uint64_t));
 	assert_int_equal(sluice_histogram_total(up), W * EACH);
 	sluice_histogram_close(&all);
@@ -224,7 +234,8 @@ static void merge__cut_extended_or_flipped__refused_whole_or_added_whole(void **
 static void merge__sum_beyond_48_bits__refused_and_untouched(void **state)
 {
 	const uint64_t most = ((uint64_t)1 << 47) - 1, small[2] = { 1, 1 };
-	uint64_t count[2] = { 5, most }, into[2] = { 0, 0 }, full[2] = { 0, ((uint64_t)1 << 48) - 1 };
+	uint64_t count[2] = { 5, most }, into[2] = { 0, 0 },
+		 full[2] = { 0, ((uint64_t)1 << 48) - 1 };
 	uint8_t message[BOUND];
 	size_t bytes;
 
@@ -245,7 +256,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts__below_two_to_the_bits__are_exact),
-		cmocka_unit_test(counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale),
+		cmocka_unit_test(
+			counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale),
 		cmocka_unit_test(counts__as_many_as_there_may_be__come_back),
 		cmocka_unit_test(encode__same_seed__same_bytes_another_seed__others),
 		cmocka_unit_test(merge__any_order__is_the_sum),

@@ -16,10 +16,16 @@
 
 enum { GUARD = 64 };
 
-static const struct message_expect expected = {
-	.kind = MESSAGE_PUSH, .rank = 3, .epoch = 2, .model = 6, .shard = 5, .seq = 40, .step = 41,
-	.phase = 1, .span = SPAN, .count_max = COUNT_MAX
-};
+static const struct message_expect expected = { .kind = MESSAGE_PUSH,
+						.rank = 3,
+						.epoch = 2,
+						.model = 6,
+						.shard = 5,
+						.seq = 40,
+						.step = 41,
+						.phase = 1,
+						.span = SPAN,
+						.count_max = COUNT_MAX };
 
 static void make(const char *name, struct slot *s)
 {
@@ -95,8 +101,8 @@ static void hostile__each_is_refused_where_and_why_it_should(void **state)
 		h->make(s);
 		refused_by = receive(s, &want, &why);
 		if (refused_by != h->refused_by || !strstr(why, h->why))
-			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'", h->name,
-				 (int)refused_by, (int)h->refused_by, why, h->why);
+			fail_msg("%s: stage %d instead of %d, because '%s' instead of '%s'",
+				 h->name, (int)refused_by, (int)h->refused_by, why, h->why);
 	}
 	free(s);
 }
@@ -120,7 +126,7 @@ static void bit_flip__anywhere_is_refused_by_copy(void **state)
 /* Every payload byte to every value, checksums right: refused or decoded, never out of bounds. */
 static void payload_byte__any_value_stays_within_bounds(void **state)
 {
-	const char *const good[] = {"good-raw", "good-raw-f16", "good-delta", "good-bitmap"};
+	const char *const good[] = { "good-raw", "good-raw-f16", "good-delta", "good-bitmap" };
 	struct slot s;
 
 	(void)state;
@@ -140,11 +146,24 @@ static void payload_byte__any_value_stays_within_bounds(void **state)
 
 static void check__any_field_left_open_is_not_compared(void **state)
 {
-	const struct message_expect any = { MESSAGE_PUSH, MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-					    MESSAGE_ANY,  MESSAGE_ANY, MESSAGE_ANY, MESSAGE_ANY,
-					    MESSAGE_ANY,  MESSAGE_ANY, 0 };
-	const struct message m = {.kind = MESSAGE_PUSH, .rank = 1, .epoch = UINT32_MAX, .seq = 4,
-				  .step = UINT64_MAX - 1, .span = 9, .count = 9};
+	const struct message_expect any = { MESSAGE_PUSH,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    MESSAGE_ANY,
+					    0 };
+	const struct message m = { .kind = MESSAGE_PUSH,
+				   .rank = 1,
+				   .epoch = UINT32_MAX,
+				   .seq = 4,
+				   .step = UINT64_MAX - 1,
+				   .span = 9,
+				   .count = 9 };
 	const char *why = "";
 
 	(void)state;
@@ -198,14 +217,19 @@ static int write_seed(const char *folder, const char *name, const uint8_t *bytes
 static int write_coded(const char *folder, const char *name, uint32_t span, uint32_t count,
 		       struct value_coding values)
 {
-	struct message m = {.kind = MESSAGE_DELTA, .parts = 1, .span = span, .count = count,
-			    .values = values, .lr = 1};
+	struct message m = { .kind = MESSAGE_DELTA,
+			     .parts = 1,
+			     .span = span,
+			     .count = count,
+			     .values = values,
+			     .lr = 1 };
 	static uint8_t out[65536];
 	uint32_t index[1024];
 	float value[1024];
 
 	for (uint32_t i = 0; i < count; i++) {
-		index[i] = (uint32_t)((uint64_t)i * span / count) + (span / count > 1 && i % 3 == 0);
+		index[i] = (uint32_t)((uint64_t)i * span / count) +
+			   (span / count > 1 && i % 3 == 0);
 		value[i] = (float)i - 7.3f;
 	}
 	return write_seed(folder, name, out,
@@ -239,10 +263,14 @@ static int write_corpus(const char *folder)
 	       write_encoded(folder, "bitmap-f32", 1000, 500, VALUE_F32) |
 	       write_encoded(folder, "dense-with-zeros-f16", 200, 195, VALUE_F16) |
 	       write_encoded(folder, "dense-bf16", 99, 99, VALUE_BF16) |
-	       write_coded(folder, "dense-uniform-2", 1000, 1000, (struct value_coding){ VALUE_UNIFORM, 2, 64, 0 }) |
-	       write_coded(folder, "dense-uniform-1", 77, 77, (struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }) |
-	       write_coded(folder, "delta-grid-8", 9000, 700, (struct value_coding){ VALUE_GRID, 8, 0, 0 }) |
-	       write_coded(folder, "dense-round", 300, 300, (struct value_coding){ VALUE_ROUND, 0, 0, 2 });
+	       write_coded(folder, "dense-uniform-2", 1000, 1000,
+			   (struct value_coding){ VALUE_UNIFORM, 2, 64, 0 }) |
+	       write_coded(folder, "dense-uniform-1", 77, 77,
+			   (struct value_coding){ VALUE_UNIFORM, 1, 512, 0 }) |
+	       write_coded(folder, "delta-grid-8", 9000, 700,
+			   (struct value_coding){ VALUE_GRID, 8, 0, 0 }) |
+	       write_coded(folder, "dense-round", 300, 300,
+			   (struct value_coding){ VALUE_ROUND, 0, 0, 2 });
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A rank that writes nonsense where it may write: it is refused by name, and the others live to say so.
- * Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of three shards. */
+ * A rank that writes nonsense where it may write: it is refused by name, and the others live to say
+ * so. Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of
+ * three shards. */
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
@@ -14,10 +15,10 @@ enum { COUNT = 600, VICTIM = 0, ATTACKER = 1, STEP = 4 };
 
 struct attack {
 	void (*launch)(sluice_model *model, const struct attack *attack);
-	const char *says;     /* at the victim; NULL: harmless, the job goes on */
+	const char *says; /* at the victim; NULL: harmless, the job goes on */
 	uint32_t imm;
 	size_t offset;
-	int in_barrier;       /* the others are in sluice_barrier, not in a step */
+	int in_barrier; /* the others are in sluice_barrier, not in a step */
 };
 
 static void put(struct remote *remote, uint64_t offset, const void *bytes, size_t n, uint32_t imm)
@@ -43,9 +44,10 @@ static void notify(sluice_model *model, uint32_t imm)
 	put(model->job->peers[VICTIM].control, 0, NULL, 0, imm);
 }
 
-/* ---- pushes ---------------------------------------------------------------------------------- */
+/* ---- pushes ---------------------------------------------------------------- */
 
-/* More than the recipe selects, in few bytes: coordinates that follow each other have no indices. */
+/* More than the recipe selects, in few bytes: coordinates that follow each other have no
+ * indices. */
 enum { RUN = 85 };
 
 /* A message that is right in every respect, but for what `spoil` does to it. */
@@ -77,8 +79,8 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	if (flip)
 		bytes[flip % n] ^= 0x10;
 	put(model->remote_windows[VICTIM],
-	    at->slots_offset + ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq), bytes,
-	    n, imm_make(IMM_PUSH, model->id, VICTIM));
+	    at->slots_offset + ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq),
+	    bytes, n, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 
 static void push_noise(sluice_model *model, const struct attack *attack)
@@ -98,14 +100,38 @@ static void push_a_flipped_bit(sluice_model *model, const struct attack *attack)
 	push_spoilt(model, NULL, attack->offset);
 }
 
-static void as_rank_2(struct message *m) { m->rank = 2; }
-static void of_another_step(struct message *m) { m->step++; }
-static void out_of_sequence(struct message *m) { m->seq++; }
-static void of_another_version(struct message *m) { m->have_version--; }
-static void with_a_choice(struct message *m) { m->chosen = 1; } /* the recipe is not auto */
-static void of_another_span(struct message *m) { m->span += 50; }
-static void with_a_run(struct message *m) { m->count = RUN; }
-static void as_a_delta(struct message *m) { m->kind = MESSAGE_DELTA; }
+static void as_rank_2(struct message *m)
+{
+	m->rank = 2;
+}
+static void of_another_step(struct message *m)
+{
+	m->step++;
+}
+static void out_of_sequence(struct message *m)
+{
+	m->seq++;
+}
+static void of_another_version(struct message *m)
+{
+	m->have_version--;
+}
+static void with_a_choice(struct message *m)
+{
+	m->chosen = 1;
+} /* the recipe is not auto */
+static void of_another_span(struct message *m)
+{
+	m->span += 50;
+}
+static void with_a_run(struct message *m)
+{
+	m->count = RUN;
+}
+static void as_a_delta(struct message *m)
+{
+	m->kind = MESSAGE_DELTA;
+}
 
 static void push_as_rank_2(sluice_model *model, const struct attack *attack)
 {
@@ -163,7 +189,7 @@ static void notify_again_and_again(sluice_model *model, const struct attack *att
 		notify(model, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 
-/* ---- notices and deltas ------------------------------------------------------------------------ */
+/* ---- notices and deltas ---------------------------------------------------- */
 
 static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, uint64_t consumed,
 		       uint32_t last_bytes, uint32_t damage)
@@ -239,7 +265,7 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP - 1, (uint32_t)n, 0);
 }
 
-/* ---- the control region ------------------------------------------------------------------------- */
+/* ---- the control region ---------------------------------------------------- */
 
 static void notify_as_said(sluice_model *model, const struct attack *attack)
 {
@@ -290,7 +316,7 @@ static void status_noise(sluice_model *model, const struct attack *attack)
 	    sizeof status, imm_make(IMM_STATUS, 0, 0));
 }
 
-/* ---- the job under attack ------------------------------------------------------------------------ */
+/* ---- the job under attack -------------------------------------------------- */
 
 static int never(void *context)
 {
@@ -319,7 +345,9 @@ static int under_attack(int rank, void *argument)
 	float params[COUNT] = { 0 }, grad[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = 3,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .shards = 3,
 				   .recipe = "up=topk(0.1) down=topk(0.2)" };
 	int rc = 0;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));

@@ -25,11 +25,12 @@ static size_t put_header(uint8_t *to, uint32_t magic, const uint32_t *size, unsi
 	return 4 * (size_t)(n + 1);
 }
 
-/* Images as their header says, with rows rows of pixels behind it; the same for labels (row mod 4). */
+/* Images as their header says, with rows rows of pixels behind it; the same for labels (row mod
+ * 4). */
 static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint32_t side,
 			  size_t rows)
 {
-	size_t at = put_header(to, magic, (uint32_t[]){announced, side, side}, 3);
+	size_t at = put_header(to, magic, (uint32_t[]){ announced, side, side }, 3);
 
 	for (size_t i = 0; i < rows * side * side; i++)
 		to[at + i] = (uint8_t)(i * 7);
@@ -38,7 +39,7 @@ static size_t make_images(uint8_t *to, uint32_t magic, uint32_t announced, uint3
 
 static size_t make_labels(uint8_t *to, uint32_t magic, uint32_t announced, size_t rows)
 {
-	size_t at = put_header(to, magic, (uint32_t[]){announced}, 1);
+	size_t at = put_header(to, magic, (uint32_t[]){ announced }, 1);
 
 	for (size_t i = 0; i < rows; i++)
 		to[at + i] = (uint8_t)(i % 4);
@@ -70,7 +71,7 @@ static int teardown(void **state)
 
 static int load(uint64_t limit)
 {
-	struct data_source source = {.data = files_folder, .limit = limit};
+	struct data_source source = { .data = files_folder, .limit = limit };
 
 	return data_load(&source, TASK_CLASSES, &train, &test, &complaint);
 }
@@ -115,11 +116,11 @@ static void fill__pixels_are_standardised_by_the_training_set(void **state)
 	assert_float_equal((float)(sum / (ROWS * PIXELS)), 0, 1e-5f);
 	assert_float_equal((float)(squares / (ROWS * PIXELS)), 1, 1e-5f);
 	/* Rows in the order asked for; test pixels by the training set's table. */
-	data_fill(&train, (uint32_t[]){1, 0}, 2, x);
+	data_fill(&train, (uint32_t[]){ 1, 0 }, 2, x);
 	first = train.brightness[PIXELS * 7];
 	last = train.brightness[14];
 	assert_true(x[0] == first && x[PIXELS + 2] == last && first > last);
-	data_fill(&test, (uint32_t[]){0}, 1, x);
+	data_fill(&test, (uint32_t[]){ 0 }, 1, x);
 	assert_true(x[3] == train.brightness[255] && x[4] == train.brightness[17]);
 }
 
@@ -131,7 +132,7 @@ static void fill__uniform_pixels_become_zero(void **state)
 	memset(images + 16, 200, ROWS * PIXELS);
 	files_write("train-images-idx3-ubyte", images, 16 + ROWS * PIXELS);
 	assert_int_equal(load(0), 0);
-	data_fill(&train, (uint32_t[]){2}, 1, x);
+	data_fill(&train, (uint32_t[]){ 2 }, 1, x);
 	for (size_t i = 0; i < PIXELS; i++)
 		assert_true(x[i] == 0);
 }
@@ -181,7 +182,7 @@ static void load__counts_of_images_and_labels_disagree_fails(void **state)
 {
 	(void)state;
 	files_write("train-images-idx3-ubyte", images,
-		      make_images(images, 0x803, ROWS - 1, SIDE, ROWS - 1));
+		    make_images(images, 0x803, ROWS - 1, SIDE, ROWS - 1));
 	expect_refusal("sizes disagree", "39 images");
 }
 
@@ -229,8 +230,8 @@ static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state
 	expect_refusal("train-labels-idx1-ubyte", "4294967295 rows");
 	make_labels(labels, 0x801, ROWS, ROWS);
 	files_write("train-labels-idx1-ubyte", labels, 8 + ROWS);
-	files_write("train-images-idx3-ubyte", images, put_header(images, 0x803,
-		      (uint32_t[]){ROWS, 65535, 65535}, 3) + 100);
+	files_write("train-images-idx3-ubyte", images,
+		    put_header(images, 0x803, (uint32_t[]){ ROWS, 65535, 65535 }, 3) + 100);
 	expect_refusal("train-images-idx3-ubyte", "more than a file of its size");
 }
 
@@ -288,7 +289,7 @@ static void load__file_missing_fails(void **state)
 
 static void load__folder_missing_fails_and_names_the_package(void **state)
 {
-	struct data_source source = {.data = files_path("nowhere")};
+	struct data_source source = { .data = files_path("nowhere") };
 
 	(void)state;
 	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), -1);
@@ -314,7 +315,7 @@ static void load__test_images_of_another_size_fail(void **state)
 
 static void load__without_test_needs_no_test_files(void **state)
 {
-	struct data_source source = {.data = files_folder, .without_test = 1};
+	struct data_source source = { .data = files_folder, .without_test = 1 };
 
 	(void)state;
 	unlink(files_path("t10k-labels-idx1-ubyte"));

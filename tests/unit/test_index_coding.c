@@ -7,10 +7,10 @@
 
 static void every_coding__reads_back_what_it_wrote(void **state)
 {
-	const double densities[] = {0, 0.003, 0.1, 0.7, 1};
-	const uint32_t spans[] = {0, 1, 127, 128, 129, 5000};
+	const double densities[] = { 0, 0.003, 0.1, 0.7, 1 };
+	const uint32_t spans[] = { 0, 1, 127, 128, 129, 5000 };
 	uint32_t index[5000], got[5001];
-	struct random r = {3};
+	struct random r = { 3 };
 	const char *why;
 
 	(void)state;
@@ -45,7 +45,7 @@ static void size__rice_costs_little_more_than_the_entropy(void **state)
 	const double densities[] = { 1e-3, 1e-2, 0.1 };
 	const uint32_t span = 2000000;
 	uint32_t *index = get_memory(4 * (size_t)span);
-	struct random r = {5};
+	struct random r = { 5 };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(densities); i++) {
@@ -67,7 +67,7 @@ static void size__delta_costs_what_the_design_says(void **state)
 	} expected[] = { { 1e-3, 13.3 }, { 1e-2, 9.63 }, { 5e-2, 7.22 } };
 	const uint32_t span = 2000000;
 	uint32_t *index = get_memory(4 * (size_t)span);
-	struct random r = {4};
+	struct random r = { 4 };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(expected); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the hot loops over positions: each does bit by bit what the portable one does, for every
- * width, whatever bytes it reads, and touches no more than it may. */
+ * The versions of the hot loops over positions: each does bit by bit what the portable one does,
+ * for every width, whatever bytes it reads, and touches no more than it may. */
 #include "base/bytes.h"
 #include "compress/index_kernels.h"
 #include "random.h"
@@ -25,11 +25,12 @@ static uint32_t gap_of(struct random *r, unsigned width)
 
 static void check_pack(const struct index_kernels *k)
 {
-	struct random r = {11};
+	struct random r = { 11 };
 
 	for (unsigned width = 0; width <= INDEX_WIDTH_MAX; width++)
 		for (int round = 0; round < ROUNDS; round++) {
-			uint8_t expected[BYTES_MAX + INDEX_SLACK + 8], got[BYTES_MAX + INDEX_SLACK + 8];
+			uint8_t expected[BYTES_MAX + INDEX_SLACK + 8],
+				got[BYTES_MAX + INDEX_SLACK + 8];
 			uint32_t gap[INDEX_BLOCK];
 
 			for (int i = 0; i < INDEX_BLOCK; i++)
@@ -46,7 +47,7 @@ static void check_pack(const struct index_kernels *k)
 
 static void check_unpack(const struct index_kernels *k)
 {
-	struct random r = {12};
+	struct random r = { 12 };
 
 	for (unsigned width = 0; width <= INDEX_WIDTH_MAX; width++)
 		for (int round = 0; round < ROUNDS; round++) {
@@ -61,9 +62,11 @@ static void check_unpack(const struct index_kernels *k)
 			got[INDEX_BLOCK] = 0x5a5a5a5a;
 			all = index_portable.unpack(in, width, &expected_next, expected);
 			assert_int_equal(k->unpack(in, width, &got_next, got), all);
-			if (got_next != expected_next || memcmp(got, expected, sizeof(expected)) != 0)
-				fail_msg("%s, width %u from %llu: %llu instead of %llu", k->name, width,
-					 (unsigned long long)next, (unsigned long long)got_next,
+			if (got_next != expected_next ||
+			    memcmp(got, expected, sizeof(expected)) != 0)
+				fail_msg("%s, width %u from %llu: %llu instead of %llu", k->name,
+					 width, (unsigned long long)next,
+					 (unsigned long long)got_next,
 					 (unsigned long long)expected_next);
 			assert_int_equal(got[INDEX_BLOCK], 0x5a5a5a5a);
 		}
@@ -71,7 +74,7 @@ static void check_unpack(const struct index_kernels *k)
 
 static void check_gaps(const struct index_kernels *k)
 {
-	struct random r = {13};
+	struct random r = { 13 };
 
 	for (unsigned width = 0; width <= 25; width++)
 		for (int round = 0; round < ROUNDS; round++) {
@@ -92,7 +95,7 @@ static void check_gaps(const struct index_kernels *k)
 
 static void check_there_and_back(const struct index_kernels *k)
 {
-	struct random r = {14};
+	struct random r = { 14 };
 
 	for (unsigned width = 0; width <= 24; width++) {
 		uint32_t index[INDEX_BLOCK], gap[INDEX_BLOCK], got[INDEX_BLOCK];
@@ -116,12 +119,13 @@ static void check_there_and_back(const struct index_kernels *k)
 
 static void check_ascends(const struct index_kernels *k)
 {
-	struct random r = {15};
+	struct random r = { 15 };
 	uint32_t index[70] = { 0 };
 
 	for (size_t n = 0; n <= 70; n++) {
 		for (size_t i = 0; i < n; i++)
-			index[i] = (uint32_t)i * 0x03800000 + random_bits(&r) % 0x03800000; /* beyond 2^31 too */
+			index[i] = (uint32_t)i * 0x03800000 +
+				   random_bits(&r) % 0x03800000; /* beyond 2^31 too */
 		assert_true(k->ascends(index, n));
 		for (size_t i = 1; i < n; i++) {
 			uint32_t was = index[i];
@@ -138,23 +142,26 @@ static void check_ascends(const struct index_kernels *k)
 static void check_ones(const struct index_kernels *k)
 {
 	enum { MOST = 64 };
-	struct random r = {16};
+	struct random r = { 16 };
 
 	for (int round = 0; round < 40 * ROUNDS; round++) {
 		static uint32_t expected[8 * MOST + 1], got[8 * MOST + 1];
 		size_t n = random_bits(&r) % (MOST + 1), read;
-		uint32_t room = random_bits(&r) % (8 * MOST + 1), found = room ? random_bits(&r) % room : 0;
+		uint32_t room = random_bits(&r) % (8 * MOST + 1),
+			 found = room ? random_bits(&r) % room : 0;
 		uint32_t wanted_found = found, before = found, dense = random_bits(&r) % 3;
 		uint8_t in[MOST];
 
 		for (size_t i = 0; i < n; i++)
-			in[i] = (uint8_t)(dense == 0 ? 0xffu : dense == 1 ? random_bits(&r)
-									  : 1u << random_bits(&r) % 32);
+			in[i] = (uint8_t)(dense == 0 ? 0xffu :
+					  dense == 1 ? random_bits(&r) :
+						       1u << random_bits(&r) % 32);
 		memset(got, GUARD, sizeof(got));
 		read = index_portable.ones(in, n, room, expected, &wanted_found);
 		assert_int_equal(k->ones(in, n, room, got, &found), read);
 		assert_int_equal(found, wanted_found);
-		assert_memory_equal(got + before, expected + before, (found - before) * sizeof(*got));
+		assert_memory_equal(got + before, expected + before,
+				    (found - before) * sizeof(*got));
 		assert_true(found <= room && read <= n);
 		for (size_t i = room; i < sizeof(got) / sizeof(*got); i++)
 			assert_int_equal(got[i], 0x01010101u * GUARD);
@@ -203,7 +210,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pack__every_version_and_width__writes_what_the_portable_one_does),
-		cmocka_unit_test(unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping),
+		cmocka_unit_test(
+			unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping),
 		cmocka_unit_test(gaps__every_version__are_the_differences),
 		cmocka_unit_test(pack_unpack__there_and_back__same_indices),
 		cmocka_unit_test(ascends__one_pair_not_in_order__is_seen),

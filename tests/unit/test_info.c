@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The verdicts of sluice-info about nodes that are trees of files: one healthy node, and that node with
- * one thing wrong at a time. */
+ * The verdicts of sluice-info about nodes that are trees of files: one healthy node, and that node
+ * with one thing wrong at a time. */
 #include "tools/info/probes.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/two_gpus.h"
@@ -335,9 +335,12 @@ static void nearness__two_gpus_and_two_cards__each_pair(void **state)
 	probe_nearness(&report);
 	unsetenv("HWLOC_XMLFILE");
 	assert_int_equal(report.n, 4);
-	assert_string_equal(found("gpu-nic 0000:11:00.0 fake1", VERDICT_INFO)->text, "below the same PCIe switch");
-	assert_string_equal(found("gpu-nic 0000:21:00.0 fake0", VERDICT_INFO)->text, "below the same PCIe root");
-	assert_string_equal(found("gpu-nic 0000:11:00.0 fake0", VERDICT_INFO)->text, "on the same machine");
+	assert_string_equal(found("gpu-nic 0000:11:00.0 fake1", VERDICT_INFO)->text,
+			    "below the same PCIe switch");
+	assert_string_equal(found("gpu-nic 0000:21:00.0 fake0", VERDICT_INFO)->text,
+			    "below the same PCIe root");
+	assert_string_equal(found("gpu-nic 0000:11:00.0 fake0", VERDICT_INFO)->text,
+			    "on the same machine");
 }
 #endif
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A rank that cannot take part in the job tells the others, who need not wait for it until their time-out. */
+ * A rank that cannot take part in the job tells the others, who need not wait for it until their
+ * time-out. */
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>

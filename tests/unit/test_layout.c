@@ -20,7 +20,9 @@ static int make(const sluice_model_attr *attr, const char *text, int size, int w
 	return layout_make(attr, recipe, &schedule, size, workers, out);
 }
 
-struct piece { uint64_t begin, end; };
+struct piece {
+	uint64_t begin, end;
+};
 
 static int by_begin(const void *a, const void *b)
 {
@@ -97,7 +99,8 @@ static void check_log(const struct layout *l, int rank)
 		if (s->owner != rank)
 			continue;
 		pieces[n++] = (struct piece){ s->log_offset, s->log_offset + s->log_bytes };
-		pieces[n++] = (struct piece){ s->snapshot_offset, s->snapshot_offset + s->snapshot_bytes };
+		pieces[n++] = (struct piece){ s->snapshot_offset,
+					      s->snapshot_offset + s->snapshot_bytes };
 	}
 	check_tiles(pieces, n, layout_log_bytes(l, rank));
 	free(pieces);
@@ -142,9 +145,8 @@ static void make__default_shards__are_one_per_65536_up_to_the_workers(void **sta
 		int workers;
 		uint32_t shards;
 	} cases[] = {
-		{ 1, 4, 1 }, { 65536, 4, 1 }, { 65537, 4, 2 }, { 1000000, 4, 4 },
-		{ 1000000, 32, 16 },
-		{ 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
+		{ 1, 4, 1 },         { 65536, 4, 1 },       { 65537, 4, 2 }, { 1000000, 4, 4 },
+		{ 1000000, 32, 16 }, { 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -179,7 +181,10 @@ static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 			    too_short[] = { { "a", 5 }, { "b", 4 } };
 	const sluice_tensor nameless[] = { { NULL, 10 } },
 			    overflowing[] = { { "a", 5 }, { "b", UINT64_MAX } };
-	const struct { sluice_model_attr attr; const char *says; } cases[] = {
+	const struct {
+		sluice_model_attr attr;
+		const char *says;
+	} cases[] = {
 		{ { .count = 10, .shards = 11 }, "shards=11" },
 		{ { .count = 1ull << 31, .shards = 4 }, "shards=4" },
 		{ { .count = UINT32_MAX, .shards = 1 << 24 }, "shards=16777216" },
@@ -215,8 +220,9 @@ static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void 
 {
 	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 },
 					  { "w2", 480 }, { "b.bias", 6 },   { "c.bias", 4 } };
-	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .tensors = tensors,
-				   .n_tensors = 6, .shards = 3 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 1000, .tensors = tensors, .n_tensors = 6, .shards = 3
+	};
 	struct recipe recipe;
 	struct layout l;
 	struct span spans[8];
@@ -279,7 +285,8 @@ static void make__agreed_support__is_all_that_is_published_and_decoded(void **st
 	assert_int_equal(l.shards[0].down_capacity, 4 * 10);
 	assert_int_equal(l.shards[0].room, 80); /* a leader's selection may all be in one shard */
 	layout_free(&l);
-	assert_int_equal(make(&attr, "up=cyclic(0.01) down=all update=momentum(0.9)", 4, 4, &recipe, &l), 0);
+	assert_int_equal(
+		make(&attr, "up=cyclic(0.01) down=all update=momentum(0.9)", 4, 4, &recipe, &l), 0);
 	assert_int_equal(l.shards[0].down_capacity, 1000);
 	assert_int_equal(l.shards[0].room, 1000);
 	layout_free(&l);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Uploads that are left out, and steps that workers take alone: the rules by hand; that nothing drifts apart; and
- * that a problem with unequal workers is solved with fewer uploads. */
+ * Uploads that are left out, and steps that workers take alone: the rules by hand; that nothing
+ * drifts apart; and that a problem with unequal workers is solved with fewer uploads. */
 #include "base/error.h"
 #include "worker/lazy.h"
 #include "shard/shard.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- the rules ------------------------------------------------------------------------------ */
+/* ---- the rules ------------------------------------------------------------- */
 
 static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void **state)
 {
@@ -48,7 +48,7 @@ static void lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_long
 	assert_false(lazy_skips_unseen(&l, 1, 3, 1.1));
 }
 
-/* ---- runs ----------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------ */
 
 enum { D = 60, W = 5 };
 
@@ -56,17 +56,27 @@ struct run {
 	const char *recipe;
 	int steps, period;
 	uint64_t uploads, skipped, elements;
-	double gap, worst_sum;          /* from the optimum; references against what the shards have */
+	double gap, worst_sum; /* from the optimum; references against what the shards have */
 	float params[W][D], sent[W][D];
 	int apart, apart_between;
-	int damage;                     /* step after which something goes wrong; 0: never */
-	enum { FORGETS, DOUBLES, ALONE } how; /* shard 0 an upload of rank 1; rank 1 begins anew, nobody else */
-	double sum_after;               /* worst_sum of the last step */
+	int damage; /* step after which something goes wrong; 0: never */
+	enum {
+		FORGETS,
+		DOUBLES,
+		ALONE
+	} how;            /* shard 0 an upload of rank 1; rank 1 begins anew, nobody else */
+	double sum_after; /* worst_sum of the last step */
 };
 
 /* f_m = sum of h_m (x - c_m)^2 / 2, unequal curvatures; the gradient is exact. */
-static float curvature(int m) { return 0.02f + 0.2f * (float)(m * m) / (W * W); }
-static float centre(int m, int i) { return noise(31, (uint64_t)m, 0, (uint64_t)i); }
+static float curvature(int m)
+{
+	return 0.02f + 0.2f * (float)(m * m) / (W * W);
+}
+static float centre(int m, int i)
+{
+	return noise(31, (uint64_t)m, 0, (uint64_t)i);
+}
 
 static double gap_of(const float *x)
 {
@@ -105,7 +115,6 @@ static void compare_references(const sluice_model *model, struct run *run)
 		run->sum_after = worst;
 }
 
-
 static void damage(sluice_model *model, struct run *run, int step)
 {
 	if (step != run->damage)
@@ -127,8 +136,9 @@ static int solve(sluice_job *job, void *context)
 	struct run *run = context;
 	int rank = sluice_rank(job), rc;
 	float *x = run->params[rank], grad[D];
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2,
-				   .lr = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2, .lr = 1
+	};
 	sluice_model *model;
 	memset(x, 0, sizeof run->params[0]);
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
@@ -193,8 +203,10 @@ static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void 
 {
 	struct run all = run_of("up=all down=all", 400, 1);
 	struct run lazy = run_of("up=all down=all signal=innovation when=lazy(10,0.1)", 400, 1);
-	struct run served = run_of("up=all down=all signal=innovation when=lazy-server(10,1)", 400, 1);
-	struct run quantised = run_of("up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)", 400, 1);
+	struct run served = run_of("up=all down=all signal=innovation when=lazy-server(10,1)", 400,
+				   1);
+	struct run quantised = run_of(
+		"up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)", 400, 1);
 
 	(void)state;
 	assert_true(all.gap < 1e-5);
@@ -227,7 +239,9 @@ static int skip_the_exchange_step(sluice_job *job, void *recipe)
 {
 	float params[D] = { 0 }, grad[D];
 	sluice_model *model = NULL;
-	const sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = recipe, .lr = 1 };
+	const sluice_model_attr attr = {
+		.size = sizeof attr, .count = D, .recipe = recipe, .lr = 1
+	};
 	int rc = sluice_model_open(job, &attr, params, &model);
 
 	for (int step = 1; step <= PERIOD && !rc; step++) {
@@ -257,7 +271,8 @@ static void push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count
 
 static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
 {
-	struct run plain = run_of("up=all down=all", 50, 1), one = run_of("up=all down=all when=every(1)", 50, 1);
+	struct run plain = run_of("up=all down=all", 50, 1),
+		   one = run_of("up=all down=all when=every(1)", 50, 1);
 
 	(void)state;
 	assert_true(fabs(plain.gap - one.gap) < 1e-5);
@@ -265,20 +280,25 @@ static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
 
 static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
 {
-	static const char *const recipes[] = { "up=all down=all signal=innovation when=lazy(10,0.1)",
-					       "up=all down=all signal=innovation when=lazy-server(10,1)",
-					       "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
-					       "up=topk(0.2) down=all signal=innovation" };
+	static const char *const recipes[] = {
+		"up=all down=all signal=innovation when=lazy(10,0.1)",
+		"up=all down=all signal=innovation when=lazy-server(10,1)",
+		"up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)",
+		"up=topk(0.2) down=all signal=innovation"
+	};
 
 	(void)state;
 	log_capture();
 	for (int i = 0; i < 12; i++) {
-		struct run run = { .recipe = recipes[i / 3], .steps = 500, .period = 1, .damage = 20,
+		struct run run = { .recipe = recipes[i / 3],
+				   .steps = 500,
+				   .period = 1,
+				   .damage = 20,
 				   .how = i % 3 };
 		if (sluice_simulate(NULL, W, solve, &run))
 			fail_msg("%s: %s", run.recipe, sluice_last_error());
-		print_message("%-64s gap %.2e, sums differed by %.2e, at the end by %.1e\n", run.recipe, run.gap,
-			      run.worst_sum, run.sum_after);
+		print_message("%-64s gap %.2e, sums differed by %.2e, at the end by %.1e\n",
+			      run.recipe, run.gap, run.worst_sum, run.sum_after);
 		assert_int_equal(run.apart, 0);
 		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage was there */
 		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
@@ -291,7 +311,10 @@ static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
 static int interrupt(sluice_job *job, void *context)
 {
 	float x[D] = { 0 }, grad[D];
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .shards = 2, .lr = 0.5f,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = D,
+				   .shards = 2,
+				   .lr = 0.5f,
 				   .recipe = "up=topk(0.2) down=all signal=innovation" };
 	sluice_model *model;
 	int rc = sluice_model_open(job, &attr, x, &model);
@@ -330,13 +353,17 @@ static void restore__before_all_have_begun_anew__it_is_still_due(void **state)
 	sluice_set_log(NULL, NULL);
 }
 
-/* ---- local steps -------------------------------------------------------------------------- */
+/* ---- local steps ----------------------------------------------------------- */
 
 static int flags_and_noise(sluice_job *job, void *context)
 {
 	float x[D] = { 0 }, before[D] = { 0 }, grad[D] = { 0 }, moved[4][D];
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .lr = 1,
-				   .recipe = "up=all down=all signal=gradient,noise(1) when=every(2)" };
+	sluice_model_attr attr = {
+		.size = sizeof attr,
+		.count = D,
+		.lr = 1,
+		.recipe = "up=all down=all signal=gradient,noise(1) when=every(2)"
+	};
 	sluice_model *model;
 	unsigned raised[4];
 	int rc = sluice_model_open(job, &attr, x, &model), same = 0;
@@ -366,14 +393,16 @@ static void push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_s
 	assert_int_equal(sluice_simulate(NULL, 1, flags_and_noise, NULL), 0);
 }
 
-/* ---- averages of models --------------------------------------------------------------------- */
+/* ---- averages of models ---------------------------------------------------- */
 
 static int average(sluice_job *job, void *context)
 {
 	struct run *run = context;
 	int rank = sluice_rank(job), rc;
 	float x[D] = { 0 }, grad[D] = { 0 };
-	sluice_model_attr attr = { .size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2
+	};
 	sluice_model *model;
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
 		return rc;
@@ -389,7 +418,8 @@ static int average(sluice_job *job, void *context)
 		for (int i = 0; i < D && !rc; i++) {
 			/* 2 shards of 30; of each the block step % 3. */
 			int chosen = run->period == 1 || i % 30 / 10 == step % 3;
-			int own = i + 10 * rank + 100 * step, mean = i + 10 * (W - 1) / 2 + 100 * step;
+			int own = i + 10 * rank + 100 * step,
+			    mean = i + 10 * (W - 1) / 2 + 100 * step;
 			if (x[i] != (float)(chosen ? mean : own))
 				rc = -2;
 		}
@@ -413,7 +443,9 @@ static void push_params__all__every_parameter_becomes_the_mean(void **state)
 
 static void push_params__blocks__one_in_three_becomes_the_mean_each_step(void **state)
 {
-	struct run run = { .recipe = "up=block(0.34) down=block(0.34) update=average", .steps = 6, .period = 3 };
+	struct run run = { .recipe = "up=block(0.34) down=block(0.34) update=average",
+			   .steps = 6,
+			   .period = 3 };
 
 	(void)state;
 	assert_int_equal(sluice_simulate(NULL, W, average, &run), 0);
@@ -424,15 +456,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared),
-		cmocka_unit_test(lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest),
-		cmocka_unit_test(push__innovation_of_everything__is_the_gradient_descent_it_stands_for),
+		cmocka_unit_test(
+			lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest),
+		cmocka_unit_test(
+			push__innovation_of_everything__is_the_gradient_descent_it_stands_for),
 		cmocka_unit_test(push__lazy_with_unequal_workers__same_point_with_fewer_uploads),
 		cmocka_unit_test(push__lost_or_repeated_upload__is_noticed_and_healed),
 		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
-		cmocka_unit_test(push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count),
+		cmocka_unit_test(
+			push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count),
 		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
 		cmocka_unit_test(restore__before_all_have_begun_anew__it_is_still_due),
-		cmocka_unit_test(push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step),
+		cmocka_unit_test(
+			push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step),
 		cmocka_unit_test(push_params__all__every_parameter_becomes_the_mean),
 		cmocka_unit_test(push_params__blocks__one_in_three_becomes_the_mean_each_step),
 	};

@@ -28,7 +28,7 @@ static int teardown(void **state)
 
 static int load(const char *text, enum task task)
 {
-	struct data_source source = {.data = files_path("train.txt")};
+	struct data_source source = { .data = files_path("train.txt") };
 
 	assert_int_equal(files_write("train.txt", text, strlen(text)), 0);
 	return data_load(&source, task, &train, &test, &complaint);
@@ -70,7 +70,7 @@ static void load__rows_comments_and_blank_lines(void **state)
 	assert_int_equal(test.rows, 0);
 	assert_true(train.label[0] == 1 && train.label[1] == 0);
 	assert_int_equal(train.line[1], 4);
-	data_fill(&train, (uint32_t[]){0, 3}, 2, x);
+	data_fill(&train, (uint32_t[]){ 0, 3 }, 2, x);
 	assert_float_equal(x[0], 0.5, 0);
 	assert_float_equal(x[2], -0.2f, 0);
 	assert_float_equal(x[4], 0, 0);
@@ -79,7 +79,7 @@ static void load__rows_comments_and_blank_lines(void **state)
 
 static void load__gzip_with_long_lines(void **state)
 {
-	struct data_source source = {.data = files_path("train.txt")};
+	struct data_source source = { .data = files_path("train.txt") };
 	size_t at = 0, bytes = 1 << 20;
 	char *text = malloc(bytes);
 
@@ -100,7 +100,7 @@ static void load__gzip_with_long_lines(void **state)
 
 static void load__gzip_truncated_fails(void **state)
 {
-	struct data_source source = {.data = files_path("train.txt")};
+	struct data_source source = { .data = files_path("train.txt") };
 	char text[4000];
 
 	(void)state;
@@ -142,7 +142,7 @@ static void load__no_rows_or_no_values_fails(void **state)
 
 static void load__nul_bytes_fail(void **state)
 {
-	struct data_source source = {.data = files_path("train.txt")};
+	struct data_source source = { .data = files_path("train.txt") };
 
 	(void)state;
 	files_write("train.txt", "1 1:1\n\0\n-1 1:2\n", 15);
@@ -209,7 +209,7 @@ static void test_set__columns_unknown_to_training_are_dropped_and_counted(void *
 
 static void limit__later_bad_lines_are_not_read(void **state)
 {
-	struct data_source source = {.data = files_path("train.txt"), .limit = 2};
+	struct data_source source = { .data = files_path("train.txt"), .limit = 2 };
 
 	(void)state;
 	files_write("train.txt", "1 1:1\n-1 2:2\nbad\n", 17);
@@ -219,7 +219,7 @@ static void limit__later_bad_lines_are_not_read(void **state)
 
 static void test_set__folder_beside_a_file_fails(void **state)
 {
-	struct data_source source = {.data = files_path("train.txt"), .test = files_folder};
+	struct data_source source = { .data = files_path("train.txt"), .test = files_folder };
 
 	(void)state;
 	files_write("train.txt", "1 1:1\n-1 2:2\n", 13);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory that a model is announced to take, against what is really resident: never more, at any time,
- * and not much less. */
+ * The memory that a model is announced to take, against what is really resident: never more, at any
+ * time, and not much less. */
 #include "model/snapshot.h"
 #include "ranks.h"
 #include "scratch.h"
@@ -27,7 +27,8 @@ static const struct model_case cases[] = {
 	{ "up=topk(0.001) down=topk(0.001)", 0.9 },
 	{ "up=topk(0.01),f16 down=topk(0.01),f16 signal=momentum(0.9) update=momentum(0.9)", 0.9 },
 	{ "up=topk(0.01),uniform(4) down=topk(0.02),bf16", 0.9 },
-	{ "up=all down=all", 0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
+	{ "up=all down=all",
+	  0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
 	{ "up=topk(0.01) down=all", 0.9 }, /* what is published is what two messages hold */
 	{ "up=topk(0.001) down=all", 0.9 },
 	{ "up=cyclic(0.01) down=all", 0.9 }, /* and what all have agreed on */
@@ -43,7 +44,7 @@ static uint64_t resident_bytes(void)
 	return now.anonymous + now.regions;
 }
 
-/* ---- the most that is resident while something goes on ---------------------------------------- */
+/* ---- the most that is resident while something goes on --------------------- */
 
 static atomic_int watching;
 static uint64_t most;
@@ -91,7 +92,8 @@ static int stays_within(int rank, void *argument)
 	atomic_store(&watching, 0);
 	CHECK(!pthread_join(watcher, NULL));
 	CHECK_OK(sluice_stats(model, &stats));
-	if (most - before > stats.memory_bytes + SMALL || (double)after < c->least * (double)stats.memory_bytes)
+	if (most - before > stats.memory_bytes + SMALL ||
+	    (double)after < c->least * (double)stats.memory_bytes)
 		printf("%s: announced %llu, resident %llu, at most %llu\n", c->recipe,
 		       (unsigned long long)stats.memory_bytes, (unsigned long long)after,
 		       (unsigned long long)(most - before));
@@ -119,7 +121,7 @@ static void memory__announced__is_never_exceeded_and_nearly_used(void **state)
 	}
 }
 
-/* ---- a publication as large as it can be ------------------------------------------------------- */
+/* ---- a publication as large as it can be ----------------------------------- */
 
 enum { SHORT = 30000, SHORT_SHARDS = 10, PUSHERS = 3, FULL_SLOT = 4 * SHORT / SHORT_SHARDS / 100 };
 
@@ -128,12 +130,18 @@ static int fill_one_shard(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = SHORT, .recipe = argument, .shards = SHORT_SHARDS, .lr = 1 };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = SHORT,
+				   .recipe = argument,
+				   .shards = SHORT_SHARDS,
+				   .lr = 1 };
 	uint32_t moved = 0;
 
 	for (size_t i = 0; i < SHORT; i++) {
 		params[i] = 0;
-		grad[i] = i < SHORT / SHORT_SHARDS && i % PUSHERS == (size_t)rank ? 2 + noise(5, 0, 0, i) : 0;
+		grad[i] = i < SHORT / SHORT_SHARDS && i % PUSHERS == (size_t)rank ?
+				  2 + noise(5, 0, 0, i) :
+				  0;
 	}
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (uint32_t step = 1; step <= 3; step++) {
@@ -150,23 +158,33 @@ static int fill_one_shard(int rank, void *argument)
 	return 0;
 }
 
-static void publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced(void **state)
+static void publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced(
+	void **state)
 {
-	static char sums[] = "up=topk(0.01) down=all", mean[] = "up=topk(0.01) down=all update=sgd memory=residual(inside)";
+	static char sums[] = "up=topk(0.01) down=all",
+		    mean[] = "up=topk(0.01) down=all update=sgd memory=residual(inside)";
 
 	(void)state;
 	run_ranks(PUSHERS, fill_one_shard, sums);
 	run_ranks(PUSHERS, fill_one_shard, mean);
 }
 
-/* ---- snapshots in parts ------------------------------------------------------------------------ */
+/* ---- snapshots in parts ---------------------------------------------------- */
 
-static const uint32_t spans[] = { 1, SNAPSHOT_PART - 1, SNAPSHOT_PART, SNAPSHOT_PART + 1, 3 * SNAPSHOT_PART + 7 };
+static const uint32_t spans[] = { 1, SNAPSHOT_PART - 1, SNAPSHOT_PART, SNAPSHOT_PART + 1,
+				  3 * SNAPSHOT_PART + 7 };
 enum { SPANS = sizeof spans / sizeof *spans };
-static const struct message like = { .kind = MESSAGE_SNAPSHOT, .values = { VALUE_F32, 0, 0, 0 }, .rank = 2,
-				     .epoch = 1, .shard = 3, .seq = 4, .step = 4, .have_version = 4 };
-static const struct message_expect expected = { .kind = MESSAGE_SNAPSHOT, .rank = 2, .epoch = 1, .shard = 3,
-						.seq = 4, .step = 4 };
+static const struct message like = { .kind = MESSAGE_SNAPSHOT,
+				     .values = { VALUE_F32, 0, 0, 0 },
+				     .rank = 2,
+				     .epoch = 1,
+				     .shard = 3,
+				     .seq = 4,
+				     .step = 4,
+				     .have_version = 4 };
+static const struct message_expect expected = {
+	.kind = MESSAGE_SNAPSHOT, .rank = 2, .epoch = 1, .shard = 3, .seq = 4, .step = 4
+};
 
 static void snapshot__any_span__comes_back_part_by_part(void **state)
 {
@@ -227,7 +245,8 @@ static void snapshot__part_of_another_place_or_version__is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced),
+		cmocka_unit_test(
+			publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced),
 		cmocka_unit_test(memory__announced__is_never_exceeded_and_nearly_used),
 		cmocka_unit_test(snapshot__any_span__comes_back_part_by_part),
 		cmocka_unit_test(snapshot__part_of_another_place_or_version__is_refused),

@@ -14,8 +14,8 @@
 
 static void header__fields_are_at_their_offsets(void **state)
 {
-	const float value[] = {1.5f, -40};
-	const uint32_t index[] = {2, 70000};
+	const float value[] = { 1.5f, -40 };
+	const uint32_t index[] = { 2, 70000 };
 	struct message m = example(100000, 2, VALUE_F16);
 	float decoded[2];
 	uint8_t h[256];
@@ -65,13 +65,14 @@ static void bound__grows_with_count_and_holds_a_header(void **state)
 			assert_int_equal(message_bound(span, span + 5, plain(type)),
 					 message_bound(span, span, plain(type)));
 		}
-	assert_int_equal(message_bound(UINT32_MAX, UINT32_MAX, plain(VALUE_F32)), 96 + ((size_t)4 << 32));
+	assert_int_equal(message_bound(UINT32_MAX, UINT32_MAX, plain(VALUE_F32)),
+			 96 + ((size_t)4 << 32));
 }
 
 static void canonical__all_values_with_or_without_index_give_equal_bytes(void **state)
 {
-	const uint32_t index[] = {0, 1, 2, 3, 4};
-	const float value[] = {1, 2, 3, 4, 5};
+	const uint32_t index[] = { 0, 1, 2, 3, 4 };
+	const float value[] = { 1, 2, 3, 4, 5 };
 	uint8_t with[256], without[256];
 
 	(void)state;
@@ -88,15 +89,18 @@ static void canonical__all_values_with_or_without_index_give_equal_bytes(void **
 
 static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense(void **state)
 {
-	const struct { uint32_t span, count, index[3]; enum index_coding best; } equal[] = {
-		{1000, 0, {0}, CODING_RAW},         /* nothing, raw or delta */
-		{32, 1, {31}, CODING_RAW},          /* 4 bytes raw or bitmap */
-		{64, 2, {30, 61}, CODING_RAW},      /* 8 bytes raw, bitmap or delta */
-		{64, 3, {5, 6, 9}, CODING_BITMAP},  /* 8 bytes bitmap or delta */
-		{64, 3, {5, 6, 7}, CODING_RUN},     /* 4 bytes */
-		{4, 3, {0, 1, 3}, CODING_BITMAP},   /* 16 bytes with values, as dense */
+	const struct {
+		uint32_t span, count, index[3];
+		enum index_coding best;
+	} equal[] = {
+		{ 1000, 0, { 0 }, CODING_RAW },        /* nothing, raw or delta */
+		{ 32, 1, { 31 }, CODING_RAW },         /* 4 bytes raw or bitmap */
+		{ 64, 2, { 30, 61 }, CODING_RAW },     /* 8 bytes raw, bitmap or delta */
+		{ 64, 3, { 5, 6, 9 }, CODING_BITMAP }, /* 8 bytes bitmap or delta */
+		{ 64, 3, { 5, 6, 7 }, CODING_RUN },    /* 4 bytes */
+		{ 4, 3, { 0, 1, 3 }, CODING_BITMAP },  /* 16 bytes with values, as dense */
 	};
-	const float value[3] = {1, 2, 3};
+	const float value[3] = { 1, 2, 3 };
 	uint8_t out[256];
 
 	(void)state;
@@ -111,12 +115,12 @@ static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense
 
 static void decoded__may_alias_value(void **state)
 {
-	const uint32_t few[] = {3, 900}, most[] = {0, 2};
+	const uint32_t few[] = { 3, 900 }, most[] = { 0, 2 };
 	uint8_t out[256];
 
 	(void)state;
 	for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
-		float value[] = {0.1f, -70.3f}, decoded[2], in_place[2];
+		float value[] = { 0.1f, -70.3f }, decoded[2], in_place[2];
 		struct message sparse = example(1000, 2, type), dense = example(3, 2, type);
 
 		memcpy(in_place, value, sizeof(value));
@@ -134,8 +138,10 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8 };
 	static const struct value_coding codings[] = {
-		{ VALUE_F32, 0, 0, 0 }, { VALUE_F16, 0, 0, 0 }, { VALUE_BF16, 0, 0, 0 }, { VALUE_UNIFORM, 1, 8, 0 },
-		{ VALUE_UNIFORM, 4, 512, 0 }, { VALUE_GRID, 3, 0, 0 }, { VALUE_ROUND, 0, 0, 0.5f } };
+		{ VALUE_F32, 0, 0, 0 },     { VALUE_F16, 0, 0, 0 },       { VALUE_BF16, 0, 0, 0 },
+		{ VALUE_UNIFORM, 1, 8, 0 }, { VALUE_UNIFORM, 4, 512, 0 }, { VALUE_GRID, 3, 0, 0 },
+		{ VALUE_ROUND, 0, 0, 0.5f }
+	};
 	static const float bad[] = { INFINITY, -INFINITY, NAN };
 	static const uint32_t places[] = { 0, 700, 4999 };
 	static float value[SPAN], decoded[SPAN];
@@ -146,7 +152,8 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 	for (size_t c = 0; c < COUNT_OF(codings); c++)
 		for (size_t b = 0; b < COUNT_OF(bad) * COUNT_OF(places); b++)
 			for (int aliased = 0; aliased < 2; aliased++)
-				for (uint32_t span = 5000; span <= SPAN; span += 4000) { /* all; so many that dense is shorter */
+				for (uint32_t span = 5000; span <= SPAN;
+				     span += 4000) { /* all; so many that dense is shorter */
 					struct message m = example(span, 5000, codings[c].type);
 
 					m.values = codings[c];
@@ -154,12 +161,16 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 						index[i] = i + (i > 2000) * (span - 5000);
 						value[i] = (float)i - 2500;
 					}
-					assert_true(message_encode(&m, index, value, decoded, out, BOUND) > 0);
+					assert_true(message_encode(&m, index, value, decoded, out,
+								   BOUND) > 0);
 					m = example(span, 5000, codings[c].type);
 					m.values = codings[c];
 					value[places[b / COUNT_OF(bad)]] = bad[b % COUNT_OF(bad)];
-					assert_int_equal(message_encode(&m, span > 5000 ? index : NULL, value,
-									aliased ? value : decoded, out, BOUND), 0);
+					assert_int_equal(
+						message_encode(&m, span > 5000 ? index : NULL,
+							       value, aliased ? value : decoded,
+							       out, BOUND),
+						0);
 					assert_int_equal(m.bad, places[b / COUNT_OF(bad)]);
 				}
 }
@@ -168,8 +179,8 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void **state)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8, TRIES = 3000 };
-	uint8_t *slot =
-		mmap(NULL, BOUND, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint8_t *slot = mmap(NULL, BOUND, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+			     0);
 	uint8_t *first = get_memory(BOUND), *second = get_memory(BOUND), *copy = get_memory(BOUND);
 	float *value = get_memory(4 * SPAN), *decoded = get_memory(4 * SPAN);
 	struct message m = example(SPAN, SPAN, VALUE_F32);
@@ -217,7 +228,8 @@ int main(void)
 		cmocka_unit_test(header__fields_are_at_their_offsets),
 		cmocka_unit_test(bound__grows_with_count_and_holds_a_header),
 		cmocka_unit_test(canonical__all_values_with_or_without_index_give_equal_bytes),
-		cmocka_unit_test(choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense),
+		cmocka_unit_test(
+			choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense),
 		cmocka_unit_test(decoded__may_alias_value),
 		cmocka_unit_test(encode__value_that_is_not_finite__makes_no_message_and_says_which),
 		cmocka_unit_test(copy__slot_changing_meanwhile_gives_one_whole_message_or_none),

@@ -53,8 +53,9 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	for (size_t i = 0; i < CODINGS; i++) {
 		uint64_t bytes = codings[i] == CODING_DENSE ?
 					 up_to_4((uint64_t)span * value_bytes(type)) :
-				 !index || (codings[i] == CODING_RICE && !densest) ? UINT64_MAX :
-					  values + slow_bytes(codings[i], index, count, span);
+				 !index || (codings[i] == CODING_RICE && !densest) ?
+					 UINT64_MAX :
+					 values + slow_bytes(codings[i], index, count, span);
 
 		best = bytes < best ? bytes : best;
 		if (m.coding == codings[i])
@@ -108,12 +109,12 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 
 static void round_trip__all_densities_spans_and_types(void **state)
 {
-	const uint32_t spans[] = {0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000, 20000};
+	const uint32_t spans[] = { 0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000, 20000 };
 	const double densities[] = { 0,   1e-3, 1e-2, 0.05, 0.1,   0.18, 0.25,
 				     0.5, 0.9,  0.96, 0.98, 0.999, 1 };
 	uint32_t index[20000];
 	float value[20000];
-	struct random r = {1};
+	struct random r = { 1 };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(value); i++)
@@ -130,18 +131,20 @@ static void round_trip__all_densities_spans_and_types(void **state)
 
 static void round_trip__a_million_elements(void **state)
 {
-	const double densities[] = {0, 1e-6, 1e-4, 1e-2, 0.2, 0.97, 1};
+	const double densities[] = { 0, 1e-6, 1e-4, 1e-2, 0.2, 0.97, 1 };
 	const uint32_t span = 1000000;
 	uint32_t *index = get_memory(4 * (size_t)span);
 	float *value = get_memory(4 * (size_t)span);
-	struct random r = {2};
+	struct random r = { 2 };
 
 	(void)state;
 	for (uint32_t i = 0; i < span; i++)
 		value[i] = random_normal(&r);
 	for (size_t d = 0; d < COUNT_OF(densities); d++)
 		expect_round_trip(index, value, random_support(&r, span, densities[d], index), span,
-				  d % 3 == 0 ? VALUE_F32 : d % 3 == 1 ? VALUE_F16 : VALUE_BF16);
+				  d % 3 == 0 ? VALUE_F32 :
+				  d % 3 == 1 ? VALUE_F16 :
+					       VALUE_BF16);
 	expect_round_trip(NULL, value, span, span, VALUE_F16);
 	free(index);
 	free(value);
@@ -149,7 +152,7 @@ static void round_trip__a_million_elements(void **state)
 
 static void round_trip__gaps_of_every_width(void **state)
 {
-	const float value[300] = {1};
+	const float value[300] = { 1 };
 	uint32_t index[300];
 
 	(void)state;
@@ -175,7 +178,7 @@ static void round_trip__gaps_of_every_width(void **state)
 
 static void round_trip__every_subset_of_small_spans_fits_the_bound(void **state)
 {
-	const float value[12] = {1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12};
+	const float value[12] = { 1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12 };
 
 	(void)state;
 	for (uint32_t span = 0; span <= 9; span++)
@@ -202,5 +205,6 @@ int main(void)
 	int failed = cmocka_run_group_tests_name("message, round trips", tests, NULL, NULL);
 
 	densest = 1;
-	return failed + cmocka_run_group_tests_name("message, round trips, densest codings", tests, NULL, NULL);
+	return failed + cmocka_run_group_tests_name("message, round trips, densest codings", tests,
+						    NULL, NULL);
 }

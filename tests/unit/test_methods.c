@@ -32,41 +32,55 @@ static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void *
 	assert_int_equal(recipe_parse("up=cyclic(0.1) memory=none", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=cyclic(0.1) down=topk(0.1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=cyclic(0.1,lumps)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=sketch(0.1,4)", &r), SLUICE_EINVAL); /* no middle of four */
+	assert_int_equal(recipe_parse("up=sketch(0.1,4)", &r),
+			 SLUICE_EINVAL); /* no middle of four */
 	assert_int_equal(recipe_parse("up=sketch(0.1,5,0)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1,5,1,4,1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1),f16", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=sketch(0.1) update=momentum(0.9)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=all when=lazy(10,0.1)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=topk(0.1) signal=innovation memory=residual", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=topk(0.1) signal=innovation memory=residual", &r),
+			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=random(0.1) signal=innovation", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all,f16 signal=innovation when=lazy-server(5,1)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(0,1)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,0)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,1,0)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all,f16 signal=innovation when=lazy-server(5,1)", &r),
+			 SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(0,1)", &r),
+			 SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,0)", &r),
+			 SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,1,0)", &r),
+			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=all signal=innovation when=lazy(5,1,9)", &r), 0);
 	assert_int_equal(r.memory, MEMORY_NONE);
 	assert_int_equal(recipe_parse("up=all when=every(0)", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=topk(0.1) memory=residual(outside) when=every(4)", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=topk(0.1) memory=residual(outside) when=every(4)", &r),
+			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=all when=every(4) update=none", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=block(0.1)", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=block(0.1) down=all update=average", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=topk(0.1) down=topk(0.1) update=average", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=skip", &r), SLUICE_EINVAL);
-	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=zero", &r), SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=topk(0.1) down=topk(0.1) update=average", &r),
+			 SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=skip", &r),
+			 SLUICE_EINVAL);
+	assert_int_equal(recipe_parse("up=all down=all update=average nonfinite=zero", &r),
+			 SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=random(0.1)", &r), 0);
 	assert_int_equal(r.memory, MEMORY_NONE);
 }
 
 static void recipe_print__agreed_supports__reads_back_as_it_was(void **state)
 {
-	static const char *const texts[] = { "up=cyclic(0.1)", "up=cyclic(1%,chunks),f16", "up=sketch(0.01)",
-					     "up=sketch(0.002,7,2.5,3) memory=residual(outside)",
-					     "up=all signal=innovation when=lazy(10,0.1)",
-					     "up=all,grid(4) signal=innovation when=lazy(9,0.08,100)",
-					     "up=all signal=innovation when=lazy-server(10,1)",
-					     "up=all,uniform(4) memory=none when=every(4)",
-					     "up=block(0.1) down=block(0.1) update=average" };
+	static const char *const texts[] = {
+		"up=cyclic(0.1)",
+		"up=cyclic(1%,chunks),f16",
+		"up=sketch(0.01)",
+		"up=sketch(0.002,7,2.5,3) memory=residual(outside)",
+		"up=all signal=innovation when=lazy(10,0.1)",
+		"up=all,grid(4) signal=innovation when=lazy(9,0.08,100)",
+		"up=all signal=innovation when=lazy-server(10,1)",
+		"up=all,uniform(4) memory=none when=every(4)",
+		"up=block(0.1) down=block(0.1) update=average"
+	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

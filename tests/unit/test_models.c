@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The models of sluice-train: gradients against finite differences, shapes, first parameters, and the
- * order of the rows. */
+ * The models of sluice-train: gradients against finite differences, shapes, first parameters, and
+ * the order of the rows. */
 #include "tools/train/network.h"
 #include "tools/train/order.h"
 
@@ -18,7 +18,7 @@ enum { ROWS = 9, FEATURES = 6, CLASSES = 4, WIDE = 600000 };
 /* Sparse rows with random values and labels fit for the task. */
 static void make_rows(struct dataset *set, enum task task, size_t features)
 {
-	*set = (struct dataset){.rows = ROWS, .features = features, .classes = CLASSES};
+	*set = (struct dataset){ .rows = ROWS, .features = features, .classes = CLASSES };
 	set->row_start = calloc(ROWS + 1, sizeof(*set->row_start));
 	set->column = calloc(ROWS * FEATURES, sizeof(*set->column));
 	set->value = calloc(ROWS * FEATURES, sizeof(*set->value));
@@ -29,8 +29,9 @@ static void make_rows(struct dataset *set, enum task task, size_t features)
 	}
 	for (size_t i = 0; i < ROWS; i++) {
 		set->row_start[i + 1] = (i + 1) * FEATURES;
-		set->label[i] = task == TASK_CLASSES ? (float)(i * 7 % CLASSES)
-			      : task == TASK_SIGN ? (float)(i % 2) : (float)i * 0.3f - 1;
+		set->label[i] = task == TASK_CLASSES ? (float)(i * 7 % CLASSES) :
+				task == TASK_SIGN    ? (float)(i % 2) :
+						       (float)i * 0.3f - 1;
 	}
 }
 
@@ -42,7 +43,7 @@ struct fixture {
 	uint32_t rows[ROWS];
 };
 
-static const struct compute cpu = {.ops = &compute_cpu};
+static const struct compute cpu = { .ops = &compute_cpu };
 
 static void make_fixture(struct fixture *f, const char *model, size_t features)
 {
@@ -79,7 +80,8 @@ static double mean_loss(struct fixture *f, float *scratch)
 	return score.loss / ROWS;
 }
 
-/* Every coordinate; the step is large enough for float32 sums, and the loss smooth enough for it. */
+/* Every coordinate; the step is large enough for float32 sums, and the loss smooth enough for
+ * it. */
 static void check_gradient(const char *model)
 {
 	const float step = 2e-3f;
@@ -180,7 +182,8 @@ static void add_gradient__to_what_is_there__adds_the_scaled_one(void **state)
 	for (size_t i = 0; i < f.network.count; i++)
 		sum[i] = (float)(i % 5);
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &score);
-	network_add_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, scale, sum, &added);
+	network_add_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, scale, sum,
+			     &added);
 	assert_memory_equal(&score, &added, sizeof(score));
 	for (size_t i = 0; i < f.network.count; i++)
 		if (fabsf(sum[i] - ((float)(i % 5) + scale * f.grad[i])) > 1e-5f)
@@ -190,11 +193,17 @@ static void add_gradient__to_what_is_there__adds_the_scaled_one(void **state)
 	free_fixture(&f);
 }
 
-static struct row_score apply(enum loss_kind kind, float *z, const float *label, size_t n, size_t width, float scale)
+static struct row_score apply(enum loss_kind kind, float *z, const float *label, size_t n,
+			      size_t width, float scale)
 {
-	struct row_score rows[4], sum = {0};
-	const struct loss_call call = {.kind = kind, .z = z, .label = label, .rows = n, .width = width,
-				       .scale = scale, .score = rows};
+	struct row_score rows[4], sum = { 0 };
+	const struct loss_call call = { .kind = kind,
+					.z = z,
+					.label = label,
+					.rows = n,
+					.width = width,
+					.scale = scale,
+					.score = rows };
 
 	assert_int_equal(compute_cpu.loss(NULL, &call), 0);
 	for (size_t i = 0; i < n; i++) {
@@ -206,21 +215,21 @@ static struct row_score apply(enum loss_kind kind, float *z, const float *label,
 
 static void loss__extreme_outputs_stay_finite(void **state)
 {
-	float z[4] = {200, -200, 90, 100}, label[2] = {1, 3}, sign[4] = {0, 1, 1, 0};
+	float z[4] = { 200, -200, 90, 100 }, label[2] = { 1, 3 }, sign[4] = { 0, 1, 1, 0 };
 	struct row_score score;
 
 	(void)state;
-	score = apply(LOSS_CROSS_ENTROPY, z, (float[]){1}, 1, 4, 1);
+	score = apply(LOSS_CROSS_ENTROPY, z, (float[]){ 1 }, 1, 4, 1);
 	assert_float_equal(score.loss, 400, 1e-3);
 	assert_float_equal(z[0], 1, 1e-6);
 	assert_float_equal(z[1], -1, 1e-6);
-	memcpy(z, (float[]){300, -300, 300, -300}, sizeof(z));
+	memcpy(z, (float[]){ 300, -300, 300, -300 }, sizeof(z));
 	score = apply(LOSS_LOGISTIC, z, sign, 4, 1, 1);
 	assert_float_equal(score.loss, 600, 1e-3);
 	assert_float_equal(score.correct, 2, 0);
 	assert_float_equal(z[0], 1, 1e-6);
 	assert_float_equal(z[3], 0, 1e-6);
-	memcpy(z, (float[]){1.4f, 3.5f}, 2 * sizeof(*z));
+	memcpy(z, (float[]){ 1.4f, 3.5f }, 2 * sizeof(*z));
 	score = apply(LOSS_SQUARED, z, label, 2, 1, 0.5f);
 	assert_float_equal(score.loss, 0.16 + 0.25, 1e-6);
 	assert_float_equal(score.correct, 1, 0); /* within 0.5 of its target */
@@ -230,7 +239,7 @@ static void loss__extreme_outputs_stay_finite(void **state)
 static void evaluate__counts_each_row_once(void **state)
 {
 	struct fixture f;
-	struct score whole = {0}, parts = {0};
+	struct score whole = { 0 }, parts = { 0 };
 
 	(void)state;
 	make_fixture(&f, "mlp:5", FEATURES);
@@ -343,7 +352,7 @@ static void shuffle__is_a_permutation_of_its_own_per_seed_and_epoch(void **state
 {
 	enum { N = 1000 };
 	uint32_t first[N], again[N], other[N];
-	char seen[N] = {0};
+	char seen[N] = { 0 };
 	size_t moved = 0;
 
 	(void)state;

@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
-static const char *const known[] = { "all", "topk", "f32", "f16", "bf16", "gradient", "momentum",
-				     "residual", "nesterov", "nomask", "mask" };
+static const char *const known[] = { "all",      "topk",     "f32",      "f16",
+				     "bf16",     "gradient", "momentum", "residual",
+				     "nesterov", "nomask",   "mask" };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
 static void expect(const char *word, const char *wanted)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which of two cards is taken beside which of two GPUs, on a machine made up (two_gpus.h): libibverbs lists fake0
- * first. GPUs are those of the emulated module; SLURM_LOCALID says which is this process's. */
+ * Which of two cards is taken beside which of two GPUs, on a machine made up (two_gpus.h):
+ * libibverbs lists fake0 first. GPUs are those of the emulated module; SLURM_LOCALID says which is
+ * this process's. */
 #include "base/device.h"
 #include "fake_fabric.h"
 #include "rdma/nearness.h"
@@ -81,12 +82,17 @@ static void choose__two_cards_and_two_gpus__the_nearest(void **state)
 {
 	(void)state;
 #ifdef HAVE_HWLOC
-	choose("0", NULL, "fake1", "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
-	choose("1", NULL, "fake0", "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
-	choose("2", NULL, "fake1", "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
-	choose("7", NULL, "fake0", "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+	choose("0", NULL, "fake1",
+	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("1", NULL, "fake0",
+	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+	choose("2", NULL, "fake1",
+	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("7", NULL, "fake0",
+	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
 #else
-	choose("0", NULL, "fake0", "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+	choose("0", NULL, "fake0",
+	       "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
 #endif
 }
 
@@ -95,9 +101,11 @@ static void choose__the_nearest_is_down__the_other(void **state)
 	(void)state;
 #ifdef HAVE_HWLOC
 	fake.port_down = 2;
-	choose("0", NULL, "fake0", "on the same machine as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("0", NULL, "fake0",
+	       "on the same machine as GPU 0000:11:00.0, the nearest usable of 2");
 	fake.port_down = 1;
-	choose("1", NULL, "fake1", "on the same machine as GPU 0000:21:00.0, the nearest usable of 2");
+	choose("1", NULL, "fake1",
+	       "on the same machine as GPU 0000:21:00.0, the nearest usable of 2");
 #else
 	skip();
 #endif
@@ -127,7 +135,8 @@ static void choose__a_machine_without_these_cards__the_first_and_it_is_said(void
 {
 	(void)state;
 	unsetenv("HWLOC_XMLFILE");
-	choose("0", NULL, "fake0", "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+	choose("0", NULL, "fake0",
+	       "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
 }
 
 #ifdef HAVE_HWLOC
@@ -152,7 +161,7 @@ static void nearness__all_pairs__as_the_tree_has_them(void **state)
 
 static void nearness__names_that_are_not_there__not_known(void **state)
 {
-	const char *const names[] = {"mlx5_9", "fake0"};
+	const char *const names[] = { "mlx5_9", "fake0" };
 	struct nearness near[2];
 
 	(void)state;
@@ -173,7 +182,8 @@ int main(void)
 		cmocka_unit_test_setup(choose__the_nearest_is_down__the_other, fresh),
 		cmocka_unit_test_setup(choose__named__the_named_one, fresh),
 		cmocka_unit_test_setup(choose__no_gpu_or_one_card__the_first, fresh),
-		cmocka_unit_test_setup(choose__a_machine_without_these_cards__the_first_and_it_is_said, fresh),
+		cmocka_unit_test_setup(
+			choose__a_machine_without_these_cards__the_first_and_it_is_said, fresh),
 #ifdef HAVE_HWLOC
 		cmocka_unit_test_setup(nearness__all_pairs__as_the_tree_has_them, fresh),
 		cmocka_unit_test_setup(nearness__names_that_are_not_there__not_known, fresh),

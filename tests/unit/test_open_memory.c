@@ -44,7 +44,9 @@ void *__wrap_calloc(size_t n, size_t bytes)
 {
 	/* The rows in which two ranks tell each other where their regions are. */
 	int descriptors = n == 2 && bytes == 2 * REGION_DESCRIPTOR_BYTES;
-	void *p = missing_region && descriptors && !strcmp(missing_region, "exchange") ? NULL : __real_calloc(n, bytes);
+	void *p = missing_region && descriptors && !strcmp(missing_region, "exchange") ?
+			  NULL :
+			  __real_calloc(n, bytes);
 	counted += counting ? malloc_usable_size(p) : 0;
 	return p;
 }
@@ -93,9 +95,10 @@ static int measure(int rank, void *argument)
 			counting = 1;
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			counting = 0;
-			uint64_t announced =
-				model_memory(&model->layout, &model->recipe, sluice_rank(job));
-			/* Given back already; names, handles and other small things are not announced. */
+			uint64_t announced = model_memory(&model->layout, &model->recipe,
+							  sluice_rank(job));
+			/* Given back already; names, handles and other small things are not
+			 * announced. */
 			uint64_t taken = counted + layout_part_bytes(&model->layout);
 			CHECK(announced <= taken);
 			CHECK(taken - announced < SMALL);
@@ -150,14 +153,17 @@ static void open__above_the_memory_limit_of_one_rank__is_refused_on_all(void **s
 	run_ranks(2, open_beyond_limit, NULL);
 }
 
-/* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes on. */
+/* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes
+ * on. */
 static int open_beyond_address_space(int rank, void *argument)
 {
 	enum { SPARE = 64 << 20 };
 	static float params[1000]; /* the refusal comes before anything reads what is not there */
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 1u << 22, .recipe = "up=all down=all" };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = 1u << 22,
+				   .recipe = "up=all down=all" };
 	unsigned long pages = 0;
 	struct rlimit limit;
 	FILE *statm = fopen("/proc/self/statm", "r");
@@ -179,13 +185,17 @@ static int open_beyond_address_space(int rank, void *argument)
 	return 0;
 }
 
-/* Each region that an open needs is missing once on each rank: no rank has the model, and the next open works. */
+/* Each region that an open needs is missing once on each rank: no rank has the model, and the next
+ * open works. */
 static int open_without_a_region(int rank, void *argument)
 {
-	static const char *const names[] = { "window", "log", "staging", "exchange", "initial", "snapshot" };
+	static const char *const names[] = { "window",   "log",     "staging",
+					     "exchange", "initial", "snapshot" };
 	float params[1000] = { 0 };
 	sluice_job *job = rank_join(NULL);
-	sluice_model_attr attr = { .size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2
+	};
 	(void)argument;
 	log_capture();
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -194,7 +204,9 @@ static int open_without_a_region(int rank, void *argument)
 			missing_region = rank == without ? names[i] : NULL;
 			CHECK(sluice_model_open(job, &attr, params, &model) ==
 			      (rank == without ? SLUICE_ENOMEM : SLUICE_EPEER));
-			CHECK(!model && error_says(rank == without ? names[i] : "could not open the model", NULL));
+			CHECK(!model &&
+			      error_says(rank == without ? names[i] : "could not open the model",
+					 NULL));
 			missing_region = NULL;
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			sluice_model_close(&model);
@@ -215,7 +227,8 @@ static void open__beyond_the_address_space_of_one_rank__is_refused_on_all(void *
 	run_ranks(3, open_beyond_address_space, NULL);
 }
 
-/* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too much. */
+/* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too
+ * much. */
 static int open_beyond_machine(int rank, void *argument)
 {
 	static float params[1000];
@@ -228,7 +241,8 @@ static int open_beyond_machine(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	log_capture();
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_ENOMEM);
-	CHECK(!model && error_says(rank ? "rank 1 (node n1)" : "rank 0 (node n1)", "2 ranks of its node"));
+	CHECK(!model &&
+	      error_says(rank ? "rank 1 (node n1)" : "rank 0 (node n1)", "2 ranks of its node"));
 	CHECK(error_says("left", "srun --mem"));
 	attr.count = 1000;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -248,9 +262,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory__of_workers_owners_and_servers__is_what_open_allocates),
 		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
-		cmocka_unit_test(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
+		cmocka_unit_test(
+			open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
 		cmocka_unit_test(open__beyond_the_address_space_of_one_rank__is_refused_on_all),
-		cmocka_unit_test(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again),
+		cmocka_unit_test(
+			open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again),
 	};
 
 	return cmocka_run_group_tests_name("memory of an open", tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums that leave the range of floats: whatever the values cross the wire as, nothing infinite is sent, nothing is made
- * a large number in silence, and the rank where it happened says which coordinate it is. */
+ * Sums that leave the range of floats: whatever the values cross the wire as, nothing infinite is
+ * sent, nothing is made a large number in silence, and the rank where it happened says which
+ * coordinate it is. */
 #include "ranks.h"
 #include "sluice.h"
 #include <math.h>
@@ -9,7 +10,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { RANKS = 3, COUNT = 3 * 4000, SPAN = COUNT / RANKS, BAD = 2 * SPAN - 7 /* of shard 1 */, CULPRIT = 1 };
+enum {
+	RANKS = 3,
+	COUNT = 3 * 4000,
+	SPAN = COUNT / RANKS,
+	BAD = 2 * SPAN - 7 /* of shard 1 */,
+	CULPRIT = 1
+};
 
 static const sluice_tensor tensors[] = { { "weight", SPAN }, { "bias", COUNT - SPAN } };
 
@@ -21,22 +28,30 @@ struct trial {
 static sluice_model *open_model(sluice_job *job, const char *recipe, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = recipe,
-				   .tensors = tensors, .n_tensors = 2, .lr = 1 };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .shards = RANKS,
+				   .recipe = recipe,
+				   .tensors = tensors,
+				   .n_tensors = 2,
+				   .lr = 1 };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	return model;
 }
 
-static int push_and_pull(sluice_model *model, const struct trial *trial, const float *grad, float *params)
+static int push_and_pull(sluice_model *model, const struct trial *trial, const float *grad,
+			 float *params)
 {
-	int rc = trial->ranges ? sluice_push_range(model, grad + SPAN, SPAN, COUNT - SPAN) : sluice_push(model, grad);
+	int rc = trial->ranges ? sluice_push_range(model, grad + SPAN, SPAN, COUNT - SPAN) :
+				 sluice_push(model, grad);
 	if (!rc && trial->ranges)
 		rc = sluice_push_range(model, grad, 0, SPAN);
 	return rc ? rc : sluice_pull(model, params);
 }
 
 /* One step that goes well, then the one that does not; nothing of shard 1 is added. */
-static void train(sluice_job *job, const struct trial *trial, float large, float lr, int culprit, const char *says)
+static void train(sluice_job *job, const struct trial *trial, float large, float lr, int culprit,
+		  const char *says)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
 	log_capture();
@@ -45,7 +60,8 @@ static void train(sluice_job *job, const struct trial *trial, float large, float
 		grad[i] = noise(3, (uint64_t)sluice_rank(job), 0, (uint64_t)i);
 	CHECK_OK(push_and_pull(model, trial, grad, params));
 	memcpy(before, params, sizeof params);
-	int rc = sluice_barrier(job); /* the culprit may be through, and have failed, before the others are */
+	int rc = sluice_barrier(
+		job); /* the culprit may be through, and have failed, before the others are */
 	if (!rc)
 		rc = sluice_set_lr(model, lr);
 	CHECK(!rc || sluice_rank(job) != culprit);
@@ -66,7 +82,8 @@ static int overflow_at_a_worker(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	/* The step size is inside of the memory: it multiplies what is finite. */
-	train(job, argument, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT, "the gradient of rank 1 (node n1) at step 2");
+	train(job, argument, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT,
+	      "the gradient of rank 1 (node n1) at step 2");
 	sluice_finalize(&job);
 	return 0;
 }
@@ -75,7 +92,8 @@ static int overflow_at_a_shard(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	(void)rank;
-	train(job, argument, 3e38f, 1, CULPRIT, "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
+	train(job, argument, 3e38f, 1, CULPRIT,
+	      "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
 	sluice_finalize(&job);
 	return 0;
 }
@@ -114,7 +132,8 @@ static void publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_ad
 		{ "up=topk(0.01) down=topk(0.01),f16 memory=residual update=sgd", 0 },
 		{ "up=topk(0.01),bf16 down=topk(0.01),bf16 memory=residual update=sgd", 0 },
 		{ "up=topk(0.01),f16 down=topk(0.01),uniform(4) memory=residual update=sgd", 0 },
-		{ "up=topk(0.01),uniform(4) down=topk(0.01),grid(4) memory=residual update=sgd", 0 },
+		{ "up=topk(0.01),uniform(4) down=topk(0.01),grid(4) memory=residual update=sgd",
+		  0 },
 		{ "up=topk(0.01) down=topk(0.01),round(0.001) memory=residual update=sgd", 0 },
 		{ "up=topk(0.01) down=all memory=residual update=sgd", 0 },
 		{ "up=topk(0.6) down=all memory=residual update=sgd", 0 },
@@ -134,8 +153,10 @@ static void publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_ad
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type),
-		cmocka_unit_test(publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added),
+		cmocka_unit_test(
+			push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type),
+		cmocka_unit_test(
+			publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added),
 	};
 	return cmocka_run_group_tests_name("overflow", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Steps in which a support is agreed on: what crosses the wire does not grow with the workers, the leader goes
- * round, a sketch finds what is heavy, and sketches add up. */
+ * Steps in which a support is agreed on: what crosses the wire does not grow with the workers, the
+ * leader goes round, a sketch finds what is heavy, and sketches add up. */
 #include "base/bytes.h"
 #include "compress/choose.h"
 #include "compress/sketch.h"
@@ -12,14 +12,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- the sketch itself ---------------------------------------------------------------------- */
+/* ---- the sketch itself ----------------------------------------------------- */
 
 enum { N = 7850, K = 80 };
 static float x[N], y[N], both[N], estimate[N];
 static float cells_x[5 * 2000], cells_y[5 * 2000], cells_both[5 * 2000];
 
-/* How many of the K heaviest of v_j = j^-0.8, planted in random order with random signs, are among the 4 K
- * heaviest estimates. */
+/* How many of the K heaviest of v_j = j^-0.8, planted in random order with random signs, are among
+ * the 4 K heaviest estimates. */
 static double recovered(uint32_t columns, uint64_t seed)
 {
 	const struct sketch_shape shape = { 5, columns, seed };
@@ -31,7 +31,8 @@ static double recovered(uint32_t columns, uint64_t seed)
 	for (uint32_t j = 0; j < N; j++)
 		place[j] = j;
 	for (uint32_t j = N - 1; j > 0; j--) {
-		uint32_t other = (uint32_t)((noise(seed, 1, 0, j) + 1) / 2 * (float)j), t = place[j];
+		uint32_t other = (uint32_t)((noise(seed, 1, 0, j) + 1) / 2 * (float)j),
+			 t = place[j];
 
 		place[j] = place[other];
 		place[other] = t;
@@ -60,8 +61,8 @@ static void sketch__planted_zipf__recovers_more_with_more_columns(void **state)
 		some += recovered(400, seed) / 5;
 		many += recovered(800, seed) / 5;
 	}
-	print_message("recovered of the true top-80: %.2f (160 columns) %.2f (400) %.2f (800)\n", few,
-		      some, many);
+	print_message("recovered of the true top-80: %.2f (160 columns) %.2f (400) %.2f (800)\n",
+		      few, some, many);
 	assert_true(few >= 0.45 && some >= 0.85 && many >= 0.97);
 }
 
@@ -122,7 +123,7 @@ static void sketch__signs_and_buckets__are_balanced_and_uncorrelated(void **stat
 	assert_in_range(agree, DRAWS / 2 - 200, DRAWS / 2 + 200);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------- */
 
 enum { COUNT = 4000, STEPS = 6 };
 
@@ -136,8 +137,9 @@ static int step_all(sluice_job *job, void *context)
 {
 	struct figures *f = context;
 	static float params[16][COUNT], grad[COUNT];
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = f->recipe, .shards = 2,
-				   .lr = 0.1f };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = f->recipe, .shards = 2, .lr = 0.1f
+	};
 	sluice_model *model;
 	int rank = sluice_rank(job), rc;
 	float *own = params[rank];
@@ -198,7 +200,8 @@ static void sketch__any_number_of_workers__pool_up_and_k_down(void **state)
 
 		assert_int_equal(f.pushed, STEPS * 160);
 		assert_int_equal(f.pulled, STEPS * 40);
-		assert_true(!bytes || (f.pulled_bytes < bytes + 200 && f.pulled_bytes + 200 > bytes));
+		assert_true(!bytes ||
+			    (f.pulled_bytes < bytes + 200 && f.pulled_bytes + 200 > bytes));
 		bytes = f.pulled_bytes;
 	}
 }
@@ -207,8 +210,9 @@ static void sketch__any_number_of_workers__pool_up_and_k_down(void **state)
 static int follow_leader(sluice_job *job, void *context)
 {
 	float params[100] = { 0 }, grad[100] = { 0 };
-	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .recipe = "up=cyclic(0.01) down=all",
-				   .lr = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 100, .recipe = "up=cyclic(0.01) down=all", .lr = 1
+	};
 	sluice_model *model;
 	int rank = sluice_rank(job), rc = sluice_model_open(job, &attr, params, &model);
 
@@ -237,7 +241,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sketch__planted_zipf__recovers_more_with_more_columns),
-		cmocka_unit_test(sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit),
+		cmocka_unit_test(
+			sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit),
 		cmocka_unit_test(sketch__signs_and_buckets__are_balanced_and_uncorrelated),
 		cmocka_unit_test(cyclic__any_number_of_workers__exactly_k_each_way),
 		cmocka_unit_test(sketch__any_number_of_workers__pool_up_and_k_down),

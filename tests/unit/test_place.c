@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the progress thread goes, on machines made up: one and two packages, with and without a network card,
- * and ranks that the launcher bound to all, some or one of their processors. */
+ * Where the progress thread goes, on machines made up: one and two packages, with and without a
+ * network card, and ranks that the launcher bound to all, some or one of their processors. */
 #include "job/place.h"
 #include "scratch.h"
 #include <setjmp.h>
@@ -53,10 +53,11 @@ static hwloc_topology_t with_card(const char *text)
 }
 
 /* "" where the thread stays as it is, else its processors. */
-static void expect(hwloc_topology_t t, const char *allowed, int here, const char *device, const char *wanted,
-		   const char *says)
+static void expect(hwloc_topology_t t, const char *allowed, int here, const char *device,
+		   const char *wanted, const char *says)
 {
-	hwloc_bitmap_t set = hwloc_bitmap_alloc(), at = hwloc_bitmap_alloc(), chosen = hwloc_bitmap_alloc();
+	hwloc_bitmap_t set = hwloc_bitmap_alloc(), at = hwloc_bitmap_alloc(),
+		       chosen = hwloc_bitmap_alloc();
 	char why[PLACE_WHY_BYTES], list[64] = "";
 	hwloc_bitmap_list_sscanf(set, allowed);
 	hwloc_bitmap_only(at, (unsigned)here);
@@ -96,7 +97,8 @@ static void place__card__beside_it_wherever_the_caller_runs(void **state)
 	(void)state;
 	expect(t, "0-15", 3, "mlx5_0", "8-15", "on processors 8-15, beside mlx5_0");
 	expect(t, "4-11", 4, "mlx5_0", "8-11", "beside mlx5_0");
-	expect(t, "10-11", 10, "mlx5_0", "", "all processors of this rank (10-11) are beside mlx5_0");
+	expect(t, "10-11", 10, "mlx5_0", "",
+	       "all processors of this rank (10-11) are beside mlx5_0");
 	hwloc_topology_destroy(t);
 }
 
@@ -132,8 +134,8 @@ static void write_mask(const char *root, const char *path, const char *mask)
 	assert_int_equal(fclose(file), 0);
 }
 
-static void expect_settled(const char *root, const char *allowed, int here, const char *device, int settled,
-			   const char *says)
+static void expect_settled(const char *root, const char *allowed, int here, const char *device,
+			   int settled, const char *says)
 {
 	hwloc_bitmap_t set = hwloc_bitmap_alloc();
 	char why[PLACE_WHY_BYTES] = "";
@@ -144,7 +146,8 @@ static void expect_settled(const char *root, const char *allowed, int here, cons
 	hwloc_bitmap_free(set);
 }
 
-/* Two packages of eight processors, the card at the second: cpu 12 knows its package by the older name. */
+/* Two packages of eight processors, the card at the second: cpu 12 knows its package by the older
+ * name. */
 static void settled__kernels_files__say_when_there_is_nothing_to_choose(void **state)
 {
 	char root[SCRATCH_PATH];
@@ -153,7 +156,8 @@ static void settled__kernels_files__say_when_there_is_nothing_to_choose(void **s
 	write_mask(root, "sys/devices/system/cpu/cpu3/topology/package_cpus", "00ff\n");
 	write_mask(root, "sys/devices/system/cpu/cpu12/topology/core_siblings", "ff00\n");
 	write_mask(root, "sys/class/infiniband/mlx5_0/device/local_cpus", "ff00\n");
-	expect_settled(root, "0-7", 3, NULL, 1, "all processors of this rank (0-7) are beside the calling thread");
+	expect_settled(root, "0-7", 3, NULL, 1,
+		       "all processors of this rank (0-7) are beside the calling thread");
 	expect_settled(root, "8-11", 12, NULL, 1, "(8-11) are beside the calling thread");
 	expect_settled(root, "0-15", 3, NULL, 0, "");
 	expect_settled(root, "4-8", 3, NULL, 0, "");

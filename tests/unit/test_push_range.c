@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Pushing in ranges: the set that tells what is there already; the same bits as one push of the whole, for
- * all recipes and any order; early sending where coordinates are decided one by one; refusals. */
+ * Pushing in ranges: the set that tells what is there already; the same bits as one push of the
+ * whole, for all recipes and any order; early sending where coordinates are decided one by one;
+ * refusals. */
 #include "base/error.h"
 #include "four_tensors.h"
 #include "worker/worker.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- which coordinates are there -------------------------------------------------------------- */
+/* ---- which coordinates are there ------------------------------------------- */
 
 static void tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates(void **state)
 {
@@ -23,7 +24,8 @@ static void tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates
 		for (uint64_t i = 0; i < 60; i++) {
 			uint64_t begin = (uint64_t)((noise(1, round, i, 0) + 1) * N / 2) % N;
 			uint64_t length = 1 + (uint64_t)((noise(1, round, i, 1) + 1) * 3) % 6;
-			uint64_t end = begin + length < N ? begin + length : N, taken = N, first = begin;
+			uint64_t end = begin + length < N ? begin + length : N, taken = N,
+				 first = begin;
 			while (first < end && !there[first])
 				first++;
 			int rc = tiling_add(&t, begin, end, &taken);
@@ -49,7 +51,7 @@ static void tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates
 	}
 }
 
-/* ---- the same bits ---------------------------------------------------------------------------- */
+/* ---- the same bits --------------------------------------------------------- */
 
 static const char *const recipes[] = {
 	"up=all down=all",
@@ -58,7 +60,8 @@ static const char *const recipes[] = {
 	"up=topk(0.01) down=all",
 	"up=topk(0.01) down=topk(0.05)",
 	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9)",
-	"up=topk(0.02),f16 signal=momentum(0.9),nomask memory=residual(outside) update=nesterov(0.5)",
+	"up=topk(0.02),f16 signal=momentum(0.9),nomask memory=residual(outside) "
+	"update=nesterov(0.5)",
 	"up=topk(0.01) down=topk(0.02) warmup=4 nonfinite=zero",
 	"up=topk(0.1) down=topk(0.1) memory=none",
 	"up=threshold(0.02) down=threshold(0.01)",
@@ -128,11 +131,12 @@ static int train(int rank, void *argument)
 		if (!rank) {
 			digests->params[i / 2][i % 2] = digest;
 			if (model->recipe.memory != MEMORY_NONE) /* else nothing in it is kept */
-				digests->residual[i / 2][i % 2] =
-					sluice_digest(model->worker->residual, sizeof params);
+				digests->residual[i / 2][i % 2] = sluice_digest(
+					model->worker->residual, sizeof params);
 			sluice_model_stats stats = { .size = sizeof stats };
 			CHECK_OK(sluice_stats(model, &stats));
-			CHECK((stats.nonfinite_elements == STEPS) == !!strstr(recipes[i / 2], "zero"));
+			CHECK((stats.nonfinite_elements == STEPS) ==
+			      !!strstr(recipes[i / 2], "zero"));
 		}
 		sluice_model_close(&model);
 	}
@@ -142,14 +146,16 @@ static int train(int rank, void *argument)
 
 static void same_bits(int ranks)
 {
-	struct digests *whole = shared_memory(sizeof *whole), *pieces = shared_memory(sizeof *pieces);
+	struct digests *whole = shared_memory(sizeof *whole),
+		       *pieces = shared_memory(sizeof *pieces);
 	run_ranks(ranks, train, whole);
 	pieces->in_pieces = 1;
 	run_ranks(ranks, train, pieces);
 	for (int i = 0; i < RECIPES * 2; i++)
 		if (whole->params[i / 2][i % 2] != pieces->params[i / 2][i % 2] ||
 		    whole->residual[i / 2][i % 2] != pieces->residual[i / 2][i % 2])
-			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks, recipes[i / 2]);
+			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks,
+				 recipes[i / 2]);
 }
 
 static void push_range__any_cut_and_order__same_bits_as_one_push(void **state)
@@ -159,7 +165,7 @@ static void push_range__any_cut_and_order__same_bits_as_one_push(void **state)
 	same_bits(3);
 }
 
-/* ---- early sending ---------------------------------------------------------------------------- */
+/* ---- early sending --------------------------------------------------------- */
 
 static int posted(const sluice_model *model)
 {
@@ -172,10 +178,16 @@ static int posted(const sluice_model *model)
 static int send_early(int rank, void *argument)
 {
 	enum { SHARDS = 3 }; /* of 500 each */
-	static const struct { const char *recipe; int early; } cases[] = {
-		{ "up=all down=all", 1 }, { "up=threshold(0.01) down=all", 1 },
-		{ "up=topk(0.01) down=all", 0 }, { "up=gaussiank(0.01) down=all", 0 },
-		{ "up=all,uniform(4) down=all", 1 }, { "up=all,grid(4) down=all", 0 },
+	static const struct {
+		const char *recipe;
+		int early;
+	} cases[] = {
+		{ "up=all down=all", 1 },
+		{ "up=threshold(0.01) down=all", 1 },
+		{ "up=topk(0.01) down=all", 0 },
+		{ "up=gaussiank(0.01) down=all", 0 },
+		{ "up=all,uniform(4) down=all", 1 },
+		{ "up=all,grid(4) down=all", 0 },
 	};
 	sluice_job *job = rank_join(NULL);
 	(void)rank;
@@ -188,11 +200,11 @@ static int send_early(int rank, void *argument)
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
 		fill_gradient(grad, 0, 1, params);
 		CHECK_OK(sluice_push_range(model, grad + 999, 999, 501));
-		CHECK(posted(model) == early);      /* shard 2 */
+		CHECK(posted(model) == early); /* shard 2 */
 		CHECK_OK(sluice_push_range(model, grad, 0, 499));
 		CHECK(posted(model) == early);
 		CHECK_OK(sluice_push_range(model, grad + 499, 499, 2));
-		CHECK(posted(model) == 2 * early);  /* and shard 0 */
+		CHECK(posted(model) == 2 * early); /* and shard 0 */
 		CHECK_OK(sluice_push_range(model, grad + 501, 501, 498));
 		CHECK(posted(model) == SHARDS);
 		CHECK_OK(sluice_pull(model, params));
@@ -209,7 +221,7 @@ static void push_range__shard_complete__its_message_goes_at_once_where_it_can(vo
 	run_ranks(2, send_early, NULL);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------- */
 
 static int refuse_ranges(int rank, void *argument)
 {
@@ -221,7 +233,8 @@ static int refuse_ranges(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
 	log_capture();
-	CHECK(sluice_push_range(model, grad, COUNT - 5, 6) == SLUICE_EINVAL && error_says("outside", NULL));
+	CHECK(sluice_push_range(model, grad, COUNT - 5, 6) == SLUICE_EINVAL &&
+	      error_says("outside", NULL));
 	CHECK(sluice_push_range(model, grad, UINT64_MAX, 2) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(model, grad, 2, UINT64_MAX) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(model, grad, 7, 0) == SLUICE_EINVAL && error_says("empty", NULL));
@@ -230,21 +243,28 @@ static int refuse_ranges(int rank, void *argument)
 	CHECK_OK(sluice_set_lr(model, 0.05f)); /* nothing has begun */
 	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
 	memcpy(residual, model->worker->residual, sizeof residual);
-	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL && error_says("coordinate 100", "[50, 101)"));
-	CHECK(sluice_push_range(model, grad + 299, 299, 9) == SLUICE_EINVAL && error_says("coordinate 299", NULL));
+	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL &&
+	      error_says("coordinate 100", "[50, 101)"));
+	CHECK(sluice_push_range(model, grad + 299, 299, 9) == SLUICE_EINVAL &&
+	      error_says("coordinate 299", NULL));
 	CHECK(sluice_push_range(model, grad + 0, 0, COUNT) == SLUICE_EINVAL);
-	CHECK(sluice_push(model, grad) == SLUICE_EINVAL && error_says("leave out coordinate 0", NULL));
-	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("sluice_pull:", "leave out coordinate 0"));
+	CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
+	      error_says("leave out coordinate 0", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
+	      error_says("sluice_pull:", "leave out coordinate 0"));
 	CHECK(sluice_set_lr(model, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
 	CHECK(sluice_step(model) == 0);
 	CHECK(!memcmp(residual, model->worker->residual, sizeof residual)); /* nothing changed */
 	CHECK_OK(sluice_push_range(model, grad, 0, 100));
-	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("leave out coordinate 300", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
+	      error_says("leave out coordinate 300", NULL));
 	CHECK_OK(sluice_push_range(model, grad + 300, 300, COUNT - 300));
-	CHECK(sluice_push_range(model, grad, 0, 100) == SLUICE_EINVAL && error_says("not pulled yet", NULL));
+	CHECK(sluice_push_range(model, grad, 0, 100) == SLUICE_EINVAL &&
+	      error_says("not pulled yet", NULL));
 	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
 	CHECK_OK(sluice_pull(model, params));
-	CHECK(sluice_pull(model, params) == SLUICE_EINVAL && error_says("nothing was pushed", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
+	      error_says("nothing was pushed", NULL));
 	CHECK_OK(sluice_push(model, grad)); /* either way in the next step */
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof params);
@@ -254,7 +274,8 @@ static int refuse_ranges(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes(void **state)
+static void push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes(
+	void **state)
 {
 	(void)state;
 	run_ranks(1, refuse_ranges, NULL);
@@ -263,8 +284,11 @@ static void push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 
 static int refuse_recipes(int rank, void *argument)
 {
-	static const struct { const char *recipe, *key; } cases[] = {
-		{ "up=topk(0.01) clip=1", "clip=" }, { "up=topk(0.01) nonfinite=skip", "nonfinite=skip" },
+	static const struct {
+		const char *recipe, *key;
+	} cases[] = {
+		{ "up=topk(0.01) clip=1", "clip=" },
+		{ "up=topk(0.01) nonfinite=skip", "nonfinite=skip" },
 		{ "signal=storm(0.5) update=ema(0.5)", "signal=storm" },
 	};
 	sluice_job *job = rank_join(NULL);
@@ -335,12 +359,15 @@ static void push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_ind
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates),
+		cmocka_unit_test(
+			tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates),
 		cmocka_unit_test(push_range__any_cut_and_order__same_bits_as_one_push),
 		cmocka_unit_test(push_range__shard_complete__its_message_goes_at_once_where_it_can),
-		cmocka_unit_test(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes),
+		cmocka_unit_test(
+			push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes),
 		cmocka_unit_test(push_range__recipe_needs_the_whole_gradient__refused_by_name),
-		cmocka_unit_test(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index),
+		cmocka_unit_test(
+			push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index),
 	};
 	return cmocka_run_group_tests_name("push_range", tests, NULL, NULL);
 }

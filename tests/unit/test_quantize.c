@@ -22,9 +22,9 @@ static double code_value(uint16_t code, int exponent_bits)
 	int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
 	int exponent = (code & 0x7fff) >> fraction_bits;
 	int fraction = code & ((1 << fraction_bits) - 1);
-	double magnitude =
-		exponent ? ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits) :
-			   ldexp(fraction, 1 - bias - fraction_bits);
+	double magnitude = exponent ? ldexp(fraction + (1 << fraction_bits),
+					    exponent - bias - fraction_bits) :
+				      ldexp(fraction, 1 - bias - fraction_bits);
 
 	return code & 0x8000 ? -magnitude : magnitude;
 }
@@ -69,7 +69,7 @@ static float decode_one(enum value_type type, uint16_t code)
 	return type == VALUE_F16 ? f16_decode(code) : bf16_decode(code);
 }
 
-static const enum value_type narrow[] = {VALUE_F16, VALUE_BF16};
+static const enum value_type narrow[] = { VALUE_F16, VALUE_BF16 };
 
 static void decode__every_code_gives_its_value_and_encodes_back(void **state)
 {
@@ -85,7 +85,7 @@ static void decode__every_code_gives_its_value_and_encodes_back(void **state)
 				assert_true(isinf(v));
 			} else {
 				assert_true((double)v == code_value((uint16_t)code,
-								   exponent_bits_of(narrow[t])));
+								    exponent_bits_of(narrow[t])));
 				assert_int_equal(encode_one(narrow[t], v), code); /* also -0 */
 			}
 		}
@@ -120,7 +120,7 @@ static void encode__around_every_code_and_midpoint_rounds_to_nearest_even(void *
 
 static void encode__random_bit_patterns_round_to_nearest_even(void **state)
 {
-	struct random r = {1};
+	struct random r = { 1 };
 
 	(void)state;
 	for (int i = 0; i < 1000000; i++) {
@@ -206,8 +206,8 @@ static void f16_arrays__every_code_midpoint_and_neighbour_equal_portable(void **
 
 static void f16_arrays__random_bits_and_all_lengths_equal_portable(void **state)
 {
-	const float scales[] = {1, 0x1p-113f, 0x1p125f, 0x1p14f};
-	struct random r = {2};
+	const float scales[] = { 1, 0x1p-113f, 0x1p125f, 0x1p14f };
+	struct random r = { 2 };
 	float v[70];
 
 	(void)state;
@@ -226,7 +226,7 @@ static void f16_arrays__random_bits_and_all_lengths_equal_portable(void **state)
 
 static void arrays__decoded_is_what_decode_gives_for_every_type(void **state)
 {
-	struct random r = {3};
+	struct random r = { 3 };
 	float v[333], decoded[333], again[333];
 	uint8_t codes[4 * 333];
 
@@ -253,7 +253,7 @@ static void arrays__decoded_is_what_decode_gives_for_every_type(void **state)
 /* The residual keeps what rounding took: a - q must be exact, or mass would be lost. */
 static void residual__sent_plus_kept_is_the_value_bit_by_bit(void **state)
 {
-	struct random r = {4};
+	struct random r = { 4 };
 	float v[256], q[256];
 	uint8_t codes[4 * 256];
 
@@ -278,11 +278,11 @@ static void residual__sent_plus_kept_is_the_value_bit_by_bit(void **state)
 
 static void scale__brings_the_largest_into_range_as_a_power_of_two(void **state)
 {
-	struct random r = {5};
+	struct random r = { 5 };
 
 	(void)state;
 	for (int i = 0; i < 100000; i++) {
-		float v[3] = {0}, scale;
+		float v[3] = { 0 }, scale;
 		int exponent;
 
 		do
@@ -301,7 +301,7 @@ static void scale__brings_the_largest_into_range_as_a_power_of_two(void **state)
 
 static void scale__zeros_and_nothing_give_one(void **state)
 {
-	const float zeros[] = {0, -0.0f};
+	const float zeros[] = { 0, -0.0f };
 
 	(void)state;
 	assert_true(value_scale(VALUE_F16, zeros, 2) == 1);
@@ -310,8 +310,9 @@ static void scale__zeros_and_nothing_give_one(void **state)
 
 static void scale__denormals_and_extremes_survive_the_round_trip(void **state)
 {
-	const float extremes[] = {0x1p-149f, -0x1.8p-149f * 4, 0x1p-126f, 3.4028234e38f, 0x1p-112f,
-				  -0x1.ffdp127f, -0x1.ffep127f, 0x1.ffefffp127f, 0x1.ffbp127f};
+	const float extremes[] = { 0x1p-149f,     -0x1.8p-149f * 4, 0x1p-126f,
+				   3.4028234e38f, 0x1p-112f,        -0x1.ffdp127f,
+				   -0x1.ffep127f, 0x1.ffefffp127f,  0x1.ffbp127f };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(extremes); i++) {
@@ -342,9 +343,9 @@ static void scale_valid__refuses_all_but_powers_of_two(void **state)
 static void decode__nonfinite_code_anywhere_fails_EWIRE(void **state)
 {
 	const uint32_t bad[VALUE_TYPES][3] = {
-		[VALUE_F32] = {0x7f800000, 0xffc00000, 0x7f800001},
-		[VALUE_F16] = {0x7c00, 0xfe00, 0x7c01},
-		[VALUE_BF16] = {0x7f80, 0xffc0, 0x7f81},
+		[VALUE_F32] = { 0x7f800000, 0xffc00000, 0x7f800001 },
+		[VALUE_F16] = { 0x7c00, 0xfe00, 0x7c01 },
+		[VALUE_BF16] = { 0x7f80, 0xffc0, 0x7f81 },
 	};
 	uint8_t codes[4 * 40];
 	float v[40];
@@ -367,7 +368,7 @@ static void decode__nonfinite_code_anywhere_fails_EWIRE(void **state)
 
 static void decode__scale_that_overflows_fails_EWIRE(void **state)
 {
-	const uint8_t largest[2] = {0xff, 0x7b};
+	const uint8_t largest[2] = { 0xff, 0x7b };
 	float v;
 
 	(void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers of roundings: against their definition, and whether they are as random as rounding needs, for
- * neighbouring coordinates, coordinates 2^k apart, and the same coordinates at other steps, ranks and seeds. All is
- * seeded, so what holds once holds always; bounds are five or six standard deviations of what is independent. */
+ * The random numbers of roundings: against their definition, and whether they are as random as
+ * rounding needs, for neighbouring coordinates, coordinates 2^k apart, and the same coordinates at
+ * other steps, ranks and seeds. All is seeded, so what holds once holds always; bounds are five or
+ * six standard deviations of what is independent. */
 #include "compress/random_mix.h"
 #include "random.h"
 #include <math.h>
@@ -11,8 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* Rounding compares from the top, and with 8 bits looks at 24. Below LEAST_EVEN bits are too even where coordinates
- * follow one another; below LEAST_TURNED one that is turned shows. */
+/* Rounding compares from the top, and with 8 bits looks at 24. Below LEAST_EVEN bits are too even
+ * where coordinates follow one another; below LEAST_TURNED one that is turned shows. */
 enum { N = 1 << 16, LEAST_EVEN = 6, LEAST_TURNED = 12 };
 static uint32_t a[N], b[N];
 static uint32_t coordinates[N];
@@ -36,16 +37,19 @@ static uint32_t product_high(uint32_t x, uint32_t y)
 	return x1 * y1 + x1 * y0 / 65536 + x0 * y1 / 65536 + middle / 65536;
 }
 
-/* Philox-4x32 of ten rounds, each with its own multiple of the two Weyl constants, then two rounds with its words. */
+/* Philox-4x32 of ten rounds, each with its own multiple of the two Weyl constants, then two rounds
+ * with its words. */
 static uint32_t by_definition(const struct random_stream *s, uint64_t coordinate)
 {
 	const uint32_t philox[] = { 0xd2511f53, 0xcd9e8d57 };
-	uint32_t c[4] = { (uint32_t)(coordinate >> 32), s->rank, (uint32_t)s->step, (uint32_t)(s->step >> 32) };
+	uint32_t c[4] = { (uint32_t)(coordinate >> 32), s->rank, (uint32_t)s->step,
+			  (uint32_t)(s->step >> 32) };
 	uint32_t x;
 
 	for (uint32_t round = 0; round < 10; round++) {
 		const uint32_t next[4] = {
-			product_high(philox[1], c[2]) ^ c[1] ^ ((0x534c5543 ^ s->seed) + round * 0x9e3779b9),
+			product_high(philox[1], c[2]) ^ c[1] ^
+				((0x534c5543 ^ s->seed) + round * 0x9e3779b9),
 			product_low(philox[1], c[2]),
 			product_high(philox[0], c[0]) ^ c[3] ^ (s->purpose + round * 0xbb67ae85),
 			product_low(philox[0], c[0]),
@@ -61,12 +65,14 @@ static uint32_t by_definition(const struct random_stream *s, uint64_t coordinate
 static struct random_stream some_stream(struct random *r)
 {
 	return (struct random_stream){ random_bits(r) % 32, random_bits(r) % 4096,
-				       (uint64_t)random_bits(r) << 20 | random_bits(r), random_bits(r) };
+				       (uint64_t)random_bits(r) << 20 | random_bits(r),
+				       random_bits(r) };
 }
 
 static void random_mixed__any_stream_and_coordinate__is_as_defined(void **state)
 {
-	static const uint64_t firsts[] = { 0, 1000, 0xfffffff0, 0x7fffffff80000000 >> 20, 1ull << 35 };
+	static const uint64_t firsts[] = { 0, 1000, 0xfffffff0, 0x7fffffff80000000 >> 20,
+					   1ull << 35 };
 	struct random r = { 41 };
 
 	(void)state;
@@ -79,7 +85,8 @@ static void random_mixed__any_stream_and_coordinate__is_as_defined(void **state)
 		for (int i = 0; i < 20; i++) {
 			const uint64_t coordinate = first + (random_bits(&r) >> i);
 
-			assert_int_equal(random_mixed(&m, coordinate), by_definition(&s, coordinate));
+			assert_int_equal(random_mixed(&m, coordinate),
+					 by_definition(&s, coordinate));
 		}
 	}
 }
@@ -98,8 +105,8 @@ static void draw(const struct random_stream *s, uint32_t *numbers)
 static void coordinates_apart(unsigned log_apart)
 {
 	for (uint32_t i = 0; i < N; i++) /* those of 2^k apart, then the ones beside them */
-		coordinates[i] = log_apart <= 16 ? i << log_apart
-						 : i << log_apart | i >> (32 - log_apart);
+		coordinates[i] = log_apart <= 16 ? i << log_apart :
+						   i << log_apart | i >> (32 - log_apart);
 }
 
 /* How many standard deviations the squared differences of counts and their mean are off. */
@@ -203,9 +210,11 @@ static void numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independ
 {
 	(void)state;
 	for (int by_rank = 0; by_rank < 2; by_rank++)
-		for (uint64_t coordinate = 0; coordinate < 1000000; coordinate = 10 * coordinate + 3) {
+		for (uint64_t coordinate = 0; coordinate < 1000000;
+		     coordinate = 10 * coordinate + 3) {
 			for (uint32_t i = 0; i < N; i++) {
-				const struct random_stream s = { RANDOM_ROUND, by_rank ? i : 1, by_rank ? 1 : i, 0 };
+				const struct random_stream s = { RANDOM_ROUND, by_rank ? i : 1,
+								 by_rank ? 1 : i, 0 };
 				struct random_mixer m;
 
 				random_mixer_open(&s, coordinate, &m);
@@ -226,7 +235,8 @@ static void numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bit
 	(void)state;
 	memset(turned, 0, sizeof turned);
 	for (int trial = 0; trial < TRIALS; trial++) {
-		const struct random_key key = { random_bits(&r), random_bits(&r), random_bits(&r) | 1 };
+		const struct random_key key = { random_bits(&r), random_bits(&r),
+						random_bits(&r) | 1 };
 		const uint32_t low = random_bits(&r) >> trial % 32, before = random_mix(&key, low);
 
 		for (int from = 0; from < 32; from++) {
@@ -248,8 +258,10 @@ int main(void)
 		cmocka_unit_test(numbers__coordinates_2_k_apart__are_even),
 		cmocka_unit_test(numbers__of_coordinates_2_k_apart__are_independent),
 		cmocka_unit_test(numbers__of_other_steps_ranks_and_seeds__are_independent),
-		cmocka_unit_test(numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent),
-		cmocka_unit_test(numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bits),
+		cmocka_unit_test(
+			numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent),
+		cmocka_unit_test(
+			numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bits),
 	};
 
 	return cmocka_run_group_tests_name("random numbers of roundings", tests, NULL, NULL);

@@ -51,8 +51,8 @@ static void recipe_parse__axes_that_are_not_named_have_their_defaults(void **sta
 
 static void recipe_parse__every_axis_is_read(void **state)
 {
-	struct recipe r = parsed("coding=small nonfinite=zero decay=0.0005 clip=2.5 dense=a*,b? warmup=2epochs "
-				 "update=nesterov(0.8) memory=residual(outside) "
+	struct recipe r = parsed("coding=small nonfinite=zero decay=0.0005 clip=2.5 dense=a*,b? "
+				 "warmup=2epochs update=nesterov(0.8) memory=residual(outside) "
 				 "signal=momentum(0.9),nomask down=all,bf16 up=topk(1%),f16");
 
 	(void)state;
@@ -86,8 +86,10 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_true(r.up.density == 1 && r.down.density == 1);
 	assert_int_equal(parsed("up=topk(0.1)").automatic, 0);
 	assert_int_equal(parsed("auto warmup=0").automatic, 1);
-	expect_print("update=sgd auto", "auto signal=gradient memory=residual(inside) update=sgd "
-		     "warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
+	expect_print("update=sgd auto",
+		     "auto signal=gradient memory=residual(inside) update=sgd warmup=0steps "
+		     "dense=*bias* clip=none decay=0 nonfinite=abort coding=fast reset=none seed=0 "
+		     "when=always");
 
 	char printed[RECIPE_TEXT_BYTES];
 	recipe_print(&r, printed);
@@ -108,15 +110,20 @@ static void recipe_parse__memory_default_follows_the_directions(void **state)
 
 static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(void **state)
 {
-	static const char *const wrong[] = { "uniform", "uniform(0)", "uniform(9)", "uniform(2.5)", "uniform(4,)",
-					     "uniform(4,12)", "uniform(4,0)", "uniform(4,65536)", "uniform(4,64,2)",
-					     "grid", "grid(9)", "grid(4,512)", "grid(-1)", "round", "round(0)",
-					     "round(-1)", "round(1e39)", "round(x)", "f16(4)" };
-	struct recipe r = parsed("up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295 when=always");
+	static const char *const wrong[] = {
+		"uniform",         "uniform(0)",    "uniform(9)",   "uniform(2.5)",
+		"uniform(4,)",     "uniform(4,12)", "uniform(4,0)", "uniform(4,65536)",
+		"uniform(4,64,2)", "grid",          "grid(9)",      "grid(4,512)",
+		"grid(-1)",        "round",         "round(0)",     "round(-1)",
+		"round(1e39)",     "round(x)",      "f16(4)"
+	};
+	struct recipe r = parsed(
+		"up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295 when=always");
 	char text[64];
 
 	(void)state;
-	assert_true(r.up.values.type == VALUE_UNIFORM && r.up.values.bits == 4 && r.up.values.block == 512);
+	assert_true(r.up.values.type == VALUE_UNIFORM && r.up.values.bits == 4 &&
+		    r.up.values.block == 512);
 	assert_true(r.down.values.bits == 8 && r.down.values.block == 64);
 	assert_true(r.seed == UINT32_MAX);
 	r = parsed("up=all,grid(3) down=all,round(0.5)");
@@ -132,16 +139,21 @@ static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(vo
 	assert_int_equal(recipe_parse("seed=-1", &r), SLUICE_EINVAL);
 }
 
-static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit(void **state)
+static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit(
+	void **state)
 {
-	struct recipe r = parsed("up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
+	struct recipe r = parsed(
+		"up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
 
 	(void)state;
 	assert_true(r.signal == SIGNAL_STORM && r.signal_alpha == 0.1f && r.noise == 2);
-	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f && r.placement == STEP_OUTSIDE);
+	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f &&
+		    r.placement == STEP_OUTSIDE);
 	assert_true(r.update == UPDATE_EMA && r.update_alpha == 0.1f);
-	r = parsed("up=topk(0.1) signal=momentum(0.5),noise(1),nomask memory=lowpass(0.2),outside reset=none");
-	assert_true(!r.mask && r.noise == 1 && r.memory == MEMORY_LOWPASS && r.placement == STEP_OUTSIDE);
+	r = parsed("up=topk(0.1) signal=momentum(0.5),noise(1),nomask memory=lowpass(0.2),outside "
+		   "reset=none");
+	assert_true(!r.mask && r.noise == 1 && r.memory == MEMORY_LOWPASS &&
+		    r.placement == STEP_OUTSIDE);
 	r = parsed("up=topk(0.1) signal=igt(1/t) update=ema(1/t) reset=50");
 	assert_true(r.signal == SIGNAL_IGT && r.signal_alpha == 0 && r.reset == 50);
 
@@ -204,7 +216,8 @@ static void recipe_parse__global__takes_a_density_and_steps_between_histograms(v
 
 	(void)state;
 	assert_true(r.up.select == SELECT_GLOBAL && r.up.density == 0.01 && r.up.every == 20);
-	assert_true(r.down.select == SELECT_GLOBAL && r.down.density == 0.05 && r.down.every == 100);
+	assert_true(r.down.select == SELECT_GLOBAL && r.down.density == 0.05 &&
+		    r.down.every == 100);
 	assert_int_equal(r.down.values.type, VALUE_F16);
 	assert_int_equal(r.memory, MEMORY_RESIDUAL);
 	assert_int_equal(parsed("up=topk(0.01)").up.every, 0);
@@ -217,10 +230,14 @@ static void recipe_parse__warmups_in_every_form(void **state)
 		double length;
 		enum warmup_unit unit;
 	} forms[] = {
-		{ "warmup=0", 0, WARMUP_STEPS },	{ "warmup=100", 100, WARMUP_STEPS },
-		{ "warmup=100steps", 100, WARMUP_STEPS }, { "warmup=1step", 1, WARMUP_STEPS },
-		{ "warmup=1epoch", 1, WARMUP_EPOCHS },	{ "warmup=2epochs", 2, WARMUP_EPOCHS },
-		{ "warmup=0.5epochs", 0.5, WARMUP_EPOCHS }, { "warmup=1e3", 1000, WARMUP_STEPS },
+		{ "warmup=0", 0, WARMUP_STEPS },
+		{ "warmup=100", 100, WARMUP_STEPS },
+		{ "warmup=100steps", 100, WARMUP_STEPS },
+		{ "warmup=1step", 1, WARMUP_STEPS },
+		{ "warmup=1epoch", 1, WARMUP_EPOCHS },
+		{ "warmup=2epochs", 2, WARMUP_EPOCHS },
+		{ "warmup=0.5epochs", 0.5, WARMUP_EPOCHS },
+		{ "warmup=1e3", 1000, WARMUP_STEPS },
 	};
 
 	(void)state;
@@ -297,10 +314,12 @@ int main(void)
 		cmocka_unit_test(recipe_parse__auto__in_place_of_both_directions),
 		cmocka_unit_test(recipe_parse__memory_default_follows_the_directions),
 		cmocka_unit_test(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused),
-		cmocka_unit_test(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
+		cmocka_unit_test(
+			recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),
-		cmocka_unit_test(recipe_parse__global__takes_a_density_and_steps_between_histograms),
+		cmocka_unit_test(
+			recipe_parse__global__takes_a_density_and_steps_between_histograms),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),
 		cmocka_unit_test(recipe_sends_whole__matches_patterns),
 	};

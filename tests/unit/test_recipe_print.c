@@ -16,14 +16,16 @@ static void recipe_print__spells_out_every_axis(void **state)
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
 			 "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
-	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) update=ema(0.1) seed=7 when=always",
-		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) memory=twostep(1) "
-		     "update=ema(0.1) warmup=0steps dense=*bias* clip=none decay=0 nonfinite=abort coding=fast "
-		     "reset=none seed=7 when=always");
-	expect_print("up=topk(0.5) signal=igt(1/t) memory=lowpass(0.3),outside update=ema(1/t) dense=none",
+	expect_print("up=all,uniform(4) signal=storm(0.1),noise(0.5) memory=twostep(1) "
+		     "update=ema(0.1) seed=7 when=always",
+		     "up=all,uniform(4,512) down=all,f32 signal=storm(0.1),noise(0.5) "
+		     "memory=twostep(1) update=ema(0.1) warmup=0steps dense=*bias* clip=none "
+		     "decay=0 nonfinite=abort coding=fast reset=none seed=7 when=always");
+	expect_print("up=topk(0.5) signal=igt(1/t) memory=lowpass(0.3),outside update=ema(1/t) "
+		     "dense=none",
 		     "up=topk(0.5),f32 down=all,f32 signal=igt(1/t) memory=lowpass(0.3),outside "
-		     "update=ema(1/t) warmup=0steps dense=none clip=none decay=0 nonfinite=abort coding=fast "
-		     "reset=none seed=0 when=always");
+		     "update=ema(1/t) warmup=0steps dense=none clip=none decay=0 nonfinite=abort "
+		     "coding=fast reset=none seed=0 when=always");
 	expect_print("up=all down=all,f16 update=momentum(0.9) dense=none clip=1 decay=1e-4 "
 		     "warmup=1epoch nonfinite=skip coding=small",
 		     "up=all,f32 down=all,f16 signal=gradient memory=residual(inside) "
@@ -38,8 +40,10 @@ static void recipe_print__spells_out_every_axis(void **state)
 static const char *const valid_recipes[] = {
 	RECIPE_DEFAULT,
 	"up=all down=all update=momentum(0.9)",
-	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch update=sgd",
-	"up=topk(0.1%),bf16 down=all,f16 signal=momentum(0.3333333),nomask memory=residual(outside)",
+	"up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch "
+	"update=sgd",
+	"up=topk(0.1%),bf16 down=all,f16 signal=momentum(0.3333333),nomask "
+	"memory=residual(outside)",
 	"up=topk(0.123456789012345678) down=topk(1e-300)",
 	"update=nesterov(0.99) clip=0.1 decay=3.3e-5 nonfinite=zero",
 	"update=none clip=1e30 dense=*norm*,head.bias,[ab]? warmup=12345678901",
@@ -106,9 +110,11 @@ static void recipe_print__random_recipes_read_back(void **state)
 		snprintf(up, sizeof(up), directions[random_u64() % 2], share);
 		snprintf(update, sizeof(update), updates[random_u64() % 4], share * 0.999);
 		snprintf(text, sizeof(text),
-			 "up=%s%s down=topk(%.9g)%s signal=momentum(%.7g) update=%s warmup=%llu clip=%g",
-			 up, values[random_u64() % 4], share, values[random_u64() % 4], share * 0.99,
-			 update, (unsigned long long)(random_u64() % 1000000000), 100 * share);
+			 "up=%s%s down=topk(%.9g)%s signal=momentum(%.7g) update=%s warmup=%llu "
+			 "clip=%g",
+			 up, values[random_u64() % 4], share, values[random_u64() % 4],
+			 share * 0.99, update, (unsigned long long)(random_u64() % 1000000000),
+			 100 * share);
 		r = parsed(text);
 		expect_round_trip(&r);
 	}
@@ -126,7 +132,8 @@ static void recipe_print__longest_recipe_fits(void **state)
 		 "up=topk(1.2345678901234567e-300),bf16 down=topk(1.2345678901234567e-300),bf16 "
 		 "signal=momentum(0.123456789),nomask memory=residual(outside) "
 		 "update=nesterov(0.123456789) warmup=0.12345678901234567epochs dense=%s "
-		 "clip=1.23456789e-30 decay=1.23456789e-30 nonfinite=abort", patterns);
+		 "clip=1.23456789e-30 decay=1.23456789e-30 nonfinite=abort",
+		 patterns);
 	r = parsed(text);
 	expect_round_trip(&r);
 }

@@ -13,10 +13,11 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 
 	(void)state;
 	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
-	assert_string_equal(sluice_last_error(),
-			    "recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
-			    "\"topk\"? up= takes " SELECTION_FORMS
-			    ", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
+	assert_string_equal(
+		sluice_last_error(),
+		"recipe: unknown word \"topkk\" in \"up=topkk(0.01)\": did you mean "
+		"\"topk\"? up= takes " SELECTION_FORMS
+		", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
 	expect_refused("auto auto", "auto is given twice");
 	expect_refused("auto up=all", "\"up=all\" beside auto");
 	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
@@ -31,8 +32,10 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("=all", "unknown key \"\"");
 	expect_refused("up=global", "global lacks its density in \"up=global\"");
 	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");
-	expect_refused("up=global(0.1,)", "\"\" in \"up=global(0.1,)\" is not a number|how many steps");
-	expect_refused("up=global(0.1,0)", "\"0\" in \"up=global(0.1,0)\" is not possible|1 to 1000000");
+	expect_refused("up=global(0.1,)",
+		       "\"\" in \"up=global(0.1,)\" is not a number|how many steps");
+	expect_refused("up=global(0.1,0)",
+		       "\"0\" in \"up=global(0.1,0)\" is not possible|1 to 1000000");
 	expect_refused("up=global(0.1,1.5)", "\"1.5\"|is not possible");
 	expect_refused("up=global(0.1,5,6)", "\"6\" is one number too many for global");
 	expect_refused("down=global(,5)", "\"\"|is not a number");
@@ -54,8 +57,10 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 static void recipe_parse__densities_outside_are_refused_with_the_reason(void **state)
 {
 	(void)state;
-	expect_refused("up=topk(0)", "\"0\" in \"up=topk(0)\"|density must be above 0 and at most 1");
-	expect_refused("up=topk(2)", "\"2\" in \"up=topk(2)\"|density must be above 0 and at most 1");
+	expect_refused("up=topk(0)",
+		       "\"0\" in \"up=topk(0)\"|density must be above 0 and at most 1");
+	expect_refused("up=topk(2)",
+		       "\"2\" in \"up=topk(2)\"|density must be above 0 and at most 1");
 	expect_refused("down=topk(101%)", "\"101%\"|density must be above 0");
 	expect_refused("up=topk(-0.1)", "\"-0.1\"|density must be above 0");
 	expect_refused("up=topk(0e5)", "density must be above 0");

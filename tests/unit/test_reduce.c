@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A shard's sum and its way into the residual, bit by bit against the plain loops that define it: for
- * each update rule, sparse and dense messages, few and many lines. */
+ * A shard's sum and its way into the residual, bit by bit against the plain loops that define it:
+ * for each update rule, sparse and dense messages, few and many lines. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "compress/sparse.h"
@@ -44,8 +44,9 @@ static void plain_step(struct side *s, struct selector *selector, const struct c
 static void step(struct side *s, struct reduction *r, struct selector *selector, struct change c)
 {
 	const struct span all = { 0, SPAN, 0 };
-	struct select_call call = { .spans = &all, .n_spans = 1, .k = BUDGET, .index = s->index,
-				    .value = s->value };
+	struct select_call call = {
+		.spans = &all, .n_spans = 1, .k = BUDGET, .index = s->index, .value = s->value
+	};
 
 	c.velocity = s->velocity;
 	c.params = s->params;
@@ -94,9 +95,13 @@ static void compare(const struct update *update, int with_residual, int selects,
 	assert_int_equal(reduction_open(&r, SPAN), 0);
 	assert_int_equal(selector_open(SPAN, &selector), 0);
 	for (int s = 0; s < STEPS; s++) {
-		struct change c = { .update = update, .params = plain.params, .divisor = workers,
-				    .lr = lr, .residual = with_residual ? plain.residual : NULL,
-				    .candidates = &none, .selects = selects };
+		struct change c = { .update = update,
+				    .params = plain.params,
+				    .divisor = workers,
+				    .lr = lr,
+				    .residual = with_residual ? plain.residual : NULL,
+				    .candidates = &none,
+				    .selects = selects };
 
 		for (unsigned w = 0; w < workers; w++) {
 			uint32_t n = make_message(&random, density, index, value);
@@ -106,7 +111,8 @@ static void compare(const struct update *update, int with_residual, int selects,
 				plain.sum[index[i]] += value[i];
 			reduction_add(&r, dense ? NULL : index, value, n);
 		}
-		if (s % 3 == 2) /* asked for in some of the steps: in the others lists may go without it */
+		if (s % 3 ==
+		    2) /* asked for in some of the steps: in the others lists may go without it */
 			expect_same(plain.sum, reduction_sum(&r), sizeof plain.sum);
 		plain_step(&plain, selector, &c);
 		step(&mine, &r, selector, c);
@@ -158,11 +164,12 @@ static void step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit(v
 				}
 }
 
-/* ---- messages in lists -------------------------------------------------------------------- */
+/* ---- messages in lists ----------------------------------------------------- */
 
 enum { LONG = 70001, FEW = 150, STRIDE = 29 };
 
-/* Sums, residuals and messages of a shard that is long, has a last line that is cut, and little to add. */
+/* Sums, residuals and messages of a shard that is long, has a last line that is cut, and little to
+ * add. */
 struct long_shard {
 	float sum[LONG], residual[LONG], expected[LONG];
 	uint32_t index[LONG];
@@ -193,7 +200,8 @@ static uint32_t fill(struct long_shard *s, struct random *random, uint32_t n, fl
 {
 	uint32_t at = random_bits(random) % 3 * STRIDE;
 
-	for (uint32_t i = 0; i < n; i++, at += (1 + random_bits(random) % (2 * LONG / FEW / STRIDE)) * STRIDE) {
+	for (uint32_t i = 0; i < n;
+	     i++, at += (1 + random_bits(random) % (2 * LONG / FEW / STRIDE)) * STRIDE) {
 		if (at >= LONG)
 			return i;
 		s->index[i] = at;
@@ -209,11 +217,15 @@ static void add_both(struct long_shard *s, uint32_t n, int dense)
 	reduction_add(&s->reduction, dense ? NULL : s->index, s->value, n);
 }
 
-/* The change by definition, line by line as far as zeros go: a line to which nothing was added stays as it is. */
+/* The change by definition, line by line as far as zeros go: a line to which nothing was added
+ * stays as it is. */
 static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
-	const struct change c = { .update = &sgd, .params = s->sum, .divisor = divisor, .lr = 0.1f,
+	const struct change c = { .update = &sgd,
+				  .params = s->sum,
+				  .divisor = divisor,
+				  .lr = 0.1f,
 				  .residual = s->residual };
 	struct select_call call = { 0 };
 
@@ -223,7 +235,8 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 			s->expected[i] += s->sum[i];
 	reduction_change(&s->reduction, &c, &call);
 	assert_ptr_equal(call.x, s->residual);
-	for (uint32_t i = 0; i < LONG; i++) /* zeros by their value: a neighbour's line was added to or not */
+	for (uint32_t i = 0; i < LONG;
+	     i++) /* zeros by their value: a neighbour's line was added to or not */
 		if (s->expected[i] != 0 || s->residual[i] != 0)
 			assert_int_equal(float_bits(s->residual[i]), float_bits(s->expected[i]));
 	reduction_clear(&s->reduction);
@@ -242,7 +255,8 @@ static void change__lists_of_few_coordinates__is_the_sum_in_the_order_of_message
 	for (int step = 0; step < 40; step++) {
 		const unsigned workers = 1 + (unsigned)step % 7;
 
-		for (unsigned w = 0; w < workers; w++) /* so far apart that any other order has other bits */
+		for (unsigned w = 0; w < workers;
+		     w++) /* so far apart that any other order has other bits */
 			add_both(s, fill(s, &random, w == 2 ? 0 : FEW, w % 2 ? 1e6f : 1), 0);
 		assert_int_equal(s->reduction.n_lists, workers);
 		change_both(s, workers, 0);
@@ -251,7 +265,8 @@ static void change__lists_of_few_coordinates__is_the_sum_in_the_order_of_message
 	close_long(s);
 }
 
-static void change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages(void **state)
+static void change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages(
+	void **state)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 5 };
@@ -342,8 +357,12 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = -0.0f; /* which adding a zero of the other sign would change */
 	reduction_add(&r, index, value, 3);
-	const struct change c = { .update = &update, .params = params, .divisor = 2, .lr = -0.5f,
-				  .residual = residual, .selects = 1 };
+	const struct change c = { .update = &update,
+				  .params = params,
+				  .divisor = 2,
+				  .lr = -0.5f,
+				  .residual = residual,
+				  .selects = 1 };
 	reduction_change(&r, &c, &call);
 	assert_ptr_equal(call.x, residual);
 	assert_null(call.grad);
@@ -382,10 +401,13 @@ static void sparse__any_count__is_the_plain_loop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit),
+		cmocka_unit_test(
+			step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit),
 		cmocka_unit_test(change__few_lines_and_a_residual__leaves_the_other_lines_alone),
-		cmocka_unit_test(change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages),
-		cmocka_unit_test(change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages),
+		cmocka_unit_test(
+			change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages),
+		cmocka_unit_test(
+			change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages),
 		cmocka_unit_test(add__exactly_the_room_or_one_more__waits_or_is_summed),
 		cmocka_unit_test(add__more_messages_than_lists__is_summed),
 		cmocka_unit_test(clear__messages_wait__forgets_them),

@@ -38,7 +38,7 @@ static int open_anew(const struct region *region, int flags)
 
 static void open__any_size__is_zeroed_aligned_and_exact(void **state)
 {
-	static const size_t sizes[] = {1, 63, 4095, 4096, 4097, 1 << 20};
+	static const size_t sizes[] = { 1, 63, 4095, 4096, 4097, 1 << 20 };
 	size_t i, j;
 
 	(void)state;
@@ -71,7 +71,7 @@ static void open__zero_bytes_or_unknown_access__is_EINVAL(void **state)
 
 static void open__more_than_the_machine_has__is_ENOMEM_and_says_how_much(void **state)
 {
-	static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 50};
+	static const size_t sizes[] = { SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 50 };
 	int files = open_files();
 	size_t i;
 
@@ -81,7 +81,8 @@ static void open__more_than_the_machine_has__is_ENOMEM_and_says_how_much(void **
 		char number[32];
 
 		snprintf(number, sizeof(number), "%zu", sizes[i]);
-		assert_int_equal(region_open(sizes[i], REGION_READ, "inbox", &region), SLUICE_ENOMEM);
+		assert_int_equal(region_open(sizes[i], REGION_READ, "inbox", &region),
+				 SLUICE_ENOMEM);
 		assert_null(region);
 		assert_non_null(strstr(sluice_last_error(), number));
 		assert_non_null(strstr(sluice_last_error(), "inbox"));
@@ -103,7 +104,7 @@ static void nonce__two_regions__differs(void **state)
 
 static void read_region__peer_wants_to_write__kernel_refuses(void **state)
 {
-	static const unsigned accesses[] = {0, REGION_READ};
+	static const unsigned accesses[] = { 0, REGION_READ };
 	struct region *region = NULL;
 	size_t i;
 	void *map;
@@ -122,7 +123,8 @@ static void read_region__peer_wants_to_write__kernel_refuses(void **state)
 		assert_int_equal(mprotect(map, 8192, PROT_READ | PROT_WRITE), -1);
 		munmap(map, 8192);
 		assert_int_equal(pwrite(fd, "x", 1, 4096), -1);
-		assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+		assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+				 -1);
 		close(fd);
 		((uint8_t *)region->base)[0] = 1; /* the owner may */
 		region_close(&region);

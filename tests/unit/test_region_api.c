@@ -102,7 +102,8 @@ static int posted_both_ways(int rank, void *argument)
 	CHECK_OK(sluice_region_wait(region, peer, 1));
 	CHECK(is_filled(own, OUT, (unsigned)peer));
 	for (size_t b = 0; b < BLOCKS; b++)
-		CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK, BLOCK));
+		CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK,
+						BLOCK));
 	CHECK_OK(sluice_region_flush(region));
 	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)rank));
 	/* Blocking, from and to the own window, more than a piece at once. */
@@ -204,9 +205,13 @@ static int outside(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	char bytes[64] = "";
-	static const struct { int rank; size_t offset, bytes; } bad[] = {
-		{ 0, 100, 1 }, { 1, 101, 0 }, { 0, 60, 41 }, { 1, SIZE_MAX, 1 }, { 0, 1, SIZE_MAX },
-		{ 1, SIZE_MAX, SIZE_MAX }, { -1, 0, 1 }, { 2, 0, 1 },
+	static const struct {
+		int rank;
+		size_t offset, bytes;
+	} bad[] = {
+		{ 0, 100, 1 },      { 1, 101, 0 },      { 0, 60, 41 },
+		{ 1, SIZE_MAX, 1 }, { 0, 1, SIZE_MAX }, { 1, SIZE_MAX, SIZE_MAX },
+		{ -1, 0, 1 },       { 2, 0, 1 },
 	};
 	(void)argument;
 	log_capture();
@@ -312,7 +317,8 @@ static int put_to_one_that_is_lost(int rank, void *argument)
 		rc = sluice_region_put(region, 1, 0, data, 8, 1);
 	CHECK(rc == (rank ? 0 : SLUICE_EPEER) && (rank || error_says("rank 1 (node n1)", "lost")));
 	for (size_t i = 0; !rank && i < sizeof bytes / sizeof *bytes; i++) {
-		CHECK(sluice_region_put(region, 1, 0, bytes[i] ? data : NULL, bytes[i], 1) == SLUICE_EPEER);
+		CHECK(sluice_region_put(region, 1, 0, bytes[i] ? data : NULL, bytes[i], 1) ==
+		      SLUICE_EPEER);
 		CHECK(error_says("rank 1 (node n1)", "lost"));
 		CHECK(sluice_region_post_put(region, 1, 0, 0, bytes[i], 1) == SLUICE_EPEER);
 		CHECK_OK(sluice_region_put(region, SERVER, 0, bytes[i] ? data : NULL, bytes[i], 1));
@@ -362,7 +368,8 @@ static void *put_on_and_on(void *argument)
 {
 	sluice_region *region = argument;
 	for (uint64_t turn = 1; turn <= TURNS; turn++)
-		CHECK_OK(sluice_region_put(region, 1 - region->job->rank, 0, &turn, sizeof turn, 0));
+		CHECK_OK(
+			sluice_region_put(region, 1 - region->job->rank, 0, &turn, sizeof turn, 0));
 	return NULL;
 }
 
@@ -451,11 +458,13 @@ int main(void)
 		cmocka_unit_test(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify),
 		cmocka_unit_test(posted_transfers__200_both_ways__are_in_place_after_the_flush),
 		cmocka_unit_test(put__to_a_queue_that_fills_and_drains__each_notify_counts_once),
-		cmocka_unit_test(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
+		cmocka_unit_test(
+			open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
 		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
 		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),
 		cmocka_unit_test(wait__for_a_rank_that_dies__fails_EPEER_naming_it),
-		cmocka_unit_test(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
+		cmocka_unit_test(
+			put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
 		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
 		cmocka_unit_test(put__by_two_threads_on_a_region_each__all_arrive),
 		cmocka_unit_test(wait__in_two_threads_on_a_region_each__both_go_on),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Public regions over a transport that, as a network does, reads local memory some time after post()
- * returned: what is posted waits in a short queue and is copied at later polls. Memory that is reused
- * too early shows as wrong bytes at the peer. */
+ * Public regions over a transport that, as a network does, reads local memory some time after
+ * post() returned: what is posted waits in a short queue and is copied at later polls. Memory that
+ * is reused too early shows as wrong bytes at the peer. */
 #include "ranks.h"
 #include "rdma/transport.h"
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 enum { QUEUE = 24, POLLS_OF_DELAY = 3, INLINE_BYTES = 64 };
 
-/* ---- shm, but later -------------------------------------------------------------------------- */
+/* ---- shm, but later -------------------------------------------------------- */
 
 struct waiting {
 	struct endpoint *endpoint;
@@ -75,7 +75,7 @@ static void use_delayed(void)
 	delayed.copies_at_post = 0;
 }
 
-/* ---- tests ----------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------- */
 
 static void fill(uint8_t *bytes, size_t n, unsigned seed)
 {

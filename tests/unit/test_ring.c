@@ -104,7 +104,7 @@ static void accept__any_but_the_next__is_refused_unchanged(void **state)
 	assert_int_equal(ring_reader_accept(&r, 5, 2), 0);
 }
 
-/* ---- against a model ------------------------------------------------------------------------ */
+/* ---- against a model ------------------------------------------------------- */
 
 enum { SCHEDULES = 10000, MOVES = 100, MAX_DEPTH = 9, MAX_NOTICES = 128 };
 
@@ -117,10 +117,10 @@ static uint64_t draw(uint64_t below)
 
 /* The model keeps every slot's content and whether it was read, and notices on their way. */
 struct model {
-	uint64_t slot[MAX_DEPTH];       /* sequence number in it; 0 none */
+	uint64_t slot[MAX_DEPTH]; /* sequence number in it; 0 none */
 	int unread[MAX_DEPTH];
 	uint64_t written, read, acknowledged;
-	uint64_t notices[MAX_NOTICES];  /* sent, not yet arrived */
+	uint64_t notices[MAX_NOTICES]; /* sent, not yet arrived */
 	unsigned n_notices;
 };
 
@@ -185,7 +185,7 @@ static void ring__a_million_random_moves__agree_with_the_model(void **state)
 	random_state = 1;
 	for (schedule = 0; schedule < SCHEDULES; schedule++) {
 		uint32_t depth = 1 + (uint32_t)draw(MAX_DEPTH);
-		struct model m = {.written = 0};
+		struct model m = { .written = 0 };
 		struct ring_writer w;
 		struct ring_reader r;
 
@@ -193,19 +193,17 @@ static void ring__a_million_random_moves__agree_with_the_model(void **state)
 		assert_int_equal(ring_reader_init(&r, depth, 48), 0);
 		for (move = 0; move < MOVES; move++) {
 			switch (draw(9)) {
-			case 0: case 1: case 2:
-				step_writer(&m, &w);
-				break;
-			case 3: case 4: case 5:
-				step_reader(&m, &r);
-				break;
+			case 0:
+			case 1:
+			case 2: step_writer(&m, &w); break;
+			case 3:
+			case 4:
+			case 5: step_reader(&m, &r); break;
 			case 6:
 				if (m.n_notices < MAX_NOTICES)
 					m.notices[m.n_notices++] = ring_reader_consumed(&r);
 				break;
-			case 7:
-				step_notice(&m, &w);
-				break;
+			case 7: step_notice(&m, &w); break;
 			default:
 				if (draw(64) == 0)
 					step_hostile_notice(&m, &w);

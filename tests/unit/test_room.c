@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is read of a machine's and its control groups' limits, from folders made up to look like them. */
+ * What is read of a machine's and its control groups' limits, from folders made up to look like
+ * them. */
 #include "base/room.h"
 #include "scratch.h"
 #include <setjmp.h>
@@ -36,7 +37,8 @@ static int open_root(void **state)
 	(void)state;
 	if (scratch_make(root))
 		return -1;
-	write_file("/proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    4000 kB\nSwapFree: 1000 kB\n");
+	write_file("/proc/meminfo",
+		   "MemTotal:  9000 kB\nMemAvailable:    4000 kB\nSwapFree: 1000 kB\n");
 	return 0;
 }
 
@@ -88,7 +90,8 @@ static void node__group_of_version_1_or_of_a_container__is_found(void **state)
 	write_file("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "100000\n");
 	write_file("/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "200000\n");
 	assert_int_equal(room_left(root).node, 0);
-	write_file("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
+	write_file("/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes",
+		   "9223372036854771712\n");
 	write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
 	assert_int_equal(room_left(root).node, 5000 * 1024);
 }
@@ -127,12 +130,14 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			node__group_of_version_2__is_limit_minus_use_but_droppable_pages, open_root,
 			close_root),
-		cmocka_unit_test_setup_teardown(node__group_of_version_1_or_of_a_container__is_found,
-						open_root, close_root),
+		cmocka_unit_test_setup_teardown(
+			node__group_of_version_1_or_of_a_container__is_found, open_root,
+			close_root),
 		cmocka_unit_test_setup_teardown(room__nothing_readable_or_garbled__is_no_limit,
 						open_root, close_root),
 		cmocka_unit_test_setup_teardown(
-			process__limit_on_the_address_space__is_limit_minus_size, open_root, close_root),
+			process__limit_on_the_address_space__is_limit_minus_size, open_root,
+			close_root),
 	};
 
 	return cmocka_run_group_tests_name("room", tests, NULL, NULL);

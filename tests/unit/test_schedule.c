@@ -88,7 +88,8 @@ static void compile__fractional_epochs__become_whole_steps(void **state)
 	assert_int_equal(compile("up=topk(0.01) warmup=7", &recipe, 101).warmup_steps, 7);
 	assert_int_equal(compile("up=topk(0.01)", &recipe, 101).warmup_steps, 0);
 	/* Densities are those of exchanges, of which every(5) has one in five steps. */
-	assert_int_equal(compile("up=topk(0.01) when=every(5) warmup=40", &recipe, 101).warmup_steps, 8);
+	assert_int_equal(
+		compile("up=topk(0.01) when=every(5) warmup=40", &recipe, 101).warmup_steps, 8);
 }
 
 static void density__without_warmup__is_the_recipes_at_every_step(void **state)

@@ -34,7 +34,8 @@ static size_t oracle(const float *x, const struct span *spans, size_t n_spans, s
 	return found;
 }
 
-/* Runs the selection with exactly the promised room (a byte more would be seen by ASan or valgrind). */
+/* Runs the selection with exactly the promised room (a byte more would be seen by ASan or
+ * valgrind). */
 static void expect_oracle(const float *x, size_t n, const struct span *spans, size_t n_spans,
 			  size_t k)
 {
@@ -67,7 +68,7 @@ static void expect_oracle(const float *x, size_t n, const struct span *spans, si
 
 static void expect_oracle_for_every_k(const float *x, size_t n)
 {
-	const struct span whole = {.begin = 0, .end = n};
+	const struct span whole = { .begin = 0, .end = n };
 	const size_t ks[] = { 0,      1,     2,       n / 1000, n / 100,
 			      n / 20, n / 8, n / 4,   n / 2,    n ? n - 1 : 0,
 			      n,      n + 1, n + 1000 };
@@ -80,20 +81,38 @@ static void expect_oracle_for_every_k(const float *x, size_t n)
 
 typedef float value_fn(struct random *r);
 
-static float any_gaussian(struct random *r) { return random_normal(r); }
-static float few_levels(struct random *r) { return (float)((int)(random_bits(r) % 7) - 3); }
-static float all_equal(struct random *r) { return random_bits(r) & 1 ? 0.25f : -0.25f; }
-static float all_zero(struct random *r) { return random_bits(r) & 1 ? 0.0f : -0.0f; }
+static float any_gaussian(struct random *r)
+{
+	return random_normal(r);
+}
+static float few_levels(struct random *r)
+{
+	return (float)((int)(random_bits(r) % 7) - 3);
+}
+static float all_equal(struct random *r)
+{
+	return random_bits(r) & 1 ? 0.25f : -0.25f;
+}
+static float all_zero(struct random *r)
+{
+	return random_bits(r) & 1 ? 0.0f : -0.0f;
+}
 static float mostly_zero(struct random *r)
 {
 	return random_bits(r) % 50 ? all_zero(r) : random_normal(r);
 }
-static float denormal(struct random *r) { return bits_float(random_bits(r) & 0x807fffff); }
+static float denormal(struct random *r)
+{
+	return bits_float(random_bits(r) & 0x807fffff);
+}
 static float denormal_or_zero(struct random *r)
 {
 	return random_bits(r) % 3 ? all_zero(r) : bits_float(random_bits(r) & 0x8000000f);
 }
-static float close_keys(struct random *r) { return bits_float(0x3f800000 + random_bits(r) % 3000); }
+static float close_keys(struct random *r)
+{
+	return bits_float(0x3f800000 + random_bits(r) % 3000);
+}
 static float any_but_nan(struct random *r)
 {
 	uint32_t bits = random_bits(r);
@@ -115,7 +134,7 @@ static value_fn *const kinds[] = { any_gaussian, few_levels,    all_equal,      
 
 static float *vector_of(value_fn *value, size_t n, uint64_t seed)
 {
-	struct random r = {seed};
+	struct random r = { seed };
 	float *x = malloc(n * sizeof(*x) + !n);
 
 	assert_non_null(x);
@@ -126,7 +145,7 @@ static float *vector_of(value_fn *value, size_t n, uint64_t seed)
 
 static void select__any_vector_small_sizes_equals_sort(void **state)
 {
-	const size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 100, 1000};
+	const size_t sizes[] = { 0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 100, 1000 };
 
 	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++)
@@ -143,7 +162,7 @@ static void select__any_vector_small_sizes_equals_sort(void **state)
 
 static void select__any_vector_around_a_chunk_equals_sort(void **state)
 {
-	const size_t sizes[] = {1023, 1024, 1025, 4095, 4096, 4097, 20011};
+	const size_t sizes[] = { 1023, 1024, 1025, 4095, 4096, 4097, 20011 };
 
 	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++)
@@ -159,7 +178,7 @@ static void select__every_k_of_a_short_vector_equals_sort(void **state)
 {
 	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++) {
-		const struct span whole = {.begin = 0, .end = 300};
+		const struct span whole = { .begin = 0, .end = 300 };
 		float *x = vector_of(kinds[kind], 300, 5);
 
 		for (size_t k = 0; k <= 301; k++)
@@ -172,9 +191,9 @@ static void select__every_k_of_a_short_vector_equals_sort(void **state)
 static void select__million_gaussians_equals_sort(void **state)
 {
 	const size_t n = 1000007;
-	const size_t ks[] = {1, 1000, 10000, 50000, 130000, 250000, 500000, n - 1, n};
-	const struct span whole = {.begin = 0, .end = n};
-	value_fn *const values[] = {any_gaussian, few_levels, mostly_zero};
+	const size_t ks[] = { 1, 1000, 10000, 50000, 130000, 250000, 500000, n - 1, n };
+	const struct span whole = { .begin = 0, .end = n };
+	value_fn *const values[] = { any_gaussian, few_levels, mostly_zero };
 	uint32_t *order = malloc(n * sizeof(*order)), *got = malloc(n * sizeof(*got));
 	uint8_t *chosen = malloc(n);
 	struct selector *s = NULL;
@@ -217,18 +236,18 @@ static void select__exempt_spans_sends_their_nonzeros_outside_k(void **state)
 	for (uint64_t seed = 1; seed <= 300; seed++) {
 		if (thinned(seed, 5))
 			continue;
-		struct random r = {seed};
+		struct random r = { seed };
 		struct span spans[8];
 		size_t n = 1 + random_bits(&r) % 6000, n_spans = 0;
 		float *x = vector_of(kinds[seed % COUNT_OF(kinds)], n, seed);
 		uint64_t at = 0;
 
 		while (n_spans < COUNT_OF(spans) && at <= n) { /* with holes and empty spans */
-			uint64_t begin =
-				at + (random_bits(&r) % 4 ? 0 : random_bits(&r) % (n - at + 1));
+			uint64_t begin = at +
+					 (random_bits(&r) % 4 ? 0 : random_bits(&r) % (n - at + 1));
 			uint64_t end = begin + random_bits(&r) % (n - begin + 1);
 
-			spans[n_spans++] = (struct span){begin, end, random_bits(&r) % 3 == 0};
+			spans[n_spans++] = (struct span){ begin, end, random_bits(&r) % 3 == 0 };
 			at = end;
 		}
 		expect_oracle(x, n, spans, n_spans, 0);
@@ -241,8 +260,8 @@ static void select__exempt_spans_sends_their_nonzeros_outside_k(void **state)
 
 static void select__only_exempt_spans_and_no_spans(void **state)
 {
-	const struct span exempt = {.begin = 0, .end = 4, .exempt = 1};
-	const float x[] = {0, -1, -0.0f, 2};
+	const struct span exempt = { .begin = 0, .end = 4, .exempt = 1 };
+	const float x[] = { 0, -1, -0.0f, 2 };
 
 	(void)state;
 	expect_oracle(x, 4, &exempt, 1, 3);
@@ -251,9 +270,9 @@ static void select__only_exempt_spans_and_no_spans(void **state)
 
 static void select__known_vector_ties_go_to_lower_index(void **state)
 {
-	const float x[] = {1, -2, 2, -0.0f, 2, INFINITY, 0, -1e-45f};
-	const struct span whole = {.begin = 0, .end = 8};
-	const uint32_t expected[] = {1, 2, 5};
+	const float x[] = { 1, -2, 2, -0.0f, 2, INFINITY, 0, -1e-45f };
+	const struct span whole = { .begin = 0, .end = 8 };
+	const uint32_t expected[] = { 1, 2, 5 };
 	struct selector *s = NULL;
 	uint32_t got[8];
 
@@ -294,7 +313,8 @@ static void select_nonzero__equals_definition(void **state)
 			}
 		assert_int_equal(at, n_got);
 		assert_int_equal(select_nonzero(x, 0, got, n), 0);
-		for (size_t room = 0; room <= n_got; room += room < 1020 ? 1 : 97) { /* the first ones, and none beyond */
+		for (size_t room = 0; room <= n_got;
+		     room += room < 1020 ? 1 : 97) { /* the first ones, and none beyond */
 			uint32_t *first = malloc((room + 1) * sizeof(*first));
 
 			assert_non_null(first);
@@ -327,7 +347,7 @@ static void first_nonfinite__finds_the_first_anywhere(void **state)
 
 static void topk__random_vector_equals_sort_and_gives_values(void **state)
 {
-	const struct span whole = {.begin = 0, .end = 5000};
+	const struct span whole = { .begin = 0, .end = 5000 };
 	float *x = vector_of(any_gaussian, 5000, 4), value[50];
 	uint32_t index[50], expected[5000];
 	size_t selected = 99;
@@ -347,7 +367,7 @@ static void topk__random_vector_equals_sort_and_gives_values(void **state)
 
 static void topk__infinities_are_largest(void **state)
 {
-	const float x[] = {1, -INFINITY, 3, INFINITY};
+	const float x[] = { 1, -INFINITY, 3, INFINITY };
 	uint32_t index[3];
 	size_t selected;
 
@@ -361,7 +381,7 @@ static void topk__infinities_are_largest(void **state)
 
 static void topk__nan_fails_EINVAL_names_the_index_and_selects_nothing(void **state)
 {
-	float x[40] = {1, INFINITY};
+	float x[40] = { 1, INFINITY };
 	uint32_t index[2];
 	size_t selected = 99;
 
@@ -374,7 +394,7 @@ static void topk__nan_fails_EINVAL_names_the_index_and_selects_nothing(void **st
 
 static void topk__bad_arguments_fail_EINVAL(void **state)
 {
-	const float x[1] = {1};
+	const float x[1] = { 1 };
 	uint32_t index[1];
 	size_t selected = 99;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernels of selection: whichever version runs lists what the portable one lists, and a
- * variable names it. Those for AVX-512 run here on every x86 processor, emulated where it lacks them. */
+ * variable names it. Those for AVX-512 run here on every x86 processor, emulated where it lacks
+ * them. */
 #include "compress/select_sweep.h"
 #include "sluice.h"
 #include "vector_kinds.h"
@@ -55,7 +56,8 @@ static void expect_portable_lists(const struct select_kernels *version)
 	for (uint64_t seed = 1; seed <= 3000; seed++) {
 		struct random r = { seed };
 		size_t n = random_bits(&r) % (seed % 10 ? 200 : 5000), offset = random_bits(&r) % 9;
-		size_t begin = n ? random_bits(&r) % n : 0, end = begin + random_bits(&r) % (n - begin + 1);
+		size_t begin = n ? random_bits(&r) % n : 0,
+		       end = begin + random_bits(&r) % (n - begin + 1);
 		float *memory = malloc((n + offset) * 4 + 4), *grad = malloc(n * 4 + 4);
 		float *sum[2] = { malloc(n * 4 + 4), malloc(n * 4 + 4) }, *x = memory + offset;
 		float scale = seed % 3 ? 1 : 0.37f;
@@ -87,9 +89,11 @@ static void expect_portable_lists(const struct select_kernels *version)
 				else if (way == 1)
 					kernels[j]->list_values(x, begin, end, b, &got[j].l);
 				else if (way == 2)
-					kernels[j]->add_list(sum[j], grad, scale, begin, end, b, &got[j].l);
+					kernels[j]->add_list(sum[j], grad, scale, begin, end, b,
+							     &got[j].l);
 				else
-					kernels[j]->add_take(sum[j], grad, scale, begin, end, b, &got[j].l);
+					kernels[j]->add_take(sum[j], grad, scale, begin, end, b,
+							     &got[j].l);
 			}
 			expect_same(&got[0], &got[1], way & 1);
 			assert_memory_equal(sum[0], sum[1], n * 4);

@@ -25,7 +25,8 @@ struct trial {
 
 static struct trial trial_new(uint64_t seed, struct random *r)
 {
-	struct trial t = { .n = random_bits(r) % (seed % 20 ? 700 : 9000), .kind = (int)(seed % VECTOR_KINDS) };
+	struct trial t = { .n = random_bits(r) % (seed % 20 ? 700 : 9000),
+			   .kind = (int)(seed % VECTOR_KINDS) };
 	uint64_t at = 0;
 
 	t.x = malloc(t.n * 4 + 4 * UNALIGNED);
@@ -44,8 +45,9 @@ static struct trial trial_new(uint64_t seed, struct random *r)
 		t.spans[t.n_spans++] = (struct span){ 0, t.n, 0 };
 	} else {
 		while (t.n_spans < SPANS_MAX) { /* tiling, some empty */
-			uint64_t end = t.n_spans + 1 == SPANS_MAX ? t.n
-								  : at + random_bits(r) % (t.n - at + 1);
+			uint64_t end = t.n_spans + 1 == SPANS_MAX ?
+					       t.n :
+					       at + random_bits(r) % (t.n - at + 1);
 
 			t.spans[t.n_spans++] = (struct span){ at, end, random_bits(r) % 3 == 0 };
 			at = end;
@@ -70,16 +72,20 @@ static void trial_free(struct trial *t)
 	free(t->grad);
 }
 
-/* One selection in exactly the promised room. way 0: from x, 1: and values, 2: adding, 3: adding and
- * clearing, 4: adding and values. */
-static void expect_oracle(const struct trial *t, struct selector *s, struct select_hint *hint, int way,
-			  const uint8_t *chosen, size_t expected)
+/* One selection in exactly the promised room. way 0: from x, 1: and values, 2: adding, 3: adding
+ * and clearing, 4: adding and values. */
+static void expect_oracle(const struct trial *t, struct selector *s, struct select_hint *hint,
+			  int way, const uint8_t *chosen, size_t expected)
 {
 	uint32_t *index = malloc(t->room * 4 + !t->room);
 	float *value = way == 0 || way == 2 ? NULL : malloc(t->room * 4 + !t->room);
 	float *sum = malloc(t->n * 4 + 4);
-	struct select_call call = { .spans = t->spans, .n_spans = t->n_spans, .k = t->k,
-				    .index = index, .value = value, .hint = hint };
+	struct select_call call = { .spans = t->spans,
+				    .n_spans = t->n_spans,
+				    .k = t->k,
+				    .index = index,
+				    .value = value,
+				    .hint = hint };
 	size_t found, at = 0;
 	int nan;
 
@@ -152,7 +158,8 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 		for (int way = 0; way < 5; way++) {
 			expect_oracle(&t, s, NULL, way, chosen, expected);
 			for (int twice = 0; twice < 2; twice++)
-				expect_oracle(&t, s, &hints[random_bits(&r) % 6], way, chosen, expected);
+				expect_oracle(&t, s, &hints[random_bits(&r) % 6], way, chosen,
+					      expected);
 		}
 		selector_close(&s);
 		free(chosen);
@@ -160,8 +167,8 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 	}
 }
 
-/* A hint that a glance at the sample does not refute, but the pass does: the boundary is off by less
- * than a sample can see. And data made so that the usual guesses fail. */
+/* A hint that a glance at the sample does not refute, but the pass does: the boundary is off by
+ * less than a sample can see. And data made so that the usual guesses fail. */
 static void select__two_levels_at_the_boundary_equal_sort(void **state)
 {
 	enum { N = 60000 };
@@ -172,7 +179,9 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 	assert_true(x && zero && chosen);
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		struct random r = { seed };
-		struct trial t = { .n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1 };
+		struct trial t = {
+			.n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1
+		};
 		struct select_hint hint = { 0 };
 		struct selector *s = NULL;
 		size_t high = 0;
@@ -197,11 +206,13 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 	free(chosen);
 }
 
-/* Ties end with a tile, one before, one behind it; they fit the room, or are looked for a second time. */
+/* Ties end with a tile, one before, one behind it; they fit the room, or are looked for a second
+ * time. */
 static void select__ties_that_end_at_a_tile_equal_sort(void **state)
 {
 	enum { N = 60000, SMALL_TILE = 4096 };
-	static const size_t counts[] = { SMALL_TILE - 1, SMALL_TILE, SMALL_TILE + 1, 3 * SMALL_TILE + 1, N / 2, N - 1 };
+	static const size_t counts[] = { SMALL_TILE - 1,     SMALL_TILE, SMALL_TILE + 1,
+					 3 * SMALL_TILE + 1, N / 2,      N - 1 };
 	float *x = malloc(N * sizeof(*x)), *zero = calloc(N, sizeof(*zero));
 	uint8_t *chosen = malloc(N);
 
@@ -210,7 +221,9 @@ static void select__ties_that_end_at_a_tile_equal_sort(void **state)
 	for (size_t i = 0; i < N; i++)
 		x[i] = i % 3 ? -1.0f : 1.0f;
 	for (unsigned c = 0; c < 24; c++) {
-		struct trial t = { .n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1 };
+		struct trial t = {
+			.n = N, .n_spans = 1, .x = x, .residual = x, .grad = zero, .scale = 1
+		};
 		struct select_hint hint = { 0 };
 		struct selector *s = NULL;
 
@@ -254,7 +267,8 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 			shadow[i] += grad[i];
 		}
 		assert_int_equal(topk_oracle(shadow, N, &whole, 1, K, chosen), K);
-		assert_int_equal(sluice_select_residual(s, grad, residual, K, index, value, &found), 0);
+		assert_int_equal(sluice_select_residual(s, grad, residual, K, index, value, &found),
+				 0);
 		assert_int_equal(found, K);
 		for (size_t i = 0; i < N; i++)
 			if (chosen[i]) {

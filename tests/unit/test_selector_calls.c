@@ -29,7 +29,8 @@ static void select__nan_fails_EINVAL_names_the_index(void **state)
 				x[i] = residual[i] = (float)i - 200;
 			x[bad] = bad & 1 ? NAN : -NAN;
 			snprintf(name, sizeof name, "x[%zu]", bad);
-			assert_int_equal(sluice_select(s, x, k, index, value, &selected), SLUICE_EINVAL);
+			assert_int_equal(sluice_select(s, x, k, index, value, &selected),
+					 SLUICE_EINVAL);
 			assert_non_null(strstr(sluice_last_error(), name));
 			snprintf(name, sizeof name, "residual[%zu]", bad);
 			assert_int_equal(
@@ -94,7 +95,8 @@ static void topk_residual__small_vector_adds_selects_and_clears(void **state)
 	assert_int_equal(sluice_topk_residual(grad, residual, 4, 2, index, value, &selected), 0);
 	assert_int_equal(selected, 2);
 	assert_true(index[0] == 0 && index[1] == 1 && value[0] == 2 && value[1] == -4);
-	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f && residual[3] == 0);
+	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f &&
+		    residual[3] == 0);
 }
 
 static void topk__bad_arguments__the_call_is_named(void **state)
@@ -107,8 +109,10 @@ static void topk__bad_arguments__the_call_is_named(void **state)
 	(void)state;
 	assert_int_equal(sluice_topk(NULL, 4, 2, index, NULL, &selected), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "sluice_topk: x"));
-	assert_int_equal(sluice_topk_residual(grad, residual, 2, 1, index, value, &selected), SLUICE_EINVAL);
-	assert_non_null(strstr(sluice_last_error(), "sluice_topk_residual: residual + grad: residual[1] is NaN"));
+	assert_int_equal(sluice_topk_residual(grad, residual, 2, 1, index, value, &selected),
+			 SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(),
+			       "sluice_topk_residual: residual + grad: residual[1] is NaN"));
 }
 
 static void selector_open__says_what_it_takes(void **state)

@@ -17,7 +17,7 @@ enum { DEPTH = 4, BYTES = 10000 };
 struct own {
 	struct transport *t;
 	struct endpoint *e;
-	struct region *inbox, *log, *local;    /* peers write, peers read, staging */
+	struct region *inbox, *log, *local; /* peers write, peers read, staging */
 	struct remote *to_inbox, *to_log;
 };
 
@@ -36,7 +36,7 @@ static struct remote *reach(struct own *own, const struct region *region)
 static int set_up(void **state)
 {
 	static struct own own;
-	struct transport_config config = {.rank = 2, .size = 4, .queue_depth = DEPTH};
+	struct transport_config config = { .rank = 2, .size = 4, .queue_depth = DEPTH };
 	uint8_t card[TRANSPORT_CARD_BYTES];
 	size_t len;
 
@@ -69,15 +69,23 @@ static int tear_down(void **state)
 
 static struct transfer put(struct own *own, uint64_t offset, size_t bytes)
 {
-	return (struct transfer){.kind = TRANSFER_PUT, .remote = own->to_inbox, .offset = offset,
-				 .local_region = own->local, .local = own->local->base, .bytes = bytes};
+	return (struct transfer){ .kind = TRANSFER_PUT,
+				  .remote = own->to_inbox,
+				  .offset = offset,
+				  .local_region = own->local,
+				  .local = own->local->base,
+				  .bytes = bytes };
 }
 
 static struct transfer get(struct own *own, uint64_t offset, size_t bytes, uint64_t cookie)
 {
-	return (struct transfer){.kind = TRANSFER_GET, .remote = own->to_log, .offset = offset,
-				 .local_region = own->local, .local = own->local->base, .bytes = bytes,
-				 .cookie = cookie};
+	return (struct transfer){ .kind = TRANSFER_GET,
+				  .remote = own->to_log,
+				  .offset = offset,
+				  .local_region = own->local,
+				  .local = own->local->base,
+				  .bytes = bytes,
+				  .cookie = cookie };
 }
 
 static void put__then_notify__bytes_are_there_with_the_imm(void **state)
@@ -172,7 +180,7 @@ static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
 static void put__no_local_region__only_up_to_64_bytes(void **state)
 {
 	struct own *own = *state;
-	uint8_t small[65] = {1};
+	uint8_t small[65] = { 1 };
 	struct transfer x = put(own, 0, 64);
 
 	x.local_region = NULL;
@@ -255,7 +263,8 @@ static void remote_open__forged_descriptor__is_refused(void **state)
 	assert_int_equal(open_forged(own, 12, 0x7fffffff), SLUICE_EPEER); /* no such file */
 	assert_int_equal(open_forged(own, 12, 0), SLUICE_EPEER);          /* stdin is no region */
 	assert_int_equal(open_forged(own, 12, (uint32_t)own->inbox->fd), SLUICE_EPEER);
-	assert_int_equal(open_forged(own, 16, BYTES + 1), SLUICE_EPEER);  /* bytes, in the last page */
+	assert_int_equal(open_forged(own, 16, BYTES + 1),
+			 SLUICE_EPEER); /* bytes, in the last page */
 	assert_int_equal(open_forged(own, 16, 100 * BYTES), SLUICE_EPEER);
 	assert_int_equal(open_forged(own, 16, 0), SLUICE_EWIRE);
 	assert_int_equal(open_forged(own, 20, 0xffffffff), SLUICE_EWIRE); /* 2^64 of them */
@@ -285,7 +294,7 @@ static void remote_open__file_without_seals__is_EPEER(void **state)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct own *own = *state;
-	struct region fake = {.bytes = 100, .access = REGION_WRITE, .nonce = 5};
+	struct region fake = { .bytes = 100, .access = REGION_WRITE, .nonce = 5 };
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct remote *remote = NULL;
 
@@ -327,7 +336,7 @@ static void control__own_rank__is_its_control_region(void **state)
 
 static void connect__other_rank_or_changed_card__is_refused(void **state)
 {
-	struct transport_config config = {.rank = 1, .size = 2, .queue_depth = 1};
+	struct transport_config config = { .rank = 1, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
 	struct endpoint *e = NULL;
 	struct remote *control = NULL;
@@ -360,9 +369,11 @@ static void connect__other_rank_or_changed_card__is_refused(void **state)
 static void open__impossible_configuration__is_EINVAL(void **state)
 {
 	static const struct transport_config bad[] = {
-		{.rank = -1, .size = 2, .queue_depth = 1}, {.rank = 2, .size = 2, .queue_depth = 1},
-		{.rank = 0, .size = 0, .queue_depth = 1}, {.rank = 0, .size = 1, .queue_depth = 0},
-		{.rank = 0, .size = 1, .queue_depth = UINT32_MAX},
+		{ .rank = -1, .size = 2, .queue_depth = 1 },
+		{ .rank = 2, .size = 2, .queue_depth = 1 },
+		{ .rank = 0, .size = 0, .queue_depth = 1 },
+		{ .rank = 0, .size = 1, .queue_depth = 0 },
+		{ .rank = 0, .size = 1, .queue_depth = UINT32_MAX },
 	};
 	struct transport *t = NULL;
 	size_t i;
@@ -391,25 +402,26 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(put__then_notify__bytes_are_there_with_the_imm,
 						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(get__whole_region__fills_and_reports_cookie,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(post__queue_full__is_EAGAIN_until_polled,
-						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(get__whole_region__fills_and_reports_cookie, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(post__queue_full__is_EAGAIN_until_polled, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(post__out_of_bounds_or_not_permitted__is_EINVAL,
 						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(put__no_local_region__only_up_to_64_bytes,
-						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(put__no_local_region__only_up_to_64_bytes, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(arm__event_there_or_posted_or_woken__fd_readable,
 						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__damaged_descriptor__is_EWIRE,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__forged_descriptor__is_refused,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__region_closed_since__is_EPEER,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__file_without_seals__is_EPEER,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(describe__local_region__is_EINVAL, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(remote_open__damaged_descriptor__is_EWIRE, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(remote_open__forged_descriptor__is_refused, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(remote_open__region_closed_since__is_EPEER, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(remote_open__file_without_seals__is_EPEER, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(describe__local_region__is_EINVAL, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(control__own_rank__is_its_control_region, set_up,
 						tear_down),
 		cmocka_unit_test(connect__other_rank_or_changed_card__is_refused),

@@ -12,15 +12,17 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* ---- limits --------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------- */
 
 static void open__impossible_configuration__is_EINVAL(void **state)
 {
 	static const struct transport_config bad[] = {
-		{.rank = -1, .size = 2, .queue_depth = 1}, {.rank = 2, .size = 2, .queue_depth = 1},
-		{.rank = 0, .size = 0, .queue_depth = 1}, {.rank = 0, .size = 1, .queue_depth = 0},
-		{.rank = 0, .size = 1, .queue_depth = UINT32_MAX},
-		{.rank = 0, .size = 1 << 30, .queue_depth = 1},
+		{ .rank = -1, .size = 2, .queue_depth = 1 },
+		{ .rank = 2, .size = 2, .queue_depth = 1 },
+		{ .rank = 0, .size = 0, .queue_depth = 1 },
+		{ .rank = 0, .size = 1, .queue_depth = 0 },
+		{ .rank = 0, .size = 1, .queue_depth = UINT32_MAX },
+		{ .rank = 0, .size = 1 << 30, .queue_depth = 1 },
 	};
 	struct transport *t = NULL;
 	size_t i;
@@ -146,7 +148,7 @@ static void get__quiet__is_filled_without_an_event(void **state)
 	assert_int_equal(trio->t[1]->counters.gets, 1);
 }
 
-/* ---- what is left behind -------------------------------------------------------------------- */
+/* ---- what is left behind --------------------------------------------------- */
 
 static void close__after_use__leaves_no_file_and_no_mapping(void **state)
 {
@@ -166,7 +168,7 @@ static void close__after_use__leaves_no_file_and_no_mapping(void **state)
  * one step failed properly, -1 if not. */
 static int connect_with_files(int more)
 {
-	struct transport *t[2] = {NULL, NULL};
+	struct transport *t[2] = { NULL, NULL };
 	struct endpoint *e = NULL;
 	uint8_t card[TRANSPORT_CARD_BYTES];
 	int files = open_files(), rc = 0, r;
@@ -180,7 +182,7 @@ static int connect_with_files(int more)
 	close((int)low.rlim_cur - more);
 	setrlimit(RLIMIT_NOFILE, &low);
 	for (r = 0; r < 2 && rc == 0; r++) {
-		struct transport_config config = {.rank = r, .size = 2, .queue_depth = 1};
+		struct transport_config config = { .rank = r, .size = 2, .queue_depth = 1 };
 
 		rc = ops->open(&config, &t[r]);
 	}

@@ -32,8 +32,12 @@ static struct region *new_region(size_t bytes, unsigned access)
 static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
 				const struct region *local, size_t bytes)
 {
-	return (struct transfer){.kind = kind, .remote = remote, .offset = offset,
-				 .local_region = local, .local = local->base, .bytes = bytes};
+	return (struct transfer){ .kind = kind,
+				  .remote = remote,
+				  .offset = offset,
+				  .local_region = local,
+				  .local = local->base,
+				  .bytes = bytes };
 }
 
 static struct event next_imm(struct side *side, uint32_t imm)
@@ -185,7 +189,7 @@ static void forbid_pidfd_open(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = {.len = 4, .filter = code};
+	struct sock_fprog program = { .len = 4, .filter = code };
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
@@ -239,7 +243,8 @@ static void notify__receiver_died_asleep__gives_no_SIGPIPE(void **state)
 	to = swap_regions(&side, local);
 	meet(&side);
 	end_child(child);
-	/* Its death was not polled yet, its flag still says that it sleeps: this writes to its pipe. */
+	/* Its death was not polled yet, its flag still says that it sleeps: this writes to its
+	 * pipe. */
 	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
 	post_now(side.e, transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 4096));
 	CHECK(next_event(side.t).kind == EVENT_GONE);
@@ -264,7 +269,7 @@ static int leaves(struct side *side)
 
 static void peer__ended__its_memory_stays_until_closed(void **state)
 {
-	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = {0};
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 0 };
 	struct region *mine;
 	struct remote *theirs, *late = NULL;
 	struct transfer x;
@@ -293,14 +298,17 @@ static void peer__ended__its_memory_stays_until_closed(void **state)
 	CHECK(mappings_of("memfd:sluice-") == 0);
 }
 
-struct dead_card { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t len; };
+struct dead_card {
+	uint8_t bytes[TRANSPORT_CARD_BYTES];
+	size_t len;
+};
 
 static void connect__process_ended_since__is_EPEER(void **state)
 {
-	struct transport_config config = {.rank = 0, .size = 2, .queue_depth = 1};
+	struct transport_config config = { .rank = 0, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
 	struct endpoint *e = NULL;
-	struct dead_card card = {.len = 0};
+	struct dead_card card = { .len = 0 };
 	int ends[2], files = open_files();
 	pid_t child;
 

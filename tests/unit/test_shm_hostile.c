@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shm transport against a hostile peer: damaged and forged cards and descriptors, and a mailbox whose
- * positions lie. */
+ * The shm transport against a hostile peer: damaged and forged cards and descriptors, and a mailbox
+ * whose positions lie. */
 #include "base/bytes.h"
 #include "rdma/shm_card.h"
 #include "shm_trio.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* ---- cards and descriptors ------------------------------------------------------------------ */
+/* ---- cards and descriptors ------------------------------------------------- */
 
 static void connect__own_rank_outside_or_twice__is_EINVAL(void **state)
 {
@@ -76,24 +76,26 @@ static void connect__forged_card__is_refused(void **state)
 	struct trio *trio = *state;
 	uint32_t pid = (uint32_t)getpid();
 
-	assert_int_equal(connect_forged(trio, 4, 1), SLUICE_EWIRE);           /* rank */
-	assert_int_equal(connect_forged(trio, 8, RANKS + 1), SLUICE_EWIRE);   /* size */
-	assert_int_equal(connect_forged(trio, 12, pid + 1), SLUICE_EWIRE);    /* pid, not the mailbox's */
-	assert_int_equal(connect_forged(trio, 20, 0), SLUICE_EWIRE);          /* capacity */
+	assert_int_equal(connect_forged(trio, 4, 1), SLUICE_EWIRE);         /* rank */
+	assert_int_equal(connect_forged(trio, 8, RANKS + 1), SLUICE_EWIRE); /* size */
+	assert_int_equal(connect_forged(trio, 12, pid + 1),
+			 SLUICE_EWIRE);                              /* pid, not the mailbox's */
+	assert_int_equal(connect_forged(trio, 20, 0), SLUICE_EWIRE); /* capacity */
 	assert_int_equal(connect_forged(trio, 20, 7), SLUICE_EWIRE);
 	assert_int_equal(connect_forged(trio, 20, CAPACITY * 4), SLUICE_EWIRE);
 	assert_int_equal(connect_forged(trio, 20, 1u << 31), SLUICE_EWIRE);
 	assert_int_equal(connect_forged(trio, 24, 0x80000000u), SLUICE_EWIRE); /* pipe */
 	assert_int_equal(connect_forged(trio, 24, 0x7fffffff), SLUICE_EPEER);
 	assert_int_equal(connect_forged(trio, 24, (uint32_t)trio->log->fd), SLUICE_EPEER);
-	assert_int_equal(connect_forged(trio, 32, 1), SLUICE_EPEER);          /* start time */
+	assert_int_equal(connect_forged(trio, 32, 1), SLUICE_EPEER); /* start time */
 	assert_non_null(strstr(sluice_last_error(), "belongs to another"));
-	assert_int_equal(connect_forged(trio, 40, 1), SLUICE_ENOSUPP);        /* pid namespace */
+	assert_int_equal(connect_forged(trio, 40, 1), SLUICE_ENOSUPP); /* pid namespace */
 	assert_non_null(strstr(sluice_last_error(), "container"));
-	assert_int_equal(connect_forged(trio, 48 + 4, REGION_READ), SLUICE_EWIRE); /* mailbox access */
+	assert_int_equal(connect_forged(trio, 48 + 4, REGION_READ),
+			 SLUICE_EWIRE); /* mailbox access */
 	assert_int_equal(connect_forged(trio, 48 + 12, (uint32_t)trio->inbox->fd), SLUICE_EPEER);
-	assert_int_equal(connect_forged(trio, 48 + 16, 4096), SLUICE_EWIRE);  /* its bytes */
-	assert_int_equal(connect_forged(trio, 48 + 24, 1), SLUICE_EPEER);     /* its nonce */
+	assert_int_equal(connect_forged(trio, 48 + 16, 4096), SLUICE_EWIRE); /* its bytes */
+	assert_int_equal(connect_forged(trio, 48 + 24, 1), SLUICE_EPEER);    /* its nonce */
 	assert_non_null(strstr(sluice_last_error(), "nonce"));
 }
 
@@ -156,7 +158,7 @@ static void control__of_a_peer__is_reached_by_the_card_alone(void **state)
 	assert_null(control);
 }
 
-/* ---- a hostile mailbox ---------------------------------------------------------------------- */
+/* ---- a hostile mailbox ----------------------------------------------------- */
 
 /* A line with the head, then the entries: see mailbox.c. */
 static uint64_t *head_of(struct mailbox_ring *ring)
@@ -171,7 +173,7 @@ static uint64_t *entry_of(struct mailbox_ring *ring, uint32_t i)
 
 static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state)
 {
-	static const uint32_t lies[] = {2, 3, 0x80000000u, UINT32_MAX};
+	static const uint32_t lies[] = { 2, 3, 0x80000000u, UINT32_MAX };
 	size_t i;
 
 	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {

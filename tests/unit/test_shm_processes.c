@@ -30,8 +30,12 @@ static struct region *new_region(size_t bytes, unsigned access)
 static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
 				const struct region *local, size_t bytes)
 {
-	return (struct transfer){.kind = kind, .remote = remote, .offset = offset,
-				 .local_region = local, .local = local->base, .bytes = bytes};
+	return (struct transfer){ .kind = kind,
+				  .remote = remote,
+				  .offset = offset,
+				  .local_region = local,
+				  .local = local->base,
+				  .bytes = bytes };
 }
 
 static struct event next_imm(struct side *side, uint32_t imm)
@@ -44,11 +48,11 @@ static struct event next_imm(struct side *side, uint32_t imm)
 	return event;
 }
 
-/* ---- every size ----------------------------------------------------------------------------- */
+/* ---- every size ------------------------------------------------------------ */
 
 static size_t nth_size(uint32_t i)
 {
-	static const size_t sizes[] = {0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 65536, MAX_BYTES};
+	static const size_t sizes[] = { 0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 65536, MAX_BYTES };
 
 	if (i < sizeof(sizes) / sizeof(sizes[0]))
 		return sizes[i];
@@ -79,7 +83,8 @@ static int all_sizes(struct side *side)
 		x.imm = i;
 		post_now(side->e, x);
 		next_imm(side, i);
-		CHECK(filled((uint8_t *)inbox->base + offset, bytes, seed + 1 - (uint64_t)side->rank));
+		CHECK(filled((uint8_t *)inbox->base + offset, bytes,
+			     seed + 1 - (uint64_t)side->rank));
 		meet(side);
 		x = transfer(TRANSFER_GET, from, 0, local, bytes);
 		x.cookie = i + 7;
@@ -107,7 +112,7 @@ static void put_notify_get__sizes_0_to_1_MiB__arrive_intact(void **state)
 	pair_end(&side, child);
 }
 
-/* ---- stress --------------------------------------------------------------------------------- */
+/* ---- stress ---------------------------------------------------------------- */
 
 enum { MESSAGES = 100000, SLOTS = 16, SLOT_BYTES = 256, CREDIT = 1u << 31 };
 
@@ -134,8 +139,8 @@ struct traffic {
 	struct remote *to;
 	struct ring_writer writer;
 	struct ring_reader reader;
-	uint64_t told;          /* consumed_seq that the other side was told last */
-	int full;               /* the last post found no room */
+	uint64_t told; /* consumed_seq that the other side was told last */
+	int full;      /* the last post found no room */
 };
 
 /* Data and credits share the other side's mailbox ring, which is smaller than both together. */
@@ -189,15 +194,15 @@ static int take_some(struct traffic *f)
 			continue;
 		}
 		CHECK(ring_reader_accept(&f->reader, events[i].peer, events[i].imm) == 0);
-		CHECK(message_is((uint8_t *)f->inbox->base + ring_offset(SLOTS, SLOT_BYTES, seq), seq,
-				 1 - f->side->rank));
+		CHECK(message_is((uint8_t *)f->inbox->base + ring_offset(SLOTS, SLOT_BYTES, seq),
+				 seq, 1 - f->side->rank));
 	}
 	return n;
 }
 
 static int stress(struct side *side)
 {
-	struct traffic f = {.side = side};
+	struct traffic f = { .side = side };
 	int idle = 0;
 
 	f.inbox = new_region(SLOTS * SLOT_BYTES, REGION_WRITE);
@@ -239,7 +244,7 @@ static void stress__both_directions_100000_messages__in_order_and_intact(void **
 	pair_end(&side, child);
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------- */
+/* ---- sleeping -------------------------------------------------------------- */
 
 enum { ROUNDS = 5000 };
 
@@ -290,14 +295,16 @@ static void sleep__5000_round_trips__no_wake_up_is_lost(void **state)
 	pair_end(&side, child);
 }
 
-/* ---- rights --------------------------------------------------------------------------------- */
+/* ---- rights ---------------------------------------------------------------- */
 
 static int tries_to_write(struct side *side)
 {
 	struct region *mine = new_region(4096, REGION_READ);
 	struct remote *theirs = swap_regions(side, mine);
 	struct transfer x = transfer(TRANSFER_PUT, theirs, 0, mine, 8);
-	struct { int pid, fd; } where = {0, 0}, unused = {0, 0};
+	struct {
+		int pid, fd;
+	} where = { 0, 0 }, unused = { 0, 0 };
 	char path[64];
 	void *map;
 	int fd;
@@ -329,7 +336,9 @@ static void read_region__peer_process_wants_to_write__transport_and_kernel_refus
 	model = new_region(4096, REGION_READ);
 	theirs = swap_regions(&side, model);
 	{
-		struct { int pid, fd; } where = {(int)getpid(), model->fd}, unused;
+		struct {
+			int pid, fd;
+		} where = { (int)getpid(), model->fd }, unused;
 
 		swap_bytes(&side, &where, &unused, sizeof(where));
 	}
@@ -342,7 +351,7 @@ static void read_region__peer_process_wants_to_write__transport_and_kernel_refus
 /* As another user, with the card of a process of root. */
 static int connect_as_nobody(const uint8_t *card, size_t len)
 {
-	struct transport_config config = {.rank = 1, .size = 2, .queue_depth = 1};
+	struct transport_config config = { .rank = 1, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
 	struct endpoint *e = NULL;
 	int rc;
@@ -357,7 +366,7 @@ static int connect_as_nobody(const uint8_t *card, size_t len)
 
 static void connect__process_of_another_user__is_refused_with_the_reason(void **state)
 {
-	struct transport_config config = {.rank = 0, .size = 2, .queue_depth = 1};
+	struct transport_config config = { .rank = 0, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
 	uint8_t card[TRANSPORT_CARD_BYTES];
 	size_t len;
@@ -399,7 +408,8 @@ int main(void)
 		cmocka_unit_test(put_notify_get__sizes_0_to_1_MiB__arrive_intact),
 		cmocka_unit_test(stress__both_directions_100000_messages__in_order_and_intact),
 		cmocka_unit_test(sleep__5000_round_trips__no_wake_up_is_lost),
-		cmocka_unit_test(read_region__peer_process_wants_to_write__transport_and_kernel_refuse),
+		cmocka_unit_test(
+			read_region__peer_process_wants_to_write__transport_and_kernel_refuse),
 		cmocka_unit_test(connect__process_of_another_user__is_refused_with_the_reason),
 		cmocka_unit_test(fork__with_an_open_transport__child_exits_and_does_no_harm),
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Simulated ranks give what processes give, bit for bit; count the same bytes; and say what went wrong. */
+ * Simulated ranks give what processes give, bit for bit; count the same bytes; and say what went
+ * wrong. */
 #include "base/error.h"
 #include "ranks.h"
 #include <math.h>
@@ -31,15 +32,19 @@ static int train(sluice_job *job, struct run *run)
 		float params[COUNT], grad[COUNT];
 		for (int j = 0; j < COUNT; j++)
 			params[j] = noise(9, 0, 0, (uint64_t)j);
-		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = recipes[i],
-					   .shards = 3, .lr = 0.1f };
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = COUNT,
+					   .recipe = recipes[i],
+					   .shards = 3,
+					   .lr = 0.1f };
 		sluice_model *model;
 		int rc = sluice_model_open(job, &attr, params, &model);
 		if (!rc && !sluice_is_worker(job))
 			rc = sluice_serve(model);
 		for (uint64_t step = 0; step < STEPS && !rc && sluice_is_worker(job); step++) {
 			for (int j = 0; j < COUNT; j++)
-				grad[j] = params[j] + noise(3, step, (uint64_t)sluice_rank(job), (uint64_t)j);
+				grad[j] = params[j] +
+					  noise(3, step, (uint64_t)sluice_rank(job), (uint64_t)j);
 			rc = sluice_push(model, grad);
 			if (!rc)
 				rc = sluice_pull(model, params);
@@ -48,7 +53,8 @@ static int train(sluice_job *job, struct run *run)
 		if (!rc && sluice_is_worker(job) && !(rc = sluice_stats(model, &stats)))
 			run->outcomes[i][sluice_rank(job)] = (struct outcome){
 				sluice_digest(params, sizeof params), stats.pushed_bytes,
-				stats.pulled_bytes, stats.pushed_elements };
+				stats.pulled_bytes, stats.pushed_elements
+			};
 		if (rc)
 			return rc;
 		sluice_model_close(&model);
@@ -101,8 +107,9 @@ static int many(sluice_job *job, void *context)
 {
 	double sum = sluice_rank(job);
 	float params[64] = { 0 }, grad[64];
-	sluice_model_attr attr = { .size = sizeof attr, .count = 64, .recipe = "up=topk(0.1) down=all",
-				   .lr = 1 };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = 64, .recipe = "up=topk(0.1) down=all", .lr = 1
+	};
 	sluice_model *model;
 	int rc = sluice_sum(job, &sum, 1);
 	if (!rc)
@@ -162,7 +169,8 @@ static int one_does_not_push(sluice_job *job, void *context)
 	return rc;
 }
 
-static void simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what(void **state)
+static void simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what(
+	void **state)
 {
 	(void)state;
 	log_capture();
@@ -222,7 +230,8 @@ int main(void)
 		cmocka_unit_test(simulate__dedicated_server__digests_and_bytes_of_processes),
 		cmocka_unit_test(simulate__two_hundred_ranks__sum_and_step),
 		cmocka_unit_test(simulate__one_rank_returns_seven__seven_and_its_name),
-		cmocka_unit_test(simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what),
+		cmocka_unit_test(
+			simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what),
 		cmocka_unit_test(simulate__within_a_simulated_rank__refused),
 		cmocka_unit_test(simulate__regions__put_and_get_between_ranks),
 	};

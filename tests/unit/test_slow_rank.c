@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Waiting: a stopped rank is lost and named, a slow one is named and waited for, a wait that is too long
- * ends, and a waiting rank says on request for whom. */
+ * Waiting: a stopped rank is lost and named, a slow one is named and waited for, a wait that is too
+ * long ends, and a waiting rank says on request for whom. */
 #include "ranks.h"
 #include "base/clock.h"
 #include "worker/worker.h"
@@ -29,13 +29,14 @@ static int step_once(sluice_model *model, const float *grad, float *params)
 	return rc ? rc : sluice_pull(model, params);
 }
 
-/* Long enough that a rank which only waits for its turn on a loaded machine is not taken for lost. */
+/* Long enough that a rank which only waits for its turn on a loaded machine is not taken for
+ * lost. */
 static int lost_after_ms(void)
 {
 	return slowness() > 1 ? 5000 : 2000;
 }
 
-/* ---- stopped ----------------------------------------------------------------------------------- */
+/* ---- stopped --------------------------------------------------------------- */
 
 static int stop_one(int rank, void *argument)
 {
@@ -78,7 +79,7 @@ static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_droppe
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
 }
 
-/* ---- quick ------------------------------------------------------------------------------------- */
+/* ---- quick ----------------------------------------------------------------- */
 
 static int at_once(void *context)
 {
@@ -125,7 +126,9 @@ static int poll_flooded(struct transport *t, struct event *events, int n)
 	if (++polls > FLOOD)
 		return 0;
 	for (int i = 0; i < n; i++)
-		events[i] = (struct event){ .kind = EVENT_IMM, .peer = 0, .imm = imm_make(IMM_REGION, 0, JOB_REGIONS - 1) };
+		events[i] = (struct event){ .kind = EVENT_IMM,
+					    .peer = 0,
+					    .imm = imm_make(IMM_REGION, 0, JOB_REGIONS - 1) };
 	return n;
 }
 
@@ -154,7 +157,7 @@ static void poll__notifies_without_end__comes_back_to_look_at_the_clock(void **s
 	run_ranks(1, flooded, NULL);
 }
 
-/* ---- slow -------------------------------------------------------------------------------------- */
+/* ---- slow ------------------------------------------------------------------ */
 
 static int wait_for_a_slow_one(int rank, void *argument)
 {
@@ -204,7 +207,7 @@ static void sleep__alive_but_slow_worker__server_logs_whom_it_waits_for(void **s
 	run_ranks(4, wait_for_a_slow_one, &servers);
 }
 
-/* ---- too slow ---------------------------------------------------------------------------------- */
+/* ---- too slow -------------------------------------------------------------- */
 
 static int wait_too_long(int rank, void *argument)
 {
@@ -221,7 +224,8 @@ static int wait_too_long(int rank, void *argument)
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(sluice_pull(model, params) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	}
-	CHECK(error_says(rank ? "rank 0 (node n1) gave up: waited" : "rank 0 (node n1) waited", "SLUICE_WAIT_TIMEOUT"));
+	CHECK(error_says(rank ? "rank 0 (node n1) gave up: waited" : "rank 0 (node n1) waited",
+			 "SLUICE_WAIT_TIMEOUT"));
 	CHECK(error_says("rank 2 (node n2)", NULL));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -249,7 +253,8 @@ static int fill_the_slots_of_one_shard(int rank, void *argument)
 		be_impatient(job, 300);
 		model->worker->up[1].ring.next_seq += model->layout.shards[1].slot_depth;
 		CHECK(sluice_push(model, grad) == SLUICE_ETIMEDOUT);
-		CHECK(error_says("step 2: a free slot at shard 1 of rank 1 (node n1)", "SLUICE_WAIT_TIMEOUT"));
+		CHECK(error_says("step 2: a free slot at shard 1 of rank 1 (node n1)",
+				 "SLUICE_WAIT_TIMEOUT"));
 	}
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -267,7 +272,9 @@ static int serve_for_long(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	enum { STEPS = 12 };
-	const int limit_ms = slowness() > 1 ? 500 : 2000; /* of what a worker lets it wait, in the worst case */
+	const int limit_ms = slowness() > 1 ?
+				     500 :
+				     2000; /* of what a worker lets it wait, in the worst case */
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, 1, params);
@@ -318,7 +325,7 @@ static void barrier__beyond_wait_timeout__names_who_has_not_come(void **state)
 	run_ranks(3, wait_too_long_in_a_barrier, NULL);
 }
 
-/* ---- asked ------------------------------------------------------------------------------------- */
+/* ---- asked ----------------------------------------------------------------- */
 
 static sluice_job *asked_job;
 
@@ -394,7 +401,8 @@ static void explain__from_a_signal_handler__tells_what_a_rank_waits_for(void **s
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
+		cmocka_unit_test(
+			stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
 		cmocka_unit_test(wait__over_at_once_again_and_again__the_heart_beats),
 		cmocka_unit_test(poll__notifies_without_end__comes_back_to_look_at_the_clock),
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The counters of a model against the messages themselves: exact, and a rank's own shard is not traffic. */
+ * The counters of a model against the messages themselves: exact, and a rank's own shard is not
+ * traffic. */
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include "ranks.h"
@@ -36,8 +37,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct up_lane *lane = &model->worker->up[s];
-		t->pushed_elements +=
-			elements_of(sent_message(model, s), lane->bytes);
+		t->pushed_elements += elements_of(sent_message(model, s), lane->bytes);
 		if (at->owner == model->job->rank)
 			continue;
 		t->pushed += lane->bytes;
@@ -74,7 +74,9 @@ static int count_everything(int rank, void *argument)
 	sluice_job_attr where = { .size = sizeof where, .servers = shape->servers };
 	sluice_job *job = rank_join(&where);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape->recipe,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = shape->recipe,
 				   .shards = shape->shards };
 	sluice_model_stats stats = { .size = sizeof stats };
 	struct tally t = { 0 };
@@ -110,8 +112,9 @@ static int count_everything(int rank, void *argument)
 		      schedule_density(&model->schedule, &model->recipe.up, step));
 		CHECK(stats.density_down ==
 		      schedule_density(&model->schedule, &model->recipe.down, step));
-		double norm = model->recipe.memory == MEMORY_RESIDUAL
-			? norm_of(model->worker->residual, COUNT) : 0;
+		double norm = model->recipe.memory == MEMORY_RESIDUAL ?
+				      norm_of(model->worker->residual, COUNT) :
+				      0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
 	}
 	if (sluice_size(job) == 1)
@@ -155,7 +158,8 @@ static int dense_is_dense(int rank, void *argument)
 	CHECK_OK(sluice_push(model, grad));
 	CHECK_OK(sluice_pull(model, params));
 	CHECK_OK(sluice_stats(model, &stats));
-	CHECK(stats.dense_bytes == 2 * 2 * (96 + 4 * 1000)); /* two ranks: half of the shards are remote */
+	CHECK(stats.dense_bytes ==
+	      2 * 2 * (96 + 4 * 1000)); /* two ranks: half of the shards are remote */
 	CHECK(stats.pushed_bytes + stats.pulled_bytes == stats.dense_bytes);
 	CHECK(stats.pushed_elements == COUNT && stats.pulled_elements == COUNT);
 	CHECK(stats.deferred_elements == 0 && stats.nonfinite_elements == 0);
@@ -170,7 +174,7 @@ static void stats__dense_recipe__moves_what_dense_bytes_say(void **state)
 	run_ranks(2, dense_is_dense, NULL);
 }
 
-/* ---- compression error -------------------------------------------------------------------------- */
+/* ---- compression error ----------------------------------------------------- */
 
 struct measured {
 	const char *recipe;
@@ -189,7 +193,8 @@ static void decode_sent(const sluice_model *model, float *sent)
 		const struct up_lane *lane = &model->worker->up[s];
 		const char *why;
 		struct message m;
-		CHECK_OK(message_copy(sent_message(model, s), lane->bytes, copy, sizeof copy, &m, &why));
+		CHECK_OK(message_copy(sent_message(model, s), lane->bytes, copy, sizeof copy, &m,
+				      &why));
 		CHECK_OK(message_decode(&m, copy, index, value, &why));
 		for (uint32_t i = 0; i < m.count; i++)
 			sent[at->begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];
@@ -202,8 +207,9 @@ static int measure_error(int rank, void *argument)
 	const struct measured *how = argument;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = how->recipe, .shards = 3,
-				   .lr = 0.5f };
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = how->recipe, .shards = 3, .lr = 0.5f
+	};
 	sluice_model_stats stats = { .size = sizeof stats };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	int keeps = model->recipe.memory == MEMORY_RESIDUAL;
@@ -237,7 +243,8 @@ static int measure_error(int rank, void *argument)
 		CHECK(stats.staleness[7] == 0 && stats.skipped_pushes == 0);
 		double norm = 0;
 		for (uint32_t s = 0; s < model->n_own && keeps; s++)
-			norm += pow(norm_of(model->shards[s].residual, model->shards[s].at->span), 2);
+			norm += pow(norm_of(model->shards[s].residual, model->shards[s].at->span),
+				    2);
 		CHECK(fabs(stats.shard_residual_norm - sqrt(norm)) <= 1e-9 * sqrt(norm));
 		/* What shards keep is what they did not publish of what they had. */
 		if (on && keeps && model->recipe.down.select != SELECT_ALL) {
@@ -280,7 +287,9 @@ static int digest_of_training(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	for (int on = 0; on < 2; on++) {
 		sluice_model *model = NULL;
-		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.3f,
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = COUNT,
+					   .lr = 0.3f,
 					   .recipe = "up=topk(0.03) down=topk(0.05)" };
 		memset(params, 0, sizeof params);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -344,7 +353,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stats__every_shape__equal_the_lengths_of_the_messages),
 		cmocka_unit_test(stats__dense_recipe__moves_what_dense_bytes_say),
-		cmocka_unit_test(measure__every_memory_and_selector__error_is_that_of_the_decoded_messages),
+		cmocka_unit_test(
+			measure__every_memory_and_selector__error_is_that_of_the_decoded_messages),
 		cmocka_unit_test(measure__on_or_off__same_digest),
 		cmocka_unit_test(stats__size_unset_or_short__is_refused_or_respected),
 	};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whole steps through the library: all workers hold the same bits after every pull, whatever the recipe,
- * the number of shards and whoever owns them; and dense recipes give plain SGD to the bit. */
+ * Whole steps through the library: all workers hold the same bits after every pull, whatever the
+ * recipe, the number of shards and whoever owns them; and dense recipes give plain SGD to the
+ * bit. */
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "ranks.h"
@@ -36,7 +37,10 @@ static const uint32_t shard_counts[] = { 1, 2, 4, 7 };
 enum { SHARDINGS = sizeof shard_counts / sizeof *shard_counts };
 
 static const sluice_tensor tensors[] = {
-	{ "w1", 1000 }, { "b1.bias", 20 }, { "w2", 400 }, { "b2.bias", 80 },
+	{ "w1", 1000 },
+	{ "b1.bias", 20 },
+	{ "w2", 400 },
+	{ "b2.bias", 80 },
 };
 
 static sluice_model_attr attributes(const char *recipe, uint32_t shards)
@@ -89,8 +93,8 @@ static int train_all(int rank, void *argument)
 	sluice_job *job = rank_join(&attr);
 	for (int i = 0; i < RECIPES * SHARDINGS; i++) {
 		float params[COUNT], grad[COUNT];
-		sluice_model_attr shape =
-			attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]);
+		sluice_model_attr shape = attributes(recipes[i / SHARDINGS],
+						     shard_counts[i % SHARDINGS]);
 		sluice_model *model = NULL;
 		uint64_t digest = 0;
 		if (sharding_left_out(i % SHARDINGS))
@@ -201,8 +205,8 @@ static void step__dense__is_plain_sgd_in_rank_order_to_the_bit(void **state)
 	run_ranks(4, dense_oracle, NULL);
 }
 
-/* The last rank comes late to every pull: what it has yet to read must wait for it, though the leader of the next
- * step is ready long before. */
+/* The last rank comes late to every pull: what it has yet to read must wait for it, though the
+ * leader of the next step is ready long before. */
 static int read_late(int rank, void *argument)
 {
 	enum { LATE_STEPS = 12 };
@@ -226,7 +230,8 @@ static int read_late(int rank, void *argument)
 
 static void step__one_rank_reads_late__no_publication_overtakes_it(void **state)
 {
-	static char cyclic[] = "up=cyclic(0.02) down=all", sketch[] = "up=sketch(0.02) down=all", topk[] = "up=topk(0.02)";
+	static char cyclic[] = "up=cyclic(0.02) down=all", sketch[] = "up=sketch(0.02) down=all",
+		    topk[] = "up=topk(0.02)";
 	(void)state;
 	run_ranks(3, read_late, cyclic);
 	run_ranks(3, read_late, sketch);
@@ -268,8 +273,9 @@ static int pull_means(int rank, void *argument)
 	CHECK_OK(sluice_push(model, grad));
 	CHECK_OK(sluice_pull_mean(model, mean));
 	for (int i = 0; i < COUNT; i++)
-		CHECK(mean[i] == (i < workers ? 4.0f / (float)workers :
-				  i >= 100 && i < 100 + workers ? 1.0f / (float)workers : 0));
+		CHECK(mean[i] == (i < workers                   ? 4.0f / (float)workers :
+				  i >= 100 && i < 100 + workers ? 1.0f / (float)workers :
+								  0));
 	log_capture();
 	CHECK(sluice_pull_mean(model, mean) == SLUICE_EINVAL);
 	for (int i = 0; i < COUNT; i++)
@@ -291,8 +297,10 @@ static void pull_mean__update_none__is_the_exact_mean(void **state)
 static int tiny_shards(int rank, void *argument)
 {
 	static const char *const texts[] = {
-		"up=topk(0.5) down=topk(0.5)", "up=topk(0.7),f16 down=topk(0.7),f16",
-		"up=topk(0.97),bf16 down=topk(0.34),f16", "up=topk(0.01) down=topk(0.01)",
+		"up=topk(0.5) down=topk(0.5)",
+		"up=topk(0.7),f16 down=topk(0.7),f16",
+		"up=topk(0.97),bf16 down=topk(0.34),f16",
+		"up=topk(0.01) down=topk(0.01)",
 		"up=topk(0.01),f16 down=topk(0.01),bf16 memory=none",
 	};
 	sluice_job *job = rank_join(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous steps with anchors: they follow the paper, reach the exact minimum in few bits, and what is of
- * another anchor is counted and not used. */
+ * Asynchronous steps with anchors: they follow the paper, reach the exact minimum in few bits, and
+ * what is of another anchor is counted and not used. */
 #include "base/error.h"
 #include "async_problem.h"
 #include "worker/worker.h"
@@ -26,7 +26,8 @@ static void follow_by_hand(double *x, int anchors, int steps, double lr, int acc
 			mean[i] = 0;
 			for (uint64_t r = 0; r < ROWS; r++)
 				mean[i] += ((double)rows_factor(0, r, (uint64_t)i) * x[i] -
-					    (double)rows_offset(0, r, (uint64_t)i)) / ROWS;
+					    (double)rows_offset(0, r, (uint64_t)i)) /
+					   ROWS;
 			if (accelerated)
 				x[i] = theta * y[i] + (1 - theta) * anchor[i];
 		}
@@ -34,7 +35,9 @@ static void follow_by_hand(double *x, int anchors, int steps, double lr, int acc
 			uint64_t row = taken * 7 % ROWS;
 
 			for (int i = 0; i < COUNT; i++) {
-				double u = (double)rows_factor(0, row, (uint64_t)i) * (x[i] - anchor[i]) + mean[i];
+				double u = (double)rows_factor(0, row, (uint64_t)i) *
+						   (x[i] - anchor[i]) +
+					   mean[i];
 
 				if (accelerated) {
 					y[i] -= lr / theta * u;
@@ -52,8 +55,10 @@ static void follow_by_hand(double *x, int anchors, int steps, double lr, int acc
 
 static void svrg__one_worker__follows_the_paper(void **state)
 {
-	static const char *const recipes[] = { "up=all down=all signal=svrg(9) when=async(1)",
-					       "up=all down=all signal=svrg(9) update=accelerated when=async(1)" };
+	static const char *const recipes[] = {
+		"up=all down=all signal=svrg(9) when=async(1)",
+		"up=all down=all signal=svrg(9) update=accelerated when=async(1)"
+	};
 
 	(void)state;
 	for (int accelerated = 0; accelerated < 2; accelerated++) {
@@ -68,8 +73,9 @@ static void svrg__one_worker__follows_the_paper(void **state)
 
 static void svrg__four_workers__same_anchor_everywhere_and_the_minimum(void **state)
 {
-	struct plan plan = async_simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
-				    0.05f);
+	struct plan plan = async_simulate(
+		"up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
+		0.05f);
 
 	(void)state;
 	assert_int_equal(plan.different, 0);
@@ -80,10 +86,12 @@ static void svrg__four_workers__same_anchor_everywhere_and_the_minimum(void **st
 
 static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(void **state)
 {
-	struct plan whole = async_simulate("up=all,uniform(8) down=all,uniform(8) signal=svrg(80) when=async(6,whole)", 4,
-				     21 * 15, 0.05f);
-	struct plan difference = async_simulate("up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4,
-					  21 * 15, 0.05f);
+	struct plan whole = async_simulate(
+		"up=all,uniform(8) down=all,uniform(8) signal=svrg(80) when=async(6,whole)", 4,
+		21 * 15, 0.05f);
+	struct plan difference = async_simulate(
+		"up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
+		0.05f);
 	(void)state;
 	assert_true(difference.up_bytes < whole.up_bytes);
 	assert_true(whole.distance > 100 * difference.distance);
@@ -91,9 +99,10 @@ static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(vo
 
 static void svrg__same_job_twice_simulated__same_bits(void **state)
 {
-	static const char recipe[] = "up=random(0.3),uniform(6) down=all,uniform(6) signal=svrg(40) "
-				     "update=accelerated when=async(9)";
-	struct plan a = async_simulate(recipe, 5, 36, 0.05f), b = async_simulate(recipe, 5, 36, 0.05f);
+	static const char recipe[] = "up=random(0.3),uniform(6) down=all,uniform(6) "
+				     "signal=svrg(40) update=accelerated when=async(9)";
+	struct plan a = async_simulate(recipe, 5, 36, 0.05f),
+		    b = async_simulate(recipe, 5, 36, 0.05f);
 
 	(void)state;
 	assert_memory_equal(a.x, b.x, sizeof a.x);
@@ -101,7 +110,8 @@ static void svrg__same_job_twice_simulated__same_bits(void **state)
 
 enum { WRONG_STEP = 4 };
 
-static int step_with_a_wrong_anchor(sluice_job *job, sluice_model *model, uint64_t at, float *params)
+static int step_with_a_wrong_anchor(sluice_job *job, sluice_model *model, uint64_t at,
+				    float *params)
 {
 	uint32_t wrong = sluice_rank(job) == 1 && at == WRONG_STEP;
 	int rc;
@@ -119,7 +129,9 @@ static int wrong_anchor(sluice_job *job, void *context)
 
 static void svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on(void **state)
 {
-	struct plan plan = { .recipe = "up=all down=all signal=svrg(60) when=async(4)", .lr = 0.05f, .steps = 21 * 10 };
+	struct plan plan = { .recipe = "up=all down=all signal=svrg(60) when=async(4)",
+			     .lr = 0.05f,
+			     .steps = 21 * 10 };
 
 	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 3, wrong_anchor, &plan), 0);
@@ -135,7 +147,8 @@ int main(void)
 		cmocka_unit_test(svrg__four_workers__same_anchor_everywhere_and_the_minimum),
 		cmocka_unit_test(svrg__parameters_quantised_themselves__stay_away_from_the_minimum),
 		cmocka_unit_test(svrg__same_job_twice_simulated__same_bits),
-		cmocka_unit_test(svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on),
+		cmocka_unit_test(
+			svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on),
 	};
 	return cmocka_run_group_tests_name("svrg", tests, NULL, NULL);
 }

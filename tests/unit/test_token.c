@@ -13,8 +13,8 @@ enum { THREADS = 4, ROUNDS = 5000 };
 
 struct shared {
 	struct token token;
-	int rounds;       /* of each thread */
-	unsigned count;   /* with the token */
+	int rounds;     /* of each thread */
+	unsigned count; /* with the token */
 };
 
 static void try__token_that_is_held__is_refused(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The operations on layers in GPU memory beside those in host memory: the same bits where kernels run on the CPU,
- * and close to them on the GPU that TRAIN_MODULE is for, whose expf and sums of products are its own. */
+ * The operations on layers in GPU memory beside those in host memory: the same bits where kernels
+ * run on the CPU, and close to them on the GPU that TRAIN_MODULE is for, whose expf and sums of
+ * products are its own. */
 #include "tools/train/network.h"
 #include "random.h"
 
@@ -16,8 +17,8 @@
 #include <cmocka.h>
 
 enum { MOST = 4000 };
-static const size_t sizes[] = {1, 31, 32, 33, 255, 256, 257, 769, MOST};
-static const struct compute cpu = {.ops = &compute_cpu};
+static const size_t sizes[] = { 1, 31, 32, 33, 255, 256, 257, 769, MOST };
+static const struct compute cpu = { .ops = &compute_cpu };
 static struct compute gpu;
 static int emulated;
 
@@ -74,7 +75,7 @@ static void same(float *here, float *there, size_t n, double tolerance)
 
 static void fill(float *x, size_t n, uint64_t seed)
 {
-	struct random r = {seed};
+	struct random r = { seed };
 
 	for (size_t i = 0; i < n; i++)
 		x[i] = i % 7 == 3 ? 0.0f : i % 7 == 5 ? -0.0f : random_normal(&r);
@@ -147,7 +148,7 @@ static void product__any_transposition_gives_the_cpu_s(void **state)
 {
 	enum { ROWS = 5, COLUMNS = 7, INNER = 11 };
 	float a[ROWS * INNER], b[INNER * COLUMNS], c[ROWS * COLUMNS];
-	struct random r = {1};
+	struct random r = { 1 };
 
 	(void)state;
 	for (size_t i = 0; i < ROWS * INNER; i++)
@@ -157,12 +158,16 @@ static void product__any_transposition_gives_the_cpu_s(void **state)
 	for (size_t i = 0; i < ROWS * COLUMNS; i++)
 		c[i] = random_normal(&r);
 	for (int kind = 0; kind < 8; kind++) {
-		struct product p = {.rows = ROWS, .columns = COLUMNS, .inner = INNER, .transpose_a = kind & 1,
-				    .transpose_b = kind >> 1 & 1, .add = kind >> 2};
-		float *here[3] = {new_vector(&cpu, a, sizeof(a)), new_vector(&cpu, b, sizeof(b)),
-				  new_vector(&cpu, c, sizeof(c))};
-		float *there[3] = {new_vector(&gpu, a, sizeof(a)), new_vector(&gpu, b, sizeof(b)),
-				   new_vector(&gpu, c, sizeof(c))};
+		struct product p = { .rows = ROWS,
+				     .columns = COLUMNS,
+				     .inner = INNER,
+				     .transpose_a = kind & 1,
+				     .transpose_b = kind >> 1 & 1,
+				     .add = kind >> 2 };
+		float *here[3] = { new_vector(&cpu, a, sizeof(a)), new_vector(&cpu, b, sizeof(b)),
+				   new_vector(&cpu, c, sizeof(c)) };
+		float *there[3] = { new_vector(&gpu, a, sizeof(a)), new_vector(&gpu, b, sizeof(b)),
+				    new_vector(&gpu, c, sizeof(c)) };
 		double sum = p.add ? (double)c[COLUMNS + 2] : 0;
 
 		p.a = here[0], p.b = here[1], p.c = here[2];
@@ -182,15 +187,17 @@ static void product__any_transposition_gives_the_cpu_s(void **state)
 static void loss__any_kind_gives_the_cpu_s(void **state)
 {
 	enum { ROWS = 300, CLASSES = 10 };
-	static const enum loss_kind kinds[] = {LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED};
+	static const enum loss_kind kinds[] = { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
 	static float z[ROWS * CLASSES], label[ROWS];
 	struct row_score scores[ROWS], got[ROWS];
-	struct random r = {1};
+	struct random r = { 1 };
 
 	(void)state;
 	for (int k = 0; k < 3; k++) {
 		const size_t width = k ? 1 : CLASSES;
-		struct loss_call call = {.kind = kinds[k], .rows = ROWS, .width = width, .scale = 1.0f / ROWS};
+		struct loss_call call = {
+			.kind = kinds[k], .rows = ROWS, .width = width, .scale = 1.0f / ROWS
+		};
 
 		for (size_t i = 0; i < ROWS * width; i++)
 			z[i] = 5 * random_normal(&r);
@@ -221,7 +228,7 @@ static void loss__any_kind_gives_the_cpu_s(void **state)
 static void operations__a_failing_call__minus_one_and_its_sentence(void **state)
 {
 	void (*fail_in)(unsigned, int);
-	float x[8] = {0}, *p;
+	float x[8] = { 0 }, *p;
 	void *runtime, *symbol;
 
 	(void)state;
@@ -232,7 +239,9 @@ static void operations__a_failing_call__minus_one_and_its_sentence(void **state)
 	symbol = dlsym(runtime, "emulated_fail");
 	memcpy(&fail_in, &symbol, sizeof(symbol));
 	p = new_vector(&gpu, x, sizeof(x));
-	const struct loss_call call = {.z = p, .label = p, .rows = 1, .width = 1, .kind = LOSS_SQUARED};
+	const struct loss_call call = {
+		.z = p, .label = p, .rows = 1, .width = 1, .kind = LOSS_SQUARED
+	};
 	for (int operation = 0; operation < 8; operation++) {
 		void *unused = NULL;
 		int rc = 0;
@@ -249,7 +258,8 @@ static void operations__a_failing_call__minus_one_and_its_sentence(void **state)
 		case 7: rc = gpu.ops->alloc(gpu.state, 8, &unused); break;
 		}
 		assert_int_equal(rc, -1);
-		assert_non_null(strstr(gpu.ops->error(), "failed on GPU 0: cudaErrorLaunchFailure"));
+		assert_non_null(
+			strstr(gpu.ops->error(), "failed on GPU 0: cudaErrorLaunchFailure"));
 	}
 	gpu.ops->release(gpu.state, p);
 	dlclose(runtime);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The command line of sluice-train: defaults, values at and beyond their ranges, combinations; and the
- * folder that --checkpoint names. */
+ * The command line of sluice-train: defaults, values at and beyond their ranges, combinations; and
+ * the folder that --checkpoint names. */
 #include "sluice.h"
 #include "tools/train/folder.h"
 #include "tools/train/options.h"
@@ -23,7 +23,7 @@ static struct complaint complaint;
 
 static int parse(const char *first, const char *second, const char *third)
 {
-	char *argv[] = {"sluice-train", (char *)first, (char *)second, (char *)third, NULL};
+	char *argv[] = { "sluice-train", (char *)first, (char *)second, (char *)third, NULL };
 	int argc = 1;
 
 	while (argv[argc])
@@ -178,12 +178,15 @@ static void folder_prepare__makes_it_or_says_why_not(void **state)
 
 	close(open(file, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(folder_prepare(file, &complaint), -1);
-	assert_non_null(strstr(complaint.text, "/file: Not a directory; --checkpoint takes a folder"));
+	assert_non_null(
+		strstr(complaint.text, "/file: Not a directory; --checkpoint takes a folder"));
 	assert_int_equal(unlink(file), 0);
 	assert_int_equal(rmdir(top), 0);
 
-	assert_int_equal(folder_prepare("/proc/sluice/checkpoints", &complaint), -1); /* not even for root */
-	assert_non_null(strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
+	assert_int_equal(folder_prepare("/proc/sluice/checkpoints", &complaint),
+			 -1); /* not even for root */
+	assert_non_null(
+		strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
 	assert_int_equal(folder_prepare("", &complaint), -1);
 	assert_non_null(strstr(complaint.text, "--checkpoint takes a folder"));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values of type uniform: against their definition in double precision, over all random numbers and on average over
- * many draws, and which number is whose. */
+ * Values of type uniform: against their definition in double precision, over all random numbers and
+ * on average over many draws, and which number is whose. */
 #include "base/bytes.h"
 #include "compress/few_bits_rules.h"
 #include "compress/random_mix.h"
@@ -25,7 +25,8 @@ static void uniform__every_width__is_a_neighbour_on_the_block_s_levels(void **st
 				double q = (double)sent[i] / (most / levels);
 
 				assert_true(fabs(q - round(q)) < 1e-4 && fabs(q) < levels + 1e-4);
-				assert_true(fabs((double)sent[i] - (double)v[i]) < most / levels * 1.0001);
+				assert_true(fabs((double)sent[i] - (double)v[i]) <
+					    most / levels * 1.0001);
 			}
 		}
 	}
@@ -56,12 +57,15 @@ static void uniform__4000_draws__mean_is_the_value(void **state)
 	}
 }
 
-/* Over all random numbers, not some: codes grow with the number, so a search finds how many round up. */
+/* Over all random numbers, not some: codes grow with the number, so a search finds how many round
+ * up. */
 static double expected_level(float value, const struct uniform_scale *s, unsigned bits)
 {
 	const double numbers = 0x1p32, step = ldexp(1, (int)bits);
 	const uint8_t least = uniform_code(value, 0, s, bits);
-	double low = -1, high = numbers / step; /* shares: low gives the least code, high is none or gives another */
+	double low = -1,
+	       high = numbers /
+		      step; /* shares: low gives the least code, high is none or gives another */
 
 	while (high - low > 1) {
 		const double middle = floor((low + high) / 2);
@@ -105,7 +109,8 @@ static void uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range(
 }
 
 /* Errors of neighbours add up as those of independent roundings do. */
-static void uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws(void **state)
+static void uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws(
+	void **state)
 {
 	enum { GROUP = 50, GROUPS = N / GROUP, STEPS = 200 };
 	const float shares[] = { 0.03f, 0.3f, 0.5f, 0.77f };
@@ -133,7 +138,8 @@ static void uniform__one_value_everywhere__errors_have_the_variance_of_independe
 			}
 		}
 		assert_true(fabs(mean) < 5 / sqrt(count));
-		assert_true(fabs(square - 1) < 5 * sqrt(2.5 / count)); /* what a binomial adds is less than .5 */
+		assert_true(fabs(square - 1) <
+			    5 * sqrt(2.5 / count)); /* what a binomial adds is less than .5 */
 	}
 }
 
@@ -174,18 +180,23 @@ static void uniform__cut_at_a_block__rounds_the_same(void **state)
 }
 
 /* What value i is decoded to, if its block has this step. */
-static float by_rules(unsigned bits, float step, float value, const struct random_stream *stream, uint64_t coordinate)
+static float by_rules(unsigned bits, float step, float value, const struct random_stream *stream,
+		      uint64_t coordinate)
 {
 	const struct uniform_scale scale = uniform_scale(bits, step);
 	struct random_mixer m;
 
 	random_mixer_open(stream, coordinate, &m);
-	return uniform_value(uniform_code(value, random_mixed(&m, coordinate), &scale, bits), step, uniform_levels(bits));
+	return uniform_value(uniform_code(value, random_mixed(&m, coordinate), &scale, bits), step,
+			     uniform_levels(bits));
 }
 
-static void uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate(void **state)
+static void uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate(
+	void **state)
 {
-	static const uint64_t firsts[] = { 0, 5, 0xffffffffull - 100, 0x3fffffff0ull, 0x3ffffffffull, 1ull << 32 };
+	static const uint64_t firsts[] = {
+		0, 5, 0xffffffffull - 100, 0x3fffffff0ull, 0x3ffffffffull, 1ull << 32
+	};
 	static uint32_t index[N];
 	struct random r = { 32 };
 
@@ -194,19 +205,26 @@ static void uniform__any_first_and_length__each_value_takes_the_number_of_its_co
 	for (int round = 0; round < 150; round++) {
 		struct value_coding c = uniform(2 + (unsigned)round % 7, round % 2 ? 64 : 520);
 		struct rounding rounding = { .stream = { RANDOM_ROUND, 1, (uint64_t)round, 0 },
-					     .first = firsts[round % 6], .index = round % 4 < 2 ? index : NULL };
+					     .first = firsts[round % 6],
+					     .index = round % 4 < 2 ? index : NULL };
 		const size_t n = round < 70 ? (size_t)round : random_bits(&r) % N;
 
-		for (size_t i = 0; i < n; i++) /* some end beyond a multiple of 2^32, some begin there */
-			index[i] = (i ? index[i - 1] : round % 3 ? 0 : 90) + 1 + random_bits(&r) % 5;
+		for (size_t i = 0; i < n;
+		     i++) /* some end beyond a multiple of 2^32, some begin there */
+			index[i] = (i         ? index[i - 1] :
+				    round % 3 ? 0 :
+						90) +
+				   1 + random_bits(&r) % 5;
 		few_bits_encode(&c, 1, v, n, &rounding, bytes, sent);
 		for (size_t i = 0; i < n; i++) {
-			const uint64_t coordinate = rounding.first + (rounding.index ? index[i] : i);
+			const uint64_t coordinate = rounding.first +
+						    (rounding.index ? index[i] : i);
 			const size_t block = i / c.block * c.block, left = n - block;
-			const float most = largest_magnitude(v + block, left < c.block ? left : c.block);
+			const float most = largest_magnitude(v + block,
+							     left < c.block ? left : c.block);
 
-			assert_true(sent[i] == by_rules(c.bits, uniform_step(c.bits, most), v[i], &rounding.stream,
-							 coordinate));
+			assert_true(sent[i] == by_rules(c.bits, uniform_step(c.bits, most), v[i],
+							&rounding.stream, coordinate));
 		}
 	}
 }
@@ -230,7 +248,8 @@ static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correl
 	const struct value_coding c = uniform(4, 4096);
 
 	(void)state;
-	for (unsigned apart = 0; apart <= 20; apart++) { /* neighbours, and coordinates 2^k from one another */
+	for (unsigned apart = 0; apart <= 20;
+	     apart++) { /* neighbours, and coordinates 2^k from one another */
 		double neighbours[LAGS] = { 0 }, steps = 0, ranks = 0, mean = 0;
 
 		for (uint32_t i = 0; i < N; i++) {
@@ -238,14 +257,16 @@ static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correl
 			v[i] = i ? 2.3f : 7; /* steps of 1 */
 		}
 		for (uint64_t step = 0; step <= STEPS; step++) {
-			struct rounding rounding = { .stream = { RANDOM_ROUND, 0, step, apart }, .index = index };
+			struct rounding rounding = { .stream = { RANDOM_ROUND, 0, step, apart },
+						     .index = index };
 
 			memcpy(before, now, sizeof(now));
 			few_bits_encode(&c, 1, v, N, &rounding, bytes, now);
 			rounding.stream.rank = 1;
 			few_bits_encode(&c, 1, v, N, &rounding, bytes, other);
 			for (size_t lag = 1; step && lag <= LAGS; lag++)
-				neighbours[lag - 1] += correlation(now + 1, now + 1 + lag, N - 1 - lag, p);
+				neighbours[lag - 1] += correlation(now + 1, now + 1 + lag,
+								   N - 1 - lag, p);
 			steps += step ? correlation(now + 1, before + 1, N - 1, p) : 0;
 			ranks += step ? correlation(now + 1, other + 1, N - 1, p) : 0;
 			for (size_t i = 1; step && i < N; i++)
@@ -283,13 +304,18 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(uniform__every_width__is_a_neighbour_on_the_block_s_levels),
 		cmocka_unit_test(uniform__4000_draws__mean_is_the_value),
-		cmocka_unit_test(uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range),
-		cmocka_unit_test(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws),
+		cmocka_unit_test(
+			uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range),
+		cmocka_unit_test(
+			uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws),
 		cmocka_unit_test(uniform_1__signs__have_the_mean_magnitude_of_their_block),
 		cmocka_unit_test(uniform__cut_at_a_block__rounds_the_same),
-		cmocka_unit_test(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate),
-		cmocka_unit_test(uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated),
-		cmocka_unit_test(uniform__positions_given__round_by_the_numbers_of_their_coordinates),
+		cmocka_unit_test(
+			uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate),
+		cmocka_unit_test(
+			uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated),
+		cmocka_unit_test(
+			uniform__positions_given__round_by_the_numbers_of_their_coordinates),
 	};
 
 	return cmocka_run_group_tests_name("uniform", tests, NULL, NULL);

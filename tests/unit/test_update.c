@@ -13,8 +13,8 @@
 
 enum { N = 257, STEPS = 8 };
 
-/* One coordinate, in double: *velocity moves on; `size` receives the sum of the magnitudes of all terms,
- * to which rounding errors are proportional. */
+/* One coordinate, in double: *velocity moves on; `size` receives the sum of the magnitudes of all
+ * terms, to which rounding errors are proportional. */
 static double oracle(const struct update *u, double sum, double *velocity, double *velocity_size,
 		     double param, unsigned divisor, double lr, double *size)
 {
@@ -24,12 +24,9 @@ static double oracle(const struct update *u, double sum, double *velocity, doubl
 	*size = fabs(sum / divisor) + fabs(decay * param);
 	switch (u->kind) {
 	case UPDATE_NONE:
-	case UPDATE_AVERAGE:
-		return g;
+	case UPDATE_AVERAGE: return g;
 	case UPDATE_SGD:
-	case UPDATE_ACCELERATED:
-		*size *= step;
-		return -step * g;
+	case UPDATE_ACCELERATED: *size *= step; return -step * g;
 	case UPDATE_MOMENTUM:
 		*velocity = m * *velocity + g;
 		*velocity_size = m * *velocity_size + *size;
@@ -90,24 +87,27 @@ static void apply__each_rule_and_placement__is_the_double_precision_rule(void **
 			for (size_t w = 0; w < 5; w++)
 				for (int inside = 0; inside < 2; inside++)
 					compare_with_oracle(
-						&(struct update){ .kind = kinds[k],
-								  .momentum = 0.9f,
-								  .alpha = 0.1f,
-								  .decay = decays[d],
-								  .placement =
-									  inside ? STEP_INSIDE :
-										   STEP_OUTSIDE },
+						&(struct update){
+							.kind = kinds[k],
+							.momentum = 0.9f,
+							.alpha = 0.1f,
+							.decay = decays[d],
+							.placement = inside ? STEP_INSIDE :
+									      STEP_OUTSIDE },
 						divisors[w], 0.05f);
 }
 
 static void update_of_step__ema__weighs_the_first_step_whole_then_alpha(void **state)
 {
-	const struct update constant = { .kind = UPDATE_EMA, .alpha = 0.25f }, falling = { .kind = UPDATE_EMA };
+	const struct update constant = { .kind = UPDATE_EMA, .alpha = 0.25f },
+			    falling = { .kind = UPDATE_EMA };
 	const struct update other = { .kind = UPDATE_MOMENTUM, .momentum = 0.5f };
 
 	(void)state;
-	assert_true(update_of_step(&constant, 1).alpha == 1 && update_of_step(&constant, 2).alpha == 0.25f);
-	assert_true(update_of_step(&falling, 1).alpha == 1 && update_of_step(&falling, 8).alpha == 0.125f);
+	assert_true(update_of_step(&constant, 1).alpha == 1 &&
+		    update_of_step(&constant, 2).alpha == 0.25f);
+	assert_true(update_of_step(&falling, 1).alpha == 1 &&
+		    update_of_step(&falling, 8).alpha == 0.125f);
 	assert_true(update_alpha(&constant, 0) == 1 && update_alpha(&constant, UINT64_MAX) == 1);
 	assert_true(update_alpha(&other, 9) == 1);
 }
@@ -143,7 +143,8 @@ static void apply__none_two_or_four_workers__is_the_exact_mean(void **state)
 	}
 }
 
-static void apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay(void **state)
+static void apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay(
+	void **state)
 {
 	const struct update u = { .kind = UPDATE_SGD, .decay = 0.5f, .placement = STEP_INSIDE };
 	float sum[2] = { 8, 0 }, params[2] = { 0, 4 };
@@ -180,7 +181,8 @@ int main(void)
 		cmocka_unit_test(update_of_step__ema__weighs_the_first_step_whole_then_alpha),
 		cmocka_unit_test(apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit),
 		cmocka_unit_test(apply__none_two_or_four_workers__is_the_exact_mean),
-		cmocka_unit_test(apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay),
+		cmocka_unit_test(
+			apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay),
 		cmocka_unit_test(apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does),
 		cmocka_unit_test(apply__no_elements__touches_nothing),
 	};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The versions of the loops over values in few bits, and of the random numbers: each does bit by bit what the
- * portable one does, and touches no more than it may. */
+ * The versions of the loops over values in few bits, and of the random numbers: each does bit by
+ * bit what the portable one does, and touches no more than it may. */
 #include "base/bytes.h"
 #include "compress/random_kernels.h"
 #include "compress/value_kernels.h"
@@ -42,7 +42,8 @@ static void fill(struct random *r, int round)
 			v[i] = (float)(int)(random_bits(r) % 16) - 8;
 		coordinates[i] = random_bits(r) >> round % 20;
 	}
-	numbers = (struct value_numbers){ { random_bits(r), random_bits(r), random_bits(r) | 1 }, random_bits(r),
+	numbers = (struct value_numbers){ { random_bits(r), random_bits(r), random_bits(r) | 1 },
+					  random_bits(r),
 					  round % 3 ? coordinates : NULL };
 }
 
@@ -81,12 +82,16 @@ static void check_to_codes(const struct value_kernels *k)
 		assert_memory_equal(&got, &expected, sizeof got);
 		clear();
 		most = round % 5 ? most : 3;
-		p->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n, expected.codes, expected.v);
-		k->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n, got.codes, got.v);
+		p->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n,
+			expected.codes, expected.v);
+		k->grid(v, most, 2 * most / (float)((1 << bits) - 1), (1 << bits) - 1, n, got.codes,
+			got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
 		clear();
-		p->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, expected.q, expected.v);
-		k->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, got.q, got.v);
+		p->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, expected.q,
+			   expected.v);
+		k->nearest(v, round % 5 ? step / 50 : 0.5f, round % 2 ? 2097151 : 5, n, got.q,
+			   got.v);
 		assert_memory_equal(&got, &expected, sizeof got);
 		/* What is decoded may lie where the values are. */
 		memcpy(got.v, v, sizeof v);
@@ -125,10 +130,12 @@ static void check_from_codes(const struct value_kernels *k)
 		/* One code at a border, wherever it is. */
 		memset(codes, least < most ? least : most, sizeof codes);
 		codes[random_bits(&r) % n] = (uint8_t)(most + round % 3 - 1);
-		assert_int_equal(k->within(codes, least, most, n), p->within(codes, least, most, n));
+		assert_int_equal(k->within(codes, least, most, n),
+				 p->within(codes, least, most, n));
 		memset(codes, most, sizeof codes);
 		codes[random_bits(&r) % n] = (uint8_t)(least + round % 3 - 1);
-		assert_int_equal(k->within(codes, least, most, n), p->within(codes, least, most, n));
+		assert_int_equal(k->within(codes, least, most, n),
+				 p->within(codes, least, most, n));
 		memset(codes, 3, sizeof codes);
 		assert_true(k->within(codes, 3, 3, n));
 		codes[n - 1] = 2;
@@ -138,7 +145,8 @@ static void check_from_codes(const struct value_kernels *k)
 
 static void check_largest(const struct value_kernels *k)
 {
-	static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 1, 0x80000001 };
+	static const uint32_t special[] = { 0x7f800000, 0xff800000, 0x7fc00000,
+					    0xffffffff, 1,          0x80000001 };
 	struct random r = { 23 };
 	uint32_t none = 0;
 
@@ -243,7 +251,9 @@ static void pack__every_width__comes_back_and_takes_no_more(void **state)
 static void random__any_version__is_as_portable(void **state)
 {
 	enum { MOST = 4 * RANDOM_RUN };
-	static const uint64_t firsts[] = { 0, 5, 0xffffffffu, 4 * 0xfffffff0ull, 0x3fffffff0ull, 1ull << 35 };
+	static const uint64_t firsts[] = {
+		0, 5, 0xffffffffu, 4 * 0xfffffff0ull, 0x3fffffff0ull, 1ull << 35
+	};
 	static uint32_t wanted[MOST], got_numbers[MOST + 1];
 	struct random r = { 25 };
 
@@ -251,7 +261,8 @@ static void random__any_version__is_as_portable(void **state)
 	for (size_t i = 0; random_versions[i]; i++)
 		for (unsigned round = 0; round < 60 && random_versions[i]->usable(); round++) {
 			const struct random_stream s = { round, random_bits(&r),
-							 (uint64_t)random_bits(&r) << 32 | random_bits(&r),
+							 (uint64_t)random_bits(&r) << 32 |
+								 random_bits(&r),
 							 random_bits(&r) };
 			const uint64_t first = firsts[round % 6];
 			const size_t n = RANDOM_RUN * (1 + random_bits(&r) % (MOST / RANDOM_RUN));

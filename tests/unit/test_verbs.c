@@ -73,7 +73,8 @@ static void many_puts__unsignalled__send_queue_never_overflows(void **state)
 	x = share_two();
 	fill(x.near->base, BYTES, 3);
 	while (posted < 5000) {
-		int rc = post(0, TRANSFER_PUT, x.to_inbox, x.near, (size_t)posted % 60 * 1000, 1000, 0);
+		int rc = post(0, TRANSFER_PUT, x.to_inbox, x.near, (size_t)posted % 60 * 1000, 1000,
+			      0);
 
 		assert_true(rc == 0 || rc == SLUICE_EAGAIN);
 		assert_true(++tries < 100000); /* a queue that is never emptied stays full */
@@ -149,7 +150,7 @@ static void read_depth_of_one__eight_gets__one_at_a_time(void **state)
 
 static void small_put__late_execution__carries_the_bytes_of_its_post(void **state)
 {
-	static const uint32_t inlines[] = {220, 0};
+	static const uint32_t inlines[] = { 220, 0 };
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -192,14 +193,17 @@ static void long_put__message_limit_4096__arrives_in_pieces_with_one_immediate(v
 
 static void open__device_too_small__refused_by_name_and_nothing_left(void **state)
 {
-	struct {int *limit, value; const char *says;} cases[] = {
-		{&fake.attr.max_qp, 1, "too small"},
-		{&fake.attr.max_cqe, 20, "too small"},
-		{&fake.attr.max_qp_wr, 4, "too small"},
-		{&fake.attr.max_srq_wr, 2, "too small"},
-		{&fake.attr.max_qp_init_rd_atom, 0, "cannot read"},
-		{&fake.attr.max_mr, 1, "ibv_reg_mr"},
-		{&fake.port_down, 1, "not ACTIVE"},
+	struct {
+		int *limit, value;
+		const char *says;
+	} cases[] = {
+		{ &fake.attr.max_qp, 1, "too small" },
+		{ &fake.attr.max_cqe, 20, "too small" },
+		{ &fake.attr.max_qp_wr, 4, "too small" },
+		{ &fake.attr.max_srq_wr, 2, "too small" },
+		{ &fake.attr.max_qp_init_rd_atom, 0, "cannot read" },
+		{ &fake.attr.max_mr, 1, "ibv_reg_mr" },
+		{ &fake.port_down, 1, "not ACTIVE" },
 	};
 
 	(void)state;
@@ -262,6 +266,6 @@ int main(void)
 	int failed = cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed + cmocka_run_group_tests_name("verbs, a domain for each peer", tests,
-						    NULL, NULL);
+	return failed +
+	       cmocka_run_group_tests_name("verbs, a domain for each peer", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The verbs transport over a fake card and connection manager: connections that break are made
- * again, once and in order, or their peer is lost in time; what a broken connection leaves behind. */
+ * again, once and in order, or their peer is lost in time; what a broken connection leaves
+ * behind. */
 #include "verbs_two.h"
 #include "sluice.h"
 #include <setjmp.h>
@@ -10,7 +11,8 @@
 
 enum { DEPTH = 64 };
 
-/* kind 0: told; 1: nobody says a word, the next work request fails; 2: told, but nothing completes. */
+/* kind 0: told; 1: nobody says a word, the next work request fails; 2: told, but nothing
+ * completes. */
 static void flap(int kind)
 {
 	struct two x;
@@ -26,7 +28,8 @@ static void flap(int kind)
 			fake.held = i >= 3;
 			fake.silent = kind == 2 && i >= 3;
 			assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near,
-					      (size_t)sent * 1000, 1000, (uint32_t)sent), 0);
+					      (size_t)sent * 1000, 1000, (uint32_t)sent),
+					 0);
 		}
 		assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 0, 0), 0);
 		fake.held = 0;
@@ -54,7 +57,8 @@ static void flap__completion_errors_only__every_notify_arrives_once_and_in_order
 	flap(1);
 }
 
-static void flap__disconnected_without_completions__every_notify_arrives_once_and_in_order(void **state)
+static void flap__disconnected_without_completions__every_notify_arrives_once_and_in_order(
+	void **state)
 {
 	(void)state;
 	flap(2);
@@ -62,8 +66,9 @@ static void flap__disconnected_without_completions__every_notify_arrives_once_an
 
 static void completion_fails__status_of_the_link__resumes(void **state)
 {
-	static const enum ibv_wc_status statuses[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR,
-						      IBV_WC_GENERAL_ERR, IBV_WC_FATAL_ERR};
+	static const enum ibv_wc_status statuses[] = { IBV_WC_RETRY_EXC_ERR,
+						       IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_GENERAL_ERR,
+						       IBV_WC_FATAL_ERR };
 
 	(void)state;
 	open_pair(DEPTH);
@@ -72,7 +77,8 @@ static void completion_fails__status_of_the_link__resumes(void **state)
 
 		fake.fail_status = statuses[i];
 		fake.fail_opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)i), 0);
+		assert_int_equal(
+			post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)i), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, (int)i + 1), 0);
 		assert_int_equal(pair_connect(&pair), 0);
 		close_two(&x);
@@ -114,7 +120,9 @@ static void cm_events__every_type_with_rubbish__connection_survives_or_is_made_a
 		for (size_t n = 0; n <= sizeof(rubbish); n += 100)
 			fake_cm_event((enum rdma_cm_event_type)type, -5, rubbish, n);
 		pair_poll(&pair);
-		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)sent++), 0);
+		assert_int_equal(
+			post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, (uint32_t)sent++),
+			0);
 		if (pair_wait(&pair, 1, EVENT_IMM, sent) != 0)
 			fail_msg("%s: %s", rdma_event_str((enum rdma_cm_event_type)type), logged);
 	}
@@ -148,6 +156,7 @@ int main(void)
 	int failed = cmocka_run_group_tests_name("verbs, broken connections", tests, NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed + cmocka_run_group_tests_name("verbs, broken connections, a domain for each peer", tests,
-						    NULL, NULL);
+	return failed +
+	       cmocka_run_group_tests_name("verbs, broken connections, a domain for each peer",
+					   tests, NULL, NULL);
 }

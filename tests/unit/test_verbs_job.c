@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A whole job over the fake card: three ranks, which are threads of this process, train a model through
- * the public interface. Counted: what a steady-state step posts. */
+ * A whole job over the fake card: three ranks, which are threads of this process, train a model
+ * through the public interface. Counted: what a steady-state step posts. */
 #include "base/error.h"
 #include "base/log.h"
 #include "fake_fabric.h"
@@ -25,7 +25,7 @@ int __wrap_access(const char *path, int mode)
 	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
 }
 
-/* ---- a bootstrap among threads --------------------------------------------------------------- */
+/* ---- a bootstrap among threads --------------------------------------------- */
 
 struct bootstrap {
 	int rank;
@@ -56,7 +56,7 @@ int bootstrap_size(const struct bootstrap *b)
 
 const char *bootstrap_node(const struct bootstrap *b)
 {
-	static const char *const names[RANKS] = {"n1", "n2", "n3"};
+	static const char *const names[RANKS] = { "n1", "n2", "n3" };
 
 	return names[b->rank];
 }
@@ -67,7 +67,8 @@ const char *bootstrap_origin(const struct bootstrap *b)
 	return "a test";
 }
 
-int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n, struct card **cards_out)
+int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n,
+		       struct card **cards_out)
 {
 	struct card *card = &cards[b->rank];
 
@@ -91,7 +92,7 @@ void bootstrap_close(struct bootstrap **b)
 	*b = NULL;
 }
 
-/* ---- the ranks ------------------------------------------------------------------------------- */
+/* ---- the ranks ------------------------------------------------------------- */
 
 static struct fake_counts before, after;
 static uint64_t digests[RANKS];
@@ -116,10 +117,13 @@ static int step(sluice_model *model, float *params, float *grad, int number, int
 
 static void *run_rank(void *argument)
 {
-	sluice_job_attr where = {.size = sizeof(where), .wait_timeout_ms = TIMEOUT_MS,
-				 .lost_after_ms = TIMEOUT_MS};
-	sluice_model_attr attr = {.size = sizeof(attr), .count = COUNT, .shards = RANKS,
-				  .recipe = "up=topk(0.01) down=topk(0.01)"};
+	sluice_job_attr where = { .size = sizeof(where),
+				  .wait_timeout_ms = TIMEOUT_MS,
+				  .lost_after_ms = TIMEOUT_MS };
+	sluice_model_attr attr = { .size = sizeof(attr),
+				   .count = COUNT,
+				   .shards = RANKS,
+				   .recipe = "up=topk(0.01) down=topk(0.01)" };
 	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
 	sluice_model *model = NULL;
 	sluice_job *job = NULL;
@@ -142,7 +146,8 @@ static void *run_rank(void *argument)
 		after = fake_counts;
 	pthread_barrier_wait(&meeting);
 	if (rc != 0)
-		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank, sluice_last_error());
+		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank,
+			 sluice_last_error());
 	digests[my_rank] = sluice_digest(params, COUNT * sizeof(*params));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
@@ -151,7 +156,8 @@ static void *run_rank(void *argument)
 	return NULL;
 }
 
-static void steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair(void **state)
+static void steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair(
+	void **state)
 {
 	const uint64_t pairs = RANKS * (RANKS - 1); /* remote (worker, shard) */
 	pthread_t threads[RANKS];
@@ -184,7 +190,8 @@ static void steady_state__three_ranks_three_shards__one_write_one_read_one_notic
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair),
+		cmocka_unit_test(
+			steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair),
 	};
 
 	return cmocka_run_group_tests_name("verbs job", tests, NULL, NULL);

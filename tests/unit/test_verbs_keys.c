@@ -34,9 +34,12 @@ static struct region *new_region(unsigned access)
 
 static int put(struct remote *to, const struct region *from, size_t n, uint32_t imm)
 {
-	return verbs_transport.post(pair.e[0], &(struct transfer){
-		.kind = TRANSFER_PUT_NOTIFY, .remote = to, .local_region = from, .local = from->base,
-		.bytes = n, .imm = imm});
+	return verbs_transport.post(pair.e[0], &(struct transfer){ .kind = TRANSFER_PUT_NOTIFY,
+								   .remote = to,
+								   .local_region = from,
+								   .local = from->base,
+								   .bytes = n,
+								   .imm = imm });
 }
 
 /* Breaks the connection and waits until both sides use a new one. */
@@ -53,7 +56,7 @@ static void flap(void)
 			pair_poll(&pair);
 }
 
-/* ---- which of the two ------------------------------------------------------------------------ */
+/* ---- which of the two ------------------------------------------------------ */
 
 static void open__card_with_windows__one_domain_for_all_peers(void **state)
 {
@@ -65,9 +68,11 @@ static void open__card_with_windows__one_domain_for_all_peers(void **state)
 	close_pair();
 }
 
-static void open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason(void **state)
+static void open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason(
+	void **state)
 {
-	static const char *const reasons[] = {"none of type 2B", "binding one", "SLUICE_MEMORY_WINDOWS=no"};
+	static const char *const reasons[] = { "none of type 2B", "binding one",
+					       "SLUICE_MEMORY_WINDOWS=no" };
 
 	for (int i = 0; i < 3; i++) {
 		setup(state);
@@ -120,7 +125,7 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 	close_pair();
 }
 
-/* ---- a new connection ------------------------------------------------------------------------ */
+/* ---- a new connection ------------------------------------------------------ */
 
 static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(void **state)
 {
@@ -178,7 +183,8 @@ static void flap__between_description_and_use__the_present_key_is_used(void **st
 
 	region_close(&inbox); /* a region that is no more */
 	flap();
-	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox), SLUICE_EWIRE);
+	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox),
+			 SLUICE_EWIRE);
 	assert_non_null(strstr(sluice_last_error(), "names no such region"));
 	region_close(&near);
 	close_pair();
@@ -235,7 +241,7 @@ static void describe__more_regions_than_a_table_holds__refused(void **state)
 	close_pair();
 }
 
-/* ---- hostile --------------------------------------------------------------------------------- */
+/* ---- hostile --------------------------------------------------------------- */
 
 static void table__longer_than_possible__refused_and_nothing_taken_over(void **state)
 {
@@ -275,19 +281,20 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(open__card_with_windows__one_domain_for_all_peers, setup),
 		cmocka_unit_test_setup(
-			open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason, setup),
+			open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason,
+			setup),
 		cmocka_unit_test_setup(open__windows_demanded_and_dead__refused_saying_why, setup),
-		cmocka_unit_test_setup(
-			window__of_a_region_for_reading__cannot_be_bound_for_writing, setup),
+		cmocka_unit_test_setup(window__of_a_region_for_reading__cannot_be_bound_for_writing,
+				       setup),
 		cmocka_unit_test_setup(
 			flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead, setup),
-		cmocka_unit_test_setup(
-			flap__between_description_and_use__the_present_key_is_used, setup),
-		cmocka_unit_test_setup(
-			flap__forty_regions_and_a_queue_of_sixteen__all_go_on, setup),
+		cmocka_unit_test_setup(flap__between_description_and_use__the_present_key_is_used,
+				       setup),
+		cmocka_unit_test_setup(flap__forty_regions_and_a_queue_of_sixteen__all_go_on,
+				       setup),
 		cmocka_unit_test_setup(describe__more_regions_than_a_table_holds__refused, setup),
-		cmocka_unit_test_setup(
-			table__longer_than_possible__refused_and_nothing_taken_over, setup),
+		cmocka_unit_test_setup(table__longer_than_possible__refused_and_nothing_taken_over,
+				       setup),
 		cmocka_unit_test_setup(greeting__of_the_wrong_kind__peer_is_given_up, setup),
 	};
 

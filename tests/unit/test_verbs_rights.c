@@ -34,9 +34,15 @@ static void illegal_access__each_kind__ends_the_offender_and_moves_nothing(void 
 			assert_int_equal(post(0, TRANSFER_PUT, x.to_log, x.near, 0, 64, 1), 0);
 		} else if (i == 1) { /* one byte too far */
 			steal(x.to_inbox, 0, BYTES + 1, 0);
-			assert_int_equal(verbs_transport.post(pair.e[0], &(struct transfer){
-				.kind = TRANSFER_PUT, .remote = x.to_inbox, .offset = BYTES - 99, .bytes = 100,
-				.local_region = x.near, .local = x.near->base}), 0);
+			assert_int_equal(
+				verbs_transport.post(pair.e[0],
+						     &(struct transfer){ .kind = TRANSFER_PUT,
+									 .remote = x.to_inbox,
+									 .offset = BYTES - 99,
+									 .bytes = 100,
+									 .local_region = x.near,
+									 .local = x.near->base }),
+				0);
 		} else { /* read what may be written */
 			steal(x.to_inbox, 0, BYTES, REGION_READ);
 			assert_int_equal(post(0, TRANSFER_GET, x.to_inbox, x.near, 0, 64, 1), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Every fallible call of the verbs transport fails once: the n-th of a whole life (open, connect, move,
- * flap, move again, close), for n = 1, 2, ... until a life passes without reaching it. Each life ends
- * well, or with an error that says something; whichever it is, nothing is left. */
+ * Every fallible call of the verbs transport fails once: the n-th of a whole life (open, connect,
+ * move, flap, move again, close), for n = 1, 2, ... until a life passes without reaching it. Each
+ * life ends well, or with an error that says something; whichever it is, nothing is left. */
 #include "base/error.h"
 #include "base/log.h"
 #include "sluice.h"
@@ -40,9 +40,14 @@ static void swallow(int level, const char *line, void *context)
 
 static int post(struct memories *m, enum transfer_kind kind, uint32_t imm)
 {
-	return verbs_transport.post(pair.e[0], &(struct transfer){
-		.kind = kind, .remote = m->to_inbox, .local_region = m->near, .local = m->near->base,
-		.bytes = kind == TRANSFER_GET ? 0 : 4000, .imm = imm, .cookie = imm});
+	return verbs_transport.post(pair.e[0],
+				    &(struct transfer){ .kind = kind,
+							.remote = m->to_inbox,
+							.local_region = m->near,
+							.local = m->near->base,
+							.bytes = kind == TRANSFER_GET ? 0 : 4000,
+							.imm = imm,
+							.cookie = imm });
 }
 
 /* 0, or an error; -1 and a sentence: what must not be. */
@@ -51,8 +56,9 @@ static int move_once(struct memories *m, uint32_t number)
 	int rc = post(m, TRANSFER_PUT_NOTIFY, number);
 
 	if (rc == 0 && pair_wait(&pair, 1, EVENT_IMM, (int)number + 1) < 0)
-		rc = pair_count(&pair, 0, EVENT_GONE) + pair_count(&pair, 1, EVENT_GONE) > 0
-			? SLUICE_EPEER : -1;
+		rc = pair_count(&pair, 0, EVENT_GONE) + pair_count(&pair, 1, EVENT_GONE) > 0 ?
+			     SLUICE_EPEER :
+			     -1;
 	if (rc == 0)
 		assert_memory_equal(m->inbox->base, m->near->base, 4000);
 	return rc;
@@ -95,7 +101,7 @@ static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing
 	(void)state;
 	log_set_sink(swallow, NULL);
 	for (n = 1; n < LIVES_MAX; n++) {
-		struct memories m = {0};
+		struct memories m = { 0 };
 		int rc;
 
 		fake_reset();
@@ -106,7 +112,8 @@ static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing
 			fail_msg("call %u (%s): the peer neither got its notify nor is gone", n,
 				 fake_counts.failed);
 		if (rc != 0 && rc != SLUICE_EPEER && sluice_last_error()[0] == '\0')
-			fail_msg("call %u (%s): error %d without a word", n, fake_counts.failed, rc);
+			fail_msg("call %u (%s): error %d without a word", n, fake_counts.failed,
+				 rc);
 		end_life(&m);
 		leak = fake_leak();
 		if (leak != NULL)
@@ -126,11 +133,13 @@ static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
+		cmocka_unit_test(
+			every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
 	};
 
 	int failed = cmocka_run_group_tests_name("verbs failure walk", tests, NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed + cmocka_run_group_tests_name("verbs failure walk, a domain for each peer", tests, NULL, NULL);
+	return failed + cmocka_run_group_tests_name("verbs failure walk, a domain for each peer",
+						    tests, NULL, NULL);
 }

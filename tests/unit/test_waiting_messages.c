@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose shards
- * add every message to the sum of the whole shard: the same bits, whether a recipe asks for the sum or not. */
+ * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose
+ * shards add every message to the sum of the whole shard: the same bits, whether a recipe asks for
+ * the sum or not. */
 #include "ranks.h"
 #include "shard/shard.h"
 #include <setjmp.h>
@@ -12,7 +13,7 @@ enum { COUNT = 60000, STEPS = 12 };
 
 static const char *const recipes[] = {
 	"up=topk(0.001) down=topk(0.001)",
-	"up=topk(0.004) down=topk(0.001)",             /* of two workers it is few, of three too much */
+	"up=topk(0.004) down=topk(0.001)", /* of two workers it is few, of three too much */
 	"up=topk(0.0005),f16 down=topk(0.002),bf16",
 	"up=topk(0.001) down=topk(0.001) warmup=6steps", /* first more than lists hold, then not */
 	"up=topk(0.001) down=topk(0.001) reset=5",
@@ -20,7 +21,7 @@ static const char *const recipes[] = {
 	"up=topk(0.001) down=topk(0.001) memory=none",
 	"up=topk(0.001) down=all",
 	"up=randk(0.001) down=randk(0.001)",
-	"up=threshold(0.9999) down=threshold(0.5)",    /* often no coordinate at all */
+	"up=threshold(0.9999) down=threshold(0.5)", /* often no coordinate at all */
 	"up=variance(1.5) down=topk(0.001)",
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
@@ -36,7 +37,8 @@ static void push(sluice_model *model, const float *grad, int pieces)
 	if (!pieces)
 		CHECK_OK(sluice_push(model, grad));
 	for (uint64_t i = 0; pieces && i < 5; i++)
-		CHECK_OK(sluice_push_range(model, grad + i * (COUNT / 5), i * (COUNT / 5), COUNT / 5));
+		CHECK_OK(sluice_push_range(model, grad + i * (COUNT / 5), i * (COUNT / 5),
+					   COUNT / 5));
 }
 
 static int train(int rank, void *argument)
@@ -52,8 +54,11 @@ static int train(int rank, void *argument)
 			grad[step][i] = noise(4, step + 1, (uint64_t)rank, i);
 	}
 	for (int r = 0; r < plan->n; r++) {
-		sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .lr = 0.1f,
-					   .recipe = plan->recipes[r], .shards = 2 };
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = COUNT,
+					   .lr = 0.1f,
+					   .recipe = plan->recipes[r],
+					   .shards = 2 };
 		sluice_model *model = NULL;
 
 		memcpy(params, first, sizeof params);

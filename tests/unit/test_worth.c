@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whether compression is worth its time: the choice and the verdict from given times; and a job under
- * recipe=auto, whose ranks are given different times, but all go on as the first one chose. */
+ * Whether compression is worth its time: the choice and the verdict from given times; and a job
+ * under recipe=auto, whose ranks are given different times, but all go on as the first one
+ * chose. */
 #include "base/error.h"
 #include "shard/shard.h"
 #include "ranks.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* ---- the arithmetic --------------------------------------------------------------------------- */
+/* ---- the arithmetic -------------------------------------------------------- */
 
 static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
 {
@@ -19,7 +20,8 @@ static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
 		unsigned i = worth_candidate(step - 1, 0);
 		/* The first of each is slow, and another one is disturbed. */
 		uint64_t extra = step % WORTH_TRIES == 1 ? 7 : step % WORTH_TRIES == 3 ? 900 : 0;
-		const struct worth_step s = { .work_ns = ms[i] * 400000, .wire_ns = ms[i] * 600000 + extra * 1000000 };
+		const struct worth_step s = { .work_ns = ms[i] * 400000,
+					      .wire_ns = ms[i] * 600000 + extra * 1000000 };
 		worth_note(&w, step, i, &s);
 	}
 	return worth_choose(&w) - 1;
@@ -56,8 +58,10 @@ static void candidate__trial_over__the_chosen_one_else_the_last(void **state)
 static int verdict_of(double work_ms, double gigabytes_per_s, char text[400])
 {
 	struct worth w = { .wire_ns_per_byte = 1 / gigabytes_per_s, .work_ns_per_byte = 0.1 };
-	const struct worth_step s = { .work_ns = (uint64_t)(work_ms * 1e6), .wire_ns = 1000,
-				      .bytes = 100000, .dense_bytes = 8000000 };
+	const struct worth_step s = { .work_ns = (uint64_t)(work_ms * 1e6),
+				      .wire_ns = 1000,
+				      .bytes = 100000,
+				      .dense_bytes = 8000000 };
 	for (uint64_t step = 1; step <= WORTH_WATCHED; step++)
 		worth_note(&w, step, 0, &s);
 	return worth_verdict(&w, 1000000, text, 400);
@@ -81,8 +85,12 @@ static void verdict__dense_would_take_less__said_with_both_sums(void **state)
 static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
 {
 	struct worth w = { .work_ns_per_byte = 0.1 };
-	const struct worth_step step = { .work_ns = 5000000, .wire_ns = 5, .bytes = 9, .dense_bytes = 10 };
-	const struct worth_step dense = { .work_ns = 5000000, .wire_ns = 5, .bytes = 10, .dense_bytes = 10 };
+	const struct worth_step step = {
+		.work_ns = 5000000, .wire_ns = 5, .bytes = 9, .dense_bytes = 10
+	};
+	const struct worth_step dense = {
+		.work_ns = 5000000, .wire_ns = 5, .bytes = 10, .dense_bytes = 10
+	};
 	char text[400];
 	(void)state;
 	worth_note(&w, 2, 0, &step);
@@ -93,14 +101,17 @@ static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
 	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0);
 }
 
-/* ---- a job ------------------------------------------------------------------------------------ */
+/* ---- a job ----------------------------------------------------------------- */
 
 /* What each rank is told its steps took, in place of what was measured. */
 static uint64_t told_ms[WORTH_CANDIDATES];
 
-void __real_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s);
-void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s);
-void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *s)
+void __real_worth_note(struct worth *w, uint64_t steps, unsigned candidate,
+		       const struct worth_step *s);
+void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate,
+		       const struct worth_step *s);
+void __wrap_worth_note(struct worth *w, uint64_t steps, unsigned candidate,
+		       const struct worth_step *s)
 {
 	struct worth_step told = *s;
 	if (told_ms[0]) {
@@ -114,7 +125,7 @@ enum { COUNT = 4000, TENSORS = 2 };
 
 struct job_case {
 	int servers;
-	unsigned wanted;             /* candidate */
+	unsigned wanted; /* candidate */
 	uint64_t told[4][WORTH_CANDIDATES];
 	const char *words;
 };
@@ -129,8 +140,13 @@ static int choose_together(int rank, void *argument)
 	sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = c->servers };
 	sluice_job *job = rank_join(&job_attr);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->words, .lr = 0.1f,
-				   .tensors = tensors, .n_tensors = TENSORS, .shards = 3 };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = c->words,
+				   .lr = 0.1f,
+				   .tensors = tensors,
+				   .n_tensors = TENSORS,
+				   .shards = 3 };
 	memcpy(told_ms, c->told[rank % 4], sizeof told_ms);
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -141,7 +157,8 @@ static int choose_together(int rank, void *argument)
 		return 0;
 	}
 	for (uint64_t step = 1; step <= WORTH_TRIAL + 10; step++) {
-		sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) }, now;
+		sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) },
+				   now;
 		CHECK_OK(sluice_stats(model, &stats));
 		for (int i = 0; i < COUNT; i++)
 			grad[i] = 0.1f * params[i] + noise(21, step, (uint64_t)rank, (uint64_t)i);
@@ -165,13 +182,15 @@ static int choose_together(int rank, void *argument)
 		uint64_t pushed = now.pushed_elements - stats.pushed_elements;
 		uint64_t pulled = now.pulled_elements - stats.pulled_elements;
 		CHECK(pushed == (tried->up == 1 ? COUNT : schedule_count(tried->up, 3900) + 100));
-		CHECK(pulled > 100 && (tried->down == 1 || pulled <= schedule_count(tried->down, 3900) + 103));
+		CHECK(pulled > 100 &&
+		      (tried->down == 1 || pulled <= schedule_count(tried->down, 3900) + 103));
 		if (tried->up == 1) /* nothing is left behind */
 			CHECK(pulled == COUNT && now.residual_norm == 0);
 		else
 			CHECK(now.residual_norm > 0);
 	}
-	CHECK(log_saw("recipe auto goes on", wanted->up == 1 ? "dense" : "topk", NULL, NULL) == (rank == 0));
+	CHECK(log_saw("recipe auto goes on", wanted->up == 1 ? "dense" : "topk", NULL, NULL) ==
+	      (rank == 0));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
@@ -180,8 +199,11 @@ static int choose_together(int rank, void *argument)
 static void job__auto__all_ranks_go_on_as_the_first_one_chose(void **state)
 {
 	/* Each rank alone would choose something else. */
-	struct job_case c = { .words = "auto", .wanted = 2,
-			      .told = { { 100, 60, 30, 29 }, { 1, 2, 3, 4 }, { 9, 8, 7, 1 }, { 9, 1, 1, 1 } } };
+	struct job_case c = {
+		.words = "auto",
+		.wanted = 2,
+		.told = { { 100, 60, 30, 29 }, { 1, 2, 3, 4 }, { 9, 8, 7, 1 }, { 9, 1, 1, 1 } }
+	};
 	(void)state;
 	setenv("SLUICE_LOG", "info", 1);
 	run_ranks(3, choose_together, &c);
@@ -217,7 +239,10 @@ static int hear_verdict(int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = recipe, .lr = 0.1f,
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = recipe,
+				   .lr = 0.1f,
 				   .shards = h->shards };
 	sluice_set_log(count_verdicts, NULL);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -230,7 +255,8 @@ static int hear_verdict(int rank, void *argument)
 	for (int step = 1; step <= 20; step++) {
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
-		int said = rank == h->speaker && step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0) &&
+		int said = rank == h->speaker &&
+			   step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0) &&
 			   strstr(recipe, "topk") != NULL;
 		CHECK(verdicts == said);
 	}
@@ -243,7 +269,8 @@ static void job__compression_costs_more_than_it_saves__said_once_by_one_rank(voi
 {
 	(void)state;
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
-	run_ranks(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
+	run_ranks(3, hear_verdict,
+		  &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
 	run_ranks(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, 1 });
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, 0 });
 }

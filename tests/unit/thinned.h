@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests that sweep over very many alike cases: under valgrind, where each takes fifty times as long and which looks
- * for memory that nobody wrote rather than for a wrong value, they run some of them. */
+ * For tests that sweep over very many alike cases: under valgrind, where each takes fifty times as
+ * long and which looks for memory that nobody wrote rather than for a wrong value, they run some of
+ * them. */
 #ifndef TESTS_THINNED_H
 #define TESTS_THINNED_H
 #include <stdlib.h>

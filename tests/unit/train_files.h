@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Data files for the loaders' tests, plain or gzip, in a folder that group setup and teardown make and
- * remove. */
+ * Data files for the loaders' tests, plain or gzip, in a folder that group setup and teardown make
+ * and remove. */
 #ifndef TESTS_TRAIN_FILES_H
 #define TESTS_TRAIN_FILES_H
 #include <stdio.h>

@@ -8,7 +8,8 @@
 
 enum { VECTOR_KINDS = 9 };
 
-/* Gaussian, ties, equal magnitudes, zeros, few, denormals, near each other, infinities, heavy tails. */
+/* Gaussian, ties, equal magnitudes, zeros, few, denormals, near each other, infinities, heavy
+ * tails. */
 static inline float value_of(int kind, struct random *r)
 {
 	uint32_t bits = random_bits(r);

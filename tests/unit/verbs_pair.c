@@ -23,7 +23,7 @@ const char *pair_memory_windows = "auto";
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
-	struct job_secret secret = {.job = "a test", .wire_version = 1};
+	struct job_secret secret = { .job = "a test", .wire_version = 1 };
 	uint8_t cards[2][TRANSPORT_CARD_BYTES];
 	size_t n[2];
 	int rc = 0;
@@ -31,9 +31,12 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 	memset(p, 0, sizeof(*p));
 	memset(secret.key, 7, sizeof(secret.key));
 	for (int r = 0; r < 2 && rc == 0; r++) {
-		struct transport_config config = {
-			.rank = r, .size = 2, .queue_depth = queue_depth, .lost_after_ms = PAIR_LOST_MS,
-			.control_line_bytes = PAIR_LINE, .memory_windows = pair_memory_windows};
+		struct transport_config config = { .rank = r,
+						   .size = 2,
+						   .queue_depth = queue_depth,
+						   .lost_after_ms = PAIR_LOST_MS,
+						   .control_line_bytes = PAIR_LINE,
+						   .memory_windows = pair_memory_windows };
 
 		rc = region_open(2 * PAIR_LINE, REGION_WRITE, "control", &p->control[r]);
 		config.control = p->control[r];
@@ -81,7 +84,8 @@ void pair_poll_side(struct verbs_pair *p, int side)
 {
 	int room = PAIR_EVENTS - p->n_events[side];
 
-	p->n_events[side] += verbs_transport.poll(p->t[side], p->events[side] + p->n_events[side], room);
+	p->n_events[side] += verbs_transport.poll(p->t[side], p->events[side] + p->n_events[side],
+						  room);
 }
 
 void pair_poll(struct verbs_pair *p)

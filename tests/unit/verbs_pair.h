@@ -18,7 +18,8 @@ struct verbs_pair {
 
 /* How rights are kept: "auto" (windows, on this card) or "no" (a domain for each peer). */
 extern const char *pair_memory_windows;
-/* 0, or the first SLUICE_E*; what the card counted before is forgotten; what is open stays open until pair_close(). */
+/* 0, or the first SLUICE_E*; what the card counted before is forgotten; what is open stays open
+ * until pair_close(). */
 int pair_open(struct verbs_pair *p, uint32_t queue_depth);
 /* Both endpoints ready, or what one of them says, or SLUICE_ETIMEDOUT. */
 int pair_connect(struct verbs_pair *p);

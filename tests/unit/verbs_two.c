@@ -55,11 +55,17 @@ void fill(void *bytes, size_t n, unsigned seed)
 }
 
 int post(int side, enum transfer_kind kind, struct remote *to, const struct region *from, size_t at,
-		size_t n, uint32_t imm)
+	 size_t n, uint32_t imm)
 {
-	return verbs_transport.post(pair.e[side], &(struct transfer){
-		.kind = kind, .remote = to, .offset = at, .local_region = from,
-		.local = (uint8_t *)from->base + at, .bytes = n, .imm = imm, .cookie = imm});
+	return verbs_transport.post(pair.e[side],
+				    &(struct transfer){ .kind = kind,
+							.remote = to,
+							.offset = at,
+							.local_region = from,
+							.local = (uint8_t *)from->base + at,
+							.bytes = n,
+							.imm = imm,
+							.cookie = imm });
 }
 
 void check_numbers(int side, int n)
@@ -72,7 +78,7 @@ void check_numbers(int side, int n)
 
 struct two share_two(void)
 {
-	struct two x = {0};
+	struct two x = { 0 };
 
 	assert_int_equal(region_open(BYTES, REGION_WRITE, "inbox", &x.inbox), 0);
 	assert_int_equal(region_open(BYTES, REGION_READ, "log", &x.log), 0);

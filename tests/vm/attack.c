@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A process that is not in the job tries to be taken for a rank of it (test_attack.sh). Speaks plain rdma_cm
- * to a rank's listener; knows the frames of rdma/frame.h, as an attacker would, but not the job's key.
+ * A process that is not in the job tries to be taken for a rank of it (test_attack.sh). Speaks
+ * plain rdma_cm to a rank's listener; knows the frames of rdma/frame.h, as an attacker would, but
+ * not the job's key.
  *
- *   attack SOURCE TARGET PORT lengths           private data of no, odd, wrong and the largest length
- *   attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another key
- *   attack SOURCE TARGET PORT replay FILE       what an honest rank sent before (record_connect.c), again
- *   attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and never ended
+ *   attack SOURCE TARGET PORT lengths           private data of no, odd, wrong and the largest
+ * length attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another
+ * key attack SOURCE TARGET PORT replay FILE       what an honest rank sent before
+ * (record_connect.c), again attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and
+ * never ended
  *
- * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no result. */
+ * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no
+ * result. */
 #include "base/bytes.h"
 #include "rdma/frame.h"
 #include <arpa/inet.h>
@@ -26,8 +29,8 @@ static struct rdma_event_channel *channel;
 static int accepted, answered;
 
 struct answer {
-	int event;            /* of rdma_cm; -1: none came */
-	uint8_t data[256];    /* private data of a reject */
+	int event;         /* of rdma_cm; -1: none came */
+	uint8_t data[256]; /* private data of a reject */
 	size_t n;
 };
 
@@ -54,8 +57,8 @@ static void look_for_acceptance(enum rdma_cm_event_type event)
 	}
 }
 
-/* The next event of this connection within the time; the private data of a reject is kept. Late events of
- * others pass by. */
+/* The next event of this connection within the time; the private data of a reject is kept. Late
+ * events of others pass by. */
 static struct answer next_answer(const struct rdma_cm_id *id, int timeout_ms)
 {
 	double end = seconds() + timeout_ms / 1000.0;
@@ -89,7 +92,8 @@ static struct rdma_cm_id *prepare(void)
 
 	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
 		give_up("rdma_create_id");
-	if (rdma_resolve_addr(id, (struct sockaddr *)&source, (struct sockaddr *)&target, ANSWER_MS) ||
+	if (rdma_resolve_addr(id, (struct sockaddr *)&source, (struct sockaddr *)&target,
+			      ANSWER_MS) ||
 	    next_answer(id, 2 * ANSWER_MS).event != RDMA_CM_EVENT_ADDR_RESOLVED ||
 	    rdma_resolve_route(id, ANSWER_MS) ||
 	    next_answer(id, 2 * ANSWER_MS).event != RDMA_CM_EVENT_ROUTE_RESOLVED)
@@ -101,8 +105,13 @@ static void request(struct rdma_cm_id *id, const void *bytes, size_t n)
 {
 	/* no queue pair: an invented number is enough for a request */
 	struct rdma_conn_param param = {
-		.private_data = bytes, .private_data_len = (uint8_t)n, .responder_resources = 1,
-		.initiator_depth = 1, .retry_count = 3, .rnr_retry_count = 3, .qp_num = 0x4711,
+		.private_data = bytes,
+		.private_data_len = (uint8_t)n,
+		.responder_resources = 1,
+		.initiator_depth = 1,
+		.retry_count = 3,
+		.rnr_retry_count = 3,
+		.qp_num = 0x4711,
 	};
 
 	if (rdma_connect(id, &param))
@@ -120,8 +129,10 @@ static struct answer try(const char *what, const void *bytes, size_t n)
 	request(id, bytes, n);
 	answer = next_answer(id, ANSWER_MS);
 	printf("%s (%zu bytes): %s", what, n,
-	       answer.event < 0 ? "no answer" : rdma_event_str((enum rdma_cm_event_type)answer.event));
-	if (answer.event == RDMA_CM_EVENT_REJECTED && frame_decode(answer.data, answer.n, &frame, &why) == 0)
+	       answer.event < 0 ? "no answer" :
+				  rdma_event_str((enum rdma_cm_event_type)answer.event));
+	if (answer.event == RDMA_CM_EVENT_REJECTED &&
+	    frame_decode(answer.data, answer.n, &frame, &why) == 0)
 		printf(", frame of kind %d", (int)frame.kind);
 	printf("\n");
 	answered += answer.event == RDMA_CM_EVENT_REJECTED;
@@ -172,7 +183,8 @@ static void other_key(uint32_t rank)
 	answer = try("hello", bytes, frame_encode(&hello, bytes));
 	proof = hello;
 	proof.kind = FRAME_PROOF;
-	if (frame_decode(answer.data, answer.n, &challenge, &why) == 0 && challenge.kind == FRAME_CHALLENGE)
+	if (frame_decode(answer.data, answer.n, &challenge, &why) == 0 &&
+	    challenge.kind == FRAME_CHALLENGE)
 		memcpy(proof.nonce_server, challenge.nonce_server, sizeof(proof.nonce_server));
 	memcpy(context.nonce_client, proof.nonce_client, sizeof(context.nonce_client));
 	memcpy(context.nonce_server, proof.nonce_server, sizeof(context.nonce_server));
@@ -202,7 +214,8 @@ static void replay(const char *path)
 		size_t n = strlen(hex) / 2;
 
 		for (size_t i = 0; i < n; i++)
-			bytes[i] = (uint8_t)strtoul((char[]){ hex[2 * i], hex[2 * i + 1], 0 }, NULL, 16);
+			bytes[i] = (uint8_t)strtoul((char[]){ hex[2 * i], hex[2 * i + 1], 0 }, NULL,
+						    16);
 		if (port != ntohs(target.sin_port) || inet_addr(address) != target.sin_addr.s_addr)
 			continue;
 		lines++;
@@ -243,8 +256,9 @@ static void flood(int n, double duration)
 		if (begun == n)
 			printf("%ld begun\n", begun), fflush(stdout);
 	}
-	printf("flood: %ld exchanges begun and not ended, %d of them held at a time; of the answers waited "
-	       "for %ld refused, %ld none\n", begun, n, rejected, silent);
+	printf("flood: %ld exchanges begun and not ended, %d of them held at a time; of the "
+	       "answers waited for %ld refused, %ld none\n",
+	       begun, n, rejected, silent);
 	answered += begun >= n;
 }
 
@@ -253,7 +267,8 @@ int main(int argc, char **argv)
 	if (argc < 5)
 		return 2;
 	source = (struct sockaddr_in){ .sin_family = AF_INET };
-	target = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3])) };
+	target = (struct sockaddr_in){ .sin_family = AF_INET,
+				       .sin_port = htons((uint16_t)atoi(argv[3])) };
 	if (inet_pton(AF_INET, argv[1], &source.sin_addr) != 1 ||
 	    inet_pton(AF_INET, argv[2], &target.sin_addr) != 1)
 		return 2;

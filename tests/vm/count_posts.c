@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Preloaded into sluice-train by test_posts.sh: counts what the process posts, by kind, and writes one
- * line at the end to the file $COUNT_POSTS.RANK:
- *   push N notice N small N write N read N control N other N
- * push, notice: writes whose immediate says so; control: other immediates (barriers, sums, status,
- * greetings); small: writes without immediate of up to 64 bytes (heartbeats, credits); write: larger
- * ones, which no protocol step should need. */
+ * Preloaded into sluice-train by test_posts.sh: counts what the process posts, by kind, and writes
+ * one line at the end to the file $COUNT_POSTS.RANK: push N notice N small N write N read N control
+ * N other N push, notice: writes whose immediate says so; control: other immediates (barriers,
+ * sums, status, greetings); small: writes without immediate of up to 64 bytes (heartbeats,
+ * credits); write: larger ones, which no protocol step should need. */
 #include "hook.h"
 #include "runtime/job/job.h"
 #include <endian.h>
@@ -14,7 +13,8 @@
 
 enum { SMALL_BYTES = 64 };
 enum kind { PUSH, NOTICE, SMALL, WRITE, READ, CONTROL, OTHER, KINDS };
-static const char *const names[KINDS] = { "push", "notice", "small", "write", "read", "control", "other" };
+static const char *const names[KINDS] = { "push", "notice",  "small", "write",
+					  "read", "control", "other" };
 static atomic_ulong counts[KINDS];
 
 static unsigned long request_bytes(const struct ibv_send_wr *request)
@@ -31,19 +31,13 @@ static enum kind kind_of(const struct ibv_send_wr *request)
 	switch (request->opcode) {
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		switch (be32toh(request->imm_data) >> 28) {
-		case IMM_PUSH:
-			return PUSH;
-		case IMM_NOTICE:
-			return NOTICE;
-		default:
-			return CONTROL;
+		case IMM_PUSH: return PUSH;
+		case IMM_NOTICE: return NOTICE;
+		default: return CONTROL;
 		}
-	case IBV_WR_RDMA_WRITE:
-		return request_bytes(request) > SMALL_BYTES ? WRITE : SMALL;
-	case IBV_WR_RDMA_READ:
-		return READ;
-	default:
-		return OTHER;
+	case IBV_WR_RDMA_WRITE: return request_bytes(request) > SMALL_BYTES ? WRITE : SMALL;
+	case IBV_WR_RDMA_READ: return READ;
+	default: return OTHER;
 	}
 }
 
@@ -81,6 +75,7 @@ static void __attribute__((destructor)) report(void)
 	if (!out)
 		return;
 	for (int i = 0; i < KINDS; i++)
-		fprintf(out, "%s %lu%s", names[i], atomic_load(&counts[i]), i + 1 < KINDS ? " " : "\n");
+		fprintf(out, "%s %lu%s", names[i], atomic_load(&counts[i]),
+			i + 1 < KINDS ? " " : "\n");
 	fclose(out);
 }

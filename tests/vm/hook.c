@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See hook.h. All devices of a test are of one driver, so one pair of driver functions is enough. */
+ * See hook.h. All devices of a test are of one driver, so one pair of driver functions is
+ * enough. */
 #include "hook.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -31,14 +32,15 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *completions)
 	return got;
 }
 
-__attribute__((visibility("default")))
-struct ibv_context *ibv_open_device(struct ibv_device *device)
+__attribute__((visibility("default"))) struct ibv_context *ibv_open_device(
+	struct ibv_device *device)
 {
 	static struct ibv_context *(*next)(struct ibv_device *);
 	struct ibv_context *context;
 
 	if (!next)
-		next = (struct ibv_context *(*)(struct ibv_device *))dlsym(RTLD_NEXT, "ibv_open_device");
+		next = (struct ibv_context * (*)(struct ibv_device *))
+			dlsym(RTLD_NEXT, "ibv_open_device");
 	if (!next) {
 		fprintf(stderr, "hook: no ibv_open_device to stand in front of\n");
 		abort();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sees, and may change, every work request that a process posts. ibv_post_send() is an inline function that
- * calls through the device context, so the context is changed when it is opened, by whomever: hook.c
- * stands in front of ibv_open_device() of libibverbs, preloaded or linked into the program. */
+ * Sees, and may change, every work request that a process posts. ibv_post_send() is an inline
+ * function that calls through the device context, so the context is changed when it is opened, by
+ * whomever: hook.c stands in front of ibv_open_device() of libibverbs, preloaded or linked into the
+ * program. */
 #ifndef TESTS_VM_HOOK_H
 #define TESTS_VM_HOOK_H
 #include <infiniband/verbs.h>

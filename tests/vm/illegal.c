@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Real illegal accesses through the real transport (test_rights.sh). Three processes are ranks of a job: rank 0
- * owns an inbox for rank 1, one for rank 2 and a published delta; ranks 1 and 2 are workers. One of them
- * changes a legal work request on its way to the device (hook.c), as a program with an error, or with
- * evil in mind, would. Wanted: a remote access error there, rank 0's memory unchanged, rank 0 and the other
- * worker as alive as before.
+ * Real illegal accesses through the real transport (test_rights.sh). Three processes are ranks of a
+ * job: rank 0 owns an inbox for rank 1, one for rank 2 and a published delta; ranks 1 and 2 are
+ * workers. One of them changes a legal work request on its way to the device (hook.c), as a program
+ * with an error, or with evil in mind, would. Wanted: a remote access error there, rank 0's memory
+ * unchanged, rank 0 and the other worker as alive as before.
  *
- *   illegal CASE        nothing, inbox, delta, past, before, dropped (another's key, its process killed),
- *                       revoked (the own key, after rank 0 dropped this worker, which still runs)
+ *   illegal CASE        nothing, inbox, delta, past, before, dropped (another's key, its process
+ * killed), revoked (the own key, after rank 0 dropped this worker, which still runs)
  *
- * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. ILLEGAL_WINDOWS: yes, no (how rights are
- * kept). Status: 0 as wanted, 1 not. */
+ * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. ILLEGAL_WINDOWS: yes, no (how
+ * rights are kept). Status: 0 as wanted, 1 not. */
 #include "base/clock.h"
 #include "hook.h"
 #include "rdma/transport.h"
@@ -26,10 +26,13 @@
 enum { RANKS = 3, DEADLINE_MS = 30000, INBOX_BYTES = 5000, DELTA_BYTES = 8192, GIVEN_BYTES = 8 };
 
 /* Where a legal request of a worker went. */
-struct place { uint64_t address; uint32_t rkey; };
+struct place {
+	uint64_t address;
+	uint32_t rkey;
+};
 
 struct side {
-	int rank, sockets[RANKS];       /* rank 0 to each worker; a worker to rank 0 */
+	int rank, sockets[RANKS]; /* rank 0 to each worker; a worker to rank 0 */
 	struct transport *t;
 	struct endpoint *peers[RANKS];
 	struct region *control, *inbox[RANKS], *delta;
@@ -37,7 +40,10 @@ struct side {
 };
 
 static struct place last_write, last_read;
-static struct { int armed, shift; struct place place; } change;
+static struct {
+	int armed, shift;
+	struct place place;
+} change;
 static int access_errors, other_errors;
 
 void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain)
@@ -49,11 +55,13 @@ void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain)
 
 		if (request->opcode == IBV_WR_RDMA_READ)
 			last_read = place;
-		if (request->opcode != IBV_WR_RDMA_WRITE && request->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+		if (request->opcode != IBV_WR_RDMA_WRITE &&
+		    request->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
 			continue;
 		/* heartbeats and credits are not ours to change; the test's puts carry a mark */
 		if (!given || !request->sg_list[0].addr ||
-		    memcmp((void *)(uintptr_t)request->sg_list[0].addr, "ILLEGAL!", GIVEN_BYTES) != 0)
+		    memcmp((void *)(uintptr_t)request->sg_list[0].addr, "ILLEGAL!", GIVEN_BYTES) !=
+			    0)
 			continue;
 		if (change.armed) {
 			if (change.place.rkey || change.place.address) {
@@ -92,7 +100,7 @@ static void want_at(int holds, const char *text, int rank, int line)
 }
 #define WANT(side, condition) want_at((condition) != 0, #condition, (side)->rank, __LINE__)
 
-/* ---- the three processes ------------------------------------------------------------------------ */
+/* ---- the three processes --------------------------------------------------- */
 
 static void turn(struct side *side)
 {
@@ -108,7 +116,8 @@ static void turn(struct side *side)
 		}
 		if (events[i].kind == EVENT_GONE) {
 			side->gone[events[i].peer]++;
-			printf("rank %d: rank %d is gone: %s\n", side->rank, events[i].peer, events[i].text);
+			printf("rank %d: rank %d is gone: %s\n", side->rank, events[i].peer,
+			       events[i].text);
 		}
 	}
 	if (n == 0)
@@ -161,9 +170,16 @@ static int reached(struct side *side, const int *counter, int least)
 
 static void start(struct side *side)
 {
-	struct card { uint8_t bytes[TRANSPORT_CARD_BYTES]; size_t n; } cards[RANKS] = { 0 };
-	struct job_secret secret = { .key = "a key of the test, no secret", .job = "illegal", .wire_version = 1 };
-	struct transport_config config = { .rank = side->rank, .size = RANKS, .queue_depth = 16,
+	struct card {
+		uint8_t bytes[TRANSPORT_CARD_BYTES];
+		size_t n;
+	} cards[RANKS] = { 0 };
+	struct job_secret secret = { .key = "a key of the test, no secret",
+				     .job = "illegal",
+				     .wire_version = 1 };
+	struct transport_config config = { .rank = side->rank,
+					   .size = RANKS,
+					   .queue_depth = 16,
 					   .lost_after_ms = 10000,
 					   .memory_windows = getenv("ILLEGAL_WINDOWS") };
 	const struct transport_ops *ops = &verbs_transport;
@@ -185,12 +201,14 @@ static void start(struct side *side)
 	WANT(side, ops->admit(side->t, &secret) == 0);
 	for (int i = 0; i < RANKS; i++)
 		if (i != side->rank && (i == 0 || side->rank == 0))
-			WANT(side, ops->connect(side->t, i, cards[i].bytes, cards[i].n, &side->peers[i]) == 0);
+			WANT(side, ops->connect(side->t, i, cards[i].bytes, cards[i].n,
+						&side->peers[i]) == 0);
 	for (int i = 0; i < RANKS; i++) {
 		uint64_t deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
 		int ready = 1;
 
-		while (side->peers[i] && (ready = ops->ready(side->peers[i])) == 0 && now_ns() < deadline)
+		while (side->peers[i] && (ready = ops->ready(side->peers[i])) == 0 &&
+		       now_ns() < deadline)
 			turn(side);
 		WANT(side, ready == 1);
 	}
@@ -199,13 +217,17 @@ static void start(struct side *side)
 static void put(struct side *side, struct remote *remote, uint64_t offset, int report)
 {
 	static char mark[GIVEN_BYTES + 1] = "ILLEGAL!";
-	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY, .remote = remote, .offset = offset, .local = mark,
-			      .bytes = GIVEN_BYTES, .report = report };
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = remote,
+			      .offset = offset,
+			      .local = mark,
+			      .bytes = GIVEN_BYTES,
+			      .report = report };
 
 	WANT(side, side->t->ops->post(side->peers[0], &t) == 0);
 }
 
-/* ---- a worker ----------------------------------------------------------------------------------- */
+/* ---- a worker -------------------------------------------------------------- */
 
 enum { OFFENDER = 2 };
 
@@ -258,8 +280,8 @@ static int worker(struct side *side, const char *what)
 		put(side, inbox, 0, 1);
 		WANT(side, change.armed == 0);
 		WANT(side, reached(side, &side->gone[0], 1) || access_errors > 0);
-		printf("rank %d, %s: %d remote access errors, %d others\n", side->rank, what, access_errors,
-		       other_errors);
+		printf("rank %d, %s: %d remote access errors, %d others\n", side->rank, what,
+		       access_errors, other_errors);
 		fflush(stdout);
 		WANT(side, access_errors == 1 && other_errors == 0);
 		WANT(side, side->gone[0] == 1);
@@ -269,7 +291,7 @@ static int worker(struct side *side, const char *what)
 	}
 	if (!strcmp(what, "dropped"))
 		for (;;)
-			turn(side); /* until killed */
+			turn(side);            /* until killed */
 	take(side, 0, places, sizeof(places)); /* the crime is done */
 	legal(side, inbox, delta);
 	meet(side, 0);
@@ -278,13 +300,14 @@ static int worker(struct side *side, const char *what)
 	return 0;
 }
 
-/* ---- rank 0 ------------------------------------------------------------------------------------- */
+/* ---- rank 0 ---------------------------------------------------------------- */
 
 static int unchanged(const struct side *side)
 {
 	for (int w = 1; w < RANKS; w++)
 		for (int i = 0; i < INBOX_BYTES; i++)
-			if (((unsigned char *)side->inbox[w]->base)[i] != (unsigned char)(w == 1 ? 0xA1 : 0xA2))
+			if (((unsigned char *)side->inbox[w]->base)[i] !=
+			    (unsigned char)(w == 1 ? 0xA1 : 0xA2))
 				return 0;
 	for (int i = 0; i < DELTA_BYTES; i++)
 		if (((unsigned char *)side->delta->base)[i] != 0xDE)
@@ -310,8 +333,10 @@ static void owner(struct side *side, const char *what, const pid_t workers[RANKS
 	memset(side->delta->base, 0xDE, DELTA_BYTES);
 	for (int w = 1; w < RANKS; w++) {
 		WANT(side, region_open(INBOX_BYTES, REGION_WRITE, "inbox", &side->inbox[w]) == 0);
-		WANT(side, side->t->ops->describe(side->peers[w], side->inbox[w], descriptors[0]) == 0);
-		WANT(side, side->t->ops->describe(side->peers[w], side->delta, descriptors[1]) == 0);
+		WANT(side,
+		     side->t->ops->describe(side->peers[w], side->inbox[w], descriptors[0]) == 0);
+		WANT(side,
+		     side->t->ops->describe(side->peers[w], side->delta, descriptors[1]) == 0);
 		give(side, w, descriptors, sizeof(descriptors));
 	}
 	for (int w = 1; w < RANKS; w++) {
@@ -356,7 +381,8 @@ static void choose_device(int rank)
 {
 	char first[64] = "", second[64] = "";
 
-	if (getenv("ILLEGAL_DEVICES") && sscanf(getenv("ILLEGAL_DEVICES"), "%63s %63s", first, second) == 2)
+	if (getenv("ILLEGAL_DEVICES") &&
+	    sscanf(getenv("ILLEGAL_DEVICES"), "%63s %63s", first, second) == 2)
 		setenv("SLUICE_DEVICE", rank == 0 ? first : second, 1);
 }
 

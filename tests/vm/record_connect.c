@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Preloaded into an honest rank by test_attack.sh: writes down what it sends when it connects, for a replay.
- * One line per rdma_connect() to the file $RECORD_CONNECT.RANK: "ADDRESS PORT HEXDIGITS". */
+ * Preloaded into an honest rank by test_attack.sh: writes down what it sends when it connects, for
+ * a replay. One line per rdma_connect() to the file $RECORD_CONNECT.RANK: "ADDRESS PORT
+ * HEXDIGITS". */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <rdma/rdma_cma.h>
@@ -30,14 +31,14 @@ static void record(struct rdma_cm_id *id, const struct rdma_conn_param *param)
 	fclose(out);
 }
 
-__attribute__((visibility("default")))
-int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
+__attribute__((visibility("default"))) int rdma_connect(struct rdma_cm_id *id,
+							struct rdma_conn_param *param)
 {
 	static int (*next)(struct rdma_cm_id *, struct rdma_conn_param *);
 
 	if (!next)
-		next = (int (*)(struct rdma_cm_id *, struct rdma_conn_param *))dlsym(RTLD_NEXT,
-										       "rdma_connect");
+		next = (int (*)(struct rdma_cm_id *, struct rdma_conn_param *))dlsym(
+			RTLD_NEXT, "rdma_connect");
 	record(id, param);
 	return next(id, param);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See codec.h. The positions are those that sluice_select() takes of n random values. Each repetition
- * measures every quantity once, one after another, and beside them a copy of the same bytes; medians.
- * The codings are not public: sluice-bench holds a copy of the library with its private symbols. */
+ * See codec.h. The positions are those that sluice_select() takes of n random values. Each
+ * repetition measures every quantity once, one after another, and beside them a copy of the same
+ * bytes; medians. The codings are not public: sluice-bench holds a copy of the library with its
+ * private symbols. */
 #include "tools/bench/codec.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -21,22 +22,36 @@ enum { MOST = 2000 };
 
 /* What is written and read back, in the order of the rows. */
 enum subject {
-	RAW, DELTA, RICE, BITMAP, F32, F16, BF16,
+	RAW,
+	DELTA,
+	RICE,
+	BITMAP,
+	F32,
+	F16,
+	BF16,
 	UNIFORM,       /* four bits, each rounded by the number of its position */
 	UNIFORM_DENSE, /* the same as if all positions were sent */
-	UNIFORM_2, UNIFORM_8, SIGN, GRID, ROUND, CHECKSUM, MESSAGE, SUBJECTS
+	UNIFORM_2,
+	UNIFORM_8,
+	SIGN,
+	GRID,
+	ROUND,
+	CHECKSUM,
+	MESSAGE,
+	SUBJECTS
 };
 
-static const char *const names[SUBJECTS] = { "raw", "delta", "rice", "bitmap", "f32", "f16", "bf16", "uniform",
-					     "uniform-dense", "uniform-2", "uniform-8", "sign", "grid", "round",
-					     "crc32c", "message" };
+static const char *const names[SUBJECTS] = { "raw",           "delta",     "rice",      "bitmap",
+					     "f32",           "f16",       "bf16",      "uniform",
+					     "uniform-dense", "uniform-2", "uniform-8", "sign",
+					     "grid",          "round",     "crc32c",    "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
 struct bench {
 	const struct options *o;
-	float *x;                  /* n */
+	float *x; /* n */
 	sluice_selector *selector;
-	uint32_t *index, *got;     /* k */
+	uint32_t *index, *got; /* k */
 	float *value, *got_value;
 	uint8_t *bytes;
 	size_t capacity;
@@ -51,7 +66,7 @@ static double seconds_since(uint64_t began)
 	return (double)(now_ns() - began) * 1e-9;
 }
 
-/* ---- one measurement ---------------------------------------------------------------------- */
+/* ---- one measurement ------------------------------------------------------- */
 
 static void run_index(struct bench *b, enum subject s)
 {
@@ -127,7 +142,9 @@ static void run_checksum(struct bench *b)
 
 static void run_message(struct bench *b)
 {
-	struct message m = { .kind = MESSAGE_PUSH, .span = b->span, .count = b->k, .parts = 1, .lr = 1 };
+	struct message m = {
+		.kind = MESSAGE_PUSH, .span = b->span, .count = b->k, .parts = 1, .lr = 1
+	};
 	const char *why = NULL;
 	uint64_t began = now_ns();
 	/* f32: what is decoded is what was there, and lies there, as in a step. */
@@ -166,7 +183,7 @@ static int repeat(struct bench *b)
 	return b->trouble ? -1 : 0;
 }
 
-/* ---- what is said ------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------- */
 
 static void print_value(const char *name, double value)
 {
@@ -189,19 +206,22 @@ static void print_rows(struct bench *b, int first)
 	if (!b->o->json)
 		printf("%s%u of %u: random positions cost %.2f bits at least; copy %.2f GB/s, "
 		       "selection %.3f ms, %zu repetitions\n%-13s %12s %14s %7s %14s %7s\n",
-		       first ? "" : "\n", b->k, b->span, entropy, rate(b, copy) * 1e-9, select * 1e3,
-		       samples_summary(&b->copy).n, "", "bits an item", "write GB/s", "x copy",
-		       "read GB/s", "x copy");
+		       first ? "" : "\n", b->k, b->span, entropy, rate(b, copy) * 1e-9,
+		       select * 1e3, samples_summary(&b->copy).n, "", "bits an item", "write GB/s",
+		       "x copy", "read GB/s", "x copy");
 	for (enum subject s = 0; s < SUBJECTS; s++) {
-		double encode = samples_summary(&b->encode[s]).p50, decode = samples_summary(&b->decode[s]).p50;
+		double encode = samples_summary(&b->encode[s]).p50,
+		       decode = samples_summary(&b->decode[s]).p50;
 		double bits = 8.0 * (double)b->length[s] / b->k;
 
 		if (!b->o->json) {
 			printf("%-13s %12.2f %14.2f %7.2f %14.2f %7.2f\n", names[s], bits,
-			       rate(b, encode) * 1e-9, encode / copy, rate(b, decode) * 1e-9, decode / copy);
+			       rate(b, encode) * 1e-9, encode / copy, rate(b, decode) * 1e-9,
+			       decode / copy);
 			continue;
 		}
-		printf("%s\n{\"what\":\"%s\",\"count\":%u", first && s == 0 ? "" : ",", names[s], b->k);
+		printf("%s\n{\"what\":\"%s\",\"count\":%u", first && s == 0 ? "" : ",", names[s],
+		       b->k);
 		print_value("entropy_bits", entropy);
 		print_value("bits", bits);
 		print_value("encode_ms", encode * 1e3);
@@ -214,8 +234,11 @@ static void print_rows(struct bench *b, int first)
 	}
 	if (!b->o->json)
 		printf("a message, written and read: %.3f ms, %.1f %% of the selection\n",
-		       (samples_summary(&b->encode[MESSAGE]).p50 + samples_summary(&b->decode[MESSAGE]).p50) * 1e3,
-		       (samples_summary(&b->encode[MESSAGE]).p50 + samples_summary(&b->decode[MESSAGE]).p50) /
+		       (samples_summary(&b->encode[MESSAGE]).p50 +
+			samples_summary(&b->decode[MESSAGE]).p50) *
+			       1e3,
+		       (samples_summary(&b->encode[MESSAGE]).p50 +
+			samples_summary(&b->decode[MESSAGE]).p50) /
 			       select * 100);
 	fflush(stdout);
 }
@@ -225,16 +248,18 @@ static void print_head(const struct options *o)
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
 		json_text(stdout, sluice_version());
-		printf(",\"test\":\"codec\",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,\"rows\":[",
+		printf(",\"test\":\"codec\",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,"
+		       "\"rows\":[",
 		       (unsigned long long)o->n, distribution_name(o->distribution),
 		       (unsigned long long)o->seed);
 		return;
 	}
-	printf("codec: n %llu, %s, one thread, medians; GB/s of 4-byte positions or values; Sluice %s\n",
+	printf("codec: n %llu, %s, one thread, medians; GB/s of 4-byte positions or values; Sluice "
+	       "%s\n",
 	       (unsigned long long)o->n, distribution_name(o->distribution), sluice_version());
 }
 
-/* ---- one density after another ------------------------------------------------------------ */
+/* ---- one density after another --------------------------------------------- */
 
 static int open_samples(struct bench *b, size_t rounds)
 {
@@ -275,7 +300,9 @@ static int measure(struct bench *b)
 static int one_count(void *bench, size_t k, int first)
 {
 	struct bench *b = bench;
-	const sluice_selector_attr attr = { .size = sizeof attr, .n = b->o->n, .k = k, .threads = 1 };
+	const sluice_selector_attr attr = {
+		.size = sizeof attr, .n = b->o->n, .k = k, .threads = 1
+	};
 	int rc = sluice_selector_open(&attr, &b->selector);
 
 	b->k = (uint32_t)k;
@@ -296,14 +323,17 @@ int bench_codec(const struct options *o)
 	size_t most = densities_most(o);
 	int rc = -1;
 
-	/* Rice codes of few positions, and all others, are within twice the plain numbers and the bitmap. */
-	b.capacity = message_bound(b.span, (uint32_t)most, (struct value_coding){ VALUE_F32, 0, 0, 0 }) +
+	/* Rice codes of few positions, and all others, are within twice the plain numbers and the
+	 * bitmap. */
+	b.capacity = message_bound(b.span, (uint32_t)most,
+				   (struct value_coding){ VALUE_F32, 0, 0, 0 }) +
 		     8 * most + b.span / 4 + 64;
 	b.x = malloc(o->n * sizeof(*b.x));
 	b.index = calloc(most, sizeof(*b.index));
 	b.got = calloc(most, sizeof(*b.got));
 	b.value = calloc(most, sizeof(*b.value));
-	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32, sizeof(*b.got_value)); /* a dense message */
+	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32,
+			     sizeof(*b.got_value)); /* a dense message */
 	b.bytes = calloc(b.capacity, 1);
 	if (b.x && b.index && b.got && b.value && b.got_value && b.bytes) {
 		data_fill(o->distribution, o->seed, b.x, o->n);

@@ -31,7 +31,8 @@ size_t densities_most(const struct options *o)
 	return is_one(o) ? only_count(o) : count_of(o, usual[USUAL - 1]);
 }
 
-int densities_run(const struct options *o, int (*one)(void *bench, size_t k, int first), void *bench)
+int densities_run(const struct options *o, int (*one)(void *bench, size_t k, int first),
+		  void *bench)
 {
 	int rc = 0;
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * --device cuda: vectors in GPU memory, through the library's own module. Called by select_gpu.c and step.c. */
+ * --device cuda: vectors in GPU memory, through the library's own module. Called by select_gpu.c
+ * and step.c. */
 #ifndef BENCH_GPU_VECTORS_H
 #define BENCH_GPU_VECTORS_H
 #include "base/device.h"
 #include <stdio.h>
 
-/* The module, with the GPU of this process made current; device: which one and why. NULL after saying on stderr why
- * there is none. */
+/* The module, with the GPU of this process made current; device: which one and why. NULL after
+ * saying on stderr why there is none. */
 const struct device_ops *gpu_open(char *device, size_t cap);
 /* n floats with the bytes of from, or (NULL) zeros. 0, or -1 after saying what failed. */
 int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct memory *out);

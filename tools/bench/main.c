@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost,
- * selection alone, and (codec.c, reduce.c) how messages are written, and what a shard does with them.
- * All but the last two use the public API only, so that what is measured is what a program gets. */
+ * selection alone, and (codec.c, reduce.c) how messages are written, and what a shard does with
+ * them. All but the last two use the public API only, so that what is measured is what a program
+ * gets. */
 #include "tools/bench/codec.h"
 #include "tools/bench/moves.h"
 #include "tools/bench/options.h"
@@ -44,9 +45,9 @@ int main(int argc, char **argv)
 	if (options.test < TEST_SELECT && sluice_init(NULL, &job))
 		return EXIT_FAILURE;
 	rc = options.test == TEST_REDUCE ? bench_reduce(&options) :
-	     options.test == TEST_CODEC	 ? bench_codec(&options) :
+	     options.test == TEST_CODEC  ? bench_codec(&options) :
 	     options.test == TEST_SELECT ? bench_select(&options) :
-	     options.test == TEST_STEP	 ? step_run(job, &options) :
+	     options.test == TEST_STEP   ? step_run(job, &options) :
 					   moves_run(job, &options);
 	sluice_finalize(&job);
 	if (fflush(stdout) || ferror(stdout)) {

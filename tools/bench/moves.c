@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Latency: each round waits for the one before (put, notify: half a round trip of a ping-pong; get: the
- * call). Bandwidth and rate: messages posted one after another, timed until the last one is known to
- * have arrived; the median of a few bursts. With --limit the machine's own figures come right after. */
+ * Latency: each round waits for the one before (put, notify: half a round trip of a ping-pong; get:
+ * the call). Bandwidth and rate: messages posted one after another, timed until the last one is
+ * known to have arrived; the median of a few bursts. With --limit the machine's own figures come
+ * right after. */
 #include "tools/bench/moves.h"
 #include "base/clock.h"
 #include "tools/bench/pair.h"
@@ -22,7 +23,7 @@ struct run {
 	uint64_t stamp; /* of the last round that was polled */
 };
 
-/* ---- rounds ------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------------------------------- */
 
 static int round_put(struct run *r, size_t bytes)
 {
@@ -110,7 +111,7 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 	return rc;
 }
 
-/* ---- one size ----------------------------------------------------------------------------- */
+/* ---- one size -------------------------------------------------------------- */
 
 /* How many rounds of `each` seconds fill the time that was asked for. */
 static double fitting(const struct options *o, double each)

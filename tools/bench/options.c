@@ -9,14 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tests[] = { "put", "get", "notify", "step", "select", "codec",
-				     "reduce" };
+static const char *const tests[] = { "put", "get", "notify", "step", "select", "codec", "reduce" };
 static const char *const gradients[] = { "gaussian", "laplace", "zeros" };
 static const enum distribution gradient_kinds[] = { DISTRIBUTION_GAUSSIAN, DISTRIBUTION_LAPLACE,
 						    DISTRIBUTION_ZEROS };
 static const char *const distributions[DISTRIBUTIONS] = { "gaussian", "laplace", "student",
-							  "zeros",    "sparse",	 "constant",
-							  "equal",    "sorted",	 "hintwrong" };
+							  "zeros",    "sparse",  "constant",
+							  "equal",    "sorted",  "hintwrong" };
 
 enum { SIZE_LARGEST = 1 << 30 };
 
@@ -47,8 +46,8 @@ void options_print_help(void)
 	      "  notify   the same as put, but each carries a notify and the peer waits for it\n"
 	      "  step     push and pull of a synthetic model on all ranks, with its time split\n"
 	      "  select   exact top-k beside one pass over the same memory; needs no job\n"
-	      "  codec    writing and reading positions, values and messages, beside a copy; needs no "
-	      "job\n"
+	      "  codec    writing and reading positions, values and messages, beside a copy; needs "
+	      "no job\n"
 	      "  reduce   adding a step's messages at a shard, publishing, applying, beside plain "
 	      "passes; needs no\n"
 	      "           job\n"
@@ -62,8 +61,8 @@ void options_print_help(void)
 	      "  --count N        parameters, K and M allowed; default 1M (2^20)\n"
 	      "  --recipe TEXT    see sluice_recipe(7); default SLUICE_RECIPE, else the library's\n"
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
-	      "  --accumulate     gradients are added to the residual by the program (sluice_accumulator), "
-	      "outside of the\n"
+	      "  --accumulate     gradients are added to the residual by the program "
+	      "(sluice_accumulator), outside of the\n"
 	      "                   measured time, instead of being pushed\n"
 	      "  --seed N         of the gradients; default 1\n"
 	      "\n"
@@ -74,19 +73,20 @@ void options_print_help(void)
 	      "  --seed N         of the vectors; default 1\n"
 	      "  --distribution KIND  gaussian, laplace, student (t, 3 degrees), zeros, sparse "
 	      "(0.1 % not zero),\n"
-	      "                   constant, equal (magnitudes), sorted or, of select, hintwrong; default "
-	      "gaussian\n"
+	      "                   constant, equal (magnitudes), sorted or, of select, hintwrong; "
+	      "default gaussian\n"
 	      "  --threads N      of the selector of select; default 1\n"
 	      "  --messages N     that a shard gets in a step of reduce; default 4\n"
 	      "\n"
 	      "step, select\n"
-	      "  --device NAME    cpu, or cuda: vectors in GPU memory, select beside a copy there; default cpu\n"
+	      "  --device NAME    cpu, or cuda: vectors in GPU memory, select beside a copy there; "
+	      "default cpu\n"
 	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
 	      "--seconds\n"
-	      "  --seconds X      per measurement; default 0.3, for step, "
-	      "select, codec and reduce 3\n"
+	      "  --seconds X      per measurement; default 0.3, for step, select, codec and reduce "
+	      "3\n"
 	      "  --warmup N       rounds or steps before measuring; default 20, for step 5, "
 	      "select, codec and reduce 3\n"
 	      "  --limit          print beside each figure what the machine can do, measured in "
@@ -195,10 +195,17 @@ enum {
 static unsigned tests_with(int key)
 {
 	switch (key) {
-	case 'z': case 'w': return MOVES;
-	case 'a': case 'c': case 'e': case 'g': return STEP;
+	case 'z':
+	case 'w': return MOVES;
+	case 'a':
+	case 'c':
+	case 'e':
+	case 'g': return STEP;
 	case 'd': return STEP | VECTORS;
-	case 'n': case 'k': case 'y': case 'b': return VECTORS;
+	case 'n':
+	case 'k':
+	case 'y':
+	case 'b': return VECTORS;
 	case 't': return 1 << TEST_SELECT;
 	case 'v': return 1 << TEST_SELECT | STEP;
 	case 'm': return 1 << TEST_REDUCE;
@@ -242,9 +249,7 @@ static int take(int key, const char *text, struct options *o)
 		kind = word_index(text, distributions, DISTRIBUTIONS);
 		o->distribution = (enum distribution)(kind < 0 ? 0 : kind);
 		return kind < 0 ? -1 : 0;
-	case 'v':
-		o->cuda = !strcmp(text, "cuda");
-		return o->cuda || !strcmp(text, "cpu") ? 0 : -1;
+	case 'v': o->cuda = !strcmp(text, "cuda"); return o->cuda || !strcmp(text, "cpu") ? 0 : -1;
 	case 't':
 		if (parse_count(text, strlen(text), 1, 256, &number))
 			return -1;
@@ -267,7 +272,8 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 }
 
 /* What each argument alone cannot say. given: which rows of the table there were. */
-static int check_together(const struct options *o, const char *given, char complaint[COMPLAINT_BYTES])
+static int check_together(const struct options *o, const char *given,
+			  char complaint[COMPLAINT_BYTES])
 {
 	char what[64];
 
@@ -281,16 +287,19 @@ static int check_together(const struct options *o, const char *given, char compl
 	if (o->k > o->n)
 		return complain(complaint, "--k is more than --n", NULL);
 	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)
-		return complain(complaint, "only select has hints, so only it takes --distribution", "hintwrong");
+		return complain(complaint, "only select has hints, so only it takes --distribution",
+				"hintwrong");
 	if (o->accumulate && o->cuda)
-		return complain(complaint, "--accumulate adds in host memory: not with --device", "cuda");
+		return complain(complaint, "--accumulate adds in host memory: not with --device",
+				"cuda");
 	return 0;
 }
 
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES])
 {
-	struct options o = { .with = -1, .count = 1 << 20, .seed = 1,
-			     .n = 10000000, .threads = 1, .messages = 4 };
+	struct options o = {
+		.with = -1, .count = 1 << 20, .seed = 1, .n = 10000000, .threads = 1, .messages = 4
+	};
 	char what[64], given[sizeof table / sizeof *table] = { 0 }, refused[REFUSED_BYTES];
 	int key, index = 0, given_warmup = 0, kind;
 
@@ -301,8 +310,10 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		if (key == ':')
 			return complain(complaint, "an argument is missing for", argv[optind - 1]);
 		if (key == '?') {
-			snprintf(complaint, COMPLAINT_BYTES, "unknown, ambiguous or malformed option %s; "
-				 "see sluice-bench --help", refused_option(argv, table, refused));
+			snprintf(complaint, COMPLAINT_BYTES,
+				 "unknown, ambiguous or malformed option %s; see sluice-bench "
+				 "--help",
+				 refused_option(argv, table, refused));
 			return -1;
 		}
 		given[index] = 1;
@@ -317,9 +328,10 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	}
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
-			return complain(complaint, "what to measure? put, get, notify, step, select, codec or "
-				"reduce",
-					NULL);
+			return complain(
+				complaint,
+				"what to measure? put, get, notify, step, select, codec or reduce",
+				NULL);
 		kind = word_index(argv[optind], tests, (int)(sizeof tests / sizeof *tests));
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);

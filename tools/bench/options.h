@@ -8,7 +8,8 @@
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
 enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT, TEST_CODEC, TEST_REDUCE };
-/* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each call. */
+/* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each
+ * call. */
 enum distribution {
 	DISTRIBUTION_GAUSSIAN,
 	DISTRIBUTION_LAPLACE,
@@ -33,17 +34,17 @@ struct options {
 	uint64_t repeat; /* measured rounds per size, or steps; 0: as many as fit into seconds */
 	double seconds;  /* per measurement */
 	int json, limit;
-	int cuda;        /* select, step: vectors in GPU memory */
-	uint64_t count;     /* step: parameters */
-	const char *recipe; /* step: NULL: SLUICE_RECIPE, else the library's */
+	int cuda;                   /* select, step: vectors in GPU memory */
+	uint64_t count;             /* step: parameters */
+	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */
-	int accumulate;     /* step: added by this program to sluice_accumulator()'s vector */
+	int accumulate; /* step: added by this program to sluice_accumulator()'s vector */
 	uint64_t seed;
-	uint64_t n, k;      /* select, codec, reduce: elements; selected ones, 0: by density */
-	double density;     /* select: 0: 0.001, 0.01 and 0.1 */
+	uint64_t n, k;  /* select, codec, reduce: elements; selected ones, 0: by density */
+	double density; /* select: 0: 0.001, 0.01 and 0.1 */
 	enum distribution distribution;
 	int threads;
-	int messages;       /* reduce: of a step */
+	int messages; /* reduce: of a step */
 };
 
 /* 0, or -1 with a sentence. */

@@ -33,7 +33,7 @@ int pair_wait(struct pair *pair);
 
 /* Marks a message of `bytes` bytes by its first and last byte; stamps are 1, 2 .. 255, 1, ... */
 void stamp_write(uint8_t *message, size_t bytes, uint64_t round);
-/* Polls memory until it shows the stamp. When nothing comes, asks Sluice whether the job has failed.
- * 0 or SLUICE_E*. */
+/* Polls memory until it shows the stamp. When nothing comes, asks Sluice whether the job has
+ * failed. 0 or SLUICE_E*. */
 int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t round);
 #endif

@@ -80,7 +80,8 @@ int raw_open(struct raw *raw, struct pair *pair)
 		fd = accept_invitation(&all[pair->first], &mine);
 	if (!rc && fd >= 0)
 		raw->shared = map(fd, 2 * raw->half);
-	/* Aligned as the shared memory is: a few bytes off, loads wait for stores 4096 bytes away. */
+	/* Aligned as the shared memory is: a few bytes off, loads wait for stores 4096 bytes
+	 * away. */
 	raw->private = pair->role == ROLE_BYSTANDER ? NULL : aligned_alloc(4096, raw->half);
 	if (raw->shared && raw->private) {
 		memset(raw->private, 1, raw->half);

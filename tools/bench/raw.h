@@ -7,8 +7,8 @@
 #include "tools/bench/samples.h"
 
 struct raw {
-	uint8_t *
-		shared; /* two halves: what the first, and what the second rank writes; NULL: none */
+	uint8_t *shared; /* two halves: what the first, and what the second rank writes; NULL:
+			  * none */
 	uint8_t *private;
 	size_t half;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. Calls what shard.c and worker.c call, on messages that are decoded already (what that
- * costs is said by codec). Each repetition measures every quantity once, one after another, and beside
- * them the plain passes over the same memory; medians of times and of ratios within a repetition. */
+ * See reduce.h. Calls what shard.c and worker.c call, on messages that are decoded already (what
+ * that costs is said by codec). Each repetition measures every quantity once, one after another,
+ * and beside them the plain passes over the same memory; medians of times and of ratios within a
+ * repetition. */
 #include "tools/bench/reduce.h"
 #include "base/clock.h"
 #include "runtime/shard/reduce.h"
@@ -21,7 +22,8 @@ enum {
 	READ,    /* one plain read of the shard */
 	ADD,     /* residual += grad: read-modify-write */
 	REDUCE,  /* all messages taken, into the sum where they are many */
-	PUBLISH, /* the rest of the sum, update, residual, selection; taken out of the residual, added to the copy */
+	PUBLISH, /* the rest of the sum, update, residual, selection; taken out of the residual,
+		    added to the copy */
 	APPLY,   /* what was published added to a worker's parameters */
 	TIMES
 };
@@ -52,24 +54,30 @@ struct bench {
 	uint32_t sink;
 };
 
-/* ---- one step ------------------------------------------------------------------------------ */
+/* ---- one step -------------------------------------------------------------- */
 
 /* As publish() in shard.c, but for the encoding. */
 static void publish(struct bench *b)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
-	const struct change change = { .update = &sgd, .params = b->copy,
-				       .divisor = (unsigned)b->o->messages, .lr = 0.1f,
-				       .residual = b->residual, .candidates = &b->candidates,
+	const struct change change = { .update = &sgd,
+				       .params = b->copy,
+				       .divisor = (unsigned)b->o->messages,
+				       .lr = 0.1f,
+				       .residual = b->residual,
+				       .candidates = &b->candidates,
 				       .selects = 1 };
-	struct select_call call = { .spans = &b->whole, .n_spans = 1, .k = b->k,
-				    .index = b->published.index, .value = b->published.value,
+	struct select_call call = { .spans = &b->whole,
+				    .n_spans = 1,
+				    .k = b->k,
+				    .index = b->published.index,
+				    .value = b->published.value,
 				    .hint = &b->hint };
 
 	reduction_change(&b->reduction, &change, &call);
-	b->published.n = (uint32_t)(call.x && candidates_serve(&b->candidates, b->k)
-		? candidates_select(&b->candidates, b->selector, &call)
-		: select_run(b->selector, &call, NULL));
+	b->published.n = (uint32_t)(call.x && candidates_serve(&b->candidates, b->k) ?
+					    candidates_select(&b->candidates, b->selector, &call) :
+					    select_run(b->selector, &call, NULL));
 	sparse_subtract(b->residual, b->published.index, b->published.value, b->published.n);
 	candidates_published(&b->candidates, b->published.value);
 	sparse_add(b->copy, b->published.index, b->published.value, b->published.n);
@@ -143,7 +151,7 @@ static int measure(struct bench *b)
 	return 0;
 }
 
-/* ---- what is said -------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------- */
 
 static void print_row(struct bench *b, int first)
 {
@@ -170,8 +178,9 @@ static void print_row(struct bench *b, int first)
 		return;
 	}
 	if (first)
-		printf("%10s %7s %8s %8s | %8s %6s %8s | %8s %6s | %8s %6s\n", "k", "lines", "read ms",
-		       "add ms", "reduce", "x add", "ns each", "publish", "x read", "apply", "x add");
+		printf("%10s %7s %8s %8s | %8s %6s %8s | %8s %6s | %8s %6s\n", "k", "lines",
+		       "read ms", "add ms", "reduce", "x add", "ns each", "publish", "x read",
+		       "apply", "x add");
 	printf("%10llu %6.1f%% %8.3f %8.3f | %8.3f %6.2f %8.2f | %8.3f %6.2f | %8.3f %6.2f\n",
 	       (unsigned long long)b->k, lines * 100, ms[READ].p50, ms[ADD].p50, ms[REDUCE].p50,
 	       ratio[REDUCE].p50, ms[REDUCE].p50 * 1e6 / (double)b->k / b->o->messages,
@@ -184,19 +193,19 @@ static void print_head(const struct options *o)
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
 		json_text(stdout, sluice_version());
-		printf(",\"test\":\"reduce\",\"n\":%llu,\"messages\":%d,\"distribution\":\"%s\",\"seed\":%llu,"
-		       "\"rows\":[",
+		printf(",\"test\":\"reduce\",\"n\":%llu,\"messages\":%d,\"distribution\":\"%s\","
+		       "\"seed\":%llu,\"rows\":[",
 		       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
 		       (unsigned long long)o->seed);
 		return;
 	}
-	printf("reduce: shard of %llu, %d messages of k a step and k published, %s, one thread, medians; "
-	       "Sluice %s\n",
+	printf("reduce: shard of %llu, %d messages of k a step and k published, %s, one thread, "
+	       "medians; Sluice %s\n",
 	       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
 	       sluice_version());
 }
 
-/* ---- one density after another ------------------------------------------------------------ */
+/* ---- one density after another --------------------------------------------- */
 
 static uint64_t mixed(uint64_t x)
 {
@@ -216,7 +225,8 @@ static int fill_message(const struct options *o, uint64_t number, uint64_t k, st
 		return -1;
 	m->n = 0;
 	for (uint64_t i = 0; m->n < k; i++)
-		if (mixed(counter += 0x9e3779b97f4a7c15u) >> 32 < (((k - m->n) << 32) - 1) / (o->n - i) + 1)
+		if (mixed(counter += 0x9e3779b97f4a7c15u) >> 32 <
+		    (((k - m->n) << 32) - 1) / (o->n - i) + 1)
 			m->index[m->n++] = (uint32_t)i;
 	data_fill(o->distribution, o->seed + number, m->value, k);
 	return 0;
@@ -247,7 +257,9 @@ static int one_density(void *bench, size_t k, int first)
 		rc = fill_message(o, i, k, &b->messages[i]);
 	b->whole = (struct span){ .begin = 0, .end = o->n };
 	if (!rc)
-		rc = candidates_open(&b->candidates, candidates_size((uint32_t)o->n, k, o->messages * k, 0), &b->whole, 1);
+		rc = candidates_open(&b->candidates,
+				     candidates_size((uint32_t)o->n, k, o->messages * k, 0),
+				     &b->whole, 1);
 	if (rc || !b->published.index || !b->published.value)
 		rc = -1;
 	else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a shard does with the messages of a step, and a worker with what it publishes, in this process:
- * no job, no peers. */
+ * What a shard does with the messages of a step, and a worker with what it publishes, in this
+ * process: no job, no peers. */
 #ifndef BENCH_REDUCE_H
 #define BENCH_REDUCE_H
 #include "tools/bench/options.h"

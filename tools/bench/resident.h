@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a process holds of memory, as its memory control group counts it: its anonymous pages, and the memory
- * files that it made, whoever has touched them. Those of other ranks, which it maps too, are theirs. */
+ * What a process holds of memory, as its memory control group counts it: its anonymous pages, and
+ * the memory files that it made, whoever has touched them. Those of other ranks, which it maps too,
+ * are theirs. */
 #ifndef TOOLS_BENCH_RESIDENT_H
 #define TOOLS_BENCH_RESIDENT_H
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Each repetition measures every quantity once, one after another, so that what else the machine does
- * falls on all of them; medians are of times, and of ratios within a repetition. All memory is touched
- * before. */
+ * Each repetition measures every quantity once, one after another, so that what else the machine
+ * does falls on all of them; medians are of times, and of ratios within a repetition. All memory is
+ * touched before. */
 #include "tools/bench/select.h"
 #include "base/clock.h"
 #include "sluice.h"
@@ -27,8 +27,8 @@ enum {
 	TIMES
 };
 
-static const char *const names[TIMES] = { "read",	   "read_threads", "select",  "select_one",
-					  "select_hinted", "add",	   "residual" };
+static const char *const names[TIMES] = { "read",          "read_threads", "select",  "select_one",
+					  "select_hinted", "add",          "residual" };
 /* What a time is divided by. */
 static const int limits[TIMES] = { -1, READ, READ, READ, READ, -1, ADD };
 
@@ -48,7 +48,8 @@ struct bench {
 static int repeat(struct bench *b, double ms[TIMES])
 {
 	const struct options *o = b->o;
-	const float *x = o->distribution == DISTRIBUTION_HINTWRONG && b->step % 2 ? b->other : b->pool;
+	const float *x = o->distribution == DISTRIBUTION_HINTWRONG && b->step % 2 ? b->other :
+										    b->pool;
 	const float *grad = x + b->step++ % SHIFTS * SHIFT;
 	uint64_t began[TIMES + 1];
 	size_t found;
@@ -100,7 +101,7 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-/* ---- what is said ------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------- */
 
 static void print_row(struct bench *b, int first)
 {
@@ -111,8 +112,8 @@ static void print_row(struct bench *b, int first)
 		ratio[i] = samples_summary(&b->ratio[i]);
 	}
 	if (b->o->json) {
-		printf("%s\n{\"k\":%zu,\"selected\":%zu,\"repetitions\":%zu", first ? "" : ",", b->k,
-		       b->selected, ms[0].n);
+		printf("%s\n{\"k\":%zu,\"selected\":%zu,\"repetitions\":%zu", first ? "" : ",",
+		       b->k, b->selected, ms[0].n);
 		for (int i = 0; i < TIMES; i++) {
 			printf(",\"%s_ms\":", names[i]);
 			json_number(stdout, ms[i].p50);
@@ -125,10 +126,11 @@ static void print_row(struct bench *b, int first)
 		return;
 	}
 	if (first)
-		printf("%10s %10s %8s | %8s %6s %8s %6s | %8s %8s %6s | %8s %8s %8s\n", "k", "selected",
-		       "read ms", "select", "x read", "hinted", "x read", "add ms", "residual", "x add",
-		       "read/T", "select/1", "speed-up");
-	printf("%10zu %10zu %8.2f | %8.2f %6.2f %8.2f %6.2f | %8.2f %8.2f %6.2f | %8.2f %8.2f %8.2f\n",
+		printf("%10s %10s %8s | %8s %6s %8s %6s | %8s %8s %6s | %8s %8s %8s\n", "k",
+		       "selected", "read ms", "select", "x read", "hinted", "x read", "add ms",
+		       "residual", "x add", "read/T", "select/1", "speed-up");
+	printf("%10zu %10zu %8.2f | %8.2f %6.2f %8.2f %6.2f | %8.2f %8.2f %6.2f | %8.2f %8.2f "
+	       "%8.2f\n",
 	       b->k, b->selected, ms[READ].p50, ms[SELECT].p50, ratio[SELECT].p50,
 	       ms[SELECT_HINTED].p50, ratio[SELECT_HINTED].p50, ms[ADD].p50, ms[RESIDUAL].p50,
 	       ratio[RESIDUAL].p50, ms[READ_THREADS].p50, ms[SELECT_ONE].p50,
@@ -152,12 +154,13 @@ static void print_head(const struct options *o)
 	       sluice_version());
 }
 
-/* ---- one k after another ------------------------------------------------------------------ */
+/* ---- one k after another --------------------------------------------------- */
 
 static int open_selector(const struct bench *b, int threads, int forget, sluice_selector **out)
 {
-	const sluice_selector_attr attr = { .size = sizeof attr, .n = b->o->n, .k = b->k,
-					    .threads = threads, .forget = forget };
+	const sluice_selector_attr attr = {
+		.size = sizeof attr, .n = b->o->n, .k = b->k, .threads = threads, .forget = forget
+	};
 
 	return sluice_selector_open(&attr, out);
 }

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* ---- vectors ------------------------------------------------------------------------------ */
+/* ---- vectors --------------------------------------------------------------- */
 
 static const double two_pi = 6.283185307179586;
 
@@ -43,7 +43,7 @@ void data_fill(enum distribution kind, uint64_t seed, float *x, size_t n)
 	}
 }
 
-/* ---- plain passes ------------------------------------------------------------------------- */
+/* ---- plain passes ---------------------------------------------------------- */
 
 typedef uint32_t lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float float_lanes __attribute__((vector_size(32), aligned(4)));

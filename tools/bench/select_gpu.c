@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k of residual += gradient on a GPU, beside a copy of a vector in its memory. Each repetition measures
- * every quantity once, from the call until the stream is idle, so launches are in the times; medians. A
- * selection is counted as 12 bytes a coordinate (gradient and residual read, residual written), a copy as 8. */
+ * Exact top-k of residual += gradient on a GPU, beside a copy of a vector in its memory. Each
+ * repetition measures every quantity once, from the call until the stream is idle, so launches are
+ * in the times; medians. A selection is counted as 12 bytes a coordinate (gradient and residual
+ * read, residual written), a copy as 8. */
 #include "tools/bench/select_gpu.h"
 #include "base/clock.h"
 #include "sluice.h"
@@ -47,8 +48,13 @@ static float *at(const struct bench *b, int vector)
 
 static int select_once(struct bench *b, int forget, const float *grad, float *residual)
 {
-	const struct device_select call = { .residual = residual, .grad = grad, .scale = 1, .clear = 1,
-					    .judge = 1, .forget = forget, .k = b->k };
+	const struct device_select call = { .residual = residual,
+					    .grad = grad,
+					    .scale = 1,
+					    .clear = 1,
+					    .judge = 1,
+					    .forget = forget,
+					    .k = b->k };
 
 	return b->ops->select(forget ? b->fresh : b->hinted, &call, NULL);
 }
@@ -70,7 +76,8 @@ static int enqueue(struct bench *b, int what)
 static int repeat(struct bench *b, double ms[TIMES])
 {
 	for (int i = 0; i < TIMES; i++) {
-		/* The worst cases begin with an empty residual, or they would be others after a step. */
+		/* The worst cases begin with an empty residual, or they would be others after a
+		 * step. */
 		if (i >= EQUAL && b->ops->zero(at(b, SCRATCH), b->o->n * sizeof(float), NULL))
 			return gpu_failed(b->ops);
 		if (b->ops->wait(NULL))
@@ -118,8 +125,8 @@ static void print_row(struct bench *b, int first)
 		ratio[i] = samples_summary(&b->ratio[i]);
 	}
 	if (b->o->json) {
-		printf("%s\n{\"k\":%zu,\"selected\":%zu,\"passes\":%u,\"repetitions\":%zu", first ? "" : ",", b->k,
-		       b->selected.n, b->selected.passes, ms[0].n);
+		printf("%s\n{\"k\":%zu,\"selected\":%zu,\"passes\":%u,\"repetitions\":%zu",
+		       first ? "" : ",", b->k, b->selected.n, b->selected.passes, ms[0].n);
 		for (int i = 0; i < TIMES; i++) {
 			printf(",\"%s_ms\":", names[i]);
 			json_number(stdout, ms[i].p50);
@@ -132,20 +139,22 @@ static void print_row(struct bench *b, int first)
 		return;
 	}
 	if (first)
-		printf("%10s %10s %9s %7s | %9s %7s | %9s %7s | %9s %7s | %9s %7s\n", "k", "selected", "copy ms",
-		       "GB/s", "hint ms", "of copy", "none ms", "of copy", "equal ms", "of copy", "sorted ms",
-		       "of copy");
-	printf("%10zu %10zu %9.4f %7.1f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f\n", b->k,
-	       b->selected.n, ms[COPY].p50, 8e-6 * (double)b->o->n / ms[COPY].p50, ms[HINTED].p50, ratio[HINTED].p50,
-	       ms[FRESH].p50, ratio[FRESH].p50, ms[EQUAL].p50, ratio[EQUAL].p50, ms[SORTED].p50, ratio[SORTED].p50);
+		printf("%10s %10s %9s %7s | %9s %7s | %9s %7s | %9s %7s | %9s %7s\n", "k",
+		       "selected", "copy ms", "GB/s", "hint ms", "of copy", "none ms", "of copy",
+		       "equal ms", "of copy", "sorted ms", "of copy");
+	printf("%10zu %10zu %9.4f %7.1f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f\n",
+	       b->k, b->selected.n, ms[COPY].p50, 8e-6 * (double)b->o->n / ms[COPY].p50,
+	       ms[HINTED].p50, ratio[HINTED].p50, ms[FRESH].p50, ratio[FRESH].p50, ms[EQUAL].p50,
+	       ratio[EQUAL].p50, ms[SORTED].p50, ratio[SORTED].p50);
 	fflush(stdout);
 }
 
 static void print_head(const struct options *o, const char *device)
 {
 	if (!o->json) {
-		printf("select on %s: residual and top-k, n %llu, %s, medians with launch; of copy: bandwidth, 12 bytes "
-		       "a coordinate; Sluice %s\n", device, (unsigned long long)o->n, distribution_name(o->distribution),
+		printf("select on %s: residual and top-k, n %llu, %s, medians with launch; of "
+		       "copy: bandwidth, 12 bytes a coordinate; Sluice %s\n",
+		       device, (unsigned long long)o->n, distribution_name(o->distribution),
 		       sluice_version());
 		return;
 	}
@@ -153,8 +162,9 @@ static void print_head(const struct options *o, const char *device)
 	json_text(stdout, sluice_version());
 	printf(",\"test\":\"select\",\"device\":");
 	json_text(stdout, device);
-	printf(",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,\"rows\":[", (unsigned long long)o->n,
-	       distribution_name(o->distribution), (unsigned long long)o->seed);
+	printf(",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,\"rows\":[",
+	       (unsigned long long)o->n, distribution_name(o->distribution),
+	       (unsigned long long)o->seed);
 }
 
 static int one_k(void *bench, size_t k, int first)
@@ -222,7 +232,8 @@ int bench_select_gpu(const struct options *o)
 	if (here && b.index)
 		rc = fill(&b, here);
 	else
-		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n", (unsigned long long)o->n);
+		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
+			(unsigned long long)o->n);
 	free(here);
 	if (!rc) {
 		print_head(o, device);

@@ -15,18 +15,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each step takes its gradient from another place of one pool: new values without the time to make them. */
-enum { SHIFTS = 64, SHIFT = 16, LEAST_STEPS = 10, MOST_STEPS = 100000, TRANSPORTS_MAX = 8, MEBI = 1 << 20 };
+/* Each step takes its gradient from another place of one pool: new values without the time to make
+ * them. */
+enum {
+	SHIFTS = 64,
+	SHIFT = 16,
+	LEAST_STEPS = 10,
+	MOST_STEPS = 100000,
+	TRANSPORTS_MAX = 8,
+	MEBI = 1 << 20
+};
 
-/* ---- steps -------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------- */
 
 struct bench {
 	const struct options *options;
 	sluice_job *job;
 	sluice_model *model;
-	float *params, *pool;          /* given to the library */
-	float *pool_here;              /* the pool in host memory */
-	const struct device_ops *gpu;  /* --device cuda: of the next two; else NULL */
+	float *params, *pool;         /* given to the library */
+	float *pool_here;             /* the pool in host memory */
+	const struct device_ops *gpu; /* --device cuda: of the next two; else NULL */
 	struct memory gpu_params, gpu_pool;
 	char device[256];
 	struct samples ms;
@@ -153,7 +161,7 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-/* ---- what is said ------------------------------------------------------------------------- */
+/* ---- what is said ---------------------------------------------------------- */
 
 static const char *const limit_names[LIMITS] = { "read", "copy", "add" };
 enum { COMPRESS, PUSH, WAIT, DEVICE, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
@@ -184,10 +192,10 @@ static int sums(struct bench *b, double s[SUMS])
 
 static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 {
-	static const char *const names[SUMS] = { "compress_ms",  "push_ms",     "wait_ms",
-						 "device_ms",    "pull_ms",     "apply_ms",    "pushed_bytes",
-						 "pulled_bytes", "dense_bytes", "density_up",
-						 "density_down" };
+	static const char *const names[SUMS] = { "compress_ms",  "push_ms",      "wait_ms",
+						 "device_ms",    "pull_ms",      "apply_ms",
+						 "pushed_bytes", "pulled_bytes", "dense_bytes",
+						 "density_up",   "density_down" };
 
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
 	json_text(stdout, sluice_version());
@@ -244,13 +252,13 @@ static void print_limits(struct bench *b, const double s[SUMS], struct summary m
 	for (int i = 0; i < LIMITS; i++) {
 		double pass = samples_summary(&b->limits.ms[i]).p50;
 
-		printf("%s %s %.3f ms (step %.2f x, compress %.2f x)", i ? "," : "", limit_names[i], pass,
-		       ms.p50 / pass, s[COMPRESS] / pass);
+		printf("%s %s %.3f ms (step %.2f x, compress %.2f x)", i ? "," : "", limit_names[i],
+		       pass, ms.p50 / pass, s[COMPRESS] / pass);
 	}
 	putchar('\n');
 	if (win > 0)
-		printf("quicker than a dense exchange that takes no time but the wire's, where a worker's wire "
-		       "moves less than %.2f GB/s (%.1f Gbit/s)\n",
+		printf("quicker than a dense exchange that takes no time but the wire's, where a "
+		       "worker's wire moves less than %.2f GB/s (%.1f Gbit/s)\n",
 		       win * 1e-9, win * 8e-9);
 }
 
@@ -264,13 +272,15 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 		printf("vectors in the memory of a GPU; rank 0: %s\n", b->device);
 	printf("recipe: %s\n", sluice_recipe(b->model));
 	if (b->options->accumulate)
-		puts("gradients are added to the residual by the program, outside of the measured time");
+		puts("gradients are added to the residual by the program, outside of the measured "
+		     "time");
 	printf("push and pull on rank 0: p50 %.3f ms, p99 %.3f, max %.3f (%zu steps)\n", ms.p50,
 	       ms.p99, ms.max, ms.n);
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
 	if (b->gpu)
-		printf("of the wait, for the GPU to be through with the push: %.3f ms\n", s[DEVICE]);
+		printf("of the wait, for the GPU to be through with the push: %.3f ms\n",
+		       s[DEVICE]);
 	if (b->options->limit)
 		print_limits(b, s, ms);
 	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "
@@ -284,8 +294,8 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 		       (double)b->moved[t].notifies / (double)ms.n,
 		       (double)b->moved[t].gets / (double)ms.n,
 		       (double)b->moved[t].get_bytes / (double)ms.n);
-	printf("memory of a worker for the model: announced %.1f MiB, resident %.1f (%.1f private, %.1f in "
-	       "regions); at most %.1f %% of what was announced\n",
+	printf("memory of a worker for the model: announced %.1f MiB, resident %.1f (%.1f private, "
+	       "%.1f in regions); at most %.1f %% of what was announced\n",
 	       b->memory.announced / MEBI, b->memory.resident / MEBI,
 	       (b->memory.resident - b->memory.regions) / MEBI, b->memory.regions / MEBI,
 	       b->memory.fullest * 100);
@@ -300,7 +310,8 @@ static int work(struct bench *b)
 		rc = sums(b, s);
 	if (!rc)
 		rc = step_memory_look(b->job, b->model, &b->before_open,
-				      b->options->limit ? b->options->count * sizeof(float) : 0, &b->memory);
+				      b->options->limit ? b->options->count * sizeof(float) : 0,
+				      &b->memory);
 	if (!rc && sluice_rank(b->job) == 0) {
 		if (b->options->json)
 			print_json(b, s, samples_summary(&b->ms));
@@ -356,7 +367,8 @@ int step_run(sluice_job *job, const struct options *o)
 		b.pool = malloc(pool * sizeof(float));
 		failed = !b.params || !b.pool;
 		if (failed == 0) {
-			/* Resident before the model is: not promised, as by calloc(), which these two would become. */
+			/* Resident before the model is: not promised, as by calloc(), which these
+			 * two would become. */
 			__asm__ volatile("" : : "r"(b.params) : "memory");
 			memset(b.params, 0, (size_t)o->count * sizeof(float));
 			data_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),

@@ -9,7 +9,8 @@
 
 int step_limits_open(struct step_limits *l, uint64_t count, uint64_t steps)
 {
-	*l = (struct step_limits){ .count = count, .scratch = malloc((size_t)count * sizeof(float)) };
+	*l = (struct step_limits){ .count = count,
+				   .scratch = malloc((size_t)count * sizeof(float)) };
 	if (!l->scratch)
 		return -1;
 	memset(l->scratch, 0, (size_t)count * sizeof(float));

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the machine does with a vector as long as the gradient: the passes that a step is held against. */
+ * What the machine does with a vector as long as the gradient: the passes that a step is held
+ * against. */
 #ifndef BENCH_STEP_LIMITS_H
 #define BENCH_STEP_LIMITS_H
 #include "tools/bench/samples.h"
 #include <stdint.h>
 
-enum limit { LIMIT_READ, LIMIT_COPY, LIMIT_ADD, LIMITS }; /* one pass each; ADD: residual += gradient */
+enum limit {
+	LIMIT_READ,
+	LIMIT_COPY,
+	LIMIT_ADD,
+	LIMITS
+}; /* one pass each; ADD: residual += gradient */
 
 struct step_limits {
 	float *scratch; /* count */
@@ -19,7 +25,8 @@ int step_limits_open(struct step_limits *l, uint64_t count, uint64_t steps);
 void step_limits_close(struct step_limits *l);
 /* One of each; the workers call it together, as they make their steps. */
 void step_limits_measure(struct step_limits *l, const float *gradient);
-/* The bandwidth below which sparse steps win over a dense exchange that takes no time but the wire's: bytes
- * a second of one worker, in and out together. NaN where sparse steps send no less. */
+/* The bandwidth below which sparse steps win over a dense exchange that takes no time but the
+ * wire's: bytes a second of one worker, in and out together. NaN where sparse steps send no
+ * less. */
 double step_break_even(double sparse_ms, double sparse_bytes, double dense_bytes);
 #endif

@@ -17,7 +17,8 @@ static int own_figures(sluice_model *model, const struct resident *before, uint6
 	if (rc)
 		return rc;
 	if (resident_now(&now)) {
-		fprintf(stderr, "sluice-bench: /proc/self does not say how much memory is resident\n");
+		fprintf(stderr,
+			"sluice-bench: /proc/self does not say how much memory is resident\n");
 		return SLUICE_ENOSUPP;
 	}
 	figures[ANNOUNCED] = (double)stats.memory_bytes;
@@ -26,13 +27,14 @@ static int own_figures(sluice_model *model, const struct resident *before, uint6
 	return 0;
 }
 
-int step_memory_look(sluice_job *job, sluice_model *model, const struct resident *before, uint64_t beside,
-		     struct step_memory *out)
+int step_memory_look(sluice_job *job, sluice_model *model, const struct resident *before,
+		     uint64_t beside, struct step_memory *out)
 {
 	size_t workers = (size_t)sluice_workers(job), n = workers * FIGURES;
 	double *all = calloc(n, sizeof *all);
-	int rc = all ? own_figures(model, before, beside, all + (size_t)sluice_rank(job) * FIGURES)
-		     : SLUICE_ENOMEM;
+	int rc = all ? own_figures(model, before, beside,
+				   all + (size_t)sluice_rank(job) * FIGURES) :
+		       SLUICE_ENOMEM;
 
 	if (!rc)
 		rc = sluice_sum(job, all, n);

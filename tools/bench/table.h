@@ -17,7 +17,8 @@ void table_begin(const struct options *options, sluice_job *job, int second, con
 		 int limits);
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
-/* The perftest commands whose latency and bandwidth compare with this row ("" if there are none). */
+/* The perftest commands whose latency and bandwidth compare with this row ("" if there are
+ * none). */
 void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
 		       size_t capacity);
 #endif

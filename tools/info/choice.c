@@ -16,7 +16,8 @@ int verbs_choice(char sentence[FINDING_BYTES])
 		return -1;
 	}
 	verbs_address_text(&device.address, address);
-	snprintf(sentence, FINDING_BYTES, "%s port %d, GID index %d, address %s: %s; %s memory windows of type 2B",
+	snprintf(sentence, FINDING_BYTES,
+		 "%s port %d, GID index %d, address %s: %s; %s memory windows of type 2B",
 		 device.name, device.port, device.gid_index, address, device.reason,
 		 device.attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B ? "has" : "has no");
 	return 0;

@@ -10,8 +10,8 @@
 static const char section[] = "GPU and PCI";
 enum { CONFIG_BYTES = 4096, FIRST_EXTENDED = 0x100, CAPABILITY_ACS = 0x0d, ACS_REDIRECT = 0x0c };
 
-/* The ACS control word of a bridge whose configuration space may be read whole (root only); -1: none,
- * -2: may not be read. */
+/* The ACS control word of a bridge whose configuration space may be read whole (root only); -1:
+ * none, -2: may not be read. */
 static int acs_control(const struct node *node, const char *device)
 {
 	char path[LINE_BYTES], relative[128];
@@ -117,7 +117,8 @@ static void toolkit(const struct node *node, struct report *r)
 		   release ? release : text);
 }
 
-/* Whether this library can use GPU memory here: a module that is there should find the GPUs of the node. */
+/* Whether this library can use GPU memory here: a module that is there should find the GPUs of the
+ * node. */
 static void module(int gpu, struct report *r)
 {
 	const char *why = "";
@@ -130,7 +131,8 @@ static void module(int gpu, struct report *r)
 		report_add(r, VERDICT_INFO, section, "gpu-module", NULL, "%s", text);
 	else
 		report_add(r, gpu ? VERDICT_WARN : VERDICT_INFO, section, "gpu-module",
-			   gpu ? "compare the driver (nvidia-smi) with the CUDA version that Sluice was built with" :
+			   gpu ? "compare the driver (nvidia-smi) with the CUDA version that "
+				 "Sluice was built with" :
 				 NULL,
 			   "%s", ops->error());
 }
@@ -143,16 +145,19 @@ void probe_nearness(struct report *r)
 
 	if (nearness_all(&all)) {
 		report_add(r, VERDICT_INFO, section, "gpu-nic", NULL,
-			   "unknown: built without hwloc, or hwloc does not say what this machine looks like");
+			   "unknown: built without hwloc, or hwloc does not say what this machine "
+			   "looks like");
 		return;
 	}
 	for (size_t g = 0; g < all.n_gpus; g++) {
 		if (!all.n_cards)
-			report_add(r, VERDICT_INFO, section, "gpu-nic", NULL, "GPU %s: no RDMA device on PCI",
-				   all.gpu[g]);
+			report_add(r, VERDICT_INFO, section, "gpu-nic", NULL,
+				   "GPU %s: no RDMA device on PCI", all.gpu[g]);
 		for (size_t c = 0; c < all.n_cards; c++) {
-			snprintf(name, sizeof(name), "gpu-nic %.16s %.20s", all.gpu[g], all.card[c]);
-			report_add(r, VERDICT_INFO, section, name, NULL, "%s", all.pair[g][c].where);
+			snprintf(name, sizeof(name), "gpu-nic %.16s %.20s", all.gpu[g],
+				 all.card[c]);
+			report_add(r, VERDICT_INFO, section, name, NULL, "%s",
+				   all.pair[g][c].where);
 		}
 	}
 }

@@ -30,7 +30,8 @@ static void pmix(struct report *r)
 	const char *(*version)(void);
 	void *address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 
-	/* A linker that drops libraries nobody calls has dropped it: the one that sluice_init() would get. */
+	/* A linker that drops libraries nobody calls has dropped it: the one that sluice_init()
+	 * would get. */
 	if (!address && dlopen("libpmix.so.2", RTLD_LAZY | RTLD_GLOBAL))
 		address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 	if (address) {

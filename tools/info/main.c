@@ -92,12 +92,16 @@ int main(int argc, char **argv)
 			mode = key;
 			break;
 		case ':':
-			fprintf(stderr, "sluice-info: option %s needs an argument; see sluice-info --help\n",
+			fprintf(stderr,
+				"sluice-info: option %s needs an argument; see sluice-info "
+				"--help\n",
 				argv[optind - 1]);
 			return EXIT_BAD_USAGE;
 		default:
-			fprintf(stderr, "sluice-info: unknown, ambiguous or malformed option %s; "
-				"see sluice-info --help\n", refused_option(argv, table, refused));
+			fprintf(stderr,
+				"sluice-info: unknown, ambiguous or malformed option %s; "
+				"see sluice-info --help\n",
+				refused_option(argv, table, refused));
 			return EXIT_BAD_USAGE;
 		}
 	if (optind < argc || modes > 1) {

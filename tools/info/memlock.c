@@ -112,19 +112,19 @@ void probe_memlock(const struct node *node, struct report *r)
 		report_add(r, VERDICT_OK, section, "memlock", NULL,
 			   "limit %s; not needed without RDMA (with: %s)", bytes_text(soft), need);
 	else
-		report_add(r, VERDICT_FAIL, section, "memlock",
-			   getenv("SLURM_JOB_ID") ?
-				   "set LimitMEMLOCK=infinity in slurmd.service and "
-				   "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
-				   "write \"* - memlock unlimited\" into a file of "
-				   "/etc/security/limits.d and log in anew; for jobs, "
-				   "LimitMEMLOCK=infinity in slurmd.service and "
-				   "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
-			   "locked memory: need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s",
-			   need,
-			   bytes_text(soft), hard == UINT64_MAX ? "unlimited" : bytes_text(hard),
-			   getenv("SLURM_JOB_ID") ?
-				   "slurmd or, by PropagateResourceLimits, the submitting shell" :
-				   "this login (memlock-origin)");
+		report_add(
+			r, VERDICT_FAIL, section, "memlock",
+			getenv("SLURM_JOB_ID") ?
+				"set LimitMEMLOCK=infinity in slurmd.service and "
+				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
+				"write \"* - memlock unlimited\" into a file of "
+				"/etc/security/limits.d and log in anew; for jobs, "
+				"LimitMEMLOCK=infinity in slurmd.service and "
+				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
+			"locked memory: need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s",
+			need, bytes_text(soft), hard == UINT64_MAX ? "unlimited" : bytes_text(hard),
+			getenv("SLURM_JOB_ID") ?
+				"slurmd or, by PropagateResourceLimits, the submitting shell" :
+				"this login (memlock-origin)");
 	show_origin(node, r);
 }

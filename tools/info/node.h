@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The node that is looked at: files below a root ("" is this machine; tests give a tree of their own)
- * and, on this machine only, programs that are asked. */
+ * The node that is looked at: files below a root ("" is this machine; tests give a tree of their
+ * own) and, on this machine only, programs that are asked. */
 #ifndef INFO_NODE_H
 #define INFO_NODE_H
 #include <stddef.h>
@@ -34,7 +34,7 @@ struct names {
 void node_list(const struct node *node, struct names *names, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. 0: it ran and
- * ended with 0. -1 otherwise, and always for another root. */
+/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. 0: it ran
+ * and ended with 0. -1 otherwise, and always for another root. */
 int node_ask(const struct node *node, const char *const *arguments, char *out, size_t capacity);
 #endif

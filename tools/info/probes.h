@@ -10,8 +10,9 @@ void probe_rdma(const struct node *node, struct report *r);   /* devices, ports,
 void probe_memlock(const struct node *node, struct report *r);
 void probe_shm(const struct node *node, struct report *r);
 void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm */
-void probe_gpu(const struct node *node, struct report *r); /* driver, peer memory, IOMMU, ACS, and: */
-void probe_nearness(struct report *r);                      /* which card is near which GPU, here */
+void probe_gpu(const struct node *node,
+	       struct report *r);      /* driver, peer memory, IOMMU, ACS, and: */
+void probe_nearness(struct report *r); /* which card is near which GPU, here */
 
 /* 1 if this build has the transport and SLUICE_TRANSPORT allows it. */
 int transport_allowed(const char *name);
@@ -19,8 +20,8 @@ int transport_built(const char *name);
 /* 1 if verbs is asked for by name: --need-verbs, or SLUICE_TRANSPORT in the environment. */
 int verbs_required(const struct node *node);
 
-/* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port, GID and
- * why; -1 with the reason why there is none. 1: this build has no verbs. */
+/* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
+ * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
 
 /* "64 KiB" in one of a few rotating buffers. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * RDMA devices, ports and GIDs as sysfs shows them, judged by the rules of the verbs transport; on this
- * machine the transport is then asked for its own choice. */
+ * RDMA devices, ports and GIDs as sysfs shows them, judged by the rules of the verbs transport; on
+ * this machine the transport is then asked for its own choice. */
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +50,13 @@ static int quality_of(const uint8_t gid[16], const char *type)
 	return memcmp(gid, v4, sizeof(v4)) ? GID_GLOBAL : GID_V4;
 }
 
-static const char *const quality_text[] = { [GID_NONE] = "empty",
-					    [GID_V1] = "not RoCE v2: no router passes it",
-					    [GID_LINK_LOCAL] =
-						    "link-local: not an address to connect to",
-					    [GID_GLOBAL] = "RoCE v2, IPv6",
-					    [GID_V4] = "RoCE v2, IPv4" };
+static const char *const quality_text[] = {
+	[GID_NONE] = "empty",
+	[GID_V1] = "not RoCE v2: no router passes it",
+	[GID_LINK_LOCAL] = "link-local: not an address to connect to",
+	[GID_GLOBAL] = "RoCE v2, IPv6",
+	[GID_V4] = "RoCE v2, IPv4"
+};
 
 /* The GIDs of an Ethernet port, and the one that is taken. */
 static void judge_gids(const struct node *node, struct report *r, const struct port *p)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What shared memory between ranks of one machine needs: memory files, and the right to open those of
- * another process. Tried, not guessed. */
+ * What shared memory between ranks of one machine needs: memory files, and the right to open those
+ * of another process. Tried, not guessed. */
 #include "tools/info/probes.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,8 @@
 
 static const char section[] = "Shared memory";
 
-/* A child with a memory file; its number comes through a pipe. The child ends when we close our end. */
+/* A child with a memory file; its number comes through a pipe. The child ends when we close our
+ * end. */
 static void be_a_peer(int tell, int stay)
 {
 	int fd = memfd_create("sluice-info", MFD_CLOEXEC);

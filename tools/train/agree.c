@@ -126,7 +126,7 @@ struct vote {
 int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step)
 {
 	char ranks[RANKS_TEXT_BYTES + 8];
-	struct vote mine = {digest, 1}, expected = {0, 0};
+	struct vote mine = { digest, 1 }, expected = { 0, 0 };
 	int workers = sluice_workers(job), most = 0, living = 0, leader = -1;
 	struct vote *all = (struct vote *)(void *)gather(job, &mine, sizeof(mine));
 

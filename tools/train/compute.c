@@ -12,8 +12,10 @@ static const struct compute_ops *load(const char *path, char *text, size_t cap)
 	compute_module_fn *module;
 
 	if (!handle) {
-		snprintf(text, cap, "--device cuda: this sluice-train has no module for GPUs (%s): build Sluice with "
-			 "--with-cuda=yes, or name the module with --device cuda:FILE", dlerror());
+		snprintf(text, cap,
+			 "--device cuda: this sluice-train has no module for GPUs (%s): build "
+			 "Sluice with --with-cuda=yes, or name the module with --device cuda:FILE",
+			 dlerror());
 		return NULL;
 	}
 	symbol = dlsym(handle, COMPUTE_MODULE_SYMBOL);
@@ -30,10 +32,11 @@ int compute_open(const char *device, struct compute *out, char *text, size_t cap
 {
 	char why[512];
 
-	*out = (struct compute){.ops = &compute_cpu};
+	*out = (struct compute){ .ops = &compute_cpu };
 	if (strcmp(device, "cpu")) {
-		out->ops = load(device[4] == ':' ? device + 5 : SLUICE_MODULE_DIR "/libsluice_train_cuda.so", text,
-				cap);
+		out->ops = load(device[4] == ':' ? device + 5 :
+						   SLUICE_MODULE_DIR "/libsluice_train_cuda.so",
+				text, cap);
 		if (!out->ops)
 			return -1;
 	}
@@ -41,7 +44,7 @@ int compute_open(const char *device, struct compute *out, char *text, size_t cap
 		return 0;
 	snprintf(why, sizeof(why), "%s", out->ops->error());
 	snprintf(text, cap, "--device cuda: %s", why);
-	*out = (struct compute){0};
+	*out = (struct compute){ 0 };
 	return -1;
 }
 
@@ -49,5 +52,5 @@ void compute_close(struct compute *compute)
 {
 	if (compute->ops)
 		compute->ops->close(compute->state);
-	*compute = (struct compute){0};
+	*compute = (struct compute){ 0 };
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the layers of a model need done to vectors: one table of operations, in host memory (compute_cpu.c,
- * with OpenBLAS) and in the memory of a GPU (cuda_module.c, with cuBLAS, a module that --device cuda loads).
- * Called by layers.c, which knows layers and no memory, and by training.c for parameters and gradients.
+ * What the layers of a model need done to vectors: one table of operations, in host memory
+ * (compute_cpu.c, with OpenBLAS) and in the memory of a GPU (cuda_module.c, with cuBLAS, a module
+ * that --device cuda loads). Called by layers.c, which knows layers and no memory, and by
+ * training.c for parameters and gradients.
  *
- * Matrices are row-major. Operations return 0 or -1, and after -1 error() is the sentence. On a GPU they are
- * enqueued on the stream that open() made; only get() waits. One thread at a time per state. */
+ * Matrices are row-major. Operations return 0 or -1, and after -1 error() is the sentence. On a GPU
+ * they are enqueued on the stream that open() made; only get() waits. One thread at a time per
+ * state. */
 #ifndef TRAIN_COMPUTE_H
 #define TRAIN_COMPUTE_H
 #include "tools/train/loss.h"
 
-/* c = a b, or c += a b: c is rows x columns, a is rows x inner and b inner x columns, each after its transposition. */
+/* c = a b, or c += a b: c is rows x columns, a is rows x inner and b inner x columns, each after
+ * its transposition. */
 struct product {
 	const float *a, *b;
 	float *c;
@@ -17,7 +20,8 @@ struct product {
 	int transpose_a, transpose_b, add;
 };
 
-/* z: rows x width outputs of the last layer, which become scale * d loss / d z; score: one per row. */
+/* z: rows x width outputs of the last layer, which become scale * d loss / d z; score: one per
+ * row. */
 struct loss_call {
 	enum loss_kind kind;
 	float *z;
@@ -28,29 +32,32 @@ struct loss_call {
 };
 
 struct compute_ops {
-	size_t size;                        /* sizeof(struct compute_ops): another one is another build, and refused */
-	int in_host;                        /* vectors are host memory */
-	const char *(*error)(void);         /* of the calling thread */
+	size_t size; /* sizeof(struct compute_ops): another one is another build, and refused */
+	int in_host; /* vectors are host memory */
+	const char *(*error)(void); /* of the calling thread */
 	/* Chooses the device of this process; text: which one and why. */
 	int (*open)(void **state, char *text, size_t cap);
 	void (*close)(void *state);
-	void *(*stream)(void *state);       /* for sluice_model_attr.stream */
+	void *(*stream)(void *state); /* for sluice_model_attr.stream */
 
 	int (*alloc)(void *state, size_t bytes, void **out);
-	void (*release)(void *state, void *p);              /* accepts NULL */
-	int (*put)(void *state, void *to, const void *from_host, size_t bytes); /* from_host is free again on return, and may be to */
+	void (*release)(void *state, void *p); /* accepts NULL */
+	int (*put)(void *state, void *to, const void *from_host,
+		   size_t bytes); /* from_host is free again on return, and may be to */
 	int (*get)(void *state, void *to_host, const void *from, size_t bytes);
 	int (*zero)(void *state, void *to, size_t bytes);
 
 	int (*product)(void *state, const struct product *p);
-	int (*bias)(void *state, float *z, const float *bias, size_t rows, size_t width); /* each row = bias */
+	int (*bias)(void *state, float *z, const float *bias, size_t rows,
+		    size_t width); /* each row = bias */
 	int (*relu)(void *state, float *z, size_t n);
 	/* slope becomes 0 where the activation is not above 0 */
 	int (*relu_slope)(void *state, float *slope, const float *activation, size_t n);
 	/* grad[j] += slope[0][j], then slope[1][j], ... */
 	int (*bias_slope)(void *state, float *grad, const float *slope, size_t rows, size_t width);
 	int (*loss)(void *state, const struct loss_call *call);
-	int (*descend)(void *state, float *params, const float *grad, float lr, size_t n); /* params -= lr * grad */
+	int (*descend)(void *state, float *params, const float *grad, float lr,
+		       size_t n); /* params -= lr * grad */
 };
 
 /* A table and its state. */
@@ -61,7 +68,8 @@ struct compute {
 
 extern const struct compute_ops compute_cpu; /* its state is NULL */
 
-/* compute.c: "cpu", "cuda" or "cuda:FILE" (the module). text: what is used, one line. -1: text says why not. */
+/* compute.c: "cpu", "cuda" or "cuda:FILE" (the module). text: what is used, one line. -1: text says
+ * why not. */
 int compute_open(const char *device, struct compute *out, char *text, size_t cap);
 void compute_close(struct compute *compute); /* of a zeroed one: nothing */
 

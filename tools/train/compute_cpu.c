@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The operations of compute.h in host memory; the products are OpenBLAS's, by one thread, so that sums are
- * added in the same order in every run. */
+ * The operations of compute.h in host memory; the products are OpenBLAS's, by one thread, so that
+ * sums are added in the same order in every run. */
 #include "tools/train/compute.h"
 
 #include <cblas.h>
@@ -68,9 +68,10 @@ static int product(void *state, const struct product *p)
 {
 	(void)state;
 	cblas_sgemm(CblasRowMajor, p->transpose_a ? CblasTrans : CblasNoTrans,
-		    p->transpose_b ? CblasTrans : CblasNoTrans, (int)p->rows, (int)p->columns, (int)p->inner, 1,
-		    p->a, (int)(p->transpose_a ? p->rows : p->inner), p->b,
-		    (int)(p->transpose_b ? p->inner : p->columns), p->add ? 1 : 0, p->c, (int)p->columns);
+		    p->transpose_b ? CblasTrans : CblasNoTrans, (int)p->rows, (int)p->columns,
+		    (int)p->inner, 1, p->a, (int)(p->transpose_a ? p->rows : p->inner), p->b,
+		    (int)(p->transpose_b ? p->inner : p->columns), p->add ? 1 : 0, p->c,
+		    (int)p->columns);
 	return 0;
 }
 
@@ -111,8 +112,8 @@ static int loss(void *state, const struct loss_call *call)
 {
 	(void)state;
 	for (size_t row = 0; row < call->rows; row++)
-		call->score[row] = loss_of_row(call->kind, call->z + row * call->width, call->label[row], call->width,
-					       call->scale);
+		call->score[row] = loss_of_row(call->kind, call->z + row * call->width,
+					       call->label[row], call->width, call->scale);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See cuda_blas.h. cuBLAS is looked for when it is needed, so that the module builds without it and says what is
- * missing; written against its ABI, which has not changed since version 4. Products of float32 are made in float32:
- * cuBLAS rounds to TF32 only when asked to. */
+ * See cuda_blas.h. cuBLAS is looked for when it is needed, so that the module builds without it and
+ * says what is missing; written against its ABI, which has not changed since version 4. Products of
+ * float32 are made in float32: cuBLAS rounds to TF32 only when asked to. */
 #include "tools/train/cuda_blas.h"
 #include "gpu/failure.h"
 #include <dlfcn.h>
@@ -12,8 +12,9 @@ enum { OP_N = 0, OP_T = 1 };
 typedef int create_fn(void **handle);
 typedef int destroy_fn(void *handle);
 typedef int set_stream_fn(void *handle, cudaStream_t stream);
-typedef int sgemm_fn(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha, const float *a, int lda,
-		     const float *b, int ldb, const float *beta, float *c, int ldc);
+typedef int sgemm_fn(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha,
+		     const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
+		     int ldc);
 
 static struct {
 	create_fn *create;
@@ -43,7 +44,8 @@ static void *open_library(void)
 
 	if (library)
 		return library;
-	snprintf(name, sizeof(name), "%s/libcublas.so.%d", CUDA_LIBRARY_FOLDER, CUDART_VERSION / 1000);
+	snprintf(name, sizeof(name), "%s/libcublas.so.%d", CUDA_LIBRARY_FOLDER,
+		 CUDART_VERSION / 1000);
 	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 #endif
 }
@@ -55,11 +57,15 @@ static int load(void)
 	if (blas.sgemm)
 		return 0;
 	if (!library)
-		return cuda_refuse("cuBLAS cannot be loaded (%s): install it, or add its folder to LD_LIBRARY_PATH",
+		return cuda_refuse("cuBLAS cannot be loaded (%s): install it, or add its folder to "
+				   "LD_LIBRARY_PATH",
 				   dlerror());
-	return find(library, "cublasCreate_v2", &blas.create) || find(library, "cublasDestroy_v2", &blas.destroy) ||
-	       find(library, "cublasSetStream_v2", &blas.set_stream) ||
-	       find(library, "cublasSgemm_v2", &blas.sgemm) ? -1 : 0;
+	return find(library, "cublasCreate_v2", &blas.create) ||
+			       find(library, "cublasDestroy_v2", &blas.destroy) ||
+			       find(library, "cublasSetStream_v2", &blas.set_stream) ||
+			       find(library, "cublasSgemm_v2", &blas.sgemm) ?
+		       -1 :
+		       0;
 }
 
 int blas_open(cudaStream_t stream, void **handle_out)
@@ -85,11 +91,13 @@ void blas_close(void *handle)
 int blas_product(void *handle, const struct product *p)
 {
 	const float one = 1, beta = p->add ? 1 : 0;
-	int status = blas.sgemm(handle, p->transpose_b ? OP_T : OP_N, p->transpose_a ? OP_T : OP_N, (int)p->columns,
-				(int)p->rows, (int)p->inner, &one, p->b,
+	int status = blas.sgemm(handle, p->transpose_b ? OP_T : OP_N, p->transpose_a ? OP_T : OP_N,
+				(int)p->columns, (int)p->rows, (int)p->inner, &one, p->b,
 				(int)(p->transpose_b ? p->inner : p->columns), p->a,
-				(int)(p->transpose_a ? p->rows : p->inner), &beta, p->c, (int)p->columns);
+				(int)(p->transpose_a ? p->rows : p->inner), &beta, p->c,
+				(int)p->columns);
 
-	return status ? cuda_refuse("cublasSgemm of %zu x %zu x %zu failed with status %d", p->rows, p->columns,
-				    p->inner, status) : 0;
+	return status ? cuda_refuse("cublasSgemm of %zu x %zu x %zu failed with status %d", p->rows,
+				    p->columns, p->inner, status) :
+			0;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done to layers beside products, as compute_cpu.c does it: every element is one thread's, sums go in the
- * order of the rows, so the bits are the CPU's (but for expf and logf, which each has of its own). 256 threads,
- * any grid, no shared memory. */
+ * What is done to layers beside products, as compute_cpu.c does it: every element is one thread's,
+ * sums go in the order of the rows, so the bits are the CPU's (but for expf and logf, which each
+ * has of its own). 256 threads, any grid, no shared memory. */
 #include "tools/train/cuda_layers.h"
 #include "gpu/kernel.h"
 
 /* One read of each argument and one write an element. */
 KERNEL(elementwise, elementwise_args)
 {
-	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.n; i += (uint64_t)gridDim.x * BLOCK)
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.n;
+	     i += (uint64_t)gridDim.x * BLOCK)
 		switch (a.work) {
 		case LAYER_BIAS: a.to[i] = a.from[i % a.width]; break;
 		case LAYER_RELU: a.to[i] = a.to[i] > 0 ? a.to[i] : 0; break;
@@ -35,7 +36,8 @@ KERNEL(loss, loss_call)
 {
 	for (uint64_t row = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; row < a.rows;
 	     row += (uint64_t)gridDim.x * BLOCK)
-		a.score[row] = loss_of_row(a.kind, a.z + row * a.width, a.label[row], a.width, a.scale);
+		a.score[row] = loss_of_row(a.kind, a.z + row * a.width, a.label[row], a.width,
+					   a.scale);
 }
 
 static cudaError_t launch(const void *kernel, const void *args, unsigned grid, cudaStream_t stream)
@@ -45,12 +47,14 @@ static cudaError_t launch(const void *kernel, const void *args, unsigned grid, c
 	return cudaLaunchKernel(kernel, blocks_of(grid), blocks_of(BLOCK), arguments, 0, stream);
 }
 
-FROM_C cudaError_t elementwise_enqueue(const struct elementwise_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t elementwise_enqueue(const struct elementwise_args *args, unsigned grid,
+				       cudaStream_t stream)
 {
 	return launch((const void *)elementwise, args, grid, stream);
 }
 
-FROM_C cudaError_t bias_slope_enqueue(const struct bias_slope_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t bias_slope_enqueue(const struct bias_slope_args *args, unsigned grid,
+				      cudaStream_t stream)
 {
 	return launch((const void *)bias_slope, args, grid, stream);
 }

@@ -12,8 +12,8 @@ enum layer_work { LAYER_BIAS, LAYER_RELU, LAYER_RELU_SLOPE, LAYER_DESCEND };
 struct elementwise_args {
 	enum layer_work work;
 	float *to;
-	const float *from;    /* relu: not used */
-	uint64_t n, width;    /* width: of a row; bias alone */
+	const float *from; /* relu: not used */
+	uint64_t n, width; /* width: of a row; bias alone */
 	float lr;
 };
 
@@ -26,8 +26,10 @@ struct bias_slope_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
-cudaError_t elementwise_enqueue(const struct elementwise_args *args, unsigned grid, cudaStream_t stream);
-cudaError_t bias_slope_enqueue(const struct bias_slope_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t elementwise_enqueue(const struct elementwise_args *args, unsigned grid,
+				cudaStream_t stream);
+cudaError_t bias_slope_enqueue(const struct bias_slope_args *args, unsigned grid,
+			       cudaStream_t stream);
 cudaError_t loss_enqueue(const struct loss_call *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The operations of compute.h in the memory of a GPU: the table that sluice-train gets from this module, through
- * its one symbol. Products are cuBLAS's (cuda_blas.c), the rest cuda_layers.cu's. */
+ * The operations of compute.h in the memory of a GPU: the table that sluice-train gets from this
+ * module, through its one symbol. Products are cuBLAS's (cuda_blas.c), the rest
+ * cuda_layers.cu's. */
 #include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/plan.h"
@@ -29,14 +30,16 @@ static void close_cuda(void *state)
 	free(c);
 }
 
-/* The stream is one that waits for the default stream and is waited for by it: the library copies there what is
- * no part of a step. */
+/* The stream is one that waits for the default stream and is waited for by it: the library copies
+ * there what is no part of a step. */
 static int begin(struct cuda *c, char *text, size_t cap)
 {
 	int multiprocessors;
 
-	if (choose_device(&c->device, text, cap) || cuda_check(cudaSetDevice(c->device), "choosing the GPU") ||
-	    cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, c->device),
+	if (choose_device(&c->device, text, cap) ||
+	    cuda_check(cudaSetDevice(c->device), "choosing the GPU") ||
+	    cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+					      c->device),
 		       "asking for multiprocessors") ||
 	    cuda_check(cudaStreamCreate(&c->stream), "making a stream"))
 		return -1;
@@ -63,7 +66,7 @@ static void *stream(void *state)
 	return ((struct cuda *)state)->stream;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------- */
 
 static int alloc(void *state, size_t bytes, void **out)
 {
@@ -83,7 +86,8 @@ static int put(void *state, void *to, const void *from_host, size_t bytes)
 {
 	struct cuda *c = state;
 
-	return cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, c->stream), "a copy to the GPU");
+	return cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, c->stream),
+			  "a copy to the GPU");
 }
 
 static int get(void *state, void *to_host, const void *from, size_t bytes)
@@ -92,7 +96,10 @@ static int get(void *state, void *to_host, const void *from, size_t bytes)
 
 	return cuda_check(cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDefault, c->stream),
 			  "a copy from the GPU") ||
-	       cuda_check(cudaStreamSynchronize(c->stream), "a kernel or copy before") ? -1 : 0;
+			       cuda_check(cudaStreamSynchronize(c->stream),
+					  "a kernel or copy before") ?
+		       -1 :
+		       0;
 }
 
 static int zero(void *state, void *to, size_t bytes)
@@ -102,7 +109,7 @@ static int zero(void *state, void *to, size_t bytes)
 	return cuda_check(cudaMemsetAsync(to, 0, bytes, c->stream), "clearing memory");
 }
 
-/* ---- layers -------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------- */
 
 static unsigned grid(const struct cuda *c, size_t threads)
 {
@@ -121,8 +128,13 @@ static int elementwise(const struct cuda *c, const struct elementwise_args *args
 
 static int bias(void *state, float *z, const float *from, size_t rows, size_t width)
 {
-	return elementwise(state, &(struct elementwise_args){ .work = LAYER_BIAS, .to = z, .from = from,
-							      .n = rows * width, .width = width }, "the kernel bias");
+	return elementwise(state,
+			   &(struct elementwise_args){ .work = LAYER_BIAS,
+						       .to = z,
+						       .from = from,
+						       .n = rows * width,
+						       .width = width },
+			   "the kernel bias");
 }
 
 static int relu(void *state, float *z, size_t n)
@@ -133,22 +145,31 @@ static int relu(void *state, float *z, size_t n)
 
 static int relu_slope(void *state, float *slope, const float *activation, size_t n)
 {
-	return elementwise(state, &(struct elementwise_args){ .work = LAYER_RELU_SLOPE, .to = slope,
-							      .from = activation, .n = n }, "the kernel relu_slope");
+	return elementwise(
+		state,
+		&(struct elementwise_args){
+			.work = LAYER_RELU_SLOPE, .to = slope, .from = activation, .n = n },
+		"the kernel relu_slope");
 }
 
 static int descend(void *state, float *params, const float *grad, float lr, size_t n)
 {
-	return elementwise(state, &(struct elementwise_args){ .work = LAYER_DESCEND, .to = params, .from = grad,
-							      .n = n, .lr = lr }, "the kernel descend");
+	return elementwise(
+		state,
+		&(struct elementwise_args){
+			.work = LAYER_DESCEND, .to = params, .from = grad, .n = n, .lr = lr },
+		"the kernel descend");
 }
 
 static int bias_slope(void *state, float *grad, const float *slope, size_t rows, size_t width)
 {
 	struct cuda *c = state;
-	const struct bias_slope_args args = { .grad = grad, .slope = slope, .rows = rows, .width = width };
+	const struct bias_slope_args args = {
+		.grad = grad, .slope = slope, .rows = rows, .width = width
+	};
 
-	return cuda_check(bias_slope_enqueue(&args, grid(c, width), c->stream), "the kernel bias_slope");
+	return cuda_check(bias_slope_enqueue(&args, grid(c, width), c->stream),
+			  "the kernel bias_slope");
 }
 
 static int loss(void *state, const struct loss_call *call)

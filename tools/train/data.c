@@ -91,18 +91,17 @@ static int prepare_labels(enum task task, struct dataset *train, struct dataset 
 		if (number_signs(train, complaint))
 			return -1;
 		return number_signs(test, complaint);
-	case TASK_VALUE:
-		break;
+	case TASK_VALUE: break;
 	}
 	return 0;
 }
 
-/* Both sets get the table of the training set. Without standardising (pixels from 0 to 1, say) training
- * ends less accurate, and a sparse recipe falls further behind the dense one. Integer sums: the same
- * table on every rank. */
+/* Both sets get the table of the training set. Without standardising (pixels from 0 to 1, say)
+ * training ends less accurate, and a sparse recipe falls further behind the dense one. Integer
+ * sums: the same table on every rank. */
 static void standardise(struct dataset *train, struct dataset *test)
 {
-	uint64_t times[256] = {0}, sum = 0, squares = 0;
+	uint64_t times[256] = { 0 }, sum = 0, squares = 0;
 	size_t pixels = train->rows * train->features;
 	double mean, deviation;
 
@@ -177,8 +176,8 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 	if (stat(source->data, &status))
 		return missing(source->data, complaint);
 	folder = S_ISDIR(status.st_mode);
-	rc = folder ? idx_load(source->data, "train", source->limit, train, complaint)
-		    : libsvm_load(source->data, source->limit, 0, train, complaint);
+	rc = folder ? idx_load(source->data, "train", source->limit, train, complaint) :
+		      libsvm_load(source->data, source->limit, 0, train, complaint);
 	if (rc)
 		return rc;
 	if (load_test(source, folder, train, test, complaint))

@@ -9,31 +9,32 @@
 #include <stdint.h>
 
 enum task {
-	TASK_CLASSES,   /* one of several classes: labels become class numbers */
-	TASK_SIGN,      /* one of two: labels become 0 or 1 */
-	TASK_VALUE      /* a number: labels stay */
+	TASK_CLASSES, /* one of several classes: labels become class numbers */
+	TASK_SIGN,    /* one of two: labels become 0 or 1 */
+	TASK_VALUE    /* a number: labels stay */
 };
 
 struct dataset {
-	char path[4096];        /* file the labels came from, for messages */
+	char path[4096]; /* file the labels came from, for messages */
 	size_t rows, features;
-	uint8_t *pixels;        /* IDX: rows x features; else NULL and the sparse rows below */
-	float brightness[256];  /* what each pixel value becomes */
-	size_t *row_start;      /* rows + 1 positions in column and value */
+	uint8_t *pixels;       /* IDX: rows x features; else NULL and the sparse rows below */
+	float brightness[256]; /* what each pixel value becomes */
+	size_t *row_start;     /* rows + 1 positions in column and value */
 	uint32_t *column;
 	float *value;
-	uint32_t *line;         /* LIBSVM: line number of each row; NULL for IDX */
+	uint32_t *line; /* LIBSVM: line number of each row; NULL for IDX */
 	float *label;
-	float *class_value; /* label as written of each class, ascending; NULL if not whole numbers */
+	float *class_value; /* label as written of each class, ascending; NULL if not whole
+			     * numbers */
 	size_t classes;
-	uint64_t dropped;       /* LIBSVM test values whose column training never saw */
+	uint64_t dropped; /* LIBSVM test values whose column training never saw */
 };
 
 struct data_source {
-	const char *data;       /* folder or file */
-	const char *test;       /* or NULL */
-	uint64_t limit;         /* training rows to use; 0: all */
-	int without_test;       /* a dedicated server needs the shape only */
+	const char *data; /* folder or file */
+	const char *test; /* or NULL */
+	uint64_t limit;   /* training rows to use; 0: all */
+	int without_test; /* a dedicated server needs the shape only */
 };
 
 /* Loads both sets; test->rows is 0 when there is none. 0, or -1 with the complaint filled in; both
@@ -42,8 +43,8 @@ int data_load(const struct data_source *source, enum task task, struct dataset *
 	      struct dataset *test, struct complaint *complaint);
 void data_free(struct dataset *set);
 
-/* x: n x features, row-major: the named rows. Pixels are standardised: mean 0 and deviation 1 over all
- * pixels of the training set. Absent columns are 0. */
+/* x: n x features, row-major: the named rows. Pixels are standardised: mean 0 and deviation 1 over
+ * all pixels of the training set. Absent columns are 0. */
 void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float *x);
 
 /* The loaders. They leave labels as written and fill class_value. The caller zeroed *set. */
@@ -52,8 +53,8 @@ void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float 
 int idx_load(const char *folder, const char *prefix, uint64_t limit, struct dataset *set,
 	     struct complaint *complaint);
 
-/* Lines "LABEL INDEX:VALUE ...", indices ascending from 1. features: 0 to take the largest index, else
- * the width of the training set (larger indices are dropped and counted). */
+/* Lines "LABEL INDEX:VALUE ...", indices ascending from 1. features: 0 to take the largest index,
+ * else the width of the training set (larger indices are dropped and counted). */
 int libsvm_load(const char *path, uint64_t limit, size_t features, struct dataset *set,
 		struct complaint *complaint);
 #endif

@@ -4,7 +4,7 @@
 #define TRAIN_FOLDER_H
 #include "tools/train/complaint.h"
 
-/* Makes the folder and those above it where they are missing. 0 if this process may write into it; -1
- * with the complaint filled in. */
+/* Makes the folder and those above it where they are missing. 0 if this process may write into it;
+ * -1 with the complaint filled in. */
 int folder_prepare(const char *path, struct complaint *complaint);
 #endif

@@ -140,7 +140,7 @@ static int read_images(struct input *input, size_t announced, struct dataset *se
 int idx_load(const char *folder, const char *prefix, uint64_t limit, struct dataset *set,
 	     struct complaint *complaint)
 {
-	struct input input = {0};
+	struct input input = { 0 };
 	char name[64];
 	size_t announced;
 	int rc;

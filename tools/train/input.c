@@ -36,7 +36,8 @@ void input_close(struct input *input)
 	memset(input, 0, sizeof(*input));
 }
 
-/* Called when zlib returned less than asked for: says why, unless it is a proper end (returns 0). */
+/* Called when zlib returned less than asked for: says why, unless it is a proper end (returns
+ * 0). */
 static int complain_about_stream(struct input *input, struct complaint *complaint)
 {
 	int code, saved = errno;
@@ -44,8 +45,7 @@ static int complain_about_stream(struct input *input, struct complaint *complain
 
 	switch (code) {
 	case Z_OK:
-	case Z_STREAM_END:
-		return 0;
+	case Z_STREAM_END: return 0;
 	case Z_BUF_ERROR:
 		return complain(complaint,
 				"%s is truncated: the gzip data ends too early; fetch it again",
@@ -133,7 +133,8 @@ int input_line(struct input *input, char **line_out, struct complaint *complaint
 			return 1;
 		}
 		if (length + 1 < input->line_capacity) {
-			/* The last line may lack its newline; a NUL byte looks the same to gzgets(). */
+			/* The last line may lack its newline; a NUL byte looks the same to
+			 * gzgets(). */
 			if (complain_about_stream(input, complaint))
 				return -1;
 			if (!length || !gzeof(input->file))

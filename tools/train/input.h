@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A data file read front to back, gzip or plain (zlib tells them apart). Used by idx.c and libsvm.c;
- * a truncated or damaged gzip is always told from a proper end. */
+ * A data file read front to back, gzip or plain (zlib tells them apart). Used by idx.c and
+ * libsvm.c; a truncated or damaged gzip is always told from a proper end. */
 #ifndef TRAIN_INPUT_H
 #define TRAIN_INPUT_H
 #include "tools/train/complaint.h"
@@ -12,8 +12,8 @@
 struct input {
 	gzFile file;
 	char path[4096];
-	uint64_t stored_bytes;   /* of the file as it lies on disk */
-	char *line;              /* buffer of input_line() */
+	uint64_t stored_bytes; /* of the file as it lies on disk */
+	char *line;            /* buffer of input_line() */
 	size_t line_capacity;
 };
 
@@ -26,7 +26,8 @@ void input_close(struct input *input);
 /* Reads exactly bytes; a file that ends before is a complaint. */
 int input_read(struct input *input, void *to, size_t bytes, struct complaint *complaint);
 
-/* 1: *line_out is the next line without its newline, good until the next call; 0: end; -1: complaint. */
+/* 1: *line_out is the next line without its newline, good until the next call; 0: end; -1:
+ * complaint. */
 int input_line(struct input *input, char **line_out, struct complaint *complaint);
 
 /* 0 when nothing follows, 1 when at least one byte more does, -1 with the complaint filled in. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Forward and backward through the layers, a block of rows at a time, wherever the vectors are: what is done to
- * them is compute.h's. */
+ * Forward and backward through the layers, a block of rows at a time, wherever the vectors are:
+ * what is done to them is compute.h's. */
 #include "tools/train/network.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@ enum { BLOCK_ELEMENTS = 1 << 22 };
 
 struct workspace {
 	struct compute compute;
-	size_t block;                    /* rows at a time */
+	size_t block;                       /* rows at a time */
 	float *activation[MOST_LAYERS + 1]; /* block x in of each layer; the last: outputs */
-	float *slope[2];                 /* block x widest: d loss / d outputs of two layers */
+	float *slope[2];                    /* block x widest: d loss / d outputs of two layers */
 	float *label;
 	struct row_score *score;
 	/* In host memory: */
@@ -46,15 +46,17 @@ static int new_copies(struct workspace *w, size_t features)
 		return -1;
 	w->score = score;
 	/* Wide rows are not copied where they can be made in place. */
-	w->input_here = w->compute.ops->in_host ? w->activation[0] :
-		malloc(w->block * features * sizeof(*w->input_here));
+	w->input_here = w->compute.ops->in_host ?
+				w->activation[0] :
+				malloc(w->block * features * sizeof(*w->input_here));
 	w->label_here = malloc(w->block * sizeof(*w->label_here));
 	w->score_here = malloc(w->block * sizeof(*w->score_here));
 	w->row = malloc(w->block * sizeof(*w->row));
 	return w->input_here && w->label_here && w->score_here && w->row ? 0 : -1;
 }
 
-struct workspace *workspace_new(const struct network *network, size_t batch, const struct compute *compute)
+struct workspace *workspace_new(const struct network *network, size_t batch,
+				const struct compute *compute)
 {
 	struct workspace *w = calloc(1, sizeof(*w));
 	const struct layer *last = &network->layer[network->layers - 1];
@@ -80,7 +82,8 @@ struct workspace *workspace_new(const struct network *network, size_t batch, con
 		rc = new_floats(compute, w->block, network->layer[i].in, &w->activation[i]);
 	if (rc || new_floats(compute, w->block, last->out, &w->activation[network->layers]) ||
 	    new_floats(compute, w->block, widest_slope, &w->slope[0]) ||
-	    new_floats(compute, w->block, widest_slope, &w->slope[1]) || new_copies(w, network->layer[0].in))
+	    new_floats(compute, w->block, widest_slope, &w->slope[1]) ||
+	    new_copies(w, network->layer[0].in))
 		workspace_delete(&w);
 	return w;
 }
@@ -108,7 +111,8 @@ void workspace_delete(struct workspace **workspace)
 }
 
 /* activation[0] holds n rows of inputs; fills the others. */
-static int forward(const struct network *network, struct workspace *w, const float *params, size_t n)
+static int forward(const struct network *network, struct workspace *w, const float *params,
+		   size_t n)
 {
 	const struct compute *c = &w->compute;
 
@@ -117,8 +121,14 @@ static int forward(const struct network *network, struct workspace *w, const flo
 		float *z = w->activation[i + 1];
 		int last = i + 1 == network->layers;
 		const struct product product = {
-			.a = w->activation[i], .b = params + layer->weight, .transpose_b = 1, .c = z, .add = 1,
-			.rows = n, .columns = layer->out, .inner = layer->in,
+			.a = w->activation[i],
+			.b = params + layer->weight,
+			.transpose_b = 1,
+			.c = z,
+			.add = 1,
+			.rows = n,
+			.columns = layer->out,
+			.inner = layer->in,
 		};
 
 		if (c->ops->bias(c->state, z, params + layer->bias, n, layer->out) ||
@@ -130,7 +140,8 @@ static int forward(const struct network *network, struct workspace *w, const flo
 }
 
 /* The outputs hold d loss / d outputs; adds the block's share to grad. */
-static int backward(const struct network *network, struct workspace *w, const float *params, size_t n, float *grad)
+static int backward(const struct network *network, struct workspace *w, const float *params,
+		    size_t n, float *grad)
 {
 	const struct compute *c = &w->compute;
 	float *slope = w->activation[network->layers];
@@ -139,12 +150,22 @@ static int backward(const struct network *network, struct workspace *w, const fl
 		const struct layer *layer = &network->layer[i];
 		float *below = w->slope[i % 2];
 		const struct product weights = {
-			.a = slope, .transpose_a = 1, .b = w->activation[i], .c = grad + layer->weight, .add = 1,
-			.rows = layer->out, .columns = layer->in, .inner = n,
+			.a = slope,
+			.transpose_a = 1,
+			.b = w->activation[i],
+			.c = grad + layer->weight,
+			.add = 1,
+			.rows = layer->out,
+			.columns = layer->in,
+			.inner = n,
 		};
 		const struct product inputs = {
-			.a = slope, .b = params + layer->weight, .c = below,
-			.rows = n, .columns = layer->in, .inner = layer->out,
+			.a = slope,
+			.b = params + layer->weight,
+			.c = below,
+			.rows = n,
+			.columns = layer->in,
+			.inner = layer->out,
 		};
 
 		if (c->ops->product(c->state, &weights) ||
@@ -165,16 +186,24 @@ static int score_block(const struct network *network, struct workspace *w, const
 	const struct compute *c = &w->compute;
 	const size_t features = network->layer[0].in;
 	const struct loss_call loss = {
-		.kind = network->loss, .z = w->activation[network->layers], .label = w->label, .rows = n,
-		.width = network->layer[network->layers - 1].out, .scale = scale, .score = w->score,
+		.kind = network->loss,
+		.z = w->activation[network->layers],
+		.label = w->label,
+		.rows = n,
+		.width = network->layer[network->layers - 1].out,
+		.scale = scale,
+		.score = w->score,
 	};
 
 	data_fill(set, rows, n, w->input_here);
 	for (size_t i = 0; i < n; i++)
 		w->label_here[i] = set->label[rows[i]];
-	return c->ops->put(c->state, w->activation[0], w->input_here, n * features * sizeof(float)) ||
-	       c->ops->put(c->state, w->label, w->label_here, n * sizeof(float)) ||
-	       forward(network, w, params, n) || c->ops->loss(c->state, &loss) ? -1 : 0;
+	return c->ops->put(c->state, w->activation[0], w->input_here,
+			   n * features * sizeof(float)) ||
+			       c->ops->put(c->state, w->label, w->label_here, n * sizeof(float)) ||
+			       forward(network, w, params, n) || c->ops->loss(c->state, &loss) ?
+		       -1 :
+		       0;
 }
 
 /* Waits for the block; its rows are added in order, so that the sums are the same everywhere. */
@@ -191,10 +220,10 @@ static int add_scores(struct workspace *w, size_t n, struct score *score)
 }
 
 int network_add_gradient(const struct network *network, struct workspace *w, const float *params,
-			 const struct dataset *set, const uint32_t *rows, size_t n, float scale, float *sum,
-			 struct score *score)
+			 const struct dataset *set, const uint32_t *rows, size_t n, float scale,
+			 float *sum, struct score *score)
 {
-	*score = (struct score){0};
+	*score = (struct score){ 0 };
 	for (size_t done = 0; done < n; done += w->block) {
 		size_t block = n - done < w->block ? n - done : w->block;
 
@@ -206,7 +235,8 @@ int network_add_gradient(const struct network *network, struct workspace *w, con
 }
 
 int network_gradient(const struct network *network, struct workspace *w, const float *params,
-		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score)
+		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad,
+		     struct score *score)
 {
 	if (w->compute.ops->zero(w->compute.state, grad, network->count * sizeof(*grad)))
 		return -1;
@@ -221,7 +251,8 @@ int network_evaluate(const struct network *network, struct workspace *w, const f
 
 		for (size_t i = 0; i < block; i++)
 			w->row[i] = (uint32_t)(first + i);
-		if (score_block(network, w, params, set, w->row, block, 0) || add_scores(w, block, score))
+		if (score_block(network, w, params, set, w->row, block, 0) ||
+		    add_scores(w, block, score))
 			return -1;
 		first += block;
 	}

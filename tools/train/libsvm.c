@@ -15,7 +15,7 @@ enum { MOST_CLASSES = 65536, FIRST_CAPACITY = 1024 };
 struct growth {
 	size_t row_capacity, value_capacity;
 	size_t values;
-	uint32_t widest;         /* largest index seen */
+	uint32_t widest; /* largest index seen */
 	uint64_t line;
 };
 
@@ -75,7 +75,8 @@ static int is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* One finite number that starts at text; NULL if there is none. strtof() skips blanks, we do not. */
+/* One finite number that starts at text; NULL if there is none. strtof() skips blanks, we do
+ * not. */
 static char *parse_number(char *text, float *out)
 {
 	char *end;
@@ -185,7 +186,7 @@ static int list_classes(struct dataset *set, struct complaint *complaint)
 int libsvm_load(const char *path, uint64_t limit, size_t features, struct dataset *set,
 		struct complaint *complaint)
 {
-	struct growth growth = {0};
+	struct growth growth = { 0 };
 	struct input input;
 	char *line;
 	int more;

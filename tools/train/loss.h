@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The three losses of a row with their derivatives, written once for the CPU (compute_cpu.c) and for GPUs
- * (cuda_layers.cu). */
+ * The three losses of a row with their derivatives, written once for the CPU (compute_cpu.c) and
+ * for GPUs (cuda_layers.cu). */
 #ifndef TRAIN_LOSS_H
 #define TRAIN_LOSS_H
 #include "base/both.h"
@@ -16,7 +16,8 @@ struct row_score {
 };
 
 /* Softmax and cross-entropy; label: class number. */
-HOST_AND_DEVICE static inline struct row_score loss_cross_entropy(float *z, float label, size_t width, float scale)
+HOST_AND_DEVICE static inline struct row_score loss_cross_entropy(float *z, float label,
+								  size_t width, float scale)
 {
 	struct row_score score;
 	size_t wanted = (size_t)label, best = 0;
@@ -63,8 +64,8 @@ HOST_AND_DEVICE static inline struct row_score loss_squared(float *z, float labe
 }
 
 /* z: width outputs of the last layer; they become scale * d loss / d z. */
-HOST_AND_DEVICE static inline struct row_score loss_of_row(enum loss_kind kind, float *z, float label, size_t width,
-							   float scale)
+HOST_AND_DEVICE static inline struct row_score loss_of_row(enum loss_kind kind, float *z,
+							   float label, size_t width, float scale)
 {
 	switch (kind) {
 	case LOSS_LOGISTIC: return loss_logistic(z, label, scale);

@@ -11,7 +11,7 @@
 
 enum { EXIT_BAD_USAGE = 2 };
 
-/* ---- simulated ranks ---------------------------------------------------------------------- */
+/* ---- simulated ranks ------------------------------------------------------- */
 
 struct simulated {
 	const struct options *options;
@@ -21,7 +21,7 @@ struct simulated {
 static int simulated_rank(sluice_job *job, void *context)
 {
 	struct simulated *all = context;
-	struct complaint complaint = {""};
+	struct complaint complaint = { "" };
 
 	return take_part(job, all->options, &all->rows, 0, &complaint);
 }
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 {
 	struct options options;
 	sluice_job *job;
-	struct complaint complaint = {""};
+	struct complaint complaint = { "" };
 	enum options_action action;
 	int bad_usage = options_parse(argc, argv, &options, &action, &complaint) != 0, rc;
 
@@ -57,8 +57,9 @@ int main(int argc, char **argv)
 	}
 	catch_signals();
 
-	sluice_job_attr attr = {.size = sizeof(attr), .servers = options.servers,
-				.on_failure = options.on_failure};
+	sluice_job_attr attr = { .size = sizeof(attr),
+				 .servers = options.servers,
+				 .on_failure = options.on_failure };
 	if (!bad_usage && options.simulate)
 		return simulate(&options, &attr);
 	if (sluice_init(&attr, &job)) {

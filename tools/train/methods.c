@@ -1,81 +1,107 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of published methods. Only what works is listed; tests/unit/test_methods.c parses each. */
+ * The table of published methods. Only what works is listed; tests/unit/test_methods.c parses
+ * each. */
 #include "tools/train/methods.h"
 #include <stdio.h>
 #include <string.h>
 
-/* d parameters, W workers, k = density * d; vectors are float32 of d elements (at a shard: of its share). */
+/* d parameters, W workers, k = density * d; vectors are float32 of d elements (at a shard: of its
+ * share). */
 const struct method methods[] = {
-	{"topk", "Alistarh et al., The Convergence of Sparsified Gradient Methods, NeurIPS 2018",
-	 "up=topk(0.01) down=all memory=residual(inside) update=sgd",
-	 "up k pairs, down the union, at most W k; worker +1 vector"},
-	{"bitopk", "Zou, Bidirectional TopK Sparsification for Distributed Learning, Waterloo 2022",
-	 "up=topk(0.01) down=topk(0.01) memory=residual(inside) update=sgd",
-	 "k pairs up and k down; worker +1 vector, shard +1"},
-	{"threshold", "Sahu et al., Rethinking Gradient Sparsification as Total Error Minimization, "
-	 "NeurIPS 2021",
-	 "up=threshold(0.01) down=all memory=residual(inside) update=sgd",
-	 "up as many pairs as pass, at most a quarter of a shard; worker +1 vector"},
-	{"global", "Zou, as bitopk; Diakonikolas et al., Communication-Efficient Distributed Learning of Discrete "
-	 "Distributions, NIPS 2017",
-	 "up=global(0.01) down=global(0.01) memory=residual(inside) update=sgd",
-	 "as bitopk, W k pairs over all workers and k over all shards; a histogram of some 100 bytes every 20 "
-	 "steps; worker +1 vector, shard +1"},
-	{"gaussiank", "Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019",
-	 "up=gaussiank(0.01) down=all memory=residual(outside) update=sgd",
-	 "up 2/3 k to 4/3 k pairs; 2 to 16 passes; worker +1 vector"},
-	{"unbiased", "Wangni et al., Gradient Sparsification for Communication-Efficient Distributed "
-	 "Optimization, NeurIPS 2018",
-	 "up=random(0.01) down=all memory=none update=sgd",
-	 "up k pairs on average; 5 passes; no memory"},
-	{"scalecom", "Chen et al., ScaleCom: Scalable Sparsified Gradient Compression, NeurIPS 2020",
-	 "up=cyclic(0.01) down=all memory=residual(outside) update=sgd",
-	 "k values up and k down for any W, and the leader's k positions; one exchange more; worker +1 vector"},
-	{"sketched", "Ivkin et al., Communication-efficient Distributed SGD with Sketching, NeurIPS 2019",
-	 "up=sketch(0.01,5,1.6,4) down=all signal=momentum(0.9),mask memory=residual(outside) update=sgd",
-	 "up 8 k cells and 4 k values, down 4 k positions and k pairs for any W; one exchange more; worker +2 "
-	 "vectors"},
-	{"saddle", "Avdiukhin, Yaroslavtsev, Escaping Saddle Points with Compressed SGD, NeurIPS 2021",
-	 "up=topk(0.01) down=all signal=gradient,noise(0.001) memory=residual(inside) reset=1000 update=sgd",
-	 "as topk, and every 1000th step as dense; slots for a whole shard; worker +1 vector"},
-	{"ecx", "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, NeurIPS 2021",
-	 "up=all,uniform(4) down=all signal=gradient memory=twostep(1) update=ema(0.1)",
-	 "up 4 bits and 1/16 a coordinate, down 32; worker +2 vectors, shard +2"},
-	{"ecx-storm", "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, "
-	 "NeurIPS 2021",
-	 "up=all,uniform(4) down=all signal=storm(0.1) memory=twostep(1) update=ema(0.1)",
-	 "as ecx, and two gradients a step; worker +3 vectors, shard +2"},
-	{"lag-wk", "Chen et al., LAG: Lazily Aggregated Gradient for Communication-Efficient Distributed Learning, "
-	 "NeurIPS 2018",
-	 "up=all down=all signal=innovation when=lazy(10,0.1) update=sgd",
-	 "up d values where the gradient changed (large batches), down d; worker +1 vector, shard +1"},
-	{"lag-ps", "the same; a worker is asked where the model moved (--smoothness)",
-	 "up=all down=all signal=innovation when=lazy-server(10,1) update=sgd",
-	 "as lag-wk, and no gradient is computed where none is asked for; worker +2 vectors, shard +1"},
-	{"laq", "Sun et al., Communication-Efficient Distributed Learning via Lazily Aggregated Quantized Gradients, "
-	 "NeurIPS 2019",
-	 "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100) update=sgd",
-	 "up 4 d bits where the gradient changed, down d values; worker +1 vector, shard +1"},
-	{"pqasgd", "Jiang and Agrawal, A Linear Speedup Analysis of Distributed Deep Learning with Sparse and Quantized "
-	 "Communication, NeurIPS 2018",
-	 "up=all,uniform(4) down=all memory=none when=every(4) update=sgd",
-	 "every 4 steps 4 d bits up and d values down; worker +2 vectors"},
-	{"sparse-average", "the same, sparse parameter averaging",
-	 "up=block(0.1) down=block(0.1) memory=none update=average",
-	 "d/10 values up and down, no positions; no memory"},
-	{"asylpg", "Yu, Wu, Huang, Double Quantization for Communication-Efficient Distributed Optimization, NeurIPS 2019",
-	 "up=all,uniform(4) down=all,uniform(4) signal=svrg(1000) memory=none when=async(32) update=sgd",
-	 "4 bits and 1/16 a coordinate each way, 32 at anchors; two gradients a step and full ones at anchors; worker +2 "
-	 "vectors, shard +2"},
-	{"sparse-asylpg", "the same, sparse",
-	 "up=random(0.1),uniform(8) down=all,uniform(4) signal=svrg(1000) memory=none when=async(32) update=sgd",
-	 "as asylpg, but d/10 pairs up on average"},
-	{"acc-asylpg", "the same, accelerated",
-	 "up=all,uniform(8) down=all,uniform(8) signal=svrg(1000) memory=none when=async(32) update=accelerated",
-	 "as asylpg with 8 bits; shard +5 vectors"},
-	{"randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
-	 "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
-	 "k values up and k pairs down, no positions up; worker +1 vector"},
+	{ "topk", "Alistarh et al., The Convergence of Sparsified Gradient Methods, NeurIPS 2018",
+	  "up=topk(0.01) down=all memory=residual(inside) update=sgd",
+	  "up k pairs, down the union, at most W k; worker +1 vector" },
+	{ "bitopk",
+	  "Zou, Bidirectional TopK Sparsification for Distributed Learning, Waterloo 2022",
+	  "up=topk(0.01) down=topk(0.01) memory=residual(inside) update=sgd",
+	  "k pairs up and k down; worker +1 vector, shard +1" },
+	{ "threshold",
+	  "Sahu et al., Rethinking Gradient Sparsification as Total Error Minimization, NeurIPS "
+	  "2021",
+	  "up=threshold(0.01) down=all memory=residual(inside) update=sgd",
+	  "up as many pairs as pass, at most a quarter of a shard; worker +1 vector" },
+	{ "global",
+	  "Zou, as bitopk; Diakonikolas et al., Communication-Efficient Distributed Learning of "
+	  "Discrete Distributions, NIPS 2017",
+	  "up=global(0.01) down=global(0.01) memory=residual(inside) update=sgd",
+	  "as bitopk, W k pairs over all workers and k over all shards; a histogram of some 100 "
+	  "bytes every 20 steps; worker +1 vector, shard +1" },
+	{ "gaussiank",
+	  "Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019",
+	  "up=gaussiank(0.01) down=all memory=residual(outside) update=sgd",
+	  "up 2/3 k to 4/3 k pairs; 2 to 16 passes; worker +1 vector" },
+	{ "unbiased",
+	  "Wangni et al., Gradient Sparsification for Communication-Efficient Distributed "
+	  "Optimization, NeurIPS 2018",
+	  "up=random(0.01) down=all memory=none update=sgd",
+	  "up k pairs on average; 5 passes; no memory" },
+	{ "scalecom",
+	  "Chen et al., ScaleCom: Scalable Sparsified Gradient Compression, NeurIPS 2020",
+	  "up=cyclic(0.01) down=all memory=residual(outside) update=sgd",
+	  "k values up and k down for any W, and the leader's k positions; one exchange more; "
+	  "worker +1 vector" },
+	{ "sketched",
+	  "Ivkin et al., Communication-efficient Distributed SGD with Sketching, NeurIPS 2019",
+	  "up=sketch(0.01,5,1.6,4) down=all signal=momentum(0.9),mask memory=residual(outside) "
+	  "update=sgd",
+	  "up 8 k cells and 4 k values, down 4 k positions and k pairs for any W; one exchange "
+	  "more; worker +2 vectors" },
+	{ "saddle",
+	  "Avdiukhin, Yaroslavtsev, Escaping Saddle Points with Compressed SGD, NeurIPS 2021",
+	  "up=topk(0.01) down=all signal=gradient,noise(0.001) memory=residual(inside) reset=1000 "
+	  "update=sgd",
+	  "as topk, and every 1000th step as dense; slots for a whole shard; worker +1 vector" },
+	{ "ecx",
+	  "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, "
+	  "NeurIPS 2021",
+	  "up=all,uniform(4) down=all signal=gradient memory=twostep(1) update=ema(0.1)",
+	  "up 4 bits and 1/16 a coordinate, down 32; worker +2 vectors, shard +2" },
+	{ "ecx-storm",
+	  "Tang et al., ErrorCompensatedX: Error Compensation for Variance Reduced Algorithms, "
+	  "NeurIPS 2021",
+	  "up=all,uniform(4) down=all signal=storm(0.1) memory=twostep(1) update=ema(0.1)",
+	  "as ecx, and two gradients a step; worker +3 vectors, shard +2" },
+	{ "lag-wk",
+	  "Chen et al., LAG: Lazily Aggregated Gradient for Communication-Efficient Distributed "
+	  "Learning, NeurIPS 2018",
+	  "up=all down=all signal=innovation when=lazy(10,0.1) update=sgd",
+	  "up d values where the gradient changed (large batches), down d; worker +1 vector, shard "
+	  "+1" },
+	{ "lag-ps", "the same; a worker is asked where the model moved (--smoothness)",
+	  "up=all down=all signal=innovation when=lazy-server(10,1) update=sgd",
+	  "as lag-wk, and no gradient is computed where none is asked for; worker +2 vectors, "
+	  "shard +1" },
+	{ "laq",
+	  "Sun et al., Communication-Efficient Distributed Learning via Lazily Aggregated "
+	  "Quantized Gradients, NeurIPS 2019",
+	  "up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100) update=sgd",
+	  "up 4 d bits where the gradient changed, down d values; worker +1 vector, shard +1" },
+	{ "pqasgd",
+	  "Jiang and Agrawal, A Linear Speedup Analysis of Distributed Deep Learning with Sparse "
+	  "and Quantized Communication, NeurIPS 2018",
+	  "up=all,uniform(4) down=all memory=none when=every(4) update=sgd",
+	  "every 4 steps 4 d bits up and d values down; worker +2 vectors" },
+	{ "sparse-average", "the same, sparse parameter averaging",
+	  "up=block(0.1) down=block(0.1) memory=none update=average",
+	  "d/10 values up and down, no positions; no memory" },
+	{ "asylpg",
+	  "Yu, Wu, Huang, Double Quantization for Communication-Efficient Distributed "
+	  "Optimization, NeurIPS 2019",
+	  "up=all,uniform(4) down=all,uniform(4) signal=svrg(1000) memory=none when=async(32) "
+	  "update=sgd",
+	  "4 bits and 1/16 a coordinate each way, 32 at anchors; two gradients a step and full "
+	  "ones at anchors; worker +2 vectors, shard +2" },
+	{ "sparse-asylpg", "the same, sparse",
+	  "up=random(0.1),uniform(8) down=all,uniform(4) signal=svrg(1000) memory=none "
+	  "when=async(32) update=sgd",
+	  "as asylpg, but d/10 pairs up on average" },
+	{ "acc-asylpg", "the same, accelerated",
+	  "up=all,uniform(8) down=all,uniform(8) signal=svrg(1000) memory=none when=async(32) "
+	  "update=accelerated",
+	  "as asylpg with 8 bits; shard +5 vectors" },
+	{ "randk", "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018",
+	  "up=randk(0.01) down=all memory=residual(inside) dense=none update=sgd",
+	  "k values up and k pairs down, no positions up; worker +1 vector" },
 };
 const size_t n_methods = sizeof(methods) / sizeof(methods[0]);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One JSON object per step. pushed, pulled, dense and loss are over all workers; times, densities, counts
- * and norms are rank 0's. */
+ * One JSON object per step. pushed, pulled, dense and loss are over all workers; times, densities,
+ * counts and norms are rank 0's. */
 #include "tools/train/metrics.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 int traffic_own(sluice_model *model, struct traffic *own)
 {
 	/* Without residual_norm, which costs a pass over the residual. */
-	sluice_model_stats stats = {.size = offsetof(sluice_model_stats, residual_norm)};
+	sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) };
 	int rc = sluice_stats(model, &stats);
 
 	if (rc)
@@ -22,23 +22,23 @@ int traffic_own(sluice_model *model, struct traffic *own)
 	return 0;
 }
 
-const char *const carrier_names[CARRIERS] = {"self", "shm", "verbs"};
+const char *const carrier_names[CARRIERS] = { "self", "shm", "verbs" };
 
 int carried_own(sluice_job *job, struct carried *own)
 {
 	enum { MOST = 8 };
-	sluice_transport_stats stats[MOST] = {{.size = sizeof(stats[0])}};
+	sluice_transport_stats stats[MOST] = { { .size = sizeof(stats[0]) } };
 	size_t n = 0;
 	int rc = sluice_transports(job, stats, MOST, &n);
 
 	if (rc)
 		return rc;
-	*own = (struct carried){{0}};
+	*own = (struct carried){ { 0 } };
 	for (size_t t = 0; t < n && t < MOST; t++)
 		for (int i = 0; i < CARRIERS; i++)
 			if (!strcmp(stats[t].name, carrier_names[i]))
-				own->bytes[i] =
-					(double)stats[t].put_bytes + (double)stats[t].get_bytes;
+				own->bytes[i] = (double)stats[t].put_bytes +
+						(double)stats[t].get_bytes;
 	return 0;
 }
 
@@ -75,7 +75,9 @@ static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_m
 {
 	enum { BEHIND = sizeof(now->staleness) / sizeof(now->staleness[0]) };
 
-	fprintf(file, ",\"sent\":%llu,\"received\":%llu,\"deferred\":%llu,\"skipped\":%llu,\"staleness\":",
+	fprintf(file,
+		",\"sent\":%llu,\"received\":%llu,\"deferred\":%llu,\"skipped\":%llu,"
+		"\"staleness\":",
 		(unsigned long long)(now->pushed_elements - last->pushed_elements),
 		(unsigned long long)(now->pulled_elements - last->pulled_elements),
 		(unsigned long long)(now->deferred_elements - last->deferred_elements),
@@ -149,7 +151,7 @@ static void check_written(struct metrics *m, int failed)
 int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 		  const struct metrics_step *step)
 {
-	sluice_model_stats own = {.size = sizeof(own)};
+	sluice_model_stats own = { .size = sizeof(own) };
 	struct traffic total;
 	struct carried carried;
 	double sums[5 + CARRIERS];
@@ -170,7 +172,7 @@ int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 		rc = sluice_stats(model, &own);
 	if (rc || !m->file)
 		return rc;
-	total = (struct traffic){sums[0], sums[1], sums[2]};
+	total = (struct traffic){ sums[0], sums[1], sums[2] };
 	memcpy(carried.bytes, sums + 5, sizeof(carried.bytes));
 	if (!m->failed) {
 		put_line(m, step, sums[3] / sums[4], &total, &carried, &own);

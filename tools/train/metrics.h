@@ -16,7 +16,8 @@ struct traffic {
 /* This worker's own traffic since open. */
 int traffic_own(sluice_model *model, struct traffic *own);
 
-/* Bytes put and got by each transport since the job began: messages, and all that Sluice sends besides. */
+/* Bytes put and got by each transport since the job began: messages, and all that Sluice sends
+ * besides. */
 enum { CARRIERS = 3 };
 extern const char *const carrier_names[CARRIERS]; /* of transports */
 struct carried {
@@ -27,11 +28,11 @@ struct carried {
 int carried_own(sluice_job *job, struct carried *own);
 
 struct metrics {
-	FILE *file;             /* rank 0's; NULL elsewhere */
+	FILE *file; /* rank 0's; NULL elsewhere */
 	const char *path;
-	int measured;           /* --measure: compression errors too */
-	int failed;             /* writing failed: said once, and the job ends with a status */
-	struct traffic total;   /* up to the last step */
+	int measured;         /* --measure: compression errors too */
+	int failed;           /* writing failed: said once, and the job ends with a status */
+	struct traffic total; /* up to the last step */
 	struct carried carried;
 	sluice_model_stats own; /* of rank 0, up to the last step */
 	double last;            /* when that was */

@@ -48,9 +48,9 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 		enum task task;
 		enum loss_kind loss;
 	} linear[] = {
-		{"softmax", TASK_CLASSES, LOSS_CROSS_ENTROPY},
-		{"logreg", TASK_SIGN, LOSS_LOGISTIC},
-		{"linreg", TASK_VALUE, LOSS_SQUARED},
+		{ "softmax", TASK_CLASSES, LOSS_CROSS_ENTROPY },
+		{ "logreg", TASK_SIGN, LOSS_LOGISTIC },
+		{ "linreg", TASK_VALUE, LOSS_SQUARED },
 	};
 
 	memset(network, 0, sizeof(*network));
@@ -81,10 +81,11 @@ static void name_tensors(struct network *network)
 			snprintf(prefix, sizeof(prefix), "fc%u.", (unsigned)i + 1);
 		snprintf(network->name[2 * i], TENSOR_NAME_BYTES, "%sweight", prefix);
 		snprintf(network->name[2 * i + 1], TENSOR_NAME_BYTES, "%sbias", prefix);
-		network->tensor[2 * i] = (sluice_tensor){network->name[2 * i],
-			network->layer[i].in * network->layer[i].out};
-		network->tensor[2 * i + 1] = (sluice_tensor){network->name[2 * i + 1],
-			network->layer[i].out};
+		network->tensor[2 * i] = (sluice_tensor){
+			network->name[2 * i], network->layer[i].in * network->layer[i].out
+		};
+		network->tensor[2 * i + 1] = (sluice_tensor){ network->name[2 * i + 1],
+							      network->layer[i].out };
 	}
 }
 
@@ -105,7 +106,8 @@ int network_shape(struct network *network, size_t features, size_t classes,
 		layer->weight = network->count;
 		layer->bias = layer->weight + layer->in * layer->out;
 		network->count = layer->bias + layer->out;
-		/* in and out are below 2^32 and 2^21, so the product cannot wrap; BLAS counts in int. */
+		/* in and out are below 2^32 and 2^21, so the product cannot wrap; BLAS counts in
+		 * int. */
 		if (network->count > UINT32_MAX || layer->in > INT32_MAX)
 			return complain(complaint,
 					"the model has %zu features and more than 2^32 - 1 "

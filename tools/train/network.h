@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The models of sluice-train. All four are one thing: fully connected layers with ReLU between them
- * and a loss at the end; softmax, logreg and linreg are the case without hidden layers. Parameters are
- * one flat vector, as Sluice wants them: per layer the weights (out x in, row-major), then the biases. */
+ * and a loss at the end; softmax, logreg and linreg are the case without hidden layers. Parameters
+ * are one flat vector, as Sluice wants them: per layer the weights (out x in, row-major), then the
+ * biases. */
 #ifndef TRAIN_NETWORK_H
 #define TRAIN_NETWORK_H
 #include "sluice.h"
@@ -12,7 +13,7 @@ enum { MOST_LAYERS = 16, TENSOR_NAME_BYTES = 24 };
 
 struct layer {
 	size_t in, out;
-	size_t weight, bias;    /* first elements in the flat vector */
+	size_t weight, bias; /* first elements in the flat vector */
 };
 
 struct network {
@@ -21,15 +22,15 @@ struct network {
 	size_t layers;
 	struct layer layer[MOST_LAYERS];
 	size_t hidden[MOST_LAYERS]; /* widths asked for; layers - 1 of them */
-	size_t count;           /* parameters */
+	size_t count;               /* parameters */
 	char name[2 * MOST_LAYERS][TENSOR_NAME_BYTES];
 	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name: a network does not move */
 };
 
 /* What a pass over rows found; sums, so that workers can add theirs. */
 struct score {
-	double loss;            /* cross-entropy, logistic loss or squared error */
-	double correct;         /* right class; linreg: prediction within 0.5 of the target */
+	double loss;    /* cross-entropy, logistic loss or squared error */
+	double correct; /* right class; linreg: prediction within 0.5 of the target */
 	double rows;
 };
 
@@ -44,22 +45,26 @@ int network_shape(struct network *network, size_t features, size_t classes,
  * without hidden layers, which are convex. */
 void network_init(const struct network *network, uint64_t seed, float *params);
 
-/* Memory for passes over up to batch rows at a time (fewer when rows are wide), where compute has its memory.
- * NULL: no memory. */
+/* Memory for passes over up to batch rows at a time (fewer when rows are wide), where compute has
+ * its memory. NULL: no memory. */
 struct workspace;
-struct workspace *workspace_new(const struct network *network, size_t batch, const struct compute *compute);
+struct workspace *workspace_new(const struct network *network, size_t batch,
+				const struct compute *compute);
 void workspace_delete(struct workspace **workspace); /* accepts NULL */
 
-/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. params and grad are memory of
- * the workspace's compute. Here and below: 0, or -1 and compute's error() says what failed. */
-int network_gradient(const struct network *network, struct workspace *workspace, const float *params,
-		     const struct dataset *set, const uint32_t *rows, size_t n, float *grad, struct score *score);
+/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. params and
+ * grad are memory of the workspace's compute. Here and below: 0, or -1 and compute's error() says
+ * what failed. */
+int network_gradient(const struct network *network, struct workspace *workspace,
+		     const float *params, const struct dataset *set, const uint32_t *rows, size_t n,
+		     float *grad, struct score *score);
 /* The same, times scale, is added to sum[0..count). */
-int network_add_gradient(const struct network *network, struct workspace *workspace, const float *params,
-			 const struct dataset *set, const uint32_t *rows, size_t n, float scale, float *sum,
-			 struct score *score);
+int network_add_gradient(const struct network *network, struct workspace *workspace,
+			 const float *params, const struct dataset *set, const uint32_t *rows,
+			 size_t n, float scale, float *sum, struct score *score);
 
 /* Adds rows first .. last-1 to *score. */
-int network_evaluate(const struct network *network, struct workspace *workspace, const float *params,
-		     const struct dataset *set, size_t first, size_t last, struct score *score);
+int network_evaluate(const struct network *network, struct workspace *workspace,
+		     const float *params, const struct dataset *set, size_t first, size_t last,
+		     struct score *score);
 #endif

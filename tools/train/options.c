@@ -55,97 +55,110 @@ enum option_key {
 };
 
 static const struct option option_table[] = {
-	{"data", required_argument, NULL, OPTION_DATA},
-	{"test", required_argument, NULL, OPTION_TEST},
-	{"model", required_argument, NULL, OPTION_MODEL},
-	{"device", required_argument, NULL, OPTION_DEVICE},
-	{"recipe", required_argument, NULL, OPTION_RECIPE},
-	{"dense", no_argument, NULL, OPTION_DENSE},
-	{"method", required_argument, NULL, OPTION_METHOD},
-	{"methods", no_argument, NULL, OPTION_METHODS},
-	{"accumulate", no_argument, NULL, OPTION_ACCUMULATE},
-	{"epochs", required_argument, NULL, OPTION_EPOCHS},
-	{"limit", required_argument, NULL, OPTION_LIMIT},
-	{"batch", required_argument, NULL, OPTION_BATCH},
-	{"lr", required_argument, NULL, OPTION_LR},
-	{"lr-decay", required_argument, NULL, OPTION_LR_DECAY},
-	{"smoothness", required_argument, NULL, OPTION_SMOOTHNESS},
-	{"seed", required_argument, NULL, OPTION_SEED},
-	{"metrics", required_argument, NULL, OPTION_METRICS},
-	{"digest", no_argument, NULL, OPTION_DIGEST},
-	{"measure", no_argument, NULL, OPTION_MEASURE},
-	{"servers", required_argument, NULL, OPTION_SERVERS},
-	{"on-failure", required_argument, NULL, OPTION_ON_FAILURE},
-	{"shards", required_argument, NULL, OPTION_SHARDS},
-	{"simulate", required_argument, NULL, OPTION_SIMULATE},
-	{"checkpoint", required_argument, NULL, OPTION_CHECKPOINT},
-	{"every", required_argument, NULL, OPTION_EVERY},
-	{"resume", no_argument, NULL, OPTION_RESUME},
-	{"sleep", required_argument, NULL, OPTION_SLEEP},
-	{"nan", required_argument, NULL, OPTION_NAN},
-	{"progress", required_argument, NULL, OPTION_PROGRESS},
-	{"quiet", no_argument, NULL, OPTION_QUIET},
-	{"help", no_argument, NULL, OPTION_HELP},
-	{"version", no_argument, NULL, OPTION_VERSION},
-	{NULL, 0, NULL, 0}
+	{ "data", required_argument, NULL, OPTION_DATA },
+	{ "test", required_argument, NULL, OPTION_TEST },
+	{ "model", required_argument, NULL, OPTION_MODEL },
+	{ "device", required_argument, NULL, OPTION_DEVICE },
+	{ "recipe", required_argument, NULL, OPTION_RECIPE },
+	{ "dense", no_argument, NULL, OPTION_DENSE },
+	{ "method", required_argument, NULL, OPTION_METHOD },
+	{ "methods", no_argument, NULL, OPTION_METHODS },
+	{ "accumulate", no_argument, NULL, OPTION_ACCUMULATE },
+	{ "epochs", required_argument, NULL, OPTION_EPOCHS },
+	{ "limit", required_argument, NULL, OPTION_LIMIT },
+	{ "batch", required_argument, NULL, OPTION_BATCH },
+	{ "lr", required_argument, NULL, OPTION_LR },
+	{ "lr-decay", required_argument, NULL, OPTION_LR_DECAY },
+	{ "smoothness", required_argument, NULL, OPTION_SMOOTHNESS },
+	{ "seed", required_argument, NULL, OPTION_SEED },
+	{ "metrics", required_argument, NULL, OPTION_METRICS },
+	{ "digest", no_argument, NULL, OPTION_DIGEST },
+	{ "measure", no_argument, NULL, OPTION_MEASURE },
+	{ "servers", required_argument, NULL, OPTION_SERVERS },
+	{ "on-failure", required_argument, NULL, OPTION_ON_FAILURE },
+	{ "shards", required_argument, NULL, OPTION_SHARDS },
+	{ "simulate", required_argument, NULL, OPTION_SIMULATE },
+	{ "checkpoint", required_argument, NULL, OPTION_CHECKPOINT },
+	{ "every", required_argument, NULL, OPTION_EVERY },
+	{ "resume", no_argument, NULL, OPTION_RESUME },
+	{ "sleep", required_argument, NULL, OPTION_SLEEP },
+	{ "nan", required_argument, NULL, OPTION_NAN },
+	{ "progress", required_argument, NULL, OPTION_PROGRESS },
+	{ "quiet", no_argument, NULL, OPTION_QUIET },
+	{ "help", no_argument, NULL, OPTION_HELP },
+	{ "version", no_argument, NULL, OPTION_VERSION },
+	{ NULL, 0, NULL, 0 }
 };
 
 void options_print_help(void)
 {
-	fputs(
-"Usage: srun --mpi=pmix -n RANKS sluice-train [OPTION]...\n"
-"Train a model on all ranks of the job, with gradients and model deltas compressed by Sluice.\n"
-"Without srun: a job of one rank.\n"
-"\n"
-"Data and model\n"
-"  --data PATH         folder of IDX files (train-images-idx3-ubyte[.gz] and the other three), or\n"
-"                      a LIBSVM text file[.gz]; default " DEFAULT_DATA "\n"
-"  --test PATH         folder of IDX files, or LIBSVM file, to measure accuracy on\n"
-"  --model NAME        softmax, logreg, linreg or mlp:H1,H2,...; default mlp:256,128\n"
-"  --device NAME       cpu, or cuda: vectors in GPU memory, products by cuBLAS; default cpu\n"
-"  --limit N           use the first N training rows only\n"
-"\n"
-"Training\n"
-"  --recipe TEXT       how to compress, see sluice_recipe(7); default SLUICE_RECIPE, else\n"
-"                      \"" SPARSE_RECIPE "\"\n"
-"  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
-"  --method NAME       a published method: its recipe with its usual values\n"
-"  --methods           list them with paper, recipe and cost, and end\n"
-"  --accumulate        gradients are added to what was not sent yet where they are computed,\n"
-"                      by sluice_accumulator: no vector of their own, shorter steps\n"
-"  --epochs N          passes over the training rows; default 5\n"
-"  --batch N           rows per worker and step; default 64\n"
-"  --lr X              learning rate; default 0.05\n"
-"  --lr-decay X        multiply the learning rate by X after each epoch; default 1\n"
-"  --smoothness X      Lipschitz constant of a worker's gradient, for when=lazy-server\n"
-"  --seed N            order of the rows and first parameters; default 1\n"
-"\n"
-"Job\n"
-"  --servers N         the last N ranks only own shards; default SLUICE_SERVERS, else 0\n"
-"  --on-failure WHAT   when a rank is lost: abort, or continue without a lost worker (needs\n"
-"                      --servers); default SLUICE_ON_FAILURE, else abort\n"
-"  --shards N          shards the model is cut into; default: the library chooses\n"
-"  --simulate N        run a job of N ranks inside this process: same bits and bytes, no network\n"
-"  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or SIGUSR1 comes\n"
-"  --every N           and every N steps\n"
-"  --resume            go on from the checkpoint in DIR, if there is one\n"
-"\n"
-"Reports\n"
-"  --metrics FILE      one JSON object per step; with --resume, appended\n"
-"  --measure           compression errors in the metrics; takes up to two passes a step\n"
-"  --digest            check after every step that all replicas have the same bits\n"
-"  --progress WHEN     live line: auto (stderr is a terminal), always, never\n"
-"  --quiet             print nothing but errors and the last line\n"
-"\n"
-"For tests and demonstrations\n"
-"  --sleep RANK:STEP:SECONDS  that rank sleeps before its push of that step\n"
-"  --nan RANK:STEP            one gradient value of that rank and step becomes NaN\n"
-"\n"
-"  --help, --version\n"
-"\n"
-"SIGTERM and SIGUSR1 stop the job after the current step (with --checkpoint: saved, status 0);\n"
-"SIGUSR2 prints what a rank is waiting for. The last line on stdout is machine-readable.\n",
-	stdout);
+	fputs("Usage: srun --mpi=pmix -n RANKS sluice-train [OPTION]...\n"
+	      "Train a model on all ranks of the job, with gradients and model deltas compressed "
+	      "by Sluice.\n"
+	      "Without srun: a job of one rank.\n"
+	      "\n"
+	      "Data and model\n"
+	      "  --data PATH         folder of IDX files (train-images-idx3-ubyte[.gz] and the "
+	      "other three), or\n"
+	      "                      a LIBSVM text file[.gz]; default " DEFAULT_DATA "\n"
+	      "  --test PATH         folder of IDX files, or LIBSVM file, to measure accuracy on\n"
+	      "  --model NAME        softmax, logreg, linreg or mlp:H1,H2,...; default "
+	      "mlp:256,128\n"
+	      "  --device NAME       cpu, or cuda: vectors in GPU memory, products by cuBLAS; "
+	      "default cpu\n"
+	      "  --limit N           use the first N training rows only\n"
+	      "\n"
+	      "Training\n"
+	      "  --recipe TEXT       how to compress, see sluice_recipe(7); default SLUICE_RECIPE, "
+	      "else\n"
+	      "                      \"" SPARSE_RECIPE "\"\n"
+	      "  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
+	      "  --method NAME       a published method: its recipe with its usual values\n"
+	      "  --methods           list them with paper, recipe and cost, and end\n"
+	      "  --accumulate        gradients are added to what was not sent yet where they are "
+	      "computed,\n"
+	      "                      by sluice_accumulator: no vector of their own, shorter steps\n"
+	      "  --epochs N          passes over the training rows; default 5\n"
+	      "  --batch N           rows per worker and step; default 64\n"
+	      "  --lr X              learning rate; default 0.05\n"
+	      "  --lr-decay X        multiply the learning rate by X after each epoch; default 1\n"
+	      "  --smoothness X      Lipschitz constant of a worker's gradient, for "
+	      "when=lazy-server\n"
+	      "  --seed N            order of the rows and first parameters; default 1\n"
+	      "\n"
+	      "Job\n"
+	      "  --servers N         the last N ranks only own shards; default SLUICE_SERVERS, "
+	      "else 0\n"
+	      "  --on-failure WHAT   when a rank is lost: abort, or continue without a lost worker "
+	      "(needs\n"
+	      "                      --servers); default SLUICE_ON_FAILURE, else abort\n"
+	      "  --shards N          shards the model is cut into; default: the library chooses\n"
+	      "  --simulate N        run a job of N ranks inside this process: same bits and "
+	      "bytes, no network\n"
+	      "  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or "
+	      "SIGUSR1 comes\n"
+	      "  --every N           and every N steps\n"
+	      "  --resume            go on from the checkpoint in DIR, if there is one\n"
+	      "\n"
+	      "Reports\n"
+	      "  --metrics FILE      one JSON object per step; with --resume, appended\n"
+	      "  --measure           compression errors in the metrics; takes up to two passes a "
+	      "step\n"
+	      "  --digest            check after every step that all replicas have the same bits\n"
+	      "  --progress WHEN     live line: auto (stderr is a terminal), always, never\n"
+	      "  --quiet             print nothing but errors and the last line\n"
+	      "\n"
+	      "For tests and demonstrations\n"
+	      "  --sleep RANK:STEP:SECONDS  that rank sleeps before its push of that step\n"
+	      "  --nan RANK:STEP            one gradient value of that rank and step becomes NaN\n"
+	      "\n"
+	      "  --help, --version\n"
+	      "\n"
+	      "SIGTERM and SIGUSR1 stop the job after the current step (with --checkpoint: saved, "
+	      "status 0);\n"
+	      "SIGUSR2 prints what a rank is waiting for. The last line on stdout is "
+	      "machine-readable.\n",
+	      stdout);
 }
 
 static int parse_count(const char *option, const char *text, uint64_t low, uint64_t high,
@@ -182,8 +195,8 @@ static int parse_rate(const char *option, const char *text, float high, float *o
 }
 
 /* RANK:STEP, and :SECONDS when seconds_out is not NULL. */
-static int parse_moment(const char *option, const char *text, int64_t *rank_out,
-			uint64_t *step_out, double *seconds_out, struct complaint *complaint)
+static int parse_moment(const char *option, const char *text, int64_t *rank_out, uint64_t *step_out,
+			double *seconds_out, struct complaint *complaint)
 {
 	unsigned long rank;
 	unsigned long long step;
@@ -226,14 +239,17 @@ static int parse_on_failure(const char *text, int *out, struct complaint *compla
 	else if (!strcmp(text, "continue"))
 		*out = SLUICE_CONTINUE;
 	else
-		return complain(complaint, "--on-failure takes abort or continue, not \"%s\"", text);
+		return complain(complaint, "--on-failure takes abort or continue, not \"%s\"",
+				text);
 	return 0;
 }
 
 static int parse_device(const char *text, const char **out, struct complaint *complaint)
 {
 	if (strcmp(text, "cpu") && strcmp(text, "cuda") && (strncmp(text, "cuda:", 5) || !text[5]))
-		return complain(complaint, "--device takes cpu, cuda or cuda:FILE (the module), not \"%s\"", text);
+		return complain(complaint,
+				"--device takes cpu, cuda or cuda:FILE (the module), not \"%s\"",
+				text);
 	*out = text;
 	return 0;
 }
@@ -243,8 +259,8 @@ static int take_method(const char *name, struct options *o, struct complaint *co
 	const struct method *method = method_find(name);
 
 	if (!method)
-		return complain(complaint, "--method: no method is called \"%s\"; --methods lists them",
-				name);
+		return complain(complaint,
+				"--method: no method is called \"%s\"; --methods lists them", name);
 	o->recipe = method->recipe;
 	return 0;
 }
@@ -315,7 +331,9 @@ static int check_together(const struct options *o, struct complaint *complaint)
 		return complain(complaint, "--%s needs --checkpoint DIR",
 				o->every ? "every" : "resume");
 	if (o->accumulate && strcmp(o->device, "cpu"))
-		return complain(complaint, "--accumulate adds in host memory: it goes without --device %s", o->device);
+		return complain(complaint,
+				"--accumulate adds in host memory: it goes without --device %s",
+				o->device);
 	return 0;
 }
 
@@ -348,8 +366,10 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 					"option %s needs an argument; see sluice-train --help",
 					argv[optind - 1]);
 		if (key == '?')
-			return complain(complaint, "unknown, ambiguous or malformed option %s; "
-					"see sluice-train --help", refused_option(argv, option_table, refused));
+			return complain(complaint,
+					"unknown, ambiguous or malformed option %s; see "
+					"sluice-train --help",
+					refused_option(argv, option_table, refused));
 		if (take_option(key, option_table[index].name, optarg, options, action, complaint))
 			return -1;
 		if (*action != OPTIONS_TRAIN)

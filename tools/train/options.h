@@ -12,24 +12,24 @@
 enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {
-	const char *data;           /* folder of IDX files, or a LIBSVM text file */
-	const char *test;           /* NULL: t10k-* beside the IDX files; no test set for LIBSVM */
+	const char *data; /* folder of IDX files, or a LIBSVM text file */
+	const char *test; /* NULL: t10k-* beside the IDX files; no test set for LIBSVM */
 	const char *model;
-	const char *recipe;         /* NULL: the library takes SLUICE_RECIPE */
-	const char *metrics;        /* NULL: none */
-	const char *checkpoint;     /* NULL: none */
-	const char *device;         /* cpu, cuda, or cuda:FILE with the module */
+	const char *recipe;                         /* NULL: the library takes SLUICE_RECIPE */
+	const char *metrics;                        /* NULL: none */
+	const char *checkpoint;                     /* NULL: none */
+	const char *device;                         /* cpu, cuda, or cuda:FILE with the module */
 	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
 	int servers;
-	int simulate;               /* ranks in this process; 0: a real job */
-	int on_failure;             /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
+	int simulate;   /* ranks in this process; 0: a real job */
+	int on_failure; /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
 	uint32_t shards;
 	float lr, lr_decay;
-	float smoothness;           /* 0: not given */
+	float smoothness; /* 0: not given */
 	int digest, measure, resume, quiet, accumulate;
 	enum progress_kind progress;
-	int64_t sleep_rank, nan_rank;               /* -1: nobody */
-	uint64_t sleep_step, nan_step;              /* steps count from 1 */
+	int64_t sleep_rank, nan_rank;  /* -1: nobody */
+	uint64_t sleep_step, nan_step; /* steps count from 1 */
 	double sleep_seconds;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Counter-based random numbers and the order of the training rows. Everything is a function of
- * seed, purpose and counter, never of history: a resumed job and a job of another size draw the same. */
+ * seed, purpose and counter, never of history: a resumed job and a job of another size draw the
+ * same. */
 #ifndef TRAIN_ORDER_H
 #define TRAIN_ORDER_H
 #include <stddef.h>

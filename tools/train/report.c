@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The leader's reports: rank 0's, while it is not lost. The live line shows its own bytes (no message is sent for its sake); the lines
- * per epoch and the last line are sums over all workers. */
+ * The leader's reports: rank 0's, while it is not lost. The live line shows its own bytes (no
+ * message is sent for its sake); the lines per epoch and the last line are sums over all
+ * workers. */
 #include "tools/train/report.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ double report_clock(void)
 /* "1.23 MB" */
 static const char *bytes_text(double bytes, char text[BYTES_TEXT])
 {
-	static const char *const unit[] = {"B", "kB", "MB", "GB", "TB"};
+	static const char *const unit[] = { "B", "kB", "MB", "GB", "TB" };
 	size_t i = 0;
 
 	while (bytes >= 999.5 && i + 1 < sizeof(unit) / sizeof(unit[0])) {

@@ -9,19 +9,19 @@
 
 struct report {
 	const struct options *options;
-	int leads;                  /* rank 0; when it is lost, the lowest worker that is not */
-	int lost;                   /* workers */
-	int speaks;                 /* leads, and not --quiet */
-	int live;                   /* redraw one line */
-	int drawn;                  /* a live line stands on the terminal */
+	int leads;  /* rank 0; when it is lost, the lowest worker that is not */
+	int lost;   /* workers */
+	int speaks; /* leads, and not --quiet */
+	int live;   /* redraw one line */
+	int drawn;  /* a live line stands on the terminal */
 	uint64_t steps, steps_per_epoch;
-	double images_per_step;     /* of all workers */
-	double began;               /* clock when training began */
-	uint64_t first_step;        /* steps done before: by the run that was resumed */
-	double shown;               /* clock when the line was shown last */
+	double images_per_step;       /* of all workers */
+	double began;                 /* clock when training began */
+	uint64_t first_step;          /* steps done before: by the run that was resumed */
+	double shown;                 /* clock when the line was shown last */
 	double epoch_began, loss_sum; /* of this epoch */
 	uint64_t loss_steps;
-	double accuracy;            /* last one measured; negative before */
+	double accuracy; /* last one measured; negative before */
 };
 
 /* Seconds of a clock that never jumps. */
@@ -32,7 +32,8 @@ void report_begin(struct report *report, const struct options *options, int rank
 		  uint64_t first_step, uint64_t steps, uint64_t steps_per_epoch,
 		  double images_per_step);
 
-/* After each step; loss: mean over this rank's batch. Looks at the model's counters when it shows. */
+/* After each step; loss: mean over this rank's batch. Looks at the model's counters when it
+ * shows. */
 void report_step(struct report *report, sluice_model *model, uint64_t step, double loss);
 
 /* After each epoch's measurement; total: bytes since open, of all workers. */

@@ -23,7 +23,7 @@ int stop_was_asked(void)
 
 void catch_signals(void)
 {
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGTERM, &action, NULL);

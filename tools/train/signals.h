@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a signal asks of a training job: SIGTERM and SIGUSR1 to stop after a step, SIGUSR2 whom it waits for. */
+ * What a signal asks of a training job: SIGTERM and SIGUSR1 to stop after a step, SIGUSR2 whom it
+ * waits for. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 #include "sluice.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull per step. Called by
- * training.c. */
+ * The example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull
+ * per step. Called by training.c. */
 #include "tools/train/steps.h"
 #include "sluice.h"
 #include "tools/train/agree.h"
@@ -19,7 +19,8 @@ enum { FLAG_STOP = 1 };
 /* After an operation of compute. */
 static int failed(const struct training *t)
 {
-	fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(t->job), t->compute.ops->error());
+	fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(t->job),
+		t->compute.ops->error());
 	return -1;
 }
 
@@ -27,7 +28,8 @@ int digest_params(struct training *t, uint64_t *digest_out)
 {
 	const size_t bytes = t->network.count * sizeof(float);
 
-	if (t->params_here && t->compute.ops->get(t->compute.state, t->params_here, t->params, bytes))
+	if (t->params_here &&
+	    t->compute.ops->get(t->compute.state, t->params_here, t->params, bytes))
 		return failed(t);
 	*digest_out = sluice_digest(t->params_here ? t->params_here : t->params, bytes);
 	return 0;
@@ -38,7 +40,8 @@ static int save(struct training *t)
 	if (!t->options.checkpoint || t->saved == sluice_step(t->model))
 		return 0;
 	if (!sluice_in_sync(t->model)) {
-		report_say(&t->report, "no checkpoint at step %llu: the workers hold models of their own",
+		report_say(&t->report,
+			   "no checkpoint at step %llu: the workers hold models of their own",
 			   (unsigned long long)sluice_step(t->model));
 		return 0;
 	}
@@ -63,7 +66,7 @@ int measure(struct training *t)
 {
 	const struct dataset *set = t->test.rows ? &t->test : &t->train;
 	size_t rank = (size_t)sluice_rank(t->job), workers = (size_t)sluice_workers(t->job);
-	struct score own = {0};
+	struct score own = { 0 };
 	struct traffic moved;
 	struct carried carried;
 	int rc = traffic_own(t->model, &moved);
@@ -75,15 +78,15 @@ int measure(struct training *t)
 	if (network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
 			     set->rows * (rank + 1) / workers, &own))
 		return failed(t);
-	double sums[6 + CARRIERS] = {own.loss,	   own.correct,	 own.rows,
-				     moved.pushed, moved.pulled, moved.dense};
+	double sums[6 + CARRIERS] = { own.loss,     own.correct,  own.rows,
+				      moved.pushed, moved.pulled, moved.dense };
 	memcpy(sums + 6, carried.bytes, sizeof(carried.bytes));
 	rc = sluice_sum(t->job, sums, 6 + CARRIERS);
 	if (rc)
 		return rc;
 	memcpy(t->carried.bytes, sums + 6, sizeof(carried.bytes));
-	t->score = (struct score){sums[0], sums[1], sums[2]};
-	t->total = (struct traffic){sums[3], sums[4], sums[5]};
+	t->score = (struct score){ sums[0], sums[1], sums[2] };
+	t->total = (struct traffic){ sums[3], sums[4], sums[5] };
 	t->measured = sluice_step(t->model);
 	return find_leader(t);
 }
@@ -101,7 +104,8 @@ static int disturb(struct training *t, float *grad, uint64_t step)
 		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, &pause) == EINTR)
 			;
 	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step &&
-	    t->compute.ops->put(t->compute.state, grad + t->network.count / 2, &(float){NAN}, sizeof(float)))
+	    t->compute.ops->put(t->compute.state, grad + t->network.count / 2, &(float){ NAN },
+				sizeof(float)))
 		return failed(t);
 	return 0;
 }
@@ -150,27 +154,31 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	return 0;
 }
 
-static int gradient(struct training *t, const float *at, const uint32_t *rows, size_t n, float *grad,
-		    struct score *score)
+static int gradient(struct training *t, const float *at, const uint32_t *rows, size_t n,
+		    float *grad, struct score *score)
 {
-	return network_gradient(&t->network, t->workspace, at, &t->train, rows, n, grad, score) ? failed(t) : 0;
+	return network_gradient(&t->network, t->workspace, at, &t->train, rows, n, grad, score) ?
+		       failed(t) :
+		       0;
 }
 
 /* --accumulate: back-propagation adds to the residual, and there is no other vector. */
-static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t step,
+			    struct score *score)
 {
 	float *sum, scale;
 	int rc = sluice_accumulator(t->model, &sum, &scale);
 
-	if (!rc && network_add_gradient(&t->network, t->workspace, t->params, &t->train, rows, t->options.batch, scale,
-					sum, score))
+	if (!rc && network_add_gradient(&t->network, t->workspace, t->params, &t->train, rows,
+					t->options.batch, scale, sum, score))
 		rc = failed(t);
 	if (!rc)
 		rc = disturb(t, sum, step);
 	return rc ? rc : sluice_push(t->model, sum);
 }
 
-/* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is taken. */
+/* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is
+ * taken. */
 static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
 {
 	struct score unused;
@@ -221,7 +229,7 @@ int train(struct training *t)
 {
 	uint64_t workers = (uint64_t)sluice_workers(t->job), batch = t->options.batch;
 	uint64_t step = sluice_step(t->model), epoch = UINT64_MAX;
-	struct score score = {0};
+	struct score score = { 0 };
 	int rc;
 
 	while (step < t->steps && !t->stopped) {

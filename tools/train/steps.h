@@ -10,21 +10,24 @@
 
 struct training {
 	struct options options;
-	struct rows *shared;             /* NULL: the rows are this rank's own */
+	struct rows *shared; /* NULL: the rows are this rank's own */
 	sluice_job *job;
 	sluice_model *model;
 	struct dataset train, test;
 	struct network network;
-	struct compute compute;          /* where vectors are and layers are worked out; none at a dedicated server */
-	char device[256];                /* which device that is, and why */
+	struct compute compute; /* where vectors are and layers are worked out; none at a dedicated
+				   server */
+	char device[256];       /* which device that is, and why */
 	struct workspace *workspace;
-	float *params, *grad;            /* memory of compute, as are the next two */
-	float *params_here;              /* where params are copied to be looked at; NULL: they are host memory */
-	float *point, *before;           /* where a second gradient is taken, and that; NULL for most recipes */
-	float lr;                        /* of this epoch */
-	int averages;                    /* update=average: this worker's steps are its own */
-	int async;                       /* when=async: workers meet at the ends of epochs only */
-	uint32_t *part;                  /* signal=svrg: this worker's rows, for full gradients; else NULL */
+	float *params, *grad; /* memory of compute, as are the next two */
+	float *params_here;   /* where params are copied to be looked at; NULL: they are host
+			       * memory */
+	float *point,
+		*before; /* where a second gradient is taken, and that; NULL for most recipes */
+	float lr;        /* of this epoch */
+	int averages;    /* update=average: this worker's steps are its own */
+	int async;       /* when=async: workers meet at the ends of epochs only */
+	uint32_t *part;  /* signal=svrg: this worker's rows, for full gradients; else NULL */
 	size_t part_rows;
 	uint32_t *order;                 /* rows in the order of this epoch */
 	uint64_t steps_per_epoch, steps; /* steps: of the whole job */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's part of the training job, and the example of how a job uses Sluice: take_part() loads the data,
- * opens the model and says how it ended; the loop of steps is in steps.c. Called by main.c. */
+ * One rank's part of the training job, and the example of how a job uses Sluice: take_part() loads
+ * the data, opens the model and says how it ended; the loop of steps is in steps.c. Called by
+ * main.c. */
 #include "tools/train/training.h"
 #include "sluice.h"
 #include "tools/train/agree.h"
@@ -12,25 +13,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- before training ---------------------------------------------------------------------- */
+/* ---- before training ------------------------------------------------------- */
 
 /* As long as the model, where it is trained; NULL: no memory. */
 static float *new_vector(const struct training *t)
 {
 	void *memory;
 
-	return t->compute.ops->alloc(t->compute.state, t->network.count * sizeof(float), &memory) ? NULL : memory;
+	return t->compute.ops->alloc(t->compute.state, t->network.count * sizeof(float), &memory) ?
+		       NULL :
+		       memory;
 }
 
 /* Parameters are made in host memory. */
 static int first_params(struct training *t, struct complaint *complaint)
 {
-	float *here = t->compute.ops->in_host ? t->params : (t->params_here = malloc(t->network.count * sizeof(*here)));
+	float *here = t->compute.ops->in_host ?
+			      t->params :
+			      (t->params_here = malloc(t->network.count * sizeof(*here)));
 
 	if (!here)
 		return complain_memory(complaint, "the model");
 	network_init(&t->network, t->options.seed, here);
-	if (t->compute.ops->put(t->compute.state, t->params, here, t->network.count * sizeof(*here)))
+	if (t->compute.ops->put(t->compute.state, t->params, here,
+				t->network.count * sizeof(*here)))
 		return complain(complaint, "%s", t->compute.ops->error());
 	return 0;
 }
@@ -50,13 +56,13 @@ static int check_demonstrations(const struct options *o, int workers, struct com
 static int load_rows(struct training *t, struct complaint *complaint)
 {
 	const struct options *o = &t->options;
-	struct data_source source = {o->data, o->test, o->limit,
-				     !sluice_is_worker(t->job) && !t->shared};
+	struct data_source source = { o->data, o->test, o->limit,
+				      !sluice_is_worker(t->job) && !t->shared };
 
 	if (!t->shared)
 		return data_load(&source, t->network.task, &t->train, &t->test, complaint);
-	if (!t->shared->loaded && data_load(&source, t->network.task, &t->shared->train,
-					    &t->shared->test, complaint))
+	if (!t->shared->loaded &&
+	    data_load(&source, t->network.task, &t->shared->train, &t->shared->test, complaint))
 		return -1;
 	t->shared->loaded = 1;
 	t->train = t->shared->train;
@@ -78,12 +84,12 @@ static int prepare(struct training *t, struct complaint *complaint)
 	const struct options *o = &t->options;
 	uint64_t rows_per_step = (uint64_t)sluice_workers(t->job) * o->batch;
 
-	if (sluice_is_worker(t->job) && compute_open(o->device, &t->compute, t->device, sizeof(t->device)))
+	if (sluice_is_worker(t->job) &&
+	    compute_open(o->device, &t->compute, t->device, sizeof(t->device)))
 		return complain(complaint, "%s", t->device);
 	if (check_demonstrations(o, sluice_workers(t->job), complaint) ||
 	    (o->checkpoint && folder_prepare(o->checkpoint, complaint)) ||
-	    network_parse(&t->network, o->model, complaint) ||
-	    load_rows(t, complaint) ||
+	    network_parse(&t->network, o->model, complaint) || load_rows(t, complaint) ||
 	    network_shape(&t->network, t->train.features, t->train.classes, complaint))
 		return -1;
 	t->steps_per_epoch = t->train.rows / rows_per_step;
@@ -148,7 +154,8 @@ static int take_rows(struct training *t)
 static int prepare_signal(struct training *t, struct complaint *complaint)
 {
 	const char *recipe = sluice_recipe(t->model);
-	int svrg = strstr(recipe, "signal=svrg") != NULL, igt = strstr(recipe, "signal=igt") != NULL;
+	int svrg = strstr(recipe, "signal=svrg") != NULL,
+	    igt = strstr(recipe, "signal=igt") != NULL;
 	int pairs = svrg || strstr(recipe, "signal=storm") != NULL;
 
 	if (!pairs && !igt)
@@ -162,8 +169,8 @@ static int prepare_signal(struct training *t, struct complaint *complaint)
 	return agree_on_complaints(t->job, complaint);
 }
 
-/* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it wrote its
- * very first one leaves none. */
+/* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it
+ * wrote its very first one leaves none. */
 static int has_checkpoint(const char *folder)
 {
 	char path[4096];
@@ -172,8 +179,8 @@ static int has_checkpoint(const char *folder)
 	       access(path, F_OK) == 0;
 }
 
-/* --resume: goes on from the checkpoint if rank 0 sees one, so that a job that Slurm starts again and
- * again has one command line. */
+/* --resume: goes on from the checkpoint if rank 0 sees one, so that a job that Slurm starts again
+ * and again has one command line. */
 static int resume(struct training *t)
 {
 	double found = sluice_rank(t->job) == 0 && has_checkpoint(t->options.checkpoint);
@@ -198,14 +205,15 @@ static int resume(struct training *t)
 	return rc;
 }
 
-/* ---- a worker's part ---------------------------------------------------------------------- */
+/* ---- a worker's part ------------------------------------------------------- */
 
 /* What the recipe asks of the job beside a gradient. */
 static int prepare_steps(struct training *t)
 {
 	t->averages = strstr(sluice_recipe(t->model), "update=average") != NULL;
 	t->async = strstr(sluice_recipe(t->model), "when=async") != NULL;
-	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) : 0;
+	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) :
+					   0;
 }
 
 /* A worker's life after open. */
@@ -216,17 +224,20 @@ static int work(struct training *t)
 
 	if (strstr(sluice_recipe(t->model), "update=none")) {
 		if (sluice_rank(t->job) == 0)
-			fputs("sluice-train: update=none leaves the step to the job, and sluice-train "
-			      "has no optimizer of its own: use update=sgd, momentum(M) or "
-			      "nesterov(M)\n", stderr);
+			fputs("sluice-train: update=none leaves the step to the job, and "
+			      "sluice-train has no optimizer of its own: use update=sgd, "
+			      "momentum(M) or nesterov(M)\n",
+			      stderr);
 		return -1;
 	}
 	if ((rc = prepare_steps(t)))
 		return rc;
 	if (t->async && o->checkpoint) {
 		if (sluice_rank(t->job) == 0)
-			fputs("sluice-train: --checkpoint is not possible with when=async, whose workers are "
-			      "at no common step: leave it out, or choose another recipe\n", stderr);
+			fputs("sluice-train: --checkpoint is not possible with when=async, whose "
+			      "workers are at no common step: leave it out, or choose another "
+			      "recipe\n",
+			      stderr);
 		return -1;
 	}
 	if (o->resume && (rc = resume(t)))
@@ -257,7 +268,9 @@ static int work(struct training *t)
 		return rc;
 	if ((rc = digest_params(t, &t->digest)))
 		return rc;
-	return sluice_in_sync(t->model) ? agree_on_digest(t->job, t->digest, sluice_step(t->model)) : 0;
+	return sluice_in_sync(t->model) ?
+		       agree_on_digest(t->job, t->digest, sluice_step(t->model)) :
+		       0;
 }
 
 /* The last line. 0, or -1 when the job did not end as it should. */
@@ -290,7 +303,7 @@ static int conclude(struct training *t)
 
 static void free_training(struct training *t)
 {
-	float *const vectors[] = {t->params, t->grad, t->point, t->before};
+	float *const vectors[] = { t->params, t->grad, t->point, t->before };
 
 	metrics_close(&t->metrics);
 	workspace_delete(&t->workspace);
@@ -309,7 +322,8 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 	struct training *t = calloc(1, sizeof(*t));
 	int rc;
 
-	/* A rank whose options or data are bad must not leave the others waiting: all hear of it. */
+	/* A rank whose options or data are bad must not leave the others waiting: all hear of
+	 * it. */
 	if (!t && !bad_usage)
 		complain_memory(complaint, "the training's state");
 	else if (t) {

@@ -12,9 +12,10 @@ struct rows {
 	struct dataset train, test;
 };
 
-/* From the job to the last line. shared: NULL, or for simulated ranks: the rows, which the first rank loads and
- * the caller frees when all are done. *complaint holds what is wrong with the command line if bad_usage is set.
- * Collective. 0, SLUICE_E*, or -1 when the job did not end as it should. */
+/* From the job to the last line. shared: NULL, or for simulated ranks: the rows, which the first
+ * rank loads and the caller frees when all are done. *complaint holds what is wrong with the
+ * command line if bad_usage is set. Collective. 0, SLUICE_E*, or -1 when the job did not end as it
+ * should. */
 int take_part(sluice_job *job, const struct options *options, struct rows *shared, int bad_usage,
 	      struct complaint *complaint);
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Changing between coroutines. swapcontext() makes a system call each time, and a kernel's threads change
- * places at every warp function: on x86-64 a few instructions do it instead. */
+ * Changing between coroutines. swapcontext() makes a system call each time, and a kernel's threads
+ * change places at every warp function: on x86-64 a few instructions do it instead. */
 #ifndef EMULATED_COROUTINE_H
 #define EMULATED_COROUTINE_H
 #include <stddef.h>
 
 #if defined(__x86_64__)
-typedef struct { void *top; } coroutine_state;
+typedef struct {
+	void *top;
+} coroutine_state;
 
 /* Keeps what a call must keep, and goes on where `to` was kept. */
 void coroutine_switch(coroutine_state *from, const coroutine_state *to);
@@ -15,14 +17,17 @@ __asm__(".text\n"
 	".hidden coroutine_switch\n"
 	".type coroutine_switch, @function\n"
 	"coroutine_switch:\n"
-	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
+	"	pushq %rbp\n	pushq %rbx\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	"
+	"pushq %r15\n"
 	"	movq %rsp, (%rdi)\n"
 	"	movq (%rsi), %rsp\n"
-	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	popq %rbp\n"
+	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbx\n	"
+	"popq %rbp\n"
 	"	ret\n"
 	".size coroutine_switch, .-coroutine_switch\n");
 
-static inline void coroutine_make(coroutine_state *c, void *stack, size_t bytes, void (*begin)(void))
+static inline void coroutine_make(coroutine_state *c, void *stack, size_t bytes,
+				  void (*begin)(void))
 {
 	void **top = (void **)((char *)stack + bytes / 16 * 16);
 
@@ -41,7 +46,8 @@ static inline void coroutine_switch(coroutine_state *from, const coroutine_state
 	swapcontext(from, to);
 }
 
-static inline void coroutine_make(coroutine_state *c, void *stack, size_t bytes, void (*begin)(void))
+static inline void coroutine_make(coroutine_state *c, void *stack, size_t bytes,
+				  void (*begin)(void))
 {
 	getcontext(c);
 	c->uc_stack.ss_sp = stack;

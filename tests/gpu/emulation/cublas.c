@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cuBLAS where there is none: the functions that tools/train/cuda_blas.c looks up, column-major as there, with the
- * products made by OpenBLAS. */
+ * cuBLAS where there is none: the functions that tools/train/cuda_blas.c looks up, column-major as
+ * there, with the products made by OpenBLAS. */
 #include "cuda_runtime_api.h"
 #include <cblas.h>
 
 int cublasCreate_v2(void **handle);
 int cublasDestroy_v2(void *handle);
 int cublasSetStream_v2(void *handle, cudaStream_t stream);
-int cublasSgemm_v2(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha, const float *a, int lda,
-		   const float *b, int ldb, const float *beta, float *c, int ldc);
+int cublasSgemm_v2(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha,
+		   const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
+		   int ldc);
 
 static int opened;
 
@@ -34,14 +35,16 @@ int cublasSetStream_v2(void *handle, cudaStream_t stream)
 	return handle != &opened;
 }
 
-int cublasSgemm_v2(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha, const float *a, int lda,
-		   const float *b, int ldb, const float *beta, float *c, int ldc)
+int cublasSgemm_v2(void *handle, int op_a, int op_b, int m, int n, int k, const float *alpha,
+		   const float *a, int lda, const float *b, int ldb, const float *beta, float *c,
+		   int ldc)
 {
 	if (handle != &opened || m < 1 || n < 1 || k < 1)
 		return 7; /* CUBLAS_STATUS_INVALID_VALUE */
 	emulated_let(1);
-	cblas_sgemm(CblasColMajor, op_a ? CblasTrans : CblasNoTrans, op_b ? CblasTrans : CblasNoTrans, m, n, k, *alpha,
-		    a, lda, b, ldb, *beta, c, ldc);
+	cblas_sgemm(CblasColMajor, op_a ? CblasTrans : CblasNoTrans,
+		    op_b ? CblasTrans : CblasNoTrans, m, n, k, *alpha, a, lda, b, ldb, *beta, c,
+		    ldc);
 	emulated_let(0);
 	return 0;
 }

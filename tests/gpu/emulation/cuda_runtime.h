@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CUDA's device functions for the CPU: a kernel's threads are coroutines of one system thread per block, and
- * take turns at every warp function and barrier (emulation.c). Enough of CUDA for the .cu files of gpu/, as C. */
+ * CUDA's device functions for the CPU: a kernel's threads are coroutines of one system thread per
+ * block, and take turns at every warp function and barrier (emulation.c). Enough of CUDA for the
+ * .cu files of gpu/, as C. */
 #ifndef EMULATED_CUDA_RUNTIME_H
 #define EMULATED_CUDA_RUNTIME_H
 #include "cuda_runtime_api.h"
@@ -37,25 +38,53 @@ struct emulated_place {
 };
 const struct emulated_place *emulated_here(void);
 #define threadIdx (emulated_here()->thread)
-#define blockIdx (emulated_here()->block)
-#define gridDim (emulated_here()->grid)
-#define blockDim (emulated_here()->threads)
+#define blockIdx  (emulated_here()->block)
+#define gridDim   (emulated_here()->grid)
+#define blockDim  (emulated_here()->threads)
 
 /* Every lane of the warp gives a value and gets all 32 of them. */
 const uint64_t *emulated_exchange(uint64_t mine);
 void emulated_block_barrier(void);
 void emulated_pause(void);
 
-static inline void __syncthreads(void) { emulated_block_barrier(); }
-static inline void __syncwarp(uint32_t mask) { (void)mask; emulated_exchange(0); }
-static inline void __threadfence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void __threadfence_system(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void store_vector(float *p, float4 v) { *(float4 *)(void *)p = v; }
-static inline void while_waiting(void) { emulated_pause(); }
-static inline void tell_host(uint32_t *there, uint32_t v) { __atomic_store_n(there, v, __ATOMIC_SEQ_CST); }
-static inline uint32_t look(const uint32_t *counter) { return __atomic_load_n(counter, __ATOMIC_SEQ_CST); }
+static inline void __syncthreads(void)
+{
+	emulated_block_barrier();
+}
+static inline void __syncwarp(uint32_t mask)
+{
+	(void)mask;
+	emulated_exchange(0);
+}
+static inline void __threadfence(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void __threadfence_system(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void store_vector(float *p, float4 v)
+{
+	*(float4 *)(void *)p = v;
+}
+static inline void while_waiting(void)
+{
+	emulated_pause();
+}
+static inline void tell_host(uint32_t *there, uint32_t v)
+{
+	__atomic_store_n(there, v, __ATOMIC_SEQ_CST);
+}
+static inline uint32_t look(const uint32_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+}
 
-static inline float half_value(uint16_t code) { return f16_decode_inline(code); }
+static inline float half_value(uint16_t code)
+{
+	return f16_decode_inline(code);
+}
 
 static inline uint64_t shuffle_up64(uint64_t v, unsigned by)
 {
@@ -132,20 +161,45 @@ static inline uint32_t __ballot_sync(uint32_t mask, int predicate)
 		ballot |= (uint32_t)all[i] << i;
 	return ballot;
 }
-static inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-static inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == ~0u; }
-static inline int __popc(int v) { return __builtin_popcount((unsigned)v); }
-static inline int __ffs(int v) { return __builtin_ffs(v); }
-static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+static inline int __any_sync(uint32_t mask, int predicate)
+{
+	return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(uint32_t mask, int predicate)
+{
+	return __ballot_sync(mask, predicate) == ~0u;
+}
+static inline int __popc(int v)
+{
+	return __builtin_popcount((unsigned)v);
+}
+static inline int __ffs(int v)
+{
+	return __builtin_ffs(v);
+}
+static inline int __clz(int v)
+{
+	return v ? __builtin_clz((unsigned)v) : 32;
+}
 
-static inline uint32_t atomicAdd(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-static inline uint32_t atomicOr(uint32_t *p, uint32_t v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
-static inline uint32_t atomicXor(uint32_t *p, uint32_t v) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); }
+static inline uint32_t atomicAdd(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+static inline uint32_t atomicOr(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
+static inline uint32_t atomicXor(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST);
+}
 static inline uint32_t atomicMax(uint32_t *p, uint32_t v)
 {
 	uint32_t was = __atomic_load_n(p, __ATOMIC_SEQ_CST);
 
-	while (was < v && !__atomic_compare_exchange_n(p, &was, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+	while (was < v &&
+	       !__atomic_compare_exchange_n(p, &was, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		continue;
 	return was;
 }

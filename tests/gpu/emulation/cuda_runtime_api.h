@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The part of CUDA's runtime that gpu/ uses, for tests on machines without a GPU: device memory is host
- * memory that is known as such, everything happens at once unless a test makes it lag. Not for production; runtime.c. */
+ * The part of CUDA's runtime that gpu/ uses, for tests on machines without a GPU: device memory is
+ * host memory that is known as such, everything happens at once unless a test makes it lag. Not for
+ * production; runtime.c. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -8,38 +9,73 @@
 
 #define CUDART_VERSION 13000
 typedef enum {
-	cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
-	cudaErrorInsufficientDriver = 35, cudaErrorNoDevice = 100,
-	cudaErrorNotReady = 600, cudaErrorHostMemoryAlreadyRegistered = 712, cudaErrorLaunchFailure = 719,
-	cudaErrorStreamCaptureUnsupported = 900, cudaErrorStreamCaptureInvalidated = 901,
+	cudaSuccess = 0,
+	cudaErrorInvalidValue = 1,
+	cudaErrorMemoryAllocation = 2,
+	cudaErrorInsufficientDriver = 35,
+	cudaErrorNoDevice = 100,
+	cudaErrorNotReady = 600,
+	cudaErrorHostMemoryAlreadyRegistered = 712,
+	cudaErrorLaunchFailure = 719,
+	cudaErrorStreamCaptureUnsupported = 900,
+	cudaErrorStreamCaptureInvalidated = 901,
 	cudaErrorStreamCaptureImplicit = 906
 } cudaError_t;
 typedef struct emulated_stream *cudaStream_t;
 typedef struct emulated_graph *cudaGraph_t;
 typedef struct emulated_graph *cudaGraphExec_t;
-typedef struct { unsigned x, y, z; } dim3;
-typedef struct { float x, y, z, w; } float4;
+typedef struct {
+	unsigned x, y, z;
+} dim3;
+typedef struct {
+	float x, y, z, w;
+} float4;
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice,
-		      cudaMemoryTypeManaged };
-struct cudaPointerAttributes { enum cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
+enum cudaMemoryType {
+	cudaMemoryTypeUnregistered,
+	cudaMemoryTypeHost,
+	cudaMemoryTypeDevice,
+	cudaMemoryTypeManaged
+};
+struct cudaPointerAttributes {
+	enum cudaMemoryType type;
+	int device;
+	void *devicePointer, *hostPointer;
+};
 struct cudaDeviceProp {
 	char name[256];
 	size_t totalGlobalMem;
 	int multiProcessorCount, major, minor;
 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrGPUDirectRDMAFlushWritesOptions = 117,
-		      cudaDevAttrGPUDirectRDMAWritesOrdering = 118 };
+enum cudaDeviceAttr {
+	cudaDevAttrMultiProcessorCount = 16,
+	cudaDevAttrGPUDirectRDMAFlushWritesOptions = 117,
+	cudaDevAttrGPUDirectRDMAWritesOrdering = 118
+};
 enum { cudaGPUDirectRDMAWritesOrderingOwner = 100, cudaFlushGPUDirectRDMAWritesOptionHost = 1 };
 enum cudaFlushGPUDirectRDMAWritesTarget { cudaFlushGPUDirectRDMAWritesTargetCurrentDevice };
 enum cudaFlushGPUDirectRDMAWritesScope { cudaFlushGPUDirectRDMAWritesToOwner = 100 };
-enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
-enum { cudaEnableDefault = 0, cudaHostAllocDefault = 0, cudaHostRegisterPortable = 1,
-       cudaHostRegisterMapped = 2, cudaStreamNonBlocking = 1 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
-			     cudaStreamCaptureModeRelaxed };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive,
-			       cudaStreamCaptureStatusInvalidated };
+enum cudaDriverEntryPointQueryResult {
+	cudaDriverEntryPointSuccess,
+	cudaDriverEntryPointSymbolNotFound
+};
+enum {
+	cudaEnableDefault = 0,
+	cudaHostAllocDefault = 0,
+	cudaHostRegisterPortable = 1,
+	cudaHostRegisterMapped = 2,
+	cudaStreamNonBlocking = 1
+};
+enum cudaStreamCaptureMode {
+	cudaStreamCaptureModeGlobal,
+	cudaStreamCaptureModeThreadLocal,
+	cudaStreamCaptureModeRelaxed
+};
+enum cudaStreamCaptureStatus {
+	cudaStreamCaptureStatusNone,
+	cudaStreamCaptureStatusActive,
+	cudaStreamCaptureStatusInvalidated
+};
 
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -74,8 +110,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int block,
-							   size_t shared);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
+							  int block, size_t shared);
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
 			     cudaStream_t stream);
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
@@ -84,7 +120,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 					     unsigned long long flags,
 					     enum cudaDriverEntryPointQueryResult *result);
 cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
-						enum cudaFlushGPUDirectRDMAWritesScope scope);
+					       enum cudaFlushGPUDirectRDMAWritesScope scope);
 
 /* ---- for tests ---- */
 enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
@@ -92,13 +128,16 @@ enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
 __attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
 /* How many devices there are, 1 to begin with; 0: not even a driver. */
 __attribute__((visibility("default"))) void emulated_device(int present);
-/* What is enqueued runs in the call; or when somebody waits for it; or a thread runs it, a little later. */
+/* What is enqueued runs in the call; or when somebody waits for it; or a thread runs it, a little
+ * later. */
 enum emulated_lag { EMULATED_AT_ONCE, EMULATED_LAGGING, EMULATED_BESIDE };
 __attribute__((visibility("default"))) void emulated_lag(enum emulated_lag how);
 /* Lagging: so many operations at most run now. Returns how many did. */
 __attribute__((visibility("default"))) unsigned emulated_run(unsigned most);
-/* Lagging: the operation after `after` others fails when it runs, and what is behind it is dropped; 0: none does. */
-__attribute__((visibility("default"))) void emulated_fail_running(unsigned after, cudaError_t error);
+/* Lagging: the operation after `after` others fails when it runs, and what is behind it is dropped;
+ * 0: none does. */
+__attribute__((visibility("default"))) void emulated_fail_running(unsigned after,
+								  cudaError_t error);
 /* Lets the host's code touch device memory, for what stands in for other libraries of CUDA. */
 __attribute__((visibility("default"))) void emulated_let(int touch);
 #endif

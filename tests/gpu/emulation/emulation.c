@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs kernels on the CPU (cuda_runtime.h). A block is a system thread, its threads are coroutines that change places only where CUDA's threads must meet: in warp functions and
- * barriers. Blocks of a cooperative launch really run beside each other; those of another take turns. The
- * order in which coroutines go on is shuffled from launch to launch, so what depends on it shows. */
+ * Runs kernels on the CPU (cuda_runtime.h). A block is a system thread, its threads are coroutines
+ * that change places only where CUDA's threads must meet: in warp functions and barriers. Blocks of
+ * a cooperative launch really run beside each other; those of another take turns. The order in
+ * which coroutines go on is shuffled from launch to launch, so what depends on it shows. */
 #include "coroutine.h"
 #include "runtime.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
-/* Stacks lie an odd number of cache lines apart: else all their tops would share a few sets of the caches. */
+/* Stacks lie an odd number of cache lines apart: else all their tops would share a few sets of the
+ * caches. */
 enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#define ENTER(fake, stack, bytes) __sanitizer_start_switch_fiber(fake, stack, bytes)
+#define ENTER(fake, stack, bytes)   __sanitizer_start_switch_fiber(fake, stack, bytes)
 #define ENTERED(fake, stack, bytes) __sanitizer_finish_switch_fiber(fake, stack, bytes)
 #else
-#define ENTER(fake, stack, bytes) (void)(fake)
+#define ENTER(fake, stack, bytes)   (void)(fake)
 #define ENTERED(fake, stack, bytes) (void)(fake)
 #endif
 
@@ -25,8 +27,8 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #else
-#define VALGRIND_STACK_REGISTER(begin, end) 0
-#define VALGRIND_STACK_DEREGISTER(id) (void)(id)
+#define VALGRIND_STACK_REGISTER(begin, end)       0
+#define VALGRIND_STACK_DEREGISTER(id)             (void)(id)
 #define VALGRIND_MAKE_MEM_UNDEFINED(begin, bytes) 0
 #endif
 
@@ -63,7 +65,7 @@ struct block {
 /* Asked for at every step of a kernel: without a call to find it. */
 static _Thread_local struct block *block __attribute__((tls_model("initial-exec")));
 
-/* ---- meeting points ---------------------------------------------------------------------------- */
+/* ---- meeting points -------------------------------------------------------- */
 
 const struct emulated_place *emulated_here(void)
 {
@@ -122,7 +124,7 @@ void emulated_pause(void)
 	sched_yield();
 }
 
-/* ---- one block --------------------------------------------------------------------------------- */
+/* ---- one block ------------------------------------------------------------- */
 
 static void begin(void)
 {
@@ -137,8 +139,10 @@ static void start(struct block *b, unsigned t, unsigned index, unsigned grid)
 	struct coroutine *c = &b->thread[t];
 
 	*c = (struct coroutine){ .stack = b->stacks + (size_t)t * STACK_BYTES,
-				 .place = { .thread = { t, 0, 0 }, .block = { index, 0, 0 },
-					    .grid = { grid, 1, 1 }, .threads = { b->threads, 1, 1 } } };
+				 .place = { .thread = { t, 0, 0 },
+					    .block = { index, 0, 0 },
+					    .grid = { grid, 1, 1 },
+					    .threads = { b->threads, 1, 1 } } };
 	(void)VALGRIND_MAKE_MEM_UNDEFINED(c->stack, STACK_BYTES);
 	c->stack_id = VALGRIND_STACK_REGISTER(c->stack, c->stack + STACK_BYTES);
 	coroutine_make(&c->state, c->stack, STACK_BYTES, begin);
@@ -173,7 +177,7 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 	}
 }
 
-/* ---- blocks between launches ------------------------------------------------------------------- */
+/* ---- blocks between launches ----------------------------------------------- */
 
 /* Their stacks are many megabytes, whose pages the kernel would have to clear for every launch. */
 static struct {
@@ -188,7 +192,8 @@ static struct block *take_block(void)
 	if (b)
 		shelf.first = b->next;
 	pthread_mutex_unlock(&shelf.lock);
-	if (!b && (!(b = calloc(1, sizeof *b)) || !(b->stacks = malloc((size_t)THREADS_MOST * STACK_BYTES))))
+	if (!b && (!(b = calloc(1, sizeof *b)) ||
+		   !(b->stacks = malloc((size_t)THREADS_MOST * STACK_BYTES))))
 		abort();
 	return b;
 }
@@ -210,7 +215,7 @@ __attribute__((destructor)) static void free_blocks(void)
 	}
 }
 
-/* ---- a launch ---------------------------------------------------------------------------------- */
+/* ---- a launch -------------------------------------------------------------- */
 
 struct launch {
 	void (*kernel)(const void *);
@@ -234,7 +239,8 @@ static void *run_blocks(void *argument)
 	return NULL;
 }
 
-void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args, unsigned at_once)
+void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args,
+			 unsigned at_once)
 {
 	struct launch l = { .args = args, .grid = grid, .threads = threads };
 	pthread_t workers[EMULATED_MULTIPROCESSORS];

@@ -15,7 +15,7 @@ struct emulated_stream {
 };
 
 static struct {
-	cudaStream_t stream;   /* the captured one; NULL: none is */
+	cudaStream_t stream; /* the captured one; NULL: none is */
 	enum cudaStreamCaptureMode mode;
 	int spoilt;
 	struct emulated_graph *graph;
@@ -27,7 +27,7 @@ static struct {
 	size_t bytes;
 } known[KERNELS_MOST];
 
-/* ---- kernels' arguments ------------------------------------------------------------------------- */
+/* ---- kernels' arguments ---------------------------------------------------- */
 
 void emulated_kernel(const void *kernel, size_t bytes)
 {
@@ -53,7 +53,7 @@ void *graph_copy_of_arguments(const struct node *node)
 	return memcpy(copy, node->from, known[i].bytes);
 }
 
-/* ---- rules -------------------------------------------------------------------------------------- */
+/* ---- rules ----------------------------------------------------------------- */
 
 static cudaError_t spoil(cudaError_t error)
 {
@@ -64,9 +64,11 @@ static cudaError_t spoil(cudaError_t error)
 cudaError_t graph_unsafe(void)
 {
 	const int of_this = captures_here && capture.mode != cudaStreamCaptureModeRelaxed;
-	const int of_others = capture.mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+	const int of_others = capture.mode == cudaStreamCaptureModeGlobal &&
+			      thread_mode == cudaStreamCaptureModeGlobal;
 
-	if (!capture.stream || thread_mode == cudaStreamCaptureModeRelaxed || !(of_this || of_others))
+	if (!capture.stream || thread_mode == cudaStreamCaptureModeRelaxed ||
+	    !(of_this || of_others))
 		return cudaSuccess;
 	return spoil(cudaErrorStreamCaptureUnsupported);
 }
@@ -81,14 +83,17 @@ cudaError_t graph_enqueues(cudaStream_t stream)
 {
 	if (is_implicit(stream))
 		return spoil(cudaErrorStreamCaptureImplicit);
-	return stream && stream == capture.stream && capture.spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+	return stream && stream == capture.stream && capture.spoilt ?
+		       cudaErrorStreamCaptureInvalidated :
+		       cudaSuccess;
 }
 
 cudaError_t graph_waits(cudaStream_t stream)
 {
 	if (is_implicit(stream))
 		return spoil(cudaErrorStreamCaptureImplicit);
-	return stream && stream == capture.stream ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+	return stream && stream == capture.stream ? spoil(cudaErrorStreamCaptureUnsupported) :
+						    cudaSuccess;
 }
 
 int graph_records(cudaStream_t stream)
@@ -107,7 +112,7 @@ cudaError_t graph_record(cudaStream_t stream, struct node node)
 	return cudaSuccess;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------ */
+/* ---- streams --------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
@@ -159,8 +164,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-	*status = !graph_records(stream) ? cudaStreamCaptureStatusNone
-		: capture.spoilt ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+	*status = !graph_records(stream) ? cudaStreamCaptureStatusNone :
+		  capture.spoilt         ? cudaStreamCaptureStatusInvalidated :
+					   cudaStreamCaptureStatusActive;
 	return emulated_answer(is_implicit(stream) ? cudaErrorStreamCaptureImplicit : cudaSuccess);
 }
 
@@ -176,7 +182,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 	return cudaSuccess;
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------- */
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
 {
@@ -195,11 +201,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
 		void *args[] = { (void *)n->from };
 
 		switch (n->kind) {
-		case NODE_COPY: error = cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault, stream); break;
+		case NODE_COPY:
+			error = cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault,
+						stream);
+			break;
 		case NODE_SET: error = cudaMemsetAsync(n->to, n->byte, n->bytes, stream); break;
-		case NODE_KERNEL: error = cudaLaunchKernel(n->kernel, n->grid, n->threads, args, 0, stream); break;
+		case NODE_KERNEL:
+			error = cudaLaunchKernel(n->kernel, n->grid, n->threads, args, 0, stream);
+			break;
 		case NODE_TOGETHER:
-			error = cudaLaunchCooperativeKernel(n->kernel, n->grid, n->threads, args, 0, stream);
+			error = cudaLaunchCooperativeKernel(n->kernel, n->grid, n->threads, args, 0,
+							    stream);
 			break;
 		}
 	}

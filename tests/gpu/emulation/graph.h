@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Streams that are captured into graphs, as CUDA treats them: what is forbidden meanwhile, and what is recorded
- * instead of done. graph.c; called by runtime.c. */
+ * Streams that are captured into graphs, as CUDA treats them: what is forbidden meanwhile, and what
+ * is recorded instead of done. graph.c; called by runtime.c. */
 #ifndef EMULATED_GRAPH_H
 #define EMULATED_GRAPH_H
 #include "runtime.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A device that lags behind the host: what is enqueued waits, all streams in one queue, until somebody waits for it, a
- * test says how much of it runs, or a thread gets to it. Memory of the host that is not pinned is used before the call
- * returns, as CUDA does. What fails while it runs takes with it what is behind it, and who asks next is told, once: a
- * real device would not recover, but so tests see that nothing hangs on it. */
+ * A device that lags behind the host: what is enqueued waits, all streams in one queue, until
+ * somebody waits for it, a test says how much of it runs, or a thread gets to it. Memory of the
+ * host that is not pinned is used before the call returns, as CUDA does. What fails while it runs
+ * takes with it what is behind it, and who asks next is told, once: a real device would not
+ * recover, but so tests see that nothing hangs on it. */
 #include "lag.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -129,7 +130,7 @@ cudaError_t lag_put(const struct node *node)
 	return cudaSuccess;
 }
 
-/* ---- for tests ---------------------------------------------------------------------------------- */
+/* ---- for tests ------------------------------------------------------------- */
 
 static void *device(void *unused)
 {
@@ -160,7 +161,8 @@ void emulated_lag(enum emulated_lag how)
 	pthread_mutex_lock(&lag.lock);
 	lag.lags = how != EMULATED_AT_ONCE;
 	pthread_mutex_unlock(&lag.lock);
-	if (how == EMULATED_BESIDE && !(lag.has_thread = !pthread_create(&lag.thread, NULL, device, NULL)))
+	if (how == EMULATED_BESIDE &&
+	    !(lag.has_thread = !pthread_create(&lag.thread, NULL, device, NULL)))
 		abort();
 }
 

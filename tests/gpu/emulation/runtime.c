@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Stands in for CUDA's runtime: devices, memory, and what is enqueued, which happens at once, or later (lag.h). Kernels
- * are run by emulation.c. */
+ * Stands in for CUDA's runtime: devices, memory, and what is enqueued, which happens at once, or
+ * later (lag.h). Kernels are run by emulation.c. */
 #include "runtime.h"
 #include "graph.h"
 #include "lag.h"
@@ -33,7 +33,8 @@ static cudaError_t answer(cudaError_t error)
 	return emulated_answer(error);
 }
 
-/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as they would be. */
+/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as
+ * they would be. */
 static void let(int access)
 {
 	pthread_mutex_lock(&runtime.lock);
@@ -43,7 +44,7 @@ static void let(int access)
 	pthread_mutex_unlock(&runtime.lock);
 }
 
-/* ---- the runtime ------------------------------------------------------------------------------- */
+/* ---- the runtime ----------------------------------------------------------- */
 
 void emulated_fail(unsigned after, cudaError_t error)
 {
@@ -96,14 +97,19 @@ const char *cudaGetErrorString(cudaError_t error)
 	case cudaSuccess: return "no error";
 	case cudaErrorInvalidValue: return "invalid argument";
 	case cudaErrorMemoryAllocation: return "out of memory";
-	case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+	case cudaErrorInsufficientDriver:
+		return "CUDA driver version is insufficient for CUDA runtime version";
 	case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-	case cudaErrorHostMemoryAlreadyRegistered: return "part or all of the requested memory range is already mapped";
+	case cudaErrorHostMemoryAlreadyRegistered:
+		return "part or all of the requested memory range is already mapped";
 	case cudaErrorNotReady: return "device not ready";
 	case cudaErrorLaunchFailure: return "unspecified launch failure";
-	case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-	case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
-	case cudaErrorStreamCaptureImplicit: return "operation would make the legacy stream depend on a capturing one";
+	case cudaErrorStreamCaptureUnsupported:
+		return "operation not permitted when stream is capturing";
+	case cudaErrorStreamCaptureInvalidated:
+		return "operation failed due to a previous error during capture";
+	case cudaErrorStreamCaptureImplicit:
+		return "operation would make the legacy stream depend on a capturing one";
 	}
 	return "unknown error";
 }
@@ -130,7 +136,8 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaSetDevice(int device)
 {
-	cudaError_t error = answer(device < 0 || device >= runtime.devices ? cudaErrorInvalidValue : cudaSuccess);
+	cudaError_t error = answer(device < 0 || device >= runtime.devices ? cudaErrorInvalidValue :
+									     cudaSuccess);
 
 	if (!error)
 		current_device = device;
@@ -153,7 +160,8 @@ cudaError_t cudaStreamCreate(cudaStream_t *out)
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
 	(void)device;
-	*properties = (struct cudaDeviceProp){ .name = "emulated on the CPU", .totalGlobalMem = 1u << 30,
+	*properties = (struct cudaDeviceProp){ .name = "emulated on the CPU",
+					       .totalGlobalMem = 1u << 30,
 					       .multiProcessorCount = EMULATED_MULTIPROCESSORS,
 					       .major = 9 };
 	return answer(cudaSuccess);
@@ -162,13 +170,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
 	(void)device;
-	*value = attribute == cudaDevAttrMultiProcessorCount ? EMULATED_MULTIPROCESSORS :
-		 attribute == cudaDevAttrGPUDirectRDMAFlushWritesOptions;
+	*value = attribute == cudaDevAttrMultiProcessorCount ?
+			 EMULATED_MULTIPROCESSORS :
+			 attribute == cudaDevAttrGPUDirectRDMAFlushWritesOptions;
 	return answer(cudaSuccess);
 }
 
 cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
-						enum cudaFlushGPUDirectRDMAWritesScope scope)
+					       enum cudaFlushGPUDirectRDMAWritesScope scope)
 {
 	(void)target, (void)scope;
 	return answer(cudaSuccess);
@@ -189,9 +198,10 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 	pthread_mutex_lock(&runtime.lock);
 	a = allocation_of(p);
-	*attributes = (struct cudaPointerAttributes){
-		.type = a ? a->type : cudaMemoryTypeUnregistered, .device = a ? a->device : -1,
-		.devicePointer = (void *)p };
+	*attributes = (struct cudaPointerAttributes){ .type = a ? a->type :
+								  cudaMemoryTypeUnregistered,
+						      .device = a ? a->device : -1,
+						      .devicePointer = (void *)p };
 	pthread_mutex_unlock(&runtime.lock);
 	return answer(cudaSuccess);
 }
@@ -251,9 +261,18 @@ static cudaError_t release(void *p)
 	return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void **out, size_t bytes) { return allocate(out, bytes, cudaMemoryTypeDevice); }
-cudaError_t cudaFree(void *p) { return release(p); }
-cudaError_t cudaFreeHost(void *p) { return release(p); }
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+	return allocate(out, bytes, cudaMemoryTypeDevice);
+}
+cudaError_t cudaFree(void *p)
+{
+	return release(p);
+}
+cudaError_t cudaFreeHost(void *p)
+{
+	return release(p);
+}
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	(void)flags;
@@ -263,14 +282,16 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 /* Pages, of which none may be registered twice. */
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
-	const uintptr_t from = (uintptr_t)p / PAGE * PAGE, to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
+	const uintptr_t from = (uintptr_t)p / PAGE * PAGE,
+			to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
 	cudaError_t error = answer(graph_unsafe());
 	struct allocation *a;
 
 	(void)flags;
 	pthread_mutex_lock(&runtime.lock);
 	for (a = runtime.all; a && !error; a = a->next)
-		if (a->type == cudaMemoryTypeHost && (uintptr_t)a->base < to && (uintptr_t)a->base + a->bytes > from)
+		if (a->type == cudaMemoryTypeHost && (uintptr_t)a->base < to &&
+		    (uintptr_t)a->base + a->bytes > from)
 			error = answer(cudaErrorHostMemoryAlreadyRegistered);
 	a = error ? NULL : calloc(1, sizeof *a);
 	if (a) {
@@ -281,7 +302,10 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 	return error ? error : a ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 
-cudaError_t cudaHostUnregister(void *p) { return release(p); }
+cudaError_t cudaHostUnregister(void *p)
+{
+	return release(p);
+}
 
 cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 {
@@ -290,15 +314,15 @@ cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 	return answer(cudaSuccess);
 }
 
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel, int threads,
-							   size_t shared)
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
+							  int threads, size_t shared)
 {
 	(void)kernel, (void)threads, (void)shared;
 	*blocks = 1;
 	return answer(cudaSuccess);
 }
 
-/* ---- what is enqueued -------------------------------------------------------------------------- */
+/* ---- what is enqueued ------------------------------------------------------ */
 
 void emulated_do(const struct node *n)
 {
@@ -342,20 +366,26 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 			    cudaStream_t stream)
 {
 	(void)kind;
-	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_COPY, .to = to, .from = from, .bytes = bytes });
+	return enqueue(stream, cudaSuccess,
+		       (struct node){ .kind = NODE_COPY, .to = to, .from = from, .bytes = bytes });
 }
 
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream)
 {
-	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_SET, .to = to, .byte = byte, .bytes = bytes });
+	return enqueue(stream, cudaSuccess,
+		       (struct node){ .kind = NODE_SET, .to = to, .byte = byte, .bytes = bytes });
 }
 
-cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared,
-			     cudaStream_t stream)
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
+			     size_t shared, cudaStream_t stream)
 {
 	(void)shared;
-	return enqueue(stream, cudaSuccess, (struct node){ .kind = NODE_KERNEL, .kernel = kernel, .from = args[0],
-							   .grid = grid, .threads = threads });
+	return enqueue(stream, cudaSuccess,
+		       (struct node){ .kind = NODE_KERNEL,
+				      .kernel = kernel,
+				      .from = args[0],
+				      .grid = grid,
+				      .threads = threads });
 }
 
 /* More blocks than fit would wait for each other for ever: CUDA refuses them too. */
@@ -363,8 +393,12 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 thre
 					size_t shared, cudaStream_t stream)
 {
 	(void)shared;
-	return enqueue(stream, grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess,
-		       (struct node){ .kind = NODE_TOGETHER, .kernel = kernel, .from = args[0], .grid = grid,
+	return enqueue(stream,
+		       grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess,
+		       (struct node){ .kind = NODE_TOGETHER,
+				      .kernel = kernel,
+				      .from = args[0],
+				      .grid = grid,
 				      .threads = threads });
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the parts of the emulation ask of each other: emulation.c runs kernels, runtime.c is CUDA's runtime, graph.c its
- * graphs, lag.c its queue. */
+ * What the parts of the emulation ask of each other: emulation.c runs kernels, runtime.c is CUDA's
+ * runtime, graph.c its graphs, lag.c its queue. */
 #ifndef EMULATED_RUNTIME_H
 #define EMULATED_RUNTIME_H
 #include "cuda_runtime.h"
 
 /* So many blocks at once, which the caller lets touch device memory. */
-void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args, unsigned at_once);
+void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args,
+			 unsigned at_once);
 /* Every call's answer passes it, and may be made a failure. */
 cudaError_t emulated_answer(cudaError_t error);
 /* Whether p is memory of the device, or pinned. */
