@@ -5,11 +5,11 @@
  *
  * 1. With a hint: one sweep that adds, lists what reaches the lower end of the hinted interval
  *    (candidates), and counts what is above its upper end (sure). If sure <= k <= candidates, that
- * was it.
+ *    was it.
  * 2. Else, or without a hint: histograms of keys (the first one adds) narrow the interval until its
  *    candidates have room; then the sweep.
- * 3. Candidates are cut exactly by histograms of them: (floor, ties) means keys above floor and the
- * first `ties` equal to it.
+ * 3. Candidates are cut exactly by histograms of them: (floor, ties) means keys above floor and
+ *    the first `ties` equal to it.
  * 4. Tiles are summed up in order and every selected coordinate is written to its place, ascending.
  *
  * Memory touched: 12 bytes a coordinate with a good hint, 16 without (one histogram), up to 24 if

@@ -34,20 +34,17 @@ extern "C" {
 /* Values are part of the ABI and never change. */
 enum {
 	SLUICE_OK = 0,
-	SLUICE_EINVAL = -1,  /* an argument, option, recipe or call order is wrong */
-	SLUICE_ENOMEM = -2,  /* memory, descriptors or another local resource ran out */
-	SLUICE_ENOSUPP = -3, /* not supported here: the message names what would be needed */
-	SLUICE_EAGAIN =
-		-4, /* a queue is full; only inside the library, which waits and tries again */
-	SLUICE_ETIMEDOUT =
-		-5, /* a wait ended without its event: the message names whom it waited for */
-	SLUICE_EDEVICE = -6, /* a transport or its device failed */
-	SLUICE_EBOOT = -7,   /* launcher or PMIx failed */
-	SLUICE_EGPU = -8,    /* CUDA failed */
-	SLUICE_EPEER = -9,   /* another rank is lost, left early, or differs from this one */
-	SLUICE_EWIRE = -10,  /* bytes written by a peer, or read from a checkpoint, were refused */
-	SLUICE_ENUMERIC = -11, /* a gradient holds NaN or infinity and the recipe says abort; or
-				  sums overflowed */
+	SLUICE_EINVAL = -1,    /* an argument, option, recipe or call order is wrong */
+	SLUICE_ENOMEM = -2,    /* memory, descriptors or another local resource ran out */
+	SLUICE_ENOSUPP = -3,   /* not supported here: the message names what would be needed */
+	SLUICE_EAGAIN = -4,    /* a queue is full; the library itself waits and tries again */
+	SLUICE_ETIMEDOUT = -5, /* a wait ended: the message names whom it waited for */
+	SLUICE_EDEVICE = -6,   /* a transport or its device failed */
+	SLUICE_EBOOT = -7,     /* launcher or PMIx failed */
+	SLUICE_EGPU = -8,      /* CUDA failed */
+	SLUICE_EPEER = -9,     /* another rank is lost, left early, or differs from this one */
+	SLUICE_EWIRE = -10,    /* bytes written by a peer, or of a checkpoint, were refused */
+	SLUICE_ENUMERIC = -11, /* a gradient holds NaN or infinity, or a sum overflowed */
 	SLUICE_EIO = -12       /* a file could not be read or written */
 };
 

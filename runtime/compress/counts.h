@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many counts in few bytes, without bias, for sums over ranks: histograms and the phases of
- * distribution estimation. Small counts are exact, large ones rounded at random to multiples of one
- * power of two, the scale. Pure; bytes that are read may come from anyone.
+ * distribution estimation. Small counts are exact, large ones rounded at random to multiples of
+ * one power of two, the scale. Pure; bytes that are read may come from anyone.
  *
  *   bits  field            bits LSB first
  *      4  tag              the caller's
@@ -11,8 +11,8 @@
  *      *  first + 1        only if n > 0
  *   and for each of the n counts:
  *      *  its length L in bits (0 for zero), told by its difference d to the length before it
- * (first 0): z = 0, 1, 2, 3, ... for d = 0, 1, -1, 2, ... as z zeros and a one; from z = 7 on seven
- * zeros and 6 bits of L
+ *         (first 0): z = 0, 1, 2, 3, ... for d = 0, 1, -1, 2, ... as z zeros and a one; from z = 7
+ *         on seven zeros and 6 bits of L
  *      *  below its leading one: L - 1 bits if L <= b, else the L - 1 - shift that the scale leaves
  * up to a whole byte, padded with zeros. * of n and first: Elias' gamma code, length in unary
  * zeros, then the number from its leading one down. Nothing else is accepted. */

@@ -3,15 +3,17 @@
  * writes what is made here behind the positions of a message. Pure: no job, no network, no
  * allocation.
  *
- * uniform(b, block)  one step s per block of values, then the codes. b >= 2: code = q + L with
- *                    L = 2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours,
- * so that the mean of the decoded s q is v; s is the least float with L s >= max |v|. b = 1: the
- * sign (1: negative), decoded as -s or s; s is the mean magnitude of the block. grid(b) Sun et al.,
- * Communication-Efficient Distributed Learning via Lazily Aggregated Quantized Gradients, NeurIPS
- * 2019: range R = max |v| of the message, w = 2 R / (2^b - 1), code = the nearest of 0..2^b - 1 for
- * (v + R) / w, decoded as w code - R. round(D)           the nearest integer of v / D, ties to
- * even, as 2 q or, negative, -2 q - 1; as many bits as the largest code of the message has, none if
- * all are zero. */
+ * uniform(b, block)  one step s per block of values, then the codes. b >= 2: code = q + L with L =
+ *                    2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours, so
+ *                    that the mean of the decoded s q is v; s is the least float with L s >= max
+ *                    |v|. b = 1: the sign (1: negative), decoded as -s or s; s is the mean
+ *                    magnitude of the block.
+ * grid(b)            Sun et al., Communication-Efficient Distributed Learning via Lazily
+ *                    Aggregated Quantized Gradients, NeurIPS 2019: range R = max |v| of the
+ *                    message, w = 2 R / (2^b - 1), code = the nearest of 0..2^b - 1 for (v + R) /
+ *                    w, decoded as w code - R.
+ * round(D)           the nearest integer of v / D, ties to even, as 2 q or, negative, -2 q - 1;
+ *                    as many bits as the largest code of the message has, none if all are zero. */
 #ifndef COMPRESS_FEW_BITS_H
 #define COMPRESS_FEW_BITS_H
 #include "base/both.h"

@@ -22,23 +22,28 @@
  * The payload holds the index coding (padded to a multiple of 4 bytes with zeros), then the values
  * (padded likewise): canonical, so equal content gives equal bytes.
  * raw:    count x u32, strictly increasing, < span
- * delta:  blocks of 128 gaps (idx - previous - 1, first idx itself): one width byte 0..32 each, all
- *         width bytes first (padded to 4), then each block's gaps bit-packed LSB first, block
- * starts on a byte boundary, the last block stores only the gaps it has bitmap: ceil(span / 8)
- * bytes, bit i of byte i/8; popcount = count, bits beyond span zero dense:  no indices, count =
- * span rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 /
- * count))), 0 if that is below 1: count * m bits packed LSB first, from the next byte on for each
- * gap (gap >> m) zero bits and a one bit run:    the first position, u32: count coordinates that
- * follow each other agreed: nothing: the support is the one that an earlier phase of the same step
- * settled seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step,
- * shard, span, count A support (kind 4) has positions only, no values. Values: f32, f16 (of value *
- * scale) and bf16 as they are; in few bits, codes packed LSB first (few_bits.h): uniform: a float
- * step for each block of values, then count codes of b bits; scale is 1 grid:    count codes of b
- * bits; scale is the range R round:   count codes of b bits, the fewest that hold the largest;
- * scale is the width D With these a sparse message never becomes dense: a zero between would not
- * stay zero. Padding is zero, widths are the smallest that hold their block's gaps, scale is a
- * power of two (f16) or 1 unless said otherwise, part < parts, lr is finite and not negative:
- * anything else is refused.
+ * delta:  blocks of 128 gaps (idx - previous - 1, first idx itself): one width byte 0..32 each,
+ *         all width bytes first (padded to 4), then each block's gaps bit-packed LSB first, block
+ *         starts on a byte boundary, the last block stores only the gaps it has
+ * bitmap: ceil(span / 8) bytes, bit i of byte i/8; popcount = count, bits beyond span zero
+ * dense:  no indices, count = span
+ * rice:   gaps as above, m low bits each, m = floor(log2(floor(span * 45426 / 65536 / count))), 0
+ *         if that is below 1: count * m bits packed LSB first, from the next byte on for each gap
+ *         (gap >> m) zero bits and a one bit
+ * run:    the first position, u32: count coordinates that follow each other
+ * agreed: nothing: the support is the one that an earlier phase of the same step settled
+ * seeded: nothing: the support is what seeded_support() (choose.h) gives for kind, step, shard,
+ *         span, count
+ * A support (kind 4) has positions only, no values.
+ * Values: f32, f16 (of value * scale) and bf16 as they are; in few bits, codes packed LSB first
+ *         (few_bits.h):
+ * uniform: a float step for each block of values, then count codes of b bits; scale is 1
+ * grid:    count codes of b bits; scale is the range R
+ * round:   count codes of b bits, the fewest that hold the largest; scale is the width D
+ * With these a sparse message never becomes dense: a zero between would not stay zero.
+ * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two
+ * (f16) or 1 unless said otherwise, part < parts, lr is finite and not negative: anything else is
+ * refused.
  */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and waits
- * for theirs. Two mails a pair are enough: nobody can begin round n+2 before all have finished
- * round n. Control path only; gradients and deltas never come here.
+ * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and
+ * waits for theirs. Two mails a pair are enough: nobody can begin round n+2 before all have
+ * finished round n. Control path only; gradients and deltas never come here.
  *
- * Where lost workers are dropped (members.c) a round has one step more, or a worker that died after
- * it wrote to some ranks only would count on these and not on the others:
+ * Where lost workers are dropped (members.c) a round has one step more, or a worker that died
+ * after it wrote to some ranks only would count on these and not on the others:
  *
  *   1. each rank writes its mail to each living peer;
  *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A
- * lost worker's missing mail holds this up only until the epoch without it is adopted;
+ *      lost worker's missing mail holds this up only until the epoch without it is adopted;
  *   3. the announcer, when all living ranks have reported, closes the round with the workers that
- * live then, and announces both. What a rank reported under an older epoch is enough: it then holds
- * more mails than it needs;
+ *      live then, and announces both. What a rank reported under an older epoch is enough: it then
+ *      holds more mails than it needs;
  *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are
- * zero.
+ *      zero.
  *
- * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round is
- * ever repeated: a worker counts if it lived when the round was closed, even if it dies before it
- * hears of it. It does not matter which worker is lost, rank 0 or another, nor how many. */
+ * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round
+ * is ever repeated: a worker counts if it lived when the round was closed, even if it dies before
+ * it hears of it. It does not matter which worker is lost, rank 0 or another, nor how many. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>

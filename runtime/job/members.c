@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank is
- * lost, by progress.c when a membership block arrived, by collective.c when a round can be closed.
+ * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank
+ * is lost, by progress.c when a membership block arrived, by collective.c when a round can be
+ * closed.
  *
  * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job
  * cannot outlive any server, the first of them (the announcer: the lowest rank whose life is the
@@ -8,21 +9,23 @@
  * one order:
  *
  *   any rank    loses touch with worker w (process ended, no heartbeat, it gave up, it broke the
- * wire format): writes its block without w into its line at the announcer. announcer   drops w:
- * next epoch number, one bit less, its block into its line at every rank; at w too, so that a
- * worker that was only stopped learns its fate when it wakes up. every rank  adopts the epoch: w's
- * mails, pushes and words do not count any more. Bits are only ever cleared (a lost worker does not
- * come back), so a block that was overwritten before it was read is not missed: the newer one says
- * all that it said.
+ *               wire
+ *               format): writes its block without w into its line at the announcer.
+ *   announcer   drops w: next epoch number, one bit less, its block into its line at every rank;
+ *               at w too, so that a worker that was only stopped learns its fate when it wakes up.
+ *   every rank  adopts the epoch: w's mails, pushes and words do not count any more. Bits are only
+ *               ever cleared (a lost worker does not come back), so a block that was overwritten
+ *               before it was read is not missed: the newer one says all that it said.
  *
  * A report is believed: a worker that some rank cannot hear is of no use to the job. The shards
  * adopt an epoch at different moments, so one may count the last push of a lost worker and another
- * may not. That is fine: each shard publishes one delta per step with the divisor that it counted,
- * all workers apply that same delta, so the replicas stay the same, bit for bit.
+ * may not.
+ * That is fine: each shard publishes one delta per step with the divisor that it counted, all
+ * workers apply that same delta, so the replicas stay the same, bit for bit.
  *
  * The same block closes the rounds of the collectives (collective.c): a rank reports that it holds
- * all mails of a round, the announcer answers with the round's number and the workers that count in
- * it.
+ * all mails of a round, the announcer answers with the round's number and the workers that count
+ * in it.
  *
  * The announcer's block says: its epoch, the workers of it, the last closed round, the workers of
  * that. Another rank's: the epoch it is in, the workers it hears, the last round whose mails it

@@ -5,13 +5,14 @@
  * worker/worker_census.c and shard/shard_census.c.
  *
  * Every so often each one's histogram of magnitudes travels with its message. The sum is answered
- * with the threshold that the density asks for, and each moves its share of the coordinates towards
- * what it has above that threshold. Between exchanges the shares stay, and everyone selects exactly
- * as many: its own threshold follows its own vector, and the density holds in every step.
+ * with the threshold that the density asks for, and each moves its share of the coordinates
+ * towards what it has above that threshold. Between exchanges the shares stay, and everyone
+ * selects exactly as many: its own threshold follows its own vector, and the density holds in
+ * every step.
  *
  *   up:   workers' histograms with the pushes to shard 0; the threshold with shard 0's delta
  *   down: shards' histograms with their deltas, which every worker reads; the threshold, which all
- * find alike, with the next pushes (a shard takes it from the first one that it counts)
+ *         find alike, with the next pushes (a shard takes it from the first one that it counts)
  *
  * What travels follows its message in the slot or log entry, as a note, in these steps only:
  *   offset size                          offset size
@@ -19,8 +20,8 @@
  *        4    4 bytes from 24 on             20    4 CRC32C of bytes 0..19 and from 24 on
  *        8    8 seq of the message           24    4 threshold, f32 bits; 0: none
  *                                            28    4 bytes of the histogram; 0: none
- *                                            32      histogram (histogram.h), padded with zeros to
- * a multiple of 4 bytes */
+ *                                            32      histogram (histogram.h), padded with zeros
+ *                                                    to a multiple of 4 bytes */
 #ifndef RUNTIME_CENSUS_H
 #define RUNTIME_CENSUS_H
 #include "compress/histogram.h"

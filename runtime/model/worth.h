@@ -11,8 +11,8 @@ enum {
 	WORTH_CANDIDATES = 4, /* the first one is dense */
 	WORTH_TRIES = 5,      /* steps of each candidate; the first of them is not counted */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
-	WORTH_WATCHED =
-		10 /* steps after which there is a verdict; the first of them is not counted */
+	/* Steps after which there is a verdict; the first of them is not counted. */
+	WORTH_WATCHED = 10
 };
 
 struct candidate {

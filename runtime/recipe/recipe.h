@@ -7,30 +7,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* words, separated by blanks, each KEY=VALUE[(arg)][,VALUE...]; order does not matter, each key
- * once: up=, down=  all | topk(DENSITY) | ... [,f32|f16|bf16]  0 < DENSITY <= 1; also "1%" (default
- * all,f32); all selectors: SELECTION_FORMS in choose.h
- *               ...,uniform(B[,BLOCK])                       B bits 1..8 rounded at random, a scale
- * for every BLOCK values, a multiple of 8, default 512
- *               ...,grid(B) | ...,round(D)                   nearest of 2^B steps; multiples of D >
- * 0 signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
- * each [,noise(R)] 0 <= M < 1; mask is the default for topk A as of ema; R > 0; M >= 1 steps, see
- * shard_async.h memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] |
- * twostep(B) default: residual if up or down is topk or narrower than f32, else none; none with an
- * unbiased selector; 0 < B <= 1 placement default inside; twostep: outside update=     none | sgd |
- * momentum(M) | nesterov(M) | ema(A) | average | accelerated default sgd; 0 < A <= 1 or 1/t reset=
- * I | none                                     every I steps all is sent; default none warmup= N |
- * Nsteps | Nepoch | Nepochs                default 0 dense=      PATTERN[,PATTERN...] | none
- * fnmatch on tensor names, default "*bias*" ; tensors sent whole clip=       C | none global norm
- * of the local gradient, C > 0 decay=      L                                            L >= 0:
- * adds L * x at the shard nonfinite=  abort | skip | zero                          default abort
- *   auto                                                 a word alone, in place of up= and down=
- *   coding=     fast | small                                 of positions; default fast
- *   when=       always | every(P) | lazy(WINDOW,WEIGHT[,LONGEST]) |
- * lazy-server(WINDOW,WEIGHT[,LONGEST]) async(TAU[,whole])                           default always;
- * see lazy.h and shard_async.h; 1 <= TAU seed=       N                                            0
- * (default) to 2^32 - 1
- */
+/* A recipe is words KEY=VALUE[(ARGUMENT)][,VALUE...], separated by blanks, in any order, each key
+ * once. DENSITY is in (0, 1] or a percentage such as "1%".
+ *
+ *   up=, down=  all | topk(DENSITY) | ... [,VALUES]; all is the default. choose.h lists the
+ *               selectors (SELECTION_FORMS).
+ *               VALUES: f32 (default) | f16 | bf16
+ *               | uniform(B[,BLOCK])  B bits, 1..8, rounded at random; one scale for every BLOCK
+ *                                     values, a multiple of 8, default 512
+ *               | grid(B)             the nearest of 2^B steps
+ *               | round(D)            multiples of D > 0
+ *   signal=     gradient | momentum(M)[,mask|nomask] | storm(A) | igt(A) | innovation | svrg(M),
+ *               each [,noise(R)]. 0 <= M < 1; mask is the default for topk; A as for ema; R > 0;
+ *               svrg: M >= 1 steps, see shard_async.h
+ *   memory=     none | residual[(inside|outside)] | lowpass(B)[,inside|outside] | twostep(B).
+ *               0 < B <= 1. Default: residual if up or down is topk or narrower than f32, else
+ *               none; none with an unbiased selector. Placement: inside; twostep: outside
+ *   update=     none | sgd (default) | momentum(M) | nesterov(M) | ema(A) | average | accelerated.
+ *               0 < A <= 1, or 1/t
+ *   reset=      I | none (default): every I steps everything is sent
+ *   warmup=     N | Nsteps | Nepoch | Nepochs, default 0
+ *   dense=      PATTERN[,PATTERN...] | none: fnmatch on tensor names of tensors that are sent
+ *               whole, default "*bias*"
+ *   clip=       C | none: global norm of the local gradient, C > 0
+ *   decay=      L >= 0: the shard adds L * x
+ *   nonfinite=  abort (default) | skip | zero
+ *   auto        a word alone, in place of up= and down=
+ *   coding=     fast (default) | small, of positions
+ *   when=       always (default) | every(P) | lazy(WINDOW,WEIGHT[,LONGEST])
+ *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
+ *               and shard_async.h
+ *   seed=       N, 0 (default) to 2^32 - 1 */
 enum signal_kind {
 	SIGNAL_GRADIENT,
 	SIGNAL_MOMENTUM,

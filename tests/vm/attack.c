@@ -4,10 +4,11 @@
  * not the job's key.
  *
  *   attack SOURCE TARGET PORT lengths           private data of no, odd, wrong and the largest
- * length attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another
- * key attack SOURCE TARGET PORT replay FILE       what an honest rank sent before
- * (record_connect.c), again attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and
- * never ended
+ *                                               length
+ *   attack SOURCE TARGET PORT key RANK          the whole exchange as that rank, with another key
+ *   attack SOURCE TARGET PORT replay FILE       what an honest rank sent before
+ *                                               (record_connect.c), again
+ *   attack SOURCE TARGET PORT flood N SECONDS   keeps N exchanges begun and never ended
  *
  * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no
  * result. */

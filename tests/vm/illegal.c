@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Real illegal accesses through the real transport (test_rights.sh). Three processes are ranks of a
- * job: rank 0 owns an inbox for rank 1, one for rank 2 and a published delta; ranks 1 and 2 are
- * workers. One of them changes a legal work request on its way to the device (hook.c), as a program
- * with an error, or with evil in mind, would. Wanted: a remote access error there, rank 0's memory
- * unchanged, rank 0 and the other worker as alive as before.
+ * Real illegal accesses through the real transport (test_rights.sh). Three processes are ranks of
+ * a job: rank 0 owns an inbox for rank 1, one for rank 2 and a published delta; ranks 1 and 2 are
+ * workers. One of them changes a legal work request on its way to the device (hook.c), as a
+ * program with an error, or with evil in mind, would. Wanted: a remote access error there, rank
+ * 0's memory unchanged, rank 0 and the other worker as alive as before.
  *
  *   illegal CASE        nothing, inbox, delta, past, before, dropped (another's key, its process
- * killed), revoked (the own key, after rank 0 dropped this worker, which still runs)
+ *                       killed), revoked (the own key, after rank 0 dropped this worker, which
+ *                       still runs)
  *
  * ILLEGAL_DEVICES="A B": the devices of rank 0 and of the workers. ILLEGAL_WINDOWS: yes, no (how
  * rights are kept). Status: 0 as wanted, 1 not. */
