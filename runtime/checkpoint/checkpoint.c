@@ -263,7 +263,6 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 		worker_restart(model, m->place.step / model->recipe.period);
 		if (file)
 			model->lr = bits_float((uint32_t)contents->numbers[0]);
-		model->worker->refresh = file && contents->numbers[0] >> 32;
 	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
@@ -273,7 +272,8 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	if (!rc && file)
 		rc = checkpoint_file_load(file);
 	if (!rc && file && sluice_is_worker(job))
-		innovation_restore(model, contents->numbers + 1 + model->n_own);
+		lazy_restore(model, contents->numbers + 1 + model->n_own,
+			     contents->numbers[0] >> 32 != 0);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
 		rc = shard_publish_snapshot(model, &model->shards[i]);

@@ -77,7 +77,7 @@ int contents_of(sluice_model *model, struct contents *c)
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
 	}
 	if (sluice_is_worker(model->job)) {
-		c->numbers[0] = float_bits(model->lr) | (uint64_t)(w->refresh != 0) << 32;
+		c->numbers[0] = float_bits(model->lr) | (uint64_t)lazy_refreshes(w->lazy) << 32;
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
 		/* Without memory the accumulator is only scratch. */
 		if (model->recipe.memory != MEMORY_NONE)
@@ -86,11 +86,12 @@ int contents_of(sluice_model *model, struct contents *c)
 		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
 		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
 		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
-		add_values(c, SECTION_WORKER_REFERENCE, 0, w->reference, model->layout.count);
-		add_values(c, SECTION_WORKER_SINCE, 0, w->since, model->layout.count);
+		add_values(c, SECTION_WORKER_REFERENCE, 0, lazy_reference(w->lazy),
+			   model->layout.count);
+		add_values(c, SECTION_WORKER_SINCE, 0, lazy_since(w->lazy), model->layout.count);
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
-		if (w->lazy.window) {
-			lazy_save(&w->lazy, lazy);
+		if (lazy_rule_of(w->lazy)) {
+			lazy_save(lazy_rule_of(w->lazy), lazy);
 			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0,
 									   LAZY_NUMBERS, NULL,
 									   lazy };
