@@ -36,6 +36,7 @@ library_sources += \
 library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
+	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \

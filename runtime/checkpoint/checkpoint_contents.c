@@ -83,12 +83,15 @@ int contents_of(sluice_model *model, struct contents *c)
 		if (model->recipe.memory != MEMORY_NONE)
 			add_values(c, SECTION_WORKER_RESIDUAL, 0, w->residual, model->layout.count);
 		add_values(c, SECTION_WORKER_VELOCITY, 0, w->velocity, model->layout.count);
-		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
-		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
-		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
-		add_values(c, SECTION_WORKER_REFERENCE, 0, lazy_reference(w->lazy),
+		add_values(c, SECTION_WORKER_MEMORY, 0, w->kept.of[KEPT_MEMORY],
 			   model->layout.count);
-		add_values(c, SECTION_WORKER_SINCE, 0, lazy_since(w->lazy), model->layout.count);
+		add_values(c, SECTION_WORKER_FILTER, 0, w->kept.of[KEPT_FILTER],
+			   model->layout.count);
+		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->kept.of[KEPT_PREVIOUS],
+			   model->layout.count);
+		add_values(c, SECTION_WORKER_REFERENCE, 0, w->kept.of[KEPT_REFERENCE],
+			   model->layout.count);
+		add_values(c, SECTION_WORKER_SINCE, 0, w->kept.of[KEPT_SINCE], model->layout.count);
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
 		if (lazy_rule_of(w->lazy)) {
 			lazy_save(lazy_rule_of(w->lazy), lazy);

@@ -14,31 +14,24 @@ struct async {
 	uint64_t *base; /* [shard]: its version in params; what it has answered is the lane's */
 };
 
-uint64_t async_memory(const struct recipe *recipe, uint64_t count)
-{
-	return recipe->when == WHEN_ASYNC ? count * sizeof(float) : 0;
-}
-
 int async_open(const sluice_model *model, struct async **out)
 {
 	if (!model_async(model))
 		return 0;
 	struct async *a = *out = calloc(1, sizeof(*a));
 	if (a) {
-		a->anchor = calloc(model->layout.count, sizeof(*a->anchor));
+		a->anchor = model->worker->kept.of[KEPT_ANCHOR];
 		a->base = calloc(model->layout.n_shards, sizeof(*a->base));
 	}
-	return a && a->anchor && a->base ?
-		       0 :
-		       fail(SLUICE_ENOMEM, "no memory for a worker's anchor of %llu elements",
-			    (unsigned long long)model->layout.count);
+	return a && a->base ? 0 :
+			      fail(SLUICE_ENOMEM, "no memory for the versions of %u shards",
+				   model->layout.n_shards);
 }
 
 void async_close(struct async **async)
 {
 	if (!*async)
 		return;
-	free((*async)->anchor);
 	free((*async)->base);
 	free(*async);
 	*async = NULL;
@@ -58,11 +51,6 @@ void async_begin(sluice_model *model, const float *params)
 		return;
 	memcpy(a->anchor, params, model->layout.count * sizeof(*params));
 	a->parked = 0;
-}
-
-const float *async_anchor(const struct async *async)
-{
-	return async ? async->anchor : NULL;
 }
 
 uint32_t async_anchors(const struct async *async)

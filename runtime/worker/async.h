@@ -9,7 +9,6 @@
 
 struct async; /* worker.async is NULL unless the recipe says when=async */
 
-uint64_t async_memory(const struct recipe *recipe, uint64_t count);
 int async_open(const sluice_model *model, struct async **out); /* 0 or SLUICE_ENOMEM */
 void async_close(struct async **async);
 /* The shards do not count on this worker until async_begin(). */
@@ -17,8 +16,6 @@ void async_restart(struct async *async);
 
 /* All workers hold params, version 0. */
 void async_begin(sluice_model *model, const float *params);
-/* What publications are differences to. */
-const float *async_anchor(const struct async *async);
 /* What a push says: which anchor its gradient belongs to, and which version of the shard its
  * parameters are. */
 uint32_t async_anchors(const struct async *async);

@@ -91,9 +91,8 @@ void lazy_skipped(struct lazy_rule *l)
 /* ---- a worker's part -------------------------------------------------------- */
 
 struct lazy {
-	float *reference; /* what the shards have of this worker */
-	float *since;     /* lazy-server: the model's change since the last upload, else NULL */
-	double *moved;    /* squared norm of each shard's newest delta */
+	float *reference, *since; /* as kept.h says; since is NULL unless when=lazy-server */
+	double *moved;            /* squared norm of each shard's newest delta */
 	struct lazy_rule rule;    /* window 0: no push is left out */
 	double innovation, error; /* squared norms of the push under way */
 	double distance;          /* squared norm of since */
@@ -104,43 +103,32 @@ struct lazy {
 	int refresh;              /* the next one sends everything anew */
 };
 
-uint64_t lazy_memory(const struct recipe *recipe, uint64_t count)
-{
-	const unsigned vectors = (recipe->signal == SIGNAL_INNOVATION) +
-				 (recipe->when == WHEN_LAZY_SERVER);
-
-	return vectors * count * sizeof(float);
-}
-
 int lazy_open(const sluice_model *model, struct lazy **out)
 {
 	const struct recipe *recipe = &model->recipe;
-	const uint64_t count = model->layout.count;
-	const int unseen = recipe->when == WHEN_LAZY_SERVER;
+	const struct vectors *kept = &model->worker->kept;
 
 	if (recipe->signal != SIGNAL_INNOVATION)
 		return 0;
 	struct lazy *lazy = *out = calloc(1, sizeof(*lazy));
 	if (lazy) {
-		lazy->reference = calloc(count, sizeof(*lazy->reference));
-		lazy->since = unseen ? calloc(count, sizeof(*lazy->since)) : NULL;
+		lazy->reference = kept->of[KEPT_REFERENCE];
+		lazy->since = kept->of[KEPT_SINCE];
 		lazy->moved = calloc(model->layout.n_shards, sizeof(*lazy->moved));
 		lazy->rule = (struct lazy_rule){ .window = recipe->lazy_window,
 						 .weight = (double)recipe->lazy_weight,
 						 .longest = recipe->lazy_longest };
 	}
-	if (!lazy || !lazy->reference || !lazy->moved || (unseen && !lazy->since))
-		return fail(SLUICE_ENOMEM, "no memory for a worker's reference of %llu elements",
-			    (unsigned long long)count);
-	return 0;
+	return lazy && lazy->moved ?
+		       0 :
+		       fail(SLUICE_ENOMEM, "no memory for the norms of %u shards' deltas",
+			    model->layout.n_shards);
 }
 
 void lazy_close(struct lazy **lazy)
 {
 	if (!*lazy)
 		return;
-	free((*lazy)->reference);
-	free((*lazy)->since);
 	free((*lazy)->moved);
 	free(*lazy);
 	*lazy = NULL;
@@ -154,14 +142,9 @@ void lazy_restart(struct lazy *lazy)
 	lazy->refresh = 0;
 }
 
-float *lazy_reference(const struct lazy *lazy)
+const float *lazy_reference(const struct lazy *lazy)
 {
 	return lazy ? lazy->reference : NULL;
-}
-
-float *lazy_since(const struct lazy *lazy)
-{
-	return lazy ? lazy->since : NULL;
 }
 
 int lazy_refreshes(const struct lazy *lazy)

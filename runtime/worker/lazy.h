@@ -45,15 +45,14 @@ void lazy_skipped(struct lazy_rule *l);
 
 struct lazy;
 
-uint64_t lazy_memory(const struct recipe *recipe, uint64_t count);
 int lazy_open(const sluice_model *model, struct lazy **out); /* 0 or SLUICE_ENOMEM */
 void lazy_close(struct lazy **lazy);
 /* No upload was made yet. The vectors stay: they may have been restored. */
 void lazy_restart(struct lazy *lazy);
 
-/* What a checkpoint holds of it: vectors of count floats, NULL where there is none, and numbers. */
-float *lazy_reference(const struct lazy *lazy);
-float *lazy_since(const struct lazy *lazy);
+/* What a gradient is compared with; NULL: with nothing. */
+const float *lazy_reference(const struct lazy *lazy);
+/* What a checkpoint holds beside the vectors. */
 int lazy_refreshes(const struct lazy *lazy);
 const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is left out */
 /* numbers: what lazy_save() gave; NULL where there is no rule. */

@@ -8,45 +8,26 @@
 struct local {
 	float *base; /* the common model */
 	float *sum;  /* what this worker's steps took off it since */
-	int owned;   /* sum is not the residual */
+	int apart;   /* sum is not the residual */
 };
 
-static int is_local(const struct recipe *recipe)
+int local_open(const sluice_model *model, struct local **out)
 {
-	return recipe->period > 1 && recipe->update != UPDATE_AVERAGE;
-}
+	const struct vectors *kept = &model->worker->kept;
 
-uint64_t local_memory(const struct recipe *recipe, uint64_t count)
-{
-	return is_local(recipe) ? (1u + (recipe->memory != MEMORY_NONE)) * count * sizeof(float) :
-				  0;
-}
-
-int local_open(const sluice_model *model, float *residual, struct local **out)
-{
-	const uint64_t count = model->layout.count;
-
-	if (!is_local(&model->recipe))
+	if (!kept->of[KEPT_BASE])
 		return 0;
 	struct local *local = *out = calloc(1, sizeof(*local));
-	if (local) {
-		local->owned = model->recipe.memory != MEMORY_NONE;
-		local->base = calloc(count, sizeof(*local->base));
-		local->sum = local->owned ? calloc(count, sizeof(*local->sum)) : residual;
-	}
-	return local && local->base && local->sum ?
-		       0 :
-		       fail(SLUICE_ENOMEM, "no memory for a worker's own model of %llu elements",
-			    (unsigned long long)count);
+	if (!local)
+		return fail(SLUICE_ENOMEM, "no memory for a worker's own steps");
+	local->base = kept->of[KEPT_BASE];
+	local->apart = kept->of[KEPT_LOCAL] != NULL;
+	local->sum = local->apart ? kept->of[KEPT_LOCAL] : kept->of[KEPT_RESIDUAL];
+	return 0;
 }
 
 void local_close(struct local **local)
 {
-	if (!*local)
-		return;
-	free((*local)->base);
-	if ((*local)->owned)
-		free((*local)->sum);
 	free(*local);
 	*local = NULL;
 }
@@ -79,7 +60,7 @@ void local_gather(sluice_model *model)
 	if (!w->local)
 		return;
 	w->skip = 0; /* the last step's gradient was left out, not the steps before it */
-	if (w->local->owned)
+	if (w->local->apart)
 		sparse_add(w->residual, NULL, w->local->sum, (uint32_t)model->layout.count);
 }
 

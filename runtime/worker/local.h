@@ -8,9 +8,8 @@
 
 struct local; /* worker.local is NULL unless the recipe has a period and no average */
 
-uint64_t local_memory(const struct recipe *recipe, uint64_t count);
 /* 0 or SLUICE_ENOMEM. Without a memory the steps are summed up in the residual itself. */
-int local_open(const sluice_model *model, float *residual, struct local **out);
+int local_open(const sluice_model *model, struct local **out);
 void local_close(struct local **local);
 
 /* 1 if the step that begins is this worker's own, without an exchange. */

@@ -198,20 +198,22 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 	const struct recipe *recipe = &model->recipe;
 	const struct worker *w = model->worker;
 	const uint64_t step = w->step;
+	float *filter = w->kept.of[KEPT_FILTER];
 	float alpha, newer, older;
 
 	switch (recipe->memory) {
 	case MEMORY_NONE:
 	case MEMORY_RESIDUAL: return;
 	case MEMORY_LOWPASS:
-		lowpass(w->residual + at, w->memory + at, n, recipe->memory_beta);
+		lowpass(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at, n,
+			recipe->memory_beta);
 		return;
 	case MEMORY_TWOSTEP:
 		alpha = update_alpha(&model->update, step);
 		newer = update_alpha(&model->update, step - 1) / alpha * (2 - alpha);
 		older = update_alpha(&model->update, step - 2) / alpha * (1 - alpha);
-		twostep(w->residual + at, w->memory + at, w->filter ? w->filter + at : NULL, n,
-			recipe->memory_beta, newer, older);
+		twostep(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at,
+			filter ? filter + at : NULL, n, recipe->memory_beta, newer, older);
 		return;
 	}
 }

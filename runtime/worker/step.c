@@ -506,8 +506,8 @@ unsigned sluice_raised(const sluice_model *model)
 static void point_at(const sluice_model *model, const float *params, float *point)
 {
 	const struct worker *w = model->worker;
-	const float *previous = model->recipe.signal == SIGNAL_SVRG ? async_anchor(w->async) :
-								      w->previous;
+	const float *previous =
+		w->kept.of[model->recipe.signal == SIGNAL_SVRG ? KEPT_ANCHOR : KEPT_PREVIOUS];
 	const uint64_t count = model->layout.count;
 	if (model->recipe.signal == SIGNAL_IGT) {
 		float alpha = update_alpha(&model->update, model->step + 1),

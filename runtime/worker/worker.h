@@ -7,6 +7,7 @@
 #include "compress/sparse.h"
 #include "job/job.h"
 #include "model/delta_log.h"
+#include "model/kept.h"
 #include "model/model.h"
 #include "model/tiling.h"
 #include "rdma/ring.h"
@@ -25,15 +26,13 @@ enum step_state {
 };
 
 struct worker {
-	float *residual;   /* accumulator: what is not sent yet plus this step's signal */
-	float *velocity;   /* signal=momentum, else NULL */
-	float *memory;     /* lowpass: its memory; twostep: the error before the last; else NULL */
-	float *filter;     /* twostep with beta < 1: what it added last, else NULL */
-	struct lazy *lazy; /* signal=innovation, else NULL; so are the next three */
+	struct vectors kept;
+	/* Two of them: what is not sent yet plus this step's signal; signal=momentum, else NULL. */
+	float *residual, *velocity;
+	struct lazy *lazy;     /* signal=innovation, else NULL; so are the next three */
 	struct local *local;   /* when=every */
 	struct async *async;   /* when=async */
 	struct agreed *agreed; /* up=cyclic, up=sketch */
-	float *previous;       /* storm, igt: the parameters one step ago, else NULL */
 	/* selection of the whole vector, room for selected_most; NULL for up=all */
 	uint32_t *index;
 	float *selected;   /* room for the values beside index; NULL where the selection does not

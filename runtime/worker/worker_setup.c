@@ -35,18 +35,9 @@ int worker_open(sluice_model *model)
 		capacity = at->up_capacity > capacity ? at->up_capacity : capacity;
 	}
 	int rc = 0, sparse = recipe->up.select != SELECT_ALL;
-	w->residual = vector_open(l->count);
-	if (!w->residual)
-		rc = fail(SLUICE_ENOMEM, "no memory for a worker's vector of %llu elements",
-			  (unsigned long long)l->count);
-	w->velocity = vector(recipe->signal == SIGNAL_MOMENTUM ? l->count : 0, sizeof(float), &rc);
-	w->memory = vector(
-		recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP ? l->count : 0,
-		sizeof(float), &rc);
-	w->filter = vector(recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1 ? l->count :
-											 0,
-			   sizeof(float), &rc);
-	w->previous = vector(recipe_looks_back(recipe) ? l->count : 0, sizeof(float), &rc);
+	rc = vectors_open(&w->kept, recipe, HALF_WORKER, l->count);
+	w->residual = w->kept.of[KEPT_RESIDUAL];
+	w->velocity = w->kept.of[KEPT_VELOCITY];
 	w->index = vector(l->selected_most, sizeof(uint32_t), &rc);
 	w->selected = vector(selected_of(l, recipe), sizeof(float), &rc);
 	w->relative = vector(room, sizeof(uint32_t), &rc);
@@ -64,7 +55,7 @@ int worker_open(sluice_model *model)
 	if (!rc)
 		rc = lazy_open(model, &w->lazy);
 	if (!rc)
-		rc = local_open(model, w->residual, &w->local);
+		rc = local_open(model, &w->local);
 	if (!rc)
 		rc = async_open(model, &w->async);
 	if (!rc)
@@ -101,11 +92,7 @@ void worker_close(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	selector_close(&w->selector);
-	free(w->velocity);
-	free(w->memory);
-	free(w->filter);
-	free(w->previous);
-	vector_close(w->residual, model->layout.count);
+	vectors_close(&w->kept);
 	free(w->index);
 	free(w->selected);
 	free(w->relative);
@@ -124,26 +111,20 @@ void worker_close(sluice_model *model)
 
 void model_remember(sluice_model *model, const float *params)
 {
-	if (model->worker->previous)
-		memcpy(model->worker->previous, params, model->layout.count * sizeof *params);
+	float *previous = model->worker->kept.of[KEPT_PREVIOUS];
+	if (previous)
+		memcpy(previous, params, model->layout.count * sizeof *params);
 }
 
-/* Accumulator, velocity, memory and its filter, last parameters, selection, one shard's indices and
- * values, staging. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 {
 	int sparse = recipe->up.select != SELECT_ALL;
 	struct layout_largest any = layout_largest(l, -1);
-	uint64_t vectors = 1 + (recipe->signal == SIGNAL_MOMENTUM) + recipe_looks_back(recipe);
-	vectors += recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP;
-	vectors += recipe->memory == MEMORY_TWOSTEP && recipe->memory_beta < 1;
-	uint64_t bytes = vectors * l->count * sizeof(float) +
+	uint64_t bytes = vectors_bytes(recipe, HALF_WORKER, l->count) +
 			 any.room * (sizeof(uint32_t) + sizeof(float));
 	bytes += l->support_most * sizeof(uint32_t) + selected_of(l, recipe) * sizeof(float);
 	if (sparse)
 		bytes += (l->selected_most + any.up_capacity) * sizeof(uint32_t) +
 			 selector_bytes(l->count);
-	bytes += lazy_memory(recipe, l->count) + local_memory(recipe, l->count) +
-		 async_memory(recipe, l->count) + lanes_memory(l);
-	return bytes + worker_census_memory(recipe);
+	return bytes + lanes_memory(l) + worker_census_memory(recipe);
 }
