@@ -31,6 +31,7 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
+	heart_close(job); /* it beats until the connections end */
 	region_close(&job->control);
 	region_close(&job->outbox);
 	free(job->peers);
@@ -98,9 +99,11 @@ void sluice_finalize(sluice_job **job_pointer)
 		peers_announce(job, LINE_BYE, job->rank, "");
 		progress_release(job);
 	}
-	if (open) /* their regions are still in use by the model: leaked with a warning, not
-		     unmapped */
+	if (open) { /* their regions are still in use by the model: leaked with a warning, not
+		       unmapped */
 		progress_stop(job);
-	else
+		heart_stop(job);
+	} else {
 		free_job(job);
+	}
 }

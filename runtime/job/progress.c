@@ -70,6 +70,8 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 		job->client->read_done(job, id, index, status);
 	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
 		job->region_client->done(job->regions[id], index, status);
+	else if (cookie >> 56 == COOKIE_PULSE)
+		heart_heard(job, (int)index, status);
 }
 
 static void explain(sluice_job *job, int always)
@@ -85,6 +87,14 @@ static void explain(sluice_job *job, int always)
 		log_line(LOG_WARN, "runtime",
 			 "this rank waits for nobody: the application computes");
 	job->client->explain(job, now, always);
+}
+
+static void tick(sluice_job *job, uint64_t now)
+{
+	if (now < job->next_tick_ns)
+		return;
+	job->next_tick_ns = now + job->budget.heartbeat_ns;
+	heart_tick(job, now);
 }
 
 /* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the
@@ -122,7 +132,7 @@ static void poll_events(sluice_job *job)
 
 void progress_poll(sluice_job *job)
 {
-	peers_tick(job, now_ns());
+	tick(job, now_ns());
 	poll_events(job);
 }
 
@@ -268,7 +278,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		/* Who keeps the token and never has to wait (a server) looks at the clock here
 		 * alone. */
 		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
-			peers_tick(job, now_ns());
+			tick(job, now_ns());
 		poll_events(job);
 		if (done(context)) /* complete also if somebody was lost since: the next call says
 				      so */
