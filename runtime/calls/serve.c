@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "shard/shard.h"
+#include "worker/worker.h"
 #include <stdio.h>
 
 /* What a server waits for: that its workers begin something; or that its shards went on, so that
@@ -84,7 +85,7 @@ void sluice_model_close(sluice_model **model_pointer)
 	if (job_in_child(job))
 		return;
 	/* After a failure this returns at once: nobody is waited for. */
-	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	collective_close(job, model->id, step_pushed(model));
 	events_end(model);
 	model_free(model);
 }

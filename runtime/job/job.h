@@ -139,6 +139,7 @@ struct sluice_job {
 	struct membership members;
 	atomic_int living;       /* workers; for sluice_living() */
 	uint64_t collective_seq; /* mails sent */
+	int ahead;               /* peers that have begun the next collective already */
 	int collecting;          /* a thread is in a collective; another one has to wait */
 	struct wait *waiting;    /* what callers in progress_until wait for, the last one first */
 
@@ -251,6 +252,13 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
  * Own rc if it is not 0, else SLUICE_EPEER naming the first rank that could not do `what` ("open
  * the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
+/* A mail of this peer has come. */
+void collective_arrived(sluice_job *job, int peer);
+/* Closes a model of which this rank's worker pushed the gradients of so many steps: others learn
+ * at once if they wait for more. */
+int collective_close(sluice_job *job, uint32_t model, uint64_t steps);
+/* Tells the client of all peers that have begun to close a model, because a call now waits. */
+void collective_closings(sluice_job *job);
 /* The operation that the lowest living worker has begun and this rank has not joined, 0 if none:
  * what a server mirrors. */
 uint32_t collective_pending(const sluice_job *job);

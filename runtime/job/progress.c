@@ -44,7 +44,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		return;
 	}
 	switch ((enum imm_kind)(imm >> 28)) {
-	case IMM_MAIL: job->peers[peer].mails++; return;
+	case IMM_MAIL: collective_arrived(job, peer); return;
 	case IMM_STATUS: peers_status(job, peer); return;
 	case IMM_PUSH: job->client->push_arrived(job, id, peer, index); return;
 	case IMM_NOTICE: job->client->notice_arrived(job, id, peer, index); return;
@@ -285,6 +285,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			return 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
+	collective_closings(job);
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(job, &wait);
