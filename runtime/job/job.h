@@ -265,8 +265,8 @@ uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.c ---- */
 /* What a blocked caller waits for. done() is asked after each poll by its thread, maybe again after
- * it said yes; describe() writes what is missing ("version 13 of shard 2 from rank 3 (node
- * n2)"). */
+ * it said yes (1), or that the call fails (SLUICE_E*); describe() writes what is missing ("version
+ * 13 of shard 2 from rank 3 (node n2)"). */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);

@@ -274,7 +274,7 @@ static int all_connected(void *context)
 			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0,
 			     text);
 	}
-	return !missing || j->rc;
+	return j->rc ? j->rc : !missing;
 }
 
 /* Connects to all at once; nobody blocks the others. */
@@ -292,7 +292,7 @@ static int connect_all(sluice_job *job)
 	if (!rc)
 		rc = progress_until(job, all_connected, describe_missing, &j);
 	progress_release(job);
-	return rc ? rc : j.rc;
+	return rc;
 }
 
 static int check_servers(sluice_job *job)

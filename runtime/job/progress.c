@@ -242,7 +242,7 @@ static void give_way(sluice_job *job, struct wait *own)
 static int take_turns(sluice_job *job, struct wait *wait)
 {
 	char text[512];
-	int rc;
+	int rc, over;
 	begin_wait(job, wait);
 	for (;;) {
 		if (!seat_hand_over(job->seat)) {
@@ -254,8 +254,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 			break;
 		}
 		poll_events(job);
-		if (wait->done(wait->context)) {
-			rc = 0;
+		if ((over = wait->done(wait->context))) {
+			rc = over < 0 ? over : 0;
 			break;
 		}
 		if (job->failure.code) {
@@ -268,9 +268,10 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
-		   void *context)
+static int wait_until(sluice_job *job, int (*done)(void *),
+		      void (*describe)(void *, char *, size_t), void *context)
 {
+	int over;
 	struct wait wait = { .done = done, .describe = describe, .context = context };
 	if (job->failure.code)
 		return job_failed(job);
@@ -280,9 +281,9 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
 			tick(job, now_ns());
 		poll_events(job);
-		if (done(context)) /* complete also if somebody was lost since: the next call says
-				      so */
-			return 0;
+		if ((over = done(
+			     context))) /* also if somebody was lost since: the next call says so */
+			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
 	collective_closings(job);
@@ -296,8 +297,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	int rc;
 	for (;;) {
 		progress_poll(job);
-		if (done(context)) {
-			rc = 0;
+		if ((over = done(context))) {
+			rc = over < 0 ? over : 0;
 			break;
 		}
 		if (job->failure.code) {
@@ -350,6 +351,14 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	}
 	end_wait(job, &wait);
 	return rc;
+}
+
+int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
+		   void *context)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, wait_until(job, done, describe, context));
 }
 
 static void doze(uint32_t ns)
