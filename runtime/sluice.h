@@ -193,7 +193,9 @@ enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
 				 sluice_model **model_out);
 
-/* Closes the model on all ranks (collective, bounded). Thread class: object. */
+/* Closes the model on all ranks (collective, bounded), on all workers after the same number of
+ * steps: a worker that waits for a push of one that closed the model fails with EPEER and names it,
+ * at once. Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is
