@@ -54,7 +54,7 @@ const struct env_entry env_table[] = {
 	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.",
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
-	  "A rank whose heartbeat is missing for so long is lost.", FIELD(lost_after_ms) },
+	  "A rank whose heartbeat stands still for so long is lost.", FIELD(lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for so long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },

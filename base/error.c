@@ -14,6 +14,15 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
+static _Thread_local struct error_scope *innermost;
+
+static void keep(struct error_scope *scope, const char *text)
+{
+	if (!scope || scope->kept)
+		return;
+	scope->kept = 1;
+	memcpy(scope->text, text, strlen(text) + 1);
+}
 
 static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
 {
@@ -25,7 +34,25 @@ static void __attribute__((format(printf, 1, 0))) remember(const char *format, v
 		snprintf(text, sizeof(text), "%s", "(the error message could not be formatted)");
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
+	keep(innermost, last_error);
 	memcpy(last_error, text, strlen(text) + 1);
+}
+
+void error_begin(struct error_scope *scope)
+{
+	scope->outer = innermost;
+	scope->kept = 0;
+	innermost = scope;
+}
+
+int error_end(struct error_scope *scope, int rc)
+{
+	innermost = scope->outer;
+	if (scope->kept && rc)
+		keep(innermost, scope->text);
+	else if (scope->kept)
+		memcpy(last_error, scope->text, strlen(scope->text) + 1);
+	return rc;
 }
 
 int fail(int code, const char *format, ...)

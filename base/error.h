@@ -14,6 +14,17 @@ int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3))
 /* The same without the log line: for a failure that was logged where it was detected. */
 int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The time of a call in which something may fail that is then dealt with (a transport that is not
+ * needed, a full queue). Scopes lie on the stack, within each other, on one thread. */
+struct error_scope {
+	struct error_scope *outer;
+	int kept;                    /* something failed: */
+	char text[ERROR_TEXT_BYTES]; /* what sluice_last_error() said before that */
+};
+void error_begin(struct error_scope *scope);
+/* rc 0: what failed in this scope leaves no trace in sluice_last_error(). Returns rc. */
+int error_end(struct error_scope *scope, int rc);
+
 /* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */
 const char *errno_text(int err);
 #endif

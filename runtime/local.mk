@@ -19,6 +19,7 @@ library_sources += \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
 	runtime/job/failure.c \
+	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
 	runtime/job/members.c \

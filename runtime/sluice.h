@@ -72,7 +72,8 @@ typedef struct sluice_job sluice_job;
 typedef struct sluice_job_attr {
 	size_t size;       /* sizeof(sluice_job_attr) */
 	int servers;       /* the last N ranks only own shards; 0: SLUICE_SERVERS, else colocated */
-	int lost_after_ms; /* no heartbeat for so long: the peer is lost; 0: SLUICE_LOST_AFTER */
+	int lost_after_ms; /* its heartbeat stood still so long: the peer is lost; 0:
+			      SLUICE_LOST_AFTER */
 	int warn_after_ms; /* alive but silent for so long: say whom we wait for; 0:
 			      SLUICE_WARN_AFTER */
 	int wait_timeout_ms; /* longest wait; 0: SLUICE_WAIT_TIMEOUT */
@@ -85,9 +86,10 @@ typedef struct sluice_job_attr {
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
 /* Joins the job: finds the peers (PMIx under srun --mpi=pmix; alone, a job of one), connects to
- * each and returns the handle. Collective over the job. attr may be NULL. Starts one progress
- * thread, installs no signal handler. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ),
- * ENOSUPP (a peer that no transport reaches), ETIMEDOUT. Thread class: main. */
+ * each and returns the handle. Collective over the job. attr may be NULL. Starts two
+ * threads, one for progress and one for the heartbeat, and installs no signal handler. Errors:
+ * EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (a peer that no transport reaches),
+ * ETIMEDOUT. Thread class: main. */
 SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 
 /* Leaves the job: waits (bounded) for the peers, says bye, frees everything. After a failure it
@@ -191,7 +193,9 @@ enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
 				 sluice_model **model_out);
 
-/* Closes the model on all ranks (collective, bounded). Thread class: object. */
+/* Closes the model on all ranks (collective, bounded), on all workers after the same number of
+ * steps: a worker that waits for a push of one that closed the model fails with EPEER and names it,
+ * at once. Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Compresses grad[0..count) by the recipe and writes one message into each shard's inbox; grad is

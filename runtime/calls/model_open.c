@@ -367,7 +367,7 @@ void model_free(sluice_model *model)
 	free(model);
 }
 
-int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+static int open_model(sluice_job *job, const sluice_model_attr *attr, float *params,
 		      sluice_model **model_out)
 {
 	int rc = job_check(job, "sluice_model_open");
@@ -427,4 +427,12 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	}
 	*model_out = model;
 	return 0;
+}
+
+int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+		      sluice_model **model_out)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, open_model(job, attr, params, model_out));
 }

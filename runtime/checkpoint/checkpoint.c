@@ -400,19 +400,23 @@ static int check_call(const sluice_model *model, const char *function)
 
 int sluice_checkpoint(sluice_model *model, const char *dir)
 {
+	struct error_scope scope;
+	error_begin(&scope);
 	int rc = check_call(model, "sluice_checkpoint");
-	return rc ? rc : save(model, dir);
+	return error_end(&scope, rc ? rc : save(model, dir));
 }
 
 int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
 {
-	int rc = check_call(model, "sluice_restore");
+	struct error_scope scope;
 	struct borrowed host = { 0 };
+	error_begin(&scope);
+	int rc = check_call(model, "sluice_restore");
 	if (rc)
-		return rc;
+		return error_end(&scope, rc);
 	rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
 	rc = restore(model, dir, host.host, rc, step_out);
-	return on_device_return(&host, rc);
+	return error_end(&scope, on_device_return(&host, rc));
 }
 
 int checkpoint_serve(sluice_model *model, uint32_t op)

@@ -174,6 +174,49 @@ static int take_mails(struct round *r, uint8_t *all)
 	return 0;
 }
 
+/* ---- closing a model ------------------------------------------------------- */
+
+enum { CLOSING_BYTES = 12 }; /* model u32, steps u64 */
+
+int collective_close(sluice_job *job, uint32_t model, uint64_t steps)
+{
+	uint8_t mine[CLOSING_BYTES];
+	put_le32(mine, model);
+	put_le64(mine + 4, steps);
+	return collective_run(job, COLLECTIVE_CLOSE, mine, 0, sizeof(mine), NULL);
+}
+
+/* If what this peer waits for is that all close a model, the client hears of it. */
+static void tell_closing(sluice_job *job, int peer)
+{
+	const uint64_t seq = job->collective_seq + 1;
+	uint8_t copy[MAIL_HEADER_BYTES + CLOSING_BYTES];
+	memcpy(copy, mail_from(job, peer, seq), sizeof(copy));
+	if (get_le64(copy) != seq || get_le32(copy + 8) != COLLECTIVE_CLOSE ||
+	    get_le32(copy + 12) != CLOSING_BYTES ||
+	    get_le32(copy + 16) !=
+		    crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, CLOSING_BYTES))
+		return; /* whoever takes it judges it */
+	job->client->closed(job, get_le32(copy + MAIL_HEADER_BYTES), peer,
+			    get_le64(copy + MAIL_HEADER_BYTES + 4));
+}
+
+void collective_arrived(sluice_job *job, int peer)
+{
+	if (++job->peers[peer].mails <= job->collective_seq)
+		return;
+	job->ahead++;
+	if (job->waiting)
+		tell_closing(job, peer);
+}
+
+void collective_closings(sluice_job *job)
+{
+	for (int p = 0; job->ahead && p < job->size; p++)
+		if (job->peers[p].mails > job->collective_seq && job_living(job, p))
+			tell_closing(job, p);
+}
+
 uint32_t collective_pending(const sluice_job *job)
 {
 	uint64_t seq = job->collective_seq + 1;
@@ -216,6 +259,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	rc = job->client->park(job);
 	if (!rc) {
 		r.seq = ++job->collective_seq;
+		job->ahead = 0; /* nobody can be in the round after this one yet */
 		rc = progress_until(job, round_done, round_describe, &r);
 	}
 	r.bytes = bytes;

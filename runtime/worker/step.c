@@ -536,3 +536,26 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */
 	return on_device_return(&to, rc);
 }
+
+/* ---- unequal numbers of steps ---------------------------------------------- */
+
+/* Where a step has several phases up, only its pull completes them. */
+uint64_t step_pushed(const sluice_model *model)
+{
+	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+			  model->worker->in_step == STEP_PUSHED;
+	return model->step + (uint64_t)whole;
+}
+
+/* An asynchronous step needs all workers only where they meet at an anchor. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
+{
+	const struct worker *w = model->worker;
+	if (!sluice_is_worker(model->job) || !w->target || w->in_step != STEP_PUSHED ||
+	    model->step < pushed)
+		return 0;
+	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&
+	    !schedule_before_anchor(&model->schedule, w->step))
+		return 0;
+	return model->step + 1;
+}

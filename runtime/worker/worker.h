@@ -170,6 +170,11 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 int step_await_slots(sluice_model *model);
 /* For progress_until(): what of the step is missing. context: the model. */
 void step_describe(void *context, char *text, size_t cap);
+/* Steps of which this rank pushed the whole gradient. */
+uint64_t step_pushed(const sluice_model *model);
+/* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many
+ * steps and will push no more; else 0. Token held. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
 
 /* ---- watch.c ---- */
 /* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
