@@ -40,6 +40,10 @@ const struct env_entry env_table[] = {
 	  "all+warn,rdma+debug. Levels are error, warn, info and debug, modules are all, runtime, "
 	  "rdma, slurm and compress.",
 	  FIELD(log) },
+	{ "SLUICE_ADVICE", ENV_CHOICE, "yes", "yes|no",
+	  "Whether rank 0 warns, once for a model, when its first steps would have taken less time "
+	  "without compression. sluice_recipe(7) tells how this is measured.",
+	  FIELD(advice) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",

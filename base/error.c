@@ -14,6 +14,8 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
+static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "": none is held back */
+static _Thread_local int holds_next;
 static _Thread_local struct error_scope *innermost;
 
 static void keep(struct error_scope *scope, const char *text)
@@ -63,7 +65,11 @@ int fail(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	log_line(LOG_ERROR, "runtime", "%s", last_error);
+	if (holds_next)
+		memcpy(held_error, last_error, strlen(last_error) + 1);
+	else
+		log_line(LOG_ERROR, "runtime", "%s", last_error);
+	holds_next = 0;
 	errno = saved_errno;
 	return code;
 }
@@ -76,8 +82,24 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
+	holds_next = 0; /* this was the next one */
 	errno = saved_errno;
 	return code;
+}
+
+void error_hold(void)
+{
+	holds_next = 1;
+}
+
+void error_release(enum log_level level)
+{
+	holds_next = 0;
+	if (!*held_error)
+		return;
+	memcpy(last_error, held_error, strlen(held_error) + 1);
+	*held_error = '\0';
+	log_line(level, "runtime", "%s", last_error);
 }
 
 const char *errno_text(int err)

@@ -3,6 +3,7 @@ library_sources += runtime/sluice.h
 
 # The text of a recipe, and what it says of each step.
 library_sources += \
+	runtime/recipe/methods.c runtime/recipe/methods.h \
 	runtime/recipe/recipe.c runtime/recipe/recipe.h \
 	runtime/recipe/recipe_async.c \
 	runtime/recipe/recipe_direction.c \

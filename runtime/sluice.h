@@ -372,6 +372,9 @@ typedef struct sluice_model_stats {
 				  checked at open */
 	uint64_t
 		device_ns; /* of wait_ns: pulls that waited for a GPU to be through with the push */
+	/* Messages to and from this rank's own shards, which cross no wire, and what they would be
+	 * with up=all down=all: what pushed_bytes, pulled_bytes and dense_bytes leave out. */
+	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
 } sluice_model_stats;
 /* Fills *stats. Takes one pass over the residual when stats->size covers residual_norm (of one that
  * lives on a GPU, waiting for a push that is under way there), and one over those of this rank's

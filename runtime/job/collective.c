@@ -270,23 +270,46 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	return rc;
 }
 
+/* What a rank tells the others of its error: code, text as far as it fits, digest of the text. */
+enum { TOLD_TEXT = 4, TOLD_DIGEST = 248, TOLD_BYTES = 256 };
+
+/* Whether no lower rank told the same. */
+static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *mine)
+{
+	for (int r = 0; r < job->rank; r++)
+		if (round_has(job, r) && !memcmp(rows + (size_t)r * TOLD_BYTES, mine, TOLD_BYTES))
+			return 0;
+	return 1;
+}
+
+/* An error that several ranks have in the same words is logged as an error by the lowest of them
+ * alone, and by the others at level info. That holds for what rc stands for, if the caller held it
+ * back (error_hold), and for the ranks that fail because another one did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
-	enum { TEXT = 252 };
-	uint8_t mine[4 + TEXT] = { 0 };
+	uint8_t mine[TOLD_BYTES] = { 0 };
 	put_le32(mine, (uint32_t)rc);
-	if (rc)
-		snprintf((char *)mine + 4, TEXT, "%s", sluice_last_error());
-	uint8_t *rows = malloc((size_t)job->size * sizeof mine);
-	if (!rows)
-		return fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
-	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, sizeof mine, rows);
-	for (int r = 0; r < job->size && !all && !rc; r++) {
-		const uint8_t *row = rows + (size_t)r * sizeof mine;
-		if (get_le32(row))
-			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
-				   TEXT - 1, (const char *)row + 4);
+	if (rc) {
+		snprintf((char *)mine + TOLD_TEXT, TOLD_DIGEST - TOLD_TEXT, "%s",
+			 sluice_last_error());
+		put_le64(mine + TOLD_DIGEST,
+			 digest64(sluice_last_error(), strlen(sluice_last_error())));
+	} else {
+		error_release(LOG_ERROR); /* there is none: what comes now is logged at once */
 	}
+	uint8_t *rows = malloc((size_t)job->size * TOLD_BYTES);
+	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, TOLD_BYTES, rows) :
+			 fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
+	enum log_level level = all || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
+	for (int r = 0; r < job->size && !all && !rc; r++) {
+		const uint8_t *row = rows + (size_t)r * TOLD_BYTES;
+		if (!get_le32(row))
+			continue;
+		error_hold();
+		all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
+			   TOLD_DIGEST - TOLD_TEXT - 1, (const char *)row + TOLD_TEXT);
+	}
+	error_release(level);
 	free(rows);
 	return rc ? rc : all;
 }

@@ -319,6 +319,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
+			error_release(LOG_ERROR); /* it may be why the others do not come */
 			explain(job, 0);
 			warn_at = now + warn_every;
 		}

@@ -112,6 +112,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	region->job = job;
 	region->id = id;
+	error_hold(); /* until collective_agree() knows who else has this error */
 	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
 	region->notified = calloc((size_t)job->size, sizeof *region->notified);
 	region->flying = calloc((size_t)job->size, sizeof *region->flying);

@@ -156,20 +156,20 @@ int lane_posted(const sluice_model *model, uint32_t shard)
 	return lane_of(model, shard)->up == UP_POSTED;
 }
 
-/* What the message cost on the way to another rank. */
+/* What the message cost on its way, or would have cost. */
 static void count_posted(sluice_model *model, uint32_t shard, const struct lane *lane)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 
-	if (at->owner == model->job->rank)
-		return;
+	const int own = at->owner == model->job->rank;
+
 	if (lane->control) {
-		model->stats.control_bytes += lane->bytes;
+		model->stats.control_bytes += own ? 0 : lane->bytes;
 		return;
 	}
-	model->stats.pushed_bytes += lane->bytes;
+	*(own ? &model->stats.own_pushed_bytes : &model->stats.pushed_bytes) += lane->bytes;
 	if (model->worker->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
-		model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+		model_count_dense(model, at);
 }
 
 /* A notify arrives after all that earlier puts of this rank wrote, and after what was stored in the
@@ -395,6 +395,6 @@ void lane_took(sluice_model *model, uint32_t shard, uint64_t taken)
 
 	lane->have = taken;
 	lane->torn = 0;
-	if (model->layout.shards[shard].owner != model->job->rank)
-		model->stats.pulled_bytes += lane->last_bytes;
+	const int own = model->layout.shards[shard].owner == model->job->rank;
+	*(own ? &model->stats.own_pulled_bytes : &model->stats.pulled_bytes) += lane->last_bytes;
 }

@@ -183,9 +183,7 @@ int worker_welcomes(const sluice_model *model, uint32_t shard, const struct mess
 static void count_delta(sluice_model *model, const struct shard_layout *at, const struct message *m)
 {
 	model->stats.pulled_elements += m->count;
-	model->stats.dense_bytes += at->owner == model->job->rank ?
-					    0 :
-					    MESSAGE_HEADER_BYTES + 4ull * at->span;
+	model_count_dense(model, at);
 }
 
 /* Nothing is left to do of this publication. */
