@@ -2,7 +2,6 @@
  * See sketch.h; hashes are in sketch_rules.h. Coordinates are taken in runs: first the signs of a
  * run, which all rows share, then its buckets, row by row. */
 #include "sketch_kernels.h"
-#include "base/bytes.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,12 @@ static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t first,
 {
 	for (size_t i = 0; i < n; i++)
 		out[i] = sketch_bucket(h, row, first + (uint32_t)i, columns);
+}
+
+static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = sketch_addend(x[i], sign[i], row);
 }
 
 /* The smallest, the next one, ... up to the middle one come to the front. The two selections are
@@ -54,7 +59,9 @@ static int usable(void)
 	return 1;
 }
 
-const struct sketch_kernels sketch_portable = { "portable", usable, signs, buckets, medians };
+const struct sketch_kernels sketch_portable = {
+	"portable", usable, signs, buckets, addends, medians
+};
 
 const struct sketch_kernels *const sketch_versions[] = {
 #if defined(__x86_64__)
@@ -103,6 +110,7 @@ void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, fl
 	const struct sketch_kernels *k = chosen_kernels();
 	const struct sketch_hashes h = sketch_hashes(shape);
 	uint32_t sign[SKETCH_RUN], bucket[SKETCH_RUN], here;
+	float addend[SKETCH_RUN];
 
 	for (uint32_t first = 0; first < n; first += here) {
 		here = run_of(first, n);
@@ -111,13 +119,10 @@ void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, fl
 			float *row = cells + (size_t)r * shape->columns;
 
 			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
-			for (uint32_t i = 0; i < here; i++) {
-				const float v = x[first + i];
-				const uint32_t bits = float_bits(v) ^ (sign[i] >> r & 1) << 31;
-
-				/* A zero leaves its cell as it is: adding -0 does that to any. */
-				row[bucket[i]] += v == 0 ? -0.0f : bits_float(bits);
-			}
+			k->addends(x + first, sign, r, here, addend);
+#pragma GCC unroll 8
+			for (uint32_t i = 0; i < here; i++)
+				row[bucket[i]] += addend[i];
 		}
 	}
 }

@@ -116,6 +116,33 @@ AVX2 static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t f
 	}
 }
 
+/* ---- values ---- */
+
+/* The sign bits of a row. */
+AVX2 static inline __m256 row_signs(const uint32_t *sign, uint32_t row)
+{
+	const __m256i s = _mm256_loadu_si256((const __m256i *)(const void *)sign);
+
+	return _mm256_and_ps(_mm256_set1_ps(-0.0f),
+			     _mm256_castsi256_ps(_mm256_slli_epi32(s, 31 - (int)row)));
+}
+
+AVX2 static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n, float *out)
+{
+	const __m256 zero = _mm256_setzero_ps(), minus_zero = _mm256_set1_ps(-0.0f);
+	size_t i = 0;
+
+	for (; i + SKETCH_GROUP <= n; i += SKETCH_GROUP) {
+		const __m256 v = _mm256_loadu_ps(x + i);
+		const __m256 is_zero = _mm256_cmp_ps(v, zero, _CMP_EQ_OQ);
+
+		_mm256_storeu_ps(out + i, _mm256_or_ps(_mm256_xor_ps(v, row_signs(sign + i, row)),
+						       _mm256_and_ps(is_zero, minus_zero)));
+	}
+	for (; i < n; i++)
+		out[i] = sketch_addend(x[i], sign[i], row);
+}
+
 /* ---- medians ---- */
 
 AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)[SKETCH_RUN],
@@ -124,15 +151,11 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 								  float *out)
 {
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
-		const __m256i s = _mm256_loadu_si256((const __m256i *)(const void *)(sign + i));
 		__m256 v[SKETCH_ROWS_MAX];
 
 #pragma GCC unroll 8 /* with these, v is in registers if the compiler knows rows */
 		for (uint32_t r = 0; r < rows; r++)
-			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i),
-					     _mm256_and_ps(_mm256_set1_ps(-0.0f),
-							   _mm256_castsi256_ps(_mm256_slli_epi32(
-								   s, 31 - (int)r))));
+			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i), row_signs(sign + i, r));
 #pragma GCC unroll 8
 		for (uint32_t front = 0; front <= rows / 2; front++)
 #pragma GCC unroll 8
@@ -164,7 +187,7 @@ static int usable(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct sketch_kernels sketch_avx2 = { "avx2", usable, signs, buckets, medians };
+const struct sketch_kernels sketch_avx2 = { "avx2", usable, signs, buckets, addends, medians };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

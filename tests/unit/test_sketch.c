@@ -139,9 +139,9 @@ static void check_hashes(const struct sketch_kernels *version)
 		const uint32_t columns = 1 + (random_bits(&r) >> random_bits(&r) % 32) % UINT32_MAX;
 		const size_t n = SKETCH_GROUP * (1 + random_bits(&r) % (SKETCH_RUN / SKETCH_GROUP));
 
-		/* Coefficients at the ends of the field, too. */
+		/* In some rounds all coefficients are at the ends of the field. */
 		for (int i = 0; i < 4; i++)
-			if (random_bits(&r) % 4 == 0)
+			if (round % 4 == 0)
 				h.sign[i] = random_bits(&r) % 2 ? 0 : SKETCH_PRIME - 1;
 		sketch_portable.signs(&h, first, n, want);
 		version->signs(&h, first, n, got);
@@ -158,6 +158,35 @@ static void signs_and_buckets__any_version__are_as_portable(void **state)
 {
 	(void)state;
 	each_version(check_hashes);
+}
+
+static void check_addends(const struct sketch_kernels *version)
+{
+	static float x[SKETCH_RUN], want[SKETCH_RUN], got[SKETCH_RUN + 1];
+	static uint32_t sign[SKETCH_RUN];
+	struct random r = { 10 };
+
+	for (unsigned round = 0; round < 300; round++) {
+		const uint32_t row = random_bits(&r) % SKETCH_ROWS_MAX;
+		const size_t n = random_bits(&r) % 70;
+
+		for (size_t i = 0; i < n; i++) {
+			x[i] = random_bits(&r) % 50 ? value_of((int)(round % VECTOR_KINDS), &r) :
+						      NAN;
+			sign[i] = random_bits(&r);
+		}
+		got[n] = 12345;
+		sketch_portable.addends(x, sign, row, n, want);
+		version->addends(x, sign, row, n, got);
+		assert_memory_equal(got, want, n * sizeof(*want));
+		assert_true(got[n] == 12345);
+	}
+}
+
+static void addends__any_version__are_as_portable(void **state)
+{
+	(void)state;
+	each_version(check_addends);
 }
 
 static void check_medians(const struct sketch_kernels *version)
@@ -196,6 +225,7 @@ int main(void)
 		cmocka_unit_test(
 			sketch__any_shape_and_values__is_as_defined_coordinate_by_coordinate),
 		cmocka_unit_test(signs_and_buckets__any_version__are_as_portable),
+		cmocka_unit_test(addends__any_version__are_as_portable),
 		cmocka_unit_test(medians__any_version__are_as_portable),
 	};
 
