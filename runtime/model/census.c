@@ -56,6 +56,9 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
+	/* Half a coordinate would never be sent, and would wait in the residual for ever. */
+	if (k < 1)
+		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
 }
 

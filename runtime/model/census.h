@@ -51,7 +51,7 @@ struct constituent {
 int constituent_open(
 	struct constituent *c); /* 0 or SLUICE_ENOMEM; histogram is the caller's to free */
 uint64_t constituent_memory(void);
-/* How many of n coordinates it selects at this density. */
+/* How many of n coordinates it selects at this density: at least one, if n is not 0. */
 uint64_t constituent_count(const struct constituent *c, double density, uint64_t n);
 /* Looks at x and writes what was seen as a message; 0 bytes if there is NaN or infinity, which is
  * refused elsewhere. What the message says is kept, with its rounding: so the shares of all add
