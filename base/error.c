@@ -80,6 +80,13 @@ int fail_quietly(int code, const char *format, ...)
 	return code;
 }
 
+void blank_controls(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+}
+
 const char *errno_text(int err)
 {
 	static _Thread_local char text[128];
