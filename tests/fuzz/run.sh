@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame,
-# restore, peer; all of them if none is named) for that long with libFuzzer under the address and undefined-behaviour sanitizers,
-# starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
+# restore, peer; all of them if none is named) for that long with libFuzzer under the address and
+# undefined-behaviour sanitizers, starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
 # no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
 # names a folder that keeps the inputs found to be new, in a folder for each target.
 set -eu
@@ -32,7 +32,7 @@ sources_of()
 		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
-	restore | peer) echo "$work/library.a" ;; # real jobs, of simulated ranks
+	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
 		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \
 		$codecs ;;
