@@ -24,6 +24,7 @@ struct error_scope {
 void error_begin(struct error_scope *scope);
 /* rc 0: what failed in this scope leaves no trace in sluice_last_error(). Returns rc. */
 int error_end(struct error_scope *scope, int rc);
+
 /* Of a sentence that another process wrote: control characters become blanks, because it is shown
  * on a terminal. */
 void blank_controls(char *text);
