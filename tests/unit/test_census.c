@@ -522,23 +522,22 @@ static void restore__numbers_that_none_can_be__refused(void **state)
 	assert_true(census_shard_numbers() <= 2000);
 	census_save_worker(&h->model, worker);
 	census_save_shard(&h->model, 0, shard);
-	assert_int_equal(census_restore_worker(&h->model, worker), 0);
-	assert_int_equal(census_restore_shard(&h->model, 0, shard), 0);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ minus, worker[1] }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(
-				 &h->model, (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }),
-			 SLUICE_EWIRE);
+	assert_null(census_judge_worker(&h->model, worker));
+	assert_null(census_judge_shard(&h->model, 0, shard));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ minus, worker[1] }));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }));
+	assert_non_null(census_judge_worker(&h->model,
+					    (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }));
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;
-	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	assert_non_null(census_judge_shard(&h->model, 1, wrong));
 	wrong[0] = shard[0];
+	wrong[5] = 7;
+	assert_null(census_judge_shard(&h->model, 1, wrong)); /* after an exchange */
+	assert_non_null(census_judge_shard(&h->model, 2, wrong));
 	wrong[5] = UINT64_MAX;
-	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	assert_non_null(census_judge_shard(&h->model, 1, wrong));
 	half_free(h);
 }
 
