@@ -102,6 +102,13 @@ void error_release(enum log_level level)
 	log_line(level, "runtime", "%s", last_error);
 }
 
+void blank_controls(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
+}
+
 const char *errno_text(int err)
 {
 	static _Thread_local char text[128];

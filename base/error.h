@@ -34,6 +34,10 @@ void error_hold(void);
  * what sluice_last_error() says. */
 void error_release(enum log_level level);
 
+/* Of a sentence that another process wrote: control characters become blanks, because it is shown
+ * on a terminal. */
+void blank_controls(char *text);
+
 /* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */
 const char *errno_text(int err);
 #endif

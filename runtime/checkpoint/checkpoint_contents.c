@@ -5,13 +5,37 @@
 #include "base/error.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
+#include <math.h>
 #include <stdlib.h>
 
-static void add_values(struct contents *c, enum section_kind kind, uint32_t id, float *values,
-		       uint64_t count)
+/* Of the vectors that a half keeps, those that a checkpoint holds; 0: not of that recipe's runs, or
+ * they begin anew. */
+static const enum section_kind section_of[KEPTS] = {
+	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
+	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
+	[KEPT_MEMORY] = SECTION_WORKER_MEMORY,
+	[KEPT_FILTER] = SECTION_WORKER_FILTER,
+	[KEPT_PREVIOUS] = SECTION_WORKER_PREVIOUS,
+	[KEPT_REFERENCE] = SECTION_WORKER_REFERENCE,
+	[KEPT_SINCE] = SECTION_WORKER_SINCE,
+	[KEPT_SHARD_COPY] = SECTION_SHARD_PARAMETERS,
+	[KEPT_SHARD_RESIDUAL] = SECTION_SHARD_RESIDUAL,
+	[KEPT_SHARD_VELOCITY] = SECTION_SHARD_VELOCITY,
+	[KEPT_SHARD_RUNNING] = SECTION_SHARD_RUNNING,
+};
+
+static void add_vectors(struct contents *c, const sluice_model *model, const struct vectors *v,
+			uint32_t id)
 {
-	if (values)
-		c->sections[c->n++] = (struct checkpoint_section){ kind, id, count, values, NULL };
+	for (int k = 0; k < KEPTS; k++) {
+		/* Without a memory the accumulator is only scratch. */
+		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
+
+		if (v->of[k] && section_of[k] && !scratch)
+			c->sections[c->n++] = (struct checkpoint_section){ section_of[k], id,
+									   v->count, v->of[k],
+									   NULL };
+	}
 }
 
 static void add_number(struct contents *c, enum section_kind kind, uint32_t id, uint64_t *number)
@@ -55,15 +79,79 @@ static int add_census(const sluice_model *model, struct contents *c)
 	return 0;
 }
 
-int contents_restore_census(sluice_model *model, const struct contents *c)
+/* ---- the worker's counters ---- */
+
+enum { REFRESH_BIT = 32 };
+
+static uint64_t counters_of(const sluice_model *model)
 {
-	int rc = c->census && sluice_is_worker(model->job) ?
-			 census_restore_worker(model, c->census) :
-			 0;
-	for (uint32_t i = 0; c->census && i < model->n_own && !rc; i++)
-		rc = census_restore_shard(model, i, shard_census(c, i));
-	return rc;
+	return float_bits(model->lr) | (uint64_t)lazy_refreshes(model->worker->lazy) << REFRESH_BIT;
 }
+
+static const char *judge_counters(const sluice_model *model, uint64_t counters)
+{
+	const float lr = bits_float((uint32_t)counters);
+
+	if (!(isfinite(lr) && lr > 0))
+		return "the learning rate is not finite and above 0";
+	if (counters >> (REFRESH_BIT + 1))
+		return "a bit is set that has no meaning";
+	if (counters >> REFRESH_BIT && !model->worker->lazy)
+		return "a new reference is due, and the recipe has no reference";
+	return NULL;
+}
+
+/* ---- what was read ---- */
+
+static const char *judge_section(const sluice_model *model, const struct checkpoint_section *s,
+				 uint64_t step)
+{
+	const uint64_t version = step / model->recipe.period;
+
+	switch (s->kind) {
+	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);
+	case SECTION_WORKER_LAZY:
+		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
+	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
+	case SECTION_SHARD_CENSUS: return census_judge_shard(model, version, s->numbers);
+	case SECTION_SHARD:
+		return s->numbers[0] == version ?
+			       NULL :
+			       "its version is not that of the checkpoint's step";
+	default: return NULL; /* of vectors the file's reader knows that they are finite */
+	}
+}
+
+int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+		   const struct checkpoint_file *file)
+{
+	for (uint32_t i = 0; i < c->n; i++) {
+		const char *why = judge_section(model, &c->sections[i], step);
+		if (why)
+			return checkpoint_file_refuse(file, &c->sections[i], why);
+	}
+	return 0;
+}
+
+void contents_restore_numbers(sluice_model *model, const struct contents *c)
+{
+	if (sluice_is_worker(model->job)) {
+		model->lr = bits_float((uint32_t)c->numbers[0]);
+		if (c->census)
+			census_restore_worker(model, c->census);
+	}
+	for (uint32_t i = 0; c->census && i < model->n_own; i++)
+		census_restore_shard(model, i, shard_census(c, i));
+}
+
+void contents_restore_window(sluice_model *model, const struct contents *c)
+{
+	if (sluice_is_worker(model->job))
+		lazy_restore(model, c->numbers + 1 + model->n_own,
+			     c->numbers[0] >> REFRESH_BIT != 0);
+}
+
+/* ---- the table ---- */
 
 int contents_of(sluice_model *model, struct contents *c)
 {
@@ -77,21 +165,9 @@ int contents_of(sluice_model *model, struct contents *c)
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
 	}
 	if (sluice_is_worker(model->job)) {
-		c->numbers[0] = float_bits(model->lr) | (uint64_t)lazy_refreshes(w->lazy) << 32;
+		c->numbers[0] = counters_of(model);
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
-		/* Without memory the accumulator is only scratch. */
-		if (model->recipe.memory != MEMORY_NONE)
-			add_values(c, SECTION_WORKER_RESIDUAL, 0, w->residual, model->layout.count);
-		add_values(c, SECTION_WORKER_VELOCITY, 0, w->velocity, model->layout.count);
-		add_values(c, SECTION_WORKER_MEMORY, 0, w->kept.of[KEPT_MEMORY],
-			   model->layout.count);
-		add_values(c, SECTION_WORKER_FILTER, 0, w->kept.of[KEPT_FILTER],
-			   model->layout.count);
-		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->kept.of[KEPT_PREVIOUS],
-			   model->layout.count);
-		add_values(c, SECTION_WORKER_REFERENCE, 0, w->kept.of[KEPT_REFERENCE],
-			   model->layout.count);
-		add_values(c, SECTION_WORKER_SINCE, 0, w->kept.of[KEPT_SINCE], model->layout.count);
+		add_vectors(c, model, &w->kept, 0);
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
 		if (lazy_rule_of(w->lazy)) {
 			lazy_save(lazy_rule_of(w->lazy), lazy);
@@ -104,10 +180,7 @@ int contents_of(sluice_model *model, struct contents *c)
 		struct shard *s = &model->shards[i];
 		c->numbers[1 + i] = s->version;
 		add_number(c, SECTION_SHARD, s->id, &c->numbers[1 + i]);
-		add_values(c, SECTION_SHARD_PARAMETERS, s->id, s->copy, s->at->span);
-		add_values(c, SECTION_SHARD_RESIDUAL, s->id, s->residual, s->at->span);
-		add_values(c, SECTION_SHARD_VELOCITY, s->id, s->velocity, s->at->span);
-		add_values(c, SECTION_SHARD_RUNNING, s->id, s->running, s->at->span);
+		add_vectors(c, model, &s->kept, s->id);
 	}
 	int rc = add_census(model, c);
 	if (rc)

@@ -59,9 +59,7 @@ static int read_status(sluice_job *job, int peer)
 		return 0;
 	}
 	copy[16 + length] = 0;
-	for (uint8_t *c = copy + 16; *c; c++)
-		if (*c < ' ')
-			*c = ' ';
+	blank_controls((char *)copy + 16);
 	if (state == LINE_BYE && !job->finalizing)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;

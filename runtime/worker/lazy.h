@@ -26,6 +26,10 @@ struct lazy_rule {
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
 void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
+/* NULL, or why these cannot be numbers of a worker after so many steps. l: with the recipe's
+ * values. */
+const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
+		       const uint64_t numbers[LAZY_NUMBERS]);
 /* The model moved by a vector of this squared norm. */
 void lazy_moved(struct lazy_rule *l, double squared);
 /* What a stale gradient may be off, squared: weight * sum of the last changes / lr^2, for an

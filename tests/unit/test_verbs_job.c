@@ -115,6 +115,17 @@ static int step(sluice_model *model, float *params, float *grad, int number, int
 	return rc == 0 ? sluice_pull(model, params) : rc;
 }
 
+/* Progress threads go on counting. */
+static struct fake_counts counts_now(void)
+{
+	struct fake_counts now;
+
+	fake_lock();
+	now = fake_counts;
+	fake_unlock();
+	return now;
+}
+
 static void *run_rank(void *argument)
 {
 	sluice_job_attr where = { .size = sizeof(where),
@@ -137,13 +148,13 @@ static void *run_rank(void *argument)
 		rc = step(model, params, grad, i, my_rank);
 	pthread_barrier_wait(&meeting);
 	if (my_rank == 0)
-		before = fake_counts;
+		before = counts_now();
 	pthread_barrier_wait(&meeting);
 	for (int i = WARM; i < WARM + STEPS && rc == 0; i++)
 		rc = step(model, params, grad, i, my_rank);
 	pthread_barrier_wait(&meeting);
 	if (my_rank == 0)
-		after = fake_counts;
+		after = counts_now();
 	pthread_barrier_wait(&meeting);
 	if (rc != 0)
 		snprintf(troubles[my_rank], sizeof(troubles[0]), "rank %d: %s", my_rank,
