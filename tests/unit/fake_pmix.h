@@ -16,6 +16,7 @@ struct fake_pmix {
 	int size;
 	pmix_rank_t rank;
 	const char *node;                          /* NULL: the server does not tell */
+	const char *local;                         /* the ranks on this node; NULL: not told */
 	pmix_data_type_t size_type;                /* of PMIX_JOB_SIZE */
 	uint8_t card[FAKE_RANKS][FAKE_CARD_BYTES]; /* of the peers; the own one comes by Put */
 	size_t card_bytes[FAKE_RANKS];             /* 0: Get finds none */
@@ -26,17 +27,19 @@ struct fake_pmix {
 	int card_is_text; /* Get gives a string */
 	enum fake_fence fence;
 	/* what was called */
-	int inits, puts, commits, fences, finalizes, calls_after_finalize;
+	int inits, puts, commits, fences, finalizes, aborts, calls_after_finalize;
 	int collected; /* the fence asked for PMIX_COLLECT_DATA */
 	int fence_timeout_s;
 	pmix_op_cbfunc_t pending; /* of FENCE_NEVER */
 	void *pending_context;
+	pmix_value_cbfunc_t unanswered; /* of the last Get_nb about a rank that offered nothing */
+	void *unanswered_context;
 };
 
 extern struct fake_pmix fake_pmix;
 
 /* A job of `size` in which all goes well, this process being rank. */
 void fake_pmix_reset(int size, int rank);
-/* Answers the fence that was left pending, as a server does that comes back late. */
+/* Answers the fence (and a Get_nb) that was left pending, as a server does that comes back late. */
 void fake_pmix_answer_fence(void);
 #endif
