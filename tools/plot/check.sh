@@ -48,6 +48,13 @@ done
 plot 0 '' 'odd=name_{"}.jsonl' one.jsonl=
 [ "$(head -c 4 sluice.png | tail -c 3)" = PNG ] || wrong "sluice.png is no PNG"
 
+plot 0 '' --output d.svg --panel accuracy-bytes --log-bytes --title alone one.jsonl two.jsonl
+for text in alone accuracy 'MB pushed and pulled, all workers' one two; do
+	sed 's/<[^>]*>//g' d.svg | grep -qF -- "$text" || wrong "d.svg does not show: $text"
+done
+! sed 's/<[^>]*>//g' d.svg | grep -qF 'training loss' || wrong "d.svg shows more than one panel"
+plot 2 'there are loss loss-bytes' --panel speed one.jsonl
+
 head -c -20 one.jsonl >cut.jsonl
 plot 0 'cut.jsonl: its last line is not complete' --output b.png cut.jsonl
 [ -s b.png ] || wrong "a killed run is not drawn"
