@@ -82,7 +82,8 @@ const struct env_entry env_table[] = {
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "
-	  "seen. auto is the one that was installed with the library; off loads none.",
+	  "seen. auto is the one that was installed with the library, also after the whole "
+	  "installation was moved; off loads none.",
 	  FIELD(gpu) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
