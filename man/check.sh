@@ -39,17 +39,20 @@ if [ ! -f "$sluice7" ]; then
 fi
 pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
 
+# Both formatters: what is an author for one can be a macro for the other.
 lint() {
-	for page in $pages; do
-		if command -v mandoc >/dev/null; then
-			mandoc -T lint -W warning "$page" >"$tmp/lint" 2>&1
-		elif command -v groff >/dev/null; then
-			groff -mdoc -ww -z "$page" >"$tmp/lint" 2>&1
-		else
-			skipped "lint: neither mandoc nor groff is installed"
-			return
+	for formatter in mandoc groff; do
+		if ! command -v $formatter >/dev/null; then
+			skipped "lint by $formatter: it is not installed"
+			continue
 		fi
-		[ ! -s "$tmp/lint" ] || { cat "$tmp/lint"; wrong "lint of $page"; }
+		for page in $pages; do
+			case $formatter in
+			mandoc) mandoc -T lint -W warning "$page" >"$tmp/lint" 2>&1 ;;
+			groff) groff -mdoc -T utf8 -ww -z "$page" >"$tmp/lint" 2>&1 ;;
+			esac
+			[ ! -s "$tmp/lint" ] || { cat "$tmp/lint"; wrong "$formatter's lint of $page"; }
+		done
 	done
 }
 
