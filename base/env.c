@@ -40,6 +40,10 @@ const struct env_entry env_table[] = {
 	  "all+warn,rdma+debug. Levels are error, warn, info and debug, modules are all, runtime, "
 	  "rdma, slurm and compress.",
 	  FIELD(log) },
+	{ "SLUICE_ADVICE", ENV_CHOICE, "yes", "yes|no",
+	  "Whether rank 0 warns, once for a model, when its first steps would have taken less time "
+	  "without compression. sluice_recipe(7) tells how this is measured.",
+	  FIELD(advice) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
 	  "When it is not set either, the default recipe of the library is used.",
@@ -54,7 +58,7 @@ const struct env_entry env_table[] = {
 	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.",
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
-	  "A rank whose heartbeat is missing for so long is lost.", FIELD(lost_after_ms) },
+	  "A rank whose heartbeat stands still for so long is lost.", FIELD(lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for so long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },

@@ -13,6 +13,7 @@ struct settings {
 	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char log[128];          /* SLUICE_LOG, default "warn" */
+	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
 	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
 	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;            /* SLUICE_SERVERS, 0 */

@@ -14,6 +14,17 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
+static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "": none is held back */
+static _Thread_local int holds_next;
+static _Thread_local struct error_scope *innermost;
+
+static void keep(struct error_scope *scope, const char *text)
+{
+	if (!scope || scope->kept)
+		return;
+	scope->kept = 1;
+	memcpy(scope->text, text, strlen(text) + 1);
+}
 
 static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
 {
@@ -25,7 +36,25 @@ static void __attribute__((format(printf, 1, 0))) remember(const char *format, v
 		snprintf(text, sizeof(text), "%s", "(the error message could not be formatted)");
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
+	keep(innermost, last_error);
 	memcpy(last_error, text, strlen(text) + 1);
+}
+
+void error_begin(struct error_scope *scope)
+{
+	scope->outer = innermost;
+	scope->kept = 0;
+	innermost = scope;
+}
+
+int error_end(struct error_scope *scope, int rc)
+{
+	innermost = scope->outer;
+	if (scope->kept && rc)
+		keep(innermost, scope->text);
+	else if (scope->kept)
+		memcpy(last_error, scope->text, strlen(scope->text) + 1);
+	return rc;
 }
 
 int fail(int code, const char *format, ...)
@@ -36,7 +65,11 @@ int fail(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	log_line(LOG_ERROR, "runtime", "%s", last_error);
+	if (holds_next)
+		memcpy(held_error, last_error, strlen(last_error) + 1);
+	else
+		log_line(LOG_ERROR, "runtime", "%s", last_error);
+	holds_next = 0;
 	errno = saved_errno;
 	return code;
 }
@@ -49,8 +82,31 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
+	holds_next = 0; /* this was the next one */
 	errno = saved_errno;
 	return code;
+}
+
+void error_hold(void)
+{
+	holds_next = 1;
+}
+
+void error_release(enum log_level level)
+{
+	holds_next = 0;
+	if (!*held_error)
+		return;
+	memcpy(last_error, held_error, strlen(held_error) + 1);
+	*held_error = '\0';
+	log_line(level, "runtime", "%s", last_error);
+}
+
+void blank_controls(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = ' ';
 }
 
 const char *errno_text(int err)

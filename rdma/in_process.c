@@ -1,29 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions of ranks that live in one process; see in_process.h. Nothing here crosses a process, so a
- * descriptor is an address; that it was made by this process is checked all the same. */
+ * Regions of ranks that live in one process; see in_process.h. A descriptor names a place in a
+ * table of this process, and whose turn it was there: a rank may have closed a region, because its
+ * part of a collective call failed, when another one opens what it was told of it. */
 #include "rdma/in_process.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "sluice.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { MAGIC = 0x50494c53 }; /* "SLIP" */
-enum { /* byte offsets of a descriptor; between the address and the CRC zeros */
+enum {                       /* byte offsets of a descriptor; between the turn and the CRC zeros */
        AT_MAGIC = 0,
        AT_ACCESS = 4,
        AT_PID = 8,
        AT_BYTES = 16,
-       AT_ADDRESS = 24,
+       AT_PLACE = 24,
+       AT_TURN = 28,
        AT_CRC = 60
 };
 enum { LINE_BYTES = 64 };
 
 struct common {
-	size_t users;
+	size_t users, bytes;
 	void *base;
+	unsigned access;
+	uint32_t place;
 };
+
+/* All regions of this kind; a place is taken again, in its next turn. */
+static struct {
+	pthread_mutex_t lock;
+	struct place {
+		struct common *common; /* NULL: free */
+		uint32_t turn, next_free;
+	} * at;
+	uint32_t n, room, first_free; /* 1 + place; 0: none */
+} places = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int room_for_one(void)
+{
+	const uint32_t room = places.room ? 2 * places.room : 64;
+	struct place *more;
+
+	if (places.first_free || places.n < places.room)
+		return 1;
+	more = room > places.room ? realloc(places.at, room * sizeof(*more)) : NULL;
+	if (!more)
+		return 0;
+	places.at = more;
+	places.room = room;
+	return 1;
+}
+
+/* 0: no memory. */
+static int take_place(struct common *common)
+{
+	pthread_mutex_lock(&places.lock);
+	const int taken = room_for_one();
+
+	if (taken && places.first_free) {
+		common->place = places.first_free - 1;
+		places.first_free = places.at[common->place].next_free;
+		places.at[common->place].common = common;
+	} else if (taken) {
+		common->place = places.n++;
+		places.at[common->place] = (struct place){ .common = common };
+	}
+	pthread_mutex_unlock(&places.lock);
+	return taken;
+}
+
+/* Lock held. */
+static void leave_place(const struct common *common)
+{
+	struct place *place = &places.at[common->place];
+
+	place->common = NULL;
+	place->turn++;
+	place->next_free = places.first_free;
+	places.first_free = common->place + 1;
+}
 
 static _Thread_local int regions_on;
 
@@ -54,7 +113,9 @@ int in_process_region_open(size_t bytes, unsigned access, const char *name, stru
 	struct common *common = calloc(1, sizeof(*common));
 	void *base = zeroed(bytes);
 
-	if (!region || !common || !base) {
+	if (common)
+		*common = (struct common){ 1, bytes, base, access, 0 };
+	if (!region || !common || !base || !take_place(common)) {
 		free(region);
 		free(common);
 		free(base);
@@ -63,7 +124,6 @@ int in_process_region_open(size_t bytes, unsigned access, const char *name, stru
 			    "fewer ranks or a smaller model",
 			    name, bytes);
 	}
-	*common = (struct common){ 1, base };
 	*region = (struct region){ .base = base,
 				   .bytes = bytes,
 				   .access = access,
@@ -86,7 +146,13 @@ void common_release(struct common **common_in)
 	if (!common)
 		return;
 	*common_in = NULL;
-	if (--common->users)
+	pthread_mutex_lock(&places.lock);
+	const size_t left = --common->users;
+
+	if (!left)
+		leave_place(common);
+	pthread_mutex_unlock(&places.lock);
+	if (left)
 		return;
 	free(common->base);
 	free(common);
@@ -99,25 +165,49 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 	put_le32(out + AT_ACCESS, region->access);
 	put_le32(out + AT_PID, (uint32_t)getpid());
 	put_le64(out + AT_BYTES, region->bytes);
-	put_le64(out + AT_ADDRESS, (uint64_t)(uintptr_t)region->common);
+	pthread_mutex_lock(&places.lock); /* the table may move */
+	put_le32(out + AT_PLACE, region->common->place);
+	put_le32(out + AT_TURN, places.at[region->common->place].turn);
+	pthread_mutex_unlock(&places.lock);
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
+}
+
+/* NULL: the region was closed, or is another one. */
+static struct common *find(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	const uint32_t place = get_le32(descriptor + AT_PLACE);
+	struct common *common = NULL;
+
+	pthread_mutex_lock(&places.lock);
+	if (place < places.n && places.at[place].turn == get_le32(descriptor + AT_TURN))
+		common = places.at[place].common;
+	if (common && (common->bytes != get_le64(descriptor + AT_BYTES) ||
+		       common->access != get_le32(descriptor + AT_ACCESS)))
+		common = NULL;
+	if (common)
+		common->users++;
+	pthread_mutex_unlock(&places.lock);
+	return common;
 }
 
 int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer,
 		     struct remote *remote, struct common **common_out)
 {
-	struct common *common;
-
 	if (get_le32(descriptor + AT_MAGIC) != MAGIC ||
 	    get_le32(descriptor + AT_PID) != (uint32_t)getpid() ||
 	    get_le32(descriptor + AT_CRC) != crc32c(0, descriptor, AT_CRC))
 		return fail(SLUICE_EWIRE,
 			    "simulated rank %d described a region that is not of this process",
 			    peer);
-	common = (struct common *)(uintptr_t)get_le64(descriptor + AT_ADDRESS);
-	common->users++;
-	remote->bytes = get_le64(descriptor + AT_BYTES);
-	remote->access = get_le32(descriptor + AT_ACCESS);
+	struct common *common = find(descriptor);
+
+	if (!common)
+		return fail(SLUICE_EPEER,
+			    "simulated rank %d closed the region that it described: its own call "
+			    "failed, and says why",
+			    peer);
+	remote->bytes = common->bytes;
+	remote->access = common->access;
 	*common_out = common;
 	return SLUICE_OK;
 }

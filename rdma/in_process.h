@@ -22,9 +22,10 @@ int in_process_region_open(size_t bytes, unsigned access, const char *name, stru
 void *common_base(struct common *common);
 void common_release(struct common **common);
 
-/* A region by its address, for a neighbour. */
+/* A region, for a neighbour. */
 void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
-/* SLUICE_EWIRE unless this process wrote it. The caller uses *common_out until common_release(). */
+/* SLUICE_EWIRE unless this process wrote it, SLUICE_EPEER if it was closed since. The caller uses
+ * *common_out until common_release(). */
 int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer,
 		     struct remote *remote, struct common **common_out);
 #endif

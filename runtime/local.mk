@@ -3,6 +3,7 @@ library_sources += runtime/sluice.h runtime/sluice_estimate.h
 
 # The text of a recipe, and what it says of each step.
 library_sources += \
+	runtime/recipe/methods.c runtime/recipe/methods.h \
 	runtime/recipe/recipe.c runtime/recipe/recipe.h \
 	runtime/recipe/recipe_async.c \
 	runtime/recipe/recipe_direction.c \
@@ -19,6 +20,7 @@ library_sources += \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
 	runtime/job/failure.c \
+	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
 	runtime/job/members.c \

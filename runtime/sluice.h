@@ -77,7 +77,7 @@ typedef struct sluice_job sluice_job;
 typedef struct sluice_job_attr {
 	size_t size;         /* sizeof(sluice_job_attr) */
 	int servers;         /* so many of the last ranks own shards and do not train */
-	int lost_after_ms;   /* a peer is lost after so long without a heartbeat */
+	int lost_after_ms;   /* a peer is lost if its heartbeat stands still for so long */
 	int warn_after_ms;   /* a rank that is waited for is named after so long */
 	int wait_timeout_ms; /* no call waits longer than this */
 	int on_failure;      /* SLUICE_ABORT or SLUICE_CONTINUE, the same on all ranks */
@@ -88,11 +88,11 @@ typedef struct sluice_job_attr {
  * servers, of which none may be lost. The values are part of the ABI. */
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
-/* Joins the job: finds the peers through PMIx, connects to each of them, and starts one progress
- * thread. A process without a launcher becomes a job of one rank. Collective over all ranks. attr
- * may be NULL. While a job is open, another call joins a second job of the same ranks. Errors:
- * EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport reaches a peer), EDEVICE,
- * ETIMEDOUT. Thread class: main. */
+/* Joins the job: finds the peers through PMIx, connects to each of them, and starts two threads,
+ * for progress and for the heartbeat. A process without a launcher becomes a job of one rank.
+ * Collective over all ranks. attr may be NULL. While a job is open, another call joins a second job
+ * of the same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport
+ * reaches a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
 SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 
 /* Leaves the job and frees everything. Waits, with a bound, until the peers no longer need this
@@ -157,7 +157,9 @@ typedef struct sluice_model_attr {
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
 				 sluice_model **model_out);
 
-/* Closes the model on all ranks. Collective, with a bounded wait. Thread class: object. */
+/* Closes the model on all ranks. Collective, with a bounded wait. All workers close it after the
+ * same number of steps: a worker that waits for a push of one that has closed the model fails at
+ * once with EPEER. Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Returns the recipe in use with all defaults spelled out; the text belongs to the model. Thread
@@ -264,6 +266,8 @@ typedef struct sluice_model_stats {
 	uint64_t staleness_most;       /* the largest number of versions behind */
 	uint64_t memory_bytes;         /* the most that the library takes for the model here */
 	uint64_t device_ns;            /* part of wait_ns: waiting for a GPU to finish the push */
+	/* The bytes of messages to and from this rank's own shards, which are not sent. */
+	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
 } sluice_model_stats;
 
 /* Fills *stats up to stats->size. It makes one pass over the residual, and one over those of this

@@ -51,6 +51,19 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 			  rank_text(job, peer), shard);
 }
 
+static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+{
+	sluice_model *model = id < JOB_MODELS ? job->models[id] : NULL;
+	const uint64_t step = model && peer < job->workers ? step_in_vain(model, steps) : 0;
+	if (step)
+		job_blame(job, SLUICE_EPEER, peer,
+			  "%s closed model %u after %llu steps, but %s waits for step %llu, which "
+			  "needs a push of every worker: let all workers make the same number of "
+			  "steps",
+			  rank_text(job, peer), id, (unsigned long long)steps,
+			  rank_text(job, job->rank), (unsigned long long)step);
+}
+
 static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 {
 	sluice_model *model = id < JOB_MODELS ? job->models[id] : NULL;
@@ -132,6 +145,7 @@ static const struct job_client models = {
 	.push_refused = push_refused,
 	.read_done = read_done,
 	.worker_dropped = worker_dropped,
+	.closed = closed,
 	.park = park,
 	.waits = waits,
 	.explain = explain,

@@ -139,6 +139,7 @@ static int compare_models(sluice_model *model)
 	int first = rc ? 0 : round_leader(job);
 	uint8_t *terms = rows + (size_t)first * ROW;
 	terms[ROW - 1] = 0;
+	error_hold(); /* all ranks read the same rows, and find the same */
 	for (int r = first + 1; r < job->size && !rc; r++) {
 		uint8_t *row = rows + (size_t)r * ROW;
 		row[ROW - 1] = 0; /* a peer wrote it */
@@ -151,6 +152,7 @@ static int compare_models(sluice_model *model)
 			  "ones, in the same order",
 			  rank_text(job, first), rank_text(job, r), difference);
 	}
+	error_release(first == job->rank ? LOG_ERROR : LOG_INFO);
 	free(rows);
 	return rc;
 }
@@ -367,7 +369,7 @@ void model_free(sluice_model *model)
 	free(model);
 }
 
-int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+static int open_model(sluice_job *job, const sluice_model_attr *attr, float *params,
 		      sluice_model **model_out)
 {
 	int rc = job_check(job, "sluice_model_open");
@@ -383,6 +385,7 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	}
 	model->job = job;
+	error_hold(); /* until collective_agree() knows who else has this error */
 	while (model->id < JOB_MODELS && job->models[model->id])
 		model->id++;
 	rc = model->id < JOB_MODELS ?
@@ -427,4 +430,12 @@ int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *par
 	}
 	*model_out = model;
 	return 0;
+}
+
+int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+		      sluice_model **model_out)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, open_model(job, attr, params, model_out));
 }

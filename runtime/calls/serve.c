@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 #include "shard/shard.h"
+#include "worker/worker.h"
 #include <stdio.h>
 
 /* What a server waits for: that its workers begin something; or that its shards went on, so that
@@ -36,7 +37,7 @@ static void describe_serving(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the workers to push or to close the model");
 }
 
-int sluice_serve(sluice_model *model)
+static int serve(sluice_model *model)
 {
 	int rc = model ? job_check(model->job, "sluice_serve") :
 			 fail(SLUICE_EINVAL, "sluice_serve: the model is NULL");
@@ -74,6 +75,13 @@ int sluice_serve(sluice_model *model)
 	}
 }
 
+int sluice_serve(sluice_model *model)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, serve(model));
+}
+
 void sluice_model_close(sluice_model **model_pointer)
 {
 	sluice_model *model = model_pointer ? *model_pointer : NULL;
@@ -83,8 +91,11 @@ void sluice_model_close(sluice_model **model_pointer)
 	sluice_job *job = model->job;
 	if (job_in_child(job))
 		return;
+	struct error_scope scope;
+	error_begin(&scope);
 	/* After a failure this returns at once: nobody is waited for. */
-	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	int rc = collective_close(job, model->id, step_pushed(model));
 	events_end(model);
 	model_free(model);
+	error_end(&scope, rc);
 }

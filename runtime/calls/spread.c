@@ -48,13 +48,11 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 /* Rank 0's parameters go to all: nobody could train on what is no number. */
 static int check_finite(const sluice_model *model, const float *params)
 {
-	uint64_t bad = first_nonfinite(params, model->layout.count), in_tensor;
+	uint64_t bad = first_nonfinite(params, model->layout.count);
 	if (bad == model->layout.count)
 		return 0;
-	const char *tensor = model_coordinate(model, bad, &in_tensor);
-	return fail(SLUICE_EINVAL,
-		    "sluice_model_open: the first parameters hold %s at index %llu of tensor %s",
-		    isnan(params[bad]) ? "NaN" : "infinity", (unsigned long long)in_tensor, tensor);
+	return fail(SLUICE_EINVAL, "sluice_model_open: the first parameters hold %s at %s",
+		    isnan(params[bad]) ? "NaN" : "infinity", model_place(model, bad));
 }
 
 int model_spread(sluice_model *model, float *params)

@@ -204,6 +204,28 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	return 0;
 }
 
+/* More than a job can make: at a microsecond a step they take nine years. */
+#define STEPS_MOST (1ull << 48)
+
+/* The step is LATEST's, or that of the rank which read it. */
+static int check_step(const struct meeting *m)
+{
+	const uint32_t period = m->model->recipe.period;
+	if (m->place.step > STEPS_MOST)
+		return fail(
+			SLUICE_EWIRE,
+			"the checkpoint in %s is of step %llu, more than any job can make: LATEST "
+			"is damaged; restore from another copy",
+			m->place.dir, (unsigned long long)m->place.step);
+	if (m->place.step % period)
+		return fail(
+			SLUICE_EWIRE,
+			"the checkpoint in %s is of step %llu, which is no multiple of %u steps "
+			"(when=every): LATEST is damaged; restore from another copy",
+			m->place.dir, (unsigned long long)m->place.step, period);
+	return 0;
+}
+
 static int open_own_file(struct meeting *m, struct contents *contents,
 			 struct checkpoint_file **file)
 {
@@ -220,13 +242,7 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	}
 	checkpoint_path(&m->place, identity.rank, path);
 	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
-	if (!rc)
-		rc = check_versions(contents, m);
-	float lr = bits_float((uint32_t)contents->numbers[0]);
-	if (!rc && sluice_is_worker(m->model->job) && !(isfinite(lr) && lr > 0))
-		rc = fail(SLUICE_EWIRE, "the checkpoint file %s holds the learning rate %g", path,
-			  (double)lr);
-	return rc;
+	return rc ? rc : contents_judge(m->model, contents, m->place.step, *file);
 }
 
 /* A worker without a file takes the learning rate of one that has: they must train at one rate. */
@@ -259,21 +275,17 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	sluice_model *model = m->model;
 	sluice_job *job = model->job;
 	progress_take(job);
-	if (sluice_is_worker(job)) {
+	if (sluice_is_worker(job))
 		worker_restart(model, m->place.step / model->recipe.period);
-		if (file)
-			model->lr = bits_float((uint32_t)contents->numbers[0]);
-		model->worker->refresh = file && contents->numbers[0] >> 32;
-	}
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
 		shard_restart(model, &model->shards[i], m->place.step / model->recipe.period);
-	int rc = file ? contents_restore_census(model, contents) : 0;
+	if (file)
+		contents_restore_numbers(model, contents);
 	progress_release(job);
+	int rc = file ? checkpoint_file_load(file) : 0;
 	if (!rc && file)
-		rc = checkpoint_file_load(file);
-	if (!rc && file && sluice_is_worker(job))
-		innovation_restore(model, contents->numbers + 1 + model->n_own);
+		contents_restore_window(model, contents);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
 		rc = shard_publish_snapshot(model, &model->shards[i]);
@@ -351,7 +363,9 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	free(sums);
 	if (rc)
 		return rc;
-	m->mine.status = contents_of(model, &contents);
+	m->mine.status = check_step(m);
+	if (!m->mine.status)
+		m->mine.status = contents_of(model, &contents);
 	if (!m->mine.status)
 		m->mine.status = open_own_file(m, &contents, &file);
 	rc = meeting_speak(m, NULL);
@@ -400,19 +414,23 @@ static int check_call(const sluice_model *model, const char *function)
 
 int sluice_checkpoint(sluice_model *model, const char *dir)
 {
+	struct error_scope scope;
+	error_begin(&scope);
 	int rc = check_call(model, "sluice_checkpoint");
-	return rc ? rc : save(model, dir);
+	return error_end(&scope, rc ? rc : save(model, dir));
 }
 
 int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
 {
-	int rc = check_call(model, "sluice_restore");
+	struct error_scope scope;
 	struct borrowed host = { 0 };
+	error_begin(&scope);
+	int rc = check_call(model, "sluice_restore");
 	if (rc)
-		return rc;
+		return error_end(&scope, rc);
 	rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
 	rc = restore(model, dir, host.host, rc, step_out);
-	return on_device_return(&host, rc);
+	return error_end(&scope, on_device_return(&host, rc));
 }
 
 int checkpoint_serve(sluice_model *model, uint32_t op)

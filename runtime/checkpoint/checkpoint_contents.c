@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
+#include <math.h>
 #include <stdlib.h>
 
 static void add_values(struct contents *c, enum section_kind kind, uint32_t id, float *values,
@@ -55,15 +56,78 @@ static int add_census(const sluice_model *model, struct contents *c)
 	return 0;
 }
 
-int contents_restore_census(sluice_model *model, const struct contents *c)
+/* ---- the worker's counters ---- */
+
+enum { REFRESH_BIT = 32 };
+
+static uint64_t counters_of(const sluice_model *model)
 {
-	int rc = c->census && sluice_is_worker(model->job) ?
-			 census_restore_worker(model, c->census) :
-			 0;
-	for (uint32_t i = 0; c->census && i < model->n_own && !rc; i++)
-		rc = census_restore_shard(model, i, shard_census(c, i));
-	return rc;
+	return float_bits(model->lr) | (uint64_t)(model->worker->refresh != 0) << REFRESH_BIT;
 }
+
+static const char *judge_counters(const sluice_model *model, uint64_t counters)
+{
+	const float lr = bits_float((uint32_t)counters);
+
+	if (!(isfinite(lr) && lr > 0))
+		return "the learning rate is not finite and above 0";
+	if (counters >> (REFRESH_BIT + 1))
+		return "a bit is set that has no meaning";
+	if (counters >> REFRESH_BIT && !model->worker->reference)
+		return "a new reference is due, and the recipe has no reference";
+	return NULL;
+}
+
+/* ---- what was read ---- */
+
+static const char *judge_section(const sluice_model *model, const struct checkpoint_section *s,
+				 uint64_t step)
+{
+	const uint64_t version = step / model->recipe.period;
+
+	switch (s->kind) {
+	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);
+	case SECTION_WORKER_LAZY: return lazy_judge(&model->worker->lazy, step, s->numbers);
+	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
+	case SECTION_SHARD_CENSUS: return census_judge_shard(model, version, s->numbers);
+	case SECTION_SHARD:
+		return s->numbers[0] == version ?
+			       NULL :
+			       "its version is not that of the checkpoint's step";
+	default: return NULL; /* of vectors the file's reader knows that they are finite */
+	}
+}
+
+int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+		   const struct checkpoint_file *file)
+{
+	for (uint32_t i = 0; i < c->n; i++) {
+		const char *why = judge_section(model, &c->sections[i], step);
+		if (why)
+			return checkpoint_file_refuse(file, &c->sections[i], why);
+	}
+	return 0;
+}
+
+void contents_restore_numbers(sluice_model *model, const struct contents *c)
+{
+	if (sluice_is_worker(model->job)) {
+		model->lr = bits_float((uint32_t)c->numbers[0]);
+		model->worker->refresh = c->numbers[0] >> REFRESH_BIT != 0;
+		if (c->census)
+			census_restore_worker(model, c->census);
+	}
+	for (uint32_t i = 0; c->census && i < model->n_own; i++)
+		census_restore_shard(model, i, shard_census(c, i));
+}
+
+void contents_restore_window(sluice_model *model, const struct contents *c)
+{
+	if (sluice_is_worker(model->job))
+		innovation_restore(model, c->numbers + 1 + model->n_own);
+}
+
+/* ---- the table ---- */
 
 int contents_of(sluice_model *model, struct contents *c)
 {
@@ -77,7 +141,7 @@ int contents_of(sluice_model *model, struct contents *c)
 		return fail(SLUICE_ENOMEM, "no memory for the table of a checkpoint");
 	}
 	if (sluice_is_worker(model->job)) {
-		c->numbers[0] = float_bits(model->lr) | (uint64_t)(w->refresh != 0) << 32;
+		c->numbers[0] = counters_of(model);
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
 		/* Without memory the accumulator is only scratch. */
 		if (model->recipe.memory != MEMORY_NONE)

@@ -486,6 +486,12 @@ int checkpoint_file_load(struct checkpoint_file *file)
 	return walk(file, 1);
 }
 
+int checkpoint_file_refuse(const struct checkpoint_file *file,
+			   const struct checkpoint_section *section, const char *why)
+{
+	return damaged(file, section_text(section->kind, section->id), why);
+}
+
 void checkpoint_file_close(struct checkpoint_file **file)
 {
 	struct checkpoint_file *f = file ? *file : NULL;

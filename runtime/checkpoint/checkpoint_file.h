@@ -95,5 +95,9 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 /* Fills values[] of all sections. Every check is made again: on failure (the file changed
  * meanwhile, or the disk failed) values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
+/* For the caller's judgement of numbers[]: SLUICE_EWIRE with a sentence that names file and
+ * section. */
+int checkpoint_file_refuse(const struct checkpoint_file *file,
+			   const struct checkpoint_section *section, const char *why);
 void checkpoint_file_close(struct checkpoint_file **file);
 #endif

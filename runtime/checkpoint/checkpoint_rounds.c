@@ -32,6 +32,8 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->generation = get_le32(row + 36);
 	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
+	if (out->status) /* why it failed; else it is a directory */
+		blank_controls(out->text);
 }
 
 /* A rank that cannot even take part, or will not: the others must not wait for this one. */

@@ -71,6 +71,7 @@ enum exchange {
 
 struct selection_kind {
 	enum selection_argument argument;
+	int counted;  /* takes a count in place of its density */
 	int unbiased; /* draws and scales by itself; remembering the rest would count it twice */
 	int varies;   /* the number selected is not known before: largest message without memory */
 	int seeded;   /* the support follows from step and shard, the same for all workers */

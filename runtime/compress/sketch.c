@@ -1,53 +1,151 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h; hashes are in sketch_rules.h. */
-#include "sketch_rules.h"
+ * See sketch.h; hashes are in sketch_rules.h. Coordinates are taken in runs: first the signs of a
+ * run, which all rows share, then its buckets, row by row. */
+#include "sketch_kernels.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
-void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, float *cells)
+/* ---- the portable version, and the choice ---- */
+
+static void signs(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
 {
-	const struct sketch_hashes h = sketch_hashes(shape);
+	for (size_t i = 0; i < n; i++)
+		out[i] = (uint32_t)sketch_signs(h, first + (uint32_t)i);
+}
 
-	for (uint32_t j = 0; j < n; j++) {
-		uint64_t signs = sketch_signs(&h, j);
+static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t first, uint32_t columns,
+		    size_t n, uint32_t *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = sketch_bucket(h, row, first + (uint32_t)i, columns);
+}
 
-		if (x[j] == 0)
-			continue;
-		for (uint32_t r = 0; r < shape->rows; r++) {
-			float *cell = cells + (size_t)r * shape->columns +
-				      sketch_bucket(&h, r, j, shape->columns);
+static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n, float *out)
+{
+	for (size_t i = 0; i < n; i++)
+		out[i] = sketch_addend(x[i], sign[i], row);
+}
 
-			*cell += signs >> r & 1 ? -x[j] : x[j];
+/* The smallest, the next one, ... up to the middle one come to the front. The two selections are
+ * what the processors' instructions for the smaller and the larger of two numbers do, also with
+ * zeros of both signs, and no branch depends on the values. */
+static inline float median(float *v, uint32_t n)
+{
+	for (uint32_t front = 0; front <= n / 2; front++)
+		for (uint32_t at = n - 1; at > front; at--) {
+			const float a = v[at - 1], b = v[at];
+
+			v[at - 1] = a < b ? a : b;
+			v[at] = a > b ? a : b;
 		}
+	return v[n / 2];
+}
+
+static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *sign, size_t n,
+		    float *out)
+{
+	float v[SKETCH_ROWS_MAX];
+
+	for (size_t i = 0; i < n; i++) {
+		for (uint32_t r = 0; r < rows; r++)
+			v[r] = bits_float(float_bits(cells[r][i]) ^ (sign[i] >> r & 1) << 31);
+		out[i] = median(v, rows);
 	}
 }
 
-/* The middle one of n values, n odd and small. */
-static inline float median(float *v, uint32_t n)
+static int usable(void)
 {
-	for (uint32_t i = 1; i < n; i++) {
-		float x = v[i];
-		uint32_t at = i;
+	return 1;
+}
 
-		for (; at && v[at - 1] > x; at--)
-			v[at] = v[at - 1];
-		v[at] = x;
+const struct sketch_kernels sketch_portable = {
+	"portable", usable, signs, buckets, addends, medians
+};
+
+const struct sketch_kernels *const sketch_versions[] = {
+#if defined(__x86_64__)
+	&sketch_avx2,
+#endif
+	&sketch_portable, NULL
+};
+
+static const struct sketch_kernels *_Atomic chosen;
+
+void sketch_kernels_use(const struct sketch_kernels *kernels)
+{
+	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+}
+
+/* Chosen at the first call, as SLUICE_KERNELS says; what avx512 names is served by avx2. */
+static const struct sketch_kernels *chosen_kernels(void)
+{
+	const struct sketch_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
+	const char *wanted;
+
+	if (k)
+		return k;
+	wanted = getenv("SLUICE_KERNELS");
+	k = wanted && !strcmp(wanted, sketch_portable.name) ? &sketch_portable : sketch_versions[0];
+	if (!k->usable())
+		k = &sketch_portable;
+	sketch_kernels_use(k);
+	return k;
+}
+
+/* ---- sketches ---- */
+
+static uint32_t run_of(uint32_t first, uint32_t n)
+{
+	return n - first < SKETCH_RUN ? n - first : SKETCH_RUN;
+}
+
+static size_t whole(uint32_t n)
+{
+	return ((size_t)n + SKETCH_GROUP - 1) / SKETCH_GROUP * SKETCH_GROUP;
+}
+
+void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, float *cells)
+{
+	const struct sketch_kernels *k = chosen_kernels();
+	const struct sketch_hashes h = sketch_hashes(shape);
+	uint32_t sign[SKETCH_RUN], bucket[SKETCH_RUN], here;
+	float addend[SKETCH_RUN];
+
+	for (uint32_t first = 0; first < n; first += here) {
+		here = run_of(first, n);
+		k->signs(&h, first, whole(here), sign);
+		for (uint32_t r = 0; r < shape->rows; r++) {
+			float *row = cells + (size_t)r * shape->columns;
+
+			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+			k->addends(x + first, sign, r, here, addend);
+#pragma GCC unroll 8
+			for (uint32_t i = 0; i < here; i++)
+				row[bucket[i]] += addend[i];
+		}
 	}
-	return v[n / 2];
 }
 
 void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint32_t n, float *out)
 {
+	const struct sketch_kernels *k = chosen_kernels();
 	const struct sketch_hashes h = sketch_hashes(shape);
-	float rows[SKETCH_ROWS_MAX];
+	uint32_t sign[SKETCH_RUN], bucket[SKETCH_RUN], here;
+	float seen[SKETCH_ROWS_MAX][SKETCH_RUN], last[SKETCH_RUN];
 
-	for (uint32_t j = 0; j < n; j++) {
-		uint64_t signs = sketch_signs(&h, j);
-
+	for (uint32_t first = 0; first < n; first += here) {
+		here = run_of(first, n);
+		k->signs(&h, first, whole(here), sign);
 		for (uint32_t r = 0; r < shape->rows; r++) {
-			float cell = cells[(size_t)r * shape->columns +
-					   sketch_bucket(&h, r, j, shape->columns)];
+			const float *row = cells + (size_t)r * shape->columns;
 
-			rows[r] = signs >> r & 1 ? -cell : cell;
+			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+#pragma GCC unroll 8
+			for (uint32_t i = 0; i < whole(here); i++)
+				seen[r][i] = row[bucket[i]];
 		}
-		out[j] = median(rows, shape->rows);
+		k->medians(seen, shape->rows, sign, whole(here), last);
+		memcpy(out + first, last, here * sizeof(*out));
 	}
 }

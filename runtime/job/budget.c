@@ -7,16 +7,25 @@
  * looking for the next may each come one beat late. */
 enum { BEATS = 20, BEATS_MISSED = 17, NS_PER_MS = 1000000 };
 
+/* A rank that beats but makes no progress is given up before the waits of the others end the job,
+ * because with on_failure=continue it can still be dropped. Long steps under the progress token
+ * look the same, so it is never given up before so many times lost_after. */
+enum { STALLED_AFTER = 4 };
+
 void budget_make(const struct settings *settings, struct budget *out)
 {
 	uint64_t lost_after = (uint64_t)settings->lost_after_ms * NS_PER_MS;
+	uint64_t wait_timeout = (uint64_t)settings->wait_timeout_ms * NS_PER_MS;
 	*out = (struct budget){
 		.heartbeat_ns = lost_after / BEATS,
 		.silent_ns = lost_after / BEATS * BEATS_MISSED,
+		.stalled_ns = wait_timeout / 2 > STALLED_AFTER * lost_after ?
+				      wait_timeout / 2 :
+				      STALLED_AFTER * lost_after,
 		.lost_after_ns = lost_after,
 		.stopped_ns = lost_after / 2,
 		.warn_after_ns = (uint64_t)settings->warn_after_ms * NS_PER_MS,
-		.wait_timeout_ns = (uint64_t)settings->wait_timeout_ms * NS_PER_MS,
+		.wait_timeout_ns = wait_timeout,
 	};
 }
 
@@ -25,9 +34,10 @@ void budget_print(const struct budget *b)
 	log_line(LOG_INFO, "runtime",
 		 "time budget: a rank silent for %.2f s is lost (SLUICE_LOST_AFTER); hence a "
 		 "heartbeat every %.2f s, transports retry and reconnect for less than %.2f s, a "
-		 "rank that did not run for %.2f s blames nobody; warnings after %.2f s, the "
-		 "longest wait %.2f s",
+		 "rank that did not run for %.2f s blames nobody, a rank that beats but makes no "
+		 "progress for %.2f s is lost; warnings after %.2f s, the longest wait %.2f s",
 		 (double)b->lost_after_ns / 1e9, (double)b->heartbeat_ns / 1e9,
 		 (double)b->lost_after_ns / 1e9, (double)b->stopped_ns / 1e9,
-		 (double)b->warn_after_ns / 1e9, (double)b->wait_timeout_ns / 1e9);
+		 (double)b->stalled_ns / 1e9, (double)b->warn_after_ns / 1e9,
+		 (double)b->wait_timeout_ns / 1e9);
 }

@@ -9,6 +9,7 @@
 struct budget {
 	uint64_t heartbeat_ns; /* between two of our heartbeats, and between two looks at theirs */
 	uint64_t silent_ns;    /* heard nothing for so long: lost, before lost_after is over */
+	uint64_t stalled_ns;   /* it beats, but made no progress for so long: lost */
 	uint64_t lost_after_ns;
 	uint64_t stopped_ns;    /* our own look came so late: it is we who were stopped, not they */
 	uint64_t warn_after_ns; /* alive, but keeps us waiting: say so */

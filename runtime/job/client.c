@@ -36,6 +36,14 @@ static void worker_dropped(sluice_job *job, int worker)
 	(void)worker;
 }
 
+static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+{
+	(void)job;
+	(void)id;
+	(void)peer;
+	(void)steps;
+}
+
 static int park(sluice_job *job)
 {
 	(void)job;
@@ -69,6 +77,7 @@ const struct job_client idle_client = {
 	.push_refused = push_refused,
 	.read_done = read_done,
 	.worker_dropped = worker_dropped,
+	.closed = closed,
 	.park = park,
 	.waits = waits,
 	.explain = explain,

@@ -21,6 +21,9 @@ struct job_client {
 	void (*read_done)(sluice_job *job, uint32_t id, uint32_t index, int status);
 	/* Its unread pushes are refused, its notices dropped. */
 	void (*worker_dropped)(sluice_job *job, int worker);
+	/* A peer closes model `id` after its worker pushed the gradients of `steps` steps. A call
+	 * of this rank waits; it fails if it waits for more of them. */
+	void (*closed)(sluice_job *job, uint32_t id, int peer, uint64_t steps);
 	/* Before this rank waits for others than shards: these need not wait for it, and what it
 	 * pushed is posted. Returns an error of the job. */
 	int (*park)(sluice_job *job);

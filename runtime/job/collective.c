@@ -174,6 +174,49 @@ static int take_mails(struct round *r, uint8_t *all)
 	return 0;
 }
 
+/* ---- closing a model ------------------------------------------------------- */
+
+enum { CLOSING_BYTES = 12 }; /* model u32, steps u64 */
+
+int collective_close(sluice_job *job, uint32_t model, uint64_t steps)
+{
+	uint8_t mine[CLOSING_BYTES];
+	put_le32(mine, model);
+	put_le64(mine + 4, steps);
+	return collective_run(job, COLLECTIVE_CLOSE, mine, 0, sizeof(mine), NULL);
+}
+
+/* If what this peer waits for is that all close a model, the client hears of it. */
+static void tell_closing(sluice_job *job, int peer)
+{
+	const uint64_t seq = job->collective_seq + 1;
+	uint8_t copy[MAIL_HEADER_BYTES + CLOSING_BYTES];
+	memcpy(copy, mail_from(job, peer, seq), sizeof(copy));
+	if (get_le64(copy) != seq || get_le32(copy + 8) != COLLECTIVE_CLOSE ||
+	    get_le32(copy + 12) != CLOSING_BYTES ||
+	    get_le32(copy + 16) !=
+		    crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, CLOSING_BYTES))
+		return; /* whoever takes it judges it */
+	job->client->closed(job, get_le32(copy + MAIL_HEADER_BYTES), peer,
+			    get_le64(copy + MAIL_HEADER_BYTES + 4));
+}
+
+void collective_arrived(sluice_job *job, int peer)
+{
+	if (++job->peers[peer].mails <= job->collective_seq)
+		return;
+	job->ahead++;
+	if (job->waiting)
+		tell_closing(job, peer);
+}
+
+void collective_closings(sluice_job *job)
+{
+	for (int p = 0; job->ahead && p < job->size; p++)
+		if (job->peers[p].mails > job->collective_seq && job_living(job, p))
+			tell_closing(job, p);
+}
+
 uint32_t collective_pending(const sluice_job *job)
 {
 	uint64_t seq = job->collective_seq + 1;
@@ -216,6 +259,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	rc = job->client->park(job);
 	if (!rc) {
 		r.seq = ++job->collective_seq;
+		job->ahead = 0; /* nobody can be in the round after this one yet */
 		rc = progress_until(job, round_done, round_describe, &r);
 	}
 	r.bytes = bytes;
@@ -226,23 +270,46 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	return rc;
 }
 
+/* What a rank tells the others of its error: code, text as far as it fits, digest of the text. */
+enum { TOLD_TEXT = 4, TOLD_DIGEST = 248, TOLD_BYTES = 256 };
+
+/* Whether no lower rank told the same. */
+static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *mine)
+{
+	for (int r = 0; r < job->rank; r++)
+		if (round_has(job, r) && !memcmp(rows + (size_t)r * TOLD_BYTES, mine, TOLD_BYTES))
+			return 0;
+	return 1;
+}
+
+/* An error that several ranks have in the same words is logged as an error by the lowest of them
+ * alone, and by the others at level info. That holds for what rc stands for, if the caller held it
+ * back (error_hold), and for the ranks that fail because another one did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
-	enum { TEXT = 252 };
-	uint8_t mine[4 + TEXT] = { 0 };
+	uint8_t mine[TOLD_BYTES] = { 0 };
 	put_le32(mine, (uint32_t)rc);
-	if (rc)
-		snprintf((char *)mine + 4, TEXT, "%s", sluice_last_error());
-	uint8_t *rows = malloc((size_t)job->size * sizeof mine);
-	if (!rows)
-		return fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
-	int all = collective_run(job, COLLECTIVE_OPEN, mine, 0, sizeof mine, rows);
-	for (int r = 0; r < job->size && !all && !rc; r++) {
-		const uint8_t *row = rows + (size_t)r * sizeof mine;
-		if (get_le32(row))
-			all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
-				   TEXT - 1, (const char *)row + 4);
+	if (rc) {
+		snprintf((char *)mine + TOLD_TEXT, TOLD_DIGEST - TOLD_TEXT, "%s",
+			 sluice_last_error());
+		put_le64(mine + TOLD_DIGEST,
+			 digest64(sluice_last_error(), strlen(sluice_last_error())));
+	} else {
+		error_release(LOG_ERROR); /* there is none: what comes now is logged at once */
 	}
+	uint8_t *rows = malloc((size_t)job->size * TOLD_BYTES);
+	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, TOLD_BYTES, rows) :
+			 fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
+	enum log_level level = all || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
+	for (int r = 0; r < job->size && !all && !rc; r++) {
+		const uint8_t *row = rows + (size_t)r * TOLD_BYTES;
+		if (!get_le32(row))
+			continue;
+		error_hold();
+		all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
+			   TOLD_DIGEST - TOLD_TEXT - 1, (const char *)row + TOLD_TEXT);
+	}
+	error_release(level);
 	free(rows);
 	return rc ? rc : all;
 }

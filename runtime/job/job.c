@@ -31,6 +31,7 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
+	heart_close(job); /* it beats until the connections end */
 	region_close(&job->control);
 	region_close(&job->outbox);
 	free(job->peers);
@@ -40,7 +41,7 @@ static void free_job(sluice_job *job)
 	free(job);
 }
 
-int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
+static int init(const sluice_job_attr *attr, sluice_job **job_out)
 {
 	if (!job_out)
 		return fail(SLUICE_EINVAL, "sluice_init: job_out is NULL");
@@ -71,6 +72,13 @@ int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
 	return 0;
 }
 
+int sluice_init(const sluice_job_attr *attr, sluice_job **job_out)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, init(attr, job_out));
+}
+
 void sluice_finalize(sluice_job **job_pointer)
 {
 	sluice_job *job = job_pointer ? *job_pointer : NULL;
@@ -83,7 +91,9 @@ void sluice_finalize(sluice_job **job_pointer)
 		parents = job;
 		return;
 	}
+	struct error_scope scope;
 	int open = 0;
+	error_begin(&scope);
 	for (int m = 0; m < JOB_MODELS; m++)
 		open |= job->models[m] != NULL;
 	progress_take(job);
@@ -92,15 +102,20 @@ void sluice_finalize(sluice_job **job_pointer)
 			 "sluice_finalize with a model still open: call sluice_model_close before");
 	job->finalizing = !job->failure.code;
 	progress_release(job);
-	if (job->finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL)) {
+	const int left = job->finalizing &&
+			 !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
+	if (left) {
 		progress_take(job);
 		job->said_bye = 1;
 		peers_announce(job, LINE_BYE, job->rank, "");
 		progress_release(job);
 	}
-	if (open) /* their regions are still in use by the model: leaked with a warning, not
-		     unmapped */
+	error_end(&scope, !left);
+	if (open) { /* their regions are still in use by the model: leaked with a warning, not
+		       unmapped */
 		progress_stop(job);
-	else
+		heart_stop(job);
+	} else {
 		free_job(job);
+	}
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Private state of a job, shared by job.c (init, finalize), failure.c, peers.c (heartbeat, loss),
- * members.c (going on without a lost worker), collective.c (barrier, sum, gather, exchange),
- * progress.c (token, waits, thread) and the models above them, which it calls through client.h
- * alone. */
+ * heart.c (heartbeat), members.c (going on without a lost worker), collective.c (barrier, sum,
+ * gather, exchange), progress.c (token, waits, thread) and the models above them, which it calls
+ * through client.h alone. */
 #ifndef RUNTIME_JOB_H
 #define RUNTIME_JOB_H
 #include "base/env.h"
 #include "base/error.h"
 #include "job/budget.h"
 #include "job/client.h"
+#include "job/heart.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
@@ -37,7 +38,7 @@ static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t ind
 }
 
 /* Cookies of GETs: who is told when it is done. */
-enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION };
+enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {
 	return (uint64_t)kind << 56 | (uint64_t)id << 32 | index;
@@ -47,7 +48,9 @@ static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t 
 enum {
 	MAIL_BYTES = 1024,
 	MAIL_HEADER_BYTES = 32, /* seq u64, op u32, length u32, crc u32, zeros */
-	LINE_HEARTBEAT = 0,
+	LINE_BEATS = 0, /* u64, and progress: written by this rank itself, read by the peer */
+	LINE_PROGRESS = 8,
+	PULSE_BYTES = 16, /* both */
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
 	LINE_STATUS_TEXT = LINE_STATUS + 16,
 	STATUS_TEXT_BYTES = 432,
@@ -70,11 +73,9 @@ struct peer {
 	struct endpoint *endpoint;
 	struct remote *control; /* its control region; our line is number `rank` */
 	enum peer_state state;
-	uint64_t heartbeat; /* last value seen in its line */
-	uint64_t heard_ns;  /* when it last changed */
-	uint64_t mails;     /* IMM_MAILs received: mail seq <= mails is complete */
-	uint64_t held_seq;  /* at the announcer: this peer holds all mails of that round */
-	int members_due;    /* our membership block is not written to it yet */
+	uint64_t mails;    /* IMM_MAILs received: mail seq <= mails is complete */
+	uint64_t held_seq; /* at the announcer: this peer holds all mails of that round */
+	int members_due;   /* our membership block is not written to it yet */
 };
 
 /* Who is in the job, if workers may be lost without losing it (members.c). */
@@ -105,10 +106,10 @@ struct sluice_job {
 	int n_transports;
 	char unopened[ERROR_TEXT_BYTES]; /* why transports that were not asked for by name are not
 					    there */
-	struct region *control;          /* size lines, written by the peers */
-	struct region *outbox; /* sources of our control writes: heartbeat, status, membership
-				* block, 2 mails a peer */
-	struct peer *peers;    /* size; [rank] is this rank over `self` */
+	struct region *control;          /* size lines, written by the peers but for the pulse */
+	struct region *outbox;           /* sources of our control writes: status, membership
+					  * block, 2 mails a peer */
+	struct peer *peers;              /* size; [rank] is this rank over `self` */
 
 	struct token token; /* the progress token: whoever holds it polls */
 	pthread_t thread;
@@ -129,7 +130,7 @@ struct sluice_job {
 	unsigned news;     /* how often a poll found something */
 	uint64_t next_tick_ns, last_tick_ns;
 	unsigned quick_polls; /* without a look at the clock */
-	uint64_t heartbeat;
+	struct heart *heart;  /* NULL in a simulated rank */
 
 	struct failure failure;
 	int finalizing;               /* in sluice_finalize: a peer's bye is now in order */
@@ -138,6 +139,7 @@ struct sluice_job {
 	struct membership members;
 	atomic_int living;       /* workers; for sluice_living() */
 	uint64_t collective_seq; /* mails sent */
+	int ahead;               /* peers that have begun the next collective already */
 	int collecting;          /* a thread is in a collective; another one has to wait */
 	struct wait *waiting;    /* what callers in progress_until wait for, the last one first */
 
@@ -176,7 +178,6 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot);
 
 /* ---- peers.c ---- */
-void peers_tick(sluice_job *job, uint64_t now);              /* own heartbeat out, theirs judged */
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 void peers_status(sluice_job *job, int peer);                /* IMM_STATUS */
 /* Tells the living peers, who wait for this rank's shard, whom the shard waits for. */
@@ -251,14 +252,21 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
  * Own rc if it is not 0, else SLUICE_EPEER naming the first rank that could not do `what` ("open
  * the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
+/* A mail of this peer has come. */
+void collective_arrived(sluice_job *job, int peer);
+/* Closes a model of which this rank's worker pushed the gradients of so many steps: others learn
+ * at once if they wait for more. */
+int collective_close(sluice_job *job, uint32_t model, uint64_t steps);
+/* Tells the client of all peers that have begun to close a model, because a call now waits. */
+void collective_closings(sluice_job *job);
 /* The operation that the lowest living worker has begun and this rank has not joined, 0 if none:
  * what a server mirrors. */
 uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.c ---- */
 /* What a blocked caller waits for. done() is asked after each poll by its thread, maybe again after
- * it said yes; describe() writes what is missing ("version 13 of shard 2 from rank 3 (node
- * n2)"). */
+ * it said yes (1), or that the call fails (SLUICE_E*); describe() writes what is missing ("version
+ * 13 of shard 2 from rank 3 (node n2)"). */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);

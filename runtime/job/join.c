@@ -227,7 +227,7 @@ static int finish_peer(sluice_job *job, int peer)
 		return rc;
 	if ((rc = ops->control(p->endpoint, &p->control)))
 		return rc;
-	p->heard_ns = now_ns();
+	heart_met(job, peer);
 	if (p->control->bytes < (uint64_t)job->size * LINE_BYTES)
 		return fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
 			    rank_text(job, peer), (unsigned long long)p->control->bytes);
@@ -274,7 +274,7 @@ static int all_connected(void *context)
 			     rank_text(job, job->rank), job->settings.boot_timeout_ms / 1000.0,
 			     text);
 	}
-	return !missing || j->rc;
+	return j->rc ? j->rc : !missing;
 }
 
 /* Connects to all at once; nobody blocks the others. */
@@ -284,13 +284,15 @@ static int connect_all(sluice_job *job)
 			     .give_up_ns = now_ns() +
 					   (uint64_t)job->settings.boot_timeout_ms * 1000000 };
 	progress_take(job); /* the thread waits until all endpoints exist */
-	int rc = job->seat ? 0 : progress_start(job);
+	int rc = job->seat ? 0 : heart_start(job);
+	if (!rc && !job->seat)
+		rc = progress_start(job);
 	for (int p = 0; p < job->size && !rc; p++)
 		rc = connect_peer(job, p);
 	if (!rc)
 		rc = progress_until(job, all_connected, describe_missing, &j);
 	progress_release(job);
-	return rc ? rc : j.rc;
+	return rc;
 }
 
 static int check_servers(sluice_job *job)
@@ -349,8 +351,9 @@ static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t 
 	if (!job->peers)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
-	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_WRITE, "control",
+	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_READ | REGION_WRITE, "control",
 			      &job->control)) ||
+	    (!job->seat && (rc = heart_open(job))) ||
 	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox",
 			      &job->outbox)) ||
 	    (rc = open_transports(job)))

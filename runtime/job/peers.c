@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who is alive: heartbeats written one-sidedly into each peer's control region, the end of a
- * process as its transport reports it, and the last words that a peer wrote before it left. */
+ * Who is alive: the end of a process as its transport reports it, and the last words that a peer
+ * wrote before it left. heart.c tells of those that are silent. */
 #include "job/job.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <string.h>
@@ -60,9 +59,7 @@ static int read_status(sluice_job *job, int peer)
 		return 0;
 	}
 	copy[16 + length] = 0;
-	for (uint8_t *c = copy + 16; *c; c++)
-		if (*c < ' ')
-			*c = ' ';
+	blank_controls((char *)copy + 16);
 	if (state == LINE_BYE && !job->finalizing)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
@@ -124,34 +121,4 @@ void peers_reported(sluice_job *job, int peer)
 			*c = ' ';
 	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,
 		 (const char *)copy + 8);
-}
-
-void peers_tick(sluice_job *job, uint64_t now)
-{
-	if (now < job->next_tick_ns)
-		return;
-	/* If this process itself was stopped, silence of the others proves nothing. */
-	int was_stopped = now - job->last_tick_ns > job->budget.stopped_ns;
-	job->last_tick_ns = now;
-	job->next_tick_ns = now + job->budget.heartbeat_ns;
-	uint8_t *beat = (uint8_t *)job->outbox->base + LINE_HEARTBEAT;
-	put_le64(beat, ++job->heartbeat);
-	for (int p = 0; p < job->size; p++) {
-		struct peer *peer = &job->peers[p];
-		if (p == job->rank || peer->state != PEER_ALIVE || !peer->control)
-			continue; /* control: not connected yet */
-		peers_put(job, p, TRANSFER_PUT, LINE_HEARTBEAT, beat, 8, 0);
-		uint64_t heartbeat = get_le64(line_of(job, p) + LINE_HEARTBEAT);
-		if (heartbeat != peer->heartbeat || was_stopped) {
-			peer->heartbeat = heartbeat;
-			peer->heard_ns = now;
-		} else if (now - peer->heard_ns > job->budget.silent_ns) {
-			char why[160];
-			snprintf(why, sizeof why,
-				 "no heartbeat for %.1f s (stopped, hung, or its node does not "
-				 "answer; SLUICE_LOST_AFTER)",
-				 (double)(now - peer->heard_ns) / 1e9);
-			peers_lost(job, p, why);
-		}
-	}
 }

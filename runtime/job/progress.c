@@ -44,7 +44,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		return;
 	}
 	switch ((enum imm_kind)(imm >> 28)) {
-	case IMM_MAIL: job->peers[peer].mails++; return;
+	case IMM_MAIL: collective_arrived(job, peer); return;
 	case IMM_STATUS: peers_status(job, peer); return;
 	case IMM_PUSH: job->client->push_arrived(job, id, peer, index); return;
 	case IMM_NOTICE: job->client->notice_arrived(job, id, peer, index); return;
@@ -70,6 +70,8 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 		job->client->read_done(job, id, index, status);
 	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
 		job->region_client->done(job->regions[id], index, status);
+	else if (cookie >> 56 == COOKIE_PULSE)
+		heart_heard(job, (int)index, status);
 }
 
 static void explain(sluice_job *job, int always)
@@ -85,6 +87,14 @@ static void explain(sluice_job *job, int always)
 		log_line(LOG_WARN, "runtime",
 			 "this rank waits for nobody: the application computes");
 	job->client->explain(job, now, always);
+}
+
+static void tick(sluice_job *job, uint64_t now)
+{
+	if (now < job->next_tick_ns)
+		return;
+	job->next_tick_ns = now + job->budget.heartbeat_ns;
+	heart_tick(job, now);
 }
 
 /* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the
@@ -122,7 +132,7 @@ static void poll_events(sluice_job *job)
 
 void progress_poll(sluice_job *job)
 {
-	peers_tick(job, now_ns());
+	tick(job, now_ns());
 	poll_events(job);
 }
 
@@ -232,7 +242,7 @@ static void give_way(sluice_job *job, struct wait *own)
 static int take_turns(sluice_job *job, struct wait *wait)
 {
 	char text[512];
-	int rc;
+	int rc, over;
 	begin_wait(job, wait);
 	for (;;) {
 		if (!seat_hand_over(job->seat)) {
@@ -244,8 +254,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 			break;
 		}
 		poll_events(job);
-		if (wait->done(wait->context)) {
-			rc = 0;
+		if ((over = wait->done(wait->context))) {
+			rc = over < 0 ? over : 0;
 			break;
 		}
 		if (job->failure.code) {
@@ -258,9 +268,10 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
-		   void *context)
+static int wait_until(sluice_job *job, int (*done)(void *),
+		      void (*describe)(void *, char *, size_t), void *context)
 {
+	int over;
 	struct wait wait = { .done = done, .describe = describe, .context = context };
 	if (job->failure.code)
 		return job_failed(job);
@@ -268,13 +279,14 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 		/* Who keeps the token and never has to wait (a server) looks at the clock here
 		 * alone. */
 		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
-			peers_tick(job, now_ns());
+			tick(job, now_ns());
 		poll_events(job);
-		if (done(context)) /* complete also if somebody was lost since: the next call says
-				      so */
-			return 0;
+		if ((over = done(
+			     context))) /* also if somebody was lost since: the next call says so */
+			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
+	collective_closings(job);
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(job, &wait);
@@ -285,8 +297,8 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	int rc;
 	for (;;) {
 		progress_poll(job);
-		if (done(context)) {
-			rc = 0;
+		if ((over = done(context))) {
+			rc = over < 0 ? over : 0;
 			break;
 		}
 		if (job->failure.code) {
@@ -307,6 +319,7 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 			break;
 		}
 		if (now >= warn_at) {
+			error_release(LOG_ERROR); /* it may be why the others do not come */
 			explain(job, 0);
 			warn_at = now + warn_every;
 		}
@@ -339,6 +352,14 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	}
 	end_wait(job, &wait);
 	return rc;
+}
+
+int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
+		   void *context)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, wait_until(job, done, describe, context));
 }
 
 static void doze(uint32_t ns)

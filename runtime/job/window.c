@@ -94,7 +94,7 @@ static int exchange(sluice_region *region, int status)
 	return rc;
 }
 
-int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out)
+static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out)
 {
 	int rc = job_check(job, "sluice_region_open");
 	if (rc)
@@ -112,6 +112,7 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	region->job = job;
 	region->id = id;
+	error_hold(); /* until collective_agree() knows who else has this error */
 	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
 	region->notified = calloc((size_t)job->size, sizeof *region->notified);
 	region->flying = calloc((size_t)job->size, sizeof *region->flying);
@@ -140,6 +141,13 @@ int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out
 	return 0;
 }
 
+int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	return error_end(&scope, open_region(job, bytes, region_out));
+}
+
 void sluice_region_close(sluice_region **region_pointer)
 {
 	sluice_region *region = region_pointer ? *region_pointer : NULL;
@@ -149,12 +157,15 @@ void sluice_region_close(sluice_region **region_pointer)
 	sluice_job *job = region->job;
 	if (job_in_child(job))
 		return;
-	sluice_region_flush(region);
-	collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
+	struct error_scope scope;
+	error_begin(&scope);
+	int rc = sluice_region_flush(region),
+	    closed = collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
 	progress_take(job);
 	job->regions[region->id] = NULL;
 	progress_release(job);
 	window_free(region);
+	error_end(&scope, rc ? rc : closed);
 }
 
 void *sluice_region_base(const sluice_region *region)

@@ -137,13 +137,14 @@ static int posted(void *context)
 {
 	struct piece *p = context;
 	if (p->settled)
-		return 1;
+		return p->rc ? p->rc : 1;
 	give_up_on_lost(p->region);
 	/* Having waited, wait for half of the queue: so a stream of posts sleeps seldom. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
 	post(p);
-	return p->settled = !must_wait(p);
+	p->settled = !must_wait(p);
+	return p->settled && p->rc ? p->rc : p->settled;
 }
 
 static void describe_piece(void *context, char *text, size_t cap)
@@ -169,7 +170,7 @@ static int post_waiting(struct piece *p)
 	job->unannounced++; /* a peer that takes from its queue says nothing */
 	int rc = progress_until(job, posted, describe_piece, p);
 	job->unannounced--;
-	return rc ? rc : failed_piece(p);
+	return p->settled && p->rc ? failed_piece(p) : rc;
 }
 
 /* SLUICE_EAGAIN: it must be posted again, waiting. Token held. */

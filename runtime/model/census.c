@@ -56,6 +56,9 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
+	/* Half a coordinate would never be sent, and would wait in the residual for ever. */
+	if (k < 1)
+		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
 }
 
@@ -190,13 +193,26 @@ uint64_t constituent_save(const struct constituent *c)
 	return bits;
 }
 
-int constituent_restore(struct constituent *c, uint64_t bits)
+static double share_of(uint64_t bits)
 {
 	double x;
 
 	memcpy(&x, &bits, sizeof(x));
-	if (!(x >= 0 && x <= (double)UINT32_MAX))
-		return fail(SLUICE_EWIRE, "the checkpoint holds a share of %g of an equal part", x);
-	c->share = x;
-	return 0;
+	return x;
+}
+
+const char *constituent_judge(const struct direction *d, uint64_t bits)
+{
+	const double share = share_of(bits);
+
+	if (!(share >= 0 && share <= (double)UINT32_MAX))
+		return "the share is not between 0 and 2^32 equal parts";
+	if (!is_global(d) && share != 1)
+		return "the share is not an equal part, although the recipe selects by none";
+	return NULL;
+}
+
+void constituent_restore(struct constituent *c, uint64_t bits)
+{
+	c->share = share_of(bits);
 }

@@ -51,7 +51,7 @@ struct constituent {
 int constituent_open(
 	struct constituent *c); /* 0 or SLUICE_ENOMEM; histogram is the caller's to free */
 uint64_t constituent_memory(void);
-/* How many of n coordinates it selects at this density. */
+/* How many of n coordinates it selects at this density: at least one, if n is not 0. */
 uint64_t constituent_count(const struct constituent *c, double density, uint64_t n);
 /* Looks at x and writes what was seen as a message; 0 bytes if there is NaN or infinity, which is
  * refused elsewhere. What the message says is kept, with its rounding: so the shares of all add
@@ -60,9 +60,11 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 			size_t n_spans, const struct random_stream *stream, uint8_t *out);
 /* The answer to its histogram has come; level 0: fewer than asked for are not zero. */
 void constituent_answered(struct constituent *c, float level, double density);
-/* The share as a number of a checkpoint, and back: SLUICE_EWIRE for what none can be. */
+/* The share as a number of a checkpoint, and back. judge: NULL, or why it cannot be the share of
+ * one who selects this way. */
 uint64_t constituent_save(const struct constituent *c);
-int constituent_restore(struct constituent *c, uint64_t bits);
+const char *constituent_judge(const struct direction *d, uint64_t bits);
+void constituent_restore(struct constituent *c, uint64_t bits);
 
 /* ---- notes ---- */
 struct note {

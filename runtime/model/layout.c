@@ -276,7 +276,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 	return 0;
 }
 
-int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
+int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out)
 {
 	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
@@ -297,6 +297,8 @@ int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
 			    SHARD_ELEMENTS_MAX);
 	out->n_shards = (uint32_t)shards;
 	int rc = make_spans(out, attr, recipe);
+	if (!rc)
+		rc = recipe_count(recipe, out->count - out->exempt);
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 	if (kind->varies)
 		out->selected_most = out->count;

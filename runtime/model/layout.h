@@ -47,8 +47,9 @@ struct layout {
 	uint64_t selected_most; /* coordinates that a worker selects in a step; 0 for up=all */
 };
 
-/* Shapes and capacities from the attributes and the recipe. SLUICE_EINVAL, SLUICE_ENOMEM. */
-int layout_make(const sluice_model_attr *attr, const struct recipe *recipe,
+/* Shapes and capacities from the attributes and the recipe, whose counts become densities here.
+ * SLUICE_EINVAL, SLUICE_ENOMEM. */
+int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out);
 void layout_free(struct layout *l);
 

@@ -2,6 +2,7 @@
  * What both halves ask of a model: the share that a step sends, the name of a coordinate. */
 #include "model/model.h"
 #include "base/error.h"
+#include <stdio.h>
 
 double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
 		     unsigned chosen)
@@ -12,15 +13,28 @@ double model_density(const sluice_model *model, const struct direction *way, uin
 	return way == &model->recipe.up ? worth_candidates[i].up : worth_candidates[i].down;
 }
 
-const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor)
+void model_count_dense(sluice_model *model, const struct shard_layout *at)
 {
-	for (size_t t = 0; t < model->n_tensors; t++)
-		if (i < model->tensor_ends[t]) {
-			*index_in_tensor = i - (t ? model->tensor_ends[t - 1] : 0);
-			return model->tensor_names[t];
-		}
-	*index_in_tensor = i;
-	return "(the flat vector)";
+	uint64_t *count = at->owner == model->job->rank ? &model->stats.own_dense_bytes :
+							  &model->stats.dense_bytes;
+
+	*count += MESSAGE_HEADER_BYTES + 4ull * at->span;
+}
+
+const char *model_place(const sluice_model *model, uint64_t i)
+{
+	static _Thread_local char text[160];
+	uint64_t begin = 0;
+	size_t t = 0;
+
+	while (t < model->n_tensors && i >= model->tensor_ends[t])
+		begin = model->tensor_ends[t++];
+	if (t < model->n_tensors)
+		snprintf(text, sizeof(text), "index %llu of tensor %s",
+			 (unsigned long long)(i - begin), model->tensor_names[t]);
+	else
+		snprintf(text, sizeof(text), "index %llu", (unsigned long long)i);
+	return text;
 }
 
 int model_whole(const sluice_model *model, const char *function)

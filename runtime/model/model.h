@@ -111,8 +111,11 @@ static inline int model_sends_all(const sluice_model *model, double density, uin
 	return (model->recipe.automatic && density >= 1) ||
 	       schedule_sends_all(&model->schedule, step);
 }
-/* Tensor name and index within it of coordinate i, for messages. */
-const char *model_coordinate(const sluice_model *model, uint64_t i, uint64_t *index_in_tensor);
+/* Counts a message of this shard as up=all down=all would have it. */
+void model_count_dense(sluice_model *model, const struct shard_layout *at);
+/* "index 3 of tensor w1", for messages; in a model without named tensors "index 3". The text is the
+ * thread's own, until the next call. */
+const char *model_place(const sluice_model *model, uint64_t i);
 
 /* 0, or SLUICE_EINVAL for a function that needs a whole model. */
 int model_whole(const sluice_model *model, const char *function);

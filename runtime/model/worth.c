@@ -86,12 +86,14 @@ int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t
 	if (w->wire_ns_per_byte <= 0 || !total(&w->least[0]) ||
 	    w->least[0].bytes >= w->least[0].dense_bytes)
 		return 0;
-	if (work + wire <= dense_work + dense_wire)
+	double saving = work + wire - dense_work - dense_wire;
+
+	if (saving < WORTH_SAVING_NS || dense_work + dense_wire > quicker * (work + wire))
 		return 0;
 	snprintf(text, cap,
 		 "compression costs more than it saves here: %.3f ms a step for selecting, coding "
 		 "and adding, %.3f ms on the wire (%.2f GB/s); up=all down=all would take about "
-		 "%.3f ms and %.3f ms",
+		 "%.3f ms and %.3f ms (SLUICE_ADVICE=no leaves this out)",
 		 ms(work), ms(wire), 1 / w->wire_ns_per_byte, ms(dense_work), ms(dense_wire));
 	return 1;
 }

@@ -12,7 +12,9 @@ enum {
 	WORTH_TRIES = 5,      /* steps of each candidate; the first of them is not counted */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
 	/* Steps after which there is a verdict; the first of them is not counted. */
-	WORTH_WATCHED = 10
+	WORTH_WATCHED = 10,
+	/* What a dense step must save for a verdict: less says nothing about the job. */
+	WORTH_SAVING_NS = 200000
 };
 
 struct candidate {
@@ -46,7 +48,7 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
 unsigned worth_choose(const struct worth *w);
 /* What was measured and chosen, in one line. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
-/* 1 if a dense step over this wire would have taken less time; then text says so in one line. 0
- * also where that is not known. */
+/* 1 if a dense step over this wire would have taken less time, by WORTH_SAVING_NS and a tenth of
+ * the step or more; then text says so in one line. 0 also where that is not known. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif

@@ -3,12 +3,14 @@
  * settles the defaults that depend on other axes and refuses combinations that make no sense.
  * model_open.c calls it; sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
+#include "recipe/methods.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "sluice.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +50,26 @@ static int given(const struct draft *d, enum axis_id id)
 
 /* ---- words ----------------------------------------------------------------- */
 
+static int is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Copies the next word to w->text; the text after it, NULL when there is none. */
+static const char *next_word(const char *text, struct word *w)
+{
+	size_t n = 0;
+
+	while (is_blank(*text))
+		text++;
+	if (!*text)
+		return NULL;
+	for (; *text && !is_blank(*text); text++)
+		w->text[n++] = *text;
+	w->text[n] = '\0';
+	return text;
+}
+
 static int refuse_key(const char *key, const char *quote)
 {
 	const char *keys[AXES];
@@ -72,26 +94,88 @@ static int read_auto(struct draft *d)
 	return SLUICE_OK;
 }
 
-static int read_word(struct word *w, struct draft *d)
+/* A word without "=" that is not auto: the name of a method. */
+static int read_name(const struct word *w, struct draft *d)
 {
+	const struct method *method = method_find(w->text);
 	char list[KEYS_BYTES];
+
+	if (method && d->method)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" and \"%s\" are two methods: name one of them, and "
+			    "change what it says by words KEY=VALUE",
+			    d->method->name, method->name);
+	if (method) {
+		d->method = method;
+		return SLUICE_OK;
+	}
+
+	const char *near = method_nearest(w->text);
+	size_t name = strcspn(w->text, "(");
+
+	for (int i = 0; i < SELECTIONS; i++)
+		if (w->text[name] && strlen(recipe_axes[AXIS_UP].words[i]) == name &&
+		    !memcmp(w->text, recipe_axes[AXIS_UP].words[i], name))
+			return fail(SLUICE_EINVAL,
+				    "recipe: \"%s\" has no \"=\": did you mean up=%s or down=%s?",
+				    w->quote, w->quote, w->quote);
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%s\" has no \"=\"%s%s%s a recipe is made of words KEY=VALUE without "
+		    "blanks in them, and may begin with the word auto or the name of a method "
+		    "(sluice-train --methods lists them); keys are %s",
+		    w->quote, near ? ": did you mean the method \"" : ":", near ? near : "",
+		    near ? "\"?" : "", all_keys(list));
+}
+
+/* The axis whose key stands at text, in front of a "="; AXES if there is none. */
+static int axis_at(const char *text)
+{
+	size_t n = strcspn(text, "=,;(");
 	int id = 0;
 
+	if (text[n] != '=')
+		return AXES;
+	while (id < AXES &&
+	       (strlen(recipe_axes[id].key) != n || memcmp(text, recipe_axes[id].key, n) != 0))
+		id++;
+	return id;
+}
+
+/* Two words with a comma between them, where a blank is meant. */
+static int refuse_comma(const struct word *w)
+{
+	for (const char *p = w->value; (p = strpbrk(p, ",;")) != NULL; p++)
+		if (axis_at(p + 1) < AXES)
+			return fail(SLUICE_EINVAL,
+				    "recipe: a \"%c\" stands between two words in \"%s\": write a "
+				    "blank there, as in \"%s=%.*s %.*s\"",
+				    *p, w->quote, w->axis->key,
+				    (int)(p - w->value < 80 ? p - w->value : 80), w->value,
+				    (int)strcspn(p + 1, ",;") < 80 ? (int)strcspn(p + 1, ",;") : 80,
+				    p + 1);
+	return SLUICE_OK;
+}
+
+static int read_word(struct word *w, struct draft *d)
+{
 	quote_word(w->text, w->quote);
 	if (!strcmp(w->text, "auto"))
 		return read_auto(d);
 	w->value = strchr(w->text, '=');
 	if (!w->value)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" has no \"=\": a recipe is made of words KEY=VALUE "
-			    "without blanks in them, and the word auto; keys are %s",
-			    w->quote, all_keys(list));
+		return read_name(w, d);
+
+	int id = axis_at(w->text);
+
 	*w->value++ = '\0';
-	while (id < AXES && strcmp(w->text, recipe_axes[id].key) != 0)
-		id++;
 	if (id == AXES)
 		return refuse_key(w->text, w->quote);
 	w->axis = &recipe_axes[id];
+
+	int rc = refuse_comma(w);
+
+	if (rc)
+		return rc;
 	if (given(d, (enum axis_id)id))
 		return fail(SLUICE_EINVAL, "recipe: %s= is given twice, as \"%s\" and as \"%s\"",
 			    w->axis->key, d->quotes[id], w->quote);
@@ -101,6 +185,25 @@ static int read_word(struct word *w, struct draft *d)
 	d->given |= 1u << id;
 	memcpy(d->quotes[id], w->quote, QUOTE_BYTES);
 	return read_value((enum axis_id)id, w, d);
+}
+
+/* The words of the method for what the recipe itself does not say. */
+static int read_method(struct draft *d)
+{
+	const char *rest = d->method->recipe;
+	unsigned said = d->given;
+	struct word w;
+	int rc = SLUICE_OK;
+
+	if (d->recipe.automatic)
+		return fail(SLUICE_EINVAL,
+			    "recipe: auto beside the method \"%s\", which says what is sent: leave "
+			    "one of the two out",
+			    d->method->name);
+	while (!rc && (rest = next_word(rest, &w)) != NULL)
+		if (!(said >> axis_at(w.text) & 1))
+			rc = read_word(&w, d);
+	return rc;
 }
 
 /* ---- the whole recipe ------------------------------------------------------ */
@@ -287,11 +390,6 @@ static void warn_about_combinations(const struct recipe *r)
 			 r->update == UPDATE_MOMENTUM ? "momentum" : "nesterov");
 }
 
-static int is_blank(char c)
-{
-	return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static int check_text(const char *text)
 {
 	size_t n = strnlen(text, RECIPE_TEXT_BYTES);
@@ -309,21 +407,6 @@ static int check_text(const char *text)
 				    c, i + 1);
 	}
 	return SLUICE_OK;
-}
-
-/* Copies the next word to w->text; the text after it, NULL when there is none. */
-static const char *next_word(const char *text, struct word *w)
-{
-	size_t n = 0;
-
-	while (is_blank(*text))
-		text++;
-	if (!*text)
-		return NULL;
-	for (; *text && !is_blank(*text); text++)
-		w->text[n++] = *text;
-	w->text[n] = '\0';
-	return text;
 }
 
 int recipe_parse(const char *text, struct recipe *out)
@@ -350,12 +433,37 @@ int recipe_parse(const char *text, struct recipe *out)
 			return rc;
 	}
 
+	rc = d.method ? read_method(&d) : SLUICE_OK;
+	if (rc)
+		return rc;
 	set_dependent_defaults(&d);
 	rc = refuse_combinations(&d);
 	if (rc)
 		return rc;
 	warn_about_combinations(&d.recipe);
 	memcpy(out, &d.recipe, sizeof(*out));
+	return SLUICE_OK;
+}
+
+int recipe_count(struct recipe *r, uint64_t n)
+{
+	struct direction *const ways[] = { &r->up, &r->down };
+
+	for (int i = 0; i < 2; i++) {
+		struct direction *d = ways[i];
+
+		if (!d->count)
+			continue;
+		if (d->count > n)
+			return fail(SLUICE_EINVAL,
+				    "recipe: %s=%s(k=%u): the model has only %llu coordinates that "
+				    "dense= does not name; write a smaller number, or %s=all",
+				    recipe_axes[i].key, recipe_axes[i].words[d->select], d->count,
+				    (unsigned long long)n, recipe_axes[i].key);
+		d->density = (double)d->count / (double)n;
+		while (density_count(d->density, n) > d->count) /* the quotient was rounded up */
+			d->density = nextafter(d->density, 0);
+	}
 	return SLUICE_OK;
 }
 

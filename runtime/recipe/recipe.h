@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* A recipe is words KEY=VALUE[(ARGUMENT)][,VALUE...], separated by blanks, in any order, each key
- * once. DENSITY is in (0, 1] or a percentage such as "1%".
+ * once. DENSITY is in (0, 1] or a percentage such as "1%", or a count such as "k=31". The name of a
+ * method (methods.h) is a word, too: it says the keys that are not given.
  *
  *   up=, down=  all | topk(DENSITY) | ... [,VALUES]; all is the default. choose.h lists the
  *               selectors (SELECTION_FORMS).
@@ -65,7 +66,8 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density; /* 1 where the selector takes none */
+	double density; /* 1 where the selector takes none, and of a count before recipe_count() */
+	uint32_t count; /* coordinates of the whole vector, in place of a density; 0: a density */
 	float level;    /* threshold: lambda, variance: epsilon; else 0 */
 	int chunks;     /* cyclic */
 	uint32_t sketch_rows,
@@ -119,6 +121,9 @@ enum { RECIPE_TEXT_BYTES = 1024 };
 int recipe_parse(const char *text, struct recipe *out);
 /* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
+/* Makes densities of the counts: of n coordinates, those of the whole vector that are not exempt.
+ * SLUICE_EINVAL where a count is larger. layout.c calls it, which knows n. */
+int recipe_count(struct recipe *r, uint64_t n);
 /* Where the first word begins that two printed recipes do not share: in both at the same place. */
 size_t recipe_word_apart(const char *a, const char *b);
 /* 1 if the worker keeps x of the last step: what sluice_point() needs. */

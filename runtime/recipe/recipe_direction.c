@@ -6,6 +6,7 @@
 #include "compress/few_bits.h"
 #include "sluice.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,46 @@ static const char density_rule[] = "density must be above 0 and at most 1, the s
 
 /* ---- selectors ------------------------------------------------------------- */
 
-static int read_density(const struct word *w, const struct item *item, double *out)
+/* A number above 1 is a count, or a percentage, that was written as a share. */
+static int refuse_density(const struct word *w, const struct item *item, double number, int counted)
+{
+	const char *text = item->argument;
+	const int whole = number == floor(number) && number <= UINT32_MAX;
+	char count[QUOTE_BYTES] = "", share[QUOTE_BYTES] = "";
+
+	if (!(number > 1) || strchr(text, '%'))
+		return refuse_number(w, text, density_rule);
+	if (counted && whole)
+		snprintf(count, sizeof(count), "%s(k=%u) for %u coordinates", item->name,
+			 (uint32_t)number, (uint32_t)number);
+	if (number <= 100)
+		snprintf(share, sizeof(share), "%s(%.20s%%) for %.20s in a hundred", item->name,
+			 text, text);
+	if (!*count && !*share)
+		return refuse_number(w, text, density_rule);
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%.40s\" in \"%s\" is not possible: density must be above 0 and at "
+		    "most 1, the share of coordinates that is sent; write %s%s%s",
+		    text, w->quote, count, *count && *share ? ", or " : "", share);
+}
+
+static int read_count(const struct word *w, const struct item *item, struct direction *d)
+{
+	static const char rule[] = "k= takes how many coordinates of the whole vector are sent, "
+				   "a whole number from 1 to 4294967295";
+	const char *text = item->argument + strlen("k=");
+
+	if (!selection_kinds[d->select].counted)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%.40s\" in \"%s\" is a count, and %s takes a density alone: "
+			    "%s",
+			    item->argument, w->quote, item->name, density_rule);
+	d->count = read_whole(&text, 1, UINT32_MAX);
+	return !d->count || *text ? refuse_number(w, item->argument, rule) : SLUICE_OK;
+}
+
+/* DENSITY, or k=COUNT. */
+static int read_density(const struct word *w, const struct item *item, struct direction *d)
 {
 	char scaled[RECIPE_TEXT_BYTES + 4];
 	const char *end;
@@ -26,6 +66,8 @@ static int read_density(const struct word *w, const struct item *item, double *o
 			    item->name, w->quote, w->axis->key, item->name, density_rule);
 	if (item->argument[0] == '-')
 		return refuse_number(w, item->argument, density_rule);
+	if (!strncmp(item->argument, "k=", 2))
+		return read_count(w, item, d);
 	end = read_number(item->argument, &density);
 	if (end && strcmp(end, "%") == 0) {
 		/* By the exponent: 0.7 / 100 is not the double nearest to 0.007. */
@@ -36,8 +78,8 @@ static int read_density(const struct word *w, const struct item *item, double *o
 	if (!end || *end)
 		return refuse_text(w, item->argument, density_rule);
 	if (!(density > 0 && density <= 1))
-		return refuse_number(w, item->argument, density_rule);
-	*out = density;
+		return refuse_density(w, item, density, selection_kinds[d->select].counted);
+	d->density = density;
 	return SLUICE_OK;
 }
 
@@ -78,7 +120,7 @@ static int read_cyclic(const struct word *w, const struct item *item, struct dir
 			    "the largest coordinate of each chunk",
 			    pieces[1], w->quote);
 	d->chunks = n == 2;
-	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+	return read_density(w, &(struct item){ item->name, pieces[0] }, d);
 }
 
 static int read_sketch(const struct word *w, const struct item *item, struct direction *d)
@@ -105,7 +147,7 @@ static int read_sketch(const struct word *w, const struct item *item, struct dir
 	    !(d->sketch_width > 0) || d->sketch_width > 1e6f || !d->sketch_pool ||
 	    (float)d->sketch_pool != numbers[3])
 		return refuse_number(w, item->argument, rule);
-	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+	return read_density(w, &(struct item){ item->name, pieces[0] }, d);
 }
 
 static int read_global(const struct word *w, const struct item *item, struct direction *d)
@@ -123,7 +165,7 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 	if (!(every >= 1 && every <= 1e6f && every == (float)(uint32_t)every))
 		return refuse_number(w, pieces[1], rule);
 	d->every = (uint32_t)every;
-	return read_density(w, &(struct item){ item->name, pieces[0] }, &d->density);
+	return read_density(w, &(struct item){ item->name, pieces[0] }, d);
 }
 
 /* What stands in the parentheses behind a selector. */
@@ -135,7 +177,7 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 
 	switch (selection_kinds[d->select].argument) {
 	case ARGUMENT_NONE: return refuse_argument(w, item);
-	case ARGUMENT_DENSITY: return read_density(w, item, &d->density);
+	case ARGUMENT_DENSITY: return read_density(w, item, d);
 	case ARGUMENT_CYCLIC: return read_cyclic(w, item, d);
 	case ARGUMENT_SKETCH: return read_sketch(w, item, d);
 	case ARGUMENT_GLOBAL: return read_global(w, item, d);

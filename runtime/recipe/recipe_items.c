@@ -7,7 +7,28 @@
 #include "sluice.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* "topk0.1", "topk=0.1": the word that lacks its parentheses; NULL if item is no such one. */
+static const char *word_without_parentheses(const struct axis *axis, const char *name,
+					    const char **number)
+{
+	char form[QUOTE_BYTES];
+	double value;
+
+	for (size_t i = 0; i < axis->n_words; i++) {
+		size_t n = strlen(axis->words[i]);
+
+		snprintf(form, sizeof(form), "%s(", axis->words[i]);
+		if (strncmp(name, axis->words[i], n) != 0 || !strstr(axis->takes, form))
+			continue;
+		*number = name + n + strspn(name + n, "=:-_");
+		if (read_number(*number, &value))
+			return axis->words[i];
+	}
+	return NULL;
+}
 
 int find_item(const struct word *w, const struct item *item)
 {
@@ -19,6 +40,13 @@ int find_item(const struct word *w, const struct item *item)
 	if (!*item->name)
 		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s= %s", w->quote,
 			    axis->key, axis->takes);
+
+	const char *number, *bare = word_without_parentheses(axis, item->name, &number);
+
+	if (bare)
+		return fail(SLUICE_EINVAL,
+			    "recipe: unknown word \"%.40s\" in \"%s\": did you mean \"%s(%.40s)\"?",
+			    item->name, w->quote, bare, number);
 
 	const char *near = nearest_word(item->name, axis->words, axis->n_words);
 

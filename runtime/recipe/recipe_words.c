@@ -132,6 +132,14 @@ static void __attribute__((format(printf, 2, 3))) add(struct writer *w, const ch
 		w->n = RECIPE_TEXT_BYTES - 1;
 }
 
+static const char *density_text(const struct direction *d, char number[NUMBER_BYTES])
+{
+	if (!d->count)
+		return shortest(d->density, 0, number);
+	snprintf(number, NUMBER_BYTES, "k=%u", d->count);
+	return number;
+}
+
 static void print_direction(struct writer *w, enum axis_id id, const struct direction *d)
 {
 	char number[NUMBER_BYTES];
@@ -140,16 +148,16 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 	add(w, "%s", direction_words[d->select]);
 	switch (selection_kinds[d->select].argument) {
 	case ARGUMENT_NONE: break;
-	case ARGUMENT_DENSITY: add(w, "(%s)", shortest(d->density, 0, number)); break;
+	case ARGUMENT_DENSITY: add(w, "(%s)", density_text(d, number)); break;
 	case ARGUMENT_LEVEL: add(w, "(%s)", shortest(d->level, 1, number)); break;
 	case ARGUMENT_CYCLIC:
-		add(w, "(%s%s)", shortest(d->density, 0, number), d->chunks ? ",chunks" : "");
+		add(w, "(%s%s)", density_text(d, number), d->chunks ? ",chunks" : "");
 		break;
 	case ARGUMENT_SKETCH:
-		add(w, "(%s,%u,", shortest(d->density, 0, number), d->sketch_rows);
+		add(w, "(%s,%u,", density_text(d, number), d->sketch_rows);
 		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
-	case ARGUMENT_GLOBAL: add(w, "(%s,%u)", shortest(d->density, 0, number), d->every); break;
+	case ARGUMENT_GLOBAL: add(w, "(%s,%u)", density_text(d, number), d->every); break;
 	}
 	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
 	if (d->values.type == VALUE_UNIFORM)

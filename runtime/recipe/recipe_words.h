@@ -67,9 +67,12 @@ struct word {
 	size_t n_items;
 };
 
+struct method;
+
 struct draft {
 	struct recipe recipe;
-	unsigned given; /* 1 << enum axis_id */
+	const struct method *method; /* that the recipe names; NULL: none */
+	unsigned given;              /* 1 << enum axis_id */
 	int mask_given;
 	char quotes[AXES][QUOTE_BYTES];
 };

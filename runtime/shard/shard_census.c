@@ -73,20 +73,28 @@ void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *number
 	memcpy(numbers + 1, c->histogram->count, c->histogram->bins * sizeof(*numbers));
 }
 
-int census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers)
+const char *census_judge_shard(const sluice_model *model, uint64_t version, const uint64_t *numbers)
+{
+	const int asked = census_exchanges(&model->recipe.down, version);
+
+	for (size_t i = 1; i < census_shard_numbers(); i++) {
+		if (numbers[i] > UINT32_MAX)
+			return "its histogram counts more than a shard has";
+		if (numbers[i] && !asked)
+			return "it holds a histogram, although none waits for an answer";
+	}
+	return constituent_judge(&model->recipe.down, numbers[0]);
+}
+
+void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers)
 {
 	struct constituent *c = &model->census->down[own];
-	uint64_t total = 0;
 
-	for (uint32_t i = 0; i < c->histogram->bins; i++) {
-		if (numbers[1 + i] > UINT32_MAX)
-			return fail(SLUICE_EWIRE,
-				    "the checkpoint holds a histogram of more than a shard");
-		total += numbers[1 + i];
-	}
 	memcpy(c->histogram->count, numbers + 1, c->histogram->bins * sizeof(*numbers));
-	c->histogram->total = total;
-	return constituent_restore(c, numbers[0]);
+	c->histogram->total = 0;
+	for (uint32_t i = 0; i < c->histogram->bins; i++)
+		c->histogram->total += numbers[1 + i];
+	constituent_restore(c, numbers[0]);
 }
 
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own)

@@ -27,8 +27,11 @@ int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, con
 /* Before what was selected leaves. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 
-/* All that a restart needs, between two steps; SLUICE_EWIRE: numbers that none can be. */
+/* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any of a
+ * shard at this version. */
 size_t census_shard_numbers(void);
 void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers);
-int census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
+const char *census_judge_shard(const sluice_model *model, uint64_t version,
+			       const uint64_t *numbers);
+void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
 #endif

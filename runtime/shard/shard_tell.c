@@ -13,13 +13,11 @@ int shard_refuse(sluice_model *model, const struct shard *shard, int worker, con
 
 int shard_overflowed(sluice_model *model, const struct shard *shard, uint32_t at)
 {
-	uint64_t in_tensor;
-	const char *tensor = model_coordinate(model, shard->at->begin + at, &in_tensor);
 	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
-		 "the change of shard %u at %s in step %llu is NaN or infinite at index %llu of "
-		 "tensor %s: its sums overflowed; lower the learning rate or clip= the gradients",
+		 "the change of shard %u at %s in step %llu is NaN or infinite at %s: its sums "
+		 "overflowed; lower the learning rate or clip= the gradients",
 		 shard->id, rank_text(model->job, model->job->rank),
-		 (unsigned long long)shard->version + 1, (unsigned long long)in_tensor, tensor);
+		 (unsigned long long)shard->version + 1, model_place(model, shard->at->begin + at));
 	return 0;
 }
 

@@ -56,8 +56,7 @@ void async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 		memcpy(anchor, value, at->span * sizeof *anchor);
 	w->down[shard].base = m->step;
 	model->stats.pulled_elements += m->count;
-	if (at->owner != model->job->rank)
-		model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	model_count_dense(model, at);
 }
 
 void async_pulled(sluice_model *model)

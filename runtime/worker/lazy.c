@@ -2,6 +2,7 @@
  * See lazy.h. Sums are in double: squares of small steps, divided by the square of the learning
  * rate. */
 #include "worker/lazy.h"
+#include <float.h>
 #include <string.h>
 
 static uint64_t bits_of(double x)
@@ -28,6 +29,27 @@ void lazy_save(const struct lazy *l, uint64_t numbers[LAZY_NUMBERS])
 	numbers[3] = bits_of(l->last_error);
 	for (int i = 0; i < LAZY_WINDOW_MAX; i++)
 		numbers[4 + i] = bits_of(l->moved[i]);
+}
+
+const char *lazy_judge(const struct lazy *l, uint64_t steps, const uint64_t numbers[LAZY_NUMBERS])
+{
+	const uint64_t changes = numbers[0], skipped = numbers[1];
+
+	if (changes > steps || skipped > changes)
+		return "it counts more changes of the model, or more skipped pushes, than there "
+		       "were steps";
+	if (numbers[2] > 1)
+		return "whether there was an upload is neither 0 nor 1";
+	for (int i = 3; i < LAZY_NUMBERS; i++) {
+		const double squared = double_of(numbers[i]);
+
+		if (!(squared >= 0 && squared <= DBL_MAX))
+			return "a squared norm is negative or not finite";
+		if (i >= 4 && squared > 0 &&
+		    ((uint64_t)i - 4 >= changes || i - 4 >= (int)l->window))
+			return "it remembers a change of the model that was not made";
+	}
+	return NULL;
 }
 
 void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS])

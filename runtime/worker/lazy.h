@@ -21,6 +21,9 @@ struct lazy {
 /* The state as numbers, and back; the recipe's values are not among them. */
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy *l, uint64_t numbers[LAZY_NUMBERS]);
+/* NULL, or why these cannot be numbers of a worker after so many steps. l: with the recipe's
+ * values. */
+const char *lazy_judge(const struct lazy *l, uint64_t steps, const uint64_t numbers[LAZY_NUMBERS]);
 void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS]);
 
 /* The model moved by a vector of this squared norm. */

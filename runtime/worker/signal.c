@@ -12,22 +12,19 @@ enum { CHUNK = 2048 };
 
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value)
 {
-	uint64_t in_tensor;
 	if (model->recipe.nonfinite != NONFINITE_ABORT) {
 		model->stats.nonfinite_elements += n;
 		return model->recipe.nonfinite == NONFINITE_SKIP;
 	}
 	sluice_job *job = model->job;
-	const char *tensor = model_coordinate(model, bad, &in_tensor);
 	return job->failure.code ?
 		       job_failed(job) :
 		       job_fail(
 			       job, SLUICE_ENUMERIC, job->rank,
-			       "the gradient of %s at step %llu is %s at index %llu of tensor %s: "
+			       "the gradient of %s at step %llu is %s at %s: "
 			       "lower the learning rate or clip=, or choose nonfinite=skip or zero",
 			       rank_text(job, job->rank), (unsigned long long)model->step + 1,
-			       isnan(value) ? "NaN" : "infinite", (unsigned long long)in_tensor,
-			       tensor);
+			       isnan(value) ? "NaN" : "infinite", model_place(model, bad));
 }
 
 static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
@@ -41,13 +38,10 @@ static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float
 int signal_overflowed(sluice_model *model, int held)
 {
 	sluice_job *job = model->job;
-	char place[160] = "";
+	char place[168] = "";
 	uint64_t at = model->worker->overflowed;
-	if (at != COORDINATE_UNKNOWN) {
-		const char *tensor = model_coordinate(model, at, &at);
-		snprintf(place, sizeof place, " at index %llu of tensor %s", (unsigned long long)at,
-			 tensor);
-	}
+	if (at != COORDINATE_UNKNOWN)
+		snprintf(place, sizeof place, " at %s", model_place(model, at));
 	if (!held)
 		progress_take(job);
 	int rc = job->failure.code ?

@@ -132,3 +132,26 @@ int step_sent(sluice_model *model)
 	model->stats.push_ns += now_ns() - start;
 	return rc;
 }
+
+/* ---- unequal numbers of steps ---------------------------------------------- */
+
+/* Where a step has several phases up, only its pull completes them. */
+uint64_t step_pushed(const sluice_model *model)
+{
+	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+			  model->worker->in_step == STEP_PUSHED;
+	return model->step + (uint64_t)whole;
+}
+
+/* An asynchronous step needs all workers only where they meet at an anchor. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
+{
+	const struct worker *w = model->worker;
+	if (!sluice_is_worker(model->job) || !w->target || w->in_step != STEP_PUSHED ||
+	    model->step < pushed)
+		return 0;
+	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&
+	    !schedule_before_anchor(&model->schedule, w->step))
+		return 0;
+	return model->step + 1;
+}

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its
  * pushes; a shard follows the push that it counts first, and says so in its delta, which all
- * workers follow. With any other recipe one rank says, once, if compression costs more than it
- * saves. The arithmetic is worth.c's. */
+ * workers follow. With any other recipe the first worker says, once, if compression costs more than
+ * it saves. The arithmetic is worth.c's. */
 #include "base/log.h"
 #include "worker/worker.h"
+#include <string.h>
 
 /* What the counters say since the last call. */
 static struct worth_step step_taken(sluice_model *model)
@@ -30,18 +31,19 @@ static int is_first_worker(const sluice_job *job)
 	return first == job->rank;
 }
 
-/* The one that speaks of the wire for all: the first worker that has one, as the owner of all
- * shards has not. */
-static int speaks(const sluice_model *model)
+static int advises(const sluice_model *model)
 {
-	const struct layout *l = &model->layout;
-	int only_owner = l->shards[0].owner, first = 0;
-	for (uint32_t s = 1; s < l->n_shards; s++)
-		if (l->shards[s].owner != only_owner)
-			only_owner = -1;
-	while (first < model->job->rank && (first == only_owner || !job_living(model->job, first)))
-		first++;
-	return first == model->job->rank;
+	return !strcmp(model->job->settings.advice, "yes");
+}
+
+/* Whether what a step took can be held against a dense one: all steps are alike, something is left
+ * out or shortened, and somebody wants to know. */
+static int compares(const sluice_model *model)
+{
+	const struct recipe *r = &model->recipe;
+	const int dense = r->up.select == SELECT_ALL && r->down.select == SELECT_ALL &&
+			  r->up.values.type == VALUE_F32 && r->down.values.type == VALUE_F32;
+	return r->when == WHEN_ALWAYS && !dense && advises(model);
 }
 
 void watch_step(sluice_model *model)
@@ -58,12 +60,13 @@ void watch_step(sluice_model *model)
 			model->worth.proposed = worth_choose(&model->worth);
 		return;
 	}
-	if (steps < warmup || steps > warmup + WORTH_WATCHED)
+	if (steps < warmup || steps > warmup + WORTH_WATCHED || !compares(model) ||
+	    !is_first_worker(model->job))
 		return;
 	const struct worth_step step = step_taken(model);
 	if (steps > warmup)
 		worth_note(&model->worth, steps - warmup, 0, &step);
-	if (steps == warmup + WORTH_WATCHED && speaks(model) &&
+	if (steps == warmup + WORTH_WATCHED &&
 	    worth_verdict(&model->worth, model->layout.count, text, sizeof text))
 		log_line(LOG_WARN, "runtime", "model %u: %s", model->id, text);
 }
@@ -74,8 +77,8 @@ void watch_chosen(sluice_model *model, unsigned chosen)
 	struct worker *w = model->worker;
 	if (chosen && !w->chosen && is_first_worker(model->job)) {
 		worth_explain(&model->worth, chosen, text, sizeof text);
-		log_line(chosen == 1 ? LOG_WARN : LOG_INFO, "runtime", "model %u: %s", model->id,
-			 text);
+		log_line(chosen == 1 && advises(model) ? LOG_WARN : LOG_INFO, "runtime",
+			 "model %u: %s", model->id, text);
 	}
 	if (chosen)
 		w->chosen = chosen;

@@ -77,12 +77,13 @@ static int post_message(sluice_model *model, uint32_t s)
 		e->transport->counters.put_bytes += lane->bytes - t.bytes; /* encode() moved them */
 	lane->posted = 1;
 	ring_writer_advance(&lane->ring);
-	if (at->owner != job->rank && lane->control) {
-		model->stats.control_bytes += lane->bytes;
-	} else if (at->owner != job->rank) {
-		model->stats.pushed_bytes += lane->bytes;
+	const int own = at->owner == job->rank;
+	if (lane->control) {
+		model->stats.control_bytes += own ? 0 : lane->bytes;
+	} else {
+		*(own ? &model->stats.own_pushed_bytes : &model->stats.pushed_bytes) += lane->bytes;
 		if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
-			model->stats.dense_bytes += MESSAGE_HEADER_BYTES + 4ull * at->span;
+			model_count_dense(model, at);
 	}
 	return 1;
 }
@@ -283,9 +284,7 @@ int worker_welcomes(const sluice_model *model, uint32_t shard, const struct mess
 static void count_delta(sluice_model *model, const struct shard_layout *at, const struct message *m)
 {
 	model->stats.pulled_elements += m->count;
-	model->stats.dense_bytes += at->owner == model->job->rank ?
-					    0 :
-					    MESSAGE_HEADER_BYTES + 4ull * at->span;
+	model_count_dense(model, at);
 }
 
 /* Nothing is left to do of this publication. */
@@ -300,8 +299,8 @@ static void publication_ends(sluice_model *model, uint32_t shard, const struct m
 	if (!shard) /* all workers follow one shard */
 		watch_chosen(model, m->chosen);
 	w->shards_done++;
-	if (model->layout.shards[shard].owner != model->job->rank)
-		model->stats.pulled_bytes += lane->last_bytes;
+	const int own = model->layout.shards[shard].owner == model->job->rank;
+	*(own ? &model->stats.own_pulled_bytes : &model->stats.pulled_bytes) += lane->last_bytes;
 }
 
 void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m,

@@ -266,6 +266,11 @@ void step_begin(sluice_model *model);
 int step_sent(sluice_model *model);
 /* For progress_until(): what of the step is missing. context: the model. */
 void step_describe(void *context, char *text, size_t cap);
+/* Steps of which this rank pushed the whole gradient. */
+uint64_t step_pushed(const sluice_model *model);
+/* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many
+ * steps and will push no more; else 0. Token held. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
 
 /* ---- worker_agree.c ---- */
 /* Messages of the phases by which workers and shards agree on a support, and of its values. As

@@ -93,18 +93,36 @@ void census_save_worker(const sluice_model *model, uint64_t *numbers)
 	numbers[1] = (uint64_t)float_bits(c->up_level) << 32 | float_bits(c->down_level);
 }
 
-int census_restore_worker(sluice_model *model, const uint64_t *numbers)
+static float up_level_of(const uint64_t *numbers)
+{
+	return bits_float((uint32_t)(numbers[1] >> 32));
+}
+
+static float down_level_of(const uint64_t *numbers)
+{
+	return bits_float((uint32_t)numbers[1]);
+}
+
+const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers)
+{
+	const struct direction *up = &model->recipe.up, *down = &model->recipe.down;
+	const float up_level = up_level_of(numbers), down_level = down_level_of(numbers);
+
+	if (!(up_level >= 0 && up_level <= FLT_MAX && down_level >= 0 && down_level <= FLT_MAX))
+		return "a threshold is negative or not finite";
+	if ((up_level > 0 && !selection_kinds[up->select].global) ||
+	    (down_level > 0 && !selection_kinds[down->select].global))
+		return "it holds a threshold of a way that the recipe does not select by one";
+	return constituent_judge(up, numbers[0]);
+}
+
+void census_restore_worker(sluice_model *model, const uint64_t *numbers)
 {
 	struct worker_census *c = model->worker->census;
-	float up = bits_float((uint32_t)(numbers[1] >> 32)),
-	      down = bits_float((uint32_t)numbers[1]);
 
-	if (!(up >= 0 && up <= FLT_MAX && down >= 0 && down <= FLT_MAX))
-		return fail(SLUICE_EWIRE, "the checkpoint holds the thresholds %g and %g",
-			    (double)up, (double)down);
-	c->up_level = up;
-	c->down_level = down;
-	return constituent_restore(&c->up, numbers[0]);
+	c->up_level = up_level_of(numbers);
+	c->down_level = down_level_of(numbers);
+	constituent_restore(&c->up, numbers[0]);
 }
 
 uint64_t worker_census_memory(const struct recipe *recipe)

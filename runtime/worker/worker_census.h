@@ -30,8 +30,9 @@ int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *note, 
 /* All deltas of the step are there. */
 void census_end_step(sluice_model *model);
 
-/* All that a restart needs, between two steps; SLUICE_EWIRE: numbers that none can be. */
+/* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
 void census_save_worker(const sluice_model *model, uint64_t *numbers);
-int census_restore_worker(sluice_model *model, const uint64_t *numbers);
+const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers);
+void census_restore_worker(sluice_model *model, const uint64_t *numbers);
 #endif

@@ -92,7 +92,8 @@ int worker_open(sluice_model *model)
 		w->down[s].buffer = at;
 		at += l->shards[s].delta_bytes;
 		w->down[s].support = support;
-		support += l->shards[s].support_capacity;
+		if (support)
+			support += l->shards[s].support_capacity;
 	}
 	worker_restart(model, 0);
 	return 0;

@@ -6,6 +6,7 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "tests/unit/reseal.h"
 #include "tests/unit/scratch.h"
 #include <sys/mman.h>
 
@@ -109,42 +110,6 @@ static void expect_file(const char *name, const uint8_t *bytes, size_t n)
 
 /* ---- a rank's file --------------------------------------------------------- */
 
-/* The CRC field at *at gets the CRC of all content before it; nothing happens beyond the end. */
-static void seal(uint8_t *bytes, size_t n, size_t *at, uint32_t crc)
-{
-	if (n - *at >= 4)
-		put_le32(bytes + *at, crc);
-	*at += n - *at < 4 ? n - *at : 4;
-}
-
-/* Bytes that count as content; returns the CRC of all content. */
-static uint32_t content(const uint8_t *bytes, size_t n, size_t *at, uint64_t length, uint32_t crc)
-{
-	if (length > n - *at)
-		length = n - *at;
-	crc = crc32c(crc, bytes + *at, (size_t)length);
-	*at += (size_t)length;
-	return crc;
-}
-
-/* Puts right all CRC fields where the lengths in the file say they are; returns the last one. */
-static uint32_t seal_all(uint8_t *bytes, size_t n)
-{
-	size_t at = 0;
-	uint32_t crc = content(bytes, n, &at, CHECKPOINT_HEADER_BYTES - 4, 0);
-
-	seal(bytes, n, &at, crc);
-	while (at < n) {
-		uint64_t payload = n - at >= 16 ? get_le64(bytes + at + 8) : 0;
-
-		crc = content(bytes, n, &at, 16, crc);
-		seal(bytes, n, &at, crc);
-		crc = content(bytes, n, &at, payload, crc);
-		seal(bytes, n, &at, crc);
-	}
-	return crc;
-}
-
 static struct checkpoint_sum fix(uint8_t *bytes, size_t n, unsigned options)
 {
 	struct checkpoint_sum sum = { 332, 0x12345678 };
@@ -156,7 +121,7 @@ static struct checkpoint_sum fix(uint8_t *bytes, size_t n, unsigned options)
 		sum.crc = n >= 4 ? get_le32(bytes + n - 4) : 0;
 	}
 	if (!(options & LEAVE_CRC)) {
-		uint32_t crc = seal_all(bytes, n);
+		uint32_t crc = reseal(bytes, n);
 
 		if (!(options & LEAVE_SUM))
 			sum.crc = crc;

@@ -3,7 +3,9 @@ fuzz_targets = \
 	tests/fuzz/card_replay \
 	tests/fuzz/checkpoint_replay \
 	tests/fuzz/histogram_replay \
-	tests/fuzz/recipe_replay
+	tests/fuzz/peer_replay \
+	tests/fuzz/recipe_replay \
+	tests/fuzz/restore_replay
 if HAVE_VERBS
 fuzz_targets += tests/fuzz/frame_replay
 endif
@@ -13,9 +15,12 @@ fuzz_common = tests/fuzz/fuzz.h tests/fuzz/replay.c
 tests_fuzz_message_replay_SOURCES = tests/fuzz/message_fuzz.c $(fuzz_common)
 tests_fuzz_card_replay_SOURCES = tests/fuzz/card_fuzz.c $(fuzz_common)
 tests_fuzz_checkpoint_replay_SOURCES = \
-	tests/fuzz/checkpoint_fuzz.c tests/unit/scratch.h $(fuzz_common)
+	tests/fuzz/checkpoint_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)
 tests_fuzz_histogram_replay_SOURCES = tests/fuzz/histogram_fuzz.c $(fuzz_common)
 tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)
+tests_fuzz_peer_replay_SOURCES = tests/fuzz/peer_fuzz.c tests/unit/scratch.h $(fuzz_common)
+tests_fuzz_restore_replay_SOURCES = \
+	tests/fuzz/restore_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)
 tests_fuzz_frame_replay_SOURCES = tests/fuzz/frame_fuzz.c $(fuzz_common)
 
 # A replay program alone skips: it is the script that gives each its corpus.

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame; all
-# of them if none is named) for that long with libFuzzer under the address and undefined-behaviour sanitizers,
-# starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
+# run.sh SECONDS [TARGET...]: fuzzes each target (message, card, checkpoint, recipe, histogram, frame,
+# restore, peer; all of them if none is named) for that long with libFuzzer under the address and
+# undefined-behaviour sanitizers, starting from its corpus (which is not changed). Exit status: 0 no finding, 2 a wrong argument, 77
 # no clang or no fuzzer runtime, anything else a finding; its input is kept and named. FUZZ_CORPUS
 # names a folder that keeps the inputs found to be new, in a folder for each target.
 set -eu
 
-targets="message card checkpoint recipe histogram frame"
+targets="message card checkpoint recipe histogram frame restore peer"
 usage()
 {
 	echo "usage: $0 SECONDS [TARGET...]; the targets are $targets" >&2
@@ -32,6 +32,7 @@ sources_of()
 		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
+	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
 		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \
 		$codecs ;;
@@ -68,13 +69,29 @@ if ! "$clang" -fsanitize=fuzzer,address,undefined "$work/probe.c" -o "$work/prob
 	exit 77
 fi
 
+flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="fuzz" -DSLUICE_MODULE_DIR="/nowhere" -O1 -g
+	-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Iruntime'
+
+# Everything but what needs libraries of the system: verbs, and the launcher's side of PMIx.
+library()
+{
+	[ ! -e "$work/library.a" ] || return 0
+	mkdir -p "$work/objects"
+	(cd "$top" && ls runtime/*/*.c slurm/*.c base/*.c rdma/*.c |
+		grep -Ev '^rdma/(auth|connect|frame|ladder|loop|verbs)|^base/envdoc' |
+		CLANG=$clang FLAGS=$flags WORK=$work xargs -P "$(nproc)" -I{} sh -c \
+			'exec $CLANG $FLAGS -fsanitize=fuzzer-no-link -c {} -o "$WORK/objects/$(echo {} | tr / _).o"')
+	ar rcs "$work/library.a" "$work"/objects/*.o
+}
+
 build()
 {
-	sources="tests/fuzz/$1_fuzz.c $(sources_of "$1")"
-	(cd "$top" && "$clang" -std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION='"fuzz"' -O1 -g \
-		-ffp-contract=off -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-		-I. -Iruntime -o "$work/$1_fuzz" $sources \
-		base/bytes.c base/error.c base/log.c base/nearest.c)
+	case $1 in
+	restore | peer) library; base= ;;
+	*) base="base/bytes.c base/error.c base/log.c base/nearest.c" ;;
+	esac
+	(cd "$top" && "$clang" $flags -fsanitize=fuzzer -o "$work/$1_fuzz" "tests/fuzz/$1_fuzz.c" \
+		$(sources_of "$1") $base -lm -ldl -pthread)
 }
 
 # What a target leaves behind when it dies lies in $work, as TMPDIR says.

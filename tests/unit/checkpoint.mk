@@ -1,5 +1,6 @@
 # Unit tests of checkpoints. The linker replaces system calls (faults) and the collective (ranks are threads).
 check_PROGRAMS += \
+	tests/unit/test_checkpoint_contents \
 	tests/unit/test_checkpoint_damage \
 	tests/unit/test_checkpoint_file \
 	tests/unit/test_checkpoint_folder \
@@ -9,6 +10,8 @@ check_PROGRAMS += \
 rank_file = tests/unit/rank_file.c tests/unit/rank_file.h tests/unit/quiet.h tests/unit/scratch.h
 tests_unit_test_checkpoint_file_SOURCES = tests/unit/test_checkpoint_file.c $(rank_file)
 tests_unit_test_checkpoint_damage_SOURCES = tests/unit/test_checkpoint_damage.c $(rank_file)
+tests_unit_test_checkpoint_contents_SOURCES = tests/unit/test_checkpoint_contents.c tests/unit/quiet.h \
+	tests/unit/reseal.h tests/unit/scratch.h
 tests_unit_test_checkpoint_folder_SOURCES = tests/unit/test_checkpoint_folder.c tests/unit/quiet.h \
 	tests/unit/scratch.h
 tests_unit_test_checkpoint_crash_SOURCES = tests/unit/test_checkpoint_crash.c tests/unit/faulty_disk.c \

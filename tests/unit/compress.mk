@@ -14,6 +14,7 @@ check_PROGRAMS += \
 	tests/unit/test_random_mix \
 	tests/unit/test_index_kernels \
 	tests/unit/test_value_kernels \
+	tests/unit/test_sketch \
 	tests/unit/test_message \
 	tests/unit/test_message_round_trip \
 	tests/unit/test_hostile
@@ -28,6 +29,7 @@ tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.
 tests_unit_test_random_mix_SOURCES = tests/unit/test_random_mix.c tests/unit/random.h
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h
 tests_unit_test_value_kernels_SOURCES = tests/unit/test_value_kernels.c tests/unit/random.h
+tests_unit_test_sketch_SOURCES = tests/unit/test_sketch.c tests/unit/vector_kinds.h tests/unit/random.h
 message_example = tests/unit/message_example.h tests/unit/random.h
 index_layout = tests/unit/index_layout.c tests/unit/index_layout.h $(message_example)
 tests_unit_test_message_SOURCES = tests/unit/test_message.c $(message_example)

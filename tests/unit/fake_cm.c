@@ -114,20 +114,22 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 		return NULL;
 	channel = fake_new(sizeof(*channel));
 	*channel = (struct fake_channel){ .channel = { .fd = eventfd(0, EFD_CLOEXEC) } };
-	fake_counts.cm_channels++;
+	fake_count(&fake_counts.cm_channels, 1);
 	return &channel->channel;
 }
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
+	fake_lock();
 	for (struct fake_id *id = all_ids; id != NULL; id = id->next)
 		if (id->id.channel == channel)
 			fake_misuse("rdma_destroy_event_channel with an id left");
 	if (channel_of(channel)->first != NULL)
 		fake_misuse("rdma_destroy_event_channel with events left");
+	fake_unlock();
 	close(channel->fd);
 	free(channel);
-	fake_counts.cm_channels--;
+	fake_count(&fake_counts.cm_channels, -1);
 }
 
 /* ---- ids ------------------------------------------------------------------- */

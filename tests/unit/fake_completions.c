@@ -22,7 +22,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 		return NULL;
 	channel = fake_new(sizeof(*channel));
 	*channel = (struct ibv_comp_channel){ .context = c, .fd = eventfd(0, EFD_CLOEXEC) };
-	fake_counts.channels++;
+	fake_count(&fake_counts.channels, 1);
 	return channel;
 }
 
@@ -34,7 +34,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	}
 	close(channel->fd);
 	free(channel);
-	fake_counts.channels--;
+	fake_count(&fake_counts.channels, -1);
 	return 0;
 }
 
@@ -61,7 +61,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 	fake_cqs = cq;
 	if (channel != NULL)
 		channel->refcnt++;
-	fake_counts.cqs++;
+	fake_count(&fake_counts.cqs, 1);
 	fake_unlock();
 	return &cq->cq;
 }
@@ -82,7 +82,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv_cq)
 	for (at = &fake_cqs; *at != cq; at = &(*at)->next)
 		;
 	*at = cq->next;
-	fake_counts.cqs--;
+	fake_count(&fake_counts.cqs, -1);
 	fake_unlock();
 	free(cq->entries);
 	free(cq);
@@ -173,7 +173,7 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	*srq = (struct fake_srq){ .srq = { .context = pd->context, .pd = pd },
 				  .capacity = attr->attr.max_wr,
 				  .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids)) };
-	fake_counts.srqs++;
+	fake_count(&fake_counts.srqs, 1);
 	return &srq->srq;
 }
 
@@ -184,7 +184,7 @@ int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		if (q->qp.srq == ibv_srq)
 			fake_misuse("ibv_destroy_srq of a queue in use");
-	fake_counts.srqs--;
+	fake_count(&fake_counts.srqs, -1);
 	free(srq->wr_ids);
 	free(srq);
 	return 0;

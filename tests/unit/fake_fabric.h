@@ -59,8 +59,10 @@ extern struct fake_counts fake_counts;
 void fake_reset(void);
 /* 0 if no object is left, else a sentence. */
 const char *fake_leak(void);
-void fake_lock(void);
+void fake_lock(void); /* may be taken again by who holds it */
 void fake_unlock(void);
+/* Of fake_counts: so many more are open. */
+void fake_count(int *objects, int more);
 /* 1: this call is the one to fail; errno is set. */
 int fake_fails(const char *call, int error);
 void fake_misuse(const char *text);

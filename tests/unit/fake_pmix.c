@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The behaving fake of PMIx: values that were put come back, fences answer from a thread of their
- * own, as the real library's do. Not thread-safe beyond what test_bootstrap.c needs. */
+ * own, as the real library's do. Not thread-safe beyond what test_bootstrap.c needs: one helper at
+ * a time, and beside one that was given up only PMIx_Finalize(). */
 #include "fake_pmix.h"
 
 #include <pthread.h>
@@ -149,7 +150,6 @@ static pmix_status_t give_card(pmix_rank_t rank, pmix_value_t *v)
 {
 	size_t n;
 
-	sleep_ms(fake_pmix.get_sleeps_ms);
 	if (rank == fake_pmix.get_fails_at)
 		return fake_pmix.get_status;
 	n = rank < FAKE_RANKS ? fake_pmix.card_bytes[rank] : 0;
@@ -183,7 +183,9 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 		v->data.string = strdup(fake_pmix.node);
 		status = PMIX_SUCCESS;
 	} else if (strcmp(key, "sluice.card") == 0) {
+		sleep_ms(fake_pmix.get_sleeps_ms);
 		status = give_card(proc->rank, v);
+		fake_pmix.cards_asked_for++;
 	}
 	if (status != PMIX_SUCCESS) {
 		free(v);

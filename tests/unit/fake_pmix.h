@@ -5,6 +5,7 @@
 #ifndef TESTS_FAKE_PMIX_H
 #define TESTS_FAKE_PMIX_H
 #include <pmix.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,10 @@ struct fake_pmix {
 	int card_is_text; /* Get gives a string */
 	enum fake_fence fence;
 	/* what was called */
-	int inits, puts, commits, fences, finalizes, calls_after_finalize;
+	int inits, puts, commits, fences;
+	/* These are written by helpers that were given up too, while the test goes on: who has seen
+	 * the last of its counts may reset the fake. */
+	atomic_int finalizes, calls_after_finalize, cards_asked_for;
 	int collected; /* the fence asked for PMIX_COLLECT_DATA */
 	int fence_timeout_s;
 	pmix_op_cbfunc_t pending; /* of FENCE_NEVER */

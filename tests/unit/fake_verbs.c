@@ -47,6 +47,13 @@ void fake_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void fake_count(int *objects, int more)
+{
+	fake_lock();
+	*objects += more;
+	fake_unlock();
+}
+
 int fake_fails(const char *call, int error)
 {
 	int now;
@@ -63,8 +70,10 @@ int fake_fails(const char *call, int error)
 
 void fake_misuse(const char *text)
 {
+	fake_lock();
 	if (fake_counts.misuse++ == 0)
 		snprintf(fake_counts.first_misuse, sizeof(fake_counts.first_misuse), "%s", text);
+	fake_unlock();
 }
 
 const char *fake_leak(void)
@@ -146,15 +155,18 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
 	if (fake_fails("ibv_open_device", EMFILE))
 		return NULL;
-	context.context.device = d;
-	fake_counts.contexts++;
+	fake_lock();
+	if (context.context.device != d) /* others read it without the lock */
+		context.context.device = d;
+	fake_unlock();
+	fake_count(&fake_counts.contexts, 1);
 	return &context.context;
 }
 
 int ibv_close_device(struct ibv_context *c)
 {
 	(void)c;
-	fake_counts.contexts--;
+	fake_count(&fake_counts.contexts, -1);
 	return 0;
 }
 
@@ -222,7 +234,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 	pd = fake_new(sizeof(*pd));
 	fake_lock();
 	*pd = (struct ibv_pd){ .context = c };
-	fake_counts.pds++;
+	fake_count(&fake_counts.pds, 1);
 	fake_unlock();
 	return pd;
 }
@@ -243,7 +255,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 		fake_unlock();
 		return EBUSY;
 	}
-	fake_counts.pds--;
+	fake_count(&fake_counts.pds, -1);
 	fake_unlock();
 	free(pd);
 	return 0;
@@ -278,7 +290,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 			       .dead = dead,
 			       .mapped = mapped };
 	fake_mrs = m;
-	fake_counts.mrs++;
+	fake_count(&fake_counts.mrs, 1);
 	fake_unlock();
 	return &m->mr;
 }
@@ -337,7 +349,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	for (at = &fake_mrs; *at != m; at = &(*at)->next)
 		;
 	*at = m->next;
-	fake_counts.mrs--;
+	fake_count(&fake_counts.mrs, -1);
 	fake_unlock();
 	if (m->mapped != NULL)
 		munmap(m->mapped, (size_t)(m->host - (uint8_t *)m->mapped) + mr->length);
@@ -376,7 +388,7 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		.next = fake_mws
 	};
 	fake_mws = m;
-	fake_counts.mws++;
+	fake_count(&fake_counts.mws, 1);
 	fake_unlock();
 	return &m->mw;
 }
@@ -397,7 +409,7 @@ static int dealloc_mw(struct ibv_mw *mw)
 	for (at = &fake_mws; *at != m; at = &(*at)->next)
 		;
 	*at = m->next;
-	fake_counts.mws--;
+	fake_count(&fake_counts.mws, -1);
 	fake_unlock();
 	free(m);
 	return 0;

@@ -42,7 +42,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 			       .max_inline = attr->cap.max_inline_data,
 			       .wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs)) };
 	fake_qps = q;
-	fake_counts.qps++;
+	fake_count(&fake_counts.qps, 1);
 	fake_unlock();
 	return &q->qp;
 }
@@ -72,7 +72,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	for (at = &fake_qps; *at != q; at = &(*at)->next)
 		;
 	*at = q->next;
-	fake_counts.qps--;
+	fake_count(&fake_counts.qps, -1);
 	fake_unlock();
 	free(q->wrs);
 	free(q);

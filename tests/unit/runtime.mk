@@ -35,6 +35,7 @@ check_PROGRAMS += \
 	tests/unit/test_region_delayed \
 	tests/unit/test_transports \
 	tests/unit/test_failure \
+	tests/unit/test_last_error \
 	tests/unit/test_phases \
 	tests/unit/test_lazy \
 	tests/unit/test_overflow \
@@ -87,6 +88,7 @@ tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
 tests_unit_test_region_delayed_SOURCES = tests/unit/test_region_delayed.c $(ranks)
 tests_unit_test_transports_SOURCES = tests/unit/test_transports.c $(ranks)
 tests_unit_test_failure_SOURCES = tests/unit/test_failure.c $(ranks)
+tests_unit_test_last_error_SOURCES = tests/unit/test_last_error.c $(ranks)
 # Take down what the shards count.
 survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/survivors.h tests/unit/scratch.h $(ranks)
 tests_unit_test_continue_SOURCES = tests/unit/test_continue.c $(survivors)

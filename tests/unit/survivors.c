@@ -89,11 +89,13 @@ static int post_and_die(struct endpoint *e, const struct transfer *t)
 static void die_after_mails(sluice_job *job, int n)
 {
 	struct transport *t = job->peers[job->rank ? 0 : 1].endpoint->transport;
+	progress_take(job); /* the progress thread reads ops under the token */
 	mails_left = n;
 	real_ops = t->ops;
 	dying_ops = *real_ops;
 	dying_ops.post = post_and_die;
 	t->ops = &dying_ops;
+	progress_release(job);
 }
 
 /* ---- a job that may lose workers ------------------------------------------- */

@@ -251,11 +251,9 @@ static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
 	fake_pmix.init_sleeps_ms = 2000;
 	assert_int_equal(bootstrap_open(SHORT_MS, &b), SLUICE_ETIMEDOUT);
 	assert_null(b);
-	for (tries = 0; tries < 3000 && !__atomic_load_n(&fake_pmix.finalizes, __ATOMIC_SEQ_CST);
-	     tries++)
+	for (tries = 0; tries < 3000 && !fake_pmix.finalizes; tries++)
 		sleep_ms(10);
 	assert_int_equal(fake_pmix.finalizes, 1);
-	sleep_ms(20);
 }
 
 static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless(void **state)
@@ -318,7 +316,9 @@ static void exchange__get_hangs__times_out(void **state)
 		assert_int_equal(fake_pmix.finalizes, 1);
 		bootstrap_close(&b);
 	}
-	sleep_ms(3800); /* the abandoned helper ends */
+	for (int tries = 0; tries < 3000 && fake_pmix.cards_asked_for < 2; tries++)
+		sleep_ms(10); /* until the abandoned helper has asked for both */
+	assert_int_equal(fake_pmix.cards_asked_for, 2);
 }
 
 static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)

@@ -232,6 +232,66 @@ static void train__dedicated_server_and_warm_up__density_follows_the_warm_up(voi
 	assert_true(ratio > 0.9 && ratio < 1.1);
 }
 
+/* A vector so short that the density asks for less than half a coordinate. */
+struct short_run {
+	const char *recipe;
+	size_t count;
+	float loss; /* at the end, by rank 0; at the beginning it is 1 */
+};
+
+enum { SHORT_MOST = 65, SHORT_STEPS = 400 };
+
+/* Half the mean square of 1 - x, twice. */
+static int train_short(int rank, void *argument)
+{
+	float params[SHORT_MOST] = { 0 }, grad[SHORT_MOST];
+	struct short_run *run = argument;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = {
+		.size = sizeof(attr), .count = run->count, .recipe = run->recipe, .lr = 0.01f
+	};
+
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (int step = 0; step < SHORT_STEPS; step++) {
+		for (size_t i = 0; i < run->count; i++)
+			grad[i] = params[i] - 1;
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	check_same(job, params, sizeof(params));
+	for (size_t i = 0; i < run->count && !rank; i++)
+		run->loss += (params[i] - 1) * (params[i] - 1) / (float)run->count;
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls(
+	void **state)
+{
+	static const struct {
+		struct short_run run;
+		int ranks;
+	} runs[] = {
+		{ { "up=global(0.01) down=all", 31, 0 }, 2 },
+		{ { "up=all down=global(0.01)", 31, 0 }, 3 },
+		{ { "up=global(0.01) down=global(0.01)", 31, 0 }, 1 },
+		{ { "up=global(0.001) down=global(0.001)", SHORT_MOST, 0 }, 2 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
+		struct short_run *run = shared_memory(sizeof(*run));
+
+		*run = runs[i].run;
+		run_ranks(runs[i].ranks, train_short, run);
+		print_message("%s, %zu parameters, %d ranks: loss %.3f\n", run->recipe, run->count,
+			      runs[i].ranks, (double)run->loss);
+		assert_true(run->loss < 0.5f);
+	}
+}
+
 static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(void **state)
 {
 	const char *recipe =
@@ -462,29 +522,30 @@ static void restore__numbers_that_none_can_be__refused(void **state)
 	assert_true(census_shard_numbers() <= 2000);
 	census_save_worker(&h->model, worker);
 	census_save_shard(&h->model, 0, shard);
-	assert_int_equal(census_restore_worker(&h->model, worker), 0);
-	assert_int_equal(census_restore_shard(&h->model, 0, shard), 0);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ minus, worker[1] }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }),
-			 SLUICE_EWIRE);
-	assert_int_equal(census_restore_worker(
-				 &h->model, (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }),
-			 SLUICE_EWIRE);
+	assert_null(census_judge_worker(&h->model, worker));
+	assert_null(census_judge_shard(&h->model, 0, shard));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ minus, worker[1] }));
+	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }));
+	assert_non_null(census_judge_worker(&h->model,
+					    (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }));
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;
-	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	assert_non_null(census_judge_shard(&h->model, 1, wrong));
 	wrong[0] = shard[0];
+	wrong[5] = 7;
+	assert_null(census_judge_shard(&h->model, 1, wrong)); /* after an exchange */
+	assert_non_null(census_judge_shard(&h->model, 2, wrong));
 	wrong[5] = UINT64_MAX;
-	assert_int_equal(census_restore_shard(&h->model, 0, wrong), SLUICE_EWIRE);
+	assert_non_null(census_judge_shard(&h->model, 1, wrong));
 	half_free(h);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls),
 		cmocka_unit_test(train__4_unequal_ranks__density_over_the_run_within_5_percent),
 		cmocka_unit_test(train__4_unequal_ranks__their_thresholds_become_one),
 		cmocka_unit_test(

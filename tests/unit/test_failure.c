@@ -140,12 +140,6 @@ static void finalize_with_the_model_open(sluice_job *job, sluice_model *model)
 	_exit(0);
 }
 
-static void close_and_finalize(sluice_job *job, sluice_model *model)
-{
-	leave(job, model);
-	exit(0);
-}
-
 static int one_leaves(int rank, void *argument)
 {
 	const struct way_out *way = argument;
@@ -189,29 +183,149 @@ static void finalize__with_a_model_open__is_told_to_the_others(void **state)
 	leave_by(finalize_with_the_model_open, "sluice_finalize with a model still open");
 }
 
-static int one_closes_early(int rank, void *argument)
+/* ---- unequal numbers of steps ---------------------------------------------- */
+
+struct unequal {
+	const char *recipe;
+	int servers, on_failure;
+	int steps[3];     /* of each worker */
+	const char *says; /* of every worker that wants more steps; NULL: all get their steps */
+};
+
+static int make_unequal_steps(int rank, void *argument)
 {
+	const struct unequal *u = argument;
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job *job = rank_join(NULL);
-	sluice_model *model = open_model(job, NULL, 3, params);
-	(void)argument;
+	sluice_job_attr attr = { .size = sizeof attr,
+				 .servers = u->servers,
+				 .on_failure = u->on_failure };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, u->recipe, 3, params);
+	int rc = 0, step = 0;
 	log_capture();
-	be_impatient(job, 1000);
-	if (rank == 1)
-		close_and_finalize(job, model);
-	CHECK_OK(sluice_push(model, grad));
-	int rc = sluice_pull(model, params);
-	CHECK(rc == SLUICE_EPEER || rc == SLUICE_ETIMEDOUT);
-	CHECK(error_says("SLUICE_WAIT_TIMEOUT", NULL));
+	if (!sluice_is_worker(job)) {
+		rc = sluice_serve(model);
+		CHECK(rc == 0 || (u->says && rc == SLUICE_EPEER));
+		leave(job, model);
+		return 0;
+	}
+	for (; !rc && step < u->steps[rank]; step++) {
+		if (sluice_anchor_due(model) || !strstr(u->recipe, "svrg"))
+			rc = sluice_push(model, grad);
+		else
+			rc = sluice_push_pair(model, grad, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	const int early = u->steps[rank] < u->steps[!rank];
+	if (u->on_failure == SLUICE_CONTINUE) {
+		CHECK_OK(rc);
+		CHECK(early || log_saw("rank 0 (node n1) is lost", u->says, "goes on", NULL));
+	} else if (early || !u->says) {
+		CHECK_OK(rc);
+		CHECK(!log_saw("closed model", NULL, NULL, NULL));
+	} else {
+		CHECK(rc == SLUICE_EPEER && error_says(u->says, "closed model 0 after"));
+		/* Nobody waited for a limit to pass. */
+		CHECK(!log_saw("SLUICE_WAIT_TIMEOUT", NULL, NULL, NULL));
+	}
 	leave(job, model);
 	return 0;
 }
 
-/* A close waits for everybody, bounded; meanwhile the others wait for its push, bounded. */
-static void close__while_the_others_train__ends_in_a_timeout_for_all(void **state)
+static void make_steps(const struct unequal *u, int size)
 {
+	int status[4];
+	run_ranks_status(size, make_unequal_steps, (void *)u, NULL, IN_TIME, status);
+	for (int r = 0; r < size; r++)
+		if (!ended_well(status[r]))
+			fail_msg("rank %d: status 0x%x", r, (unsigned)status[r]);
+}
+
+static const char default_recipe[] = "up=topk(0.1) down=topk(0.1)";
+
+static void close__before_the_others__they_fail_at_once_and_name_it_and_its_steps(void **state)
+{
+	const struct unequal first = { default_recipe,
+				       0,
+				       0,
+				       { 3, 4, 4 },
+				       "rank 0 (node n1) closed model 0 after 3 steps" },
+			     middle = { default_recipe,
+					0,
+					0,
+					{ 6, 5, 6 },
+					"rank 1 (node n1) closed model 0 after 5 steps" };
 	(void)state;
-	run_ranks(3, one_closes_early, NULL);
+	make_steps(&first, 3);
+	make_steps(&middle, 3);
+}
+
+static void close__before_its_first_step__is_named_too(void **state)
+{
+	const struct unequal u = {
+		default_recipe, 0, 0, { 1, 0, 1 }, "rank 1 (node n1) closed model 0 after 0 steps"
+	};
+	(void)state;
+	make_steps(&u, 3);
+}
+
+static void close__early_with_a_server__workers_fail_at_once_and_name_it(void **state)
+{
+	const struct unequal u = {
+		default_recipe, 1, 0, { 3, 5 }, "rank 0 (node n1) closed model 0 after 3 steps"
+	};
+	(void)state;
+	make_steps(&u, 3);
+}
+
+static void close__early_where_the_job_may_lose_workers__they_go_on_without_it(void **state)
+{
+	const struct unequal u = { default_recipe,
+				   1,
+				   SLUICE_CONTINUE,
+				   { 3, 6, 6 },
+				   "rank 0 (node n1) closed model 0 after 3 steps" };
+	(void)state;
+	make_steps(&u, 4);
+}
+
+static void close__early_with_local_steps__counts_the_steps_of_the_application(void **state)
+{
+	const struct unequal u = { "up=all down=all when=every(2)",
+				   0,
+				   0,
+				   { 5, 8, 8 },
+				   "rank 0 (node n1) closed model 0 after 5 steps" };
+	(void)state;
+	make_steps(&u, 3);
+}
+
+static void close__after_equal_steps__is_silent(void **state)
+{
+	const struct unequal u = { default_recipe, 0, 0, { 4, 4, 4 }, NULL },
+			     served = { default_recipe, 1, 0, { 4, 4 }, NULL };
+	(void)state;
+	make_steps(&u, 3);
+	make_steps(&served, 3);
+}
+
+static void close__early_in_an_asynchronous_model__the_others_go_on(void **state)
+{
+	const struct unequal u = { "up=all down=all when=async(3)", 0, 0, { 3, 40, 20 }, NULL };
+	(void)state;
+	make_steps(&u, 3);
+}
+
+static void close__before_an_asynchronous_anchor__the_others_fail_at_once(void **state)
+{
+	const struct unequal u = { "up=all down=all signal=svrg(6) when=async(3)",
+				   0,
+				   0,
+				   { 3, 40, 40 },
+				   "rank 0 (node n1) closed model 0 after 3 steps" };
+	(void)state;
+	make_steps(&u, 3);
 }
 
 /* ---- gradients that are no numbers ----------------------------------------- */
@@ -487,7 +601,17 @@ int main(void)
 			kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it),
 		cmocka_unit_test(exit__without_closing__is_a_loss_for_the_others),
 		cmocka_unit_test(finalize__with_a_model_open__is_told_to_the_others),
-		cmocka_unit_test(close__while_the_others_train__ends_in_a_timeout_for_all),
+		cmocka_unit_test(
+			close__before_the_others__they_fail_at_once_and_name_it_and_its_steps),
+		cmocka_unit_test(close__before_its_first_step__is_named_too),
+		cmocka_unit_test(close__early_with_a_server__workers_fail_at_once_and_name_it),
+		cmocka_unit_test(
+			close__early_where_the_job_may_lose_workers__they_go_on_without_it),
+		cmocka_unit_test(
+			close__early_with_local_steps__counts_the_steps_of_the_application),
+		cmocka_unit_test(close__after_equal_steps__is_silent),
+		cmocka_unit_test(close__early_in_an_asynchronous_model__the_others_go_on),
+		cmocka_unit_test(close__before_an_asynchronous_anchor__the_others_fail_at_once),
 		cmocka_unit_test(push__nan_or_infinity__aborts_naming_rank_tensor_and_index),
 		cmocka_unit_test(
 			push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient),

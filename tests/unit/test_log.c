@@ -207,6 +207,48 @@ static void fail_quietly__sets_sentence_without_line(void **state)
 	assert_int_equal(record.calls, 0);
 }
 
+static void error_hold__error_is_logged_at_the_level_of_its_release(void **state)
+{
+	(void)state;
+	error_hold();
+	assert_int_equal((fail)(SLUICE_EIO, "held"), SLUICE_EIO);
+	assert_string_equal(sluice_last_error(), "held");
+	assert_int_equal(record.calls, 0);
+	error_release(LOG_WARN);
+	assert_int_equal(record.calls, 1);
+	assert_int_equal(record.level, LOG_WARN);
+	assert_string_equal(record.line, "held");
+	error_release(LOG_ERROR); /* nothing is held */
+	assert_int_equal(record.calls, 1);
+	(fail)(SLUICE_EIO, "free");
+	assert_int_equal(record.calls, 2);
+	assert_int_equal(record.level, LOG_ERROR);
+	error_hold();
+	error_release(LOG_ERROR); /* what was logged already */
+	assert_int_equal(record.calls, 2);
+	error_hold();
+	fail_quietly(SLUICE_EIO, "said elsewhere");
+	(fail)(SLUICE_EIO, "free again");
+	assert_int_equal(record.calls, 3);
+}
+
+static void error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_back(void **state)
+{
+	(void)state;
+	error_hold();
+	(fail)(SLUICE_EIO, "first");
+	(fail)(SLUICE_EIO, "second");
+	assert_int_equal(record.calls, 1);
+	assert_int_equal(record.level, LOG_ERROR);
+	assert_string_equal(record.line, "second");
+	assert_string_equal(sluice_last_error(), "second");
+	fail_quietly(SLUICE_EIO, "third");
+	assert_int_equal(record.calls, 1);
+	error_release(LOG_INFO); /* warnings and errors only */
+	assert_int_equal(record.calls, 1);
+	assert_string_equal(sluice_last_error(), "first");
+}
+
 static void fail__may_quote_the_previous_sentence(void **state)
 {
 	(void)state;
@@ -321,6 +363,11 @@ int main(void)
 				       use_record),
 		cmocka_unit_test_setup(fail__sets_sentence_logs_once_and_returns_code, use_record),
 		cmocka_unit_test_setup(fail_quietly__sets_sentence_without_line, use_record),
+		cmocka_unit_test_setup(error_hold__error_is_logged_at_the_level_of_its_release,
+				       use_record),
+		cmocka_unit_test_setup(
+			error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_back,
+			use_record),
 		cmocka_unit_test_setup(fail__may_quote_the_previous_sentence, use_record),
 		cmocka_unit_test_setup(fail__too_long_sentence_is_cut_and_marked, use_record),
 		cmocka_unit_test_setup(last_error__belongs_to_its_thread, use_record),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Every named method is a recipe that the library takes, and no name is there twice. */
+#include "recipe/methods.h"
 #include "recipe/recipe.h"
 #include "sluice.h"
-#include "tools/train/methods.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>

@@ -2,6 +2,7 @@
  * The recipe language: what each axis takes and what it is by default, what is warned of, and
  * which tensors a recipe sends whole. */
 #include "recipe_text.h"
+#include "recipe/methods.h"
 #include "sluice.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -210,6 +211,72 @@ static void recipe_parse__densities_in_every_form(void **state)
 	assert_true(parsed("up=topk(0.1%)").up.density == 0.001);
 }
 
+static void recipe_parse__a_count__is_kept_and_printed_as_one(void **state)
+{
+	static const char *const texts[] = {
+		"up=topk(k=31),f32 down=gaussiank(k=7),f32",
+		"up=random(k=4294967295),f32 down=all,f32",
+		"up=randk(k=1),f32 down=randk(k=2),f32",
+		"up=cyclic(k=31,chunks),f32 down=all,f32",
+		"up=sketch(k=31,5,1.6,4),f32 down=all,f32",
+		"up=global(k=31,20),f32 down=global(k=5,7),f32",
+	};
+	char printed[RECIPE_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct recipe r = parsed(texts[i]), again;
+
+		recipe_print(&r, printed);
+		assert_memory_equal(printed, texts[i], strlen(texts[i]));
+		again = parsed(printed);
+		assert_memory_equal(&r, &again, sizeof(r));
+	}
+	assert_int_equal(parsed(texts[0]).up.count, 31);
+	assert_int_equal(parsed("up=topk(0.5)").up.count, 0);
+}
+
+static void recipe_count__becomes_the_density_that_gives_just_this_count(void **state)
+{
+	static const uint64_t sizes[] = { 1, 3, 31, 1000, 65537, 16777213, 4294967295 };
+	struct recipe r = parsed("up=topk(k=1) down=topk(0.25)");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (uint64_t k = 1; k <= sizes[i]; k = k * 7 / 2 + 1) {
+			r.up.count = (uint32_t)k;
+			assert_int_equal(recipe_count(&r, sizes[i]), 0);
+			assert_int_equal(density_count(r.up.density, sizes[i]), k);
+			assert_true(r.down.density == 0.25);
+		}
+	r.up.count = 32;
+	assert_int_equal(recipe_count(&r, 31), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "up=topk(k=32): the model has only 31"));
+	assert_int_equal(recipe_count(&r, 32), 0);
+	assert_true(r.up.density == 1);
+}
+
+static void recipe_parse__a_method__is_its_words_and_what_is_said_besides(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < n_methods; i++) {
+		struct recipe by_name = parsed(methods[i].name),
+			      by_text = parsed(methods[i].recipe);
+
+		assert_memory_equal(&by_name, &by_text, sizeof(by_name));
+	}
+
+	struct recipe r = parsed("scalecom up=cyclic(k=5,chunks),f16 seed=3");
+
+	assert_true(r.up.select == SELECT_CYCLIC && r.up.count == 5 && r.up.chunks);
+	assert_true(r.placement == STEP_OUTSIDE && r.seed == 3);
+
+	struct recipe swapped = parsed("seed=3 up=cyclic(k=5,chunks),f16 scalecom");
+
+	assert_memory_equal(&r, &swapped, sizeof(r));
+	assert_true(parsed("bitopk down=all").down.select == SELECT_ALL);
+}
+
 static void recipe_parse__global__takes_a_density_and_steps_between_histograms(void **state)
 {
 	struct recipe r = parsed("up=global(1%) down=global(0.05,100),f16");
@@ -318,6 +385,9 @@ int main(void)
 			recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
 		cmocka_unit_test(recipe_parse__mask_default_follows_up),
 		cmocka_unit_test(recipe_parse__densities_in_every_form),
+		cmocka_unit_test(recipe_parse__a_count__is_kept_and_printed_as_one),
+		cmocka_unit_test(recipe_count__becomes_the_density_that_gives_just_this_count),
+		cmocka_unit_test(recipe_parse__a_method__is_its_words_and_what_is_said_besides),
 		cmocka_unit_test(
 			recipe_parse__global__takes_a_density_and_steps_between_histograms),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),

@@ -24,11 +24,13 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
 	expect_refused("auto memory=none", "\"memory=none\" beside auto");
 	expect_refused("auto memory=lowpass(0.1)", "beside auto");
-	expect_refused("automatic", "and the word auto");
+	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
 	expect_refused("colour=red", "keys are up, |, reset, seed and when"); /* all of them */
-	expect_refused("topk", "\"topk\" has no \"=\"|keys are up, |, seed and when");
+	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed and when");
+	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
+	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");
 	expect_refused("up=global", "global lacks its density in \"up=global\"");
 	expect_refused("up=global(2)", "\"2\" in \"up=global(2)\" is not possible: density");
@@ -52,6 +54,60 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("warmup=1epch", "unknown unit \"epch\"|did you mean \"epoch\"?|1epoch");
 	expect_refused("warmup=5days", "unknown unit \"days\" in \"warmup=5days\": warmup= takes");
 	expect_refused("nonfinite=abrot", "did you mean \"abort\"?|nonfinite= takes");
+}
+
+static void recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text(void **state)
+{
+	(void)state;
+	expect_refused("up=topk(0.01),down=all",
+		       "a \",\" stands between two words in \"up=topk(0.01),down=all\"|"
+		       "write a blank there, as in \"up=topk(0.01) down=all\"");
+	expect_refused("up=topk(0.01),f16,down=topk(0.05),f16",
+		       "as in \"up=topk(0.01),f16 down=topk(0.05)\"");
+	expect_refused("up=all;down=all", "a \";\" stands between|\"up=all down=all\"");
+	expect_refused("warmup=5,up=all", "as in \"warmup=5 up=all\"");
+	expect_refused("dense=*bias*,up=all", "as in \"dense=*bias* up=all\"");
+	parsed("dense=a=b,upper=c"); /* no key of a recipe */
+}
+
+static void recipe_parse__a_number_without_parentheses__is_answered_with_them(void **state)
+{
+	(void)state;
+	expect_refused("up=topk0.1", "\"topk0.1\" in \"up=topk0.1\": did you mean \"topk(0.1)\"?");
+	expect_refused("up=topk=1%", "did you mean \"topk(1%)\"?");
+	expect_refused("down=tensor-topk0.1", "did you mean \"tensor-topk(0.1)\"?");
+	expect_refused("up=all,uniform4", "did you mean \"uniform(4)\"?");
+	expect_refused("signal=momentum0.9", "did you mean \"momentum(0.9)\"?");
+	expect_refused("up=all0.1", "unknown word \"all0.1\"|up= takes all"); /* takes none */
+	expect_refused("up=all,f1", "unknown word \"f1\"|up= takes all");
+}
+
+static void recipe_parse__counts_where_they_do_not_belong__are_refused(void **state)
+{
+	(void)state;
+	expect_refused("up=topk(31)", "\"31\" in \"up=topk(31)\"|at most 1|"
+				      "write topk(k=31) for 31 coordinates, or topk(31%) for 31 in "
+				      "a hundred");
+	expect_refused("up=topk(1000)", "write topk(k=1000) for 1000 coordinates");
+	expect_refused("up=cyclic(1.5,chunks)", "write cyclic(1.5%) for 1.5 in a hundred");
+	expect_refused("up=tensor-topk(5)", "write tensor-topk(5%) for 5 in a hundred");
+	expect_refused("up=topk(k=0)", "\"k=0\"|a whole number from 1 to 4294967295");
+	expect_refused("up=topk(k=1.5)", "\"k=1.5\"|a whole number");
+	expect_refused("up=topk(k=5%)", "\"k=5%\"|a whole number");
+	expect_refused("up=topk(k=4294967296)", "a whole number");
+	expect_refused("up=tensor-topk(k=5)",
+		       "\"k=5\"|is a count, and tensor-topk takes a density alone");
+	expect_refused("up=block(k=5) down=block(k=5) update=average",
+		       "block takes a density alone");
+}
+
+static void recipe_parse__two_methods_or_auto_beside_one__are_refused(void **state)
+{
+	(void)state;
+	expect_refused("bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
+	expect_refused("bitopk auto", "auto beside the method \"bitopk\"");
+	expect_refused("auto bitopk", "auto beside the method \"bitopk\"");
+	expect_refused("scalecom down=topk(0.1)", "write down=all");
 }
 
 static void recipe_parse__densities_outside_are_refused_with_the_reason(void **state)
@@ -178,6 +234,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(recipe_parse__unknown_words_are_answered_with_the_nearest),
+		cmocka_unit_test(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text),
+		cmocka_unit_test(recipe_parse__a_number_without_parentheses__is_answered_with_them),
+		cmocka_unit_test(recipe_parse__counts_where_they_do_not_belong__are_refused),
+		cmocka_unit_test(recipe_parse__two_methods_or_auto_beside_one__are_refused),
 		cmocka_unit_test(recipe_parse__densities_outside_are_refused_with_the_reason),
 		cmocka_unit_test(recipe_parse__momenta_outside_are_refused_with_the_reason),
 		cmocka_unit_test(recipe_parse__other_numbers_outside_are_refused),

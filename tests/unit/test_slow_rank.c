@@ -79,6 +79,123 @@ static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_droppe
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
 }
 
+/* ---- busy ------------------------------------------------------------------ */
+
+static const struct job_client *whole_client;
+static void (*hold)(sluice_job *job); /* what the next advance() does first; once */
+
+static void advance_and_hold(sluice_job *job)
+{
+	void (*now)(sluice_job *) = hold;
+	hold = NULL;
+	if (now)
+		now(job);
+	whole_client->advance(job);
+}
+
+/* The next thread of this rank that polls does this under the progress token, as shards work. */
+static void hold_the_token_by(sluice_job *job, void (*by)(sluice_job *job))
+{
+	static struct job_client client;
+	progress_take(job);
+	whole_client = job->client;
+	client = *whole_client;
+	client.advance = advance_and_hold;
+	job->client = &client;
+	hold = by;
+	progress_release(job);
+}
+
+static void work_for_three_times_lost_after(sluice_job *job)
+{
+	(void)job;
+	sleep_ms(3 * lost_after_ms());
+}
+
+static int work_long_in_a_step(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = lost_after_ms() };
+	sluice_job *job = rank_join(&attr);
+	sluice_model *model = open_model(job, 2, params);
+	(void)argument;
+	log_capture();
+	for (int step = 1; step <= 4; step++) {
+		if (rank == 0 && step == 3)
+			hold_the_token_by(job, work_for_three_times_lost_after);
+		CHECK_OK(step_once(model, grad, params));
+		check_same(job, params, sizeof params);
+	}
+	CHECK(!hold);
+	CHECK(!log_saw("lost", NULL, NULL, NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static atomic_int *given_up;
+
+static void hang_until_given_up(sluice_job *job)
+{
+	(void)job;
+	for (int waited = 0; waited < 60000 && !atomic_load(given_up); waited++)
+		sleep_ms(1);
+}
+
+static int hang_in_a_step(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_model(job, 2, params);
+	int rc = 0;
+	given_up = argument;
+	log_capture();
+	if (rank == 0) { /* it alone judges so early */
+		progress_take(job);
+		job->budget.stalled_ns = (uint64_t)slowness() * 1000000000;
+		CHECK(job->budget.stalled_ns < job->budget.silent_ns);
+		progress_release(job);
+	}
+	for (int step = 1; !rc && step < 1000000; step++) {
+		if (rank == 1 && step == 3)
+			hold_the_token_by(job, hang_until_given_up);
+		rc = step_once(model, grad, params);
+	}
+	CHECK(rc == SLUICE_EPEER &&
+	      error_says("rank 1 (node n1) is lost: its heart beats", "made no progress for"));
+	if (rank == 0)
+		atomic_store(given_up, 1);
+	else
+		CHECK(error_says("dropped this rank", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats(void **state)
+{
+	(void)state;
+	run_ranks(2, hang_in_a_step, shared_memory(sizeof(atomic_int)));
+}
+
+static void budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time(void **state)
+{
+	struct settings settings = { .lost_after_ms = 5000, .wait_timeout_ms = 600000 };
+	struct budget budget;
+	(void)state;
+	budget_make(&settings, &budget);
+	assert_true(budget.stalled_ns == 300000000000); /* half of wait_timeout */
+	settings.wait_timeout_ms = 1000;
+	budget_make(&settings, &budget);
+	assert_true(budget.stalled_ns == 20000000000); /* four times lost_after */
+}
+
+static void step__three_times_lost_after_under_the_token__its_rank_is_not_lost(void **state)
+{
+	(void)state;
+	run_ranks(2, work_long_in_a_step, NULL);
+}
+
 /* ---- quick ----------------------------------------------------------------- */
 
 static int at_once(void *context)
@@ -101,10 +218,10 @@ static int never_wait(int rank, void *argument)
 	(void)rank;
 	(void)argument;
 	progress_take(job);
-	const uint64_t begin = job->heartbeat, end = now_ns() + 4 * job->budget.heartbeat_ns;
+	const uint64_t begin = heart_progress(job), end = now_ns() + 4 * job->budget.heartbeat_ns;
 	while (now_ns() < end)
 		CHECK_OK(progress_until(job, at_once, describe_nothing, NULL));
-	CHECK(job->heartbeat > begin);
+	CHECK(heart_progress(job) > begin);
 	progress_release(job);
 	sluice_finalize(&job);
 	return 0;
@@ -403,6 +520,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
+		cmocka_unit_test(
+			step__three_times_lost_after_under_the_token__its_rank_is_not_lost),
+		cmocka_unit_test(
+			step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats),
+		cmocka_unit_test(
+			budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time),
 		cmocka_unit_test(wait__over_at_once_again_and_again__the_heart_beats),
 		cmocka_unit_test(poll__notifies_without_end__comes_back_to_look_at_the_clock),
 		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),

@@ -21,6 +21,7 @@ struct shape {
 
 struct tally {
 	uint64_t pushed, pulled, dense, control, pushed_elements, pulled_elements;
+	uint64_t own_pushed, own_pulled, own_dense;
 };
 
 static uint32_t elements_of(const uint8_t *bytes, size_t n)
@@ -38,10 +39,9 @@ static void count_push(const sluice_model *model, struct tally *t)
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct up_lane *lane = &model->worker->up[s];
 		t->pushed_elements += elements_of(sent_message(model, s), lane->bytes);
-		if (at->owner == model->job->rank)
-			continue;
-		t->pushed += lane->bytes;
-		t->dense += MESSAGE_HEADER_BYTES + 4ull * at->span;
+		const int own = at->owner == model->job->rank;
+		*(own ? &t->own_pushed : &t->pushed) += lane->bytes;
+		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
 }
 
@@ -51,10 +51,9 @@ static void count_pull(const sluice_model *model, struct tally *t)
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct down_lane *lane = &model->worker->down[s];
 		t->pulled_elements += elements_of(pulled_message(model, s), lane->last_bytes);
-		if (at->owner == model->job->rank)
-			continue;
-		t->pulled += lane->last_bytes;
-		t->dense += MESSAGE_HEADER_BYTES + 4ull * at->span;
+		const int own = at->owner == model->job->rank;
+		*(own ? &t->own_pulled : &t->pulled) += lane->last_bytes;
+		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
 	t->control += 32ull * model->n_own * ((unsigned)sluice_workers(model->job) - 1);
 }
@@ -106,6 +105,10 @@ static int count_everything(int rank, void *argument)
 		CHECK(stats.steps == step);
 		CHECK(stats.pushed_bytes == t.pushed && stats.pulled_bytes == t.pulled);
 		CHECK(stats.dense_bytes == t.dense && stats.control_bytes == t.control);
+		CHECK(stats.own_pushed_bytes == t.own_pushed &&
+		      stats.own_pulled_bytes == t.own_pulled &&
+		      stats.own_dense_bytes == t.own_dense);
+		CHECK((t.own_pushed > 0) == (model->n_own > 0));
 		CHECK(stats.pushed_elements == t.pushed_elements);
 		CHECK(stats.pulled_elements == t.pulled_elements);
 		CHECK(stats.density_up ==

@@ -24,6 +24,7 @@ static const char *const recipes[] = {
 	"up=topk(0.01) down=topk(0.05) update=nesterov(0.9) decay=0.001 clip=1",
 	"up=topk(0.01) down=topk(0.02) warmup=4 memory=residual(outside)",
 	"up=topk(0.01) down=topk(0.02) dense=*.bias,w2",
+	"up=topk(k=29) down=topk(k=70) dense=*.bias warmup=2",
 	"up=topk(0.97) down=topk(0.98),f16 dense=none",
 	"up=topk(0.1) down=topk(0.1) memory=none",
 	"up=tensor-topk(0.02) down=tensor-topk(0.03) dense=*.bias",

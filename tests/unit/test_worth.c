@@ -73,9 +73,10 @@ static void verdict__dense_would_take_less__said_with_both_sums(void **state)
 	(void)state;
 	/* Dense: 0.8 ms of work; 8 MB at 1 GB/s are 8 ms, 0.1 MB 0.1 ms. */
 	assert_int_equal(verdict_of(8.6, 1, text), 0);
+	assert_int_equal(verdict_of(9.6, 1, text), 0); /* less than a tenth */
 	assert_string_equal(text, "");
-	assert_int_equal(verdict_of(8.8, 1, text), 1);
-	assert_non_null(strstr(text, "8.800 ms"));
+	assert_int_equal(verdict_of(9.8, 1, text), 1);
+	assert_non_null(strstr(text, "9.800 ms"));
 	assert_non_null(strstr(text, "1.00 GB/s"));
 	assert_non_null(strstr(text, "0.800 ms and 8.000 ms"));
 	assert_int_equal(verdict_of(3, 10, text), 1);
@@ -99,6 +100,23 @@ static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
 	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 1);
 	w.least[0] = dense;
 	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0);
+}
+
+static void verdict__saving_too_small_to_matter__silent(void **state)
+{
+	/* 31 parameters: 3 us of work where dense would take 0.3. */
+	struct worth w = { .work_ns_per_byte = 0.1, .wire_ns_per_byte = 1 };
+	struct worth_step s = { .work_ns = 3000, .wire_ns = 400, .bytes = 200, .dense_bytes = 320 };
+	char text[400];
+	(void)state;
+	worth_note(&w, 2, 0, &s);
+	assert_int_equal(worth_verdict(&w, 31, text, sizeof text), 0);
+	s.work_ns = 150000;
+	w.least[0] = s;
+	assert_int_equal(worth_verdict(&w, 31, text, sizeof text), 0);
+	s.work_ns = 250000;
+	w.least[0] = s;
+	assert_int_equal(worth_verdict(&w, 31, text, sizeof text), 1);
 }
 
 /* ---- a job ----------------------------------------------------------------- */
@@ -229,7 +247,7 @@ static void count_verdicts(int level, const char *line, void *context)
 struct hearing {
 	const char *recipe;
 	uint32_t shards;
-	int speaker;
+	int speaker; /* -1: nobody */
 };
 
 static int hear_verdict(int rank, void *argument)
@@ -256,8 +274,7 @@ static int hear_verdict(int rank, void *argument)
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		int said = rank == h->speaker &&
-			   step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0) &&
-			   strstr(recipe, "topk") != NULL;
+			   step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0);
 		CHECK(verdicts == said);
 	}
 	sluice_model_close(&model);
@@ -271,8 +288,28 @@ static void job__compression_costs_more_than_it_saves__said_once_by_one_rank(voi
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
 	run_ranks(3, hear_verdict,
 		  &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
-	run_ranks(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, 1 });
-	run_ranks(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, 0 });
+	run_ranks(2, hear_verdict, &(struct hearing){ "up=all,grid(4) down=all", 2, 0 });
+}
+
+static void job__nothing_to_compare_or_nobody_to_advise__silent(void **state)
+{
+	(void)state;
+	run_ranks(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, -1 });
+	run_ranks(
+		2, hear_verdict,
+		&(struct hearing){ "up=all down=all signal=innovation when=lazy(10,0.1)", 2, -1 });
+	run_ranks(2, hear_verdict,
+		  &(struct hearing){ "up=all,grid(4) down=all signal=innovation "
+				     "when=lazy(10,0.1)",
+				     2, -1 });
+	run_ranks(
+		2, hear_verdict,
+		&(struct hearing){ "up=all,uniform(4) down=all memory=none when=every(2)", 2, -1 });
+	/* Rank 0 owns the only shard, and has no wire. */
+	run_ranks(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, -1 });
+	setenv("SLUICE_ADVICE", "no", 1);
+	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, -1 });
+	unsetenv("SLUICE_ADVICE");
 }
 
 int main(void)
@@ -282,9 +319,11 @@ int main(void)
 		cmocka_unit_test(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is),
 		cmocka_unit_test(candidate__trial_over__the_chosen_one_else_the_last),
 		cmocka_unit_test(verdict__dense_would_take_less__said_with_both_sums),
+		cmocka_unit_test(verdict__saving_too_small_to_matter__silent),
 		cmocka_unit_test(verdict__nothing_measured_or_nothing_saved__silent),
 		cmocka_unit_test(job__auto__all_ranks_go_on_as_the_first_one_chose),
 		cmocka_unit_test(job__compression_costs_more_than_it_saves__said_once_by_one_rank),
+		cmocka_unit_test(job__nothing_to_compare_or_nobody_to_advise__silent),
 	};
 	return cmocka_run_group_tests_name("worth", tests, NULL, NULL);
 }

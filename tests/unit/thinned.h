@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * For tests that sweep over very many alike cases: under valgrind, where each takes fifty times as
- * long and which looks for memory that nobody wrote rather than for a wrong value, they run some of
- * them. */
+ * For tests that sweep over very many alike cases: under valgrind and ThreadSanitizer, where each
+ * takes up to fifty times as long, and which look for memory that nobody wrote and for races rather
+ * than for a wrong value, they run some of them. */
 #ifndef TESTS_THINNED_H
 #define TESTS_THINNED_H
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __has_feature /* clang */
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#ifdef __SANITIZE_THREAD__
+enum { UNDER_THREAD_SANITIZER = 1 };
+#else
+enum { UNDER_THREAD_SANITIZER = 0 };
+#endif
 
 static inline int under_valgrind(void)
 {
@@ -13,9 +24,9 @@ static inline int under_valgrind(void)
 	return preloaded && strstr(preloaded, "vgpreload") != NULL;
 }
 
-/* Whether case number i is left out: under valgrind all but every n-th. */
+/* Whether case number i is left out: where it is thinned, all but every n-th. */
 static inline int thinned(size_t i, size_t n)
 {
-	return under_valgrind() && i % n != 0;
+	return (under_valgrind() || UNDER_THREAD_SANITIZER) && i % n != 0;
 }
 #endif

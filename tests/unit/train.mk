@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/unit/test_libsvm \
 	tests/unit/test_methods \
 	tests/unit/test_models \
+	tests/unit/test_report \
 	tests/unit/test_train_options \
 	tests/unit/test_agree
 tests_unit_test_idx_SOURCES = tests/unit/test_idx.c tests/unit/train_files.h
@@ -14,6 +15,9 @@ tests_unit_test_methods_SOURCES = tests/unit/test_methods.c
 tests_unit_test_methods_LDADD = libtrain.la $(LDADD)
 tests_unit_test_models_SOURCES = tests/unit/test_models.c
 tests_unit_test_models_LDADD = libtrain.la $(CMOCKA_LIBS) -lm
+tests_unit_test_report_SOURCES = tests/unit/test_report.c \
+	tools/train/metrics.c tools/train/metrics.h tools/train/report.c tools/train/report.h
+tests_unit_test_report_LDADD = libtrain.la $(LDADD)
 tests_unit_test_train_options_SOURCES = tests/unit/test_train_options.c
 tests_unit_test_train_options_LDADD = libtrain.la $(CMOCKA_LIBS)
 # The collectives are the test's own.

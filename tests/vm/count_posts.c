@@ -2,8 +2,8 @@
  * Preloaded into sluice-train by test_posts.sh: counts what the process posts, by kind, and writes
  * one line at the end to the file $COUNT_POSTS.RANK: push N notice N small N write N read N control
  * N other N push, notice: writes whose immediate says so; control: other immediates (barriers,
- * sums, status, greetings); small: writes without immediate of up to 64 bytes (heartbeats,
- * credits); write: larger ones, which no protocol step should need. */
+ * sums, status, greetings); small: writes without immediate and reads of up to 64 bytes
+ * (credits, heartbeats); write: larger ones, which no protocol step should need. */
 #include "hook.h"
 #include "runtime/job/job.h"
 #include <endian.h>
@@ -36,7 +36,7 @@ static enum kind kind_of(const struct ibv_send_wr *request)
 		default: return CONTROL;
 		}
 	case IBV_WR_RDMA_WRITE: return request_bytes(request) > SMALL_BYTES ? WRITE : SMALL;
-	case IBV_WR_RDMA_READ: return READ;
+	case IBV_WR_RDMA_READ: return request_bytes(request) > SMALL_BYTES ? READ : SMALL;
 	default: return OTHER;
 	}
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
+#include "runtime/compress/sketch.h"
 #include "sluice.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
@@ -18,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 2000 };
+/* SKETCH_*: the rows and, times k, the columns of a sketch whose recipe gives none. */
+enum { MOST = 2000, SKETCH_ROWS = 5 };
+static const double sketch_width = 1.6;
 
 /* What is written and read back, in the order of the rows. */
 enum subject {
@@ -47,6 +50,13 @@ static const char *const names[SUBJECTS] = { "raw",           "delta",     "rice
 					     "grid",          "round",     "crc32c",    "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
+/* A sketch of all n coordinates, as a worker and a shard take it, beside one plain read of them. */
+struct sketching {
+	struct sketch_shape shape;
+	float *cells, *estimate; /* estimate: n */
+	struct samples add, look, read;
+};
+
 struct bench {
 	const struct options *o;
 	float *x; /* n */
@@ -58,6 +68,7 @@ struct bench {
 	uint32_t k, span, sink;
 	uint64_t length[SUBJECTS]; /* of what was written */
 	struct samples encode[SUBJECTS], decode[SUBJECTS], copy, select;
+	struct sketching sketch;
 	const char *trouble;
 };
 
@@ -159,6 +170,22 @@ static void run_message(struct bench *b)
 	b->length[MESSAGE] = n;
 }
 
+static void run_sketch(struct bench *b)
+{
+	struct sketching *t = &b->sketch;
+	uint64_t began = now_ns();
+
+	b->sink ^= pass_read(b->x, b->o->n, 1);
+	samples_add(&t->read, seconds_since(began));
+	memset(t->cells, 0, (size_t)t->shape.rows * t->shape.columns * sizeof(*t->cells));
+	began = now_ns();
+	sketch_add(&t->shape, b->x, b->span, t->cells);
+	samples_add(&t->add, seconds_since(began));
+	began = now_ns();
+	sketch_estimate(&t->shape, t->cells, b->span, t->estimate);
+	samples_add(&t->look, seconds_since(began));
+}
+
 static int repeat(struct bench *b)
 {
 	uint64_t began = now_ns();
@@ -180,6 +207,7 @@ static int repeat(struct bench *b)
 		run_few_bits(b, s);
 	run_checksum(b);
 	run_message(b);
+	run_sketch(b);
 	return b->trouble ? -1 : 0;
 }
 
@@ -195,6 +223,29 @@ static void print_value(const char *name, double value)
 static double rate(const struct bench *b, double seconds)
 {
 	return (double)b->k * 4 / seconds;
+}
+
+/* Nanoseconds a coordinate. */
+static void print_sketch(struct bench *b)
+{
+	const double each = 1e9 / (double)b->o->n;
+	const double add = samples_summary(&b->sketch.add).p50 * each;
+	const double look = samples_summary(&b->sketch.look).p50 * each;
+	const double read = samples_summary(&b->sketch.read).p50 * each;
+
+	if (!b->o->json) {
+		printf("a sketch of all %u in %u rows of %u cells: %.2f ns a coordinate to add it "
+		       "(%.1f times a read), %.2f ns to estimate it (%.1f times); a read %.2f ns\n",
+		       b->span, b->sketch.shape.rows, b->sketch.shape.columns, add, add / read,
+		       look, look / read, read);
+		return;
+	}
+	printf(",\n{\"what\":\"sketch\",\"count\":%u,\"columns\":%u", b->k,
+	       b->sketch.shape.columns);
+	print_value("add_ns", add);
+	print_value("estimate_ns", look);
+	print_value("read_ns", read);
+	putchar('}');
 }
 
 static void print_rows(struct bench *b, int first)
@@ -240,6 +291,7 @@ static void print_rows(struct bench *b, int first)
 		       (samples_summary(&b->encode[MESSAGE]).p50 +
 			samples_summary(&b->decode[MESSAGE]).p50) /
 			       select * 100);
+	print_sketch(b);
 	fflush(stdout);
 }
 
@@ -263,7 +315,9 @@ static void print_head(const struct options *o)
 
 static int open_samples(struct bench *b, size_t rounds)
 {
-	int rc = samples_open(&b->copy, rounds) | samples_open(&b->select, rounds);
+	int rc = samples_open(&b->copy, rounds) | samples_open(&b->select, rounds) |
+		 samples_open(&b->sketch.add, rounds) | samples_open(&b->sketch.look, rounds) |
+		 samples_open(&b->sketch.read, rounds);
 
 	for (int s = 0; s < SUBJECTS; s++)
 		rc |= samples_open(&b->encode[s], rounds) | samples_open(&b->decode[s], rounds);
@@ -274,6 +328,9 @@ static void close_samples(struct bench *b)
 {
 	samples_close(&b->copy);
 	samples_close(&b->select);
+	samples_close(&b->sketch.add);
+	samples_close(&b->sketch.look);
+	samples_close(&b->sketch.read);
 	for (int s = 0; s < SUBJECTS; s++) {
 		samples_close(&b->encode[s]);
 		samples_close(&b->decode[s]);
@@ -306,6 +363,7 @@ static int one_count(void *bench, size_t k, int first)
 	int rc = sluice_selector_open(&attr, &b->selector);
 
 	b->k = (uint32_t)k;
+	b->sketch.shape.columns = (uint32_t)ceil(sketch_width * (double)k);
 	if (!rc)
 		rc = measure(b);
 	if (!rc)
@@ -319,7 +377,9 @@ static int one_count(void *bench, size_t k, int first)
 
 int bench_codec(const struct options *o)
 {
-	struct bench b = { .o = o, .span = (uint32_t)o->n };
+	struct bench b = { .o = o,
+			   .span = (uint32_t)o->n,
+			   .sketch.shape = { .rows = SKETCH_ROWS, .seed = o->seed } };
 	size_t most = densities_most(o);
 	int rc = -1;
 
@@ -335,7 +395,10 @@ int bench_codec(const struct options *o)
 	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32,
 			     sizeof(*b.got_value)); /* a dense message */
 	b.bytes = calloc(b.capacity, 1);
-	if (b.x && b.index && b.got && b.value && b.got_value && b.bytes) {
+	b.sketch.cells = calloc(SKETCH_ROWS * (2 * most + 1), sizeof(*b.sketch.cells));
+	b.sketch.estimate = calloc(o->n, sizeof(*b.sketch.estimate));
+	if (b.sketch.cells && b.sketch.estimate && b.x && b.index && b.got && b.value &&
+	    b.got_value && b.bytes) {
 		data_fill(o->distribution, o->seed, b.x, o->n);
 		print_head(o);
 		rc = densities_run(o, one_count, &b) ? -1 : 0;
@@ -349,6 +412,8 @@ int bench_codec(const struct options *o)
 	free(b.value);
 	free(b.got_value);
 	free(b.bytes);
+	free(b.sketch.cells);
+	free(b.sketch.estimate);
 	/* Looked at, so that no sum is optimised away. */
 	return rc || b.sink == 1 ? rc : 0;
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What needs no job is a library of its own, which the unit tests link too.
 noinst_LTLIBRARIES += libtrain.la
-libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h tools/refused_option.h \
+libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h \
+	runtime/recipe/methods.c runtime/recipe/methods.h tools/refused_option.h \
 	tools/train/complaint.c tools/train/complaint.h \
 	tools/train/compute.c tools/train/compute.h \
 	tools/train/compute_cpu.c \
@@ -12,7 +13,6 @@ libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h 
 	tools/train/layers.c \
 	tools/train/libsvm.c \
 	tools/train/loss.h \
-	tools/train/methods.c tools/train/methods.h \
 	tools/train/network.c tools/train/network.h \
 	tools/train/options.c tools/train/options.h \
 	tools/train/order.c tools/train/order.h

@@ -2,7 +2,7 @@
  * sluice-train: the reference training job. Options, then one rank's part (training.c) in a job
  * that a launcher started, or that of each rank of a simulated one. */
 #include "sluice.h"
-#include "tools/train/methods.h"
+#include "tools/train/options.h"
 #include "tools/train/signals.h"
 #include "tools/train/training.h"
 
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 		if (action == OPTIONS_HELP)
 			options_print_help();
 		else if (action == OPTIONS_METHODS)
-			methods_print();
+			options_print_methods();
 		else
 			printf("sluice-train (Sluice) %s\n", sluice_version());
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -14,11 +14,18 @@ int traffic_own(sluice_model *model, struct traffic *own)
 	sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) };
 	int rc = sluice_stats(model, &stats);
 
+	if (!rc && !stats.pushed_bytes && !stats.pulled_bytes) {
+		stats = (sluice_model_stats){ .size = sizeof(stats) }; /* for own_*, behind it */
+		rc = sluice_stats(model, &stats);
+	}
 	if (rc)
 		return rc;
 	own->pushed = (double)stats.pushed_bytes;
 	own->pulled = (double)stats.pulled_bytes;
 	own->dense = (double)stats.dense_bytes;
+	own->own_pushed = (double)stats.own_pushed_bytes;
+	own->own_pulled = (double)stats.own_pulled_bytes;
+	own->own_dense = (double)stats.own_dense_bytes;
 	return 0;
 }
 
@@ -172,7 +179,7 @@ int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 		rc = sluice_stats(model, &own);
 	if (rc || !m->file)
 		return rc;
-	total = (struct traffic){ sums[0], sums[1], sums[2] };
+	total = (struct traffic){ .pushed = sums[0], .pulled = sums[1], .dense = sums[2] };
 	memcpy(carried.bytes, sums + 5, sizeof(carried.bytes));
 	if (!m->failed) {
 		put_line(m, step, sums[3] / sums[4], &total, &carried, &own);

@@ -8,12 +8,15 @@
 
 #include <stdio.h>
 
-/* Bytes that crossed between ranks, summed over the workers; exact, since far below 2^53. */
+/* Bytes that crossed between ranks, and own_*: between the halves of one rank, which cross no wire.
+ * Summed over the workers; exact, since far below 2^53. */
 struct traffic {
 	double pushed, pulled, dense;
+	double own_pushed, own_pulled, own_dense;
 };
+enum { TRAFFIC_SUMS = sizeof(struct traffic) / sizeof(double) };
 
-/* This worker's own traffic since open. */
+/* This worker's own traffic since open; own_* only while nothing crossed a wire. */
 int traffic_own(sluice_model *model, struct traffic *own);
 
 /* Bytes put and got by each transport since the job began: messages, and all that Sluice sends

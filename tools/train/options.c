@@ -2,8 +2,8 @@
  * The command line of sluice-train. One table drives getopt_long; main.c calls options_parse()
  * before anything else. */
 #include "tools/train/options.h"
-#include "tools/train/methods.h"
 #include "tools/refused_option.h"
+#include "recipe/methods.h"
 #include "sluice.h"
 
 #include <errno.h>
@@ -159,6 +159,13 @@ void options_print_help(void)
 	      "SIGUSR2 prints what a rank is waiting for. The last line on stdout is "
 	      "machine-readable.\n",
 	      stdout);
+}
+
+void options_print_methods(void)
+{
+	for (size_t i = 0; i < n_methods; i++)
+		printf("%s\n  paper   %s\n  recipe  %s\n  cost    %s\n", methods[i].name,
+		       methods[i].paper, methods[i].recipe, methods[i].cost);
 }
 
 static int parse_count(const char *option, const char *text, uint64_t low, uint64_t high,

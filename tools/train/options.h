@@ -41,4 +41,5 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		  struct complaint *complaint);
 
 void options_print_help(void);
+void options_print_methods(void);
 #endif

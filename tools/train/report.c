@@ -12,7 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 512, BYTES_TEXT = 16, BAR_CELLS = 20, DEFAULT_COLUMNS = 120 };
+enum {
+	LINE_BYTES = 512,
+	BYTES_TEXT = 16,
+	TRAFFIC_TEXT = 4 * BYTES_TEXT + 64,
+	BAR_CELLS = 20,
+	DEFAULT_COLUMNS = 120
+};
 
 static const double redraw_seconds = 0.1, plain_seconds = 10;
 
@@ -35,6 +41,21 @@ static const char *bytes_text(double bytes, char text[BYTES_TEXT])
 		i++;
 	}
 	snprintf(text, BYTES_TEXT, "%.*f %s", i && bytes < 99.95 ? 1 : 0, bytes, unit[i]);
+	return text;
+}
+
+/* "up 1.2 MB down 3.4 MB (dense 50.0 MB)"; where nothing crossed a wire, what passed within ranks.
+ */
+static const char *traffic_text(const struct traffic *t, char text[TRAFFIC_TEXT])
+{
+	const int within = t->pushed + t->pulled == 0 && t->own_pushed + t->own_pulled > 0;
+	char up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT];
+
+	snprintf(text, TRAFFIC_TEXT, "%sup %s down %s (dense %s)",
+		 within ? "nothing on a wire, within ranks " : "",
+		 bytes_text(within ? t->own_pushed : t->pushed, up),
+		 bytes_text(within ? t->own_pulled : t->pulled, down),
+		 bytes_text(within ? t->own_dense : t->dense, dense));
 	return text;
 }
 
@@ -106,8 +127,7 @@ static void compose(const struct report *report, const struct traffic *own, uint
 	double per_step = (now - report->began) / (double)(step - report->first_step);
 	double left = per_step * (double)(report->steps - step);
 	double epoch_seconds = now - report->epoch_began;
-	char bar[BAR_CELLS + 1], up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT],
-		accuracy[32] = "";
+	char bar[BAR_CELLS + 1], moved[TRAFFIC_TEXT], accuracy[32] = "";
 
 	memset(bar, '=', cells);
 	memset(bar + cells, ' ', BAR_CELLS - cells);
@@ -115,13 +135,10 @@ static void compose(const struct report *report, const struct traffic *own, uint
 	if (report->accuracy >= 0)
 		snprintf(accuracy, sizeof(accuracy), " accuracy %.4f", report->accuracy);
 	snprintf(line, LINE_BYTES,
-		 "epoch %llu/%llu [%s] %lld:%02lld left, loss %.4f%s, up %s down %s (dense %s), "
-		 "%.0f images/s",
+		 "epoch %llu/%llu [%s] %lld:%02lld left, loss %.4f%s, %s, %.0f images/s",
 		 (unsigned long long)epoch + 1, (unsigned long long)report->options->epochs, bar,
 		 (long long)left / 60, (long long)left % 60,
-		 report->loss_sum / (double)report->loss_steps, accuracy,
-		 bytes_text(own->pushed, up), bytes_text(own->pulled, down),
-		 bytes_text(own->dense, dense),
+		 report->loss_sum / (double)report->loss_steps, accuracy, traffic_text(own, moved),
 		 epoch_seconds > 0 ?
 			 (double)report->loss_steps * report->images_per_step / epoch_seconds :
 			 0);
@@ -155,22 +172,21 @@ void report_epoch(struct report *report, const struct network *network, uint64_t
 		  const struct score *test, const struct traffic *total)
 {
 	double now = report_clock(), loss = test->loss / test->rows;
-	char up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT], rmse[32] = "";
+	char moved[TRAFFIC_TEXT], rmse[32] = "";
 
 	report->accuracy = test->correct / test->rows;
 	if (network->loss == LOSS_SQUARED)
 		snprintf(rmse, sizeof(rmse), ", rmse %.4f", sqrt(loss));
-	report_say(
-		report,
-		"epoch %llu/%llu: loss %.4f, test loss %.4f%s, accuracy %.4f; so far up %s down %s "
-		"(dense %s); %.0f images/s",
-		(unsigned long long)epoch, (unsigned long long)report->options->epochs,
-		report->loss_sum / (double)report->loss_steps, loss, rmse, report->accuracy,
-		bytes_text(total->pushed, up), bytes_text(total->pulled, down),
-		bytes_text(total->dense, dense),
-		now > report->epoch_began ? (double)report->loss_steps * report->images_per_step /
-						    (now - report->epoch_began) :
-					    0);
+	report_say(report,
+		   "epoch %llu/%llu: loss %.4f, test loss %.4f%s, accuracy %.4f; so far %s; "
+		   "%.0f images/s",
+		   (unsigned long long)epoch, (unsigned long long)report->options->epochs,
+		   report->loss_sum / (double)report->loss_steps, loss, rmse, report->accuracy,
+		   traffic_text(total, moved),
+		   now > report->epoch_began ?
+			   (double)report->loss_steps * report->images_per_step /
+				   (now - report->epoch_began) :
+			   0);
 	report->loss_sum = 0;
 	report->loss_steps = 0;
 	report->epoch_began = now;

@@ -78,15 +78,15 @@ int measure(struct training *t)
 	if (network_evaluate(&t->network, t->workspace, t->params, set, set->rows * rank / workers,
 			     set->rows * (rank + 1) / workers, &own))
 		return failed(t);
-	double sums[6 + CARRIERS] = { own.loss,     own.correct,  own.rows,
-				      moved.pushed, moved.pulled, moved.dense };
-	memcpy(sums + 6, carried.bytes, sizeof(carried.bytes));
-	rc = sluice_sum(t->job, sums, 6 + CARRIERS);
+	double sums[3 + TRAFFIC_SUMS + CARRIERS] = { own.loss, own.correct, own.rows };
+	memcpy(sums + 3, &moved, sizeof(moved));
+	memcpy(sums + 3 + TRAFFIC_SUMS, carried.bytes, sizeof(carried.bytes));
+	rc = sluice_sum(t->job, sums, 3 + TRAFFIC_SUMS + CARRIERS);
 	if (rc)
 		return rc;
-	memcpy(t->carried.bytes, sums + 6, sizeof(carried.bytes));
 	t->score = (struct score){ sums[0], sums[1], sums[2] };
-	t->total = (struct traffic){ sums[3], sums[4], sums[5] };
+	memcpy(&t->total, sums + 3, sizeof(t->total));
+	memcpy(t->carried.bytes, sums + 3 + TRAFFIC_SUMS, sizeof(carried.bytes));
 	t->measured = sluice_step(t->model);
 	return find_leader(t);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of published methods. Only what works is listed; tests/unit/test_methods.c parses
  * each. */
-#include "tools/train/methods.h"
-#include <stdio.h>
+#include "recipe/methods.h"
+#include "base/nearest.h"
 #include <string.h>
 
 /* d parameters, W workers, k = density * d; vectors are float32 of d elements (at a shard: of its
@@ -113,9 +113,11 @@ const struct method *method_find(const char *name)
 	return NULL;
 }
 
-void methods_print(void)
+const char *method_nearest(const char *name)
 {
+	const char *names[sizeof(methods) / sizeof(methods[0])];
+
 	for (size_t i = 0; i < n_methods; i++)
-		printf("%s\n  paper   %s\n  recipe  %s\n  cost    %s\n", methods[i].name,
-		       methods[i].paper, methods[i].recipe, methods[i].cost);
+		names[i] = methods[i].name;
+	return nearest_word(name, names, n_methods);
 }

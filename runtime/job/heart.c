@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The heartbeat. A thread of its own, which does nothing else, counts beats in this rank's own
+ * memory; the other ranks read the count there. It takes no lock that work can hold and calls no
+ * transport, so nothing holds it up but the end or the stop of the process.
+ *
+ * A pulse has two numbers, because a process can be alive and get nowhere:
+ *
+ *   beats     counted by the thread. They stand still if the process ended, was stopped (SIGSTOP,
+ *             a debugger, a frozen control group) or its node hangs. Such a rank is lost after
+ *             lost_after.
+ *   progress  counted in heart_tick() by whoever holds the progress token. It stands still while
+ *             a step works under the token, for seconds with a large model, and for ever if the
+ *             holder waits for something that never comes. Nobody can tell the two apart from
+ *             outside, so a rank whose heart beats is lost only after budget.stalled_ns, which is
+ *             long.
+ *
+ * An application that computes outside of Sluice holds no token: the progress thread then counts
+ * progress. A pulse lies in each peer's own line of the control region, because a transport may
+ * give a peer the keys of that line alone. */
+#include "job/heart.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "job/job.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct heard {
+	uint64_t beats, progress;       /* as read last */
+	uint64_t beats_ns, progress_ns; /* when each was last seen to change */
+	int asked;                      /* a READ of it is under way */
+};
+
+struct heart {
+	struct region *pulses; /* where READs put the peers' pulses, PULSE_BYTES each */
+	struct heard *heard;   /* size */
+	uint64_t progress;     /* of this rank; token held */
+	pthread_t thread;
+	int started;
+	pthread_mutex_t lock;
+	pthread_cond_t ends;
+	int over; /* with the lock */
+};
+
+/* ---- beating --------------------------------------------------------------- */
+
+/* One number of this rank's pulse, into the line of each peer. */
+static void show(const sluice_job *job, size_t at, uint64_t value)
+{
+	for (int p = 0; p < job->size; p++) {
+		uint8_t *line = (uint8_t *)job->control->base + (size_t)p * LINE_BYTES;
+		uint64_t bytes;
+		put_le64((uint8_t *)&bytes, value);
+		__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
+	}
+}
+
+static void *beat(void *argument)
+{
+	const sluice_job *job = argument;
+	struct heart *heart = job->heart;
+	const uint64_t period = job->budget.heartbeat_ns;
+	pthread_mutex_lock(&heart->lock);
+	for (uint64_t beats = 1; !heart->over; beats++) {
+		show(job, LINE_BEATS, beats);
+		const uint64_t next = now_ns() + period;
+		const struct timespec at = { (time_t)(next / 1000000000),
+					     (long)(next % 1000000000) };
+		pthread_cond_timedwait(&heart->ends, &heart->lock, &at);
+	}
+	pthread_mutex_unlock(&heart->lock);
+	return NULL;
+}
+
+int heart_open(sluice_job *job)
+{
+	struct heart *heart = calloc(1, sizeof(*heart));
+	if (heart)
+		heart->heard = calloc((size_t)job->size, sizeof(*heart->heard));
+	if (!heart || !heart->heard) {
+		free(heart);
+		return fail(SLUICE_ENOMEM, "no memory for the heartbeats of %d ranks", job->size);
+	}
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&heart->ends, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_mutex_init(&heart->lock, NULL);
+	job->heart = heart;
+	return region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
+}
+
+int heart_start(sluice_job *job)
+{
+	struct heart *heart = job->heart;
+	sigset_t all, old; /* signals belong to the application's threads */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int err = pthread_create(&heart->thread, NULL, beat, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return fail(SLUICE_ENOMEM, "cannot start the heartbeat's thread: %s",
+			    errno_text(err));
+	heart->started = 1;
+	return 0;
+}
+
+void heart_stop(sluice_job *job)
+{
+	struct heart *heart = job->heart;
+	if (!heart || !heart->started)
+		return;
+	pthread_mutex_lock(&heart->lock);
+	heart->over = 1;
+	pthread_cond_signal(&heart->ends);
+	pthread_mutex_unlock(&heart->lock);
+	pthread_join(heart->thread, NULL);
+	heart->started = 0;
+}
+
+void heart_close(sluice_job *job)
+{
+	struct heart *heart = job->heart;
+	if (!heart)
+		return;
+	heart_stop(job);
+	pthread_cond_destroy(&heart->ends);
+	pthread_mutex_destroy(&heart->lock);
+	region_close(&heart->pulses);
+	free(heart->heard);
+	free(heart);
+	job->heart = NULL;
+}
+
+/* ---- hearing --------------------------------------------------------------- */
+
+void heart_met(sluice_job *job, int peer)
+{
+	if (job->heart)
+		job->heart->heard[peer].beats_ns = job->heart->heard[peer].progress_ns = now_ns();
+}
+
+uint64_t heart_progress(const sluice_job *job)
+{
+	return job->heart->progress;
+}
+
+/* Begins to read a peer's pulse. Where its queue has no room this is tried again at the next tick:
+ * a rank is judged by what was read, never by what could not be read. */
+static void ask(sluice_job *job, int peer)
+{
+	struct heart *heart = job->heart;
+	struct endpoint *e = job->peers[peer].endpoint;
+	struct transfer t = { .kind = TRANSFER_GET,
+			      .remote = job->peers[peer].control,
+			      .offset = (uint64_t)job->rank * LINE_BYTES + LINE_BEATS,
+			      .local_region = heart->pulses,
+			      .local = (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES,
+			      .bytes = PULSE_BYTES,
+			      .cookie = cookie_make(COOKIE_PULSE, 0, (uint32_t)peer),
+			      .quiet = e->transport->ops->copies_at_post };
+	int rc = e->transport->ops->post(e, &t);
+	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+		return; /* a lost peer is reported by its own event */
+	if (rc)
+		job_fail(job, rc, job->rank, "cannot read the heartbeat of %s",
+			 rank_text(job, peer));
+	else if (t.quiet)
+		heart_heard(job, peer, 0);
+	else
+		heart->heard[peer].asked = 1;
+}
+
+void heart_tick(sluice_job *job, uint64_t now)
+{
+	struct heart *heart = job->heart;
+	if (!heart)
+		return;
+	/* If this process itself was stopped, silence of the others proves nothing. */
+	const int was_stopped = now - job->last_tick_ns > job->budget.stopped_ns;
+	job->last_tick_ns = now;
+	show(job, LINE_PROGRESS, ++heart->progress);
+	for (int p = 0; p < job->size; p++) {
+		if (p == job->rank || job->peers[p].state != PEER_ALIVE || !job->peers[p].control)
+			continue; /* control: not connected yet */
+		if (was_stopped)
+			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;
+		if (!heart->heard[p].asked)
+			ask(job, p);
+	}
+}
+
+void heart_heard(sluice_job *job, int peer, int status)
+{
+	struct heart *heart = job->heart;
+	struct heard *h = &heart->heard[peer];
+	const uint64_t now = now_ns();
+	uint8_t pulse[PULSE_BYTES];
+	char why[200];
+	h->asked = 0;
+	/* What was read before this process was stopped says nothing; the next tick sees that. */
+	if (status || now - job->last_tick_ns > job->budget.stopped_ns)
+		return;
+	memcpy(pulse, (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES, sizeof(pulse));
+	if (get_le64(pulse) != h->beats) {
+		h->beats = get_le64(pulse);
+		h->beats_ns = now;
+	}
+	if (get_le64(pulse + 8) != h->progress) {
+		h->progress = get_le64(pulse + 8);
+		h->progress_ns = now;
+	}
+	if (now - h->beats_ns > job->budget.silent_ns) {
+		snprintf(why, sizeof(why),
+			 "no heartbeat for %.1f s (stopped, or its node does not answer; "
+			 "SLUICE_LOST_AFTER)",
+			 (double)(now - h->beats_ns) / 1e9);
+		peers_lost(job, peer, why);
+	} else if (now - h->progress_ns > job->budget.stalled_ns) {
+		snprintf(why, sizeof(why),
+			 "its heart beats, but it made no progress for %.1f s: a call of it hangs "
+			 "(half of SLUICE_WAIT_TIMEOUT)",
+			 (double)(now - h->progress_ns) / 1e9);
+		peers_lost(job, peer, why);
+	}
+}

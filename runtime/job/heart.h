@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The heartbeat of a rank, and what it hears of the hearts of the others; see heart.c. join.c
+ * starts it, progress.c lets it look, peers.c loses the ranks that it gives up. */
+#ifndef RUNTIME_HEART_H
+#define RUNTIME_HEART_H
+#include "sluice.h"
+#include <stdint.h>
+
+/* Makes this rank's pulse and what it needs to read those of the others. The job's regions are
+ * open. A simulated rank has no heart. */
+int heart_open(sluice_job *job);
+/* Starts to beat. */
+int heart_start(sluice_job *job);
+/* Ends the beat, but for that leaves the job as it is. */
+void heart_stop(sluice_job *job);
+/* Ends the beat and frees the heart. No transport may write into its memory any more. */
+void heart_close(sluice_job *job);
+
+/* The functions below are called with the token held. */
+
+/* This peer is connected: its silence counts from now on. */
+void heart_met(sluice_job *job, int peer);
+/* Once in a heartbeat: notes that this rank makes progress, and reads the pulses of the others. */
+void heart_tick(sluice_job *job, uint64_t now);
+/* The pulse of this peer was read, or could not be (status). */
+void heart_heard(sluice_job *job, int peer, int status);
+/* How often heart_tick() noted progress. */
+uint64_t heart_progress(const sluice_job *job);
+#endif

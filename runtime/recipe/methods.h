@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Published methods by name: each is a recipe, not code. recipe.c takes a name as a word of a
+ * recipe; sluice-train has the table for --method and --methods. */
+#ifndef RUNTIME_METHODS_H
+#define RUNTIME_METHODS_H
+#include <stddef.h>
+
+struct method {
+	const char *name, *paper, *recipe, *cost;
+};
+extern const struct method methods[];
+extern const size_t n_methods;
+
+/* NULL: no method of this name. */
+const struct method *method_find(const char *name);
+/* The name that is nearest to a mistyped one; NULL if none is near. */
+const char *method_nearest(const char *name);
+#endif

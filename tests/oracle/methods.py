@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The methods of sluice_recipe(7) once more, in numpy, written from the manual pages alone.
+
+Each method is a class of one job: step(gradients, lr) takes the gradients of all workers, in rank
+order, and moves x, the parameters that all workers hold. Every operation is one of float32, in the
+order in which the pages write it, so that x can be compared with the library's bit by bit.
+"""
+import math
+from functools import partial
+
+import numpy as np
+
+f32 = np.float32
+
+
+def count(density, n):
+    """The number of coordinates of a density: rounded up."""
+    return math.ceil(density * n)
+
+
+def top(v, k):
+    """Indices of the k largest in magnitude, ties to the lower index, zeros never."""
+    order = np.argsort(-np.abs(v), kind="stable")[:k]
+    return np.sort(order[v[order] != 0])
+
+
+def only(v, support):
+    out = np.zeros_like(v)
+    out[support] = v[support]
+    return out
+
+
+def sum_of(messages):
+    """In rank order."""
+    total = messages[0].copy()
+    for message in messages[1:]:
+        total = total + message
+    return total
+
+
+def share_of(workers):
+    """What a sum is multiplied by to become a mean: the float32 nearest to 1 / workers."""
+    return f32(1) / f32(workers)
+
+
+def mean_of(messages):
+    return sum_of(messages) * share_of(len(messages))
+
+
+class Update:
+    """The change of the parameters that the mean asks for, from an empty state."""
+
+    def __init__(self, kind="sgd", m=0.0):
+        self.kind, self.m, self.v = kind, f32(m), None
+
+    def direction(self, mean):
+        if self.kind == "sgd":
+            return mean
+        if self.v is None:
+            self.v = np.zeros_like(mean)
+        self.v = self.m * self.v + mean
+        return self.v if self.kind == "momentum" else mean + self.m * self.v
+
+
+class Job:
+    def __init__(self, x, workers, shards):
+        self.x = x.copy()
+        self.workers = workers
+        self.t = 0
+        cuts = [len(x) * i // shards for i in range(shards + 1)]
+        self.shards = [slice(a, b) for a, b in zip(cuts, cuts[1:])]
+
+
+class Dense(Job):
+    """up=all down=all"""
+
+    def __init__(self, x, workers, shards, update="sgd", m=0.0):
+        super().__init__(x, workers, shards)
+        self.update = Update(update, m)
+
+    def step(self, gradients, lr):
+        self.x = self.x - lr * self.update.direction(mean_of(gradients))
+
+
+class Sparse(Job):
+    """A residual at each worker, and at a shard if it selects; a momentum at the worker."""
+
+    def __init__(self, x, workers, shards, up, down=None, inside=True, update="sgd", m=0.0,
+                 momentum=None, mask=True):
+        super().__init__(x, workers, shards)
+        self.up, self.down, self.inside = up, down, inside
+        self.update = Update(update, m)
+        self.momentum, self.mask = None if momentum is None else f32(momentum), mask
+        self.e = [np.zeros_like(x) for _ in range(workers)]
+        self.u = [np.zeros_like(x) for _ in range(workers)]
+        self.epsilon = np.zeros_like(x)
+
+    def accumulate(self, gradients, lr):
+        for i, g in enumerate(gradients):
+            signal = lr * g if self.inside else g
+            if self.momentum is not None:
+                self.u[i] = self.momentum * self.u[i] + signal
+                signal = self.u[i]
+            self.e[i] = self.e[i] + signal
+
+    def take(self, i, support):
+        """What worker i sends at these coordinates; it leaves the residual."""
+        s = only(self.e[i], support)
+        self.e[i] = self.e[i] - s
+        if self.momentum is not None and self.mask:
+            self.u[i][support] = 0
+        return s
+
+    def publish(self, mean, lr):
+        change = self.update.direction(mean)
+        if not self.inside:
+            change = lr * change
+        if self.down is None:
+            self.x = self.x - change
+            return
+        self.epsilon = self.epsilon - change
+        p = np.concatenate([only(e, top(e, count(self.down, len(e))))
+                            for e in (self.epsilon[shard] for shard in self.shards)])
+        self.epsilon = self.epsilon - p
+        self.x = self.x + p
+
+    def supports(self):
+        """Of each worker, the coordinates that it sends."""
+        return [top(e, count(self.up, len(e))) for e in self.e]
+
+    def step(self, gradients, lr):
+        self.accumulate(gradients, lr)
+        sent = [self.take(i, s) for i, s in enumerate(self.supports())]
+        self.publish(mean_of(sent), lr)
+        self.t += 1
+
+
+class Threshold(Sparse):
+    """up=threshold(lambda): to a shard at most a quarter of it; small shards 64, or all."""
+
+    def to_shard(self, e):
+        above = np.flatnonzero(np.abs(e) >= f32(self.up))
+        most = max(len(e) // 4, min(len(e), 64))
+        return above if len(above) <= most else top(e, most)
+
+    def supports(self):
+        return [np.concatenate([shard.start + self.to_shard(e[shard]) for shard in self.shards])
+                for e in self.e]
+
+
+class Cyclic(Sparse):
+    """up=cyclic(density): the leader's top-k, or the largest of each chunk, for all."""
+
+    def __init__(self, x, workers, shards, up, chunk=None, **rest):
+        super().__init__(x, workers, shards, up, **rest)
+        self.chunk = chunk
+
+    def supports(self):
+        leader = self.e[self.t % self.workers]
+        if self.chunk is None:
+            support = top(leader, count(self.up, len(leader)))
+        else:
+            support = np.concatenate([at + top(leader[at:at + self.chunk], 1)
+                                      for at in range(0, len(leader), self.chunk)])
+        return [support] * self.workers
+
+
+class Lazy(Job):
+    """signal=innovation when=lazy(window,weight): LAG, decided by the workers."""
+
+    def __init__(self, x, workers, shards, window, weight, longest=None):
+        super().__init__(x, workers, shards)
+        self.window, self.weight, self.longest = window, weight, longest
+        self.q = [np.zeros_like(x) for _ in range(workers)]
+        self.total = np.zeros_like(x)
+        self.changes = []  # |change of x|^2, the newest last
+        self.left_out = [0] * workers
+        self.sent = self.skipped = 0
+
+    def step(self, gradients, lr):
+        uploads = []
+        right = self.weight / float(lr) ** 2 * sum(self.changes[-self.window:])
+        for i, g in enumerate(gradients):
+            innovation = g - self.q[i]
+            size = float(np.sum(innovation.astype(np.float64) ** 2))
+            if size <= right and self.left_out[i] != self.longest:
+                self.left_out[i] += 1
+                self.skipped += 1
+                continue
+            self.left_out[i] = 0
+            self.sent += 1
+            self.q[i] = self.q[i] + innovation
+            uploads.append(innovation)
+        if uploads:
+            self.total = self.total + sum_of(uploads)
+        change = lr * (self.total * share_of(self.workers))
+        self.x = self.x - change
+        self.changes.append(float(np.sum(change.astype(np.float64) ** 2)))
+
+
+def recipes():
+    """Pairs of a recipe, with the residual's placement spelled out, and what makes its job of
+    (x, workers, shards)."""
+    yield "up=all down=all memory=none", Dense
+    for kind in "momentum", "nesterov":
+        yield f"up=all down=all memory=none update={kind}(0.9)", partial(Dense, update=kind, m=0.9)
+    for place in "inside", "outside":
+        inside = place == "inside"
+        memory = f"memory=residual({place})"
+        sparse = partial(Sparse, up=0.1, inside=inside)
+        yield f"up=topk(0.1) down=all {memory}", sparse
+        yield f"up=topk(0.1) down=topk(0.15) {memory}", partial(sparse, down=0.15)
+        yield f"up=all down=topk(0.15) {memory}", partial(sparse, up=1, down=0.15)
+        for level in 0.02, 0.3, 2.0:
+            yield (f"up=threshold({level}) down=all {memory}",
+                   partial(Threshold, up=level, inside=inside))
+        yield f"up=cyclic(0.1) down=all {memory}", partial(Cyclic, up=0.1, inside=inside)
+        yield (f"up=cyclic(0.1,chunks) down=all {memory}",
+               partial(Cyclic, up=0.1, chunk=10, inside=inside))
+        for mask in "mask", "nomask":
+            yield (f"up=topk(0.1) down=topk(0.15) signal=momentum(0.9),{mask} {memory}",
+                   partial(sparse, down=0.15, momentum=0.9, mask=mask == "mask"))
+        for kind in "momentum", "nesterov":
+            yield (f"up=topk(0.1) down=all {memory} update={kind}(0.9)",
+                   partial(sparse, update=kind, m=0.9))
+    for longest in None, 2:
+        arguments = "5,0.2" if longest is None else f"5,0.2,{longest}"
+        yield (f"up=all down=all signal=innovation memory=none when=lazy({arguments})",
+               partial(Lazy, window=5, weight=0.2, longest=longest))

@@ -1,0 +1,187 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compares the library with methods.py, bit by bit.
+
+    oracle.py simulate LIBRARY     calls LIBRARY (a libsluice.so, as it is installed) by ctypes: all
+                                   ranks by sluice_simulate(), and a job of one by sluice_init()
+    oracle.py write FILE           writes gradients and what the parameters must become, for
+                                   tests/unit/test_oracle.c, which runs real processes
+
+Ends with status 77, which make check shows as skipped, where there is no numpy.
+"""
+import ctypes
+import struct
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: this python3 has no numpy; on Debian: apt-get install python3-numpy")
+    sys.exit(77)
+
+import methods
+
+RANKS = 1, 2, 3, 7
+SHAPES = (1, 1), (2, 1), (31, 1), (31, 3), (1009, 1), (1009, 3)  # parameters, shards
+STEPS = 14
+# The rate falls twice, to numbers that no float32 holds exactly.
+RATES = np.array([0.1] * 5 + [0.07] * 5 + [0.003] * 4, np.float32)
+
+
+class Case:
+    """One recipe on one job; expected: of each step, the parameters that all workers hold."""
+
+    def __init__(self, recipe, make, ranks, count, shards):
+        self.recipe, self.ranks, self.count, self.shards = recipe, ranks, count, shards
+        random = np.random.default_rng(1000 * ranks + count)
+        self.start = random.standard_normal(count).astype(np.float32)
+        g = random.standard_normal((STEPS, ranks, count)) ** 3
+        if "lazy" in recipe:  # gradients that come to rest, so that some uploads are left out
+            g = g[0] + g * 0.7 ** np.arange(STEPS)[:, None, None] * (2 + np.arange(ranks)[:, None])
+        g[2::4] = np.round(g[2::4] * 2) / 2  # ties, and zeros of both signs
+        self.gradients = g.astype(np.float32)
+        self.job = make(self.start, ranks, shards)
+        self.expected = np.empty((STEPS, count), np.float32)
+        for t in range(STEPS):
+            self.job.step(list(self.gradients[t]), RATES[t])
+            self.expected[t] = self.job.x
+
+    def name(self):
+        return f"{self.recipe}, {self.ranks} ranks, {self.count} parameters, {self.shards} shards"
+
+
+def cases(ranks):
+    for recipe, make in methods.recipes():
+        for count, shards in SHAPES:
+            yield Case(recipe, make, ranks, count, shards)
+
+
+# ---- by ctypes ----------------------------------------------------------------------------------
+
+class ModelAttr(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("count", ctypes.c_uint64), ("tensors", ctypes.c_void_p),
+                ("n_tensors", ctypes.c_size_t), ("recipe", ctypes.c_char_p),
+                ("shards", ctypes.c_uint32), ("lr", ctypes.c_float),
+                ("steps_per_epoch", ctypes.c_uint64), ("memory_bytes", ctypes.c_uint64),
+                ("stream", ctypes.c_void_p), ("grad_type", ctypes.c_int)]
+
+
+RANK_MAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Library:
+    def __init__(self, path):
+        self.c = ctypes.CDLL(path)
+        self.c.sluice_last_error.restype = ctypes.c_char_p
+        self.c.sluice_version.restype = ctypes.c_char_p
+        self.c.sluice_set_lr.argtypes = ctypes.c_void_p, ctypes.c_float
+        for name in "push", "pull":
+            getattr(self.c, f"sluice_{name}").argtypes = ctypes.c_void_p, ctypes.c_void_p
+        self.c.sluice_rank.argtypes = [ctypes.c_void_p]
+
+    def ok(self, rc):
+        if rc:
+            raise RuntimeError(self.c.sluice_last_error().decode())
+
+    def train(self, job, case):
+        """The parameters after each step, on this rank."""
+        params = case.start.copy() if self.c.sluice_rank(job) == 0 else np.zeros_like(case.start)
+        attr = ModelAttr(size=ctypes.sizeof(ModelAttr), count=case.count,
+                         recipe=case.recipe.encode(), shards=case.shards, lr=float(RATES[0]))
+        model = ctypes.c_void_p()
+        got = np.empty_like(case.expected)
+        rank = self.c.sluice_rank(job)
+        self.ok(self.c.sluice_model_open(ctypes.c_void_p(job), ctypes.byref(attr),
+                                         ctypes.c_void_p(params.ctypes.data), ctypes.byref(model)))
+        for t in range(STEPS):
+            grad = np.ascontiguousarray(case.gradients[t, rank])
+            self.ok(self.c.sluice_set_lr(model, float(RATES[t])))
+            self.ok(self.c.sluice_push(model, grad.ctypes.data))
+            self.ok(self.c.sluice_pull(model, params.ctypes.data))
+            got[t] = params
+        self.c.sluice_model_close(ctypes.byref(model))
+        return got
+
+    def simulate(self, ranks, all_cases):
+        """got[rank][case]"""
+        got = [[None] * len(all_cases) for _ in range(ranks)]
+
+        def rank_main(job, _):
+            rank = self.c.sluice_rank(job)
+            try:
+                for i, case in enumerate(all_cases):
+                    got[rank][i] = self.train(job, case)
+            except Exception as error:  # a callback of C has nobody to raise it to
+                print(f"rank {rank}: {error}", file=sys.stderr)
+                return -1
+            return 0
+
+        self.ok(self.c.sluice_simulate(None, ranks, RANK_MAIN(rank_main), None))
+        return got
+
+    def alone(self, all_cases):
+        job = ctypes.c_void_p()
+        self.ok(self.c.sluice_init(None, ctypes.byref(job)))
+        got = [[self.train(job.value, case) for case in all_cases]]
+        self.c.sluice_finalize(ctypes.byref(job))
+        return got
+
+
+def differences(case, got, who):
+    """Prints the first one; the number of them."""
+    wrong = got.view(np.uint32) != case.expected.view(np.uint32)
+    if wrong.any():
+        t, i = np.argwhere(wrong)[0]
+        print(f"{who}: {case.name()}: after step {t} parameter {i} is {got[t, i]!r}, "
+              f"methods.py says {case.expected[t, i]!r}; {wrong.sum()} of {wrong.size} differ")
+    return int(wrong.any())
+
+
+def compare(who, all_cases, got):
+    return sum(differences(case, mine[i], f"{who}, rank {rank}") for rank, mine in enumerate(got)
+               for i, case in enumerate(all_cases))
+
+
+def check_lazy(all_cases):
+    """Both decisions must have been taken somewhere, or nothing was compared."""
+    jobs = [c.job for c in all_cases if isinstance(c.job, methods.Lazy)]
+    return int(not (any(j.skipped for j in jobs) and any(j.sent > j.workers for j in jobs)))
+
+
+def main_simulate(path):
+    library = Library(path)
+    wrong = total = 0
+    for ranks in RANKS:
+        all_cases = list(cases(ranks))
+        total += len(all_cases)
+        wrong += check_lazy(all_cases)
+        wrong += compare("simulated", all_cases, library.simulate(ranks, all_cases))
+        if ranks == 1:
+            wrong += compare("alone", all_cases, library.alone(all_cases))
+    print(f"{library.c.sluice_version().decode()}: {total} jobs of {STEPS} steps, "
+          f"{wrong} differences")
+    return wrong != 0
+
+
+# ---- for test_oracle.c --------------------------------------------------------------------------
+
+def main_write(path):
+    """Numbers are little-endian. u32 cases, steps; f32 rate[steps]; of each case u32 ranks, count,
+    shards, length of the recipe with its final zeros (a multiple of 4); the recipe; f32 start[count],
+    gradient[step][rank][count], expected[step][count]."""
+    with open(path, "wb") as out:
+        everything = [case for ranks in RANKS for case in cases(ranks)]
+        out.write(struct.pack("<II", len(everything), STEPS) + RATES.tobytes())
+        for case in everything:
+            text = case.recipe.encode()
+            text += b"\0" * (4 - len(text) % 4)
+            out.write(struct.pack("<IIII", case.ranks, case.count, case.shards, len(text)) + text)
+            for part in case.start, case.gradients, case.expected:
+                out.write(part.astype("<f4").tobytes())
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in ("simulate", "write"):
+        sys.exit(__doc__)
+    sys.exit({"simulate": main_simulate, "write": main_write}[sys.argv[1]](sys.argv[2]))

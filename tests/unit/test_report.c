@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the reference trainer says of traffic: a job of one moves nothing over a wire and says what
+ * passes within its rank; other jobs say what crossed. The counters are those of simulated jobs. */
+#include "tools/train/report.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { COUNT = 1000, STEPS = 3 };
+
+static struct traffic seen[2]; /* by rank */
+
+static int move_some(sluice_job *job, void *context)
+{
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 1
+	};
+	sluice_model *model = NULL;
+	int rc = sluice_model_open(job, &attr, params, &model);
+
+	(void)context;
+	for (int i = 0; i < COUNT; i++)
+		grad[i] = (float)i;
+	for (int step = 0; step < STEPS && !rc; step++) {
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	if (!rc)
+		rc = traffic_own(model, &seen[sluice_rank(job)]);
+	sluice_model_close(&model);
+	return rc;
+}
+
+/* What report_epoch() writes to stderr. */
+static void epoch_line(const struct traffic *total, char *text, size_t cap)
+{
+	static const struct options options = { .epochs = 1 };
+	static const struct network network = { .loss = LOSS_CROSS_ENTROPY };
+	const struct score test = { .loss = 1, .correct = 1, .rows = 2 };
+	FILE *file = tmpfile();
+	struct report report;
+	int stderr_was = dup(STDERR_FILENO);
+
+	assert_non_null(file);
+	report_begin(&report, &options, 0, 0, STEPS, STEPS, 1);
+	report.loss_steps = 1;
+	fflush(stderr);
+	dup2(fileno(file), STDERR_FILENO);
+	report_epoch(&report, &network, 1, &test, total);
+	fflush(stderr);
+	dup2(stderr_was, STDERR_FILENO);
+	close(stderr_was);
+	rewind(file);
+	text[fread(text, 1, cap - 1, file)] = '\0';
+	fclose(file);
+}
+
+static void report_epoch__job_of_one__says_what_passes_within_the_rank(void **state)
+{
+	char text[512];
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 1, move_some, NULL), 0);
+	assert_true(seen[0].pushed == 0 && seen[0].pulled == 0 && seen[0].dense == 0);
+	assert_true(seen[0].own_pushed > 4 * COUNT * STEPS &&
+		    seen[0].own_pushed < 5 * COUNT * STEPS);
+	assert_true(seen[0].own_dense == seen[0].own_pushed + seen[0].own_pulled);
+	epoch_line(&seen[0], text, sizeof text);
+	assert_non_null(strstr(text, "so far nothing on a wire, within ranks up 12.3 kB down 12.3 "
+				     "kB (dense 24.6 kB); "));
+}
+
+static void report_epoch__two_ranks__says_what_crossed_between_them(void **state)
+{
+	char text[512];
+
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 2, move_some, NULL), 0);
+	assert_true(seen[0].pushed == 0 && seen[0].own_pushed > 0); /* owns the only shard */
+	assert_true(seen[1].pushed == seen[0].own_pushed && seen[1].own_pushed == 0);
+	assert_true(seen[1].pulled == seen[0].own_pulled && seen[1].own_pulled == 0);
+	seen[1].own_pushed = seen[0].own_pushed; /* as summed over the workers */
+	seen[1].own_pulled = seen[0].own_pulled;
+	epoch_line(&seen[1], text, sizeof text);
+	assert_non_null(strstr(text, "so far up 12.3 kB down 12.3 kB (dense 24.6 kB); "));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(report_epoch__job_of_one__says_what_passes_within_the_rank),
+		cmocka_unit_test(report_epoch__two_ranks__says_what_crossed_between_them),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
