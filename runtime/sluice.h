@@ -10,12 +10,13 @@
  * Conventions. A function that can fail returns 0 or a negative SLUICE_E* code. After a failure
  * sluice_last_error() returns a sentence that says what failed, where, why, and what to do; the
  * same sentence is in the log. A failed call leaves its outputs untouched unless a comment says
- * otherwise. Every function that takes the address of a handle accepts NULL and sets the handle to
- * NULL. A struct of attributes begins with its own size; a field that is zero takes its default.
+ * otherwise. A function that closes or finalizes takes the address of the handle, accepts NULL, and
+ * sets the handle to NULL. A struct of attributes begins with its own size; a field that is zero
+ * takes its default.
  *
  * Each function has a thread class: "any" may be called by any thread at any time, "object" by one
  * thread at a time per handle, "main" by one thread before and after the job. A collective call is
- * made by all ranks, in the same order.
+ * made by all ranks, or all workers, in the same order.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
