@@ -26,7 +26,9 @@ typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, s
 
 /* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to take(), in
  * rank order. Collective, once. Leaves the launcher in any case, also after an error: from here on
- * the death of a peer is ours to notice, and does not end the step. */
+ * the death of a peer is ours to notice, and does not end the step. SLUICE_EPEER: a rank on this
+ * node ended before all had met; then the launcher was asked to end the step, because it gives no
+ * other way to tell the ranks on other nodes. */
 int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
 		      void *context);
 

@@ -4,6 +4,7 @@ library_sources += \
 	slurm/card.c slurm/card.h \
 	slurm/launcher.h \
 	slurm/no_launcher.c \
-	slurm/pmix_calls.c
+	slurm/pmix_calls.c \
+	slurm/siblings.c slurm/siblings.h
 
 EXTRA_DIST += slurm/pmix.m4 slurm/devcluster slurm/train.sbatch

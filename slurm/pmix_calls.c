@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The only file that knows PMIx: Init, Get, Put, Commit, Fence, Finalize, and nothing else of it.
+ * The only file that knows PMIx: Init, Get, Get_nb, Put, Commit, Fence, Abort, Finalize, and
+ * nothing else of it.
  *
  * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller
  * waits for it with a deadline of its own. What a call and its helper share lives in struct
@@ -10,6 +11,7 @@
 #ifdef HAVE_PMIX
 #include "base/error.h"
 #include "sluice.h"
+#include "slurm/siblings.h"
 
 #include <errno.h>
 #include <pmix.h>
@@ -20,8 +22,20 @@
 #include <string.h>
 #include <time.h>
 
-enum phase { PHASE_INIT, PHASE_FENCE, PHASE_COLLECT, PHASE_FINALIZE, PHASE_COUNT };
+enum phase {
+	PHASE_INIT,
+	PHASE_FENCE,
+	PHASE_SEARCH,
+	PHASE_ABORT,
+	PHASE_COLLECT,
+	PHASE_FINALIZE,
+	PHASE_COUNT
+};
 enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
+/* How often a rank that waits for the others looks whether those on its node live. */
+enum { LOOK_MS = 1000 };
+/* How long a rank that has waited in vain asks for the cards of the others, to name the missing. */
+enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
 static const char card_key[] = "sluice.card";
 
@@ -39,6 +53,9 @@ struct launcher {
 	int size;
 	char node[256];
 	char name[64];
+	char *present; /* [size], by PHASE_SEARCH: ranks whose card the launcher has */
+	int n_answers; /* of PHASE_SEARCH */
+	char *local;   /* "0,1,5": the ranks on this node; NULL where the launcher does not say */
 
 	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
 	int n_values;              /* filled */
@@ -58,6 +75,8 @@ static void drop(struct launcher *l)
 	for (i = 0; i < l->n_values; i++)
 		PMIX_VALUE_RELEASE(l->value[i]);
 	free(l->value);
+	free(l->local);
+	free(l->present);
 	PMIX_INFO_DESTRUCT(&l->fence_info[0]);
 	PMIX_INFO_DESTRUCT(&l->fence_info[1]);
 	pthread_cond_destroy(&l->changed);
@@ -182,6 +201,12 @@ static pmix_status_t ask_size_and_node(struct launcher *l)
 	if (get_value(l, l->self.rank, PMIX_HOSTNAME, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string)
 			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
+		PMIX_VALUE_RELEASE(value);
+	}
+	/* optional: without it the end of a rank on this node is noticed by the time-out */
+	if (get_value(l, PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, &value) == PMIX_SUCCESS) {
+		if (value->type == PMIX_STRING && value->data.string)
+			l->local = strdup(value->data.string);
 		PMIX_VALUE_RELEASE(value);
 	}
 	return PMIX_SUCCESS;
@@ -382,14 +407,139 @@ static int offer(struct launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-static int fence_timed_out(const struct launcher *l)
+struct question { /* for the card of one rank; freed when it is answered */
+	struct launcher *l;
+	int rank;
+	pmix_info_t limit;
+};
+
+static void card_answered(pmix_status_t status, pmix_value_t *value, void *context)
 {
-	return fail(
-		SLUICE_ETIMEDOUT,
-		"rank %u on node %s waited %.1f s for all %d ranks of the job, and at least one "
-		"did not reach sluice_init(): look for a rank that ended or hangs before it (its "
-		"output; sstat or sacct of this step), or allow more time with SLUICE_BOOT_TIMEOUT",
-		l->self.rank, l->node, l->timeout_ms / 1e3, l->size);
+	struct question *q = context;
+	struct launcher *l = q->l;
+
+	(void)value;
+	pthread_mutex_lock(&l->lock);
+	l->present[q->rank] = status == PMIX_SUCCESS;
+	l->n_answers++;
+	l->done[PHASE_SEARCH] = l->n_answers == l->size;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	PMIX_INFO_DESTRUCT(&q->limit);
+	free(q);
+	drop(l);
+}
+
+/* The launcher has the card of a rank as soon as that rank offered it. All are asked for at once: a
+ * question about a rank that is missing may never be answered. */
+static void *search_body(void *argument)
+{
+	struct launcher *l = argument;
+	int seconds = SEARCH_TIMEOUT_MS / 1000, rank;
+
+	for (rank = 0; rank < l->size; rank++) {
+		struct question *q = calloc(1, sizeof(*q));
+		pmix_proc_t proc = l->self;
+		pmix_status_t status;
+
+		if (!q)
+			break;
+		proc.rank = (pmix_rank_t)rank;
+		*q = (struct question){ .l = l, .rank = rank };
+		PMIX_INFO_CONSTRUCT(&q->limit);
+		PMIX_INFO_LOAD(&q->limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
+		pthread_mutex_lock(&l->lock);
+		l->holders++;
+		pthread_mutex_unlock(&l->lock);
+		status = PMIx_Get_nb(&proc, card_key, &q->limit, 1, card_answered, q);
+		if (status != PMIX_SUCCESS) /* then it is not answered */
+			card_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
+				      NULL, q);
+	}
+	drop(l);
+	return NULL;
+}
+
+/* "rank 3, rank 5 and 2 more": those whose card the launcher does not have. "" if all are there. */
+static void name_missing(struct launcher *l, char *text, size_t bytes)
+{
+	int rank, missing = 0;
+	size_t used = 0;
+
+	*text = '\0';
+	l->present = calloc((size_t)l->size, 1);
+	if (!l->present)
+		return;
+	run_bounded(l, PHASE_SEARCH, search_body, SEARCH_TIMEOUT_MS);
+	pthread_mutex_lock(&l->lock);
+	for (rank = 0; rank < l->size; rank++)
+		if (!l->present[rank] && missing++ < MOST_MISSING)
+			used += (size_t)snprintf(text + used, bytes - used, "%srank %d",
+						 used ? ", " : "", rank);
+	pthread_mutex_unlock(&l->lock);
+	if (missing > MOST_MISSING)
+		snprintf(text + used, bytes - used, " and %d more", missing - MOST_MISSING);
+}
+
+static int fence_timed_out(struct launcher *l)
+{
+	char missing[512];
+
+	name_missing(l, missing, sizeof(missing));
+	return fail(SLUICE_ETIMEDOUT,
+		    "rank %u on node %s waited %.1f s for all %d ranks of the job in "
+		    "sluice_init(), and %s%s: look for a rank that ended or hangs before it (its "
+		    "output; sstat or sacct of this step), or allow more time with "
+		    "SLUICE_BOOT_TIMEOUT",
+		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size,
+		    *missing ? "these are missing: " : "at least one did not reach it", missing);
+}
+
+static void *abort_body(void *argument)
+{
+	struct launcher *l = argument;
+
+	finish(l, PHASE_ABORT,
+	       PMIx_Abort(EXIT_FAILURE, "a rank ended before all had met", NULL, 0));
+	drop(l);
+	return NULL;
+}
+
+/* A rank on this node ended before all had met. The fence never ends without it, and nothing but
+ * the fence reaches the ranks on other nodes: so the launcher is asked to end the step, as it does
+ * by itself when a client of PMIx dies. The ranks on this node get the time to notice for
+ * themselves, so that each of them says it. */
+static int sibling_ended(struct launcher *l, int rank)
+{
+	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
+
+	fail(SLUICE_EPEER,
+	     "rank %d (node %s) is lost: its process ended before all %d ranks had met in "
+	     "sluice_init(), so the launcher is asked to end the step; look for the cause in the "
+	     "output of rank %d",
+	     rank, l->node, l->size, rank);
+	nanosleep(&pause, NULL);
+	run_bounded(l, PHASE_ABORT, abort_body, FINALIZE_TIMEOUT_MS);
+	return SLUICE_EPEER;
+}
+
+/* 0 when all ranks have met, else the error. */
+static int await_all(struct launcher *l)
+{
+	int waited, rank;
+
+	for (waited = 0; waited < l->timeout_ms; waited += LOOK_MS) {
+		int rest = l->timeout_ms - waited;
+
+		if (!await(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
+			return 0;
+		rank = l->local && rest > LOOK_MS ?
+			       siblings_ended(l->self.nspace, l->local, (int)l->self.rank) :
+			       -1;
+		if (rank >= 0)
+			return await(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
+	}
+	return fence_timed_out(l);
 }
 
 static void fence_done(pmix_status_t status, void *context)
@@ -407,6 +557,7 @@ static int fence(struct launcher *l)
 		true; /* without it the fence is no barrier between nodes, and gives no data */
 	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, behind ours */
 	pmix_status_t status;
+	int err;
 
 	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
@@ -418,8 +569,9 @@ static int fence(struct launcher *l)
 		fence_done(PMIX_SUCCESS, l); /* done at once: no callback will come */
 	else if (status != PMIX_SUCCESS)
 		fence_done(status, l);
-	if (await(l, PHASE_FENCE, l->timeout_ms))
-		return fence_timed_out(l);
+	err = await_all(l);
+	if (err)
+		return err;
 	status = l->status[PHASE_FENCE];
 	if (status == PMIX_ERR_TIMEOUT)
 		return fence_timed_out(l);

@@ -48,8 +48,7 @@ void random_kernels_use(const struct random_kernels *kernels)
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
 }
 
-/* Chosen at the first call: the best usable one from the one that SLUICE_KERNELS names on. */
-static const struct random_kernels *kernels(void)
+const struct random_kernels *random_kernels(void)
 {
 	const struct random_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
 	const char *wanted;
@@ -86,12 +85,12 @@ void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_
 	}
 	whole = n - n % RANDOM_RUN;
 	if (whole)
-		kernels()->run(s, first / 4, whole, out);
+		random_kernels()->run(s, first / 4, whole, out);
 	first += whole;
 	n -= whole;
 	out += whole;
 	if (n > RANDOM_RUN / 4) {
-		kernels()->run(s, first / 4, RANDOM_RUN, numbers);
+		random_kernels()->run(s, first / 4, RANDOM_RUN, numbers);
 		memcpy(out, numbers, n * sizeof(*out));
 		return;
 	}

@@ -208,8 +208,12 @@ static int connect_peer(sluice_job *job, int peer)
 				 transport->ops->name, why);
 			continue;
 		}
-		return transport->ops->connect(transport, peer, address, bytes,
-					       &job->peers[peer].endpoint);
+		int rc = transport->ops->connect(transport, peer, address, bytes,
+						 &job->peers[peer].endpoint);
+		if (rc != SLUICE_EPEER)
+			return rc;
+		snprintf(reasons, sizeof reasons, "%s", sluice_last_error());
+		return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), reasons);
 	}
 	return fail(SLUICE_ENOSUPP,
 		    "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s",

@@ -9,8 +9,10 @@ EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_idle.sh \
 	tests/cluster/test_info.sh \
 	tests/cluster/test_kill.sh \
+	tests/cluster/test_kill_early.sh \
 	tests/cluster/test_methods.sh \
 	tests/cluster/test_no_pmix.sh \
+	tests/cluster/test_other_user.sh \
 	tests/cluster/test_resume.sh \
 	tests/cluster/test_slow.sh \
 	tests/cluster/test_stop.sh \

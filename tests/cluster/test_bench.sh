@@ -23,6 +23,26 @@ assert all(r["bytes_per_second"] > 0 for r in o["rows"]), o' "$test.json.out" "$
 	fi
 done
 
+# Ranks that outnumber the processors are warned about, once, whatever nodes they are on; others are not.
+program=$SCRATCH/pinned
+printf '#!/bin/sh\nexec taskset -c "${CORES:?}" "%s" "$@"\n' "$BUILD/sluice-bench" >"$program"
+chmod +x "$program"
+core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+shared='warning: 2 ranks share 1 processor on the machine of rank 0'
+for test in put step; do
+	CORES=$core job_ok crowd.$test 2 $test --repeat 20
+	[ "$(cat crowd.$test.err.* | grep -c "$shared")" = 1 ] || { show crowd.$test; fail "$test: no warning"; }
+done
+if [ "$(nproc)" -ge 2 ]; then
+	CORES=$(taskset -cp $$ | sed 's/.*: //') job_ok room 2 notify --sizes 64 --repeat 20
+	cat room.err.* | grep 'ranks share' && fail "a warning where each rank has a processor"
+fi
+program=$BUILD/sluice-bench
+# A checksum is only written: where nothing was measured, there is a dash.
+timeout 60 "$program" codec --n 100K --density 0.01 --steps 3 >codec.out || fail "codec"
+says codec.out '^crc32c +[0-9.]+ +[0-9.]+ +[0-9.]+ +- +-$' || fail "codec: crc32c"
+grep -i nan codec.out && fail "codec prints what is no number"
+
 # The first pair, while two other ranks wait.
 job_ok pair 4 notify --with 1 --sizes 64 --repeat 50
 says pair.out '^notify: rank 0 \(n1\) with rank 1 \(n1\)' || fail "--with 1 was not heard"

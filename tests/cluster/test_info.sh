@@ -26,6 +26,18 @@ says text '^ +slurm +slurm(-wlm)? [0-9]' || fail "no version of Slurm"
 says text '^ +SLUICE_TRANSPORT +self,shm \(environment\)' || fail "the setting is not shown"
 says text '^ +slurm-job +job [0-9]+, step [0-9]+' || fail "the job is not seen"
 
+# In a step of several nodes each line names its node, and is else the same.
+timeout 30 srun --mpi=pmix -N2 -n2 "$info" --check >both 2>both.err || { cat both; fail "-N2: status $?"; }
+for node in n1 n2; do
+	sed -n "s/^$node: //p" both >both.$node
+	cmp check both.$node || fail "--check of $node under srun -N2 differs from that of one node"
+done
+[ "$(wc -l <both)" = $((2 * $(wc -l <check))) ] || { cat both; fail "a line names no node"; }
+
+# A recipe that the library would refuse.
+SLUICE_RECIPE='up=topq(0.01)' ask recipe --check
+[ $status = 2 ] && says recipe '^FAIL environment: .*SLUICE_RECIPE="up=topq\(0.01\)".*did you mean' || fail "recipe: status $status"
+
 # A variable that is mistyped: a warning; one that is wrong, or RDMA that is asked for: a failure.
 export SLUICE_LOST_AFTR=1s
 ask typo --check

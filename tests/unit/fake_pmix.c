@@ -60,6 +60,15 @@ pmix_status_t PMIx_Finalize(const pmix_info_t info[], size_t ninfo)
 	return PMIX_SUCCESS;
 }
 
+pmix_status_t PMIx_Abort(int status, const char msg[], pmix_proc_t procs[], size_t nprocs)
+{
+	(void)status;
+	(void)msg;
+	note_call();
+	fake_pmix.aborts += !procs && !nprocs; /* of the whole job */
+	return PMIX_SUCCESS;
+}
+
 pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t *value)
 {
 	note_call();
@@ -129,6 +138,9 @@ void fake_pmix_answer_fence(void)
 {
 	fake_pmix.pending(PMIX_SUCCESS, fake_pmix.pending_context);
 	fake_pmix.pending = NULL;
+	if (fake_pmix.unanswered)
+		fake_pmix.unanswered(PMIX_ERR_TIMEOUT, NULL, fake_pmix.unanswered_context);
+	fake_pmix.unanswered = NULL;
 }
 
 static pmix_status_t give_size(pmix_value_t *v)
@@ -182,6 +194,10 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 		v->type = PMIX_STRING;
 		v->data.string = strdup(fake_pmix.node);
 		status = PMIX_SUCCESS;
+	} else if (strcmp(key, PMIX_LOCAL_PEERS) == 0 && fake_pmix.local) {
+		v->type = PMIX_STRING;
+		v->data.string = strdup(fake_pmix.local);
+		status = PMIX_SUCCESS;
 	} else if (strcmp(key, "sluice.card") == 0) {
 		sleep_ms(fake_pmix.get_sleeps_ms);
 		status = give_card(proc->rank, v);
@@ -193,6 +209,22 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 	}
 	*value = v;
 	return status;
+}
+
+/* Answers at once, but not where a rank has offered nothing: there never. */
+pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
+			  size_t ninfo, pmix_value_cbfunc_t callback, void *context)
+{
+	pmix_value_t *value;
+
+	if (PMIx_Get(proc, key, info, ninfo, &value) != PMIX_SUCCESS) {
+		fake_pmix.unanswered = callback;
+		fake_pmix.unanswered_context = context;
+		return PMIX_SUCCESS;
+	}
+	callback(PMIX_SUCCESS, value, context);
+	PMIX_VALUE_RELEASE(value);
+	return PMIX_SUCCESS;
 }
 
 const char *PMIx_Get_version(void)

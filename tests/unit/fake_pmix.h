@@ -17,6 +17,7 @@ struct fake_pmix {
 	int size;
 	pmix_rank_t rank;
 	const char *node;                          /* NULL: the server does not tell */
+	const char *local;                         /* the ranks on this node; NULL: not told */
 	pmix_data_type_t size_type;                /* of PMIX_JOB_SIZE */
 	uint8_t card[FAKE_RANKS][FAKE_CARD_BYTES]; /* of the peers; the own one comes by Put */
 	size_t card_bytes[FAKE_RANKS];             /* 0: Get finds none */
@@ -27,7 +28,7 @@ struct fake_pmix {
 	int card_is_text; /* Get gives a string */
 	enum fake_fence fence;
 	/* what was called */
-	int inits, puts, commits, fences;
+	int inits, puts, commits, fences, aborts;
 	/* These are written by helpers that were given up too, while the test goes on: who has seen
 	 * the last of its counts may reset the fake. */
 	atomic_int finalizes, calls_after_finalize, cards_asked_for;
@@ -35,12 +36,14 @@ struct fake_pmix {
 	int fence_timeout_s;
 	pmix_op_cbfunc_t pending; /* of FENCE_NEVER */
 	void *pending_context;
+	pmix_value_cbfunc_t unanswered; /* of the last Get_nb about a rank that offered nothing */
+	void *unanswered_context;
 };
 
 extern struct fake_pmix fake_pmix;
 
 /* A job of `size` in which all goes well, this process being rank. */
 void fake_pmix_reset(int size, int rank);
-/* Answers the fence that was left pending, as a server does that comes back late. */
+/* Answers the fence (and a Get_nb) that was left pending, as a server does that comes back late. */
 void fake_pmix_answer_fence(void);
 #endif

@@ -10,10 +10,14 @@
 #include "slurm/card.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 enum { TIMEOUT_MS = 10000, SHORT_MS = 600 };
@@ -261,9 +265,94 @@ static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmle
 	(void)state;
 	served(4, 3);
 	fake_pmix.fence = FENCE_NEVER;
+	fake_pmix.card_bytes[1] = 0;
 	exchange_fails(SHORT_MS, SLUICE_ETIMEDOUT, "all 4 ranks");
 	assert_non_null(strstr(sluice_last_error(), "rank 3 on node n7"));
+	assert_non_null(strstr(sluice_last_error(), "missing: rank 1: "));
+	assert_int_equal(fake_pmix.finalizes, 1);
 	fake_pmix_answer_fence();
+}
+
+/* Rank 0 of two on one node, in which the fence does not end because rank 1 never comes. Below a
+ * process that has no rank, as a launcher. */
+static int wait_for_sibling(void)
+{
+	struct bootstrap *b = NULL;
+	struct card *cards = NULL;
+	const char *expected = getenv("EXPECTED");
+	int err;
+
+	log_set_sink(swallow, NULL);
+	served(2, 0);
+	fake_pmix.local = "0,1";
+	fake_pmix.fence = FENCE_NEVER;
+	if (bootstrap_open(3500, &b))
+		return 2;
+	err = bootstrap_exchange(b, NULL, 0, &cards);
+	if (fake_pmix.aborts != (err == SLUICE_EPEER) || fake_pmix.finalizes != 1)
+		return 3;
+	bootstrap_close(&b);
+	return err == (*expected ? SLUICE_EPEER : SLUICE_ETIMEDOUT) &&
+			       strstr(sluice_last_error(), expected) ?
+		       0 :
+		       4;
+}
+
+static pid_t start_task(const char *rank, char *const arguments[])
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	setenv("PMIX_NAMESPACE", "fake", 1);
+	setenv("PMIX_RANK", rank, 1);
+	execvp(arguments[0], arguments);
+	_exit(127);
+}
+
+/* The status of rank 0, whose sibling is killed or is not. */
+static int launch(int kill_it)
+{
+	char program[4096] = "";
+	char *const waits[] = { program, "wait-for-sibling", NULL };
+	char *const sleeps[] = { "sleep", "1000", NULL };
+	int status = -1;
+	pid_t launcher;
+
+	assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
+	launcher = fork();
+
+	if (launcher == 0) {
+		pid_t sibling = start_task("1", sleeps), rank;
+
+		if (kill_it) {
+			kill(sibling, SIGKILL);
+			waitpid(sibling, NULL, 0);
+		}
+		rank = start_task("0", waits);
+		waitpid(rank, &status, 0);
+		if (!kill_it) {
+			kill(sibling, SIGKILL);
+			waitpid(sibling, NULL, 0);
+		}
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+	}
+	assert_int_equal(waitpid(launcher, &status, 0), launcher);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+static void exchange__rank_on_the_node_was_killed__is_EPEER_naming_it(void **state)
+{
+	(void)state;
+	setenv("EXPECTED", "rank 1 (node n7) is lost", 1);
+	assert_int_equal(launch(1), 0);
+}
+
+static void exchange__rank_on_the_node_lives_and_hangs__times_out(void **state)
+{
+	(void)state;
+	setenv("EXPECTED", "", 1);
+	assert_int_equal(launch(0), 0);
 }
 
 static void exchange__fence_fails__is_EBOOT(void **state)
@@ -438,7 +527,7 @@ static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
 	assert_non_null(strstr(sluice_last_error(), "PMIx"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix,
@@ -456,6 +545,10 @@ int main(void)
 		cmocka_unit_test_setup(
 			exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless,
 			setup),
+		cmocka_unit_test_setup(exchange__rank_on_the_node_was_killed__is_EPEER_naming_it,
+				       setup),
+		cmocka_unit_test_setup(exchange__rank_on_the_node_lives_and_hangs__times_out,
+				       setup),
 		cmocka_unit_test_setup(exchange__fence_fails__is_EBOOT, setup),
 		cmocka_unit_test_setup(exchange__put_or_commit_fails__is_EBOOT, setup),
 		cmocka_unit_test_setup(exchange__get_fails__names_the_rank, setup),
@@ -469,5 +562,7 @@ int main(void)
 		cmocka_unit_test_setup(open__another_launcher_with_pmi__fails_EBOOT, setup),
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "wait-for-sibling"))
+		return wait_for_sibling();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * The verdicts of sluice-info about nodes that are trees of files: one healthy node, and that node
  * with one thing wrong at a time. */
 #include "tools/info/probes.h"
+#include "compress/select_kernels.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/two_gpus.h"
 #include <setjmp.h>
@@ -323,6 +324,109 @@ static void unknown_and_wrong_variables__are_judged(void **state)
 	assert_non_null(strstr(found("SLUICE_SPIN", VERDICT_INFO)->text, "50us (default)"));
 }
 
+static void wrong_recipe__fails_naming_variable_word_and_remedy(void **state)
+{
+	(void)state;
+	setenv("SLUICE_RECIPE", "up=topq(0.01)", 1);
+	probe_sluice(&node, &report);
+	unsetenv("SLUICE_RECIPE");
+	fails("environment", "SLUICE_RECIPE=\"up=topq(0.01)\"", "correct or unset");
+	assert_non_null(strstr(found("environment", VERDICT_FAIL)->text, "topk"));
+	report_free(&report);
+	setenv("SLUICE_RECIPE", "up=topk(0.01)", 1);
+	probe_sluice(&node, &report);
+	unsetenv("SLUICE_RECIPE");
+	found("environment", VERDICT_OK);
+}
+
+static void kernels__are_those_that_the_selector_takes(void **state)
+{
+	char expected[64];
+
+	(void)state;
+	probe_sluice(&node, &report);
+	snprintf(expected, sizeof(expected), "selection %s, ", select_best()->name);
+	assert_non_null(strstr(found("kernels", VERDICT_INFO)->text, expected));
+	report_free(&report);
+	setenv("SLUICE_KERNELS", "portable", 1);
+	probe_sluice(&node, &report);
+	unsetenv("SLUICE_KERNELS");
+	assert_non_null(strstr(found("kernels", VERDICT_INFO)->text, "selection portable, "));
+}
+
+static void version__names_the_compiler(void **state)
+{
+	const char *by;
+
+	(void)state;
+	probe_sluice(&node, &report);
+	by = strstr(found("version", VERDICT_INFO)->text, "compiled by ");
+	assert_non_null(by);
+	if (!strstr(by, "GCC ") && !strstr(by, "lang "))
+		fail_msg("no name of a compiler: %s", by);
+}
+
+/* A program srun that is the only one in PATH. NULL: there is none. */
+static void ask_slurm(const char *script)
+{
+	char path[2 * SCRATCH_PATH], *before = strdup(getenv("PATH"));
+
+	put("/bin/srun", script ? script : "");
+	snprintf(path, sizeof path, "%s/bin/srun", root);
+	assert_int_equal(chmod(path, script ? 0755 : 0644), 0);
+	snprintf(path, sizeof path, "%s/bin", root);
+	setenv("PATH", path, 1);
+	report_free(&report);
+	probe_launcher(&(struct node){ .root = "" }, &report);
+	setenv("PATH", before, 1);
+	free(before);
+}
+
+static void srun__absent_unconfigured_and_well__are_told_apart(void **state)
+{
+	(void)state;
+	ask_slurm(NULL);
+	assert_string_equal(found("slurm", VERDICT_INFO)->text, "there is no srun in PATH");
+	ask_slurm("#!/bin/sh\necho 'srun: fatal: no configuration source' >&2; exit 1\n");
+	assert_non_null(strstr(found("slurm", VERDICT_WARN)->text, "no configuration source"));
+	assert_non_null(strstr(found("slurm", VERDICT_WARN)->remedy, "SLURM_CONF"));
+	ask_slurm("#!/bin/sh\n[ $1 = --version ] && echo slurm 99.1 || echo pmix_v9\n");
+	assert_string_equal(found("slurm", VERDICT_INFO)->text, "slurm 99.1");
+	found("slurm-pmix", VERDICT_OK);
+}
+
+/* Each line of the example that sluice-info(1) gives for --check. */
+static void example_of_the_manual__is_what_the_program_prints(void **state)
+{
+	char line[1024], *printed = NULL;
+	size_t bytes;
+	int inside = 0, lines = 0;
+	FILE *page = fopen(SOURCE "/man/sluice-info.1", "re"), *memory;
+
+	(void)state;
+	assert_non_null(page);
+	memory = open_memstream(&printed, &bytes);
+	look();
+	report_print_check(&report, VERDICT_OK, "", memory);
+	limit("65536", "131072");
+	setenv("SLURM_JOB_ID", "7", 1);
+	look();
+	report_print_check(&report, VERDICT_OK, "", memory);
+	fclose(memory);
+	while (fgets(line, sizeof line, page)) {
+		if (!strcmp(line, ".Ed\n"))
+			inside = 0;
+		if (inside && !strstr(printed, line))
+			fail_msg("the program does not print: %sbut:\n%s", line, printed);
+		lines += inside;
+		if (!strcmp(line, ".Bd -literal\n") && !lines)
+			inside = 1;
+	}
+	assert_true(lines >= 3);
+	fclose(page);
+	free(printed);
+}
+
 #ifdef HAVE_HWLOC
 static void nearness__two_gpus_and_two_cards__each_pair(void **state)
 {
@@ -387,6 +491,11 @@ int main(void)
 		TEST(no_limits_file__is_a_warning),
 		TEST(gpu_beside_rdma__acs_and_iommu_are_warned_about),
 		TEST(unknown_and_wrong_variables__are_judged),
+		TEST(wrong_recipe__fails_naming_variable_word_and_remedy),
+		TEST(kernels__are_those_that_the_selector_takes),
+		TEST(version__names_the_compiler),
+		TEST(srun__absent_unconfigured_and_well__are_told_apart),
+		TEST(example_of_the_manual__is_what_the_program_prints),
 #ifdef HAVE_HWLOC
 		TEST(nearness__two_gpus_and_two_cards__each_pair),
 #endif

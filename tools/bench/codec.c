@@ -248,6 +248,15 @@ static void print_sketch(struct bench *b)
 	putchar('}');
 }
 
+/* A rate and how many copies it costs; nothing where nothing was measured (NaN). */
+static void print_pair(const struct bench *b, double seconds, double copy)
+{
+	if (isnan(seconds))
+		printf(" %14s %7s", "-", "-");
+	else
+		printf(" %14.2f %7.2f", rate(b, seconds) * 1e-9, seconds / copy);
+}
+
 static void print_rows(struct bench *b, int first)
 {
 	double p = (double)b->k / b->span;
@@ -266,9 +275,10 @@ static void print_rows(struct bench *b, int first)
 		double bits = 8.0 * (double)b->length[s] / b->k;
 
 		if (!b->o->json) {
-			printf("%-13s %12.2f %14.2f %7.2f %14.2f %7.2f\n", names[s], bits,
-			       rate(b, encode) * 1e-9, encode / copy, rate(b, decode) * 1e-9,
-			       decode / copy);
+			printf("%-13s %12.2f", names[s], bits);
+			print_pair(b, encode, copy);
+			print_pair(b, decode, copy);
+			putchar('\n');
 			continue;
 		}
 		printf("%s\n{\"what\":\"%s\",\"count\":%u", first && s == 0 ? "" : ",", names[s],

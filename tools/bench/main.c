@@ -9,11 +9,22 @@
 #include "tools/bench/reduce.h"
 #include "tools/bench/select.h"
 #include "tools/bench/step.h"
+#include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { EXIT_BAD_USAGE = 2 };
+enum { EXIT_BAD_USAGE = 2, BOOT_ID_BYTES = 36 };
+
+/* What a rank tells the others: its machine (two nodes of a private Slurm may be one), and the
+ * processors it may run on. */
+struct place {
+	char machine[BOOT_ID_BYTES];
+	cpu_set_t processors;
+};
+_Static_assert(sizeof(struct place) <= SLUICE_GATHER_MAX, "one gather tells it");
 
 /* Every rank reads the same command line; one of them complains. */
 static int is_first_of_launcher(void)
@@ -21,6 +32,72 @@ static int is_first_of_launcher(void)
 	const char *rank = getenv("PMIX_RANK");
 
 	return !rank || !strcmp(rank, "0");
+}
+
+static void place_of_me(struct place *mine)
+{
+	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	*mine = (struct place){ 0 };
+	if (file >= 0 && read(file, mine->machine, BOOT_ID_BYTES) != BOOT_ID_BYTES)
+		memset(mine->machine, 0, BOOT_ID_BYTES);
+	if (file >= 0)
+		close(file);
+	if (sched_getaffinity(0, sizeof(mine->processors), &mine->processors))
+		CPU_ZERO(&mine->processors); /* unknown: more than 1024 of them */
+}
+
+/* Dedicated servers give no place, and a machine may hide its boot id: then the node decides. */
+static int on_machine_of(sluice_job *job, const struct place *places, int first, int rank)
+{
+	if (rank >= sluice_workers(job) || !*places[rank].machine || !*places[first].machine)
+		return !strcmp(sluice_node(job, rank), sluice_node(job, first));
+	return !memcmp(places[rank].machine, places[first].machine, BOOT_ID_BYTES);
+}
+
+static void warn_of_machine(sluice_job *job, const struct place *places, int first)
+{
+	cpu_set_t all = places[first].processors;
+	int ranks = 0;
+
+	for (int r = 0; r < sluice_size(job); r++) {
+		int server = r >= sluice_workers(job);
+
+		if (!on_machine_of(job, places, first, r))
+			continue;
+		if (!server && r < first)
+			return; /* that rank's turn was this machine's */
+		ranks++;
+		if (!server)
+			CPU_OR(&all, &all, &places[r].processors);
+	}
+	if (CPU_COUNT(&all) && ranks > CPU_COUNT(&all))
+		fprintf(stderr,
+			"sluice-bench: warning: %d ranks share %d processor%s on the machine of "
+			"rank %d (%s): they take turns, and the times measure that too; start "
+			"fewer "
+			"ranks there, or give them more processors (srun --cpus-per-task)\n",
+			ranks, CPU_COUNT(&all), CPU_COUNT(&all) == 1 ? "" : "s", first,
+			sluice_node(job, first));
+}
+
+/* A collective of all ranks; rank 0 says it. */
+static int warn_of_shared_processors(sluice_job *job)
+{
+	struct place mine, *places = calloc((size_t)sluice_workers(job), sizeof(*places));
+	int rc;
+
+	if (!places) {
+		fprintf(stderr, "sluice-bench: no memory for the places of %d workers\n",
+			sluice_workers(job));
+		return -1;
+	}
+	place_of_me(&mine);
+	rc = sluice_gather(job, &mine, sizeof(mine), places);
+	for (int r = 0; r < sluice_workers(job) && !rc && sluice_rank(job) == 0; r++)
+		warn_of_machine(job, places, r);
+	free(places);
+	return rc;
 }
 
 int main(int argc, char **argv)
@@ -44,6 +121,10 @@ int main(int argc, char **argv)
 	}
 	if (options.test < TEST_SELECT && sluice_init(NULL, &job))
 		return EXIT_FAILURE;
+	if (job && warn_of_shared_processors(job)) {
+		sluice_finalize(&job);
+		return EXIT_FAILURE;
+	}
 	rc = options.test == TEST_REDUCE ? bench_reduce(&options) :
 	     options.test == TEST_CODEC  ? bench_codec(&options) :
 	     options.test == TEST_SELECT ? bench_select(&options) :

@@ -59,10 +59,20 @@ static void slurm(const struct node *node, struct report *r)
 	static const char *const ask_version[] = { "srun", "--version", NULL };
 	static const char *const ask_plugins[] = { "srun", "--mpi=list", NULL };
 	char text[1024], plugins[1024];
+	enum asked asked = node_ask(node, ask_version, text, sizeof(text));
 
-	if (node_ask(node, ask_version, text, sizeof(text))) {
-		report_add(r, VERDICT_INFO, section, "slurm", NULL,
-			   "no srun in PATH, or it does not answer");
+	if (asked == ASKED_ABSENT) {
+		report_add(r, VERDICT_INFO, section, "slurm", NULL, "there is no srun in PATH");
+		return;
+	}
+	/* Already for its version srun reads slurm.conf or asks for it. */
+	if (asked) {
+		report_add(r, VERDICT_WARN, section, "slurm",
+			   "set SLURM_CONF to the slurm.conf of the cluster, or install that file "
+			   "where this srun looks for it (/etc/slurm/slurm.conf)",
+			   asked == ASKED_SILENT ? "srun is in PATH, but does not answer%s" :
+						   "srun is in PATH, but fails: %.300s",
+			   asked == ASKED_SILENT ? "" : text);
 		return;
 	}
 	first_line(text);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_WARNINGS = 1, EXIT_FAILURES = 2, EXIT_BAD_USAGE = 3 };
+enum { EXIT_WARNINGS = 1, EXIT_FAILURES = 2, EXIT_BAD_USAGE = 3, PREFIX_BYTES = 320 };
 
 /* What a rank with a small model registers; --memlock asks about a larger one. */
 static const uint64_t default_need = 64 << 20;
@@ -18,6 +18,7 @@ static void print_help(void)
 	      "Show what this node has and what Sluice will use of it, and why.\n"
 	      "\n"
 	      "  --check          one verdict per line: ok|warn|FAIL NAME: FINDING; REMEDY\n"
+	      "                   (in a Slurm step of several nodes after the node: n1: ok ...)\n"
 	      "  --slurm-prolog   the same for a Slurm TaskProlog: only what is wrong, as \"print "
 	      "...\" lines;\n"
 	      "                   warnings do not count for the status\n"
@@ -52,6 +53,17 @@ static int status_of(enum verdict verdict, int warnings_count)
 							   EXIT_SUCCESS;
 }
 
+/* In a step of several nodes, whose lines srun mixes, each line begins with the node's name. */
+static const char *line_prefix(const char *before, char prefix[PREFIX_BYTES])
+{
+	const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+	int several = nodes && strtol(nodes, NULL, 10) > 1;
+
+	snprintf(prefix, PREFIX_BYTES, "%s%s%s", before, several ? node_name() : "",
+		 several ? ": " : "");
+	return prefix;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option table[] = { { "check", no_argument, NULL, 'c' },
@@ -67,7 +79,7 @@ int main(int argc, char **argv)
 	struct node node = { .root = "", .memlock_need = default_need };
 	struct report report = { 0 };
 	int key, mode = 0, modes = 0, status;
-	char refused[REFUSED_BYTES];
+	char refused[REFUSED_BYTES], prefix[PREFIX_BYTES];
 
 	opterr = 0;
 	while ((key = getopt_long(argc, argv, ":", table, NULL)) != -1)
@@ -120,9 +132,10 @@ int main(int argc, char **argv)
 	if (mode == 'j')
 		report_print_json(&report, sluice_version(), stdout);
 	else if (mode == 'p')
-		report_print_check(&report, VERDICT_WARN, "print sluice-info: ", stdout);
+		report_print_check(&report, VERDICT_WARN,
+				   line_prefix("print sluice-info: ", prefix), stdout);
 	else if (mode == 'c')
-		report_print_check(&report, VERDICT_OK, "", stdout);
+		report_print_check(&report, VERDICT_OK, line_prefix("", prefix), stdout);
 	else
 		report_print_text(&report, stdout);
 	status = status_of(report_verdict(&report), mode != 'p');

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 static const uint64_t ask_ns = 5000000000;
+enum { NOT_IN_PATH = 127 };
 
 void node_path(const struct node *node, const char *path, char out[LINE_BYTES])
 {
@@ -160,14 +162,17 @@ static int read_until(int fd, char *out, size_t capacity, uint64_t deadline)
 	}
 }
 
-int node_ask(const struct node *node, const char *const *arguments, char *out, size_t capacity)
+enum asked node_ask(const struct node *node, const char *const *arguments, char *out,
+		    size_t capacity)
 {
 	int ends[2], status = -1, rc;
 	pid_t child;
 
 	out[0] = '\0';
-	if (*node->root || pipe2(ends, O_CLOEXEC))
-		return -1;
+	if (*node->root)
+		return ASKED_ABSENT;
+	if (pipe2(ends, O_CLOEXEC))
+		return ASKED_SILENT;
 	child = fork();
 	if (child == 0) {
 		int null = open("/dev/null", O_RDONLY);
@@ -177,15 +182,31 @@ int node_ask(const struct node *node, const char *const *arguments, char *out, s
 		dup2(ends[1], STDERR_FILENO);
 		execvp(arguments[0],
 		       (char *const *)(uintptr_t)arguments); /* it does not write to them */
-		_exit(127);
+		_exit(NOT_IN_PATH);
 	}
 	close(ends[1]);
 	rc = child < 0 ? -1 : read_until(ends[0], out, capacity, now_ns() + ask_ns);
 	close(ends[0]);
 	if (child < 0)
-		return -1;
+		return ASKED_SILENT;
 	if (rc)
 		kill(child, SIGKILL);
 	waitpid(child, &status, 0);
-	return !rc && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+	if (rc || !WIFEXITED(status))
+		return ASKED_SILENT;
+	if (WEXITSTATUS(status) == NOT_IN_PATH && !*out)
+		return ASKED_ABSENT;
+	return WEXITSTATUS(status) == 0 ? ASKED_ANSWERED : ASKED_FAILED;
+}
+
+const char *node_name(void)
+{
+	static char name[HOST_NAME_MAX + 1];
+	const char *slurm = getenv("SLURMD_NODENAME");
+
+	if (slurm && *slurm)
+		snprintf(name, sizeof(name), "%s", slurm);
+	else if (gethostname(name, sizeof(name) - 1))
+		snprintf(name, sizeof(name), "?");
+	return name;
 }

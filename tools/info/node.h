@@ -34,7 +34,16 @@ struct names {
 void node_list(const struct node *node, struct names *names, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. 0: it ran
- * and ended with 0. -1 otherwise, and always for another root. */
-int node_ask(const struct node *node, const char *const *arguments, char *out, size_t capacity);
+/* The name of this machine: the one that Slurm gave the node, else that of the host. */
+const char *node_name(void);
+
+/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. */
+enum asked {
+	ASKED_ANSWERED = 0, /* it ran and ended with 0 */
+	ASKED_ABSENT,       /* it is not in PATH, or the node is another root */
+	ASKED_FAILED,       /* it ended with an error, which is in the output */
+	ASKED_SILENT        /* it was ended after the five seconds, or could not be started */
+};
+enum asked node_ask(const struct node *node, const char *const *arguments, char *out,
+		    size_t capacity);
 #endif

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sluice itself: version, build, transports, the effective settings and what is wrong with them. */
 #include "base/env.h"
+#include "compress/index_kernels.h"
+#include "compress/random_kernels.h"
+#include "compress/select_kernels.h"
+#include "compress/value_kernels.h"
+#include "recipe/recipe.h"
 #include "rdma/transport.h"
 #include "sluice.h"
 #include "tools/info/probes.h"
@@ -8,6 +13,12 @@
 #include <string.h>
 
 static const char section[] = "Sluice";
+
+#ifdef __clang__
+#define COMPILER __VERSION__ /* begins with the name */
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
 
 int transport_built(const char *name)
 {
@@ -73,15 +84,47 @@ static void take_log_line(int level, const char *line, void *context)
 		   "correct or unset it", "%s", line);
 }
 
+/* The finding says the same as the line, and which variable it is about. */
+static void drop_log_line(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+/* What SLUICE_KERNELS comes to on this processor: auto is not the same version everywhere, and not
+ * every part has a version for every instruction set. */
+static void kernels(struct report *r)
+{
+	const struct select_kernels *selection = select_best();
+
+	if (!selection)
+		report_add(r, VERDICT_FAIL, section, "kernels",
+			   "choose auto, avx512, avx2 or portable",
+			   "SLUICE_KERNELS=%.40s: this processor has no such instructions",
+			   getenv("SLUICE_KERNELS"));
+	else
+		report_add(r, VERDICT_INFO, section, "kernels", NULL,
+			   "selection %s, positions %s, values %s, random numbers %s",
+			   selection->name, index_kernels()->name, value_kernels()->name,
+			   random_kernels()->name);
+}
+
 static void settings(struct report *r)
 {
 	struct settings effective;
+	struct recipe recipe;
 	char *text = NULL, *line, *rest;
 	size_t bytes, before = r->n;
 	FILE *memory;
 
 	sluice_set_log(take_log_line, r);
 	int rc = env_load(&effective);
+	sluice_set_log(drop_log_line, NULL);
+	if (!rc && recipe_parse(effective.recipe, &recipe))
+		report_add(r, VERDICT_FAIL, section, "environment", "correct or unset it",
+			   "environment variable SLUICE_RECIPE=\"%.120s\": %s", effective.recipe,
+			   sluice_last_error());
 	sluice_set_log(NULL, NULL);
 	if (r->n == before)
 		report_add(r, VERDICT_OK, section, "environment", NULL,
@@ -101,14 +144,16 @@ static void settings(struct report *r)
 				   equals ? equals + 1 : "");
 		}
 	free(text);
+	kernels(r);
 }
 
 void probe_sluice(const struct node *node, struct report *r)
 {
 	char built[128] = "", allowed[128] = "";
 
+	report_add(r, VERDICT_INFO, section, "node", NULL, "%s", node_name());
 	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",
-		   sluice_version(), __VERSION__);
+		   sluice_version(), COMPILER);
 	for (int i = 0; transports[i]; i++) {
 		const char *name = transports[i]->name;
 

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See siblings.h. Slurm's step daemon forks all tasks of a node before the first of them runs, and
+ * each has PMIX_NAMESPACE and PMIX_RANK in the environment it was started with. So a rank for which
+ * the daemon has no living child with its number has ended. A child that does not show its number
+ * may be any of them, and then nothing is said. */
+#include "slurm/siblings.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_ANCESTORS = 64 };
+
+/* Of /proc/PID/NAME, NUL behind it; the caller frees. NULL: it cannot be read. */
+static char *read_whole(pid_t pid, const char *name, size_t *bytes_out)
+{
+	char path[64], *text = NULL, *grown;
+	size_t used = 0, room = 4096;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	do {
+		room *= 2;
+		grown = realloc(text, room);
+		n = grown ? 0 : -1;
+		text = grown ? grown : text;
+		while (grown && used < room - 1 && (n = read(fd, text + used, room - 1 - used)) > 0)
+			used += (size_t)n;
+	} while (n > 0);
+	close(fd);
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[used] = '\0';
+	*bytes_out = used;
+	return text;
+}
+
+/* 0 with state and parent of a process; -1: it is gone. */
+static int look_at(pid_t pid, char *state, pid_t *parent)
+{
+	size_t bytes;
+	char *text = read_whole(pid, "stat", &bytes);
+	/* The name may hold blanks and parentheses: count from the last closing one. */
+	char *behind = text ? strrchr(text, ')') : NULL;
+	int number, rc = behind && sscanf(behind + 1, " %c %d", state, &number) == 2 ? 0 : -1;
+
+	if (!rc)
+		*parent = (pid_t)number;
+	free(text);
+	return rc;
+}
+
+/* The number in text if nothing else is in it, else -1. */
+static int number_in(const char *text)
+{
+	char *end;
+	long n;
+
+	if (!isdigit((unsigned char)*text))
+		return -1;
+	n = strtol(text, &end, 10);
+	return *end || n > INT_MAX ? -1 : (int)n;
+}
+
+/* The rank that the launcher gave the process; -1: it does not show one of this namespace. */
+static int rank_of(pid_t pid, const char *in_namespace)
+{
+	size_t bytes;
+	char *text = read_whole(pid, "environ", &bytes);
+	int rank = -1, ours = 0;
+
+	for (char *at = text; text && at < text + bytes; at += strlen(at) + 1) {
+		if (!strncmp(at, "PMIX_RANK=", 10))
+			rank = number_in(at + 10);
+		if (!strncmp(at, "PMIX_NAMESPACE=", 15))
+			ours = !strcmp(at + 15, in_namespace);
+	}
+	free(text);
+	return ours ? rank : -1;
+}
+
+/* The launcher's child that is this process or, where a script started it, an ancestor. 0 or -1. */
+static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *launcher)
+{
+	char state;
+
+	*task = getpid();
+	for (int i = 0; i < MOST_ANCESTORS; i++) {
+		if (look_at(*task, &state, launcher) || *launcher <= 1)
+			return -1;
+		if (rank_of(*launcher, in_namespace) != self)
+			return 0;
+		*task = *launcher;
+	}
+	return -1;
+}
+
+/* Marks the ranks of the launcher's living children. -1: one of them shows no rank. */
+static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, char *living, int most)
+{
+	DIR *all = opendir("/proc");
+	struct dirent *entry;
+	int rc = all ? 0 : -1;
+
+	while (!rc && (entry = readdir(all)) != NULL) {
+		pid_t pid = (pid_t)number_in(entry->d_name), parent;
+		char state;
+		int rank;
+
+		if (pid <= 0 || pid == task || look_at(pid, &state, &parent) ||
+		    parent != launcher || state == 'Z' || state == 'X')
+			continue;
+		rank = rank_of(pid, in_namespace);
+		if (rank >= 0 && rank <= most)
+			living[rank] = 1;
+		else if (!look_at(pid, &state, &parent) && state != 'Z' && state != 'X')
+			rc = -1;
+	}
+	if (all)
+		closedir(all);
+	return rc;
+}
+
+int siblings_ended(const char *in_namespace, const char *local, int self)
+{
+	pid_t task, launcher;
+	int most = self, ended = -1;
+	char *living, *list, *rest, *word;
+
+	if (find_task(in_namespace, self, &task, &launcher))
+		return -1;
+	list = rest = strdup(local);
+	while (rest && (word = strsep(&rest, ",")) != NULL)
+		most = number_in(word) > most ? number_in(word) : most;
+	free(list);
+	living = calloc((size_t)most + 1, 1);
+	list = rest = strdup(local);
+	if (living && list && !mark_living(in_namespace, launcher, task, living, most)) {
+		living[self] = 1;
+		while ((word = strsep(&rest, ",")) != NULL) {
+			int rank = number_in(word);
+
+			if (rank >= 0 && !living[rank] && (ended < 0 || rank < ended))
+				ended = rank;
+		}
+	}
+	free(living);
+	free(list);
+	return ended;
+}
