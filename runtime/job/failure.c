@@ -92,8 +92,8 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	va_end(arguments);
 	if (code == SLUICE_EWIRE)
 		members_overtaken(job);
-	if (job->failure.code)
-		return job->failure.code;
+	if (job->failure.code) /* maybe found by another thread, or in a wait that ended well */
+		return job_failed(job);
 	memcpy(job->failure.text, text, sizeof text);
 	job->failure.code = code;
 	job->failure.culprit = culprit;
