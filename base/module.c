@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static int folder_beside(char *folder, size_t cap)
 		if (!*up)
 			break;
 	}
-	return snprintf(folder, cap, "%s%s", self, SLUICE_MODULE_DIR + common) < (int)cap ? 0 : -1;
+	return snprintf(folder, cap, "%s%s", self, &SLUICE_MODULE_DIR[common]) < (int)cap ? 0 : -1;
 }
 
 int module_find(const char *file, char *path, size_t cap)
