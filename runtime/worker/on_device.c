@@ -150,7 +150,7 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count)
 static int target_is_host(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
-	return w->base || w->local || w->previous || w->anchor || model_async(model);
+	return w->local || w->kept.of[KEPT_PREVIOUS] || w->async;
 }
 
 int on_device_target(sluice_model *model, float **target)

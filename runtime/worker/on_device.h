@@ -128,9 +128,6 @@ void on_device_aim(sluice_model *model);
 /* The device has made the payload of this message (device.sent): the header, into the shard's
  * staging slot. */
 void on_device_stage(sluice_model *model, uint32_t shard, struct message *m);
-/* Posts a message whose payload is apart; header: the transfer of the whole, which is made the
- * header's. */
-int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
 /* A push failed and was not made again: the residual may hold its gradient. */
 static inline int on_device_unfinished(const struct on_device *d)
 {

@@ -131,15 +131,15 @@ static int any_staged(const sluice_model *model)
 /* Where staged payloads come to: the staging slots themselves. */
 static int open_staging(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
+	struct on_device *d = &model->worker->device;
+	const struct region *staging = lanes_staging(model);
 	void *landing;
 	if (!any_staged(model))
 		return 0;
-	if (!w->staging->common) {
-		if (d->ops->pin(w->staging->base, w->staging->bytes, &d->pinned_there))
+	if (!staging->common) {
+		if (d->ops->pin(staging->base, staging->bytes, &d->pinned_there))
 			return device_fail(d->ops, "staging memory");
-		d->pinned = w->staging->base;
+		d->pinned = staging->base;
 		return 0;
 	}
 	if (d->ops->pinned_alloc(d->payloads.bytes, &landing))
@@ -211,14 +211,13 @@ void on_device_push_close(sluice_model *model)
 
 void on_device_aim(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
+	struct on_device *d = &model->worker->device;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct payload_lane *lane = &d->lanes[s];
-		const uint64_t seq = w->up[s].ring.next_seq;
+		const uint64_t seq = lane_next_seq(model, s);
 		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
-		const uint8_t *slot = worker_slot(model, s, seq);
+		const uint8_t *slot = lane_slot(model, s, seq);
 		d->parts[s].payload = (uint8_t *)d->payloads.address + in_payloads;
 		d->parts[s].copy = NULL;
 		if (lane->way == PAYLOAD_PLACED)
@@ -229,7 +228,7 @@ void on_device_aim(sluice_model *model)
 			d->parts[s].copy = d->landing + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
 			d->parts[s].copy = (uint8_t *)d->pinned_there +
-					   (slot - (uint8_t *)w->staging->base) +
+					   (slot - (uint8_t *)lanes_staging(model)->base) +
 					   MESSAGE_HEADER_BYTES;
 	}
 }
@@ -321,14 +320,19 @@ void on_device_stage(sluice_model *model, uint32_t shard, struct message *m)
 {
 	struct on_device *d = &model->worker->device;
 	const struct device_sent *sent = &d->sent[shard];
-	uint8_t *slot = worker_slot(model, shard, m->seq);
+	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
+					      [PAYLOAD_PLACED] = LANE_PLACED,
+					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
+	const struct lane_payload payload = { .way = ways[d->lanes[shard].way],
+					      .region = d->region,
+					      .bytes = d->parts[shard].payload };
+	uint8_t *slot = lane_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
 	if (d->landing && d->lanes[shard].way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, d->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
-	worker_staged(model, shard, m);
-	model->worker->up[shard].apart = d->lanes[shard].way != PAYLOAD_STAGED;
+	worker_staged(model, shard, m, &payload);
 }
 
 static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
@@ -381,35 +385,4 @@ int on_device_send(sluice_model *model)
 	}
 	d->added = 0;
 	return 0;
-}
-
-/* ---- posting --------------------------------------------------------------- */
-
-/* Order at the owner: a notify arrives after all that earlier puts of this rank wrote, and after
- * what was stored in its window before the call, which the host has waited for. So a header that is
- * there has its payload. */
-int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
-	struct up_lane *lane = &w->up[shard];
-	struct endpoint *e = owner_of(model, shard);
-	const struct device_sent *sent = &d->sent[shard];
-	const struct transfer payload = { .kind = TRANSFER_PUT,
-					  .remote = whole->remote,
-					  .offset = whole->offset + MESSAGE_HEADER_BYTES,
-					  .local_region = d->region,
-					  .local = d->parts[shard].payload,
-					  .bytes = sent->payload_bytes };
-	int rc = 0;
-	whole->bytes = MESSAGE_HEADER_BYTES;
-	if (d->lanes[shard].way == PAYLOAD_IN_PLACE && !lane->payload_out && sent->payload_bytes)
-		rc = e->transport->ops->post(e, &payload);
-	if (rc)
-		return rc;
-	lane->payload_out = 1;
-	rc = e->transport->ops->post(e, whole);
-	if (!rc && d->lanes[shard].way == PAYLOAD_PLACED)
-		e->transport->counters.put_bytes += sent->payload_bytes; /* the device moved them */
-	return rc;
 }

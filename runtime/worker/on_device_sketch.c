@@ -64,12 +64,12 @@ int on_device_send_sketches(sluice_model *model)
 
 int on_device_send_values(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
+	struct on_device *d = &model->worker->device;
 	on_device_aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		d->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
-		d->parts[s].index = w->down[s].support;
+		uint32_t n;
+		d->parts[s].index = agree_support(model, s, &n);
+		d->parts[s].bytes = n * (uint32_t)sizeof(float);
 	}
 	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream))
 		return device_fail(d->ops, "sluice_pull");
@@ -78,15 +78,14 @@ int on_device_send_values(sluice_model *model)
 
 int on_device_stage_values(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
+	struct on_device *d = &model->worker->device;
 	struct device_selected nothing;
 	if (d->ops->pushed(d->push, &nothing, d->sent,
 			   d->stream)) /* it is done: it does not ask CUDA */
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
-		m.count = w->down[s].support_n;
+		agree_support(model, s, &m.count);
 		m.coding = CODING_AGREED;
 		on_device_stage(model, s, &m);
 		model->stats.pushed_elements += m.count;

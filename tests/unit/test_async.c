@@ -40,7 +40,7 @@ static int delay_one(sluice_job *job, void *context)
 	struct plan *plan = context;
 	int rank = sluice_rank(job), rc;
 	float params[COUNT];
-	sluice_model *model = async_open(job, plan, params);
+	sluice_model *model = async_problem_open(job, plan, params);
 	sluice_region *region = NULL;
 
 	if (!model || sluice_region_open(job, 8, &region) || sluice_pull(model, params))
@@ -107,7 +107,7 @@ static int ending_process(int rank, void *argument)
 	const struct plan plan = { .recipe = argument, .lr = 0.05f };
 	sluice_job *job = rank_join(NULL);
 	float params[COUNT];
-	sluice_model *model = async_open(job, &plan, params);
+	sluice_model *model = async_problem_open(job, &plan, params);
 
 	CHECK(model);
 	for (int step = 0; step < 5 + 7 * rank; step++)
@@ -176,7 +176,7 @@ static int park_one(sluice_job *job, void *context)
 	struct plan plan = { .recipe = "up=all down=all when=async(4)", .lr = 0.05f, .shards = 1 };
 	int rank = sluice_rank(job), rc = 0;
 	float params[COUNT];
-	sluice_model *model = async_open(job, &plan, params);
+	sluice_model *model = async_problem_open(job, &plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
@@ -277,7 +277,7 @@ static int open_only(sluice_job *job, void *context)
 {
 	struct plan *plan = context;
 	float params[COUNT], grad[COUNT] = { 0 };
-	sluice_model *model = async_open(job, plan, params);
+	sluice_model *model = async_problem_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;
