@@ -208,10 +208,10 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 		struct memory memory;
 	} * r;
 
-	if (memory->place != MEMORY_DEVICE || memory->bytes == 0 ||
-	    access & ~(unsigned)(REGION_READ | REGION_WRITE))
+	if (memory->place != MEMORY_DEVICE || !memory->bytes || access)
 		return fail(SLUICE_EINVAL,
-			    "%zu bytes of device memory with access 0x%x are not a region",
+			    "%zu bytes of device memory with access 0x%x are not a region: peers "
+			    "reach host memory only",
 			    memory->bytes, access);
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)

@@ -316,11 +316,6 @@ static int shm_describe(struct endpoint *e, const struct region *region,
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
-	if (region->device != NULL)
-		return fail(SLUICE_ENOSUPP,
-			    "shm cannot offer device memory to rank %d: it copies by this "
-			    "processor; use a region of host memory",
-			    e->peer);
 	descriptor_of(region, descriptor);
 	return SLUICE_OK;
 }

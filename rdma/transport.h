@@ -142,9 +142,9 @@ struct transport_ops {
 	 * changing it: what is taken from there is judged on a private copy. NULL, also in place of
 	 * the function (verbs): nowhere. It stays until remote_close(). */
 	const void *(*readable)(struct remote *remote);
-	/* 1: a put from this region of device memory is read by the card where it is; 0: the
-	 * processor would copy it. Registers it, which is slow. SLUICE_E*. NULL (shm, self): such a
-	 * put is refused. */
+	/* Whether the card reads puts from this region of device memory where it is: 1 or 0, or
+	 * SLUICE_E*. The call registers the region, which is slow. Where the answer is 0, and
+	 * where this is NULL (shm, self), such a put is refused. */
 	int (*in_place)(struct endpoint *e, const struct region *device);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
 	 * and a get's are filled (EVENT_DONE comes unless it is quiet), and local_region need not

@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "rdma/event_queue.h"
 #include "rdma/frame.h"
+#include "rdma/ladder.h"
 #include "rdma/transfer.h"
 #include "rdma/transport.h"
 #include "rdma/verbs_device.h"
@@ -66,9 +67,6 @@ struct sent {
 	uint64_t notify;  /* its number among the notifies to this peer, 0: none */
 	uint64_t cookie;
 	const uint8_t *local;
-	int (*unstage)(void *to, const void *from,
-		       size_t n); /* a get that is staged: local to device */
-	void *device;
 	uint32_t lkey, rkey, imm;
 	uint32_t region; /* the peer's number of the region, in case its key changes */
 	uint8_t kind, report;
@@ -280,10 +278,6 @@ void poll_until_linked(struct verbs_endpoint *ep);
 /* The key for local use of a region in the peer's domain; registers it at its first use. */
 int register_local(struct verbs_endpoint *ep, const struct region *region, int write,
 		   uint32_t *lkey_out);
-/* Device memory that the card does not reach: where local lies in the host memory that stands for
- * it, else NULL. After register_local(). */
-void *register_staging(const struct verbs_endpoint *ep, const struct region *region,
-		       const void *local);
 /* Whether puts from device memory are read by the card where it is; registers it. 1, 0 or
  * SLUICE_E*. */
 int register_in_place(struct verbs_endpoint *ep, const struct region *region);
@@ -299,11 +293,6 @@ void register_revoke_keys(struct verbs_endpoint *ep);
 void register_revoke(struct verbs_endpoint *ep);
 /* Before the transport closes: all registrations end, regions forget them. */
 void register_close(struct verbs *v);
-
-/* ---- ladder.c ---- */
-/* ibv_reg_mr with the memory limit checked before and a sentence that says what to do. */
-int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
-		  struct ibv_mr **out);
 
 /* ---- verbs_window.c; all do nothing, or are not called, where rights are domains ---- */
 /* 0: the device has windows that keep what they promise. -1: why not. */

@@ -130,17 +130,9 @@ void post_completed(struct verbs_endpoint *ep, uint64_t wr)
 		if (s->notify != 0)
 			ep->notify_done = s->notify;
 		if (s->kind == TRANSFER_GET || s->report)
-			event_queue_put(
-				&v->events,
-				&(struct event){
-					.kind = EVENT_DONE,
-					.peer = ep->endpoint.peer,
-					.cookie = s->cookie,
-					.status = s->unstage == NULL ||
-								  s->unstage(s->device, s->local,
-									     s->bytes) == 0 ?
-							  SLUICE_OK :
-							  SLUICE_EGPU });
+			event_queue_put(&v->events, &(struct event){ .kind = EVENT_DONE,
+								     .peer = ep->endpoint.peer,
+								     .cookie = s->cookie });
 		ep->first++;
 		ep->breaks = 0; /* something got through */
 	}
@@ -220,8 +212,7 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 	const struct verbs_remote *remote;
 	struct sent *s;
 	uint32_t lkey = 0;
-	const struct memory *device = x->local_region != NULL ? x->local_region->device : NULL;
-	void *staged = NULL;
+	const int device = x->local_region && x->local_region->device;
 	int rc, copy;
 
 	if (ep->state == LINK_GONE)
@@ -231,21 +222,13 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 		return rc;
 	if (!room(v, ep, x))
 		return SLUICE_EAGAIN;
-	copy = x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES && device == NULL;
+	copy = x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES && !device;
 	if (copy) {
 		lkey = ep->copies_mr->lkey;
 	} else if (x->bytes > 0) {
 		rc = register_local(ep, x->local_region, x->kind == TRANSFER_GET, &lkey);
 		if (rc < 0)
 			return rc;
-	}
-	if (device != NULL && x->bytes > 0) {
-		staged = register_staging(ep, x->local_region, x->local);
-		if (staged != NULL && x->kind != TRANSFER_GET &&
-		    device->copy(staged, x->local, x->bytes) != 0)
-			return fail(SLUICE_EGPU,
-				    "verbs: %zu bytes could not be copied out of device memory",
-				    x->bytes);
 	}
 	remote = verbs_remote_of(x->remote);
 	s = sent_at(v, ep, ep->end);
@@ -254,9 +237,7 @@ int verbs_post(struct endpoint *e, const struct transfer *x)
 		.bytes = x->bytes,
 		.notify = x->kind == TRANSFER_PUT_NOTIFY ? ++ep->notify_sent : 0,
 		.cookie = x->cookie,
-		.local = staged != NULL ? staged : x->local,
-		.unstage = staged != NULL && x->kind == TRANSFER_GET ? device->copy : NULL,
-		.device = x->local,
+		.local = x->local,
 		.lkey = lkey,
 		.rkey = remote->rkey,
 		.region = remote->id,

@@ -33,19 +33,10 @@ static void dereg(struct ibv_mr **mr)
 	*mr = NULL;
 }
 
-static void end_one(struct ibv_mr **mr, struct ladder_memory *ladder)
-{
-	if (ladder->mr != NULL) {
-		ladder_end(ladder);
-		*mr = NULL;
-	}
-	dereg(mr);
-}
-
 static void end_remote(struct keys *k)
 {
 	window_end(&k->window);
-	end_one(&k->remote, &k->remote_ladder);
+	dereg(&k->remote);
 	k->offered = 0;
 }
 
@@ -57,7 +48,7 @@ static void free_registration(struct verbs_registration *r)
 		window_end(&r->at[p].window); /* all before what they look into */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
-		end_one(&r->at[p].local, &r->at[p].local_ladder);
+		dereg(&r->at[p].local);
 	}
 	free(r);
 }
@@ -105,53 +96,6 @@ static int find_or_make(struct verbs_endpoint *ep, const struct region *region,
 						 .end = end };
 	*region->registrations = &r->registration;
 	*out = r;
-	return SLUICE_OK;
-}
-
-static int conflict(unsigned a, unsigned b)
-{
-	return (a & REGION_WRITE) && (b & (REGION_READ | REGION_WRITE)) == REGION_READ;
-}
-
-/* Model memory is what peers may only read: nothing may make the same bytes writable for one. */
-static int check_overlap(const struct verbs *v, const struct region *region)
-{
-	const char *from = region->base, *to = from + region->bytes;
-
-	for (const struct verbs_registration *r = v->registrations; r != NULL; r = r->next) {
-		const char *base = r->region->base;
-
-		if (r->region != region && base < to && from < base + r->region->bytes &&
-		    (conflict(r->region->access, region->access) ||
-		     conflict(region->access, r->region->access)))
-			return fail(SLUICE_EINVAL, "verbs: a region that peers may write shares "
-						   "bytes with one that they may not");
-	}
-	return SLUICE_OK;
-}
-
-/* Device memory: by the rung that was proved. Keys for a peer need one that reaches the memory
- * itself. */
-static int register_device(struct verbs *v, struct ibv_pd *pd, const struct region *region,
-			   int access, int for_peer, struct ladder_memory *ladder,
-			   struct ibv_mr **out)
-{
-	struct memory memory = *region->device;
-	int rc = ladder_register(pd, &v->device, &memory, access, ladder);
-
-	if (rc < 0)
-		return rc;
-	if (ladder->rung == LADDER_STAGING && (for_peer || memory.copy == NULL)) {
-		rc = fail(SLUICE_ENOSUPP,
-			  "device memory cannot be %s: %s does not reach it (%s), and %s",
-			  for_peer ? "offered to a peer" : "sent or filled", v->device.name,
-			  ladder->reason,
-			  for_peer ? "a peer's access cannot be staged: offer host memory" :
-				     "its allocator gives no way to copy it");
-		ladder_end(ladder);
-		return rc;
-	}
-	*out = ladder->mr;
 	return SLUICE_OK;
 }
 
@@ -208,16 +152,10 @@ int register_remote(struct verbs_endpoint *ep, const struct region *region, size
 		rc = fail(SLUICE_ENOSUPP,
 			  "verbs: rank %d was offered %d regions, no more are possible", rank,
 			  KEYS_MAX);
-	if (rc == SLUICE_OK && holder->remote == NULL) {
-		rc = check_overlap(v, region);
-		if (rc == SLUICE_OK && region->device != NULL)
-			rc = register_device(v, ep->pd, region, access_for_peers(v, region), 1,
-					     &holder->remote_ladder, &holder->remote);
-		else if (rc == SLUICE_OK)
-			rc = register_host(ep->pd, (char *)region->base + from, n,
-					   access_for_peers(v, region), "a region for a peer",
-					   &holder->remote);
-	}
+	if (rc == SLUICE_OK && holder->remote == NULL)
+		rc = register_host(ep->pd, (char *)region->base + from, n,
+				   access_for_peers(v, region), "a region for a peer",
+				   &holder->remote);
 	if (rc == SLUICE_OK)
 		rc = give_key(ep, r);
 	if (rc == SLUICE_OK)
@@ -263,6 +201,19 @@ static int local_place(const struct verbs *v, int rank)
 	return v->windows ? v->rank : rank;
 }
 
+/* Device memory that the card does not reach is proved not to be reached once, as that takes
+ * time. */
+static int register_device(struct verbs *v, struct ibv_pd *pd, const struct region *region,
+			   struct keys *k)
+{
+	int rc = SLUICE_ENOSUPP;
+
+	if (!k->unreachable)
+		rc = ladder_register(pd, &v->device, region->device, &k->local);
+	k->unreachable = rc == SLUICE_ENOSUPP;
+	return rc;
+}
+
 int register_local(struct verbs_endpoint *ep, const struct region *region, int write,
 		   uint32_t *lkey_out)
 {
@@ -285,9 +236,8 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 	pthread_mutex_lock(&v->registering);
 	rc = find_or_make(ep, region, &r);
 	k = rc == SLUICE_OK ? &r->at[place] : NULL;
-	if (rc == SLUICE_OK && region->device != NULL)
-		rc = register_device(v, ep->pd, region, IBV_ACCESS_LOCAL_WRITE, 0, &k->local_ladder,
-				     &k->local);
+	if (rc == SLUICE_OK && region->device)
+		rc = register_device(v, ep->pd, region, k);
 	else if (rc == SLUICE_OK)
 		rc = register_host(ep->pd, region->base, region->bytes, IBV_ACCESS_LOCAL_WRITE,
 				   "a local region", &k->local);
@@ -297,28 +247,12 @@ int register_local(struct verbs_endpoint *ep, const struct region *region, int w
 	return rc;
 }
 
-void *register_staging(const struct verbs_endpoint *ep, const struct region *region,
-		       const void *local)
-{
-	const struct verbs *v = verbs_of_endpoint(ep);
-	const struct verbs_registration *r = find(v, region);
-	const struct ladder_memory *ladder;
-
-	if (r == NULL)
-		return NULL;
-	ladder = &r->at[local_place(v, ep->endpoint.peer)].local_ladder;
-	return ladder->staging != NULL ?
-		       (char *)ladder->staging->base +
-			       ((const char *)local - (const char *)region->base) :
-		       NULL;
-}
-
 int register_in_place(struct verbs_endpoint *ep, const struct region *region)
 {
 	uint32_t unused;
 	int rc = register_local(ep, region, 0, &unused);
 
-	return rc < 0 ? rc : register_staging(ep, region, region->base) == NULL;
+	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;
 }
 
 /* ---- ending ---------------------------------------------------------------- */
@@ -347,7 +281,7 @@ void register_revoke(struct verbs_endpoint *ep)
 		struct keys *k = &r->at[ep->endpoint.peer];
 
 		end_remote(k);
-		end_one(&k->local, &k->local_ladder);
+		dereg(&k->local);
 	}
 	window_end(&ep->slot_window);
 	dereg(&ep->slot_mr);

@@ -15,9 +15,8 @@ struct keys {
 	struct ibv_mr *local;  /* for our own work requests */
 	struct ibv_mw *window; /* over remote; bound to the present queue pair of the peer */
 	uint32_t rkey;
-	int offered; /* the peer was given a key, and gets the new one when that changes */
-	/* Of device memory, and then the two above are theirs. */
-	struct ladder_memory remote_ladder, local_ladder;
+	int offered;     /* the peer was given a key, and gets the new one when that changes */
+	int unreachable; /* device memory: the card was seen not to reach it */
 };
 
 struct verbs_registration {
