@@ -18,6 +18,19 @@ static inline int event_queue_full(const struct event_queue *queue)
 {
 	return queue->count == queue->capacity;
 }
+static inline int event_queue_empty(const struct event_queue *queue)
+{
+	return !queue->count;
+}
+/* How many events it takes before it is full. */
+static inline uint32_t event_queue_room(const struct event_queue *queue)
+{
+	return queue->capacity - queue->count;
+}
+static inline void event_queue_forget(struct event_queue *queue)
+{
+	queue->count = 0;
+}
 /* Needs a queue that is not full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);

@@ -3,6 +3,7 @@
 #include "rdma/ladder.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/prove.h"
 #include "sluice.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -43,7 +44,7 @@ static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *dev
 	const int access = IBV_ACCESS_LOCAL_WRITE;
 	const uint64_t address = (uintptr_t)memory->address;
 	struct ibv_mr *mr;
-	char reason[160];
+	char reason[PROVE_WHY_BYTES];
 
 	if (rung == DMABUF && memory->fd < 0) {
 		snprintf(why, 200, "it was not exported");
@@ -57,7 +58,7 @@ static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *dev
 			 errno_text(errno));
 		return NULL;
 	}
-	if (!ladder_prove(pd, device, mr, address, memory->bytes, reason))
+	if (!prove_memory(pd, device, mr, address, memory->bytes, reason))
 		return mr;
 	snprintf(why, 200, "it was registered, but %s", reason);
 	ibv_dereg_mr(mr);

@@ -16,9 +16,4 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
  * card does not reach that memory; the message says what was tried. */
 int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
 		    const struct memory *memory, struct ibv_mr **out);
-
-/* Lets the card write the first bytes of mr and read them back, through a pair of queue pairs that
- * are connected to each other. What was there is put back. 0, or -1 with the sentence in why. */
-int ladder_prove(struct ibv_pd *pd, const struct verbs_device *device, const struct ibv_mr *mr,
-		 uint64_t address, size_t bytes, char why[160]);
 #endif

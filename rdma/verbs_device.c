@@ -41,6 +41,15 @@ const char *verbs_address_text(const struct sockaddr_storage *address, char text
 	return text;
 }
 
+int verbs_failed(const char *call)
+{
+	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "verbs: %s: %s%s", call, errno_text(errno),
+		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
+		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" :
+				      "");
+}
+
 /* ---- locked memory --------------------------------------------------------- */
 
 /* A field of /proc/self/status: in kilobytes, or hexadecimal. 0 if it is not there. */

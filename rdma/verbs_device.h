@@ -32,6 +32,10 @@ struct ibv_context *verbs_device_open(const char *name);
 /* May this process pin so many bytes more? 0, or SLUICE_ENOMEM: need, limit, origin, remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);
 
+/* After a call of libibverbs or of the system failed: a message with the call, errno and a remedy.
+ * SLUICE_ENOMEM or SLUICE_EDEVICE. */
+int verbs_failed(const char *call);
+
 /* "10.3.0.1 port 1234" */
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80]);
 #endif
