@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Registering a GPU's memory as a source of puts: by its dma-buf, else through the driver's peer
- * memory. A rung counts only after the card has really written that memory and read it back. Also
- * the plain registration of host memory. Called by the verbs transport. */
+ * Registering memory with a card, by what the card is seen to do: what it says it can do is tried
+ * between two queue pairs of this process before anybody relies on it. A GPU's memory, which is
+ * only ever a source of puts, is registered by its dma-buf, else through the driver's peer memory.
+ * Called by rights.c. */
 #ifndef RDMA_LADDER_H
 #define RDMA_LADDER_H
 #include "base/memory.h"
 #include "rdma/verbs_device.h"
 
-/* ibv_reg_mr with the memory limit checked before it, and an error that says what to do. */
+enum { PROVE_WHY_BYTES = 160 };
+
+/* ibv_reg_mr of host memory, with the memory limit checked before it, and an error that says what
+ * to do. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
-/* Registers device memory in pd, whose open device is described by device. Logs which rung was
- * taken, and why not one above it, whenever that changes. SLUICE_ENOSUPP, which is not logged: the
- * card does not reach that memory; the message says what was tried. */
+/* Registers device memory in pd, whose open device is described by device. A rung counts only after
+ * the card has really written that memory and read it back; what was there is put back. Logs which
+ * rung was taken, and why not one above it, whenever that changes. SLUICE_ENOSUPP, which is not
+ * logged: the card does not reach that memory; the message says what was tried. */
 int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
 		    const struct memory *memory, struct ibv_mr **out);
+
+/* 0: the device has memory windows of type 2B, and a window for writing refuses to be read. -1 and
+ * why not. */
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES]);
 #endif

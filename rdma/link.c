@@ -4,20 +4,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/queue_pair.h"
+#include "rdma/patience.h"
 #include "sluice.h"
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-	PROBE_EVERY_MS = 500,
-	ROOM_MS = 1000,
-	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,   /* the same for "nobody listens" before it was ever connected */
-	BREAKS_MAX = 8    /* in a row, without one transfer between */
-};
 
 enum link_state {
 	IDLE,     /* no try is under way; the timer begins one, or a server's look for the client */
@@ -63,10 +57,7 @@ struct link {
 	enum link_state state;
 	enum link_event noted; /* by completions, to be raised when the poll is over */
 	struct proof *proof; /* ASKING: its id asks for a challenge; later it has the queue pair */
-	uint64_t timer_ns, give_up_ns; /* 0: not running */
-	unsigned tries, refusals, breaks;
-	uint64_t moved; /* of the log, when the link broke last */
-	int was_up;
+	struct patience patience;
 	char why[200];   /* the last trouble */
 	char broke[200]; /* why the connection was lost, while it is being made again */
 	char gone[256];
@@ -82,63 +73,22 @@ struct cue {
 
 /* ---- helpers ---------------------------------------------------------------------- */
 
-static uint64_t ms_to_ns(uint64_t ms)
-{
-	return ms * 1000000;
-}
-
 static void set_why(struct link *l, const char *why)
 {
 	if (why != l->why)
 		snprintf(l->why, sizeof(l->why), "%s", why);
 }
 
-/* The link's trouble is the last error's. */
-static enum link_event failure(struct link *l)
-{
-	set_why(l, sluice_last_error());
-	return FAILURE;
-}
-
 static int port_active(const struct link *l)
 {
-	struct ibv_port_attr attr;
-
-	return ibv_query_port(l->shared->context, l->shared->device->port, &attr) ||
-	       attr.state == IBV_PORT_ACTIVE;
+	return verbs_port_active(l->shared->context, l->shared->device);
 }
 
-/* How long one try may take: longer each time, as a busy peer answers late. But when a connection
- * is made again, time is short, and a request that was lost is sent again by nobody for seconds. */
-static uint64_t try_ns(const struct link *l)
-{
-	int longest = l->shared->lost_after_ms / 2;
-	int ms = l->shared->lost_after_ms / 10;
-
-	if (!l->give_up_ns)
-		ms <<= l->tries < 4 ? l->tries : 4;
-	if (ms < 200)
-		ms = 200;
-	return ms_to_ns((uint64_t)(ms < longest ? ms : longest));
-}
-
-static int try_ms(const struct link *l)
-{
-	return (int)(try_ns(l) / 1000000);
-}
-
-/* From here on the completions of the old queue pair say nothing new. */
+/* What completes while a queue pair ends says nothing new. */
 static void end_pair(struct link *l)
 {
-	struct rdma_cm_id *id = proof_id(l->proof);
-
-	if (!id || !id->qp)
-		return;
 	l->noted = LOSS;
-	sendlog_detach(l->config.log);
-	queues_pair_stop(l->shared->queues, id);
-	rights_disconnect(l->config.rights);
-	queues_pair_end(l->shared->queues, id);
+	qp_end(l->config.pair);
 	l->noted = NOTHING;
 }
 
@@ -149,42 +99,35 @@ static void drop(struct link *l)
 		return;
 	end_pair(l);
 	proof_end_id(l->proof);
-	l->timer_ns = 0;
+	patience_rest(&l->patience);
 }
 
-/* rdma_cm draws the first packet number of each queue pair at random. */
-static enum link_event make_pair(struct link *l)
+static int make_pair(struct link *l)
 {
 	struct rdma_cm_id *id = proof_id(l->proof);
 
 	if (id->verbs != l->shared->context) {
 		snprintf(l->why, sizeof(l->why), "the route to it does not go through %s",
 			 l->shared->device->name);
-		return FAILURE;
+		return -1;
 	}
-	if (queues_pair_make(l->shared->queues, id, rights_peer_domain(l->config.rights), l)) {
-		snprintf(l->why, sizeof(l->why), "no queue pair: %s", errno_text(errno));
-		return FAILURE;
-	}
-	sendlog_attach(l->config.log, id->qp);
-	l->noted = NOTHING;
-	return rights_connect(l->config.rights) ? failure(l) : NOTHING;
+	return qp_make(l->config.pair, id, l, l->why);
 }
 
 /* ---- asking ----------------------------------------------------------------------- */
 
 static enum link_event start(struct link *l, struct cue *cue)
 {
-	if (proof_start(l->proof, try_ms(l), l->why))
+	if (proof_start(l->proof, patience_try_ms(&l->patience), l->why))
 		return FAILURE;
-	l->timer_ns = cue->now + try_ns(l);
+	patience_await(&l->patience, cue->now);
 	return NOTHING;
 }
 
 static enum link_event find_route(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	return proof_route(l->proof, try_ms(l), l->why) ? FAILURE : NOTHING;
+	return proof_route(l->proof, patience_try_ms(&l->patience), l->why) ? FAILURE : NOTHING;
 }
 
 static enum link_event send_hello(struct link *l, struct cue *cue)
@@ -202,19 +145,16 @@ static enum link_event start_proof(struct link *l, struct cue *cue)
 static enum link_event wait_for_client(struct link *l, struct cue *cue)
 {
 	drop(l);
-	l->timer_ns = cue->now + ms_to_ns(PROBE_EVERY_MS);
+	patience_sleep(&l->patience, cue->now, PATIENCE_PROBE_MS);
 	return NOTHING;
 }
 
 static enum link_event send_proof(struct link *l, struct cue *cue)
 {
-	enum link_event event = make_pair(l);
-
 	(void)cue;
-	if (event)
-		return event;
-	return proof_request(l->proof, sendlog_tell_received(l->config.log), l->why) ? FAILURE :
-										       NOTHING;
+	if (make_pair(l) || proof_request(l->proof, qp_received(l->config.pair), l->why))
+		return FAILURE;
+	return NOTHING;
 }
 
 /* ---- accepting -------------------------------------------------------------------- */
@@ -232,154 +172,69 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 	uint8_t control[REGION_DESCRIPTOR_BYTES];
 	struct slot_address slot; /* its key works when this side says READY */
 	int answered = 0;
-	enum link_event event;
 
 	cue->refusal = REFUSAL_GONE;
-	if (sendlog_replay(l->config.log, cue->frame->received, l->why))
+	if (qp_replay(l->config.pair, cue->frame->received, l->why))
 		return END;
 	cue->refusal = REFUSAL_FAILED;
 	proof_take_id(l->proof, cue->cm->id);
-	event = make_pair(l);
-	if (!event && rights_greeting(l->config.rights, l->shared->sizes->credits, &slot, control))
-		event = failure(l);
-	if (!event &&
-	    proof_accept(l->proof, cue->cm, cue->frame, cue->now,
-			 sendlog_tell_received(l->config.log), &slot, control, &answered, l->why))
-		event = FAILURE;
+	if (!make_pair(l) && !qp_greeting(l->config.pair, &slot, control, l->why) &&
+	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, qp_received(l->config.pair),
+			  &slot, control, &answered, l->why)) {
+		cue->refusal = 0;
+		patience_await(&l->patience, cue->now);
+		return NOTHING;
+	}
 	if (answered) {
 		cue->refusal = 0;
-		l->timer_ns = cue->now + try_ns(l);
-	} else {
-		end_pair(l);
-		proof_yield_id(l->proof);
+		return FAILURE;
 	}
-	return event;
+	end_pair(l);
+	proof_yield_id(l->proof);
+	return FAILURE;
 }
 
 /* ---- the first words over a new queue pair ---------------------------------------- */
 
-int link_bind(struct link *l)
-{
-	uint64_t until = now_ns() + ms_to_ns(ROOM_MS);
-	int rc;
-
-	while ((rc = rights_bind(l->config.rights, l->config.log)) == SLUICE_EAGAIN) {
-		if (l->noted == LOSS || l->noted == END)
-			return fail_quietly(SLUICE_EPEER, "%s", l->why);
-		if (queues_poll(l->shared->queues))
-			until = now_ns() + ms_to_ns(ROOM_MS);
-		else if (now_ns() > until)
-			return fail(SLUICE_EDEVICE,
-				    "verbs: no window for rank %d could be bound for %d ms: its "
-				    "queue of %u requests stays full",
-				    l->config.peer, ROOM_MS, l->shared->sizes->log_entries);
-	}
-	return rc;
-}
-
-/* What the peer says of its slot and control region. */
-static int take_slot(struct link *l, const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES])
-{
-	if (sendlog_peer_slot(l->config.log, slot))
-		return -1;
-	rights_take_control(l->config.rights, control);
-	return 0;
-}
-
-/* The client's first words, when its queue pair works. */
-static enum link_event greet(struct link *l, struct cue *cue)
-{
-	const struct frame *accept = cue->frame;
-
-	if (take_slot(l, &accept->slot, accept->control)) {
-		set_why(l, "it offers an impossible slot");
-		return END;
-	}
-	if (sendlog_replay(l->config.log, accept->received, l->why))
-		return END;
-	if (link_bind(l) || sendlog_greet(l->config.log, GREETING_READY, NULL, 0))
-		return failure(l);
-	return NOTHING;
-}
-
-static enum link_event answer_ready(struct link *l, struct cue *cue)
+static enum link_event say_ready(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	if (link_bind(l) || sendlog_greet(l->config.log, GREETING_READY, NULL, 0))
-		return failure(l);
-	return NOTHING;
+	return qp_say_ready(l->config.pair, l->why) ? FAILURE : NOTHING;
+}
+
+static enum link_event take_accept(struct link *l, struct cue *cue)
+{
+	return qp_take_accept(l->config.pair, cue->frame, l->why) ? END : say_ready(l, cue);
 }
 
 static enum link_event send_keys(struct link *l, struct cue *cue)
 {
-	uint8_t table[KEY_TABLE_BYTES], greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
-	size_t n = rights_table(l->config.rights, table);
-	struct slot_address slot;
-
 	(void)cue;
-	if (rights_greeting(l->config.rights, l->shared->sizes->credits, &slot, control))
-		return failure(l);
-	greeting_encode(&slot, control, greeting);
-	if (sendlog_write_slot(l->config.log, SLOT_KEYS, table, n) ||
-	    sendlog_greet(l->config.log, GREETING_KEYS, greeting, sizeof(greeting)))
-		return failure(l);
-	return NOTHING;
+	return qp_send_keys(l->config.pair, l->why) ? FAILURE : NOTHING;
 }
 
-static void go_up(struct link *l)
-{
-	const struct rdma_cm_id *id = proof_id(l->proof);
-	const uint32_t reads = queues_pair_reads(l->shared->queues, id);
-
-	log_line(l->was_up ? LOG_WARN : LOG_DEBUG, "rdma",
-		 "verbs: %s rank %d, QP 0x%06x, %u READs, %llu transfers to post again",
-		 l->was_up ? "connected again to" : "connected to", l->config.peer, id->qp->qp_num,
-		 reads, (unsigned long long)sendlog_waiting(l->config.log));
-	l->was_up = 1;
-	l->tries = l->refusals = 0;
-	l->timer_ns = l->give_up_ns = 0;
-	if (sendlog_credit_due(l->config.log)) /* for what came right behind its greeting */
-		*l->shared->wants |= LINK_OWES_CREDIT;
-	sendlog_start(l->config.log, reads);
-}
-
-/* The client says in its greeting where its slot is; the server said it when it accepted. */
 static enum link_event take_keys(struct link *l, struct cue *cue)
 {
-	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
-	struct slot_address slot;
-	enum link_event event = NOTHING;
-
-	if (!l->config.client) {
-		memcpy(greeting, l->config.slot + SLOT_GREETING, sizeof(greeting));
-		greeting_decode(greeting, &slot, control);
-		if (take_slot(l, &slot, control)) {
-			set_why(l, "its greeting is impossible");
-			return END;
-		}
-	}
-	if (rights_take_table(l->config.rights, l->config.slot + SLOT_KEYS, l->why))
+	(void)cue;
+	if (qp_take_keys(l->config.pair, l->why))
 		return END;
-	sendlog_renew_keys(l->config.log, rights_key_of, l->config.rights);
-	if (!l->config.client)
-		event = send_keys(l, cue);
-	if (!event)
-		go_up(l);
-	return event;
+	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
+		return FAILURE;
+	if (sendlog_credit_due(l->config.log)) /* for what came right behind its greeting */
+		*l->shared->wants |= LINK_OWES_CREDIT;
+	qp_start(l->config.pair, patience_was_up(&l->patience));
+	patience_succeeded(&l->patience);
+	return NOTHING;
 }
 
 /* ---- failing ---------------------------------------------------------------------- */
 
 static enum link_event try_later(struct link *l, struct cue *cue)
 {
-	uint64_t wait_ms = l->config.client ? 20u << (l->tries < 4 ? l->tries : 4) : PROBE_EVERY_MS;
-
 	(void)cue;
-	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer, l->tries, l->why);
 	drop(l);
-	l->tries++;
-	l->timer_ns = now_ns() + ms_to_ns(wait_ms);
+	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer,
+		 patience_failed(&l->patience, now_ns()), l->why);
 	return NOTHING;
 }
 
@@ -400,12 +255,12 @@ static enum link_event overdue(struct link *l, struct cue *cue)
 
 static enum link_event mistrusted(struct link *l, struct cue *cue)
 {
-	return ++l->refusals >= REFUSALS_MAX ? END : try_later(l, cue);
+	return patience_refused(&l->patience) ? END : try_later(l, cue);
 }
 
 static enum link_event nobody(struct link *l, struct cue *cue)
 {
-	if (l->was_up || l->tries >= NOBODY_MAX) {
+	if (patience_alone(&l->patience)) {
 		set_why(l, "its process ended: nobody listens at its address");
 		return END;
 	}
@@ -422,24 +277,15 @@ static void say_lost(struct link *l)
 
 static enum link_event begin_again(struct link *l)
 {
-	const uint64_t moved = sendlog_moved(l->config.log);
-
-	if (moved != l->moved)
-		l->breaks = 0;
-	l->moved = moved;
-	if (++l->breaks > BREAKS_MAX) {
-		set_why(l, "its connection breaks again and again");
-		return END;
-	}
-	l->timer_ns = now_ns();
-	if (!l->give_up_ns)
-		l->give_up_ns = l->timer_ns + ms_to_ns((uint64_t)l->shared->lost_after_ms / 2);
-	return NOTHING;
+	if (!patience_lost(&l->patience, now_ns(), sendlog_moved(l->config.log)))
+		return NOTHING;
+	set_why(l, "its connection breaks again and again");
+	return END;
 }
 
 static enum link_event lose(struct link *l, struct cue *cue)
 {
-	if (!l->was_up)
+	if (!patience_was_up(&l->patience))
 		return try_later(l, cue);
 	say_lost(l);
 	drop(l);
@@ -463,7 +309,7 @@ static enum link_event hold(struct link *l, struct cue *cue)
 static enum link_event resume(struct link *l, struct cue *cue)
 {
 	drop(l);
-	l->timer_ns = cue->now;
+	patience_sleep(&l->patience, cue->now, 0);
 	return NOTHING;
 }
 
@@ -471,7 +317,6 @@ static void end_for_good(struct link *l, const char *text)
 {
 	snprintf(l->gone, sizeof(l->gone), "%s", text);
 	drop(l);
-	l->timer_ns = l->give_up_ns = 0;
 	rights_peer_end(l->config.rights);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked",
 		 l->config.peer, text);
@@ -526,8 +371,8 @@ struct rule {
 
 #define ENDS [LATE] = { give_up, GONE }, [END] = { leave, GONE }, [EXPEL] = { leave_expelled, GONE }
 #define FAILS                                                                                      \
-	[FAILURE] = { try_later, IDLE }, [MISTRUST] = { mistrusted, IDLE },                        \
-	[NOBODY] = { nobody, IDLE }
+	[TIMER] = { overdue, IDLE }, [FAILURE] = { try_later, IDLE },                              \
+	[MISTRUST] = { mistrusted, IDLE }, [NOBODY] = { nobody, IDLE }
 #define HAS_PAIR [LOSS] = { lose, IDLE }, [CUT_OFF] = { hold, CUT }, [NEWER] = { make_way, IDLE }
 
 /* clang-format off */
@@ -535,7 +380,8 @@ static const struct rule rules[STATES][EVENTS] = {
 	[IDLE] = {
 		[TIMER]     = { start,           ASKING },
 		[PROOF]     = { accept_peer,     ACCEPTED },
-		FAILS, ENDS,
+		[FAILURE]   = { try_later,       IDLE },
+		ENDS,
 	},
 	[ASKING] = {
 		[ADDRESS]   = { find_route,      ASKING },
@@ -543,33 +389,27 @@ static const struct rule rules[STATES][EVENTS] = {
 		[CHALLENGE] = { start_proof,     ROUTING },
 		[ALIVE]     = { wait_for_client, IDLE },
 		[NEWER]     = { make_way,        IDLE },
-		[TIMER]     = { overdue,         IDLE },
 		FAILS, ENDS,
 	},
 	[ROUTING] = {
 		[ADDRESS]   = { find_route,      ROUTING },
 		[ROUTE]     = { send_proof,      PROVING },
-		[TIMER]     = { overdue,         IDLE },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[PROVING] = {
-		[ACCEPT]    = { greet,           GREETING },
-		[TIMER]     = { overdue,         IDLE },
+		[ACCEPT]    = { take_accept,     GREETING },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[ACCEPTED] = {
-		[READY]     = { answer_ready,    TRADING },
-		[TIMER]     = { overdue,         IDLE },
+		[READY]     = { say_ready,       TRADING },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[GREETING] = {
 		[READY]     = { send_keys,       TRADING },
-		[TIMER]     = { overdue,         IDLE },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[TRADING] = {
 		[KEYS]      = { take_keys,       UP },
-		[TIMER]     = { overdue,         IDLE },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[UP] = {
@@ -610,7 +450,7 @@ static void raise_event(struct link *l, enum link_event event, struct cue *cue)
 static enum link_event loss(struct link *l, const char *why)
 {
 	set_why(l, why);
-	return l->was_up && !port_active(l) ? CUT_OFF : LOSS;
+	return patience_was_up(&l->patience) && !port_active(l) ? CUT_OFF : LOSS;
 }
 
 static enum link_event of_answer(const struct link *l, enum proof_answer answer)
@@ -661,7 +501,7 @@ void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)
 	struct frame frame;
 	struct cue cue = { .now = now, .cm = event, .frame = &frame };
 
-	if (event->id == proof_id(l->proof) && l->state != GONE)
+	if (event->id == proof_id(l->proof) && l->state != CUT)
 		raise_event(l, judge(l, event, &frame), &cue);
 }
 
@@ -694,6 +534,8 @@ static void note(struct link *l, enum link_event event, const char *why)
 	if (why)
 		set_why(l, why);
 	l->noted = event;
+	if (has_failed(l))
+		sendlog_detach(l->config.log);
 	*l->shared->wants |= LINK_SETTLES;
 }
 
@@ -778,9 +620,9 @@ int link_tick(struct link *l, uint64_t now)
 
 	if (!has_timers(l))
 		return 0;
-	if (l->give_up_ns && now >= l->give_up_ns)
+	if (patience_is_over(&l->patience, now))
 		raise_event(l, LATE, &cue);
-	else if (l->timer_ns && now >= l->timer_ns &&
+	else if (patience_is_due(&l->patience, now) &&
 		 ((l->state != IDLE && l->state != CUT) || port_active(l)))
 		raise_event(l, TIMER, &cue);
 	return has_timers(l);
@@ -789,11 +631,6 @@ int link_tick(struct link *l, uint64_t now)
 int link_is_up(const struct link *l)
 {
 	return l->state == UP || l->state == EXPELLED;
-}
-
-int link_works(const struct link *l)
-{
-	return link_is_up(l) && !has_failed(l);
 }
 
 int link_is_gone(const struct link *l)
@@ -808,7 +645,7 @@ int link_refuses(const struct link *l)
 
 int link_was_up(const struct link *l)
 {
-	return l->was_up;
+	return patience_was_up(&l->patience);
 }
 
 const char *link_why(const struct link *l)
@@ -833,20 +670,21 @@ void link_end(struct link *l, const char *why)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* The client begins at once. The server looks for a client that does not come. */
 int link_open(const struct link_shared *shared, const struct link_config *config, struct link **out)
 {
 	struct link *l = calloc(1, sizeof(*l));
+	int rc;
 
 	if (!l)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*l));
 	l->shared = shared;
 	l->config = *config;
-	if (proof_open(shared->proofs, config->peer, &config->address, l, &l->proof)) {
-		free(l);
-		return SLUICE_ENOMEM;
+	l->patience = patience_begin(shared->lost_after_ms, config->client, now_ns());
+	rc = proof_open(shared->proofs, config->peer, &config->address, l, &l->proof);
+	if (rc) {
+		link_close(&l);
+		return rc;
 	}
-	l->timer_ns = now_ns() + (config->client ? 0 : 2 * ms_to_ns(PROBE_EVERY_MS));
 	sendlog_watch(config->log, broken, l);
 	*out = l;
 	return SLUICE_OK;

@@ -26,6 +26,7 @@
 #define RDMA_LINK_H
 #include "rdma/frame.h"
 #include "rdma/proof.h"
+#include "rdma/queue_pair.h"
 #include "rdma/queues.h"
 #include "rdma/rights.h"
 #include "rdma/sendlog.h"
@@ -55,7 +56,7 @@ struct link_config {
 	char device[32];                 /* of the peer, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
-	const uint8_t *slot; /* which the peer writes */
+	struct queue_pair *pair; /* which joins these two */
 };
 
 /* shared stays where it is until the link is closed. */
@@ -68,8 +69,6 @@ void link_close(struct link **l);
 /* ---- questions ---- */
 /* It works both ways. */
 int link_is_up(const struct link *l);
-/* ... and no completion has noted the contrary. */
-int link_works(const struct link *l);
 /* It is lost for good; link_why() says why. */
 int link_is_gone(const struct link *l);
 /* The peer was given up, or dropped from the job. */
@@ -90,8 +89,6 @@ void link_completed(void *link, const struct ibv_wc *wc);
 void link_settle(struct link *l);
 /* Runs the timers. Returns whether there are any. */
 int link_tick(struct link *l, uint64_t now);
-/* Makes keys work that the peer was given just now; polls for room, at most a second. */
-int link_bind(struct link *l);
 /* The peer is dropped from the job: its keys end. The connection stays for the last messages to it,
  * and is not made again. */
 void link_expel(struct link *l);

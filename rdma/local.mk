@@ -21,8 +21,9 @@ library_sources += \
 	rdma/frame.c rdma/frame.h \
 	rdma/ladder.c rdma/ladder.h \
 	rdma/link.c rdma/link.h \
+	rdma/patience.c rdma/patience.h \
 	rdma/proof.c rdma/proof.h \
-	rdma/prove.c rdma/prove.h \
+	rdma/queue_pair.c rdma/queue_pair.h \
 	rdma/queues.c rdma/queues.h \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \

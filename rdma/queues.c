@@ -19,7 +19,7 @@ enum {
 	SPARE_COMPLETIONS = 64
 };
 
-struct pair {
+struct owned {
 	uint32_t qpn;
 	void *owner;
 };
@@ -33,10 +33,10 @@ struct queues {
 	struct event_queue *events;
 	void (*completed)(void *owner, const struct ibv_wc *wc);
 	uint32_t receives_missing;
-	struct pair *pairs; /* [n_pairs], in no order */
+	struct owned *pairs; /* [n_pairs], in no order */
 	uint32_t n_pairs;
-	uint32_t mask;        /* of by_qpn, which is at most a quarter full */
-	struct pair **by_qpn; /* open addressing */
+	uint32_t mask;         /* of by_qpn, which is at most a quarter full */
+	struct owned **by_qpn; /* open addressing */
 };
 
 /* ---- sizes ------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd,
 
 	if (rdma_create_qp(id, pd, &attr))
 		return -1;
-	q->pairs[q->n_pairs++] = (struct pair){ .qpn = id->qp->qp_num, .owner = owner };
+	q->pairs[q->n_pairs++] = (struct owned){ .qpn = id->qp->qp_num, .owner = owner };
 	index_pairs(q);
 	return 0;
 }
@@ -161,7 +161,7 @@ void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
  * after the queue pair has ended: a software device may have been in the middle of a packet. */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 {
-	struct pair *pair = q->by_qpn[place_of(q, id->qp->qp_num)];
+	struct owned *pair = q->by_qpn[place_of(q, id->qp->qp_num)];
 
 	rdma_destroy_qp(id);
 	id->qp = NULL;
@@ -229,7 +229,7 @@ int queues_poll(struct queues *q)
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {
-		const struct pair *pair = q->by_qpn[place_of(q, wc[i].qp_num)];
+		const struct owned *pair = q->by_qpn[place_of(q, wc[i].qp_num)];
 
 		q->receives_missing += wc[i].wr_id == QUEUES_RECEIVE;
 		if (pair) /* else it is of a queue pair that is no more */

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/ladder.h"
-#include "rdma/prove.h"
 #include "sluice.h"
 #include <errno.h>
 #include <pthread.h>
@@ -126,18 +125,13 @@ static unsigned window_access(const struct region *region)
 
 /* ---- registrations ---------------------------------------------------------------- */
 
-static struct region_rights *of_registration(struct registration *r)
-{
-	return (struct region_rights *)(void *)r; /* its first member */
-}
-
 static struct region_rights *find(const struct rights *rights, const struct region *region)
 {
 	struct registration *r = *region->registrations;
 
 	while (r && r->owner != rights)
 		r = r->next;
-	return r ? of_registration(r) : NULL;
+	return (struct region_rights *)(void *)r; /* its first member */
 }
 
 static void dereg(struct ibv_mr **mr)
@@ -172,7 +166,7 @@ static void free_region(struct region_rights *r)
 /* region_close() calls this. */
 static void end_region(struct registration *registration)
 {
-	struct region_rights *r = of_registration(registration), **at;
+	struct region_rights *r = (struct region_rights *)(void *)registration, **at;
 	struct rights *rights = r->rights;
 
 	pthread_mutex_lock(&rights->lock);
@@ -220,28 +214,19 @@ static int find_or_make(struct rights_peer *p, const struct region *region,
  * of them can be for writing. */
 static int access_for_peers(const struct rights *rights, const struct region *region)
 {
-	int access = rights->windows ? IBV_ACCESS_MW_BIND : 0;
+	/* The interface wants remote and local write together. */
+	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
 
-	if (region->access & REGION_READ && !rights->windows)
-		access |= IBV_ACCESS_REMOTE_READ;
-	if (region->access & REGION_WRITE) /* the interface wants remote and local write together */
-		access |= IBV_ACCESS_LOCAL_WRITE | (rights->windows ? 0 : IBV_ACCESS_REMOTE_WRITE);
-	return access;
+	if (rights->windows)
+		return IBV_ACCESS_MW_BIND | write;
+	return write | (write ? IBV_ACCESS_REMOTE_WRITE : 0) |
+	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
 /* What the peer reaches the region through: a registration of its own, or that of all peers. */
 static struct ibv_mr *remote_of(const struct region_rights *r, int peer)
 {
 	return r->at[peer].remote ? r->at[peer].remote : r->at[r->rights->rank].remote;
-}
-
-static int offered_to(const struct rights *rights, int peer)
-{
-	int n = 0;
-
-	for (const struct region_rights *r = rights->regions; r; r = r->next)
-		n += r->at[peer].offered;
-	return n;
 }
 
 static uint32_t key_of(const struct region_rights *r, int peer)
@@ -257,13 +242,15 @@ static int offer(struct rights_peer *p, const struct region *region, size_t from
 	const int common = rights->windows && !from && n == region->bytes;
 	struct region_rights *r;
 	struct part *part, *holder;
-	int rc = find_or_make(p, region, &r);
+	int rc = find_or_make(p, region, &r), offered = 0;
 
 	if (rc)
 		return rc;
 	part = &r->at[p->peer];
 	holder = common ? &r->at[rights->rank] : part;
-	if (!part->offered && offered_to(rights, p->peer) >= KEYS_MAX)
+	for (const struct region_rights *other = rights->regions; other; other = other->next)
+		offered += other->at[p->peer].offered;
+	if (!part->offered && offered >= KEYS_MAX)
 		return fail(SLUICE_ENOSUPP,
 			    "verbs: rank %d was offered %d regions, no more are possible", p->peer,
 			    KEYS_MAX);
@@ -398,17 +385,21 @@ size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
 	return key_table_encode(&table, out);
 }
 
-void rights_revoke(struct rights_peer *p)
+/* With the lock held. */
+static void end_offers(struct rights_peer *p)
 {
-	struct rights *rights = p->rights;
-
-	p->revoked = 1;
-	pthread_mutex_lock(&rights->lock);
-	for (struct region_rights *r = rights->regions; r; r = r->next)
+	for (struct region_rights *r = p->rights->regions; r; r = r->next)
 		end_remote(&r->at[p->peer]);
 	window_end(&p->slot_window);
 	dereg(&p->slot_mr);
-	pthread_mutex_unlock(&rights->lock);
+}
+
+void rights_revoke(struct rights_peer *p)
+{
+	p->revoked = 1;
+	pthread_mutex_lock(&p->rights->lock);
+	end_offers(p);
+	pthread_mutex_unlock(&p->rights->lock);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d was dropped from the job; its keys are revoked",
 		 p->peer);
 }
@@ -501,11 +492,6 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-static int covers(const struct ibv_mr *mr, const struct region *region)
-{
-	return mr && mr->addr == region->base && mr->length == region->bytes;
-}
-
 /* Device memory that the card does not reach is proved not to be reached once, as a proof takes
  * time. */
 static int register_device(const struct rights_peer *p, const struct region *region,
@@ -526,6 +512,7 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 	/* Where there is one domain, one registration serves the requests to all peers. */
 	const int place = rights->windows ? rights->rank : p->peer;
 	struct region_rights *r = region->registrations ? find(rights, region) : NULL;
+	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
 	struct part *part;
 	int rc;
 
@@ -534,8 +521,10 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 		*lkey_out = r->at[place].local->lkey;
 		return SLUICE_OK;
 	}
-	if (r && covers(r->at[place].remote, region) && (!write || region->access & REGION_WRITE)) {
-		*lkey_out = r->at[place].remote->lkey;
+	/* The peers' registration, where it is of the whole region and permits as much. */
+	if (mr && mr->addr == region->base && mr->length == region->bytes &&
+	    (!write || region->access & REGION_WRITE)) {
+		*lkey_out = mr->lkey;
 		return SLUICE_OK;
 	}
 	pthread_mutex_lock(&rights->lock);
@@ -610,12 +599,9 @@ void rights_peer_end(struct rights_peer *p)
 	int err;
 
 	pthread_mutex_lock(&rights->lock);
-	for (struct region_rights *r = rights->regions; r; r = r->next) {
-		end_remote(&r->at[p->peer]);
+	end_offers(p);
+	for (struct region_rights *r = rights->regions; r; r = r->next)
 		dereg(&r->at[p->peer].local);
-	}
-	window_end(&p->slot_window);
-	dereg(&p->slot_mr);
 	dereg(&p->copies_mr);
 	err = p->pd && p->pd != rights->pd ? ibv_dealloc_pd(p->pd) : 0;
 	if (err)

@@ -76,6 +76,8 @@ static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
 	char why[120];
 	int err;
 
+	if (!log->qp)
+		return fail_quietly(SLUICE_EPEER, "the connection to rank %d is broken", log->peer);
 	if (log->wr_sent - log->wr_done >= log->sizes.log_entries)
 		return SLUICE_EAGAIN;
 	signalled = signalled || time_to_signal(log);
@@ -424,7 +426,7 @@ void sendlog_flush(struct sendlog *log)
 
 int sendlog_flushed(const struct sendlog *log)
 {
-	return log->wr_done >= log->wr_signalled;
+	return !log->qp || log->wr_done >= log->wr_signalled;
 }
 
 /* ---- opening and closing ---------------------------------------------------------- */

@@ -29,8 +29,8 @@ struct sendlog_config {
 
 size_t sendlog_memory(const struct queue_sizes *sizes);
 int sendlog_open(const struct sendlog_config *config, struct sendlog **out);
-/* Whom to tell that posting failed. The connection is to be taken down, but not before the call
- * that posted has returned. */
+/* Whom to tell that posting failed. The log may be detached by that call, but the queue pair is not
+ * to end before the call that posted has returned. */
 void sendlog_watch(struct sendlog *log, void (*broken)(void *owner, const char *why), void *owner);
 void sendlog_close(struct sendlog **log);
 
@@ -51,7 +51,7 @@ void sendlog_renew_keys(struct sendlog *log,
 			const void *table);
 /* The connection works both ways: posts what waits. reads: READs that may be under way at once. */
 void sendlog_start(struct sendlog *log, uint32_t reads);
-/* The queue pair is no more; what is posted waits. */
+/* Nothing more is posted on the queue pair; what is in the log waits. */
 void sendlog_detach(struct sendlog *log);
 /* The peer is lost: whoever waits for a transfer is told so. */
 void sendlog_abandon(struct sendlog *log);
@@ -71,7 +71,8 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 		    struct sendlog_target target);
 
 /* ---- other requests ---- */
-/* 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER after broken() was called. */
+/* 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection is broken, and is known to be).
+ */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr);
 /* Writes n bytes into the peer's slot, from SLOT_* on; and then says a greeting. The same. */
 int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n);
@@ -91,7 +92,8 @@ int sendlog_give_credit(struct sendlog *log);
 /* A number that grows with every transfer that completed, and with every notify that came. */
 uint64_t sendlog_moved(const struct sendlog *log);
 uint64_t sendlog_waiting(const struct sendlog *log);
-/* For the end of a job: has a completion told for all that was posted until here; then whether. */
+/* For the end of a job: posts what completes after all before it; then tells whether that, or the
+ * connection, came to its end. */
 void sendlog_flush(struct sendlog *log);
 int sendlog_flushed(const struct sendlog *log);
 #endif

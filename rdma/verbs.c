@@ -40,9 +40,10 @@ enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60 };
 
 struct verbs_endpoint {
 	struct endpoint endpoint;
-	struct link *link; /* the connection's, which connect.h owns */
+	struct link *link; /* which connect.c closes */
 	struct sendlog *log;
 	struct rights_peer *rights;
+	struct queue_pair *pair;
 };
 
 struct verbs {
@@ -186,9 +187,19 @@ static int open_parts(struct verbs *v, struct verbs_endpoint *ep, struct link_co
 	rc = sendlog_open(&log, &ep->log);
 	if (rc)
 		return rc;
+	rc = qp_open(&(struct queue_pair_config){ .queues = v->queues,
+						  .sizes = &v->sizes,
+						  .log = ep->log,
+						  .rights = ep->rights,
+						  .slot = memory.slot,
+						  .client = config->client,
+						  .peer = config->peer },
+		     &ep->pair);
+	if (rc)
+		return rc;
 	config->log = ep->log;
 	config->rights = ep->rights;
-	config->slot = memory.slot;
+	config->pair = ep->pair;
 	return connect_add(v->connect, config, &ep->link);
 }
 
@@ -196,6 +207,7 @@ static void close_parts(struct verbs_endpoint *ep)
 {
 	rights_peer_close(&ep->rights);
 	sendlog_close(&ep->log);
+	qp_close(&ep->pair);
 	free(ep);
 }
 
@@ -264,7 +276,7 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 		return gone(ep);
 	rc = rights_offer(ep->rights, region, 0, region->bytes, 1);
 	if (!rc)
-		rc = link_bind(ep->link);
+		rc = qp_bind(ep->pair);
 	return rc ? rc : rights_describe(ep->rights, region, descriptor);
 }
 
@@ -611,14 +623,14 @@ static void flush(struct verbs *v)
 	int waiting, i;
 
 	for (i = 0; i < v->n_peers; i++)
-		if (link_works(v->peers[i]->link))
+		if (link_is_up(v->peers[i]->link))
 			sendlog_flush(v->peers[i]->log);
 	do {
 		waiting = 0;
 		queues_poll(v->queues);
 		event_queue_forget(&v->events); /* nobody takes them any more */
 		for (i = 0; i < v->n_peers; i++)
-			waiting |= link_works(v->peers[i]->link) &&
+			waiting |= link_is_up(v->peers[i]->link) &&
 				   !sendlog_flushed(v->peers[i]->log);
 	} while (waiting && now_ns() < until);
 }

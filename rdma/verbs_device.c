@@ -155,6 +155,13 @@ struct ibv_context *verbs_device_open(const char *name)
 	return context;
 }
 
+int verbs_port_active(struct ibv_context *context, const struct verbs_device *device)
+{
+	struct ibv_port_attr attr;
+
+	return ibv_query_port(context, device->port, &attr) || attr.state == IBV_PORT_ACTIVE;
+}
+
 /* ---- the address ----------------------------------------------------------- */
 
 static int is_v4_mapped(const union ibv_gid *gid)

@@ -29,6 +29,9 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 /* Opens the devices' context by name; the caller closes it. NULL: not there. */
 struct ibv_context *verbs_device_open(const char *name);
 
+/* Whether the port of an open device is up, or cannot be asked. */
+int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
+
 /* May this process pin so many bytes more? 0, or SLUICE_ENOMEM: need, limit, origin, remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);
 
