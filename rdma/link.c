@@ -159,11 +159,13 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 
 /* ---- accepting -------------------------------------------------------------------- */
 
+/* The peer noticed first that the connection is broken. It may be heard of no more. */
 static enum link_event make_way(struct link *l, struct cue *cue)
 {
-	(void)cue;
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
-	drop(l); /* it noticed first that the connection is broken */
+	drop(l);
+	if (patience_hurry(&l->patience, cue->now))
+		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
 	return NOTHING;
 }
 

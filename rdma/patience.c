@@ -92,13 +92,20 @@ int patience_was_up(const struct patience *p)
 	return p->was_up;
 }
 
+int patience_hurry(struct patience *p, uint64_t now)
+{
+	if (!p->was_up || p->give_up_ns)
+		return 0;
+	p->give_up_ns = now + (uint64_t)p->lost_after_ms / 2 * NS_PER_MS;
+	return 1;
+}
+
 int patience_lost(struct patience *p, uint64_t now, uint64_t moved)
 {
 	if (moved != p->moved)
 		p->breaks = 0;
 	p->moved = moved;
-	if (!p->give_up_ns)
-		p->give_up_ns = now + (uint64_t)p->lost_after_ms / 2 * NS_PER_MS;
+	patience_hurry(p, now);
 	p->timer_ns = now;
 	return ++p->breaks > BREAKS_MAX;
 }

@@ -37,6 +37,9 @@ int patience_alone(const struct patience *p);
 /* The connection is up. */
 void patience_succeeded(struct patience *p);
 int patience_was_up(const struct patience *p);
+/* The connection, if it was up, is to be made again within the time from now, unless that runs
+ * already. Returns whether it began to run. */
+int patience_hurry(struct patience *p, uint64_t now);
 /* The connection is lost, after moved transfers in all. Starts the time to make it again. Returns
  * whether it broke too often. */
 int patience_lost(struct patience *p, uint64_t now, uint64_t moved);
