@@ -33,8 +33,8 @@ struct connect {
 
 /* ---- requests --------------------------------------------------------------------- */
 
-static void refuse(struct connect *c, struct rdma_cm_id *id, enum frame_reason reason,
-		   const char *why)
+static void refuse_request(struct connect *c, struct rdma_cm_id *id, enum frame_reason reason,
+			   const char *why)
 {
 	char text[80];
 
@@ -54,9 +54,9 @@ static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct 
 	const struct link *l = c->by_rank[hello->rank];
 
 	if (l && link_refuses(l))
-		refuse(c, id, REFUSAL_GONE, "a rank that was given up");
+		refuse_request(c, id, REFUSAL_GONE, "a rank that was given up");
 	else if (proofs_challenge(c->proofs, id, hello, now))
-		refuse(c, id, REFUSAL_FAILED, "no challenge could be made");
+		refuse_request(c, id, REFUSAL_FAILED, "no challenge could be made");
 }
 
 static void answer_proof(struct connect *c, const struct cm_event *event, const struct frame *proof,
@@ -79,7 +79,7 @@ static void answer_proof(struct connect *c, const struct cm_event *event, const 
 		if (!reason)
 			return;
 	}
-	refuse(c, id, reason, why);
+	refuse_request(c, id, reason, why);
 }
 
 static void answer_request(struct connect *c, const struct cm_event *event, uint64_t now)
@@ -90,15 +90,15 @@ static void answer_request(struct connect *c, const struct cm_event *event, uint
 
 	id->context = NULL;
 	if (frame_decode(event->bytes, event->n, &frame, &why))
-		refuse(c, id, REFUSAL_PROOF, why);
+		refuse_request(c, id, REFUSAL_PROOF, why);
 	else if (frame.rank >= (uint32_t)c->size || frame.rank == (uint32_t)c->rank)
-		refuse(c, id, REFUSAL_PROOF, "it is no rank of this job");
+		refuse_request(c, id, REFUSAL_PROOF, "it is no rank of this job");
 	else if (frame.kind == FRAME_HELLO)
 		answer_hello(c, id, &frame, now);
 	else if (frame.kind == FRAME_PROOF)
 		answer_proof(c, event, &frame, now);
 	else
-		refuse(c, id, REFUSAL_PROOF, "it does not begin with a hello");
+		refuse_request(c, id, REFUSAL_PROOF, "it does not begin with a hello");
 }
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static int listen_at(struct connect *c, const struct verbs_device *device)
 	return SLUICE_OK;
 }
 
-static int make(struct connect *c, const struct verbs_device *device)
+static int open_listener(struct connect *c, const struct verbs_device *device)
 {
 	int rc;
 
@@ -269,7 +269,7 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 	c->rank = rank;
 	c->size = size;
 	c->ack_timeout = choose_ack_timeout(lost_after_ms);
-	rc = make(c, device);
+	rc = open_listener(c, device);
 	if (rc) {
 		connect_down(c);
 		connect_close(&c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A bounded queue of events that a transport makes for itself (finished gets, own notifications).
- * One thread at a time; memory is taken at open only. */
+ * A bounded queue of events that a transport makes for itself, such as finished gets and own
+ * notifications. One thread at a time uses it, and memory is taken at open only. */
 #ifndef RDMA_EVENT_QUEUE_H
 #define RDMA_EVENT_QUEUE_H
 #include "rdma/transport.h"

@@ -71,7 +71,8 @@ struct cue {
 	enum frame_reason refusal; /* PROOF: why the request is refused, 0 if it is not */
 };
 
-/* ---- helpers ---------------------------------------------------------------------- */
+/* ---- the id and its queue pair
+ * ---------------------------------------------------------------------- */
 
 static void set_why(struct link *l, const char *why)
 {
@@ -93,7 +94,7 @@ static void end_pair(struct link *l)
 }
 
 /* Ends the id, and the queue pair if there is one; hands out everything that arrived before. */
-static void drop(struct link *l)
+static void drop_id(struct link *l)
 {
 	if (!proof_id(l->proof))
 		return;
@@ -114,9 +115,9 @@ static int make_pair(struct link *l)
 	return qp_make(l->config.pair, id, l, l->why);
 }
 
-/* ---- asking ----------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------ */
 
-static enum link_event start(struct link *l, struct cue *cue)
+static enum link_event begin_try(struct link *l, struct cue *cue)
 {
 	if (proof_start(l->proof, patience_try_ms(&l->patience), l->why))
 		return FAILURE;
@@ -136,15 +137,15 @@ static enum link_event send_hello(struct link *l, struct cue *cue)
 	return proof_say_hello(l->proof, l->why) ? FAILURE : NOTHING;
 }
 
-static enum link_event start_proof(struct link *l, struct cue *cue)
+static enum link_event begin_proof(struct link *l, struct cue *cue)
 {
-	drop(l);
-	return start(l, cue);
+	drop_id(l);
+	return begin_try(l, cue);
 }
 
 static enum link_event wait_for_client(struct link *l, struct cue *cue)
 {
-	drop(l);
+	drop_id(l);
 	patience_sleep(&l->patience, cue->now, PATIENCE_PROBE_MS);
 	return NOTHING;
 }
@@ -157,13 +158,11 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-/* ---- accepting -------------------------------------------------------------------- */
-
 /* The peer noticed first that the connection is broken. It may be heard of no more. */
 static enum link_event make_way(struct link *l, struct cue *cue)
 {
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
-	drop(l);
+	drop_id(l);
 	if (patience_hurry(&l->patience, cue->now))
 		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
 	return NOTHING;
@@ -195,8 +194,6 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 	proof_yield_id(l->proof);
 	return FAILURE;
 }
-
-/* ---- the first words over a new queue pair ---------------------------------------- */
 
 static enum link_event say_ready(struct link *l, struct cue *cue)
 {
@@ -234,7 +231,7 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 static enum link_event try_later(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	drop(l);
+	drop_id(l);
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer,
 		 patience_failed(&l->patience, now_ns()), l->why);
 	return NOTHING;
@@ -246,12 +243,9 @@ static enum link_event overdue(struct link *l, struct cue *cue)
 		[ASKING] = "no answer to a hello",
 		[ROUTING] = "no route to it in time",
 		[PROVING] = "no answer to the proof",
-		[ACCEPTED] = "no greeting over the new connection",
-		[GREETING] = "no greeting over the new connection",
-		[TRADING] = "no greeting over the new connection",
 	};
 
-	set_why(l, missing[l->state]);
+	set_why(l, missing[l->state] ? missing[l->state] : "no greeting over the new connection");
 	return try_later(l, cue);
 }
 
@@ -290,7 +284,7 @@ static enum link_event lose(struct link *l, struct cue *cue)
 	if (!patience_was_up(&l->patience))
 		return try_later(l, cue);
 	say_lost(l);
-	drop(l);
+	drop_id(l);
 	return begin_again(l);
 }
 
@@ -308,9 +302,9 @@ static enum link_event hold(struct link *l, struct cue *cue)
 	return begin_again(l);
 }
 
-static enum link_event resume(struct link *l, struct cue *cue)
+static enum link_event leave_cut(struct link *l, struct cue *cue)
 {
-	drop(l);
+	drop_id(l);
 	patience_sleep(&l->patience, cue->now, 0);
 	return NOTHING;
 }
@@ -318,7 +312,7 @@ static enum link_event resume(struct link *l, struct cue *cue)
 static void end_for_good(struct link *l, const char *text)
 {
 	snprintf(l->gone, sizeof(l->gone), "%s", text);
-	drop(l);
+	drop_id(l);
 	rights_peer_end(l->config.rights);
 	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked",
 		 l->config.peer, text);
@@ -330,7 +324,7 @@ static void end_for_good(struct link *l, const char *text)
 	sendlog_abandon(l->config.log);
 }
 
-static enum link_event leave(struct link *l, struct cue *cue)
+static enum link_event end_link(struct link *l, struct cue *cue)
 {
 	(void)cue;
 	end_for_good(l, l->why);
@@ -371,7 +365,8 @@ struct rule {
 	enum link_state next;
 };
 
-#define ENDS [LATE] = { give_up, GONE }, [END] = { leave, GONE }, [EXPEL] = { leave_expelled, GONE }
+#define ENDS                                                                                       \
+	[LATE] = { give_up, GONE }, [END] = { end_link, GONE }, [EXPEL] = { leave_expelled, GONE }
 #define FAILS                                                                                      \
 	[TIMER] = { overdue, IDLE }, [FAILURE] = { try_later, IDLE },                              \
 	[MISTRUST] = { mistrusted, IDLE }, [NOBODY] = { nobody, IDLE }
@@ -380,7 +375,7 @@ struct rule {
 /* clang-format off */
 static const struct rule rules[STATES][EVENTS] = {
 	[IDLE] = {
-		[TIMER]     = { start,           ASKING },
+		[TIMER]     = { begin_try,       ASKING },
 		[PROOF]     = { accept_peer,     ACCEPTED },
 		[FAILURE]   = { try_later,       IDLE },
 		ENDS,
@@ -388,7 +383,7 @@ static const struct rule rules[STATES][EVENTS] = {
 	[ASKING] = {
 		[ADDRESS]   = { find_route,      ASKING },
 		[ROUTE]     = { send_hello,      ASKING },
-		[CHALLENGE] = { start_proof,     ROUTING },
+		[CHALLENGE] = { begin_proof,     ROUTING },
 		[ALIVE]     = { wait_for_client, IDLE },
 		[NEWER]     = { make_way,        IDLE },
 		FAILS, ENDS,
@@ -416,7 +411,7 @@ static const struct rule rules[STATES][EVENTS] = {
 	},
 	[UP] = {
 		[FAILURE]   = { lose,            IDLE },
-		[END]       = { leave,           GONE },
+		[END]       = { end_link,        GONE },
 		[EXPEL]     = { revoke,          EXPELLED },
 		HAS_PAIR,
 	},
@@ -424,10 +419,10 @@ static const struct rule rules[STATES][EVENTS] = {
 		[FAILURE]   = { leave_expelled,  GONE },
 		[LOSS]      = { leave_expelled,  GONE },
 		[CUT_OFF]   = { leave_expelled,  GONE },
-		[END]       = { leave,           GONE },
+		[END]       = { end_link,        GONE },
 	},
 	[CUT] = {
-		[TIMER]     = { resume,          IDLE },
+		[TIMER]     = { leave_cut,       IDLE },
 		[NEWER]     = { make_way,        IDLE },
 		ENDS,
 	},
@@ -449,13 +444,13 @@ static void raise_event(struct link *l, enum link_event event, struct cue *cue)
 
 /* ---- what rdma_cm says ------------------------------------------------------------ */
 
-static enum link_event loss(struct link *l, const char *why)
+static enum link_event loss_event(struct link *l, const char *why)
 {
 	set_why(l, why);
 	return patience_was_up(&l->patience) && !port_active(l) ? CUT_OFF : LOSS;
 }
 
-static enum link_event of_answer(const struct link *l, enum proof_answer answer)
+static enum link_event event_of_answer(const struct link *l, enum proof_answer answer)
 {
 	switch (answer) {
 	case ANSWER_CHALLENGE: return l->config.client ? CHALLENGE : ALIVE;
@@ -467,27 +462,29 @@ static enum link_event of_answer(const struct link *l, enum proof_answer answer)
 	}
 }
 
-static enum link_event judge(struct link *l, const struct cm_event *cm, struct frame *frame)
+static enum link_event event_of(struct link *l, const struct cm_event *cm, struct frame *frame)
 {
 	switch (cm->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED: return ADDRESS;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED: return ROUTE;
 	case RDMA_CM_EVENT_REJECTED:
 		if (link_is_up(l))
-			return loss(l, "it was rejected after it was made");
-		return of_answer(l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
+			return loss_event(l, "it was rejected after it was made");
+		return event_of_answer(
+			l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (l->state != PROVING)
 			return NOTHING; /* the server waits for the greeting */
-		return of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
-	case RDMA_CM_EVENT_DISCONNECTED: return loss(l, "it was disconnected by the other side");
+		return event_of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return loss_event(l, "it was disconnected by the other side");
 	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* somebody accepts a hello: no server of ours */
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 		if (link_is_up(l))
-			return loss(l, rdma_event_str(cm->type));
+			return loss_event(l, rdma_event_str(cm->type));
 		snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(cm->type),
 			 cm->status);
 		return FAILURE;
@@ -504,7 +501,7 @@ void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)
 	struct cue cue = { .now = now, .cm = event, .frame = &frame };
 
 	if (event->id == proof_id(l->proof) && l->state != CUT)
-		raise_event(l, judge(l, event, &frame), &cue);
+		raise_event(l, event_of(l, event, &frame), &cue);
 }
 
 int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
@@ -523,7 +520,7 @@ int link_accept(struct link *l, const struct cm_event *request, const struct fra
 
 /* ---- completions ------------------------------------------------------------------ */
 
-static int has_failed(const struct link *l)
+static int noted_failure(const struct link *l)
 {
 	return l->noted == LOSS || l->noted == END;
 }
@@ -531,12 +528,12 @@ static int has_failed(const struct link *l)
 /* The first failure tells why; those after it are flushed. */
 static void note(struct link *l, enum link_event event, const char *why)
 {
-	if (has_failed(l))
+	if (noted_failure(l))
 		return;
 	if (why)
 		set_why(l, why);
 	l->noted = event;
-	if (has_failed(l))
+	if (noted_failure(l))
 		sendlog_detach(l->config.log);
 	*l->shared->wants |= LINK_SETTLES;
 }
@@ -551,7 +548,7 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	int survives;
 	const char *text = queues_explain(wc->status, &survives);
 
-	if (has_failed(l) || l->state == CUT)
+	if (noted_failure(l) || l->state == CUT)
 		return;
 	log_line(LOG_INFO, "rdma", "verbs: rank %d (%s): %s: %s, vendor 0x%x, QP 0x%06x of %s",
 		 l->config.peer, l->config.device, text, ibv_wc_status_str(wc->status),
@@ -606,10 +603,8 @@ void link_settle(struct link *l)
 	struct cue cue = { .now = now_ns() };
 
 	l->noted = NOTHING;
-	raise_event(l, noted == LOSS ? loss(l, l->why) : noted, &cue);
+	raise_event(l, noted == LOSS ? loss_event(l, l->why) : noted, &cue);
 }
-
-/* ---- timers --------------------------------------------------------- */
 
 static int has_timers(const struct link *l)
 {
@@ -694,14 +689,12 @@ int link_open(const struct link_shared *shared, const struct link_config *config
 
 void link_down(struct link *l)
 {
-	drop(l);
+	drop_id(l);
 	l->state = GONE;
 }
 
 void link_close(struct link **l)
 {
-	if (!*l)
-		return;
 	proof_close(&(*l)->proof);
 	free(*l);
 	*l = NULL;

@@ -163,14 +163,14 @@ const char *proofs_judge(const struct proofs *p, const struct frame *request, ui
 
 /* ---- asking ------------------------------------------------------------------------ */
 
-static int call_failed(const char *call, char why[PROOF_WHY_BYTES])
+static int why_call_failed(const char *call, char why[PROOF_WHY_BYTES])
 {
 	snprintf(why, PROOF_WHY_BYTES, "%s: %s", call, errno_text(errno));
 	return -1;
 }
 
 /* The reason is the last error's. */
-static int failed(char why[PROOF_WHY_BYTES])
+static int why_last_error(char why[PROOF_WHY_BYTES])
 {
 	snprintf(why, PROOF_WHY_BYTES, "%s", sluice_last_error());
 	return -1;
@@ -185,12 +185,12 @@ int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 	struct rdma_cm_id *id;
 
 	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
-		return call_failed("rdma_create_id", why);
+		return why_call_failed("rdma_create_id", why);
 	/* Before the route, as it becomes part of it. With devices that cannot, theirs counts. */
 	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
 			      timeout_ms)) {
-		call_failed("rdma_resolve_addr", why);
+		why_call_failed("rdma_resolve_addr", why);
 		rdma_destroy_id(id);
 		return -1;
 	}
@@ -200,7 +200,8 @@ int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 {
-	return rdma_resolve_route(p->id, timeout_ms) ? call_failed("rdma_resolve_route", why) : 0;
+	return rdma_resolve_route(p->id, timeout_ms) ? why_call_failed("rdma_resolve_route", why) :
+						       0;
 }
 
 static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn,
@@ -218,7 +219,7 @@ static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn
 		.qp_num = qpn, /* counts only where the id has no queue pair */
 	};
 
-	return rdma_connect(p->id, &param) ? call_failed("rdma_connect", why) : 0;
+	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
 }
 
 int proof_say_hello(struct proof *p, char why[PROOF_WHY_BYTES])
@@ -228,7 +229,7 @@ int proof_say_hello(struct proof *p, char why[PROOF_WHY_BYTES])
 
 	p->context = (struct auth_context){ .client = p->proofs->rank, .server = p->peer };
 	if (auth_random(p->context.nonce_client, AUTH_NONCE_BYTES))
-		return failed(why);
+		return why_last_error(why);
 	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
 	/* There is no queue pair yet, but one number from everybody would look like one stale
 	 * connection. */
@@ -243,7 +244,7 @@ int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES])
 	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
 	memcpy(frame.nonce_server, p->context.nonce_server, AUTH_NONCE_BYTES);
 	if (tag(p->proofs, AUTH_PROOF, &p->context, &frame))
-		return failed(why);
+		return why_last_error(why);
 	return send_request(p, &frame, 0, why);
 }
 
@@ -264,7 +265,7 @@ void proof_yield_id(struct proof *p)
 	p->id = NULL;
 }
 
-static uint8_t lesser(uint8_t asked, uint32_t here)
+static uint8_t at_most(uint8_t asked, uint32_t here)
 {
 	return asked < here ? asked : (uint8_t)here;
 }
@@ -280,8 +281,8 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 	uint8_t bytes[FRAME_MAX];
 	struct rdma_conn_param param = {
 		.private_data = bytes,
-		.responder_resources = lesser(event->responder_resources, p->proofs->reads),
-		.initiator_depth = lesser(event->initiator_depth, p->proofs->reads),
+		.responder_resources = at_most(event->responder_resources, p->proofs->reads),
+		.initiator_depth = at_most(event->initiator_depth, p->proofs->reads),
 		.rnr_retry_count = QUEUES_RETRIES,
 		.srq = 1,
 	};
@@ -290,17 +291,18 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 	p->context = context_of(p->proofs, request);
 	memcpy(frame.control, control, REGION_DESCRIPTOR_BYTES);
 	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
-		return failed(why);
+		return why_last_error(why);
 	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);
 	p->accepted_ms = now_ns / NS_PER_MS;
 	p->id->context = p->owner;
 	*answered = 1;
-	return rdma_accept(p->id, &param) ? call_failed("rdma_accept", why) : 0;
+	return rdma_accept(p->id, &param) ? why_call_failed("rdma_accept", why) : 0;
 }
 
 /* ---- what the peer answers --------------------------------------------------------- */
 
-static enum proof_answer answer(enum proof_answer a, const char *text, char why[PROOF_WHY_BYTES])
+static enum proof_answer answer_with(enum proof_answer a, const char *text,
+				     char why[PROOF_WHY_BYTES])
 {
 	snprintf(why, PROOF_WHY_BYTES, "%s", text);
 	return a;
@@ -313,7 +315,7 @@ static enum proof_answer judge_challenge(struct proof *p, const struct frame *fr
 	if (frame->rank == p->peer &&
 	    auth_check(&p->proofs->secret, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
 		return ANSWER_CHALLENGE;
-	return answer(ANSWER_MISTRUST, "it does not hold this job's key", why);
+	return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
 }
 
 enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *event, int asked,
@@ -325,7 +327,7 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 	if (frame_decode(event->bytes, event->n, &frame, &reason)) {
 		if (event->status == REJECT_NO_SERVICE || event->status == -ECONNREFUSED ||
 		    event->status == ECONNREFUSED)
-			return answer(ANSWER_NOBODY, "nobody listens at its address", why);
+			return answer_with(ANSWER_NOBODY, "nobody listens at its address", why);
 		snprintf(why, PROOF_WHY_BYTES, "it rejected the connection (status %d): %s",
 			 event->status, reason);
 		return ANSWER_LATER;
@@ -333,12 +335,12 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 	if (frame.kind == FRAME_CHALLENGE && asked)
 		return judge_challenge(p, &frame, why);
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_GONE)
-		return answer(ANSWER_GONE, "it has given this rank up", why);
+		return answer_with(ANSWER_GONE, "it has given this rank up", why);
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_PROOF)
-		return answer(ANSWER_MISTRUST,
-			      "it refuses this rank's proof: it does not hold the same job key",
-			      why);
-	return answer(ANSWER_LATER, "it is not ready yet", why);
+		return answer_with(
+			ANSWER_MISTRUST,
+			"it refuses this rank's proof: it does not hold the same job key", why);
+	return answer_with(ANSWER_LATER, "it is not ready yet", why);
 }
 
 enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *event,
@@ -348,10 +350,10 @@ enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *eve
 
 	if (frame_decode(event->bytes, event->n, frame_out, &reason) ||
 	    frame_out->kind != FRAME_ACCEPT)
-		return answer(ANSWER_MISTRUST, reason, why);
+		return answer_with(ANSWER_MISTRUST, reason, why);
 	if (frame_out->rank != p->peer ||
 	    !tag_is_right(p->proofs, AUTH_ACCEPT, &p->context, frame_out))
-		return answer(ANSWER_MISTRUST, "it does not hold this job's key", why);
+		return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
 	return ANSWER_ACCEPT;
 }
 

@@ -18,7 +18,7 @@ struct queue_pair {
 };
 
 /* The reason is the last error's. */
-static int failed(char why[QP_WHY_BYTES])
+static int qp_failed(char why[QP_WHY_BYTES])
 {
 	snprintf(why, QP_WHY_BYTES, "%s", sluice_last_error());
 	return -1;
@@ -35,7 +35,7 @@ int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[Q
 	}
 	p->id = id;
 	sendlog_attach(c->log, id->qp);
-	return rights_connect(c->rights) ? failed(why) : 0;
+	return rights_connect(c->rights) ? qp_failed(why) : 0;
 }
 
 void qp_end(struct queue_pair *p)
@@ -60,7 +60,7 @@ int qp_greeting(struct queue_pair *p, struct slot_address *slot,
 		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES])
 {
 	return rights_greeting(p->config.rights, p->config.sizes->credits, slot, control) ?
-		       failed(why) :
+		       qp_failed(why) :
 		       0;
 }
 
@@ -109,8 +109,9 @@ int qp_bind(struct queue_pair *p)
 
 int qp_say_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
-	return qp_bind(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ? failed(why) :
-										     0;
+	return qp_bind(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ?
+		       qp_failed(why) :
+		       0;
 }
 
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
@@ -124,7 +125,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	greeting_encode(&slot, control, greeting);
 	if (sendlog_write_slot(p->config.log, SLOT_KEYS, table, n) ||
 	    sendlog_greet(p->config.log, GREETING_KEYS, greeting, sizeof(greeting)))
-		return failed(why);
+		return qp_failed(why);
 	return 0;
 }
 

@@ -103,7 +103,7 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 
 /* ---- whose queue pair is it ------------------------------------------------------- */
 
-static uint32_t place_of(const struct queues *q, uint32_t qpn)
+static uint32_t place_of_qpn(const struct queues *q, uint32_t qpn)
 {
 	uint32_t at = qpn * 2654435761u & q->mask;
 
@@ -117,7 +117,7 @@ static void index_pairs(struct queues *q)
 {
 	memset(q->by_qpn, 0, (q->mask + 1) * sizeof(*q->by_qpn));
 	for (uint32_t i = 0; i < q->n_pairs; i++)
-		q->by_qpn[place_of(q, q->pairs[i].qpn)] = &q->pairs[i];
+		q->by_qpn[place_of_qpn(q, q->pairs[i].qpn)] = &q->pairs[i];
 }
 
 static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes)
@@ -161,7 +161,7 @@ void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
  * after the queue pair has ended: a software device may have been in the middle of a packet. */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 {
-	struct owned *pair = q->by_qpn[place_of(q, id->qp->qp_num)];
+	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
 
 	rdma_destroy_qp(id);
 	id->qp = NULL;
@@ -229,7 +229,7 @@ int queues_poll(struct queues *q)
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {
-		const struct owned *pair = q->by_qpn[place_of(q, wc[i].qp_num)];
+		const struct owned *pair = q->by_qpn[place_of_qpn(q, wc[i].qp_num)];
 
 		q->receives_missing += wc[i].wr_id == QUEUES_RECEIVE;
 		if (pair) /* else it is of a queue pair that is no more */
@@ -319,7 +319,7 @@ static int probe_inline(struct queues *q, struct ibv_pd *pd)
 	return verbs_failed("ibv_create_qp");
 }
 
-static int make(struct queues *q, struct ibv_pd *pd, int ranks)
+static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 {
 	struct ibv_srq_init_attr attr = { .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
 	uint32_t places = 16;
@@ -358,7 +358,7 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_s
 	q->sizes = *sizes;
 	q->events = events;
 	q->completed = completed;
-	rc = make(q, pd, ranks);
+	rc = make_queues(q, pd, ranks);
 	if (rc) {
 		queues_close(&q);
 		return rc;

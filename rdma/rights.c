@@ -125,7 +125,7 @@ static unsigned window_access(const struct region *region)
 
 /* ---- registrations ---------------------------------------------------------------- */
 
-static struct region_rights *find(const struct rights *rights, const struct region *region)
+static struct region_rights *rights_in(const struct rights *rights, const struct region *region)
 {
 	struct registration *r = *region->registrations;
 
@@ -189,7 +189,7 @@ static int find_or_make(struct rights_peer *p, const struct region *region,
 	if (!region->registrations)
 		return fail(SLUICE_EINVAL,
 			    "verbs: memory that is no opened region cannot be registered");
-	*out = r = find(rights, region);
+	*out = r = rights_in(rights, region);
 	if (r)
 		return SLUICE_OK;
 	r = calloc(1, sizeof(*r) + (size_t)rights->size * sizeof(r->at[0]));
@@ -235,8 +235,8 @@ static uint32_t key_of(const struct region_rights *r, int peer)
 }
 
 /* With the lock held. */
-static int offer(struct rights_peer *p, const struct region *region, size_t from, size_t n,
-		 int connected)
+static int offer_locked(struct rights_peer *p, const struct region *region, size_t from, size_t n,
+			int connected)
 {
 	struct rights *rights = p->rights;
 	const int common = rights->windows && !from && n == region->bytes;
@@ -273,7 +273,7 @@ int rights_offer(struct rights_peer *p, const struct region *region, size_t from
 		return fail_quietly(SLUICE_EPEER,
 				    "rank %d was dropped from the job: it gets no key", p->peer);
 	pthread_mutex_lock(&p->rights->lock);
-	rc = offer(p, region, from, n, connected);
+	rc = offer_locked(p, region, from, n, connected);
 	pthread_mutex_unlock(&p->rights->lock);
 	return rc;
 }
@@ -291,7 +291,7 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 	const struct region_rights *r;
 
 	pthread_mutex_lock(&rights->lock);
-	r = find(rights, region);
+	r = rights_in(rights, region);
 	if (r && r->at[p->peer].offered) {
 		wire.id = r->id;
 		wire.rkey = key_of(r, p->peer);
@@ -511,7 +511,7 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 	struct rights *rights = p->rights;
 	/* Where there is one domain, one registration serves the requests to all peers. */
 	const int place = rights->windows ? rights->rank : p->peer;
-	struct region_rights *r = region->registrations ? find(rights, region) : NULL;
+	struct region_rights *r = region->registrations ? rights_in(rights, region) : NULL;
 	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
 	struct part *part;
 	int rc;
@@ -554,7 +554,7 @@ uint32_t rights_copies_key(const struct rights_peer *p)
 	return p->copies_mr->lkey;
 }
 
-static int open_memory(struct rights_peer *p, const struct rights_memory *m)
+static int register_memory(struct rights_peer *p, const struct rights_memory *m)
 {
 	const int windows = p->rights->windows;
 	int rc;
@@ -586,7 +586,7 @@ int rights_peer_open(struct rights *rights, int peer, const struct rights_memory
 	p->peer = peer;
 	p->slot = memory->slot;
 	p->control = memory->control;
-	rc = open_memory(p, memory);
+	rc = register_memory(p, memory);
 	if (rc)
 		rights_peer_close(&p);
 	*out = p;
@@ -620,10 +620,8 @@ void rights_peer_close(struct rights_peer **p)
 	*p = NULL;
 }
 
-/* ---- opening and closing ---------------------------------------------------------- */
-
 /* why: what speaks against windows, where they are not used. */
-static int choose(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
+static int choose_way(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	r->pd = ibv_alloc_pd(r->context);
 	if (!r->pd)
@@ -664,7 +662,7 @@ int rights_open(struct ibv_context *context, const struct verbs_device *device, 
 	r->rank = rank;
 	r->size = size;
 	pthread_mutex_init(&r->lock, NULL);
-	rc = choose(r, windows, why);
+	rc = choose_way(r, windows, why);
 	if (rc)
 		rights_close(&r);
 	*out = r;

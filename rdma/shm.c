@@ -34,7 +34,7 @@ static void peer_free(struct shm_peer *peer)
 	/* By name: closing alone would leave it in the set while a forked child holds it. */
 	if (peer->state == PEER_ALIVE && peer->pidfd >= 0)
 		epoll_ctl(shm->epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
-	if (peer->mailbox != NULL)
+	if (peer->mailbox)
 		mapping_close(peer->mailbox, peer->mailbox_bytes);
 	close_fd(peer->wake_fd);
 	close_fd(peer->pidfd);
@@ -46,7 +46,7 @@ static void shm_close(struct transport **t)
 	struct shm *shm;
 	int i;
 
-	if (t == NULL || *t == NULL)
+	if (!t || !*t)
 		return;
 	shm = shm_of(*t);
 	for (i = 0; i < shm->n_peers; i++)
@@ -113,7 +113,7 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 			    config->rank, config->size, config->queue_depth, MAILBOX_MAX_SENDERS,
 			    MAILBOX_MAX_CAPACITY);
 	shm = calloc(1, sizeof(*shm));
-	if (shm == NULL)
+	if (!shm)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*shm));
 	t = &shm->transport;
 	t->ops = &shm_transport;
@@ -124,22 +124,22 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 	shm->pipe_read = shm->pipe_write = shm->epoll = shm->ticker = -1;
 	shm->peers = calloc((size_t)shm->size, sizeof(struct shm_peer *));
 	shm->by_rank = calloc((size_t)shm->size, sizeof(struct shm_peer *));
-	if (shm->peers == NULL || shm->by_rank == NULL) {
+	if (!shm->peers || !shm->by_rank) {
 		rc = fail(SLUICE_ENOMEM, "shm: no memory for a table of %d peers", shm->size);
 		goto err_close;
 	}
 	rc = process_identify(&shm->process);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = event_queue_open(&shm->dones, done_capacity(shm->capacity, shm->size));
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = region_open(mailbox_bytes((uint32_t)shm->size, shm->capacity), REGION_WRITE, "mailbox",
 			 &shm->mailbox);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = open_descriptors(shm);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	*out = t;
 	return SLUICE_OK;
@@ -164,7 +164,7 @@ static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 
 	_Static_assert((int)SHM_CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
 	descriptor_of(shm->mailbox, card.mailbox);
-	if (shm->control != NULL)
+	if (shm->control)
 		descriptor_of(shm->control, card.control);
 	shm_card_encode(&card, bytes);
 	*len_out = SHM_CARD_BYTES;
@@ -192,7 +192,7 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 
 	rc = process_open_file(peer->process.pid, peer->endpoint.peer, number, O_RDWR,
 			       "wake-up pipe", &peer->wake_fd);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return fail(SLUICE_EPEER,
@@ -207,11 +207,11 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 
 	rc = process_open_file(peer->process.pid, peer->endpoint.peer, mailbox->fd, O_RDWR,
 			       "mailbox", &fd);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	rc = mapping_open(fd, peer->endpoint.peer, mailbox, &peer->mailbox);
 	close(fd);
-	if (rc == SLUICE_OK)
+	if (!rc)
 		peer->mailbox_bytes = mailbox->bytes;
 	return rc;
 }
@@ -245,7 +245,7 @@ static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct proce
 	int rc;
 
 	rc = process_watch(process, peer->endpoint.peer, &peer->pidfd);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (peer->pidfd < 0)
 		rc = open_ticker(shm);
@@ -265,17 +265,17 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	struct shm_peer *peer;
 	int rc;
 
-	if (rank < 0 || rank >= shm->size || rank == shm->rank || shm->by_rank[rank] != NULL)
+	if (rank < 0 || rank >= shm->size || rank == shm->rank || shm->by_rank[rank])
 		return fail(SLUICE_EINVAL, "shm: rank %d cannot connect to rank %d of %d%s",
 			    shm->rank, rank, shm->size,
 			    rank >= 0 && rank < shm->size && rank != shm->rank ?
 				    ": it is connected already" :
 				    "");
 	rc = shm_card_decode(bytes, len, rank, shm->size, &card, &mailbox);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	peer = calloc(1, sizeof(*peer));
-	if (peer == NULL)
+	if (!peer)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*peer));
 	peer->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	peer->process = card.process;
@@ -284,13 +284,13 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	peer->state = PEER_GONE; /* not in the epoll set yet */
 	/* The pidfd first: if it is readable later, all that was opened below belonged to it. */
 	rc = watch_peer(shm, peer, &card.process);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = open_mailbox(peer, &mailbox);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = open_wake_pipe(peer, card.wake_fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	mailbox_writer_init(&peer->out,
 			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, card.capacity),
@@ -331,22 +331,22 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_D
 	if (peer->state == PEER_GONE)
 		return shm_fail_gone(peer);
 	rc = descriptor_decode(descriptor, e->peer, &d);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (d.pid != peer->process.pid)
 		return fail(SLUICE_EWIRE, "rank %d is pid %d, but described a region of pid %d",
 			    e->peer, (int)peer->process.pid, (int)d.pid);
 	remote = calloc(1, sizeof(*remote));
-	if (remote == NULL)
+	if (!remote)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*remote));
 	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
 	rc = process_open_file(d.pid, e->peer, d.fd, d.access & REGION_WRITE ? O_RDWR : O_RDONLY,
 			       "region", &fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = mapping_open(fd, e->peer, &d, &remote->base);
 	close(fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	*out = &remote->remote;
 	return SLUICE_OK;
@@ -365,7 +365,7 @@ static void shm_remote_close(struct remote **r)
 {
 	struct shm_remote *remote;
 
-	if (r == NULL || *r == NULL)
+	if (!r || !*r)
 		return;
 	remote = shm_remote_of(*r);
 	mapping_close(remote->base, remote->remote.bytes);
@@ -384,7 +384,6 @@ static const void *shm_readable(struct remote *remote)
 }
 
 const struct transport_ops shm_transport = {
-	.size = sizeof(struct transport_ops),
 	.name = "shm",
 	.open = shm_open_transport,
 	.close = shm_close,

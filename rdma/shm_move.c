@@ -72,7 +72,7 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
 	if (x->kind != TRANSFER_GET &&
-	    x->remote != NULL) /* nothing is checked yet: a hint may point anywhere */
+	    x->remote) /* nothing is checked yet: a hint may point anywhere */
 		fetch_to_write(
 			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
 }
@@ -227,7 +227,7 @@ static int anything_waiting(struct shm *shm)
 {
 	int i;
 
-	if (shm->dones.count > 0)
+	if (!event_queue_empty(&shm->dones))
 		return 1;
 	for (i = 0; i < shm->n_peers; i++)
 		if (has_news(shm->peers[i]))

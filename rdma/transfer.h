@@ -27,7 +27,7 @@ static inline int transfer_within_local(const struct transfer *x)
 
 	if (x->bytes == 0)
 		return 1;
-	if (region == NULL)
+	if (!region)
 		return local != 0 && x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES;
 	return local != 0 && local >= (uintptr_t)region->base && x->bytes <= region->bytes &&
 	       local - (uintptr_t)region->base <= region->bytes - x->bytes;
@@ -39,7 +39,7 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 {
 	const struct region *region = x->local_region;
 
-	return x->kind <= TRANSFER_GET && x->remote != NULL && x->remote->endpoint == e &&
+	return x->kind <= TRANSFER_GET && x->remote && x->remote->endpoint == e &&
 	       transfer_permitted(x) && transfer_within_remote(x) && transfer_within_local(x) &&
 	       (!region || !region->device ||
 		(x->kind != TRANSFER_GET && e->transport->ops->in_place));

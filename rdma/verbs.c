@@ -75,7 +75,7 @@ static struct verbs *verbs_of(struct transport *t)
 	return (struct verbs *)(void *)t; /* its first member, as below */
 }
 
-static struct verbs_endpoint *endpoint_of(struct endpoint *e)
+static struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
 {
 	return (struct verbs_endpoint *)(void *)e;
 }
@@ -245,7 +245,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *card, siz
 
 static int verbs_ready(struct endpoint *e)
 {
-	const struct verbs_endpoint *ep = endpoint_of(e);
+	const struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
 	return link_is_gone(ep->link) ? gone(ep) : link_was_up(ep->link);
 }
@@ -253,7 +253,7 @@ static int verbs_ready(struct endpoint *e)
 /* The connection stays for our last messages to the peer, which say that it was dropped. */
 static void verbs_revoke(struct endpoint *e)
 {
-	link_expel(endpoint_of(e)->link);
+	link_expel(verbs_endpoint_of(e)->link);
 }
 
 /* ---- regions and transfers -------------------------------------------------------- */
@@ -263,7 +263,7 @@ static void poll_until_linked(struct verbs *v, const struct link *link);
 static int verbs_describe(struct endpoint *e, const struct region *region,
 			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
-	struct verbs_endpoint *ep = endpoint_of(e);
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 	int rc;
 
 	if (!region->access)
@@ -283,7 +283,7 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
 			     struct remote **out)
 {
-	struct verbs_endpoint *ep = endpoint_of(e);
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
 	if (link_is_gone(ep->link))
 		return gone(ep);
@@ -292,7 +292,7 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 
 static int verbs_control(struct endpoint *e, struct remote **out)
 {
-	struct verbs_endpoint *ep = endpoint_of(e);
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
 	if (!link_was_up(ep->link))
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
@@ -304,14 +304,14 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 static int verbs_in_place(struct endpoint *e, const struct region *device)
 {
 	uint32_t unused;
-	int rc = rights_local_key(endpoint_of(e)->rights, device, 0, &unused);
+	int rc = rights_local_key(verbs_endpoint_of(e)->rights, device, 0, &unused);
 
 	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;
 }
 
 static int verbs_post(struct endpoint *e, const struct transfer *x)
 {
-	struct verbs_endpoint *ep = endpoint_of(e);
+	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 	uint32_t lkey = 0;
 	int rc;
 
@@ -409,7 +409,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 /* ---- sleeping: one epoll over the completions, rdma_cm, the device's own events, a timer and an
  * eventfd ---- */
 
-static void tick_every(const struct verbs *v, int milliseconds)
+static void set_timer(const struct verbs *v, int milliseconds)
 {
 	struct timespec interval = { .tv_nsec = milliseconds * 1000000L };
 	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
@@ -427,7 +427,7 @@ static int verbs_arm(struct transport *t)
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
 		return 1;
 	if (v->ticking)
-		tick_every(v, TICK_MS);
+		set_timer(v, TICK_MS);
 	return 0;
 }
 
@@ -438,7 +438,7 @@ static void verbs_disarm(struct transport *t)
 	ssize_t ignored;
 
 	queues_disarm(v->queues);
-	tick_every(v, 0);
+	set_timer(v, 0);
 	ignored = read(v->wake_fd, &count, sizeof(count));
 	(void)ignored;       /* EAGAIN: nobody woke us */
 	v->next_look_ns = 0; /* rdma_cm may have woken us */
@@ -481,7 +481,7 @@ static int unblock(int fd)
 	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-static int open_descriptors(struct verbs *v)
+static int open_watched(struct verbs *v)
 {
 	const int theirs[] = { connect_fd(v->connect), queues_fd(v->queues),
 			       connect_context(v->connect)->async_fd };
@@ -506,7 +506,7 @@ static int open_descriptors(struct verbs *v)
 	return SLUICE_OK;
 }
 
-static int open_memory(struct verbs *v)
+static int open_tables(struct verbs *v)
 {
 	const size_t peers = (size_t)v->size;
 	int rc;
@@ -527,7 +527,7 @@ static int open_memory(struct verbs *v)
 }
 
 /* All that can be refused is refused before anything is made. */
-static int choose(struct verbs *v, const struct transport_config *config)
+static int choose_device(struct verbs *v, const struct transport_config *config)
 {
 	size_t locked = v->control ? v->control->bytes : 0;
 	int rc = verbs_device_choose(config->device, config->gid_index, &v->device);
@@ -550,14 +550,14 @@ static int open_parts_of_all(struct verbs *v, const char *memory_windows)
 		rc = rights_open(connect_context(v->connect), &v->device, v->rank, v->size,
 				 memory_windows, &v->rights);
 	if (!rc)
-		rc = open_memory(v);
+		rc = open_tables(v);
 	if (!rc)
 		rc = queues_open(rights_domain(v->rights), v->device.name, v->size, &v->sizes,
 				 &v->events, link_completed, &v->queues);
 	if (rc)
 		return rc;
 	connect_use(v->connect, v->queues, &v->sizes, &v->events, &v->wants);
-	return open_descriptors(v);
+	return open_watched(v);
 }
 
 static void say_opened(const struct verbs *v)
@@ -602,7 +602,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	v->control = config->control;
 	v->control_line_bytes = config->control_line_bytes;
 	v->epoll = v->timer = v->wake_fd = -1;
-	rc = choose(v, config);
+	rc = choose_device(v, config);
 	if (!rc)
 		rc = open_parts_of_all(v, config->memory_windows);
 	if (rc) {
@@ -617,7 +617,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 /* ---- closing ---------------------------------------------------------------------- */
 
 /* The last messages are posted and the process ends next: they get a second to leave. */
-static void flush(struct verbs *v)
+static void flush_logs(struct verbs *v)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
 	int waiting, i;
@@ -635,7 +635,7 @@ static void flush(struct verbs *v)
 	} while (waiting && now_ns() < until);
 }
 
-static void close_fd(int fd)
+static void close_if_open(int fd)
 {
 	if (fd >= 0)
 		close(fd);
@@ -649,7 +649,7 @@ static void verbs_close(struct transport **t)
 		return;
 	v = verbs_of(*t);
 	if (v->queues)
-		flush(v);
+		flush_logs(v);
 	if (v->connect)
 		connect_down(v->connect);
 	for (int i = 0; i < v->n_peers; i++)
@@ -657,9 +657,9 @@ static void verbs_close(struct transport **t)
 	queues_close(&v->queues);
 	rights_close(&v->rights);
 	connect_close(&v->connect);
-	close_fd(v->epoll);
-	close_fd(v->timer);
-	close_fd(v->wake_fd);
+	close_if_open(v->epoll);
+	close_if_open(v->timer);
+	close_if_open(v->wake_fd);
 	region_close(&v->slots);
 	region_close(&v->copies);
 	event_queue_close(&v->events);
@@ -670,7 +670,6 @@ static void verbs_close(struct transport **t)
 }
 
 const struct transport_ops verbs_transport = {
-	.size = sizeof(struct transport_ops),
 	.name = "verbs",
 	.open = verbs_open,
 	.close = verbs_close,

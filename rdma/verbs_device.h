@@ -26,9 +26,6 @@ struct verbs_device {
  * caller knows whether it matters. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
-/* Opens the devices' context by name; the caller closes it. NULL: not there. */
-struct ibv_context *verbs_device_open(const char *name);
-
 /* Whether the port of an open device is up, or cannot be asked. */
 int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 
