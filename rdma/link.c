@@ -33,21 +33,21 @@ enum link_event {
 	TIMER,     /* the state's timer has run out */
 	LATE,      /* the time to make a lost connection again is over */
 	ADDRESS,   /* rdma_cm knows the peer's address */
-	ROUTE,     /* ... and the route to it */
+	ROUTE,     /* rdma_cm knows the route to it */
 	CHALLENGE, /* the client's hello is answered */
 	ALIVE,     /* the server's hello is answered: the client lives, and will come */
 	ACCEPT,    /* the proof is answered */
 	PROOF,     /* the peer asks to be connected, and has proved who it is */
-	NEWER,     /* ... while there is something of an older try or connection */
-	READY,     /* a greeting */
-	KEYS,      /* a greeting */
-	FAILURE,   /* this try came to nothing */
-	MISTRUST,  /* one of the two does not accept the other's proof */
-	NOBODY,    /* nobody listens at the peer's address */
-	LOSS,      /* the queue pair does not work any more */
-	CUT_OFF,   /* ... as the own port is down, after the link was up */
-	EXPEL,     /* this rank drops the peer */
-	END,       /* the peer is lost for good */
+	NEWER, /* the peer asks so while an older try or connection is there; comes before PROOF */
+	READY, /* the greeting that the peer's keys work */
+	KEYS,  /* the greeting that its table of keys is written */
+	FAILURE,  /* this try came to nothing */
+	MISTRUST, /* one of the two does not accept the other's proof */
+	NOBODY,   /* nobody listens at the peer's address */
+	LOSS,     /* the queue pair does not work any more */
+	CUT_OFF,  /* the same, as the own port is down, after the link was up */
+	EXPEL,    /* this rank drops the peer */
+	END,      /* the peer is lost for good */
 	EVENTS
 };
 
@@ -664,8 +664,6 @@ void link_end(struct link *l, const char *why)
 	set_why(l, why);
 	raise_event(l, END, &cue);
 }
-
-/* ---- opening and closing ---------------------------------------------------------- */
 
 int link_open(const struct link_shared *shared, const struct link_config *config, struct link **out)
 {

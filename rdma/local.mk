@@ -1,4 +1,5 @@
 library_sources += \
+	rdma/bell.c rdma/bell.h \
 	rdma/event_queue.c rdma/event_queue.h \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
@@ -10,7 +11,6 @@ library_sources += \
 	rdma/self.c \
 	rdma/shm.c rdma/shm.h \
 	rdma/shm_card.c rdma/shm_card.h \
-	rdma/shm_move.c \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c

@@ -57,7 +57,7 @@ void sendlog_detach(struct sendlog *log);
 void sendlog_abandon(struct sendlog *log);
 
 /* ---- transfers ---- */
-/* 0: not now, ask again after a poll. */
+/* Whether x can be appended now. Else ask again after a poll. */
 int sendlog_room(struct sendlog *log, const struct transfer *x);
 /* Whether the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);
@@ -74,14 +74,15 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 /* 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection is broken, and is known to be).
  */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr);
-/* Writes n bytes into the peer's slot, from SLOT_* on; and then says a greeting. The same. */
+/* Both return what sendlog_request() does. The first writes n bytes into the peer's slot, from
+ * SLOT_* on; the second writes them where a greeting belongs, and greets. */
 int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n);
 int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n);
 
 /* ---- what completes ---- */
-/* Request number wr, and all before it. */
+/* Request number wr is complete, and all before it are. */
 void sendlog_completed(struct sendlog *log, uint64_t wr);
-/* A notify of the peer. Returns sendlog_credit_due(). */
+/* A notify of the peer arrived. Returns sendlog_credit_due(). */
 int sendlog_received(struct sendlog *log, uint32_t imm);
 /* Whether the peer has used half of its credits. */
 int sendlog_credit_due(const struct sendlog *log);
@@ -91,6 +92,7 @@ int sendlog_give_credit(struct sendlog *log);
 /* ---- questions ---- */
 /* A number that grows with every transfer that completed, and with every notify that came. */
 uint64_t sendlog_moved(const struct sendlog *log);
+/* Transfers in the log. */
 uint64_t sendlog_waiting(const struct sendlog *log);
 /* For the end of a job: posts what completes after all before it; then tells whether that, or the
  * connection, came to its end. */
