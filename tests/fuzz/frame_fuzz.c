@@ -55,7 +55,7 @@ static void run_keys(const uint8_t *data, size_t n)
 	char why[80] = "";
 	uint32_t rkey;
 
-	require(table, "no memory");
+	require(table != NULL, "no memory");
 	memset(bytes, 0, KEY_TABLE_BYTES);
 	memcpy(bytes, data, n < KEY_TABLE_BYTES ? n : KEY_TABLE_BYTES);
 	if (key_table_decode(bytes, table, why)) {
