@@ -108,8 +108,6 @@ const struct index_kernels *index_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: what is packed has been selected, which took far
-	 * longer. */
 	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable :
 								   index_versions[0];
 	if (!kernels->usable())

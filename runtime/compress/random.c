@@ -36,7 +36,7 @@ const struct random_kernels random_portable = { "portable", portable_usable, por
 
 const struct random_kernels *const random_versions[] = {
 #if defined(__x86_64__)
-	&random_avx512, &random_avx2,
+	&random_avx2,
 #endif
 	&random_portable, NULL
 };

@@ -16,7 +16,7 @@ struct random_kernels {
 
 extern const struct random_kernels random_portable;
 #if defined(__x86_64__)
-extern const struct random_kernels random_avx2, random_avx512;
+extern const struct random_kernels random_avx2;
 #endif
 
 /* Best first; NULL ends the list. */

@@ -167,8 +167,6 @@ const struct value_kernels *value_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: there was no such machine to see what wider
-	 * registers gain. */
 	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable :
 								   value_versions[0];
 	if (!kernels->usable())
