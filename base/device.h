@@ -57,7 +57,6 @@ struct device_select {
 	float *velocity; /* becomes momentum * velocity + scale * grad, which is added instead;
 			    NULL: none */
 	float momentum;
-	int moved; /* velocity has become that already, in a call whose push failed later */
 	/* Of a push, as push_settle() does it, if every part was packed: what messages hold leaves
 	 * residual; masked: and velocity; NULL: none. */
 	int settle;
@@ -193,9 +192,6 @@ struct device_ops {
 	 * being refused spoils no capture, and neither do the functions that open, allocate, close
 	 * or release. */
 	int (*ready)(void *stream);
-	/* What a NIC has written to device memory, and completed, is seen by kernels that start
-	 * later. Waits. */
-	int (*flush)(void);
 
 	/* exempt: ascending spans whose non-zeros are all selected, outside of k; copied. */
 	int (*selector_open)(int device, size_t n, size_t k, const struct device_span *exempt,
@@ -232,7 +228,7 @@ struct device_ops {
 	int (*push)(struct device_push *p, const struct device_select *call,
 		    const struct device_part *parts, const struct device_values *values,
 		    void *stream);
-	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the
+	/* Instead: adds as select() does and selects nothing; then the
 	 * payload of part i is its count sketch, rows times bytes / 4 / rows cells with seed i,
 	 * zero before. */
 	int (*push_sketches)(struct device_push *p, struct device_sketch *sketch,
@@ -242,9 +238,6 @@ struct device_ops {
 	 * parts together at most as many as the selector has room for. */
 	int (*push_values)(struct device_push *p, const float *vector,
 			   const struct device_part *parts, void *stream);
-	/* 1: the last push has added the gradient to the residual, although it or pushed() failed;
-	 * 0: it has not; -1. nonfinite: how many of what it added are zeros instead. Waits. */
-	int (*push_added)(struct device_push *p, uint64_t *nonfinite, void *stream);
 	/* 1: the device has reported the last push, all that it made can be read, and pushed() will
 	 * not wait; else 0. Looks at a word of host memory, and calls nothing of CUDA: any thread,
 	 * beside the one that pushes. */
@@ -266,7 +259,7 @@ struct device_ops {
 	int (*push_leave)(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
 			  const uint32_t *unsent, void *stream);
 	/* residual = what messages left of each selected coordinate, and velocity (NULL: none) = 0
-	 * where one was sent that is not exempt: all of them, or on failure none. */
+	 * where one was sent that is not exempt. */
 	int (*push_settle)(struct device_push *p, float *residual, float *velocity, void *stream);
 
 	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable

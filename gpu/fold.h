@@ -18,9 +18,8 @@ struct fold_args {
 	float *velocity; /* becomes momentum * velocity + scale * grad, and is added; NULL: the
 			    latter is */
 	float momentum;
-	int moved; /* velocity is that already, and grad is not read */
 	uint32_t n;
-	/* nonfinite and inverted_first are counted up, folded becomes 1 */
+	/* nonfinite and inverted_first are counted up */
 	struct topk_state *state;
 	double *tile_sums, *group_sums; /* pairs */
 };

@@ -2,12 +2,9 @@
  * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device
  * can; what cannot be is registered otherwise, or staged, by rdma/ladder.c.
  *
- * Order of a NIC's writes and kernels: a NIC that writes device memory over PCIe gives no order
- * towards the device's own reads unless the device says that it does
- * (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a completion on the host calls cuda_flush()
- * before it starts a kernel that reads what was written: the flush orders the NIC's earlier writes
- * before that kernel's reads. The other way round no flush is needed: a kernel that was waited for
- * on the host, or reported after (report.cu), has its writes where PCIe readers see them. */
+ * A NIC reads device memory and never writes it. It reads what is complete: a kernel that was
+ * waited for on the host, or that a later report (report.cu) follows, has its writes where readers
+ * over PCIe see them. Writes of a NIC would have to be flushed before a kernel reads them. */
 #include "gpu/memory.h"
 #include "gpu/capture.h"
 #include "gpu/driver.h"
@@ -162,28 +159,4 @@ int cuda_zero(void *to, size_t bytes, void *stream)
 int cuda_wait(void *stream)
 {
 	return cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
-}
-
-int cuda_flush(void)
-{
-	int device, ordering = 0, options = 0;
-
-	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
-	    cuda_check(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering,
-					      device),
-		       "asking for the order of RDMA writes") ||
-	    cuda_check(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions,
-					      device),
-		       "asking for the flush of RDMA writes"))
-		return -1;
-	if (ordering >= cudaGPUDirectRDMAWritesOrderingOwner)
-		return 0;
-	if (!(options & cudaFlushGPUDirectRDMAWritesOptionHost))
-		return cuda_refuse(
-			"GPU %d neither orders RDMA writes before its kernels nor can flush them",
-			device);
-	return cuda_check(
-		cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
-						   cudaFlushGPUDirectRDMAWritesToOwner),
-		"flushing RDMA writes");
 }

@@ -14,5 +14,4 @@ void cuda_unpin(void *host);
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream);
 int cuda_zero(void *to, size_t bytes, void *stream);
 int cuda_wait(void *stream);
-int cuda_flush(void);
 #endif

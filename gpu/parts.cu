@@ -54,7 +54,6 @@ KERNEL(split, split_args)
 		a.summary->passes = got->passes;
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
-		a.summary->folded = got->folded;
 		tell_host(a.selected, a.turn);
 	}
 }

@@ -40,8 +40,6 @@ struct device_push {
 	struct push_signs *signs; /* pinned too, before them */
 	uint32_t turn;            /* the number of the last push; not 0 once there was one */
 	int device;               /* for those who ask what is waited for */
-	int begun;                /* the selection of the last push was enqueued */
-	int adds;                 /* and adds a gradient */
 	int few_bits;             /* its values are */
 	int known;                /* the host knows how long its payloads are */
 	int marked;               /* some of what was selected is marked as not sent */
@@ -181,12 +179,10 @@ size_t push_parts(const struct device_push *p)
 	return p->parts;
 }
 
-void push_clear(struct device_push *p, const struct device_select *call, int known)
+void push_clear(struct device_push *p, int known)
 {
 	p->turn += p->turn == UINT32_MAX ? 2 : 1;
 	p->found = 0;
-	p->begun = 0;
-	p->adds = call && !call->x;
 	p->marked = 0;
 	p->few_bits = 0;
 	p->known = known;
@@ -222,7 +218,6 @@ int push_select(struct device_push *p, const struct device_select *call, int spl
 	if (cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream),
 		       "clearing a push"))
 		return -1;
-	p->begun = 1; /* from here on, what the selection says of itself is this one's */
 	if (cuda_select(p->s, call, stream))
 		return -1;
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
@@ -257,8 +252,8 @@ int push_report(struct device_push *p, const struct device_select *call, void *s
 					  .summary = &p->results->summary,
 					  .part = p->results->part,
 					  .parts = (uint32_t)p->parts,
-					  .grad = p->adds && call->judge ? call->grad : NULL,
-					  .narrow = p->adds && call->grad_type != VALUE_F32,
+					  .grad = call && call->judge ? call->grad : NULL,
+					  .narrow = call && call->grad_type != VALUE_F32,
 					  .selection = v.selection,
 					  .from = (const uint32_t *)(const void *)p->results,
 					  .to = (uint32_t *)(void *)p->arrived,
@@ -297,39 +292,13 @@ int cuda_push(struct device_push *p, const struct device_select *call,
 
 	if (value_few_bits(coding.type) && quantize_refuse(&coding))
 		return -1;
-	push_clear(p, call, 0);
+	push_clear(p, 0);
 	p->few_bits = value_few_bits(coding.type);
 	if (cuda_ready(stream)) /* its result comes to the host */
 		return -1;
 	if (selector_enter(p->s, &before))
 		return -1;
 	return selector_leave(p->s, before, enqueue(p, call, parts, values, stream));
-}
-
-int cuda_push_added(struct device_push *p, uint64_t *nonfinite, void *stream)
-{
-	const struct selector_view v = selector_view(p->s);
-	const struct push_summary *got = &p->arrived->summary;
-	struct topk_state state;
-
-	*nonfinite = 0;
-	if (!p->begun || !p->adds)
-		return 0;
-	if (cuda_push_done(p)) /* and the state is clear */
-		state = (struct topk_state){ .found = got->found,
-					     .nan = got->nan,
-					     .passes = got->passes,
-					     .nonfinite = got->nonfinite,
-					     .folded = got->folded };
-	else if (cuda_check(cudaMemcpyAsync(&state, v.selection,
-					    offsetof(struct topk_state, barrier), cudaMemcpyDefault,
-					    stream),
-			    "copying the result of a selection") ||
-		 cuda_check(cudaStreamSynchronize(stream),
-			    "the kernel of a selection, or one before it,"))
-		return -1;
-	*nonfinite = state.folded ? state.nonfinite : 0;
-	return state.folded || (!state.nonfinite && (state.passes || state.nan || state.found));
 }
 
 int cuda_push_done(const struct device_push *p)

@@ -28,7 +28,7 @@ struct push_part {
 
 /* Of the selection, as struct topk_state; and how it ended (report.cu). */
 struct push_summary {
-	uint32_t found, nan, largest, passes, nonfinite, inverted_first, folded;
+	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* of report that are through */
 	uint32_t settled; /* what messages hold has left the residual */
 	uint32_t bad;     /* the first value that is not finite */
@@ -78,7 +78,6 @@ int cuda_push_values(struct device_push *push, const float *vector, const struct
 int cuda_push_done(const struct device_push *push);
 int cuda_push_lost(struct device_push *push, void *stream);
 void cuda_push_stage(const struct device_push *push, char *text, size_t cap);
-int cuda_push_added(struct device_push *push, uint64_t *nonfinite, void *stream);
 int cuda_pushed(struct device_push *push, struct device_selected *out, struct device_sent *sent,
 		void *stream);
 int cuda_push_fetch(struct device_push *push, uint32_t first, uint32_t count, uint32_t *index,
@@ -90,8 +89,8 @@ int cuda_push_settle(struct device_push *push, float *residual, float *velocity,
 /* ---- of push.c, for push_sketch.c ---- */
 struct device_selector *push_selector(const struct device_push *push);
 size_t push_parts(const struct device_push *push);
-/* A push begins that selects and adds as call says (NULL: neither). known: parts' bytes are. */
-void push_clear(struct device_push *push, const struct device_select *call, int known);
+/* A push begins. known: parts' bytes are. */
+void push_clear(struct device_push *push, int known);
 /* Places and zeroed results to the device. */
 int push_places(struct device_push *push, const struct device_part *parts, void *stream);
 /* The selection, and what it came to. split: each part's share of it, too. */

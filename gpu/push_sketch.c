@@ -53,7 +53,7 @@ static int enqueue_sketches(struct device_push *p, struct device_sketch *sketch,
 	adding.list = &nothing;
 	adding.listed = 0;
 	adding.settle = 0;
-	if (push_places(p, parts, stream) || (!call->x && push_select(p, &adding, 0, stream)))
+	if (push_places(p, parts, stream) || push_select(p, &adding, 0, stream))
 		return -1;
 	for (size_t i = 0; i < push_parts(p); i++)
 		if (sketch_part(sketch, call->residual, &parts[i], i, rows, stream))
@@ -69,7 +69,7 @@ int cuda_push_sketches(struct device_push *p, struct device_sketch *sketch,
 
 	if (!rows)
 		return cuda_refuse("sketches without rows");
-	push_clear(p, call, 1);
+	push_clear(p, 1);
 	if (selector_enter(push_selector(p), &before))
 		return -1;
 	return selector_leave(push_selector(p), before,
@@ -124,7 +124,7 @@ int cuda_push_values(struct device_push *p, const float *vector, const struct de
 {
 	int before;
 
-	push_clear(p, NULL, 1);
+	push_clear(p, 1);
 	if (selector_enter(push_selector(p), &before))
 		return -1;
 	return selector_leave(push_selector(p), before, enqueue_values(p, vector, parts, stream));

@@ -22,7 +22,6 @@ struct topk_state {
 	uint32_t passes;    /* over the vector, to find them */
 	uint32_t nonfinite; /* of grad, if it was judged */
 	uint32_t inverted_first; /* of them the smallest coordinate, all bits inverted; 0: none */
-	uint32_t folded;         /* fold.cu has changed the residual */
 	uint32_t barrier, fold_barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
 	uint32_t largest_inside; /* key of what is not exempt */

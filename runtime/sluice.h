@@ -203,14 +203,14 @@ SLUICE_API void sluice_model_close(sluice_model **model);
  * mean over the workers. Its elements are of the model's grad_type, and are widened to float
  * exactly. One push, then one pull per step. Errors: EINVAL (no pull since the last push), ENUMERIC
  * (grad, or its sum with what earlier steps left; tensor and index are named, and the job is over),
- * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named; the job goes on: nothing
- * was pushed and nothing is lost, and the same gradient may be pushed again, from GPU memory). In
- * GPU memory what the recipe allows is selected there, in the order of the model's stream, and the
- * call returns when that is enqueued: grad may be written again by what follows in the stream. The
- * messages are posted when the GPU has made them, by the progress thread or the next call on the
- * model or the job; what the GPU finds later (ENUMERIC, EGPU) the pull returns. Where the host
- * encodes (round, randk, coding=small) the push waits; what overflows an inbox is the pull's. With
- * other recipes grad is copied, and is the caller's on return. Thread class: object. */
+ * EPEER, ETIMEDOUT, EWIRE, EGPU (kernel, GPU and CUDA's text are named, and the job is over; or
+ * grad is memory of another GPU, or the stream is captured: nothing changed). In GPU memory what
+ * the recipe allows is selected there, in the order of the model's stream, and the call returns
+ * when that is enqueued: grad may be written again by what follows in the stream. The messages are
+ * posted when the GPU has made them, by the progress thread or the next call on the model or the
+ * job; what the GPU finds later (ENUMERIC, EGPU) the pull returns. Where the host encodes (round,
+ * randk, coding=small) the push waits; what overflows an inbox is the pull's. With other recipes
+ * grad is copied, and is the caller's on return. Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* The same push in pieces, bucket by bucket of back-propagation: grad[0..count) is the gradient of
@@ -271,9 +271,7 @@ SLUICE_API int sluice_anchor_due(const sluice_model *model);
  * without a push since the last pull it brings the newest, as is to be done after a collective.
  * Errors: EINVAL, ENUMERIC (as sluice_push(); or the sums of a shard of this rank overflowed, and
  * the job is over), EPEER, ETIMEDOUT (a GPU that hangs is named with what it is at), EWIRE, EGPU
- * (the last push failed on the GPU: nothing of it was sent and nothing is lost: call sluice_push()
- * with the same gradient again, then this. If that says EINVAL, the push stands, and this is to be
- * called again). Thread class: object. */
+ * (as sluice_push(); also if the GPU failed in the last push). Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, float *params);
 
 /* For update=none: mean[0..count) becomes the decoded mean of what the workers pushed (zero where

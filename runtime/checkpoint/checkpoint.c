@@ -125,11 +125,6 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	if (sluice_is_worker(model->job) && model->worker->in_step)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && on_device_unfinished(&model->worker->device))
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_checkpoint: the last push failed on the GPU, whose "
-				      "residual may hold its gradient already: push the same "
-				      "gradient from GPU memory again, and pull, before");
 	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
 		m->mine.status = fail(
 			SLUICE_EINVAL,

@@ -81,10 +81,6 @@ int on_device_come_home(sluice_model *model)
 	struct on_device *d = &model->worker->device;
 	if (!d->selects)
 		return 0;
-	if (on_device_unfinished(d))
-		return fail(SLUICE_EINVAL,
-			    "the last push failed on the GPU, whose residual may hold its gradient "
-			    "already: push the same gradient from GPU memory again");
 	int rc = on_device_fetch_residual(model);
 	if (!rc)
 		rc = on_device_fetch_velocity(model);
@@ -105,14 +101,16 @@ static int copy_home(sluice_model *model, int which, const void **grad, uint64_t
 	int rc = *grad ? device_of(*grad, &ops) : 0;
 	if (rc || !*grad || !ops)
 		return rc;
+	if ((rc = check_stream(ops, d->stream, "sluice_push")))
+		return rc;
 	d->ops = ops;
-	const size_t width = value_bytes(model_pushed_type(model));
-	if (!d->copies[which] && ops->pinned_alloc(model->layout.count * width, &d->copies[which]))
-		return device_fail(ops, "a copy of the gradient");
-	rc = on_device_fetch(model, d->copies[which], *grad, count * width);
-	if (!rc)
-		*grad = d->copies[which];
-	return rc;
+	const size_t width = value_bytes(model_pushed_type(model)), bytes = count * width;
+	void **copy = &d->copies[which];
+	if ((!*copy && ops->pinned_alloc(model->layout.count * width, copy)) ||
+	    ops->copy(*copy, *grad, bytes, d->stream) || ops->wait(d->stream))
+		return on_device_push_failed(model, 0);
+	*grad = *copy;
+	return 0;
 }
 
 int on_device_gradient(sluice_model *model, const void **grad, const void **before)
@@ -125,7 +123,8 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 		rc = check_stream(ops, d->stream, "sluice_push");
 	if (!rc && ops && !why) {
 		d->ops = ops;
-		return d->selects ? 0 : begin_selecting(model, *grad);
+		rc = d->selects ? 0 : begin_selecting(model, *grad);
+		return rc == SLUICE_EGPU ? on_device_push_failed(model, 0) : rc;
 	}
 	if (!rc)
 		rc = on_device_come_home(model);

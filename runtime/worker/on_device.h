@@ -40,8 +40,7 @@ enum late_push {
 	LATE_LISTED, /* it is through, and left to the host some of the messages, or to say what is
 			wrong */
 	LATE_STAGED, /* not all of them are posted */
-	LATE_ASKED,  /* of a pull: the device is at the values that shards asked for */
-	LATE_FAILED  /* nothing is sent; the application is not told yet */
+	LATE_ASKED   /* of a pull: the device is at the values that shards asked for */
 };
 
 struct on_device {
@@ -68,11 +67,7 @@ struct on_device {
 	struct message *heads; /* n_shards: what the messages of the push under way say of it */
 	int settled;           /* what they hold has left the residual */
 	uint64_t asked_ns;     /* when CUDA was asked whether it failed */
-	char failure[ERROR_TEXT_BYTES]; /* LATE_FAILED: what CUDA said */
-	/* Of a push that failed: its gradient may be in the residual; is in it. */
-	int doubt, added;
-	uint64_t zeroed; /* how many of it were NaN or infinite, and have been made 0 */
-	void *copies[2]; /* of gradients, pinned; NULL: none was needed */
+	void *copies[2];       /* of gradients, pinned; NULL: none was needed */
 	float *params,
 		*params_copy; /* of the pull under way, where it is made on the host; pinned */
 	float *values;        /* selected_most: of parts that the host encodes */
@@ -89,7 +84,8 @@ void on_device_rule(const sluice_model *model, struct device_select *call);
 /* With the residual's memory. */
 int on_device_fold_open(sluice_model *model);
 void on_device_fold_close(sluice_model *model);
-/* worker.velocity to the device; and back, if it lives there. */
+/* worker.velocity to the device, enqueued: 0, or -1 as device_ops.copy; and back, if it lives
+ * there. */
 int on_device_give_velocity(sluice_model *model);
 int on_device_fetch_velocity(sluice_model *model);
 /* What the recipe does to the gradient of this step before it is added. */
@@ -117,11 +113,14 @@ void on_device_push_close(sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */
 int on_device_packs(const struct recipe *recipe);
-/* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On
- * SLUICE_EGPU the same push may be made again: its gradient is not added twice. */
+/* CUDA failed in a push, as the calling thread was just told: the job ends, because CUDA's errors
+ * stay with the process. SLUICE_EGPU. held: the token is. */
+int on_device_push_failed(sluice_model *model, int held);
+/* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On failure
+ * the job has ended. */
 int on_device_accumulate(sluice_model *model, const void *grad);
 /* All messages into their staging slots; then what they hold leaves the residual. On failure
- * nothing has left it, and as with on_device_accumulate(). */
+ * nothing is posted. */
 int on_device_send(sluice_model *model);
 /* Payloads go where this step's next messages will be posted from, or be read. */
 void on_device_aim(sluice_model *model);
@@ -131,11 +130,6 @@ void on_device_stage(sluice_model *model, uint32_t shard, struct message *m);
 /* Posts a message whose payload is apart; header: the transfer of the whole, which is made the
  * header's. */
 int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
-/* A push failed and was not made again: the residual may hold its gradient. */
-static inline int on_device_unfinished(const struct on_device *d)
-{
-	return d->selects && !d->stale && (d->doubt || d->added);
-}
 
 /* ---- on_device_late.c ---- */
 /* After on_device_accumulate(): sluice_push() returns, and the rest follows by itself; but where
@@ -146,12 +140,10 @@ int on_device_leave(sluice_model *model, uint64_t start_ns);
 int on_device_ask(sluice_model *model);
 /* What can be done of it without waiting. Any thread; token held. */
 void on_device_advance(sluice_model *model);
-/* Waits until all is posted, or has failed: then 0 too, and on_device_finish() tells. Errors are
- * the job's. Of the application's calls; on_device_park(): token held. */
+/* Waits until all is posted. Errors are the job's, or SLUICE_EGPU while the stream is captured:
+ * then the push stands. Of the application's calls; on_device_park(): token held. */
 int on_device_await(sluice_model *model);
 int on_device_park(sluice_model *model);
-/* The same for a call that ends the push if it failed: SLUICE_EGPU, and it may be made again. */
-int on_device_finish(sluice_model *model, const char *function);
 /* What worker_message() said when the push was called, while its messages are staged; else NULL. */
 const struct message *on_device_said(const sluice_model *model, uint32_t shard);
 /* After on_device_send_values(), token held, of the pull: 1: the values are staged, or none are

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What is done on the device to a gradient before it is compressed (on_device.h): the recipe's
  * momentum, which lives there with the residual, clip= and nonfinite=zero. The same launch does all
- * of it, so a push that fails later has folded its gradient whole or not at all: made again, it is
- * not folded twice.
+ * of it.
  *
  * Momentum is masked where a message was packed on the device. Of what the host encodes,
  * worker.velocity is the place where worker_settle() says which coordinates it masked. */
@@ -51,10 +50,9 @@ void on_device_fold_close(sluice_model *model)
 int on_device_give_velocity(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
-	if (d->velocity.address && d->ops->copy(d->velocity.address, model->worker->velocity,
-						vector_bytes(model), d->stream))
-		return device_fail(d->ops, "the momentum");
-	return 0;
+	return d->velocity.address ? d->ops->copy(d->velocity.address, model->worker->velocity,
+						  vector_bytes(model), d->stream) :
+				     0;
 }
 
 int on_device_fetch_velocity(sluice_model *model)
@@ -77,7 +75,6 @@ void on_device_fold(const sluice_model *model, struct device_select *call)
 	call->judge &= !call->zero;
 	call->velocity = d->velocity.address;
 	call->momentum = recipe->signal_momentum;
-	call->moved = d->added;
 }
 
 void on_device_mark(sluice_model *model, uint32_t n)

@@ -73,12 +73,8 @@ static int take(sluice_model *model)
 	struct device_selected got;
 	if (d->ops->pushed(d->push, &got, d->sent,
 			   d->stream)) /* it is done: it does not ask CUDA */
-		return job_fail(model->job, SLUICE_EGPU, model->job->rank, "%s", d->ops->error());
-	d->doubt = 0;
-	d->added = !got.nonfinite || model->recipe.nonfinite == NONFINITE_ZERO;
+		return on_device_push_failed(model, 1);
 	d->settled = got.settled;
-	got.nonfinite += d->zeroed;
-	d->zeroed = 0;
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
@@ -131,12 +127,11 @@ void on_device_advance(sluice_model *model)
 
 /* ---- waiting for it -------------------------------------------------------- */
 
-/* What CUDA said in the calling thread just now. Token held. */
-static void note_failure(sluice_model *model)
+/* What CUDA said in the calling thread just now ends the push and the job. Token held. */
+static void give_up(sluice_model *model)
 {
-	struct on_device *d = &model->worker->device;
-	snprintf(d->failure, sizeof d->failure, "%s", d->ops->error());
-	become(model, LATE_FAILED);
+	on_device_push_failed(model, 1);
+	become(model, LATE_NOTHING);
 }
 
 /* A device that failed says nothing: it has to be asked. */
@@ -156,7 +151,7 @@ static int came_to_rest(void *context)
 	struct on_device *d = &model->worker->device;
 	on_device_advance(model);
 	if (late(d) == LATE_ENQUEUED && is_lost(model))
-		note_failure(model);
+		give_up(model);
 	return !goes_on(late(d));
 }
 
@@ -178,7 +173,7 @@ static int await(sluice_model *model)
 	sluice_job *job = model->job;
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (job->seat && late(d) == LATE_ENQUEUED && d->ops->wait(d->stream))
-		note_failure(model);
+		give_up(model);
 	int rc = progress_until(job, came_to_rest, step_describe, model);
 	return !rc && job->failure.code ? job_failed(job) : rc;
 }
@@ -189,12 +184,12 @@ static void sent_listed(sluice_model *model, int rc)
 	if (rc == SLUICE_ENUMERIC)
 		signal_overflowed(model, 1);
 	else if (rc)
-		note_failure(model);
+		give_up(model);
 	else
 		become(model, LATE_STAGED);
 }
 
-/* pushing: the stream is known to be ready, and what fails now ends the push. */
+/* pushing: the stream is known to be ready. */
 static int await_all(sluice_model *model, int pushing)
 {
 	struct on_device *d = &model->worker->device;
@@ -238,29 +233,6 @@ int on_device_park(sluice_model *model)
 	return rc;
 }
 
-static int finish(sluice_model *model, int pushing, const char *function)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = &w->device;
-	int rc = await_all(model, pushing);
-	if (rc || late(d) != LATE_FAILED)
-		return rc;
-	progress_take(model->job);
-	become(model, LATE_NOTHING);
-	progress_release(model->job);
-	w->in_step = STEP_DONE; /* it is to be pushed again */
-	w->raise |= d->heads[0].raised;
-	return fail(SLUICE_EGPU,
-		    "%s: the push of step %llu failed, and nothing of it was sent: %s; push the "
-		    "same gradient again, from GPU memory",
-		    function, (unsigned long long)w->step, d->failure);
-}
-
-int on_device_finish(sluice_model *model, const char *function)
-{
-	return finish(model, 0, function);
-}
-
 /* ---- a push ---------------------------------------------------------------- */
 
 int on_device_leave(sluice_model *model, uint64_t start_ns)
@@ -281,7 +253,7 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	    (late(d) != LATE_LISTED && on_device_packs(&model->recipe) && !job->seat))
 		return rc;
 	start_ns = now_ns();
-	rc = finish(model, 1, "sluice_push");
+	rc = await_all(model, 1);
 	model->stats.compress_ns += now_ns() - start_ns;
 	return rc;
 }

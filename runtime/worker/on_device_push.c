@@ -9,8 +9,8 @@
  * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
  * are complete once the device has reported (gpu/report.cu); the transport is told after that, so
  * what a NIC or a peer reads is complete. What messages hold leaves the residual by the launch that
- * reports, or, where the host has encoded some of them, by a later one: until then a failure has
- * lost nothing, and the push may be made again.
+ * reports, or, where the host has encoded some of them, by a later one. What CUDA fails in ends the
+ * job, as what is not finite does: its errors stay with the process.
  *
  * Where more was selected for a shard than its slot holds, or the device does not pack
  * (on_device_packs()), that part's list comes to the host, which encodes it as it does any
@@ -174,7 +174,6 @@ int on_device_push_open(sluice_model *model)
 		rc = on_device_sketch_open(model);
 	if (rc)
 		on_device_push_close(model);
-	d->doubt = d->added = 0;
 	return rc;
 }
 
@@ -247,34 +246,18 @@ static struct device_values values_of(const sluice_model *model)
 				       .seed = model->recipe.seed };
 }
 
-/* What a failed push left behind. */
+/* Residual and momentum, where the host's were restored and are newer. */
 static int take_up(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	if (d->stale) {
-		d->doubt = d->added = 0;
-		d->zeroed = 0;
-		int rc = 0;
-		if (d->ops->copy(d->residual.address, w->residual,
-				 model->layout.count * sizeof(float), d->stream))
-			return device_fail(d->ops, "the residual");
-		if ((rc = on_device_give_velocity(model)))
-			return rc;
-		d->stale = 0;
-	}
-	if (model->recipe.memory == MEMORY_NONE &&
-	    !d->velocity.address) { /* each push begins with zeros */
-		d->doubt = d->added = 0;
+	if (!d->stale)
 		return 0;
-	}
-	if (d->doubt && !d->added) {
-		int added = d->ops->push_added(d->push, &d->zeroed, d->stream);
-		if (added < 0)
-			return device_fail(d->ops, "sluice_push");
-		d->added = added;
-	}
-	return 0;
+	if (d->ops->copy(d->residual.address, w->residual, model->layout.count * sizeof(float),
+			 d->stream))
+		return -1;
+	d->stale = 0;
+	return on_device_give_velocity(model);
 }
 
 static int push(sluice_model *model, const struct device_select *call)
@@ -291,14 +274,10 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 	struct on_device *d = &w->device;
 	w->addend = NULL;
 	w->skip = 0;
-	int rc = take_up(model);
-	if (rc)
-		return rc;
-	struct device_select call = { .x = d->added ? d->residual.address : NULL,
-				      .residual = d->residual.address,
+	struct device_select call = { .residual = d->residual.address,
 				      .grad = grad,
 				      .grad_type = (int)model_pushed_type(model),
-				      .judge = !d->added,
+				      .judge = 1,
 				      .scale = model->update.placement == STEP_INSIDE ? model->lr :
 											1.0f };
 	on_device_rule(model, &call);
@@ -308,10 +287,29 @@ int on_device_accumulate(sluice_model *model, const void *grad)
 	on_device_aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		d->heads[s] = worker_message(model, s);
-	d->doubt = 1;
-	if (d->sketch ? on_device_push_sketches(model, &call) : push(model, &call))
-		return device_fail(d->ops, "sluice_push");
+	if (take_up(model) ||
+	    (d->sketch ? on_device_push_sketches(model, &call) : push(model, &call)))
+		return on_device_push_failed(model, 0);
 	return 0;
+}
+
+int on_device_push_failed(sluice_model *model, int held)
+{
+	sluice_job *job = model->job;
+	const char *said = model->worker->device.ops->error();
+	if (!held)
+		progress_take(job);
+	int rc = job->failure.code ?
+			 job_failed(job) :
+			 job_fail(
+				 job, SLUICE_EGPU, job->rank,
+				 "the push of %s at step %llu failed on its GPU: %s; start the job "
+				 "again, from a checkpoint if there is one",
+				 rank_text(job, job->rank), (unsigned long long)model->step + 1,
+				 said);
+	if (!held)
+		progress_release(job);
+	return rc;
 }
 
 /* ---- messages -------------------------------------------------------------- */
@@ -377,10 +375,8 @@ int on_device_send(sluice_model *model)
 	if (rc) { /* nothing is posted yet */
 		model->stats.pushed_elements = pushed;
 		model->stats.deferred_elements = deferred;
-		return rc;
 	}
-	d->added = 0;
-	return 0;
+	return rc;
 }
 
 /* ---- posting --------------------------------------------------------------- */

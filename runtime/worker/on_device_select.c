@@ -52,10 +52,7 @@ void on_device_rule(const sluice_model *model, struct device_select *call)
 	const double density = model->stats.density_up;
 
 	call->k = schedule_count(density, model->layout.count - model->layout.exempt);
-	if (recipe->memory == MEMORY_NONE) { /* made again after a failure, it begins again */
-		call->fresh = call->judge = 1;
-		call->x = NULL;
-	}
+	call->fresh = recipe->memory == MEMORY_NONE;
 	switch (recipe->up.select) {
 	case SELECT_THRESHOLD:
 		call->by_level = 1;

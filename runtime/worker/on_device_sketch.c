@@ -58,7 +58,6 @@ int on_device_send_sketches(sluice_model *model)
 		m.coding = CODING_DENSE;
 		on_device_stage(model, s, &m);
 	}
-	d->added = 0;
 	return 0;
 }
 

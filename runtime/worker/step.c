@@ -100,12 +100,12 @@ static int step_ends(sluice_model *model)
 }
 
 /* The messages of a push that returned when it was enqueued. */
-static int await_device(sluice_model *model, const char *function)
+static int await_device(sluice_model *model)
 {
 	if (!model->worker->device.selects)
 		return 0;
 	uint64_t start = now_ns();
-	int rc = on_device_finish(model, function);
+	int rc = on_device_await(model);
 	start = now_ns() - start;
 	model->stats.wait_ns += start;
 	model->stats.device_ns += start;
@@ -155,7 +155,7 @@ int sluice_pull(sluice_model *model, float *params)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
-		rc = await_device(model, "sluice_pull");
+		rc = await_device(model);
 	if (!rc && asks)
 		rc = async_ask(model);
 	if (!rc)
@@ -171,7 +171,7 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
 	if (!rc)
-		rc = await_device(model, "sluice_pull_mean");
+		rc = await_device(model);
 	if (!rc)
 		rc = on_device_target(model, &mean);
 	if (!rc)

@@ -205,7 +205,6 @@ static int host_takes_part(int rank, void *argument)
 	struct device_push *push;
 	struct device_selector *s;
 	struct memory m;
-	uint64_t unused;
 	void *stream, *free_stream;
 	(void)rank, (void)argument;
 	begin_cuda();
@@ -221,7 +220,6 @@ static int host_takes_part(int rank, void *argument)
 	      strstr(cuda.ops->error(), "being captured into a graph"));
 	CHECK(cuda.ops->push(push, &call, &part, NULL, stream) &&
 	      strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->push_added(push, &unused, stream) == 0);
 	CHECK(cuda.ops->ready(NULL) && strstr(cuda.ops->error(), "the default stream"));
 	CHECK_OK(cuda.ops->ready(free_stream));
 	CHECK(cuda.last_error() == 0);

@@ -202,44 +202,11 @@ static void select__norm_of_many_tiles__the_bits_of_the_cpu(void **state)
 			&r);
 }
 
-/* A push failed after its gradient was folded: without a memory the residual is made again from the
- * momentum. */
-static void select__momentum_has_moved__the_gradient_is_not_read(void **state)
-{
-	enum { N = 3000 };
-	struct random r = { 7 };
-	struct vectors v = vectors_new(N);
-	struct device_selector *s;
-
-	(void)state;
-	for (size_t i = 0; i < N; i++)
-		v.velocity[i] = random_normal(&r);
-	float *velocity = gpu_memory(v.velocity, N * 4), *residual = gpu_memory(NULL, N * 4);
-	const struct device_select call = { .residual = residual,
-					    .scale = 1,
-					    .judge = 1,
-					    .k = 1,
-					    .fresh = 1,
-					    .clip = 1,
-					    .velocity = velocity,
-					    .momentum = 0.5f,
-					    .moved = 1 };
-	assert_int_equal(gpu()->selector_open(0, N, 1, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->select(s, &call, NULL), 0);
-	expect_there(&v, residual, v.velocity);
-	expect_there(&v, velocity, v.velocity);
-	gpu()->selector_close(&s);
-	gpu_free(residual);
-	gpu_free(velocity);
-	vectors_free(&v);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select__gradient_is_folded_before_it__the_bits_of_the_cpu),
 		cmocka_unit_test(select__norm_of_many_tiles__the_bits_of_the_cpu),
-		cmocka_unit_test(select__momentum_has_moved__the_gradient_is_not_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

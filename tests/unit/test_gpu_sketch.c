@@ -219,20 +219,16 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		residual[i] = random_normal(&r);
 	open_sketched(&g, residual);
 	for (int step = 0; step < 6; step++) {
-		/* one gradient is refused; one is in the residual already */
-		const int refused = step == 2, added = step == 4;
-		const struct device_select call = { .x = added ? g.residual : NULL,
-						    .residual = g.residual,
-						    .grad = g.grad,
-						    .scale = 0.5f,
-						    .k = 7,
-						    .judge = 1 };
+		const int refused = step == 2;
+		const struct device_select call = {
+			.residual = g.residual, .grad = g.grad, .scale = 0.5f, .k = 7, .judge = 1
+		};
 
 		for (size_t i = 0; i < N; i++)
 			grad[i] = value_of(step % 2 * 3, &r);
 		if (refused)
 			grad[4321] = NAN;
-		for (size_t i = 0; i < N && !refused && !added; i++)
+		for (size_t i = 0; i < N && !refused; i++)
 			residual[i] += 0.5f * grad[i];
 		memset(g.pinned, POISON, PARTS * ROOM);
 		for (size_t p = 0; p < PARTS; p++)
@@ -243,8 +239,6 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);
-		uint64_t zeros;
-		assert_int_equal(gpu()->push_added(g.push, &zeros, NULL), !refused && !added);
 		expect_sketches(&g, residual, sent);
 		ask_for_values(&g, residual, &r);
 		for (size_t p = 0; p < PARTS; p++)
@@ -272,8 +266,9 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 			residual[i] = 1;
 		residual[begins[3] - 1] = bad[b];
 		open_sketched(&g, residual);
-		const struct device_select call = { .x = g.residual, .residual = g.residual };
+		const struct device_select call = { .residual = g.residual, .grad = g.grad };
 
+		assert_int_equal(gpu()->zero(g.grad, N * sizeof(float), NULL), 0);
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
 		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL),
@@ -291,7 +286,7 @@ static void push_values__more_than_the_selector_has_room_for_is_refused(void **s
 	static const uint32_t index[N];
 	struct sketched g;
 	float *residual = memory(N * sizeof(float));
-	const struct device_select call = { .x = residual };
+	const struct device_select call = { .residual = residual };
 
 	(void)state;
 	open_sketched(&g, residual);
