@@ -14,7 +14,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *_Atomic loaded;
-static char reason[512]; /* under lock; why loading failed, which is tried once */
+static void *module_handle; /* of what is loaded; set before it, and for ever */
+static char reason[512];    /* under lock; why loading failed, which is tried once */
 
 const char *device_module_path(void)
 {
@@ -46,8 +47,10 @@ static const struct device_ops *load(void)
 	symbol = dlsym(handle, DEVICE_MODULE_SYMBOL);
 	memcpy(&module, &symbol, sizeof(symbol));
 	ops = symbol ? module() : NULL;
-	if (ops && ops->size == sizeof(*ops))
+	if (ops && ops->size == sizeof(*ops)) {
+		module_handle = handle;
 		return ops;
+	}
 	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice", path);
 	dlclose(handle);
 	return NULL;
@@ -66,6 +69,11 @@ const struct device_ops *device_load(const char **why)
 	*why = reason;
 	pthread_mutex_unlock(&lock);
 	return ops;
+}
+
+void *device_symbol(const char *name)
+{
+	return loaded ? dlsym(module_handle, name) : NULL;
 }
 
 /* Asks the driver that is in the process already, when the module cannot be asked. Its ABI:

@@ -2,8 +2,9 @@
  * The payload of a message made on the device, byte for byte what message_encode() makes (layout in
  * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values.
  * The header is the host's, the checksum parts.cu's. Called by selector.c for lists of a known
- * length, and by push.c for the part of a selection that belongs to a shard, whose length only the
- * device knows. Values in few bits are left out: quantize.cu writes them behind the positions. */
+ * length, and by compressor.c for the part of a selection that belongs to a shard, whose length
+ * only the device knows. Values in few bits are left out: quantize.cu writes them behind the
+ * positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"

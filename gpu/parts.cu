@@ -14,7 +14,7 @@
  * Who sees it: pack's writes are before seal's reads, as launches of one stream are. What seal
  * writes to host memory is the host's to read once report.cu has told it, and then visible to whom
  * the host tells. */
-#include "gpu/push.h"
+#include "gpu/compressor.h"
 #include "gpu/kernel.h"
 
 /* ---- split ----------------------------------------------------------------- */

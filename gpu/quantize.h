@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits made on the device (quantize.cu). Called by selector.c, and by push.c for the
- * values of a message whose positions pack.cu has written. */
+ * Values in few bits made on the device (quantize.cu). Called by selector.c, and by compressor.c
+ * for the values of a message whose positions pack.cu has written. */
 #ifndef GPU_QUANTIZE_H
 #define GPU_QUANTIZE_H
 #include "gpu/pack.h"

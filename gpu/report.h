@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How a push ends on the device (report.cu). Called by push.c. */
+ * How a push ends on the device (report.cu). Called by compressor.c. */
 #ifndef GPU_REPORT_H
 #define GPU_REPORT_H
 #include "base/device.h"
-#include "gpu/push.h"
+#include "gpu/compressor.h"
 #include "gpu/topk.h"
 #include <cuda_runtime_api.h>
 #include <stdint.h>

@@ -4,8 +4,7 @@
  * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
-#include "gpu/capture.h"
-#include "gpu/device.h"
+#include "gpu/context.h"
 #include "gpu/failure.h"
 #include "gpu/fold.h"
 #include "gpu/pack.h"
@@ -94,9 +93,11 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	return capture_stream_close(own, rc, "clearing a selector");
 }
 
-int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt,
-		       size_t n_exempt, struct device_selector **out)
+int cuda_selector_open(const struct device_shape *shape, struct device_selector **out)
 {
+	const struct device_span *exempt = shape->exempt;
+	const size_t n = shape->n, n_exempt = shape->n_exempt;
+	const int device = shape->device;
 	enum cudaStreamCaptureMode mode;
 	struct device_selector *s;
 	uint32_t coordinates = 0;
@@ -112,7 +113,7 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 		coordinates += exempt[i].end - exempt[i].begin;
 	s->n_exempt = (uint32_t)n_exempt;
 	s->exempt_coordinates = coordinates;
-	s->plan = select_plan(n, k, coordinates, n_exempt, sizeof(struct on_device),
+	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct on_device),
 			      sizeof(struct pack_state));
 	s->device = device;
 	if (enter(s, &before)) {
@@ -172,9 +173,11 @@ static int launch(struct device_selector *s, const struct device_select *call,
 }
 
 /* Whether more is done to the gradient than adding it, and so before the selection. */
-static int folds(const struct device_select *call)
+static int folds(const struct device_selection *selection)
 {
-	return !call->x && (call->velocity || call->clip > 0 || call->zero);
+	const struct device_select *call = &selection->call;
+
+	return !selection->x && (call->velocity || call->clip > 0 || call->zero);
 }
 
 static int fold(struct device_selector *s, const struct device_select *call,
@@ -198,10 +201,11 @@ static int fold(struct device_selector *s, const struct device_select *call,
 	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
 }
 
-static int enqueue(struct device_selector *s, const struct device_select *call,
+static int enqueue(struct device_selector *s, const struct device_selection *selection,
 		   const struct topk_args *args, void *stream)
 {
-	const struct gather_args gather = { .vector = call->x ? call->x : call->residual,
+	const struct device_select *call = &selection->call;
+	const struct gather_args gather = { .vector = selection->x ? selection->x : call->residual,
 					    .index = args->index,
 					    .value = args->value,
 					    .count = call->listed,
@@ -213,8 +217,8 @@ static int enqueue(struct device_selector *s, const struct device_select *call,
 
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
 		       "clearing a selector") ||
-	    (folds(call) && fold(s, call, args, stream)) ||
-	    (call->fresh && !folds(call) && args->n &&
+	    (folds(selection) && fold(s, call, args, stream)) ||
+	    (call->fresh && !folds(selection) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream),
 			"clearing a residual")) ||
 	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list),
@@ -228,18 +232,19 @@ static int enqueue(struct device_selector *s, const struct device_select *call,
 			    0;
 }
 
-int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
+int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream)
 {
+	const struct device_select *call = &selection->call;
 	struct on_device *there = part(s, s->plan.state);
-	struct topk_args args = { .x = call->x,
+	struct topk_args args = { .x = selection->x,
 				  .residual = call->residual,
 				  .grad = call->grad,
 				  .grad_type = (enum value_type)call->grad_type,
 				  .scale = call->scale,
 				  /* of x there is neither a gradient nor a residual */
-				  .adds = !call->x && !folds(call),
-				  .clear = call->clear && !call->x,
-				  .judge = call->judge && !call->x && !folds(call),
+				  .adds = !selection->x && !folds(selection),
+				  .clear = selection->clear && !selection->x,
+				  .judge = call->judge && !selection->x && !folds(selection),
 				  .by_level = call->by_level,
 				  .n = (uint32_t)s->plan.n,
 				  .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
@@ -254,7 +259,7 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 				  .stream = { call->purpose, call->rank, call->step, call->seed },
 				  .tile_sums = part(s, s->plan.tile_sums),
 				  .group_sums = part(s, s->plan.group_sums),
-				  .hint = call->by_level || call->forget ? NULL : &there->hint,
+				  .hint = call->by_level || selection->forget ? NULL : &there->hint,
 				  .block_sums = part(s, s->plan.block_sums),
 				  .first = part(s, s->plan.first),
 				  .counts = part(s, s->plan.counts),
@@ -281,12 +286,12 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 				   s->plan.k);
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
-	if ((call->draw || call->fresh) && call->x)
+	if ((call->draw || call->fresh) && selection->x)
 		return cuda_refuse(
 			"a draw, or a fresh residual, of a vector that may not be written");
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, enqueue(s, call, &args, stream));
+	return leave(s, before, enqueue(s, selection, &args, stream));
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
@@ -483,9 +488,10 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 	return 0;
 }
 
-static int update(struct device_selector *s, float *vector, const uint32_t *index,
-		  const float *value, uint32_t count, enum apply_kind kind, void *stream)
+int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
+		   const float *value, uint32_t count, int assign, void *stream)
 {
+	const enum apply_kind kind = assign ? APPLY_ASSIGN : APPLY_ADD;
 	int before;
 
 	if (enter(s, &before))
@@ -493,19 +499,7 @@ static int update(struct device_selector *s, float *vector, const uint32_t *inde
 	return leave(s, before, update_here(s, vector, index, value, count, kind, stream));
 }
 
-int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-	     uint32_t count, void *stream)
-{
-	return update(s, vector, index, value, count, APPLY_ADD, stream);
-}
-
-int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-		uint32_t count, void *stream)
-{
-	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
-}
-
-/* ---- for push.c ------------------------------------------------------------ */
+/* ---- for compressor.c ------------------------------------------------------ */
 
 struct selector_view selector_view(const struct device_selector *s)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Count sketches on the device: what sketch.cu is given, and the host's part (sketcher.c), whose
- * operations are as in base/device.h. */
+ * operations are as in base/device_kernels.h. */
 #ifndef GPU_SKETCH_H
 #define GPU_SKETCH_H
-#include "base/device.h"
+#include "base/device_kernels.h"
 #include "runtime/compress/sketch_rules.h"
 #include <cuda_runtime_api.h>
 

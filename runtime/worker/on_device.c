@@ -8,26 +8,32 @@
 
 /* ---- gradients ------------------------------------------------------------- */
 
-static int open_selector(sluice_model *model, const void *pointer)
+static int open_compressor(sluice_model *model, const void *pointer)
 {
 	struct on_device *d = &model->worker->device;
 	const struct layout *l = &model->layout;
+	const int sketches = model->recipe.up.select == SELECT_SKETCH;
+	struct device_span *exempt = d->compressor ? NULL : calloc(l->n_spans + 1, sizeof *exempt);
 	/* What is selected, or asked for. */
-	const uint64_t most = l->selected_most > l->support_most ? l->selected_most :
-								   l->support_most;
-	int device;
-	if (d->selector)
+	struct device_shape shape = { .n = l->count,
+				      .k = l->selected_most > l->support_most ? l->selected_most :
+										l->support_most,
+				      .exempt = exempt,
+				      .parts = l->n_shards };
+	if (d->compressor)
 		return 0;
-	struct device_span *exempt = calloc(l->n_spans + 1, sizeof *exempt);
-	size_t n = 0;
 	if (!exempt)
 		return fail(SLUICE_ENOMEM, "no memory for %zu spans", l->n_spans);
 	for (size_t i = 0; i < l->n_spans; i++)
 		if (l->spans[i].exempt)
-			exempt[n++] = (struct device_span){ (uint32_t)l->spans[i].begin,
-							    (uint32_t)l->spans[i].end };
-	int rc = d->ops->find(pointer, &device) < 0 ||
-		 d->ops->selector_open(device, l->count, most, exempt, n, &d->selector);
+			exempt[shape.n_exempt++] = (struct device_span){
+				(uint32_t)l->spans[i].begin, (uint32_t)l->spans[i].end
+			};
+	if (sketches) {
+		shape.sketch_span = (uint32_t)layout_largest(l, -1).span;
+		shape.sketch_columns = on_device_most_columns(model);
+	}
+	int rc = d->ops->find(pointer, &shape.device) < 0 || d->ops->open(&shape, &d->compressor);
 	free(exempt);
 	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
 }
@@ -43,9 +49,9 @@ static int check_stream(const struct device_ops *ops, void *stream, const char *
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = &model->worker->device;
-	int rc = open_selector(model, grad);
+	int rc = open_compressor(model, grad);
 	if (!rc && !d->residual.address &&
-	    d->ops->alloc(model->layout.count * sizeof(float), &d->residual))
+	    d->ops->alloc(MEMORY_DEVICE, model->layout.count * sizeof(float), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
 	if (!rc)
 		rc = on_device_fold_open(model);
@@ -105,11 +111,11 @@ static int copy_home(sluice_model *model, int which, const void **grad, uint64_t
 		return rc;
 	d->ops = ops;
 	const size_t width = value_bytes(model_pushed_type(model)), bytes = count * width;
-	void **copy = &d->copies[which];
-	if ((!*copy && ops->pinned_alloc(model->layout.count * width, copy)) ||
-	    ops->copy(*copy, *grad, bytes, d->stream) || ops->wait(d->stream))
+	struct memory *copy = &d->copies[which];
+	if ((!copy->address && ops->alloc(MEMORY_HOST, model->layout.count * width, copy)) ||
+	    ops->copy(copy->address, *grad, bytes, d->stream) || ops->wait(d->stream))
 		return on_device_push_failed(model, 0);
-	*grad = *copy;
+	*grad = copy->address;
 	return 0;
 }
 
@@ -128,7 +134,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	}
 	if (!rc)
 		rc = on_device_come_home(model);
-	if (!rc && ops && !d->copies[0])
+	if (!rc && ops && !d->copies[0].address)
 		log_line(LOG_INFO, "runtime",
 			 "model %u: gradients are copied from the GPU to the host each step: %s",
 			 model->id, why);
@@ -161,17 +167,15 @@ int on_device_target(sluice_model *model, float **target)
 		return rc;
 	d->ops = d->target;
 	if (!target_is_host(model))
-		return open_selector(model, *target);
+		return open_compressor(model, *target);
 	d->target = NULL;
-	void *copy = d->params_copy;
-	if (!copy && d->ops->pinned_alloc(bytes, &copy))
+	if (!d->params_copy.address && d->ops->alloc(MEMORY_HOST, bytes, &d->params_copy))
 		return device_fail(d->ops, "a copy of the parameters");
-	d->params_copy = copy;
-	rc = on_device_fetch(model, copy, *target, bytes);
+	rc = on_device_fetch(model, d->params_copy.address, *target, bytes);
 	if (rc)
 		return rc;
 	d->params = *target;
-	*target = copy;
+	*target = d->params_copy.address;
 	return 0;
 }
 
@@ -182,7 +186,8 @@ int on_device_pulled(sluice_model *model, int rc)
 	struct on_device *d = &model->worker->device;
 	const size_t bytes = model->layout.count * sizeof(float);
 	if (!rc && d->params &&
-	    (d->ops->copy(d->params, d->params_copy, bytes, d->stream) || d->ops->wait(d->stream)))
+	    (d->ops->copy(d->params, d->params_copy.address, bytes, d->stream) ||
+	     d->ops->wait(d->stream)))
 		rc = device_fail(d->ops, "sluice_pull");
 	d->params = NULL;
 	return rc;
@@ -194,8 +199,8 @@ int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, c
 	struct on_device *d = &model->worker->device;
 	const int average = model->recipe.update == UPDATE_AVERAGE;
 	if (d->target)
-		return (average ? d->target->assign : d->target->add)(d->selector, vector, index,
-								      value, count, d->stream) ?
+		return d->target->apply(d->compressor, vector, index, value, count, average,
+					d->stream) ?
 			       device_fail(d->target, "sluice_pull") :
 			       0;
 	(average ? sparse_set : sparse_add)(vector, index, value, count);
@@ -249,11 +254,10 @@ void on_device_close(sluice_model *model)
 	on_device_abandon(model);
 	on_device_push_close(model);
 	on_device_fold_close(model);
-	d->ops->selector_close(&d->selector);
-	if (d->residual.address)
-		d->ops->release(&d->residual);
-	d->ops->pinned_release(d->copies[0]);
-	d->ops->pinned_release(d->copies[1]);
-	d->ops->pinned_release(d->params_copy);
+	d->ops->close(&d->compressor);
+	d->ops->release(&d->residual);
+	d->ops->release(&d->copies[0]);
+	d->ops->release(&d->copies[1]);
+	d->ops->release(&d->params_copy);
 	*d = (struct on_device){ 0 };
 }

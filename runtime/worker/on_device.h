@@ -47,31 +47,31 @@ struct on_device {
 	void *stream;                    /* the application's */
 	const struct device_ops *ops;    /* of the gradients so far; NULL: they were host memory */
 	const struct device_ops *target; /* of the pull under way; NULL: host memory */
-	struct device_selector *selector;
+	struct device_compressor *compressor;
 	int selects; /* the residual lives here: */
 	struct memory residual;
-	struct memory velocity; /* and the momentum, if the recipe has one */
-	int stale;              /* worker.residual and velocity were restored and are newer */
-	struct device_push *push;
-	struct device_sketch *sketch; /* up=sketch, else NULL */
-	struct device_part *parts;    /* n_shards */
-	struct device_sent *sent;     /* n_shards */
-	struct memory payloads;       /* as parts are packed */
-	struct payload_lane *lanes;   /* n_shards */
-	struct region *region;        /* over payloads, if any is posted from there; else NULL */
+	struct memory velocity;     /* and the momentum, if the recipe has one */
+	int stale;                  /* worker.residual and velocity were restored and are newer */
+	struct device_part *parts;  /* n_shards */
+	struct device_sent *sent;   /* n_shards */
+	struct memory payloads;     /* as parts are packed */
+	struct payload_lane *lanes; /* n_shards */
+	struct region *region;      /* over payloads, if any is posted from there; else NULL */
 	void **windows,
 		**windows_there;     /* [rank] of the owners whose windows are pinned; else NULL */
 	void *pinned, *pinned_there; /* worker.staging, pinned: as the device reaches it; NULL: */
-	uint8_t *landing; /* a simulated rank's, whose pages others share: payloads come here */
-	atomic_int late;  /* enum late_push; changed with the token held */
-	struct message *heads; /* n_shards: what the messages of the push under way say of it */
-	int settled;           /* what they hold has left the residual */
-	uint64_t asked_ns;     /* when CUDA was asked whether it failed */
-	void *copies[2];       /* of gradients, pinned; NULL: none was needed */
-	float *params,
-		*params_copy; /* of the pull under way, where it is made on the host; pinned */
-	float *values;        /* selected_most: of parts that the host encodes */
-	uint32_t *unsent; /* the same: which of them keep their momentum; NULL: nothing is masked */
+	struct memory landing;       /* a simulated rank's, whose pages others share: payloads come
+					here */
+	atomic_int late;             /* enum late_push; changed with the token held */
+	struct message *heads;     /* n_shards: what the messages of the push under way say of it */
+	int settled;               /* what they hold has left the residual */
+	uint64_t asked_ns;         /* when CUDA was asked whether it failed */
+	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
+	float *params;             /* of the pull under way, where it is made on the host, */
+	struct memory params_copy; /* and its copy there, pinned */
+	float *values;             /* selected_most: of parts that the host encodes */
+	uint32_t *unsent; /* the same: which of them keep their momentum; NULL: the recipe masks
+			     none */
 };
 
 /* ---- on_device_select.c ---- */
@@ -90,11 +90,11 @@ int on_device_give_velocity(sluice_model *model);
 int on_device_fetch_velocity(sluice_model *model);
 /* What the recipe does to the gradient of this step before it is added. */
 void on_device_fold(const sluice_model *model, struct device_select *call);
-/* Around worker_encode() of a part that was not packed, whose n coordinates are worker.index: what
- * to say to push_leave() of those that keep their momentum. */
+/* Around worker_encode() of a part that was not packed, whose n coordinates are worker.index: says
+ * for settle() which of them keep their momentum; unsent is of these. */
 void on_device_mark(sluice_model *model, uint32_t n);
-const uint32_t *on_device_marked(sluice_model *model, uint32_t n);
-/* The momentum that push_settle() clears where it was sent, or NULL. */
+void on_device_marked(sluice_model *model, uint32_t *unsent, uint32_t n);
+/* The momentum that is cleared where it was sent, or NULL. */
 float *on_device_masked(const sluice_model *model);
 
 /* ---- on_device.c ---- */
@@ -155,9 +155,9 @@ int on_device_describe(const sluice_model *model, char *text, size_t cap);
 void on_device_abandon(sluice_model *model);
 
 /* ---- on_device_sketch.c ---- */
-int on_device_sketch_open(sluice_model *model);
-/* As device_ops.push. */
-int on_device_push_sketches(sluice_model *model, const struct device_select *call);
+uint32_t on_device_most_columns(const sluice_model *model);
+/* How long the payloads of a push's sketches are. */
+void on_device_measure_sketches(sluice_model *model);
 /* All messages into their staging slots: sketches; and when shards have asked, the values: they are
  * enqueued, and staged by on_device_stage_values() once the device is through (on_device_late.c).
  * On failure nothing is sent. SLUICE_ENUMERIC: a sketch is not finite; worker.overflowed says

@@ -28,7 +28,7 @@ int on_device_fold_open(sluice_model *model)
 	struct on_device *d = &model->worker->device;
 	if (!model->worker->velocity)
 		return 0;
-	if (!d->velocity.address && d->ops->alloc(vector_bytes(model), &d->velocity))
+	if (!d->velocity.address && d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->velocity))
 		return device_fail(d->ops, "momentum on the GPU");
 	if (!d->unsent && model->recipe.mask)
 		d->unsent = malloc((model->layout.selected_most + 1) * sizeof *d->unsent);
@@ -41,8 +41,7 @@ int on_device_fold_open(sluice_model *model)
 void on_device_fold_close(sluice_model *model)
 {
 	struct on_device *d = &model->worker->device;
-	if (d->velocity.address)
-		d->ops->release(&d->velocity);
+	d->ops->release(&d->velocity);
 	free(d->unsent);
 	d->unsent = NULL;
 }
@@ -84,14 +83,11 @@ void on_device_mark(sluice_model *model, uint32_t n)
 		w->velocity[w->index[i]] = 1;
 }
 
-const uint32_t *on_device_marked(sluice_model *model, uint32_t n)
+void on_device_marked(sluice_model *model, uint32_t *unsent, uint32_t n)
 {
 	struct worker *w = model->worker;
-	if (!masks(model))
-		return NULL;
-	for (uint32_t i = 0; i < n; i++)
-		w->device.unsent[i] = w->velocity[w->index[i]] != 0;
-	return w->device.unsent;
+	for (uint32_t i = 0; i < n && masks(model); i++)
+		unsent[i] = w->velocity[w->index[i]] != 0;
 }
 
 float *on_device_masked(const sluice_model *model)

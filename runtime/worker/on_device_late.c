@@ -71,14 +71,14 @@ static int take(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	struct device_selected got;
-	if (d->ops->pushed(d->push, &got, d->sent,
+	if (d->ops->pushed(d->compressor, &got, d->sent,
 			   d->stream)) /* it is done: it does not ask CUDA */
 		return on_device_push_failed(model, 1);
 	d->settled = got.settled;
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
-	if (!rc && !d->sketch &&
+	if (!rc && !(model->recipe.up.select == SELECT_SKETCH) &&
 	    (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
@@ -95,7 +95,8 @@ static int is_packed(const sluice_model *model)
 	uint32_t s = 0;
 	while (s < model->layout.n_shards && d->sent[s].packed && !d->sent[s].nonfinite)
 		s++;
-	return s == model->layout.n_shards && (d->settled || d->sketch);
+	return s == model->layout.n_shards &&
+	       (d->settled || (model->recipe.up.select == SELECT_SKETCH));
 }
 
 void on_device_advance(sluice_model *model)
@@ -107,7 +108,7 @@ void on_device_advance(sluice_model *model)
 		return;
 	const uint64_t start = now_ns();
 	if (late(d) == LATE_ENQUEUED) {
-		if (!d->ops->push_done(d->push))
+		if (!d->ops->poll(d->compressor, 0, d->stream))
 			return;
 		if (take(model)) {
 			become(model, LATE_NOTHING);
@@ -142,7 +143,7 @@ static int is_lost(sluice_model *model)
 	if (now - d->asked_ns <= ASK_EVERY_NS)
 		return 0;
 	d->asked_ns = now;
-	return d->ops->push_lost(d->push, d->stream) != 0;
+	return d->ops->poll(d->compressor, 1, d->stream) < 0;
 }
 
 static int came_to_rest(void *context)
@@ -161,7 +162,7 @@ int on_device_describe(const sluice_model *model, char *text, size_t cap)
 	char stage[256];
 	if (!at_work(late(d)))
 		return 0;
-	d->ops->push_stage(d->push, stage, sizeof stage);
+	d->ops->stage(d->compressor, stage, sizeof stage);
 	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
 	return 1;
 }
@@ -276,7 +277,7 @@ int on_device_valued(sluice_model *model)
 	int rc = 0;
 	if (late(d) != LATE_ASKED)
 		return 1;
-	if (d->ops->push_done(d->push))
+	if (d->ops->poll(d->compressor, 0, d->stream))
 		rc = on_device_stage_values(model);
 	else if (!is_lost(model))
 		return 0;
@@ -299,8 +300,7 @@ void on_device_abandon(sluice_model *model)
 	if (late(d) == LATE_NOTHING)
 		return;
 	/* Only after a failure of the job: nobody waits for the messages any more. */
-	while (at_work(late(d)) && !d->ops->push_done(d->push) &&
-	       !d->ops->push_lost(d->push, d->stream) && now_ns() < until)
+	while (at_work(late(d)) && !d->ops->poll(d->compressor, 1, d->stream) && now_ns() < until)
 		progress_nap();
 	if (now_ns() >= until && on_device_describe(model, text, sizeof text))
 		log_line(LOG_ERROR, "runtime",

@@ -111,7 +111,7 @@ static int open_payloads(sluice_model *model)
 		d->lanes[s].offset = bytes;
 		bytes += d->lanes[s].depth * payload_room(&l->shards[s]);
 	}
-	if (d->ops->alloc(bytes, &d->payloads))
+	if (d->ops->alloc(MEMORY_DEVICE, bytes, &d->payloads))
 		return device_fail(d->ops, "messages on the GPU");
 	for (uint32_t s = 0; s < l->n_shards; s++)
 		d->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,
@@ -133,7 +133,6 @@ static int open_staging(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	void *landing;
 	if (!any_staged(model))
 		return 0;
 	if (!w->staging->common) {
@@ -142,9 +141,8 @@ static int open_staging(sluice_model *model)
 		d->pinned = w->staging->base;
 		return 0;
 	}
-	if (d->ops->pinned_alloc(d->payloads.bytes, &landing))
+	if (d->ops->alloc(MEMORY_HOST, d->payloads.bytes, &d->landing))
 		return device_fail(d->ops, "staging memory");
-	d->landing = landing;
 	return 0;
 }
 
@@ -153,8 +151,6 @@ int on_device_push_open(sluice_model *model)
 	struct on_device *d = &model->worker->device;
 	const uint32_t shards = model->layout.n_shards;
 	int rc = 0;
-	if (d->ops->push_open(d->selector, shards, &d->push))
-		rc = device_fail(d->ops, "opening a push on a GPU");
 	d->parts = calloc(shards, sizeof *d->parts);
 	d->sent = calloc(shards, sizeof *d->sent);
 	d->heads = calloc(shards, sizeof *d->heads);
@@ -162,16 +158,14 @@ int on_device_push_open(sluice_model *model)
 	d->windows = calloc((size_t)model->job->size, sizeof *d->windows);
 	d->windows_there = calloc((size_t)model->job->size, sizeof *d->windows_there);
 	d->values = malloc((model->layout.selected_most + 1) * sizeof *d->values);
-	if (!rc && (!d->parts || !d->sent || !d->heads || !d->lanes || !d->windows ||
-		    !d->windows_there || !d->values))
+	if (!d->parts || !d->sent || !d->heads || !d->lanes || !d->windows || !d->windows_there ||
+	    !d->values)
 		rc = fail(SLUICE_ENOMEM, "no memory for %llu selected values",
 			  (unsigned long long)model->layout.selected_most);
 	if (!rc)
 		rc = open_payloads(model);
 	if (!rc)
 		rc = open_staging(model);
-	if (!rc)
-		rc = on_device_sketch_open(model);
 	if (rc)
 		on_device_push_close(model);
 	return rc;
@@ -183,12 +177,9 @@ void on_device_push_close(sluice_model *model)
 	d->ops->unpin(d->pinned);
 	for (int r = 0; d->windows && r < model->job->size; r++)
 		d->ops->unpin(d->windows[r]);
-	d->ops->pinned_release(d->landing);
+	d->ops->release(&d->landing);
 	region_close(&d->region);
-	if (d->payloads.address)
-		d->ops->release(&d->payloads);
-	d->ops->sketch_close(&d->sketch);
-	d->ops->push_close(&d->push);
+	d->ops->release(&d->payloads);
 	free(d->parts);
 	free(d->sent);
 	free(d->heads);
@@ -197,7 +188,6 @@ void on_device_push_close(sluice_model *model)
 	free(d->windows_there);
 	free(d->values);
 	d->pinned = d->pinned_there = NULL;
-	d->landing = NULL;
 	d->parts = NULL;
 	d->sent = NULL;
 	d->heads = NULL;
@@ -224,8 +214,8 @@ void on_device_aim(sluice_model *model)
 			d->parts[s].copy = lane->there +
 					   ring_offset(at->slot_depth, at->slot_bytes, seq) +
 					   MESSAGE_HEADER_BYTES;
-		else if (lane->way == PAYLOAD_STAGED && d->landing)
-			d->parts[s].copy = d->landing + in_payloads;
+		else if (lane->way == PAYLOAD_STAGED && d->landing.address)
+			d->parts[s].copy = (uint8_t *)d->landing.address + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
 			d->parts[s].copy = (uint8_t *)d->pinned_there +
 					   (slot - (uint8_t *)w->staging->base) +
@@ -260,35 +250,34 @@ static int take_up(sluice_model *model)
 	return on_device_give_velocity(model);
 }
 
-static int push(sluice_model *model, const struct device_select *call)
-{
-	struct on_device *d = &model->worker->device;
-	const struct device_values values = values_of(model);
-	return d->ops->push(d->push, call, d->parts,
-			    on_device_packs(&model->recipe) ? &values : NULL, d->stream);
-}
-
 int on_device_accumulate(sluice_model *model, const void *grad)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	w->addend = NULL;
 	w->skip = 0;
-	struct device_select call = { .residual = d->residual.address,
-				      .grad = grad,
-				      .grad_type = (int)model_pushed_type(model),
-				      .judge = 1,
-				      .scale = model->update.placement == STEP_INSIDE ? model->lr :
-											1.0f };
-	on_device_rule(model, &call);
-	on_device_fold(model, &call);
-	call.settle = on_device_packs(&model->recipe);
-	call.masked = on_device_masked(model);
+	struct device_push push = {
+		.payload = model->recipe.up.select == SELECT_SKETCH ? DEVICE_SKETCHES :
+			   on_device_packs(&model->recipe)          ? DEVICE_PAIRS :
+								      DEVICE_LISTS,
+		.select = { .residual = d->residual.address,
+			    .grad = grad,
+			    .grad_type = (int)model_pushed_type(model),
+			    .judge = 1,
+			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f },
+		.values = values_of(model),
+		.settle = 1,
+		.masked = on_device_masked(model),
+		.rows = model->recipe.up.sketch_rows,
+		.parts = d->parts
+	};
+	on_device_rule(model, &push.select);
+	on_device_fold(model, &push.select);
+	on_device_measure_sketches(model);
 	on_device_aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		d->heads[s] = worker_message(model, s);
-	if (take_up(model) ||
-	    (d->sketch ? on_device_push_sketches(model, &call) : push(model, &call)))
+	if (take_up(model) || d->ops->push(d->compressor, &push, d->stream))
 		return on_device_push_failed(model, 0);
 	return 0;
 }
@@ -322,7 +311,7 @@ void on_device_stage(sluice_model *model, uint32_t shard, struct message *m)
 	uint8_t *slot = worker_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
-	if (d->landing && d->lanes[shard].way == PAYLOAD_STAGED)
+	if (d->landing.address && d->lanes[shard].way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, d->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
 	worker_staged(model, shard, m);
@@ -338,22 +327,33 @@ static void stage_packed(sluice_model *model, uint32_t shard, const struct devic
 	model->stats.pushed_elements += sent->count;
 }
 
-/* Encoded here; what it leaves goes back to the list. */
+/* Encoded here; what it leaves is noted for settle(). */
 static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
-	if (d->ops->push_fetch(d->push, sent->first, sent->count, w->index, d->values, d->stream))
+	float *rest = d->values + sent->first;
+	if (d->ops->fetch(d->compressor, sent->first, sent->count, w->index, rest, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	for (uint32_t i = 0; i < sent->count; i++)
-		w->residual[w->index[i]] = d->values[i];
+		w->residual[w->index[i]] = rest[i];
 	on_device_mark(model, sent->count);
 	if (worker_encode(model, shard, w->index, sent->count))
 		return SLUICE_ENUMERIC;
 	for (uint32_t i = 0; i < sent->count; i++)
-		d->values[i] = w->residual[w->index[i]];
-	if (d->ops->push_leave(d->push, sent->first, sent->count, d->values,
-			       on_device_marked(model, sent->count), d->stream))
+		rest[i] = w->residual[w->index[i]];
+	if (d->unsent)
+		on_device_marked(model, d->unsent + sent->first, sent->count);
+	return 0;
+}
+
+/* What all messages hold leaves the residual, now that the host has encoded some. */
+static int settle(sluice_model *model)
+{
+	struct on_device *d = &model->worker->device;
+	float *masked = on_device_masked(model);
+	if (d->ops->settle(d->compressor, d->residual.address, masked, d->sent, d->values,
+			   masked ? d->unsent : NULL, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	return 0;
 }
@@ -369,9 +369,8 @@ int on_device_send(sluice_model *model)
 			stage_packed(model, s, &d->sent[s]);
 		else
 			rc = stage_listed(model, s, &d->sent[s]);
-	if (!rc && !d->settled &&
-	    d->ops->push_settle(d->push, d->residual.address, on_device_masked(model), d->stream))
-		rc = device_fail(d->ops, "sluice_push");
+	if (!rc && !d->settled)
+		rc = settle(model);
 	if (rc) { /* nothing is posted yet */
 		model->stats.pushed_elements = pushed;
 		model->stats.deferred_elements = deferred;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include <string.h>
 
-static uint32_t most_columns(const sluice_model *model)
+uint32_t on_device_most_columns(const sluice_model *model)
 {
 	uint32_t most = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
@@ -15,26 +15,11 @@ static uint32_t most_columns(const sluice_model *model)
 	return most;
 }
 
-int on_device_sketch_open(sluice_model *model)
+void on_device_measure_sketches(sluice_model *model)
 {
-	struct on_device *d = &model->worker->device;
-	const uint32_t span = (uint32_t)layout_largest(&model->layout, -1).span;
-	int device;
-	if (model->recipe.up.select != SELECT_SKETCH)
-		return 0;
-	if (d->ops->find(d->residual.address, &device) < 0 ||
-	    d->ops->sketch_open(device, span, most_columns(model), &d->sketch))
-		return device_fail(d->ops, "sketches on a GPU");
-	return 0;
-}
-
-int on_device_push_sketches(sluice_model *model, const struct device_select *call)
-{
-	struct on_device *d = &model->worker->device;
+	struct device_part *parts = model->worker->device.parts;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		d->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
-	return d->ops->push_sketches(d->push, d->sketch, call, d->parts,
-				     model->recipe.up.sketch_rows, d->stream);
+		parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
 }
 
 /* Its residual comes here to be looked at. */
@@ -70,7 +55,10 @@ int on_device_send_values(sluice_model *model)
 		d->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
 		d->parts[s].index = w->down[s].support;
 	}
-	if (d->ops->push_values(d->push, d->residual.address, d->parts, d->stream))
+	const struct device_push push = { .payload = DEVICE_VALUES,
+					  .vector = d->residual.address,
+					  .parts = d->parts };
+	if (d->ops->push(d->compressor, &push, d->stream))
 		return device_fail(d->ops, "sluice_pull");
 	return on_device_ask(model);
 }
@@ -80,7 +68,7 @@ int on_device_stage_values(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = &w->device;
 	struct device_selected nothing;
-	if (d->ops->pushed(d->push, &nothing, d->sent,
+	if (d->ops->pushed(d->compressor, &nothing, d->sent,
 			   d->stream)) /* it is done: it does not ask CUDA */
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
@@ -105,11 +93,12 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 			w->relative[published++] = i;
 	memset(w->value, 0, n * sizeof *w->value); /* applied already */
 	float *velocity = (float *)d->velocity.address;
-	if (d->ops->assign(d->selector, residual, index ? index : w->relative, w->value, published,
-			   d->stream) ||
+	if (!index)
+		index = w->relative;
+	if (d->ops->apply(d->compressor, residual, index, w->value, published, 1, d->stream) ||
 	    (velocity && model->recipe.mask &&
-	     d->ops->assign(d->selector, velocity + at->begin, index ? index : w->relative,
-			    w->value, published, d->stream)))
+	     d->ops->apply(d->compressor, velocity + at->begin, index, w->value, published, 1,
+			   d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;
 }

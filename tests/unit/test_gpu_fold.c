@@ -126,7 +126,7 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 	}
 	float *residual = gpu_memory(v.residual, n * 4 + 4),
 	      *velocity = gpu_memory(v.velocity, n * 4 + 4);
-	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
+	assert_int_equal(gpu_selector(n, k, NULL, 0, &s), 0);
 	for (int step = 0; step < STEPS; step++) {
 		make_gradient(&v, f, type, shift, r);
 		if (type == SLUICE_F32)
@@ -135,19 +135,20 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 					(n + shift) * width);
 		if (type == SLUICE_F32)
 			memmove(v.grad, v.grad + shift, n * 4);
-		const struct device_select call = { .residual = residual,
-						    .grad = (uint8_t *)grad + shift * width,
-						    .grad_type = type,
-						    .scale = scale,
-						    .judge = f->judge,
-						    .k = k,
-						    .fresh = f->fresh,
-						    .zero = f->zero,
-						    .clip = f->clip,
-						    .velocity = f->velocity ? velocity : NULL,
-						    .momentum = momentum };
-		assert_int_equal(gpu()->select(s, &call, NULL), 0);
-		assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
+		const struct device_selection call = { .call.residual = residual,
+						       .call.grad = (uint8_t *)grad + shift * width,
+						       .call.grad_type = type,
+						       .call.scale = scale,
+						       .call.judge = f->judge,
+						       .call.k = k,
+						       .call.fresh = f->fresh,
+						       .call.zero = f->zero,
+						       .call.clip = f->clip,
+						       .call.velocity = f->velocity ? velocity :
+										      NULL,
+						       .call.momentum = momentum };
+		assert_int_equal(gpu_kernels()->select(s, &call, NULL), 0);
+		assert_int_equal(gpu_kernels()->selected(s, index, NULL, &got, NULL), 0);
 		const uint64_t bad = fold_here(&v, f, scale, momentum);
 		assert_int_equal(got.nonfinite, bad);
 		if (bad)
@@ -157,7 +158,7 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 		expect_there(&v, velocity, v.velocity);
 		gpu_free(grad);
 	}
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	gpu_free(residual);
 	gpu_free(velocity);
 	free(index);
