@@ -56,10 +56,8 @@ library_sources += \
 	runtime/worker/innovation_decide.c \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/local_steps.c \
-	runtime/worker/on_device.c runtime/worker/on_device.h \
-	runtime/worker/on_device_fold.c \
-	runtime/worker/on_device_late.c \
-	runtime/worker/on_device_push.c runtime/worker/on_device_select.c runtime/worker/on_device_sketch.c \
+	runtime/worker/device.c runtime/worker/device.h \
+	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
 	runtime/worker/point.c \
 	runtime/worker/push_range.c \
 	runtime/worker/recall.c \

@@ -423,7 +423,7 @@ int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t
 	int rc = check_call(model, "sluice_restore");
 	if (rc)
 		return error_end(&scope, rc);
-	rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
+	rc = on_device_borrow(model, params, model->layout.count, &host);
 	rc = restore(model, dir, host.host, rc, step_out);
 	return error_end(&scope, on_device_return(&host, rc));
 }

@@ -27,10 +27,9 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	if (rc)
 		return rc;
 	struct borrowed from = { 0 }, to = { 0 };
-	void *stream = model->worker->device.stream;
-	rc = on_device_borrow((float *)params, model->layout.count, stream, &from); /* only read */
+	rc = on_device_borrow(model, (float *)params, model->layout.count, &from); /* only read */
 	if (!rc)
-		rc = on_device_borrow(point, model->layout.count, stream, &to);
+		rc = on_device_borrow(model, point, model->layout.count, &to);
 	if (!rc)
 		point_at(model, from.host, to.host);
 	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */

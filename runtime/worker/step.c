@@ -30,8 +30,8 @@ static int push(sluice_model *model, const void *grad, const void *before)
 			return rc;
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
-	} else if (model->worker->device.selects) {
-		rc = on_device_accumulate(model, grad);
+	} else if (on_device_selects(model)) {
+		rc = on_device_fold(model, grad);
 		return rc ? rc : on_device_leave(model, start);
 	} else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
@@ -102,7 +102,7 @@ static int step_ends(sluice_model *model)
 /* The messages of a push that returned when it was enqueued. */
 static int await_device(sluice_model *model)
 {
-	if (!model->worker->device.selects)
+	if (!on_device_selects(model))
 		return 0;
 	uint64_t start = now_ns();
 	int rc = on_device_await(model);

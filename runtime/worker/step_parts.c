@@ -41,7 +41,7 @@ void step_describe(void *context, char *text, size_t cap)
 	struct worker *w = model->worker;
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(model);
-	if (on_device_describe(model, text, cap))
+	if (on_device_busy(model, text, cap))
 		return;
 	int down = w->phase < model->schedule.n_phases &&
 		   phase_now(model, w->phase)->direction == PHASE_DOWN;

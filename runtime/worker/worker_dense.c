@@ -26,7 +26,7 @@ int dense_push_fits(const sluice_model *model)
 	       recipe->nonfinite == NONFINITE_ABORT &&
 	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local &&
 	       !w->reference && !w->lazy.window && !model_async(model) && !w->census &&
-	       !w->device.selects && !model->measure.on;
+	       !on_device_selects(model) && !model->measure.on;
 }
 
 uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
@@ -146,7 +146,7 @@ static int pull_fits(const sluice_model *model)
 
 	return !phase_agrees(phase) &&
 	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
-	       !model_async(model) && !w->device.target && !w->reference && !w->lazy.window &&
+	       !model_async(model) && !on_device_pulls(model) && !w->reference && !w->lazy.window &&
 	       !w->census;
 }
 

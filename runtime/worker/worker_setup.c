@@ -112,7 +112,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->refresh = 0;
 	tiling_clear(&w->pushed);
 	w->phase = 0;
-	w->device.stale = 1;
+	on_device_renewed(model);
 	w->parked = 1; /* until async_begin() */
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct down_lane *down = &w->down[s];

@@ -47,9 +47,8 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 		CHECK(gpu->worker->up[s].ring.next_seq - 1 == seq &&
 		      gpu->worker->up[s].bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
-		const struct on_device *d = &gpu->worker->device;
 		CHECK(gpu->worker->up[s].apart ==
-		      (d->sent[s].packed && d->lanes[s].way != PAYLOAD_STAGED));
+		      (on_device_packed(gpu, s) && on_device_way(gpu, s) != PAYLOAD_STAGED));
 		if (gpu->worker->up[s].apart)
 			continue;
 		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES,

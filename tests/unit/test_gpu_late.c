@@ -19,7 +19,7 @@ static void expect_ended(struct pair *p, int rc)
 				 "start the job again"));
 		CHECK(sluice_push(p->gpu, p->grad_there) == SLUICE_EGPU);
 	}
-	CHECK(late(p) == LATE_NOTHING);
+	CHECK(late(p) == DEVICE_IDLE);
 }
 
 static void step_of_both(struct pair *p, int step)
@@ -91,7 +91,7 @@ static int fail_listed(int rank, void *argument)
 		emulated.lag(LAGGING);
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
 		emulated.run(ALL);
-		expect_becomes(&p, LATE_LISTED);
+		expect_becomes(&p, DEVICE_LISTED);
 		emulated.lag(AT_ONCE);
 		emulated.fail_call(n, FAILURE);
 		int rc = sluice_barrier(p.job);
