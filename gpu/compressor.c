@@ -12,7 +12,6 @@
 #include "gpu/apply.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
-#include "gpu/report.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
 #include "gpu/sketch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push on the device: what the kernels of parts.cu and report.cu are given, and the host's part,
+ * A push on the device: what the kernels of parts.cu are given, and the host's part,
  * compressor.c, whose operations are as in base/device.h. */
 #ifndef GPU_COMPRESSOR_H
 #define GPU_COMPRESSOR_H
@@ -26,7 +26,7 @@ struct push_part {
 	struct quantize_state quantizing;
 };
 
-/* Of the selection, as struct topk_state; and how it ended (report.cu). */
+/* Of the selection, as struct topk_state; and how it ended. */
 struct push_summary {
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* of report that are through */
@@ -57,11 +57,41 @@ struct seal_args {
 	uint32_t power[CHECKSUM_POWERS];
 };
 
+/* After a message: residual[index[i]] = value[i], and what is not exempt begins anew,
+ * velocity[index[i]] = 0, but for what was not sent. */
+struct settle_args {
+	float *residual, *velocity; /* velocity NULL: none */
+	const uint32_t *index;      /* ascending */
+	const float *value;
+	const uint32_t *unsent; /* NULL: all was sent */
+	const struct device_span *exempt;
+	uint32_t n_exempt, count;
+};
+
+struct report_args {
+	/* If all parts are packed; residual NULL: nothing is. count: the most, what the lists have
+	 * room for. */
+	struct settle_args settle;
+	struct push_summary *summary;
+	const struct push_part *part;
+	uint32_t parts;
+	/* of which the first value that is not finite is reported; NULL: none is */
+	const void *grad;
+	int narrow;                   /* its values have 16 bits */
+	struct topk_state *selection; /* is cleared: what it says is in summary */
+	const uint32_t *from;         /* the results, in so many words, */
+	uint32_t *to;                 /* and where the host reads them, */
+	uint32_t words;
+	uint32_t *done, turn; /* once *done is turn */
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream);
 cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

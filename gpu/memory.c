@@ -3,7 +3,7 @@
  * can; what cannot be is registered otherwise, or staged, by rdma/ladder.c.
  *
  * A NIC reads device memory and never writes it. It reads what is complete: a kernel that was
- * waited for on the host, or that a later report (report.cu) follows, has its writes where readers
+ * waited for on the host, or that a later report (parts.cu) follows, has its writes where readers
  * over PCIe see them. Writes of a NIC would have to be flushed before a kernel reads them. */
 #include "gpu/memory.h"
 #include "gpu/context.h"

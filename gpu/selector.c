@@ -463,7 +463,7 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 /* The lists travel through the candidates' place, whose last selection is over, in pieces of its
  * room. */
 static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
-		       const float *value, uint32_t count, enum apply_kind kind, void *stream)
+		       const float *value, uint32_t count, int assign, void *stream)
 {
 	uint32_t *there_index = part(s, s->plan.candidate_index);
 	float *there_value = part(s, s->plan.candidate_value);
@@ -474,7 +474,7 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 					   .index = index ? there_index : NULL,
 					   .value = there_value,
 					   .count = n,
-					   .kind = kind };
+					   .assign = assign };
 		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
 		/* Pageable memory: CUDA has read it when the call returns. */
@@ -491,12 +491,11 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
 		   const float *value, uint32_t count, int assign, void *stream)
 {
-	const enum apply_kind kind = assign ? APPLY_ASSIGN : APPLY_ADD;
 	int before;
 
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, update_here(s, vector, index, value, count, kind, stream));
+	return leave(s, before, update_here(s, vector, index, value, count, assign, stream));
 }
 
 /* ---- for compressor.c ------------------------------------------------------ */

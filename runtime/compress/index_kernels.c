@@ -112,11 +112,6 @@ const struct index_kernels *index_kernels(void)
 								   index_versions[0];
 	if (!kernels->usable())
 		kernels = &index_portable;
-	index_kernels_use(kernels);
-	return kernels;
-}
-
-void index_kernels_use(const struct index_kernels *kernels)
-{
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+	return kernels;
 }

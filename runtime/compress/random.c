@@ -43,11 +43,6 @@ const struct random_kernels *const random_versions[] = {
 
 static const struct random_kernels *_Atomic chosen;
 
-void random_kernels_use(const struct random_kernels *kernels)
-{
-	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-}
-
 const struct random_kernels *random_kernels(void)
 {
 	const struct random_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -62,7 +57,7 @@ const struct random_kernels *random_kernels(void)
 			i = j;
 	while (!random_versions[i]->usable())
 		i++;
-	random_kernels_use(random_versions[i]);
+	atomic_store_explicit(&chosen, random_versions[i], memory_order_relaxed);
 	return random_versions[i];
 }
 

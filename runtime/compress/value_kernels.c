@@ -171,11 +171,6 @@ const struct value_kernels *value_kernels(void)
 								   value_versions[0];
 	if (!kernels->usable())
 		kernels = &value_portable;
-	value_kernels_use(kernels);
-	return kernels;
-}
-
-void value_kernels_use(const struct value_kernels *kernels)
-{
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+	return kernels;
 }

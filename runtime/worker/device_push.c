@@ -7,7 +7,7 @@
  * writes the headers.
  *
  * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
- * are complete once the device has reported (gpu/report.cu); the transport is told after that, so
+ * are complete once the device has reported (gpu/parts.cu); the transport is told after that, so
  * what a NIC or a peer reads is complete. What messages hold leaves the residual by the launch that
  * reports, or, where the host has encoded some of them, by a later one.
  *

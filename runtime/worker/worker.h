@@ -278,7 +278,6 @@ uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
 /* Messages of the phases by which workers and shards agree on a support, and of its values. As
  * worker_send(). */
 int agree_encode(sluice_model *model);
-int agree_overflowed(sluice_model *model, const struct shard_layout *at); /* SLUICE_ENUMERIC */
 /* A shard said which coordinates it wants, or what was published of them; the latter 0, or
  * SLUICE_EGPU. */
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);

@@ -47,7 +47,7 @@ static int encode_consent(sluice_model *model)
 }
 
 /* A cell of that shard's sketch is not finite: it is told by a coordinate, if one is it. */
-int agree_overflowed(sluice_model *model, const struct shard_layout *at)
+static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	struct worker *w = model->worker;
 	const size_t i = first_nonfinite(w->residual + at->begin, at->span);
@@ -69,7 +69,7 @@ static int encode_sketches(sluice_model *model)
 		struct message m = worker_message(model, s);
 		m.span = at->sketch_cells;
 		if (worker_stage(model, s, &m, NULL, w->value))
-			rc = agree_overflowed(model, at);
+			rc = sketch_overflowed(model, at);
 	}
 	return rc;
 }
