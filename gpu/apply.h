@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sparse updates on the device (apply.cu). Called by selector.c, compressor.c and the tests. */
+ * Sparse updates on the device (apply.cu). Called by selector.c and compressor.c. */
 #ifndef GPU_APPLY_H
 #define GPU_APPLY_H
 #include "base/device.h"

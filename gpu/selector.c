@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See selector.h. A selector is one allocation on the device, cut up by plan.c; nothing is
- * allocated after it is open. Hints stay on the device: the kernel reads the last one and writes
- * the next. */
+ * See selector.h. A selector is one allocation on the device, which plan.c cuts up. Nothing is
+ * allocated after it is open. Hints stay on the device: a kernel reads the last one and writes the
+ * next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
@@ -17,7 +17,8 @@
 
 enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 
-struct on_device {
+/* What lies at plan.state on the device. */
+struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
 	struct quantize_state quantize;
@@ -28,7 +29,6 @@ struct device_selector {
 	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
 		quantize_residents;
 	int device;
-	int launched; /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
 };
@@ -81,7 +81,7 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 		return -1;
 	/* No step has been: the hint is zero. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
-						  sizeof(struct on_device), own),
+						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
 				       (s->n_exempt &&
 					cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt,
@@ -113,7 +113,7 @@ int cuda_selector_open(const struct device_shape *shape, struct device_selector 
 		coordinates += exempt[i].end - exempt[i].begin;
 	s->n_exempt = (uint32_t)n_exempt;
 	s->exempt_coordinates = coordinates;
-	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct on_device),
+	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct selector_state),
 			      sizeof(struct pack_state));
 	s->device = device;
 	if (enter(s, &before)) {
@@ -225,7 +225,6 @@ static int enqueue(struct device_selector *s, const struct device_selection *sel
 				 stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	s->launched = 1;
 	/* The list takes the place of what was selected, which is nothing. */
 	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
 				       "starting the kernel gather") :
@@ -235,7 +234,7 @@ static int enqueue(struct device_selector *s, const struct device_selection *sel
 int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream)
 {
 	const struct device_select *call = &selection->call;
-	struct on_device *there = part(s, s->plan.state);
+	struct selector_state *there = part(s, s->plan.state);
 	struct topk_args args = { .x = selection->x,
 				  .residual = call->residual,
 				  .grad = call->grad,
@@ -271,7 +270,6 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 
 	int before;
 
-	s->launched = 0;
 	if (call->list) {
 		args.k = args.n_exempt = args.exempt_coordinates = 0;
 		args.hint = NULL;
@@ -297,7 +295,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
 			 struct device_selected *out, void *stream)
 {
-	const struct on_device *there = part(s, s->plan.state);
+	const struct selector_state *there = part(s, s->plan.state);
 	const size_t bytes = offsetof(struct topk_state, barrier);
 	struct topk_state state;
 
@@ -413,7 +411,7 @@ static int enqueue_quantize(const struct quantize_args *args, unsigned grid, voi
 
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream)
 {
-	struct on_device *there = part(s, s->plan.state);
+	struct selector_state *there = part(s, s->plan.state);
 	const struct quantize_args args = {
 		.index = call->index,
 		.value = call->value,
@@ -441,7 +439,7 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 
 static int take_quantized(struct device_selector *s, float *scale, void *stream)
 {
-	const struct on_device *there = part(s, s->plan.state);
+	const struct selector_state *there = part(s, s->plan.state);
 
 	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream,
 		  "copying the result of quantize"))
@@ -502,7 +500,7 @@ int selector_apply(struct device_selector *s, float *vector, const uint32_t *ind
 
 struct selector_view selector_view(const struct device_selector *s)
 {
-	struct on_device *there = part(s, s->plan.state);
+	struct selector_state *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .device = s->device,
 				       .multiprocessors = s->multiprocessors,

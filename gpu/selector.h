@@ -18,11 +18,12 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
 		   const float *value, uint32_t count, int assign, void *stream);
 
-/* 0, or -1 where quantize.cu does not make such values. */
+/* -1: quantize.cu does not make such values; else 0. */
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* What compressor.c builds on: the lists of the last selection and scratch, device memory all. */
+/* What compressor.c builds on: the lists of the last selection, and scratch. All pointers are
+ * device memory. */
 struct topk_state;
 struct selector_view {
 	int device;
@@ -31,14 +32,15 @@ struct selector_view {
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */
-	uint32_t *marks; /* so many words that a selection leaves free */
+	uint32_t *marks; /* room words, which are free after a selection */
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;
 	uint8_t *widths;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Makes the selector's device the current one; back to `before`, returning rc. */
+/* Makes the selector's device the current one, and `before` again; as device_enter() and
+ * device_leave(). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);
 #endif

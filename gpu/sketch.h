@@ -12,9 +12,9 @@ struct sketch_args {
 	float *cells;
 	uint32_t n, rows, columns;
 	struct sketch_hashes hashes;
-	uint32_t *barrier;     /* zero */
-	uint32_t *begin, *end; /* of each bucket's list; columns */
-	uint32_t *list;        /* n */
+	uint32_t *barrier;     /* zero before the launch */
+	uint32_t *begin, *end; /* columns entries: where each bucket's list begins and ends */
+	uint32_t *list;        /* n entries */
 	uint64_t *block_sums;
 };
 
