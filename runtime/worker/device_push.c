@@ -302,76 +302,6 @@ static struct device_values values_of(const sluice_model *model)
 				       .seed = model->recipe.seed };
 }
 
-/* Coordinates that are drawn at random, but follow from step and shard alone: the host makes the
- * list. */
-static void list_seeded(const sluice_model *model, double density, struct device_select *call)
-{
-	const struct worker *w = model->worker;
-	const struct choice choice = { .spans = w->shard_spans,
-				       .n_spans = model->layout.n_shards,
-				       .density = density,
-				       .index = w->index,
-				       .stream = { RANDOM_SUPPORT_UP, (uint32_t)model->job->rank,
-						   w->step, model->recipe.seed } };
-
-	call->list = w->index;
-	call->listed = (uint32_t)selection_kinds[SELECT_RANDK].run(&choice);
-}
-
-/* How this step selects: the k largest, or the rule that the recipe names. */
-static void rule_of(const sluice_model *model, struct device_select *call)
-{
-	const struct recipe *recipe = &model->recipe;
-	const double density = model->stats.density_up;
-
-	call->k = schedule_count(density, model->layout.count - model->layout.exempt);
-	call->fresh = recipe->memory == MEMORY_NONE;
-	switch (recipe->up.select) {
-	case SELECT_THRESHOLD:
-		call->by_level = 1;
-		call->level = recipe->up.level;
-		break;
-	case SELECT_GAUSSIANK:
-		call->gaussian = 1;
-		call->quantile = gaussian_quantile(density);
-		break;
-	case SELECT_RANDOM:
-	case SELECT_VARIANCE:
-		call->draw = recipe->up.select == SELECT_RANDOM ? DEVICE_DRAW_DENSITY :
-								  DEVICE_DRAW_VARIANCE;
-		call->wanted = call->draw == DEVICE_DRAW_DENSITY ? density :
-								   (double)recipe->up.level;
-		call->purpose = RANDOM_KEEP;
-		call->rank = (uint32_t)model->job->rank;
-		call->seed = recipe->seed;
-		call->step = model->worker->step;
-		break;
-	case SELECT_RANDK: list_seeded(model, density, call); break;
-	default: break;
-	}
-}
-
-/* What the recipe does to the gradient of this step, and what is selected from the sum. */
-static struct device_select select_of(const sluice_model *model, const void *grad)
-{
-	const struct on_device *d = model->worker->device;
-	const struct recipe *recipe = &model->recipe;
-	const int zero = recipe->nonfinite == NONFINITE_ZERO;
-	struct device_select call = {
-		.residual = d->residual.address,
-		.grad = grad,
-		.grad_type = (int)model_pushed_type(model),
-		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
-		.judge = !zero,
-		.zero = zero,
-		.clip = recipe->clip,
-		.velocity = d->velocity.address,
-		.momentum = recipe->signal_momentum,
-	};
-	rule_of(model, &call);
-	return call;
-}
-
 /* As worker_settle() has it. */
 static int masks(const sluice_model *model)
 {
@@ -390,7 +320,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 		.payload = sketches(model)              ? DEVICE_SKETCHES :
 			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
 							  DEVICE_LISTS,
-		.select = select_of(model, grad),
+		.select = on_device_select_of(model, grad),
 		.values = values_of(model),
 		.settle = 1,
 		.masked = masks(model) ? d->velocity.address : NULL,

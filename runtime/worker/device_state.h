@@ -33,6 +33,8 @@ int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t 
 /* worker.residual and velocity to the device, where they are newer; enqueued. 0, or -1 as an
  * operation of the device. */
 int on_device_take_up(sluice_model *model);
+/* What the recipe does to the gradient of this step, and what is selected from the sum. */
+struct device_select on_device_select_of(const sluice_model *model, const void *grad);
 /* SLUICE_EGPU, unless the host may take part in work on the model's stream now. */
 int on_device_ready(const sluice_model *model, const char *function);
 
