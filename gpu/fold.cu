@@ -148,24 +148,35 @@ __device__ static inline double look_over(const struct fold_args *a, uint32_t *p
 __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole,
 					float scale, int counts, struct bad *bad)
 {
-	float4 g[HALF], u[HALF], r[HALF];
+	float4 g[HALF], sum[HALF], t[HALF];
 
 	load_gradient(a, at, whole, g);
-	if (a->velocity)
-		load_half(a->velocity, at, a->n, whole, u);
-	if (a->keep)
-		load_half(a->residual, at, a->n, whole, r);
-	UNROLL
-	for (unsigned j = 0; j < HALF; j++) {
-		if (counts)
+	if (counts) {
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
 			judge_four(g[j], at + j * ROUND_COORDINATES, bad);
+	}
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++)
 		g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
-		u[j] = a->velocity ? plus(times(a->momentum, u[j]), g[j]) : g[j];
-		r[j] = a->keep ? plus(r[j], u[j]) : u[j];
+	if (a->velocity) {
+		load_half(a->velocity, at, a->n, whole, t);
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
+			g[j] = plus(times(a->momentum, t[j]), g[j]);
+	}
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++)
+		sum[j] = g[j];
+	if (a->keep) {
+		load_half(a->residual, at, a->n, whole, t);
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
+			sum[j] = plus(t[j], g[j]);
 	}
 	if (a->velocity)
-		store_half(a->velocity, at, a->n, whole, u);
-	store_half(a->residual, at, a->n, whole, r);
+		store_half(a->velocity, at, a->n, whole, g);
+	store_half(a->residual, at, a->n, whole, sum);
 }
 
 KERNEL_OF_SUMS(fold, fold_args)
