@@ -225,7 +225,7 @@ void *device_symbol(const char *name);
  * there is no module that works, or nothing (CUDA's driver in the process, CUDA_VISIBLE_DEVICES,
  * GPUs that Slurm gave, SLUICE_GPU) says so; a job without GPUs does not pay for asking. */
 int device_bus_id(char *text, size_t cap);
-/* The file that device_load() opens. */
+/* The file that device_load() opened, or tried to; "" if there is none. */
 const char *device_module_path(void);
 
 /* SLUICE_EGPU with what the table's last failure was, after "function: ". */

@@ -10,6 +10,7 @@ library_sources += \
 	base/log.c base/log.h \
 	base/log_configure.c \
 	base/memory.h \
+	base/module.c base/module.h \
 	base/nearest.c base/nearest.h \
 	base/room.c base/room.h \
 	base/wire_version.h

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The module of GPUs, loaded when memory of one is first seen (base/device.c). Its sources also run on the CPU,
-# in tests/gpu/emulation.
-AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\"
+# The module of GPUs, loaded when memory of one is first seen (base/device.c) from where base/module.c finds it. Its
+# sources also run on the CPU, in tests/gpu/emulation.
+AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\" -DSLUICE_LIB_DIR=\"$(libdir)\" -DSLUICE_BIN_DIR=\"$(bindir)\"
 
 gpu_c = gpu/choose.c gpu/compressor.c gpu/context.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c \
 	gpu/selector.c gpu/sketcher.c

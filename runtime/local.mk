@@ -1,5 +1,5 @@
 # Lowest first: a folder uses those above it.
-library_sources += runtime/sluice.h
+library_sources += runtime/sluice.h runtime/sluice_estimate.h
 
 # The text of a recipe, and what it says of each step.
 library_sources += \
@@ -38,6 +38,7 @@ library_sources += \
 library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
+	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
@@ -49,26 +50,19 @@ library_sources += \
 
 # The half that pushes and pulls. It and the next one do not know each other.
 library_sources += \
-	runtime/worker/accumulator.c \
-	runtime/worker/async.c \
-	runtime/worker/async_answer.c \
-	runtime/worker/innovation.c \
-	runtime/worker/innovation_decide.c \
+	runtime/worker/agree.c runtime/worker/agree.h \
+	runtime/worker/async.c runtime/worker/async.h \
+	runtime/worker/dense.c \
+	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
-	runtime/worker/local_steps.c \
 	runtime/worker/device.c runtime/worker/device.h \
 	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
-	runtime/worker/point.c \
-	runtime/worker/push_range.c \
-	runtime/worker/recall.c \
+	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/signal.c \
 	runtime/worker/step.c \
-	runtime/worker/step_parts.c \
 	runtime/worker/watch.c \
 	runtime/worker/worker.c runtime/worker/worker.h \
-	runtime/worker/worker_agree.c \
 	runtime/worker/worker_census.c runtime/worker/worker_census.h \
-	runtime/worker/worker_dense.c \
 	runtime/worker/worker_encode.c \
 	runtime/worker/worker_measure.c \
 	runtime/worker/worker_select.c \

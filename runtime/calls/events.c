@@ -44,7 +44,7 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 		return;
 	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer &&
 	    sluice_is_worker(job))
-		worker_notice(model, shard);
+		lane_notice(model, shard);
 	else
 		job_blame(job, SLUICE_EWIRE, peer,
 			  "%s sent a notice of shard %u, which it does not own",
@@ -74,10 +74,8 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 		model->read_status = status;
 		return;
 	}
-	if (index < model->layout.n_shards && model->worker->down) {
-		model->worker->down[index].read = READ_ARRIVED;
-		model->worker->down[index].read_status = status;
-	}
+	if (index < model->layout.n_shards && model->worker->lanes)
+		lane_read_ended(model, index, status);
 }
 
 /* ---- all models (token held) ----------------------------------------------- */

@@ -8,11 +8,34 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void add_values(struct contents *c, enum section_kind kind, uint32_t id, float *values,
-		       uint64_t count)
+/* Of the vectors that a half keeps, those that a checkpoint holds; 0: not of that recipe's runs, or
+ * they begin anew. */
+static const enum section_kind section_of[KEPTS] = {
+	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
+	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
+	[KEPT_MEMORY] = SECTION_WORKER_MEMORY,
+	[KEPT_FILTER] = SECTION_WORKER_FILTER,
+	[KEPT_PREVIOUS] = SECTION_WORKER_PREVIOUS,
+	[KEPT_REFERENCE] = SECTION_WORKER_REFERENCE,
+	[KEPT_SINCE] = SECTION_WORKER_SINCE,
+	[KEPT_SHARD_COPY] = SECTION_SHARD_PARAMETERS,
+	[KEPT_SHARD_RESIDUAL] = SECTION_SHARD_RESIDUAL,
+	[KEPT_SHARD_VELOCITY] = SECTION_SHARD_VELOCITY,
+	[KEPT_SHARD_RUNNING] = SECTION_SHARD_RUNNING,
+};
+
+static void add_vectors(struct contents *c, const sluice_model *model, const struct vectors *v,
+			uint32_t id)
 {
-	if (values)
-		c->sections[c->n++] = (struct checkpoint_section){ kind, id, count, values, NULL };
+	for (int k = 0; k < KEPTS; k++) {
+		/* Without a memory the accumulator is only scratch. */
+		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
+
+		if (v->of[k] && section_of[k] && !scratch)
+			c->sections[c->n++] = (struct checkpoint_section){ section_of[k], id,
+									   v->count, v->of[k],
+									   NULL };
+	}
 }
 
 static void add_number(struct contents *c, enum section_kind kind, uint32_t id, uint64_t *number)
@@ -62,7 +85,7 @@ enum { REFRESH_BIT = 32 };
 
 static uint64_t counters_of(const sluice_model *model)
 {
-	return float_bits(model->lr) | (uint64_t)(model->worker->refresh != 0) << REFRESH_BIT;
+	return float_bits(model->lr) | (uint64_t)lazy_refreshes(model->worker->lazy) << REFRESH_BIT;
 }
 
 static const char *judge_counters(const sluice_model *model, uint64_t counters)
@@ -73,7 +96,7 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 		return "the learning rate is not finite and above 0";
 	if (counters >> (REFRESH_BIT + 1))
 		return "a bit is set that has no meaning";
-	if (counters >> REFRESH_BIT && !model->worker->reference)
+	if (counters >> REFRESH_BIT && !model->worker->lazy)
 		return "a new reference is due, and the recipe has no reference";
 	return NULL;
 }
@@ -87,7 +110,8 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 
 	switch (s->kind) {
 	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);
-	case SECTION_WORKER_LAZY: return lazy_judge(&model->worker->lazy, step, s->numbers);
+	case SECTION_WORKER_LAZY:
+		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
 	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
 	case SECTION_SHARD_CENSUS: return census_judge_shard(model, version, s->numbers);
 	case SECTION_SHARD:
@@ -113,7 +137,6 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 {
 	if (sluice_is_worker(model->job)) {
 		model->lr = bits_float((uint32_t)c->numbers[0]);
-		model->worker->refresh = c->numbers[0] >> REFRESH_BIT != 0;
 		if (c->census)
 			census_restore_worker(model, c->census);
 	}
@@ -124,7 +147,8 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 void contents_restore_window(sluice_model *model, const struct contents *c)
 {
 	if (sluice_is_worker(model->job))
-		innovation_restore(model, c->numbers + 1 + model->n_own);
+		lazy_restore(model, c->numbers + 1 + model->n_own,
+			     c->numbers[0] >> REFRESH_BIT != 0);
 }
 
 /* ---- the table ---- */
@@ -143,18 +167,10 @@ int contents_of(sluice_model *model, struct contents *c)
 	if (sluice_is_worker(model->job)) {
 		c->numbers[0] = counters_of(model);
 		add_number(c, SECTION_WORKER, 0, &c->numbers[0]);
-		/* Without memory the accumulator is only scratch. */
-		if (model->recipe.memory != MEMORY_NONE)
-			add_values(c, SECTION_WORKER_RESIDUAL, 0, w->residual, model->layout.count);
-		add_values(c, SECTION_WORKER_VELOCITY, 0, w->velocity, model->layout.count);
-		add_values(c, SECTION_WORKER_MEMORY, 0, w->memory, model->layout.count);
-		add_values(c, SECTION_WORKER_FILTER, 0, w->filter, model->layout.count);
-		add_values(c, SECTION_WORKER_PREVIOUS, 0, w->previous, model->layout.count);
-		add_values(c, SECTION_WORKER_REFERENCE, 0, w->reference, model->layout.count);
-		add_values(c, SECTION_WORKER_SINCE, 0, w->since, model->layout.count);
+		add_vectors(c, model, &w->kept, 0);
 		uint64_t *lazy = c->numbers + 1 + model->n_own;
-		if (w->lazy.window) {
-			lazy_save(&w->lazy, lazy);
+		if (lazy_rule_of(w->lazy)) {
+			lazy_save(lazy_rule_of(w->lazy), lazy);
 			c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_LAZY, 0,
 									   LAZY_NUMBERS, NULL,
 									   lazy };
@@ -164,10 +180,7 @@ int contents_of(sluice_model *model, struct contents *c)
 		struct shard *s = &model->shards[i];
 		c->numbers[1 + i] = s->version;
 		add_number(c, SECTION_SHARD, s->id, &c->numbers[1 + i]);
-		add_values(c, SECTION_SHARD_PARAMETERS, s->id, s->copy, s->at->span);
-		add_values(c, SECTION_SHARD_RESIDUAL, s->id, s->residual, s->at->span);
-		add_values(c, SECTION_SHARD_VELOCITY, s->id, s->velocity, s->at->span);
-		add_values(c, SECTION_SHARD_RUNNING, s->id, s->running, s->at->span);
+		add_vectors(c, model, &s->kept, s->id);
 	}
 	int rc = add_census(model, c);
 	if (rc)

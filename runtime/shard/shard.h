@@ -7,6 +7,7 @@
 #include "compress/sparse.h"
 #include "job/job.h"
 #include "model/delta_log.h"
+#include "model/kept.h"
 #include "model/measure.h"
 #include "model/model.h"
 #include "rdma/ring.h"
@@ -46,9 +47,10 @@ struct shard {
 	uint32_t id;
 	struct span *spans;
 	size_t n_spans;
-	float *copy;
+	struct vectors kept;
+	/* Four of them; all but the copy NULL where the recipe has none. */
+	float *copy, *residual, *velocity, *running;
 	struct reduction reduction;
-	float *residual, *velocity;   /* NULL where the recipe has none */
 	struct candidates candidates; /* of the residual, for topk and global */
 	struct select_hint hint;      /* from the last version's selection */
 	struct loss loss;             /* of the last version, where it is measured */
@@ -60,8 +62,7 @@ struct shard {
 	uint32_t *support, support_n; /* agreed in this step; NULL where none is */
 	int refresh;                  /* innovation: running lacks something */
 	uint32_t restarted;           /* pushes of this step that begin it anew: none or all */
-	float *running; /* innovation: sum of what the shard has of all workers; else NULL */
-	float *cells;   /* sum of the workers' sketches; NULL without */
+	float *cells;                 /* sum of the workers' sketches; NULL without */
 	unsigned phase;
 	int next_rank;    /* reduce is complete below this worker */
 	uint32_t counted; /* messages reduced in this step: the divisor */

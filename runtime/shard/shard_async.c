@@ -13,22 +13,15 @@
 int shard_async_open(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
-	size_t span = shard->at->span;
-	int svrg = recipe->signal == SIGNAL_SVRG,
-	    accelerated = recipe->update == UPDATE_ACCELERATED;
 	struct async_shard *a = shard->async = calloc(1, sizeof *a);
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
-	a->anchor = calloc(span, sizeof *a->anchor);
-	a->mean = svrg ? calloc(span, sizeof *a->mean) : NULL;
-	a->leading = accelerated ? calloc(span, sizeof *a->leading) : NULL;
-	a->iterates = accelerated ? calloc(span, sizeof *a->iterates) : NULL;
+	a->anchor = shard->kept.of[KEPT_SHARD_ANCHOR];
+	a->mean = shard->kept.of[KEPT_SHARD_MEAN];
+	a->leading = shard->kept.of[KEPT_SHARD_LEADING];
+	a->iterates = shard->kept.of[KEPT_SHARD_ITERATES];
 	a->behind = calloc((size_t)recipe->staleness + 1, sizeof *a->behind);
-	if (!a->anchor || (svrg && !a->mean) || (accelerated && (!a->leading || !a->iterates)) ||
-	    !a->behind)
-		return fail(SLUICE_ENOMEM, "no memory for the anchor of shard %u of %u elements",
-			    shard->id, shard->at->span);
-	return 0;
+	return a->behind ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
 void shard_async_close(struct shard *shard)
@@ -36,10 +29,6 @@ void shard_async_close(struct shard *shard)
 	struct async_shard *a = shard->async;
 	if (!a)
 		return;
-	free(a->anchor);
-	free(a->mean);
-	free(a->leading);
-	free(a->iterates);
 	free(a->behind);
 	free(a);
 	shard->async = NULL;

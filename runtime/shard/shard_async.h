@@ -27,7 +27,7 @@
 #define RUNTIME_ASYNC_H
 #include "recipe/recipe.h"
 
-/* What a shard keeps besides. Vectors have the shard's span. */
+/* What a shard keeps besides. The vectors are those of kept.h. */
 struct async_shard {
 	float *anchor;
 	float *mean;      /* svrg: full gradient at the anchor, else NULL */
@@ -38,12 +38,4 @@ struct async_shard {
 	int gathering;    /* the full gradients of this anchor */
 	uint32_t *behind; /* TAU + 1: how many workers are so many versions behind; scratch */
 };
-
-/* Vectors of floats in it. */
-static inline unsigned async_vectors(const struct recipe *r)
-{
-	if (r->when != WHEN_ASYNC)
-		return 0;
-	return 1 + (r->signal == SIGNAL_SVRG) + 3 * (r->update == UPDATE_ACCELERATED);
-}
 #endif

@@ -67,27 +67,22 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct shard_layout *at = &model->layout.shards[id];
-	int velocity = recipe_velocity(recipe), running = recipe->signal == SIGNAL_INNOVATION;
-	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	/* A sketch's workers keep themselves what was not published. */
-	int residual = recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH &&
-		       recipe->when != WHEN_ASYNC;
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
-	shard->copy = vector_open(at->span);
-	shard->residual = residual ? vector_open(at->span) : NULL;
-	shard->velocity = velocity ? calloc(at->span, sizeof(float)) : NULL;
-	shard->running = running ? calloc(at->span, sizeof(float)) : NULL;
 	shard->support = calloc(at->support_capacity + 1, sizeof *shard->support);
 	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
 	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
-	if (!shard->spans || !shard->copy || (residual && !shard->residual) ||
-	    (velocity && !shard->velocity) || (running && !shard->running) || !shard->support ||
-	    !shard->cells || !shard->inboxes)
+	if (!shard->spans || !shard->support || !shard->cells || !shard->inboxes)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
-	int rc = reduction_open(&shard->reduction, at->span);
+	int rc = vectors_open(&shard->kept, recipe, HALF_SHARD, at->span);
+	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
+	shard->residual = shard->kept.of[KEPT_SHARD_RESIDUAL];
+	shard->velocity = shard->kept.of[KEPT_SHARD_VELOCITY];
+	shard->running = shard->kept.of[KEPT_SHARD_RUNNING];
+	if (!rc)
+		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
 		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe),
 				     shard->spans, shard->n_spans);
@@ -134,12 +129,9 @@ void shards_close(sluice_model *model)
 		if (!shard->at)
 			break; /* opening ended before this one */
 		free(shard->spans);
-		vector_close(shard->copy, shard->at->span);
+		vectors_close(&shard->kept);
 		reduction_close(&shard->reduction);
 		candidates_close(&shard->candidates);
-		vector_close(shard->residual, shard->at->span);
-		free(shard->velocity);
-		free(shard->running);
 		free(shard->support);
 		free(shard->cells);
 		free(shard->inboxes);
@@ -153,19 +145,14 @@ void shards_close(sluice_model *model)
 	selector_close(&model->selector);
 }
 
-/* Copy, reduction, residual, velocity of each own shard, and scratch for one message. */
+/* The vectors and the reduction of each own shard, and scratch for one message. */
 uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
-	uint64_t vectors = 1, bytes;
+	uint64_t bytes;
 	uint32_t n_own = 0;
 	struct layout_largest own = layout_largest(l, rank);
 	if (!own.span)
 		return 0;
-	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
-	vectors += recipe->memory != MEMORY_NONE && exchange != EXCHANGE_SKETCH &&
-		   recipe->when != WHEN_ASYNC;
-	vectors += recipe_velocity(recipe) + (recipe->signal == SIGNAL_INNOVATION);
-	vectors += async_vectors(recipe);
 	bytes = own.slot_bytes + own.room * (sizeof(uint32_t) + sizeof(float)) +
 		selector_bytes(own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
@@ -173,7 +160,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 		if (at->owner != rank)
 			continue;
 		n_own++;
-		bytes += vectors * at->span * sizeof(float) + reduction_bytes(at->span) +
+		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) + reduction_bytes(at->span) +
 			 candidates_bytes(candidates_of(l, at, recipe), l->n_spans) +
 			 at->support_capacity * sizeof(uint32_t) + at->sketch_cells * sizeof(float);
 	}

@@ -431,7 +431,7 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 static int target_is_host(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
-	return w->base || w->local || w->previous || w->anchor || model_async(model);
+	return w->local || w->kept.of[KEPT_PREVIOUS] || w->async;
 }
 
 int on_device_target(sluice_model *model, float **target)

@@ -105,9 +105,6 @@ int on_device_fold(sluice_model *model, const void *grad);
 int on_device_emit(sluice_model *model);
 /* Token held, of the pull: 1: the values are staged, or none are awaited. */
 int on_device_valued(sluice_model *model);
-/* Posts a message whose payload is apart; whole: the transfer of all of it, which is made the
- * header's. */
-int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole);
 /* What the device is at, as what is waited for. 0: it is at nothing. */
 int on_device_busy(const sluice_model *model, char *text, size_t cap);
 /* How the shard's messages leave; whether the device packed the last one. */

@@ -184,7 +184,7 @@ static int any_staged(const sluice_model *model)
 static int open_staging(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
-	struct region *staging = model->worker->staging;
+	const struct region *staging = lanes_staging(model);
 	struct outbox *o = d->outbox;
 	if (!any_staged(model))
 		return 0;
@@ -272,9 +272,9 @@ static void aim(sluice_model *model)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct payload_lane *lane = &o->lanes[s];
-		const uint64_t seq = w->up[s].ring.next_seq;
+		const uint64_t seq = lane_next_seq(model, s);
 		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
-		const uint8_t *slot = worker_slot(model, s, seq);
+		const uint8_t *slot = lane_slot(model, s, seq);
 		uint8_t *copy = NULL;
 		if (lane->way == PAYLOAD_PLACED)
 			copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
@@ -282,7 +282,8 @@ static void aim(sluice_model *model)
 		else if (lane->way == PAYLOAD_STAGED && o->landing.address)
 			copy = (uint8_t *)o->landing.address + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
-			copy = (uint8_t *)o->staging.there + (slot - (uint8_t *)w->staging->base) +
+			copy = (uint8_t *)o->staging.there +
+			       (slot - (uint8_t *)lanes_staging(model)->base) +
 			       MESSAGE_HEADER_BYTES;
 		o->parts[s].payload = (uint8_t *)o->payloads.address + in_payloads;
 		o->parts[s].copy = copy;
@@ -441,14 +442,19 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 {
 	const struct outbox *o = outbox_of(model);
 	const struct device_sent *sent = &o->sent[shard];
-	uint8_t *slot = worker_slot(model, shard, m->seq);
+	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
+					      [PAYLOAD_PLACED] = LANE_PLACED,
+					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
+	const struct lane_payload payload = { .way = ways[o->lanes[shard].way],
+					      .region = o->region,
+					      .bytes = o->parts[shard].payload };
+	uint8_t *slot = lane_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
 	if (o->landing.address && o->lanes[shard].way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
-	worker_staged(model, shard, m);
-	model->worker->up[shard].apart = o->lanes[shard].way != PAYLOAD_STAGED;
+	worker_staged(model, shard, m, &payload);
 }
 
 static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
@@ -556,8 +562,9 @@ static int ask_for_values(sluice_model *model)
 					  .parts = o->parts };
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		o->parts[s].bytes = w->down[s].support_n * (uint32_t)sizeof(float);
-		o->parts[s].index = w->down[s].support;
+		uint32_t n;
+		o->parts[s].index = agree_support(model, s, &n);
+		o->parts[s].bytes = n * (uint32_t)sizeof(float);
 	}
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
@@ -577,7 +584,7 @@ static int stage_values(sluice_model *model)
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = worker_message(model, s);
-		m.count = w->down[s].support_n;
+		agree_support(model, s, &m.count);
 		m.coding = CODING_AGREED;
 		stage_made(model, s, &m);
 		model->stats.pushed_elements += m.count;
@@ -613,34 +620,4 @@ int on_device_emit(sluice_model *model)
 		return emit_sketches(model);
 	end_job(model, ask_for_values(model));
 	return 0;
-}
-
-/* ---- posting --------------------------------------------------------------- */
-
-/* Order at the owner: a notify arrives after all that earlier puts of this rank wrote, and after
- * what was stored in its window before the call, which the host has waited for. So a header that is
- * there has its payload. */
-int on_device_post(sluice_model *model, uint32_t shard, struct transfer *whole)
-{
-	const struct outbox *o = outbox_of(model);
-	struct up_lane *lane = &model->worker->up[shard];
-	struct endpoint *e = owner_of(model, shard);
-	const struct device_sent *sent = &o->sent[shard];
-	const struct transfer payload = { .kind = TRANSFER_PUT,
-					  .remote = whole->remote,
-					  .offset = whole->offset + MESSAGE_HEADER_BYTES,
-					  .local_region = o->region,
-					  .local = o->parts[shard].payload,
-					  .bytes = sent->payload_bytes };
-	int rc = 0;
-	whole->bytes = MESSAGE_HEADER_BYTES;
-	if (o->lanes[shard].way == PAYLOAD_IN_PLACE && !lane->payload_out && sent->payload_bytes)
-		rc = e->transport->ops->post(e, &payload);
-	if (rc)
-		return rc;
-	lane->payload_out = 1;
-	rc = e->transport->ops->post(e, whole);
-	if (!rc && o->lanes[shard].way == PAYLOAD_PLACED)
-		e->transport->counters.put_bytes += sent->payload_bytes; /* the device moved them */
-	return rc;
 }

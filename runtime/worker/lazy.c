@@ -2,8 +2,13 @@
  * See lazy.h. Sums are in double: squares of small steps, divided by the square of the learning
  * rate. */
 #include "worker/lazy.h"
+#include "worker/worker.h"
 #include <float.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- the rule --------------------------------------------------------------- */
 
 static uint64_t bits_of(double x)
 {
@@ -21,7 +26,7 @@ static double double_of(uint64_t bits)
 	return x;
 }
 
-void lazy_save(const struct lazy *l, uint64_t numbers[LAZY_NUMBERS])
+void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS])
 {
 	numbers[0] = l->changes;
 	numbers[1] = l->skipped;
@@ -31,7 +36,8 @@ void lazy_save(const struct lazy *l, uint64_t numbers[LAZY_NUMBERS])
 		numbers[4 + i] = bits_of(l->moved[i]);
 }
 
-const char *lazy_judge(const struct lazy *l, uint64_t steps, const uint64_t numbers[LAZY_NUMBERS])
+const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
+		       const uint64_t numbers[LAZY_NUMBERS])
 {
 	const uint64_t changes = numbers[0], skipped = numbers[1];
 
@@ -52,7 +58,7 @@ const char *lazy_judge(const struct lazy *l, uint64_t steps, const uint64_t numb
 	return NULL;
 }
 
-void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS])
+void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS])
 {
 	l->changes = numbers[0];
 	l->skipped = numbers[1];
@@ -62,12 +68,12 @@ void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS])
 		l->moved[i] = double_of(numbers[4 + i]);
 }
 
-void lazy_moved(struct lazy *l, double squared)
+void lazy_moved(struct lazy_rule *l, double squared)
 {
 	l->moved[l->changes++ % l->window] = squared;
 }
 
-double lazy_allowance(const struct lazy *l, float lr)
+double lazy_allowance(const struct lazy_rule *l, float lr)
 {
 	double sum = 0;
 
@@ -77,30 +83,310 @@ double lazy_allowance(const struct lazy *l, float lr)
 }
 
 /* The first push is always sent, and one after `longest` that were not. */
-static int must_upload(const struct lazy *l)
+static int must_upload(const struct lazy_rule *l)
 {
 	return !l->uploaded || (l->longest && l->skipped >= l->longest);
 }
 
-int lazy_skips(const struct lazy *l, float lr, double innovation, double error)
+int lazy_skips(const struct lazy_rule *l, float lr, double innovation, double error)
 {
 	return !must_upload(l) && innovation <= lazy_allowance(l, lr) + 3 * (error + l->last_error);
 }
 
-int lazy_skips_unseen(const struct lazy *l, float lr, float smoothness, double distance)
+int lazy_skips_unseen(const struct lazy_rule *l, float lr, float smoothness, double distance)
 {
 	return !must_upload(l) &&
 	       (double)smoothness * (double)smoothness * distance <= lazy_allowance(l, lr);
 }
 
-void lazy_uploaded(struct lazy *l, double error)
+void lazy_uploaded(struct lazy_rule *l, double error)
 {
 	l->last_error = error;
 	l->skipped = 0;
 	l->uploaded = 1;
 }
 
-void lazy_skipped(struct lazy *l)
+void lazy_skipped(struct lazy_rule *l)
 {
 	l->skipped++;
+}
+
+/* ---- a worker's part -------------------------------------------------------- */
+
+struct lazy {
+	float *reference, *since; /* as kept.h says; since is NULL unless when=lazy-server */
+	double *moved;            /* squared norm of each shard's newest delta */
+	struct lazy_rule rule;    /* window 0: no push is left out */
+	double innovation, error; /* squared norms of the push under way */
+	double distance;          /* squared norm of since */
+	float smoothness;         /* 0: not known */
+	uint32_t uploads;         /* so far */
+	int skip;                 /* the gradient of this push is left out */
+	int uploading;            /* this push is an upload */
+	int refresh;              /* the next one sends everything anew */
+};
+
+int lazy_open(const sluice_model *model, struct lazy **out)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct vectors *kept = &model->worker->kept;
+
+	if (recipe->signal != SIGNAL_INNOVATION)
+		return 0;
+	struct lazy *lazy = *out = calloc(1, sizeof(*lazy));
+	if (lazy) {
+		lazy->reference = kept->of[KEPT_REFERENCE];
+		lazy->since = kept->of[KEPT_SINCE];
+		lazy->moved = calloc(model->layout.n_shards, sizeof(*lazy->moved));
+		lazy->rule = (struct lazy_rule){ .window = recipe->lazy_window,
+						 .weight = (double)recipe->lazy_weight,
+						 .longest = recipe->lazy_longest };
+	}
+	return lazy && lazy->moved ?
+		       0 :
+		       fail(SLUICE_ENOMEM, "no memory for the norms of %u shards' deltas",
+			    model->layout.n_shards);
+}
+
+void lazy_close(struct lazy **lazy)
+{
+	if (!*lazy)
+		return;
+	free((*lazy)->moved);
+	free(*lazy);
+	*lazy = NULL;
+}
+
+void lazy_restart(struct lazy *lazy)
+{
+	if (!lazy)
+		return;
+	lazy->uploads = 0;
+	lazy->refresh = 0;
+}
+
+const float *lazy_reference(const struct lazy *lazy)
+{
+	return lazy ? lazy->reference : NULL;
+}
+
+int lazy_refreshes(const struct lazy *lazy)
+{
+	return lazy && lazy->refresh;
+}
+
+const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
+{
+	return lazy && lazy->rule.window ? &lazy->rule : NULL;
+}
+
+/* ---- push ------------------------------------------------------------------- */
+
+/* Squared norms of what a message carries (worker.value) and of what it leaves of the
+ * accumulator. */
+static void weigh(const sluice_model *model, struct lazy *lazy, const struct shard_layout *at,
+		  const uint32_t *index, uint32_t n)
+{
+	const struct worker *w = model->worker;
+	const float *vector = w->residual + at->begin;
+	double carried = 0, all = 0, sent = 0, off = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double value = (double)w->value[i], exact = (double)vector[index ? index[i] : i];
+		carried += value * value;
+		sent += exact * exact;
+		off += (exact - value) * (exact - value);
+	}
+	for (uint32_t i = 0; i < at->span && index; i++)
+		all += (double)vector[i] * (double)vector[i];
+	lazy->innovation += carried;
+	lazy->error += off + (index && all > sent ? all - sent : 0);
+}
+
+uint32_t lazy_mark(const struct lazy *lazy)
+{
+	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
+}
+
+void lazy_renew(sluice_model *model)
+{
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy || !lazy->refresh)
+		return;
+	memset(lazy->reference, 0, model->layout.count * sizeof(*lazy->reference));
+	lazy->rule.uploaded = 0; /* so that this push is not left out */
+}
+
+void lazy_begin(sluice_model *model, int skip)
+{
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy)
+		return;
+	lazy->innovation = lazy->error = 0;
+	lazy->skip = skip;
+	lazy->uploading = !skip;
+	memset(lazy->moved, 0, model->layout.n_shards * sizeof(*lazy->moved));
+}
+
+void lazy_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		 uint32_t n)
+{
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy)
+		return;
+	if (model->recipe.when == WHEN_LAZY)
+		weigh(model, lazy, at, index, n);
+	else
+		sparse_add(lazy->reference + at->begin, index, model->worker->value, n);
+}
+
+/* Each message becomes one without coordinates, which says that there is nothing new. */
+static void withdraw(sluice_model *model)
+{
+	struct worker *w = model->worker;
+
+	w->lazy->uploading = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+
+		m.count = 0;
+		worker_stage(model, s, &m, w->relative, w->value);
+	}
+}
+
+/* What the shards will add, this worker adds: its own messages, decoded as theirs. */
+static void follow(sluice_model *model)
+{
+	struct worker *w = model->worker;
+
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		uint8_t *slot = lane_slot(model, s, lane_next_seq(model, s));
+		struct message m;
+		const char *why;
+
+		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
+		    message_decode(&m, slot, w->relative, w->value, &why))
+			continue; /* cannot be: this worker wrote it */
+		sparse_add(w->lazy->reference + at->begin,
+			   m.coding == CODING_DENSE ? NULL : w->relative, w->value, m.count);
+	}
+}
+
+/* 1: this push is left out. */
+static int leaves_out(const sluice_model *model, const struct lazy *lazy)
+{
+	return lazy->skip || (model->recipe.when == WHEN_LAZY &&
+			      lazy_skips(&lazy->rule, model->lr, lazy->innovation, lazy->error));
+}
+
+static void decide(sluice_model *model, struct lazy *lazy, uint64_t elements)
+{
+	const int unseen = model->recipe.when == WHEN_LAZY_SERVER;
+
+	if (leaves_out(model, lazy)) {
+		if (!unseen)
+			withdraw(model);
+		lazy_skipped(&lazy->rule);
+		model->stats.skipped_pushes++;
+		model->stats.pushed_elements = elements;
+		return;
+	}
+	if (!unseen)
+		follow(model);
+	else
+		memset(lazy->since, 0, model->layout.count * sizeof(*lazy->since));
+	lazy_uploaded(&lazy->rule, lazy->error);
+}
+
+void lazy_decide(sluice_model *model, uint64_t elements)
+{
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy)
+		return;
+	if (lazy->rule.window)
+		decide(model, lazy, elements);
+	lazy->uploads = lazy->refresh ? 1 : lazy->uploads + (uint32_t)lazy->uploading;
+	lazy->refresh = 0;
+}
+
+/* ---- pull ------------------------------------------------------------------- */
+
+void lazy_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		uint32_t n, int lacks)
+{
+	struct lazy *lazy = model->worker->lazy;
+	double moved = 0;
+
+	if (!lazy)
+		return;
+	lazy->refresh |= lacks;
+	if (!lazy->rule.window)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		moved += (double)value[i] * (double)value[i];
+	lazy->moved[shard] = moved;
+	if (lazy->since)
+		sparse_add(lazy->since + model->layout.shards[shard].begin, index, value, n);
+}
+
+static void measure_distance(const sluice_model *model, struct lazy *lazy)
+{
+	double distance = 0;
+
+	for (uint64_t i = 0; i < model->layout.count && lazy->since; i++)
+		distance += (double)lazy->since[i] * (double)lazy->since[i];
+	lazy->distance = distance;
+}
+
+void lazy_pulled(sluice_model *model)
+{
+	struct lazy *lazy = model->worker->lazy;
+	double moved = 0;
+
+	if (!lazy || !lazy->rule.window)
+		return;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* in this order on every worker */
+		moved += lazy->moved[s];
+	lazy_moved(&lazy->rule, moved);
+	measure_distance(model, lazy);
+}
+
+void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh)
+{
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy)
+		return;
+	lazy->refresh = refresh;
+	if (!numbers || !lazy->rule.window)
+		return;
+	lazy_load(&lazy->rule, numbers);
+	measure_distance(model, lazy);
+}
+
+/* ---- calls ------------------------------------------------------------------ */
+
+int sluice_wanted(const sluice_model *model)
+{
+	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
+		return 1;
+	const struct lazy *lazy = model->worker->lazy;
+	return lazy->refresh || !(lazy->smoothness > 0) ||
+	       !lazy_skips_unseen(&lazy->rule, model->lr, lazy->smoothness, lazy->distance);
+}
+
+int sluice_set_smoothness(sluice_model *model, float smoothness)
+{
+	if (!model || !(smoothness > 0) || !isfinite(smoothness))
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
+			    (double)smoothness);
+	if (model->worker->lazy)
+		model->worker->lazy->smoothness = smoothness;
+	return 0;
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * When a gradient is worth an upload: the rules of lazily aggregated gradients (LAG; Chen,
- * Giannakis, Sun, Yin, NeurIPS 2018) and of their quantised form (LAQ; Sun, Chen, Giannakis, Yang,
- * NeurIPS 2019). Pure. */
+ * signal=innovation and when=lazy at the worker. A worker sends how its gradient differs from what
+ * the shards have of it, its reference, and the shards keep the sum of all references. So an upload
+ * can be left out: the reference then stays. When it is left out is the rule of lazily aggregated
+ * gradients (LAG; Chen, Giannakis, Sun, Yin, NeurIPS 2018) and of their quantised form (LAQ; Sun,
+ * Chen, Giannakis, Yang, NeurIPS 2019). lazy.c owns all that a worker keeps for it. */
 #ifndef RUNTIME_LAZY_H
 #define RUNTIME_LAZY_H
-#include "recipe/recipe.h"
+#include "model/model.h"
 
-struct lazy {
+/* ---- the rule: pure --------------------------------------------------------- */
+
+struct lazy_rule {
 	uint32_t window;               /* model changes that are looked back on */
 	double weight;                 /* of each of them (xi) */
 	uint64_t longest;              /* pushes that may be skipped in a row; 0: any number */
@@ -20,24 +24,59 @@ struct lazy {
 
 /* The state as numbers, and back; the recipe's values are not among them. */
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
-void lazy_save(const struct lazy *l, uint64_t numbers[LAZY_NUMBERS]);
+void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
+void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
 /* NULL, or why these cannot be numbers of a worker after so many steps. l: with the recipe's
  * values. */
-const char *lazy_judge(const struct lazy *l, uint64_t steps, const uint64_t numbers[LAZY_NUMBERS]);
-void lazy_load(struct lazy *l, const uint64_t numbers[LAZY_NUMBERS]);
-
+const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
+		       const uint64_t numbers[LAZY_NUMBERS]);
 /* The model moved by a vector of this squared norm. */
-void lazy_moved(struct lazy *l, double squared);
+void lazy_moved(struct lazy_rule *l, double squared);
 /* What a stale gradient may be off, squared: weight * sum of the last changes / lr^2, for an
  * objective that is the mean over the workers. */
-double lazy_allowance(const struct lazy *l, float lr);
+double lazy_allowance(const struct lazy_rule *l, float lr);
 /* 1 if the upload of an innovation of this squared norm, which rounding makes wrong by error
  * (squared norm), can be left out. */
-int lazy_skips(const struct lazy *l, float lr, double innovation, double error);
+int lazy_skips(const struct lazy_rule *l, float lr, double innovation, double error);
 /* The same for a worker that knows how far (squared) the model moved since its last upload, and how
  * smooth its loss is (the Lipschitz constant of its gradient); it needs no gradient for that. */
-int lazy_skips_unseen(const struct lazy *l, float lr, float smoothness, double distance);
+int lazy_skips_unseen(const struct lazy_rule *l, float lr, float smoothness, double distance);
 /* What came of the decision. error: of the upload. */
-void lazy_uploaded(struct lazy *l, double error);
-void lazy_skipped(struct lazy *l);
+void lazy_uploaded(struct lazy_rule *l, double error);
+void lazy_skipped(struct lazy_rule *l);
+
+/* ---- a worker's part: worker.lazy is NULL unless the recipe says signal=innovation ----------- */
+
+struct lazy;
+
+int lazy_open(const sluice_model *model, struct lazy **out); /* 0 or SLUICE_ENOMEM */
+void lazy_close(struct lazy **lazy);
+/* No upload was made yet. The vectors stay: they may have been restored. */
+void lazy_restart(struct lazy *lazy);
+
+/* What a gradient is compared with; NULL: with nothing. */
+const float *lazy_reference(const struct lazy *lazy);
+/* What a checkpoint holds beside the vectors. */
+int lazy_refreshes(const struct lazy *lazy);
+const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is left out */
+/* numbers: what lazy_save() gave; NULL where there is no rule. */
+void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh);
+
+/* Before the gradient is folded: a reference that a shard has lost count of begins anew. */
+void lazy_renew(sluice_model *model);
+/* A push begins: nothing is weighed yet. skip: the gradient is left out. */
+void lazy_begin(sluice_model *model, int skip);
+/* What a push says of the worker's uploads. */
+uint32_t lazy_mark(const struct lazy *lazy);
+/* A message to a shard is encoded (worker.value); the reference follows, or waits for the
+ * decision. */
+void lazy_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		 uint32_t n);
+/* All are encoded and none is posted. elements: of stats before this push. */
+void lazy_decide(sluice_model *model, uint64_t elements);
+/* A delta is being applied; `lacks`: the shard's sum lacks something, so all begin anew. */
+void lazy_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		uint32_t n, int lacks);
+/* All deltas of the step are applied. */
+void lazy_pulled(sluice_model *model);
 #endif

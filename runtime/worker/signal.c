@@ -153,15 +153,77 @@ static const float *with_noise(const sluice_model *model, const struct input *in
 	return room;
 }
 
+/* ---- what earlier steps add: the memory kinds -------------------------------- */
+
+/* m <- (1 - beta) m + beta (p - c) (Chen et al., ScaleCom, NeurIPS 2020): left[] is p - c. */
+static void lowpass(float *restrict left, float *restrict memory, size_t n, float beta)
+{
+	for (size_t i = 0; i < n; i++) {
+		memory[i] = (1 - beta) * memory[i] + beta * left[i];
+		left[i] = memory[i];
+	}
+}
+
+/* e <- (1 - beta) e + beta (newer d1 - older d2) (Tang et al., ErrorCompensatedX, NeurIPS 2021),
+ * where d1 = left is the error of the last step and d2 that of the one before. */
+static void twostep(float *restrict left, float *restrict before, float *restrict filter, size_t n,
+		    float beta, float newer, float older)
+{
+	if (!filter) /* beta = 1 */
+		for (size_t i = 0; i < n; i++) {
+			float e = newer * left[i] - older * before[i];
+
+			before[i] = left[i];
+			left[i] = e;
+		}
+	else
+		for (size_t i = 0; i < n; i++) {
+			filter[i] = (1 - beta) * filter[i] +
+				    beta * (newer * left[i] - older * before[i]);
+			before[i] = left[i];
+			left[i] = filter[i];
+		}
+}
+
+/* Turns what the last push left in worker.residual[at .. at + n) into what the recipe's memory adds
+ * in this step. Once a step for each coordinate. */
+static void recall(const sluice_model *model, uint64_t at, size_t n)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct worker *w = model->worker;
+	const uint64_t step = w->step;
+	float *filter = w->kept.of[KEPT_FILTER];
+	float alpha, newer, older;
+
+	switch (recipe->memory) {
+	case MEMORY_NONE:
+	case MEMORY_RESIDUAL: return;
+	case MEMORY_LOWPASS:
+		lowpass(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at, n,
+			recipe->memory_beta);
+		return;
+	case MEMORY_TWOSTEP:
+		alpha = update_alpha(&model->update, step);
+		newer = update_alpha(&model->update, step - 1) / alpha * (2 - alpha);
+		older = update_alpha(&model->update, step - 2) / alpha * (1 - alpha);
+		twostep(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at,
+			filter ? filter + at : NULL, n, recipe->memory_beta, newer, older);
+		return;
+	}
+}
+
+/* ---- the signal -------------------------------------------------------------- */
+
 /* One cache-resident piece: velocity and accumulator from g. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n,
 		 float scale)
 {
 	const struct worker *w = model->worker;
-	float *restrict sum = (w->local ? w->local : w->residual) + at;
+	const float *restrict reference = lazy_reference(w->lazy);
+	float *restrict sum = (w->local ? local_sum(w->local) : w->residual) + at;
 	int keep = model->recipe.memory != MEMORY_NONE || w->local;
-	if (w->reference) {
-		const float *restrict reference = w->reference + at;
+	if (reference) {
+		reference += at;
 		for (size_t i = 0; i < n; i++)
 			sum[i] = scale * g[i] - reference[i];
 		return;

@@ -1,11 +1,199 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls of a training step on a worker: they judge the order of calls, and wait for the worker
- * half (worker.c) to come through the phases. sluice_push_range, which is a push in pieces, is in
- * push_range.c. */
+ * The calls of a training step on a worker. They judge the order in which they may come, and wait
+ * for the worker half (worker.c) to come through the phases. */
 #include "worker/worker.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* ---- what the calls have in common ------------------------------------------- */
+
+static int slots_free(void *context)
+{
+	const sluice_model *model = context;
+	return lanes_full(model) == model->layout.n_shards;
+}
+
+static void describe_full(void *context, char *text, size_t cap)
+{
+	const sluice_model *model = context;
+	uint32_t s = lanes_full(model) %
+		     model->layout.n_shards; /* freed just now: the first, as good as any */
+	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
+		 (unsigned long long)(model->step / model->recipe.period + 1), s,
+		 rank_text(model->job, model->layout.shards[s].owner));
+}
+
+static int push_done(void *context)
+{
+	return worker_advance(context, 1);
+}
+
+void step_describe(void *context, char *text, size_t cap)
+{
+	sluice_model *model = context;
+	struct worker *w = model->worker;
+	uint32_t waiting = 0, first = 0;
+	uint64_t wanted = worker_wanted(model);
+	if (on_device_busy(model, text, cap))
+		return;
+	int down = w->phase < model->schedule.n_phases &&
+		   phase_now(model, w->phase)->direction == PHASE_DOWN;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		int missing = down ? lane_have(model, s) < wanted : !lane_posted(model, s);
+		if (missing && !waiting++)
+			first = s;
+	}
+	int owner = model->layout.shards[first].owner;
+	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
+		 down ? "the new version of" : "a free slot at", first,
+		 rank_text(model->job, owner), waiting > 1 ? " and of others" : "");
+}
+
+/* A failure of the job cuts a step short: then it is what to say of the next call. */
+static int has_failed(sluice_job *job)
+{
+	progress_take(job);
+	const int failed = job->failure.code != 0;
+	progress_release(job);
+	return failed;
+}
+
+int step_check(sluice_model *model, const void *vector, const char *function,
+	       enum step_state expected)
+{
+	if (!model)
+		return fail(SLUICE_EINVAL, "%s: the model is NULL", function);
+	int rc = job_check(model->job, function);
+	if (rc)
+		return rc;
+	if (!sluice_is_worker(model->job))
+		return fail(SLUICE_EINVAL, "%s: %s is a dedicated server: it calls sluice_serve",
+			    function, rank_text(model->job, model->job->rank));
+	if (!vector)
+		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
+	if ((rc = model_whole(model, function)))
+		return rc;
+	enum step_state state = model->worker->in_step;
+	const int incomplete = state == STEP_PUSHING && expected != STEP_PUSHING;
+	if (!incomplete && (state == STEP_PUSHED) == (expected == STEP_PUSHED))
+		return 0;
+	if (has_failed(model->job))
+		return job_failed(model->job);
+	if (incomplete)
+		return fail(SLUICE_EINVAL,
+			    "%s: the ranges pushed in this step leave out coordinate %llu and "
+			    "maybe others: push them with sluice_push_range first",
+			    function, (unsigned long long)tiling_gap(&model->worker->pushed));
+	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
+		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
+					      "the last push was not pulled yet");
+}
+
+int step_await_slots(sluice_model *model)
+{
+	uint64_t start = now_ns();
+	progress_take(model->job);
+	int rc = progress_until(model->job, slots_free, describe_full, model);
+	progress_release(model->job);
+	model->stats.push_ns += now_ns() - start;
+	return rc;
+}
+
+static void step_begin(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	w->step = model->step / model->recipe.period + 1;
+	w->phase = 0;
+	w->encoded = 0;
+	w->target = NULL;
+	w->shards_done = 0;
+	async_step_begins(model);
+	model->stats.density_up = model_density(model, &model->recipe.up, w->step, w->chosen);
+	w->density_down = model_density(model, &model->recipe.down, w->step, w->chosen);
+}
+
+static int step_sent(sluice_model *model)
+{
+	uint64_t start = now_ns();
+	model->worker->raise = 0;
+	model->worker->encoded = 1;
+	model->worker->in_step = STEP_PUSHED;
+	progress_take(model->job);
+	int rc = progress_until(model->job, push_done, step_describe, model);
+	progress_release(model->job);
+	model->stats.push_ns += now_ns() - start;
+	return rc;
+}
+
+/* ---- an accumulator that the application adds to ------------------------------
+ *
+ * What a push then selects is taken out of it, and the rest stays for the next gradient. So there
+ * is no second vector, and a push reads one where it would read two and write one. */
+
+/* Recipes that do more with a gradient than to add it. */
+static const char *why_not(const struct recipe *recipe)
+{
+	if (recipe->memory != MEMORY_RESIDUAL)
+		return "memory= other than residual does not keep a sum of gradients";
+	if (recipe->signal != SIGNAL_GRADIENT)
+		return "signal= other than gradient is made of each gradient";
+	if (recipe->noise > 0)
+		return "noise= is added to each gradient";
+	if (recipe->clip > 0)
+		return "clip= needs the norm of each gradient";
+	if (recipe->nonfinite != NONFINITE_ABORT)
+		return "nonfinite= other than abort leaves values out, which are in the sum "
+		       "already";
+	if (recipe->update == UPDATE_AVERAGE)
+		return "update=average pushes parameters";
+	if (recipe->period > 1)
+		return "when=every makes a step of each gradient";
+	return NULL;
+}
+
+int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
+{
+	const char *function = "sluice_accumulator";
+	if (!accumulator || !scale)
+		return fail(SLUICE_EINVAL, "%s: %s is NULL", function,
+			    accumulator ? "scale" : "accumulator");
+	int rc = step_check(model, accumulator, function, STEP_DONE);
+	if (rc)
+		return rc;
+	const char *why = why_not(&model->recipe);
+	if (why)
+		return fail(SLUICE_EINVAL,
+			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
+			    "change the recipe",
+			    function, why);
+	if ((rc = on_device_come_home(model)))
+		return rc;
+	model->worker->accumulates = 1;
+	*accumulator = model->worker->residual;
+	*scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
+	return 0;
+}
+
+static int accumulator_check(const sluice_model *model, const void *grad, uint64_t begin,
+			     const char *function)
+{
+	const struct worker *w = model->worker;
+	const uintptr_t first = (uintptr_t)w->residual, given = (uintptr_t)grad;
+	if (!w->accumulates || given < first ||
+	    given >= (uintptr_t)(w->residual + model->layout.count) || grad == w->residual + begin)
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: the vector lies in what sluice_accumulator gave, at byte %llu, where "
+		    "coordinate %llu begins at byte %llu: give the accumulator's own place of what "
+		    "is pushed",
+		    function, (unsigned long long)(given - first), (unsigned long long)begin,
+		    (unsigned long long)begin * sizeof(float));
+}
+
+/* ---- push --------------------------------------------------------------------- */
 
 static int pull_done(void *context)
 {
@@ -20,7 +208,7 @@ static int push(sluice_model *model, const void *grad, const void *before)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model);
-	innovation_renew(model);
+	lazy_renew(model);
 	if (!grad) /* not wanted */
 		model->worker->skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
@@ -91,6 +279,118 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 	return rc ? rc : push(model, grad, before);
 }
 
+/* ---- a push in ranges -----------------------------------------------------------
+ *
+ * As back-propagation frees them, ranges are folded into the residual, and what can be decided
+ * before the whole gradient is there is sent before. */
+
+/* Recipes for which a range says too little. */
+static int check_recipe(const struct recipe *recipe)
+{
+	if (recipe->signal == SIGNAL_STORM)
+		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which "
+					   "takes two whole gradients: call sluice_push_pair");
+	const char *key = recipe->clip > 0 ? "clip=" : "nonfinite=skip";
+	const char *needs = recipe->clip > 0 ? "the norm" : "all values";
+	if (recipe->clip > 0 || recipe->nonfinite == NONFINITE_SKIP)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_range: the recipe's %s needs %s of the whole gradient "
+			    "before any of it can be added: call sluice_push with the whole, or "
+			    "change the recipe",
+			    key, needs);
+	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS ||
+	    recipe->update == UPDATE_AVERAGE)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_range: signal=innovation, when= other than always and "
+			    "update=average decide over the whole vector: call sluice_push with "
+			    "the whole, or change the recipe");
+	return 0;
+}
+
+static int check_range(const sluice_model *model, uint64_t begin, uint64_t count)
+{
+	uint64_t all = model->layout.count;
+	if (!count || begin >= all || count > all - begin)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_range: the range of %llu coordinates from %llu on is "
+			    "empty or outside of the model's %llu",
+			    (unsigned long long)count, (unsigned long long)begin,
+			    (unsigned long long)all);
+	return 0;
+}
+
+/* Enters the range; the first one of a step begins it. */
+static int take_range(sluice_model *model, uint64_t begin, uint64_t count)
+{
+	uint64_t taken = 0;
+	int rc = tiling_add(&model->worker->pushed, begin, begin + count, &taken);
+	if (rc == SLUICE_EINVAL)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_range: coordinate %llu of the range [%llu, %llu) was "
+			    "already pushed in this step: ranges must not overlap",
+			    (unsigned long long)taken, (unsigned long long)begin,
+			    (unsigned long long)(begin + count));
+	return rc;
+}
+
+/* Shards whose last coordinates this range brought, where they need not wait for others. */
+static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
+{
+	int rc = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		uint64_t shard_end = at->begin + at->span;
+		if (at->begin < end && begin < shard_end &&
+		    tiling_covers(&model->worker->pushed, at->begin, shard_end))
+			rc = worker_send_shard(model, s);
+	}
+	return rc;
+}
+
+int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
+	if (!rc)
+		rc = check_recipe(&model->recipe);
+	if (!rc)
+		rc = check_range(model, begin, count);
+	if (!rc)
+		rc = accumulator_check(model, grad, begin, "sluice_push_range");
+	if (rc)
+		return rc;
+	struct worker *w = model->worker;
+	if ((rc = on_device_range(model, &grad, count)))
+		return rc;
+	if (w->in_step == STEP_DONE && (rc = step_await_slots(model)))
+		return rc;
+	if ((rc = take_range(model, begin, count)))
+		return rc;
+	uint64_t start = now_ns(), pushing = model->stats.push_ns;
+	if (w->in_step == STEP_DONE)
+		step_begin(model);
+	if ((rc = signal_accumulate(model, grad, NULL, begin, count)))
+		return rc;
+	w->in_step = STEP_PUSHING;
+	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
+	/* A grid's range is that of the whole vector. */
+	if (selection_kinds[model->recipe.up.select].by_coordinate &&
+	    model->recipe.up.values.type != VALUE_GRID) {
+		rc = send_complete_shards(model, begin, begin + count);
+	} else if (whole) {
+		measure_push(model);
+		rc = worker_send(model);
+	}
+	if (rc)
+		return signal_overflowed(model, 0);
+	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
+	if (!whole)
+		return 0;
+	tiling_clear(&w->pushed);
+	return step_sent(model);
+}
+
+/* ---- pull ---------------------------------------------------------------------- */
+
 static int step_ends(sluice_model *model)
 {
 	model->step++;
@@ -121,8 +421,8 @@ static int pull_into(sluice_model *model, float *target)
 		local_pull(model, params);
 		return step_ends(model);
 	}
-	if (w->base)
-		target = w->base;
+	if (w->local)
+		target = local_base(w->local);
 	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
 	progress_take(model->job);
 	w->target = target;
@@ -134,13 +434,13 @@ static int pull_into(sluice_model *model, float *target)
 	model->stats.wait_ns += now_ns() - start - busy;
 	if (rc)
 		return rc;
-	if (w->base)
-		memcpy(params, w->base, model->layout.count * sizeof *params);
+	if (w->local)
+		memcpy(params, target, model->layout.count * sizeof *params);
 	if (w->in_step == STEP_DONE) /* nothing was pushed */
 		return 0;
 	census_end_step(model);
 	measure_step(model);
-	innovation_pulled(model);
+	lazy_pulled(model);
 	async_pulled(model);
 	model->stats.density_down = w->density_down;
 	watch_step(model);
@@ -199,4 +499,62 @@ void sluice_raise(sluice_model *model, unsigned flags)
 unsigned sluice_raised(const sluice_model *model)
 {
 	return model->worker->raised;
+}
+
+/* ---- where a signal that looks back wants its gradient -------------------------- */
+
+static void point_at(const sluice_model *model, const float *params, float *point)
+{
+	const struct worker *w = model->worker;
+	const float *previous =
+		w->kept.of[model->recipe.signal == SIGNAL_SVRG ? KEPT_ANCHOR : KEPT_PREVIOUS];
+	const uint64_t count = model->layout.count;
+	if (model->recipe.signal == SIGNAL_IGT) {
+		float alpha = update_alpha(&model->update, model->step + 1),
+		      ahead = (1 - alpha) / alpha;
+		for (uint64_t i = 0; i < count; i++)
+			point[i] = params[i] + ahead * (params[i] - previous[i]);
+	} else {
+		memmove(point, previous ? previous : params, count * sizeof *point);
+	}
+}
+
+int sluice_point(sluice_model *model, const float *params, float *point)
+{
+	if (!model || !params || !point)
+		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
+	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (rc)
+		return rc;
+	struct borrowed from = { 0 }, to = { 0 };
+	rc = on_device_borrow(model, (float *)params, model->layout.count, &from); /* only read */
+	if (!rc)
+		rc = on_device_borrow(model, point, model->layout.count, &to);
+	if (!rc)
+		point_at(model, from.host, to.host);
+	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */
+	return on_device_return(&to, rc);
+}
+
+/* ---- unequal numbers of steps ---------------------------------------------- */
+
+/* Where a step has several phases up, only its pull completes them. */
+uint64_t step_pushed(const sluice_model *model)
+{
+	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+			  model->worker->in_step == STEP_PUSHED;
+	return model->step + (uint64_t)whole;
+}
+
+/* An asynchronous step needs all workers only where they meet at an anchor. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
+{
+	const struct worker *w = model->worker;
+	if (!sluice_is_worker(model->job) || !w->target || w->in_step != STEP_PUSHED ||
+	    model->step < pushed)
+		return 0;
+	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&
+	    !schedule_before_anchor(&model->schedule, w->step))
+		return 0;
+	return model->step + 1;
 }

@@ -10,68 +10,17 @@
 
 /* ---- push ------------------------------------------------------------------ */
 
-/* Posts the message of one shard if it is not posted yet: one WRITE with notify. Returns 1 when it
- * is out. Token held. */
-static int post_message(sluice_model *model, uint32_t s)
-{
-	struct worker *w = model->worker;
-	sluice_job *job = model->job;
-	struct up_lane *lane = &w->up[s];
-	const struct shard_layout *at = &model->layout.shards[s];
-	if (lane->posted)
-		return 1;
-	uint64_t offset = ring_offset(at->slot_depth, at->slot_bytes, lane->ring.next_seq);
-	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-			      .remote = model->remote_windows[at->owner],
-			      .offset = at->slots_offset + offset,
-			      .local_region = w->staging,
-			      .local = lane->staging + offset,
-			      .bytes = lane->placed ? MESSAGE_HEADER_BYTES : lane->bytes,
-			      .imm = imm_make(IMM_PUSH, model->id, s) };
-	struct endpoint *e = job->peers[at->owner].endpoint;
-	int rc = lane->apart ? on_device_post(model, s, &t) : e->transport->ops->post(e, &t);
-	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
-		return 0; /* a lost peer is reported by its own event */
-	if (rc) {
-		job_fail(job, rc, job->rank, "cannot write the push of step %llu to shard %u at %s",
-			 (unsigned long long)w->step, s, rank_text(job, at->owner));
-		return 0;
-	}
-	if (lane->placed)
-		e->transport->counters.put_bytes += lane->bytes - t.bytes; /* encode() moved them */
-	lane->posted = 1;
-	ring_writer_advance(&lane->ring);
-	const int own = at->owner == job->rank;
-	if (lane->control) {
-		model->stats.control_bytes += own ? 0 : lane->bytes;
-	} else {
-		*(own ? &model->stats.own_pushed_bytes : &model->stats.pushed_bytes) += lane->bytes;
-		if (w->phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
-			model_count_dense(model, at);
-	}
-	return 1;
-}
-
-/* What an earlier attempt could not post yet. Returns 1 when all are out. */
-int worker_post(sluice_model *model)
-{
-	int complete = 1;
-	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++)
-		complete &= post_message(model, s);
-	return complete && !model->job->failure.code;
-}
-
 /* Encoded and posted at once, so that it is on its way while the next one is encoded. */
 static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
 	int rc = worker_encode(model, shard, selected, n);
-	if (rc || model->worker->phase || model->worker->lazy.window)
+	if (rc || model->worker->phase || model->recipe.lazy_window)
 		return rc; /* token held, or it may be left out: what is encoded is posted when all
 			      is */
 	uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
-		post_message(model, shard);
+		lane_post(model, shard);
 	progress_unlock(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return 0;
@@ -135,74 +84,22 @@ int worker_send(sluice_model *model)
 {
 	const uint64_t elements = model->stats.pushed_elements;
 	model->worker->valued = model->worker->taken = 0;
-	innovation_begin(model);
+	lazy_begin(model, model->worker->skip);
 	int rc = phase_agrees(phase_now(model, model->worker->phase)) ? agree_encode(model) :
 									send_messages(model);
 	if (!rc)
-		innovation_decide(model, elements);
+		lazy_decide(model, elements);
 	model->worker->encoded = 1;
 	return rc;
 }
 
 /* ---- pull ------------------------------------------------------------------ */
 
-/* A notice is in place: newest wins, fields only grow. */
-void worker_notice(sluice_model *model, uint32_t shard)
-{
-	sluice_job *job = model->job;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &model->worker->down[shard];
-	uint8_t line[NOTICE_BYTES];
-	memcpy(line,
-	       (uint8_t *)model->windows[at->owner]->base +
-		       layout_notice_offset(&model->layout, job->rank, at),
-	       sizeof line);
-	uint64_t version = get_le64(line), log_end = get_le64(line + 8);
-	uint32_t last_bytes = get_le32(line + 24);
-	uint64_t unused;
-	if (get_le32(line + 28) != crc32c(0, line, 28) || version < lane->version ||
-	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
-	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
-	    ring_writer_acknowledge(&model->worker->up[shard].ring, at->owner,
-				    get_le64(line + 16))) {
-		job_fail(job, SLUICE_EWIRE, at->owner,
-			 "%s wrote a notice of shard %u that does not check",
-			 rank_text(job, at->owner), shard);
-		return;
-	}
-	lane->version = version;
-	lane->log_end = log_end;
-	lane->last_bytes = last_bytes;
-}
-
-static void read_delta(sluice_model *model, uint32_t shard)
-{
-	sluice_job *job = model->job;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &model->worker->down[shard];
-	uint64_t offset = 0;
-	delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset);
-	struct transfer t = { .kind = TRANSFER_GET,
-			      .remote = model->remote_logs[at->owner],
-			      .offset = at->log_offset + offset,
-			      .local_region = model->worker->staging,
-			      .local = lane->buffer,
-			      .bytes = lane->last_bytes,
-			      .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
-	struct endpoint *e = job->peers[at->owner].endpoint;
-	int rc = e->transport->ops->post(e, &t);
-	if (!rc)
-		lane->read = READ_POSTED;
-	else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
-		job_fail(job, rc, job->rank, "cannot read version %llu of shard %u from %s",
-			 (unsigned long long)lane->version, shard, rank_text(job, at->owner));
-}
-
 /* The publication that answers the phase under way. */
 uint64_t worker_wanted(const sluice_model *model)
 {
 	if (model_async(model))
-		return model->worker->awaited;
+		return async_awaited(model->worker->async);
 	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
 }
 
@@ -223,8 +120,10 @@ struct message_expect worker_expect(const sluice_model *model, uint32_t shard)
 		.count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room
 	};
 	if (phase->support == SUPPORT_AGREED) {
+		uint32_t n;
+		agree_support(model, shard, &n);
 		want.agreed = 1;
-		want.count_max = model->worker->down[shard].support_n;
+		want.count_max = n;
 	}
 	if (model_async(model))
 		async_expect(model, &want);
@@ -235,7 +134,7 @@ int worker_welcomes(const sluice_model *model, uint32_t shard, const struct mess
 		    const char **why)
 {
 	const char *judged = model_async(model) ? async_judge(model, m) : NULL;
-	if (m->have_version != model->worker->down[shard].have_version && !model_async(model))
+	if (m->have_version != lane_have(model, shard) && !model_async(model))
 		judged = "it applies to another version than this worker holds";
 	else if (!judged && m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
 		judged = "it chooses what there is not";
@@ -256,15 +155,11 @@ static void publication_ends(sluice_model *model, uint32_t shard, const struct m
 			     uint64_t publication)
 {
 	struct worker *w = model->worker;
-	struct down_lane *lane = &w->down[shard];
-	lane->have_version = publication;
-	lane->torn = 0;
+	lane_took(model, shard, publication);
 	w->raised |= m->raised;
 	if (!shard) /* all workers follow one shard */
 		watch_chosen(model, m->chosen);
 	w->shards_done++;
-	const int own = model->layout.shards[shard].owner == model->job->rank;
-	*(own ? &model->stats.own_pulled_bytes : &model->stats.pulled_bytes) += lane->last_bytes;
 }
 
 void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m,
@@ -275,56 +170,45 @@ void worker_took_delta(sluice_model *model, uint32_t shard, const struct message
 }
 
 /* The private copy that a READ brought is validated, then added. */
-static void apply_delta(sluice_model *model, uint32_t shard)
+static void apply_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
 {
-	enum { TORN_MAX = 64 };
 	struct worker *w = model->worker;
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &w->down[shard];
-	struct message m;
-	const char *why = "the READ failed";
 	const struct message_expect want = worker_expect(model, shard);
-	lane->read = READ_IDLE;
-	if (lane->read_status ||
-	    message_copy(lane->buffer, lane->last_bytes, lane->buffer, at->delta_bytes, &m, &why)) {
-		if (++lane->torn > TORN_MAX)
-			job_fail(job, SLUICE_EWIRE, at->owner,
-				 "version %llu of shard %u from %s: %s",
-				 (unsigned long long)w->step, shard, rank_text(job, at->owner),
-				 why);
+	const size_t note = message_bytes(m);
+	const char *why = "";
+	uint32_t agreed;
+	m->stream.seed = model->recipe.seed;
+	if (!worker_welcomes(model, shard, m, &why) || message_check(m, &want, &why) ||
+	    message_decode(m, copy, w->relative, w->value, &why) ||
+	    census_take_delta(model, shard, copy + note, lane_last_bytes(model, shard) - note,
+			      &why)) {
+		job_fail(job, SLUICE_EWIRE, at->owner,
+			 "version %llu of shard %u from %s was refused: %s",
+			 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
 		return;
 	}
-	m.stream.seed = model->recipe.seed;
-	if (worker_welcomes(model, shard, &m, &why) && !message_check(&m, &want, &why) &&
-	    !message_decode(&m, lane->buffer, w->relative, w->value, &why) &&
-	    !census_take_delta(model, shard, lane->buffer + message_bytes(&m),
-			       lane->last_bytes - message_bytes(&m), &why)) {
-		const uint32_t *index = m.coding == CODING_DENSE  ? NULL :
-					m.coding == CODING_AGREED ? lane->support :
-								    w->relative;
-		if (m.kind == MESSAGE_SUPPORT) {
-			agree_apply_support(model, shard, &m);
-		} else if (model_async(model)) {
-			async_apply(model, shard, &m);
-		} else {
-			int rc = on_device_apply(model, w->target + at->begin, index, w->value,
-						 m.count);
-			innovation_apply(model, shard, index, w->value, m.count);
-			if (!rc)
-				rc = agree_clear_published(model, at, index, w->value, m.count);
-			if (rc) {
-				job_fail(job, rc, job->rank, "%s", sluice_last_error());
-				return;
-			}
-			w->refresh |= w->reference && m.anchor;
-			count_delta(model, at, &m);
+	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
+				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
+							     w->relative;
+	if (m->kind == MESSAGE_SUPPORT) {
+		agree_apply_support(model, shard, m);
+	} else if (model_async(model)) {
+		async_apply(model, shard, m);
+		count_delta(model, at, m);
+	} else {
+		int rc = on_device_apply(model, w->target + at->begin, index, w->value, m->count);
+		lazy_apply(model, shard, index, w->value, m->count, m->anchor != 0);
+		if (!rc)
+			rc = agree_clear_published(model, at, index, w->value, m->count);
+		if (rc) {
+			job_fail(job, rc, job->rank, "%s", sluice_last_error());
+			return;
 		}
-		publication_ends(model, shard, &m, want.seq);
-		return;
+		count_delta(model, at, m);
 	}
-	job_fail(job, SLUICE_EWIRE, at->owner, "version %llu of shard %u from %s was refused: %s",
-		 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+	publication_ends(model, shard, m, want.seq);
 }
 
 /* Returns 1 when the version of this step is applied for every shard. */
@@ -335,21 +219,21 @@ static int take_deltas(sluice_model *model)
 	if (!w->target)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
-		struct down_lane *lane = &w->down[s];
-		if (lane->have_version >= publication)
-			continue;
-		if (lane->read == READ_IDLE && lane->version >= publication) {
+		struct message m;
+		uint8_t *copy;
+		if (lane_announced(model, s, publication)) {
 			uint64_t start = now_ns();
 			if (dense_pull(model, s)) {
 				model->stats.apply_ns += now_ns() - start;
 				continue;
 			}
-			read_delta(model, s);
+			lane_read(model, s);
 			model->stats.pull_ns += now_ns() - start;
 		}
-		if (lane->read == READ_ARRIVED) {
+		if (lane_arrived(model, s)) {
 			uint64_t start = now_ns();
-			apply_delta(model, s);
+			if (lane_take(model, s, &m, &copy))
+				apply_delta(model, s, &m, copy);
 			model->stats.apply_ns += now_ns() - start;
 		}
 	}
@@ -365,7 +249,7 @@ int worker_advance(sluice_model *model, unsigned until)
 		int up = phase_now(model, w->phase)->direction == PHASE_UP;
 		if (up && !w->encoded && worker_send(model))
 			signal_overflowed(model, 1);
-		if (!(up ? on_device_valued(model) && worker_post(model) : take_deltas(model)))
+		if (!(up ? on_device_valued(model) && lanes_post(model) : take_deltas(model)))
 			return 0;
 		w->phase++;
 		w->encoded = 0;

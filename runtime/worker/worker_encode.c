@@ -38,8 +38,7 @@ void worker_settle(sluice_model *model, const struct shard_layout *at, const uin
 {
 	struct worker *w = model->worker;
 	measure_sent(model, at->begin, index, n);
-	if (w->reference)
-		innovation_settle(model, at, index, n);
+	lazy_settle(model, at, index, n);
 	if (model->recipe.memory != MEMORY_NONE && !w->taken)
 		sparse_subtract(w->residual + at->begin, index, w->value, n);
 	if (w->velocity && model->recipe.mask && index && w->step > model->schedule.warmup_steps)
@@ -67,42 +66,33 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 		.epoch = model->job->membership_epoch,
 		.model = model->id,
 		.shard = shard,
-		.seq = w->up[shard].ring.next_seq,
+		.seq = lane_next_seq(model, shard),
 		.step = w->step,
-		.have_version = w->anchor ? w->down[shard].base : w->down[shard].have_version,
-		.anchor = w->reference ? innovation_mark(w) : w->anchors,
+		.have_version = w->async ? async_base(w->async, shard) : lane_have(model, shard),
+		.anchor = w->lazy ? lazy_mark(w->lazy) : async_anchors(w->async),
 		.span = model->layout.shards[shard].span,
 		.lr = model->lr
 	};
 }
 
-uint8_t *worker_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
+void worker_staged(sluice_model *model, uint32_t shard, const struct message *m,
+		   const struct lane_payload *payload)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	return model->worker->up[shard].staging + ring_offset(at->slot_depth, at->slot_bytes, seq);
-}
-
-void worker_staged(sluice_model *model, uint32_t shard, const struct message *m)
-{
-	struct up_lane *lane = &model->worker->up[shard];
-	lane->bytes = message_bytes(m);
-	lane->bytes += census_note_push(model, shard, m->seq,
-					worker_slot(model, shard, m->seq) + lane->bytes);
-	lane->apart = lane->payload_out = lane->placed = 0;
-	lane->posted = 0;
-	lane->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
+	size_t bytes = message_bytes(m);
+	bytes += census_note_push(model, shard, m->seq, lane_slot(model, shard, m->seq) + bytes);
+	lane_stage(model, shard, m, bytes, payload);
 }
 
 int worker_stage(sluice_model *model, uint32_t shard, struct message *m, const uint32_t *index,
 		 const float *value)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
-	if (!message_encode(m, index, value, model->worker->value,
-			    worker_slot(model, shard, m->seq), at->slot_bytes)) {
+	if (!message_encode(m, index, value, model->worker->value, lane_slot(model, shard, m->seq),
+			    at->slot_bytes)) {
 		model->worker->overflowed = at->begin + (index ? index[m->bad] : m->bad);
 		return SLUICE_ENUMERIC;
 	}
-	worker_staged(model, shard, m);
+	worker_staged(model, shard, m, NULL);
 	return 0;
 }
 

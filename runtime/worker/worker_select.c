@@ -21,7 +21,7 @@ static int add_and_select(sluice_model *model, struct select_call call, size_t *
 	w->summed = 0;
 	w->valued = w->selected != NULL;
 	w->taken = call.clear = w->valued && model->recipe.up.values.type == VALUE_F32 &&
-				!w->lazy.window;
+				!model->recipe.lazy_window;
 	call.value = w->selected;
 	*n_out = select_run(w->selector, &call, &nan);
 	if (signal_sum_finite(w, *n_out, nan))

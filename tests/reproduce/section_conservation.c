@@ -70,17 +70,15 @@ static void compare(struct ledger *book, const struct seat *seat)
 /* What was sent is at least as heavy as what stays. */
 static int heaviest_first(const struct seat *seat)
 {
-	const struct up_lane *lane = &seat->model->worker->up[0];
-	const uint8_t *slot = lane->staging + ring_offset(lane->ring.depth,
-							  seat->model->layout.shards[0].slot_bytes,
-							  lane->ring.next_seq - 1);
+	size_t bytes;
+	const uint8_t *slot = lane_sent(seat->model, 0, &bytes);
 	uint8_t copy[MESSAGE_HEADER_BYTES + 8 * D];
 	uint32_t index[D];
 	float value[D], least = INFINITY, most = 0;
 	struct message m;
 	const char *why;
 
-	if (message_copy(slot, lane->bytes, copy, sizeof copy, &m, &why) ||
+	if (message_copy(slot, bytes, copy, sizeof copy, &m, &why) ||
 	    message_decode(&m, copy, index, value, &why))
 		return 0;
 	for (uint32_t i = 0; i < m.count; i++)

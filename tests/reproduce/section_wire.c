@@ -127,28 +127,29 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up,
  * push. */
 static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
 {
-	const struct down_lane *down = &seat->model->worker->down[s];
 	const struct shard_layout *at = &seat->model->layout.shards[s];
-	const uint64_t positions = MESSAGE_HEADER_BYTES + position_bytes(down->support,
-									 down->support_n, at->span,
-									 t->small);
-	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * down->support_n;
+	uint32_t n;
+	const uint32_t *support = agree_support(seat->model, s, &n);
+	const uint64_t positions = MESSAGE_HEADER_BYTES +
+				   position_bytes(support, n, at->span, t->small);
+	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * n;
+	size_t bytes;
+	const uint8_t *delta = lane_received(seat->model, s, &bytes);
 
 	t->up_bytes += values;
 	t->down_bytes += positions;
 	if (at->sketch_cells) {
 		t->up_bytes += MESSAGE_HEADER_BYTES + 4ull * at->sketch_cells;
-		t->down += recount(t, dense_entry(seat->model, s), down->last_bytes, 0,
-				   &t->down_bytes);
+		t->down += recount(t, delta, bytes, 0, &t->down_bytes);
 	} else {
 		int leader = schedule_leader(seat->step + 1, seat->run->workers);
 
 		t->up_bytes += seat->rank == leader ? positions :
 						      MESSAGE_HEADER_BYTES; /* consents */
-		t->down += down->support_n;
+		t->down += n;
 		t->down_bytes += values;
 	}
-	return down->support_n;
+	return n;
 }
 
 static int recount_step(struct seat *seat)
@@ -160,19 +161,16 @@ static int recount_step(struct seat *seat)
 	if ((seat->step + 1) % seat->model->recipe.period)
 		return 0; /* a step that nobody else sees */
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
-		if (w->down[s].support) {
+		size_t bytes;
+		if (w->agreed) {
 			up += recount_agreed(t, seat, s);
 			continue;
 		}
-		const struct up_lane *lane = &w->up[s];
-		const uint8_t *slot = lane->staging +
-				      ring_offset(lane->ring.depth,
-						  seat->model->layout.shards[s].slot_bytes,
-						  lane->ring.next_seq - 1);
+		const uint8_t *message = lane_sent(seat->model, s, &bytes);
 
-		up += recount(t, slot, lane->bytes, 1, &t->up_bytes);
-		t->down += recount(t, dense_entry(seat->model, s), w->down[s].last_bytes, 0,
-				   &t->down_bytes);
+		up += recount(t, message, bytes, 1, &t->up_bytes);
+		message = lane_received(seat->model, s, &bytes);
+		t->down += recount(t, message, bytes, 0, &t->down_bytes);
 	}
 	t->up += up;
 	t->least = up < t->least ? up : t->least;

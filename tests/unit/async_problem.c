@@ -59,7 +59,7 @@ double rows_distance(int workers, const float *x)
 
 /* ---- a worker -------------------------------------------------------------- */
 
-sluice_model *async_open(sluice_job *job, const struct plan *plan, float *params)
+sluice_model *async_problem_open(sluice_job *job, const struct plan *plan, float *params)
 {
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
@@ -119,7 +119,7 @@ int async_run(sluice_job *job, struct plan *plan, async_step_function step, int 
 {
 	int rank = sluice_rank(job), rc = 0;
 	float *params = plan->x[rank];
-	sluice_model *model = async_open(job, plan, params);
+	sluice_model *model = async_problem_open(job, plan, params);
 
 	if (!model)
 		return SLUICE_EINVAL;

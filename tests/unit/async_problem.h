@@ -27,7 +27,7 @@ float rows_offset(int worker, uint64_t row, uint64_t i);
 double rows_distance(int workers, const float *x);
 
 /* The plan's model, from parameters that are 0; NULL: sluice_last_error() says why. */
-sluice_model *async_open(sluice_job *job, const struct plan *plan, float *params);
+sluice_model *async_problem_open(sluice_job *job, const struct plan *plan, float *params);
 /* A gradient as the recipe wants it, pushed. */
 int async_push(sluice_model *model, int rank, const float *params);
 /* The same, and a pull. */

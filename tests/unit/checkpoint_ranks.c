@@ -74,13 +74,18 @@ static void open_rank(int rank, uint64_t step)
 			r->shards[model->n_own++] = (struct shard){
 				.at = &r->layout[s],
 				.id = s,
+				.kept = { .count = r->layout[s].span,
+					  .of = { [KEPT_SHARD_COPY] = r->copy[s],
+						  [KEPT_SHARD_RESIDUAL] = r->shard_residual[s] } },
 				.copy = r->copy[s],
 				.residual = r->shard_residual[s]
 			};
 	}
 	if (rank < world.workers) {
-		model->worker->residual = r->residual;
-		model->worker->velocity = r->velocity;
+		model->worker->kept = (struct vectors){
+			.count = COUNT,
+			.of = { [KEPT_RESIDUAL] = r->residual, [KEPT_VELOCITY] = r->velocity }
+		};
 	}
 	fill_state(r, step);
 }

@@ -74,7 +74,7 @@ enum on_device_state late(const struct pair *p)
 uint64_t next_seq(struct pair *p)
 {
 	token_take(&p->job->token);
-	uint64_t seq = p->gpu->worker->up[0].ring.next_seq;
+	uint64_t seq = lane_next_seq(p->gpu, 0);
 	token_leave(&p->job->token);
 	return seq;
 }

@@ -41,15 +41,17 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 {
 	enum { MODEL = 84 };
 	for (uint32_t s = 0; s < host->layout.n_shards; s++) {
-		const uint64_t seq = host->worker->up[s].ring.next_seq - 1;
-		const uint8_t *a = worker_slot(host, s, seq), *b = worker_slot(gpu, s, seq);
-		const size_t bytes = host->worker->up[s].bytes;
-		CHECK(gpu->worker->up[s].ring.next_seq - 1 == seq &&
-		      gpu->worker->up[s].bytes == bytes);
+		const uint64_t seq = lane_next_seq(host, s) - 1;
+		const uint8_t *a = lane_slot(host, s, seq), *b = lane_slot(gpu, s, seq);
+		size_t bytes, gpu_bytes;
+		lane_sent(host, s, &bytes);
+		lane_sent(gpu, s, &gpu_bytes);
+		CHECK(lane_next_seq(gpu, s) - 1 == seq && gpu_bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
-		CHECK(gpu->worker->up[s].apart ==
+		const int apart = lane_sent_way(gpu, s) != LANE_STAGED;
+		CHECK(apart ==
 		      (on_device_packed(gpu, s) && on_device_way(gpu, s) != PAYLOAD_STAGED));
-		if (gpu->worker->up[s].apart)
+		if (apart)
 			continue;
 		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES,
 			      bytes - MESSAGE_HEADER_BYTES));

@@ -44,6 +44,7 @@ check_PROGRAMS += \
 	tests/unit/test_simulate \
 	tests/unit/test_slow_rank \
 	tests/unit/test_hostile_rank \
+	tests/unit/test_unload \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
@@ -102,11 +103,18 @@ tests_unit_test_phases_SOURCES = tests/unit/test_phases.c $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)
 tests_unit_test_svrg_SOURCES = tests/unit/test_svrg.c $(async_problem)
+tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=async_anchors
 tests_unit_test_overflow_SOURCES = tests/unit/test_overflow.c $(ranks)
 tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
+
+# Loads the shared library at run time, and nothing else of it.
+tests_unit_test_unload_SOURCES = tests/unit/test_unload.c
+tests_unit_test_unload_CPPFLAGS = $(AM_CPPFLAGS) -DLIBRARY=\"$(abs_top_builddir)/.libs/libsluice.so\"
+tests_unit_test_unload_LDADD = $(CMOCKA_LIBS) -ldl
+tests_unit_test_unload_DEPENDENCIES = libsluice.la
 
 # The program of README and sluice(7): public header and library only, and nothing of the tests.
 tests_unit_example_SOURCES = tests/unit/example.c

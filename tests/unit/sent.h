@@ -24,33 +24,16 @@ static inline struct message decode_into(const uint8_t *bytes, size_t n, uint64_
 	return m;
 }
 
-/* The last message to a shard: in the staging slot, or where its owner finds it. */
-static inline const uint8_t *sent_message(const sluice_model *model, uint32_t s)
-{
-	const struct up_lane *lane = &model->worker->up[s];
-	const uint64_t seq = lane->ring.next_seq - 1;
-	return lane->placed ? dense_slot(model, s, seq) : worker_slot(model, s, seq);
-}
-
-/* The last message of a shard: where it was published, if that can be seen from here; else where it
- * was READ. */
-static inline const uint8_t *pulled_message(const sluice_model *model, uint32_t s)
-{
-	const uint8_t *entry = dense_entry(model, s);
-	return entry ? entry : model->worker->down[s].buffer;
-}
-
 /* What the last push sent; returns how many coordinates. */
 static inline uint32_t last_sent(const sluice_model *model, float *dense)
 {
 	uint32_t n = 0;
 	memset(dense, 0, model->layout.count * sizeof *dense);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct up_lane *lane = &model->worker->up[s];
 		const struct shard_layout *at = &model->layout.shards[s];
-		n += decode_into(sent_message(model, s), lane->bytes, at->begin, model->recipe.seed,
-				 dense)
-			     .count;
+		size_t bytes;
+		const uint8_t *sent = lane_sent(model, s, &bytes);
+		n += decode_into(sent, bytes, at->begin, model->recipe.seed, dense).count;
 	}
 	return n;
 }

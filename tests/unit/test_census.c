@@ -318,7 +318,7 @@ static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(
 
 enum { NOTE_ROOM = 1 << 16, SPAN = 500 };
 
-struct half {
+struct half_model {
 	sluice_job job;
 	sluice_model model;
 	struct shard_layout layout;
@@ -329,9 +329,9 @@ struct half {
 };
 
 /* A model of one shard, in its first step, that has just selected. */
-static struct half *half_of(const char *recipe)
+static struct half_model *half_of(const char *recipe)
 {
-	struct half *h = calloc(1, sizeof *h);
+	struct half_model *h = calloc(1, sizeof *h);
 
 	assert_non_null(h);
 	assert_int_equal(recipe_parse(recipe, &h->model.recipe), 0);
@@ -358,7 +358,7 @@ static struct half *half_of(const char *recipe)
 	return h;
 }
 
-static void half_free(struct half *h)
+static void half_free(struct half_model *h)
 {
 	worker_census_close(&h->model);
 	shard_census_close(&h->model);
@@ -367,7 +367,7 @@ static void half_free(struct half *h)
 
 static void note__of_a_push__is_taken_as_it_was_written(void **state)
 {
-	struct half *h = half_of("up=global(0.1) down=all");
+	struct half_model *h = half_of("up=global(0.1) down=all");
 	uint8_t note[NOTE_ROOM];
 	const char *why;
 
@@ -385,7 +385,7 @@ static void note__of_a_push__is_taken_as_it_was_written(void **state)
 /* A tenth of 500 is above; a single worker's share is all of it. */
 static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 {
-	struct half *h = half_of("up=global(0.1) down=global(0.1)");
+	struct half_model *h = half_of("up=global(0.1) down=global(0.1)");
 	uint8_t note[NOTE_ROOM];
 	const char *why;
 
@@ -413,7 +413,7 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 
 static void note__any_bit_flipped_cut_or_of_another_message__refused(void **state)
 {
-	struct half *h = half_of("up=global(0.1) down=all");
+	struct half_model *h = half_of("up=global(0.1) down=all");
 	uint8_t note[NOTE_ROOM], wrong[NOTE_ROOM] = { 0 };
 	const char *why = NULL;
 
@@ -450,7 +450,7 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-		struct half *h = half_of("up=global(0.1) down=all");
+		struct half_model *h = half_of("up=global(0.1) down=all");
 		const char *why = NULL;
 		size_t n = census_note_push(&h->model, 0, 7, note);
 
@@ -466,8 +466,8 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 
 static void note__histogram_where_none_was_to_come__refused(void **state)
 {
-	struct half *up = half_of("up=global(0.1) down=all"),
-		    *down = half_of("up=all down=global(0.1)");
+	struct half_model *up = half_of("up=global(0.1) down=all"),
+			  *down = half_of("up=all down=global(0.1)");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
@@ -485,8 +485,8 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 
 static void note__between_exchanges_or_where_nothing_is_global__is_none(void **state)
 {
-	struct half *h = half_of("up=topk(0.1) down=topk(0.1)"),
-		    *up = half_of("up=global(0.1,5) down=all");
+	struct half_model *h = half_of("up=topk(0.1) down=topk(0.1)"),
+			  *up = half_of("up=global(0.1,5) down=all");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
@@ -514,7 +514,7 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 
 static void restore__numbers_that_none_can_be__refused(void **state)
 {
-	struct half *h = half_of("up=global(0.1) down=global(0.1)");
+	struct half_model *h = half_of("up=global(0.1) down=global(0.1)");
 	uint64_t worker[CENSUS_WORKER_NUMBERS], shard[2000], wrong[2000];
 	const uint64_t nan_bits = 0x7ff8000000000000u, minus = 0xbff0000000000000u;
 

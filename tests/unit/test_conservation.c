@@ -55,8 +55,9 @@ static int split_exactly(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job)); /* both have said what they sent */
 		if (shard) {
 			memset(published, 0, sizeof published);
-			decode_into(pulled_message(model, 0), model->worker->down[0].last_bytes, 0,
-				    0, published);
+			size_t bytes;
+			const uint8_t *delta = lane_received(model, 0, &bytes);
+			decode_into(delta, bytes, 0, 0, published);
 			for (int i = 0; i < COUNT; i++) {
 				float change = -((0.0f + shared->sent[0][i] + shared->sent[1][i]) *
 						 0.5f);

@@ -83,7 +83,7 @@ size_t __wrap_message_head(struct message *m, uint32_t payload_crc, uint8_t *out
  * another. */
 static uintptr_t push_there(const sluice_model *model)
 {
-	return (uintptr_t)dense_slot(model, VICTIM, model->worker->up[VICTIM].ring.next_seq) +
+	return (uintptr_t)lane_slot_there(model, VICTIM, lane_next_seq(model, VICTIM)) +
 	       MESSAGE_HEADER_BYTES;
 }
 

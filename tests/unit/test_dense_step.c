@@ -82,8 +82,9 @@ static int both_ways(int rank, void *argument)
 			CHECK(step > 1 || !own->inboxes[0].payload == !shape->shard_part);
 			CHECK(!other->inboxes[0].payload);
 		}
-		CHECK(step > 1 || model[0]->worker->up[0].placed == shape->worker_part);
-		CHECK(!model[1]->worker->up[0].placed);
+		CHECK(step > 1 ||
+		      (lane_sent_way(model[0], 0) == LANE_PLACED) == shape->worker_part);
+		CHECK(lane_sent_way(model[1], 0) == LANE_STAGED);
 		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
 		     i++)
 			CHECK(float_bits(model[0]->worker->residual[i]) ==

@@ -205,7 +205,7 @@ static int look_back(sluice_job *job, void *context)
 		for (int i = 0; i < D; i++)
 			CHECK(point[i] ==
 			      (igt ? params[i] + (1 - alpha) / alpha * (params[i] - last[i]) :
-			       model->worker->previous ? last[i] :
+			       model->worker->kept.of[KEPT_PREVIOUS] ? last[i] :
 							 params[i]));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);

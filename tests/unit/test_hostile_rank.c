@@ -57,14 +57,13 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	float value[RUN] = { 1, 2 };
 	uint8_t bytes[4096];
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
-	const struct up_lane *lane = &model->worker->up[VICTIM];
 	struct message m = { .kind = MESSAGE_PUSH,
 			     .parts = 1,
 			     .rank = ATTACKER,
 			     .epoch = model->job->membership_epoch,
 			     .model = model->id,
 			     .shard = VICTIM,
-			     .seq = lane->ring.next_seq,
+			     .seq = lane_next_seq(model, VICTIM),
 			     .step = STEP,
 			     .have_version = STEP - 1,
 			     .span = at->span,
@@ -79,7 +78,8 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	if (flip)
 		bytes[flip % n] ^= 0x10;
 	put(model->remote_windows[VICTIM],
-	    at->slots_offset + ring_offset(lane->ring.depth, at->slot_bytes, lane->ring.next_seq),
+	    at->slots_offset +
+		    ring_offset(at->slot_depth, at->slot_bytes, lane_next_seq(model, VICTIM)),
 	    bytes, n, imm_make(IMM_PUSH, model->id, VICTIM));
 }
 

@@ -17,7 +17,7 @@
 
 static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void **state)
 {
-	struct lazy l = { .window = 2, .weight = 0.5 };
+	struct lazy_rule l = { .window = 2, .weight = 0.5 };
 
 	(void)state;
 	assert_true(lazy_allowance(&l, 0.5f) == 0);
@@ -30,7 +30,7 @@ static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void 
 
 static void lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest(void **state)
 {
-	struct lazy l = { .window = 1, .weight = 1, .longest = 2 };
+	struct lazy_rule l = { .window = 1, .weight = 1, .longest = 2 };
 
 	(void)state;
 	lazy_moved(&l, 9);
@@ -94,16 +94,16 @@ static double gap_of(const float *x)
 
 static void follow_references(sluice_model *model, struct run *run)
 {
-	const struct worker *w = model->worker;
-	if (!w->reference)
+	const float *reference = lazy_reference(model->worker->lazy);
+	if (!reference)
 		return;
-	memcpy(run->sent[sluice_rank(model->job)], w->reference, sizeof run->sent[0]);
+	memcpy(run->sent[sluice_rank(model->job)], reference, sizeof run->sent[0]);
 }
 
 static void compare_references(const sluice_model *model, struct run *run)
 {
 	double worst = 0;
-	for (uint32_t s = 0; s < model->n_own && model->worker->reference; s++)
+	for (uint32_t s = 0; s < model->n_own && model->worker->lazy; s++)
 		for (uint32_t i = 0; i < model->shards[s].at->span; i++) {
 			double sum = 0;
 			for (int m = 0; m < W; m++)
@@ -120,7 +120,7 @@ static void damage(sluice_model *model, struct run *run, int step)
 	if (step != run->damage)
 		return;
 	if (run->how == ALONE) {
-		model->worker->refresh = sluice_rank(model->job) == 1;
+		lazy_restore(model, NULL, sluice_rank(model->job) == 1);
 		return;
 	}
 	if (!model->n_own || model->shards[0].id)
@@ -328,14 +328,15 @@ static int interrupt(sluice_job *job, void *context)
 		if (!rc)
 			rc = sluice_barrier(job);
 	}
-	if (!rc && !model->worker->refresh)
+	if (!rc && !lazy_refreshes(model->worker->lazy))
 		rc = 1;
 	if (!rc)
 		rc = sluice_checkpoint(model, context);
 	sluice_model_close(&model);
 	if (!rc)
 		rc = sluice_model_open(job, &attr, x, &model);
-	if (!rc && !(rc = sluice_restore(model, context, x, NULL)) && !model->worker->refresh)
+	if (!rc && !(rc = sluice_restore(model, context, x, NULL)) &&
+	    !lazy_refreshes(model->worker->lazy))
 		rc = 2;
 	sluice_model_close(&model);
 	return rc;

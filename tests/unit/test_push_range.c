@@ -171,7 +171,7 @@ static int posted(const sluice_model *model)
 {
 	int n = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		n += model->worker->up[s].ring.next_seq > model->worker->step;
+		n += lane_next_seq(model, s) > model->worker->step;
 	return n;
 }
 

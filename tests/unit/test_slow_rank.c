@@ -368,7 +368,7 @@ static int fill_the_slots_of_one_shard(int rank, void *argument)
 		CHECK(sluice_barrier(job) == SLUICE_EPEER);
 	} else {
 		be_impatient(job, 300);
-		model->worker->up[1].ring.next_seq += model->layout.shards[1].slot_depth;
+		lane_ring(model, 1)->next_seq += model->layout.shards[1].slot_depth;
 		CHECK(sluice_push(model, grad) == SLUICE_ETIMEDOUT);
 		CHECK(error_says("step 2: a free slot at shard 1 of rank 1 (node n1)",
 				 "SLUICE_WAIT_TIMEOUT"));

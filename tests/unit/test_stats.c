@@ -37,10 +37,11 @@ static void count_push(const sluice_model *model, struct tally *t)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct up_lane *lane = &model->worker->up[s];
-		t->pushed_elements += elements_of(sent_message(model, s), lane->bytes);
+		size_t bytes;
+		const uint8_t *sent = lane_sent(model, s, &bytes);
+		t->pushed_elements += elements_of(sent, bytes);
 		const int own = at->owner == model->job->rank;
-		*(own ? &t->own_pushed : &t->pushed) += lane->bytes;
+		*(own ? &t->own_pushed : &t->pushed) += bytes;
 		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
 }
@@ -49,10 +50,11 @@ static void count_pull(const sluice_model *model, struct tally *t)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct down_lane *lane = &model->worker->down[s];
-		t->pulled_elements += elements_of(pulled_message(model, s), lane->last_bytes);
+		size_t bytes;
+		const uint8_t *delta = lane_received(model, s, &bytes);
+		t->pulled_elements += elements_of(delta, bytes);
 		const int own = at->owner == model->job->rank;
-		*(own ? &t->own_pulled : &t->pulled) += lane->last_bytes;
+		*(own ? &t->own_pulled : &t->pulled) += bytes;
 		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
 	t->control += 32ull * model->n_own * ((unsigned)sluice_workers(model->job) - 1);
@@ -193,11 +195,11 @@ static void decode_sent(const sluice_model *model, float *sent)
 	memset(sent, 0, COUNT * sizeof *sent);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct up_lane *lane = &model->worker->up[s];
+		size_t bytes;
+		const uint8_t *message = lane_sent(model, s, &bytes);
 		const char *why;
 		struct message m;
-		CHECK_OK(message_copy(sent_message(model, s), lane->bytes, copy, sizeof copy, &m,
-				      &why));
+		CHECK_OK(message_copy(message, bytes, copy, sizeof copy, &m, &why));
 		CHECK_OK(message_decode(&m, copy, index, value, &why));
 		for (uint32_t i = 0; i < m.count; i++)
 			sent[at->begin + (m.coding == CODING_DENSE ? i : index[i])] = value[i];

@@ -1,11 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half where a support is agreed on: by the indices that one worker selects for all
- * (cyclic), or by what the shards find in the sum of the workers' sketches and ask for; then the
- * values at that support. */
-#include "worker/worker.h"
+ * See agree.h. Called by worker.c. */
+#include "worker/agree.h"
 #include "compress/sketch.h"
 #include "recipe/schedule.h"
+#include "worker/worker.h"
+#include <stdlib.h>
 #include <string.h>
+
+struct agreed {
+	uint32_t *room; /* of all supports */
+	struct support {
+		uint32_t *index, n; /* room for the shard's support_capacity */
+	} of[];
+};
+
+int agree_open(const sluice_model *model, struct agreed **out)
+{
+	const struct layout *l = &model->layout;
+
+	if (!l->support_most)
+		return 0;
+	struct agreed *a = *out = calloc(1, sizeof(*a) + l->n_shards * sizeof(a->of[0]));
+	if (a)
+		a->room = calloc(l->support_most, sizeof(*a->room));
+	if (!a || !a->room)
+		return fail(SLUICE_ENOMEM, "no memory for supports of %llu coordinates",
+			    (unsigned long long)l->support_most);
+	uint32_t *at = a->room;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		a->of[s].index = at;
+		at += l->shards[s].support_capacity;
+	}
+	return 0;
+}
+
+void agree_close(struct agreed **agreed)
+{
+	if (!*agreed)
+		return;
+	free((*agreed)->room);
+	free(*agreed);
+	*agreed = NULL;
+}
+
+const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out)
+{
+	const struct support *support = &model->worker->agreed->of[shard];
+
+	*n_out = support->n;
+	return support->index;
+}
 
 static int encode_indices(sluice_model *model)
 {
@@ -81,19 +125,19 @@ static int encode_values(sluice_model *model)
 		return on_device_emit(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct down_lane *lane = &w->down[s];
+		const struct support *support = &w->agreed->of[s];
 		struct message m = worker_message(model, s);
-		sparse_gather(w->residual + at->begin, lane->support, w->value, lane->support_n);
-		m.count = lane->support_n;
+		sparse_gather(w->residual + at->begin, support->index, w->value, support->n);
+		m.count = support->n;
 		m.agreed = 1;
-		int rc = worker_stage(model, s, &m, lane->support, w->value);
+		int rc = worker_stage(model, s, &m, support->index, w->value);
 		if (rc)
 			return rc;
 		/* What a sketch asked for may not be published: it is settled when that is
 		 * known. */
 		if (selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
-			worker_settle(model, at, lane->support, lane->support_n);
-		model->stats.pushed_elements += lane->support_n;
+			worker_settle(model, at, support->index, support->n);
+		model->stats.pushed_elements += support->n;
 	}
 	return 0;
 }
@@ -102,8 +146,7 @@ int agree_encode(sluice_model *model)
 {
 	const struct phase *phase = phase_now(model, model->worker->phase);
 	sluice_job *job = model->job;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		model->worker->up[s].posted = 1;
+	lanes_forget(model);
 	if (phase->payload == PAYLOAD_INDICES &&
 	    job->rank != schedule_leader(model->worker->step, job->workers))
 		return encode_consent(model);
@@ -114,10 +157,10 @@ int agree_encode(sluice_model *model)
 
 void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	struct down_lane *lane = &model->worker->down[shard];
+	struct support *support = &model->worker->agreed->of[shard];
 	for (uint32_t i = 0; i < m->count; i++)
-		lane->support[i] = m->coding == CODING_DENSE ? i : model->worker->relative[i];
-	lane->support_n = m->count;
+		support->index[i] = m->coding == CODING_DENSE ? i : model->worker->relative[i];
+	support->n = m->count;
 }
 
 int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,

@@ -25,19 +25,8 @@ int dense_push_fits(const sluice_model *model)
 	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !(recipe->clip > 0) &&
 	       recipe->nonfinite == NONFINITE_ABORT &&
 	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local &&
-	       !w->reference && !w->lazy.window && !model_async(model) && !w->census &&
-	       !on_device_selects(model) && !model->measure.on;
-}
-
-uint8_t *dense_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
-{
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct remote *window = model->remote_windows[at->owner];
-	const struct transport_ops *ops = model->job->peers[at->owner].endpoint->transport->ops;
-	uint8_t *base = ops->address ? ops->address(window) : NULL;
-
-	return base ? base + at->slots_offset + ring_offset(at->slot_depth, at->slot_bytes, seq) :
-		      NULL;
+	       !w->lazy && !model_async(model) && !w->census && !on_device_selects(model) &&
+	       !model->measure.on;
 }
 
 /* What goes out of n coordinates, as signal.c would add them up. The application may have done that
@@ -70,9 +59,10 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 static int encode(sluice_model *model, uint32_t shard, const float *grad, float scale)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct up_lane *lane = &model->worker->up[shard];
+	const struct lane_payload placed = { .way = LANE_PLACED };
 	struct message m = worker_message(model, shard);
-	uint8_t *slot = worker_slot(model, shard, m.seq), *there = dense_slot(model, shard, m.seq);
+	uint8_t *slot = lane_slot(model, shard, m.seq);
+	uint8_t *there = lane_slot_there(model, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
@@ -90,8 +80,7 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
 	message_head(&m, crc, slot);
-	worker_staged(model, shard, &m);
-	lane->placed = there != NULL;
+	worker_staged(model, shard, &m, there ? &placed : NULL);
 	model->stats.pushed_elements += at->span;
 	return 0;
 }
@@ -117,27 +106,13 @@ int dense_push(sluice_model *model, const float *grad)
 	uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
-		worker_post(model);
+		lanes_post(model);
 	progress_unlock(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return 0;
 }
 
 /* ---- pull ------------------------------------------------------------------ */
-
-const uint8_t *dense_entry(const sluice_model *model, uint32_t shard)
-{
-	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct down_lane *lane = &model->worker->down[shard];
-	struct remote *log = model->remote_logs[at->owner];
-	const struct transport_ops *ops = log->endpoint->transport->ops;
-	const uint8_t *base = ops->readable ? ops->readable(log) : NULL;
-	uint64_t offset;
-
-	if (delta_log_locate(lane->log_end, lane->last_bytes, at->log_bytes, &offset))
-		return NULL;
-	return base ? base + at->log_offset + offset : NULL;
-}
 
 static int pull_fits(const sluice_model *model)
 {
@@ -146,8 +121,7 @@ static int pull_fits(const sluice_model *model)
 
 	return !phase_agrees(phase) &&
 	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
-	       !model_async(model) && !on_device_pulls(model) && !w->reference && !w->lazy.window &&
-	       !w->census;
+	       !model_async(model) && !on_device_pulls(model) && !w->lazy && !w->census;
 }
 
 /* Another rank's memory is read twice: first for the checksum, then to be added, when each piece
@@ -196,7 +170,7 @@ int dense_pull(sluice_model *model, uint32_t shard)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	struct down_lane *lane = &w->down[shard];
+	const uint32_t bytes = lane_last_bytes(model, shard);
 	const struct message_expect want = worker_expect(model, shard);
 	const int own = at->owner == model->job->rank;
 	float *target = w->target + at->begin;
@@ -205,8 +179,8 @@ int dense_pull(sluice_model *model, uint32_t shard)
 	const char *why;
 	uint32_t crc;
 
-	if (!pull_fits(model) || !(entry = dense_entry(model, shard)) ||
-	    message_peek(entry, lane->last_bytes, &m, &crc, &why) || !dense_plain(&m) ||
+	if (!pull_fits(model) || !(entry = lane_entry(model, shard)) ||
+	    message_peek(entry, bytes, &m, &crc, &why) || !dense_plain(&m) ||
 	    message_check(&m, &want, &why) || !worker_welcomes(model, shard, &m, &why))
 		return 0;
 	payload = entry + MESSAGE_HEADER_BYTES;
@@ -223,7 +197,7 @@ int dense_pull(sluice_model *model, uint32_t shard)
 	struct transport_counters *counters =
 		&model->remote_logs[at->owner]->endpoint->transport->counters;
 	counters->gets++;
-	counters->get_bytes += lane->last_bytes;
+	counters->get_bytes += bytes;
 	worker_took_delta(model, shard, &m, want.seq);
 	return 1;
 }

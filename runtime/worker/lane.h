@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A lane joins this worker to one shard: messages go up into the worker's inbox there, and
+ * publications come down from the shard's log. lane.c owns the ring, the staging slots, the newest
+ * notice and the READ under way. It knows a message by its header only, and no method. */
+#ifndef RUNTIME_LANE_H
+#define RUNTIME_LANE_H
+#include "model/model.h"
+#include "rdma/ring.h"
+
+struct lanes; /* of all shards, and the staging region that their transfers read and write */
+
+int lanes_open(const struct layout *l, struct lanes **out); /* 0 or SLUICE_ENOMEM */
+void lanes_close(struct lanes **lanes);
+uint64_t lanes_memory(const struct layout *l);
+/* All rings are empty, and each shard has published `publications` times. */
+void lanes_restart(sluice_model *model, uint64_t publications);
+/* A device pins it: messages are staged there. */
+struct region *lanes_staging(const sluice_model *model);
+
+/* ---- up ---- */
+
+/* Where the payload of a staged message lies. Its header is always in the staging slot. */
+enum lane_way {
+	LANE_STAGED, /* behind the header: one transfer posts both */
+	LANE_PLACED, /* in the owner's slot already */
+	LANE_BESIDE  /* in another region of this rank, from where it is posted before the header */
+};
+struct lane_payload {
+	enum lane_way way;
+	const struct region *region; /* LANE_BESIDE: that region, and where in it */
+	const void *bytes;
+};
+
+/* The number that the ring gives the next message. */
+uint64_t lane_next_seq(const sluice_model *model, uint32_t shard);
+/* The staging slot of message `seq`, in which it is made. */
+uint8_t *lane_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
+/* The slot of message `seq` in the owner's window, where that memory is mapped here; else NULL. */
+uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq);
+/* The next message is complete; `bytes` counts header, payload and what follows them. payload NULL
+ * stands for LANE_STAGED. */
+void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
+		const struct lane_payload *payload);
+/* Nothing is staged at any shard. */
+void lanes_forget(sluice_model *model);
+/* Posts the staged message, if there is one: one WRITE with notify. 1: nothing is left to post.
+ * Token held. */
+int lane_post(sluice_model *model, uint32_t shard);
+/* The same for all lanes; 0 also if the job has failed. */
+int lanes_post(sluice_model *model);
+int lane_posted(const sluice_model *model, uint32_t shard);
+/* The first shard at which no slot is free; n_shards if there is none. */
+uint32_t lanes_full(const sluice_model *model);
+
+/* ---- down ---- */
+
+/* A notice of the shard is in place; it is judged, and ends the job if it is wrong. */
+void lane_notice(sluice_model *model, uint32_t shard);
+/* The READ of this lane has ended. */
+void lane_read_ended(sluice_model *model, uint32_t shard, int status);
+/* The newest publication that this worker has taken, and its length in the log. */
+uint64_t lane_have(const sluice_model *model, uint32_t shard);
+uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
+/* 1 if publication `wanted` is announced, not taken, and no READ is under way. */
+int lane_announced(const sluice_model *model, uint32_t shard, uint64_t wanted);
+/* The announced entry, where the shard's log is mapped here; else NULL. A peer may write to it. */
+const uint8_t *lane_entry(const sluice_model *model, uint32_t shard);
+/* Posts the READ of the announced entry, if the queue has room. Token held. */
+void lane_read(sluice_model *model, uint32_t shard);
+/* 1 if a READ has ended, of which nothing is taken yet. */
+int lane_arrived(const sluice_model *model, uint32_t shard);
+/* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
+ * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
+int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
+/* Publication `taken` is dealt with. */
+void lane_took(sluice_model *model, uint32_t shard, uint64_t taken);
+
+/* ---- for tests and tools that look into messages ---- */
+struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard);
+/* The last message that was posted, as its owner finds it; the last publication that was taken. */
+const uint8_t *lane_sent(const sluice_model *model, uint32_t shard, size_t *bytes);
+enum lane_way lane_sent_way(const sluice_model *model, uint32_t shard);
+const uint8_t *lane_received(const sluice_model *model, uint32_t shard, size_t *bytes);
+#endif
