@@ -20,6 +20,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *_Atomic loaded;
+static void *module_handle;         /* of what is loaded; set before it, and for ever */
 static char module_file[PATH_MAX];  /* under lock; what load() opened, or tried to */
 static char reason[PATH_MAX + 256]; /* under lock; why loading failed, which is tried once */
 
@@ -59,8 +60,10 @@ static const struct device_ops *load(void)
 	symbol = dlsym(handle, DEVICE_MODULE_SYMBOL);
 	memcpy(&module, &symbol, sizeof(symbol));
 	ops = symbol ? module() : NULL;
-	if (ops && ops->size == sizeof(*ops))
+	if (ops && ops->size == sizeof(*ops)) {
+		module_handle = handle;
 		return ops;
+	}
 	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice",
 		 module_file);
 	dlclose(handle);
@@ -80,6 +83,11 @@ const struct device_ops *device_load(const char **why)
 	*why = reason;
 	pthread_mutex_unlock(&lock);
 	return ops;
+}
+
+void *device_symbol(const char *name)
+{
+	return loaded ? dlsym(module_handle, name) : NULL;
 }
 
 const char *device_module_path(void)

@@ -78,12 +78,12 @@ const struct env_entry env_table[] = {
 	  "it serves, or, without one, on the package of the thread that called sluice_init(), "
 	  "always within what the launcher gave this rank. no leaves it to the kernel.",
 	  FIELD(placement) },
-	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
+	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx2|portable",
 	  "Which version of the kernels for selection and for coding messages is used; all give "
 	  "the same results. auto takes the best that the processor has. The other values are for "
-	  "tests and measurements. Where 512-bit instructions lower the clock of the processor "
-	  "(Skylake and Cascade Lake servers), avx2 may be faster: compare with sluice-bench "
-	  "select, and with a step of the job itself.",
+	  "tests and measurements. There is no version for AVX-512: those that were measured "
+	  "gained "
+	  "too little over avx2.",
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "

@@ -4,7 +4,7 @@ library_sources += \
 	base/both.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \
-	base/device.c base/device.h \
+	base/device.c base/device.h base/device_kernels.h \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
 	base/log.c base/log.h \

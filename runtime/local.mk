@@ -55,13 +55,9 @@ library_sources += \
 	runtime/worker/dense.c \
 	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
+	runtime/worker/device.c runtime/worker/device.h \
+	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
 	runtime/worker/local.c runtime/worker/local.h \
-	runtime/worker/on_device.c runtime/worker/on_device.h \
-	runtime/worker/on_device_fold.c \
-	runtime/worker/on_device_late.c \
-	runtime/worker/on_device_push.c \
-	runtime/worker/on_device_select.c \
-	runtime/worker/on_device_sketch.c \
 	runtime/worker/signal.c \
 	runtime/worker/step.c \
 	runtime/worker/watch.c \

@@ -177,8 +177,9 @@ SLUICE_API uint64_t sluice_step(const sluice_model *model);
  * it to the shards, which take the mean over the workers. grad is the caller's again on return; in
  * GPU memory, for later work of the model's stream. Each step is one push and then one pull.
  * Errors: EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are
- * named), EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (nothing was sent: push the same gradient again).
- * All but EINVAL and EGPU end the job. Thread class: object. */
+ * named), EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad
+ * is memory of another GPU or the stream is captured). All but EINVAL and a refusal end the job.
+ * Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* Waits until the shards have answered the last push, and adds the decoded change to

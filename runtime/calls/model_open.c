@@ -385,6 +385,13 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	}
 	model->job = job;
+	const int streams = attr &&
+			    attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream;
+	if ((rc = on_device_open(model, streams ? attr->stream : NULL))) {
+		free(model->worker);
+		free(model);
+		return rc;
+	}
 	error_hold(); /* until collective_agree() knows who else has this error */
 	while (model->id < JOB_MODELS && job->models[model->id])
 		model->id++;
@@ -395,10 +402,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc)
 		rc = prepare(model, attr);
 	struct borrowed host = { 0 };
-	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
-		model->worker->device.stream = attr->stream;
 	if (!rc)
-		rc = on_device_borrow(params, attr->count, model->worker->device.stream, &host);
+		rc = on_device_borrow(model, params, attr->count, &host);
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);

@@ -25,7 +25,7 @@ int dense_push_fits(const sluice_model *model)
 	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !(recipe->clip > 0) &&
 	       recipe->nonfinite == NONFINITE_ABORT &&
 	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local &&
-	       !w->lazy && !model_async(model) && !w->census && !w->device.selects &&
+	       !w->lazy && !model_async(model) && !w->census && !on_device_selects(model) &&
 	       !model->measure.on;
 }
 
@@ -121,7 +121,7 @@ static int pull_fits(const sluice_model *model)
 
 	return !phase_agrees(phase) &&
 	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
-	       !model_async(model) && !w->device.target && !w->lazy && !w->census;
+	       !model_async(model) && !on_device_pulls(model) && !w->lazy && !w->census;
 }
 
 /* Another rank's memory is read twice: first for the checksum, then to be added, when each piece

@@ -37,7 +37,7 @@ void step_describe(void *context, char *text, size_t cap)
 	struct worker *w = model->worker;
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(model);
-	if (on_device_describe(model, text, cap))
+	if (on_device_busy(model, text, cap))
 		return;
 	int down = w->phase < model->schedule.n_phases &&
 		   phase_now(model, w->phase)->direction == PHASE_DOWN;
@@ -218,8 +218,8 @@ static int push(sluice_model *model, const void *grad, const void *before)
 			return rc;
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
-	} else if (model->worker->device.selects) {
-		rc = on_device_accumulate(model, grad);
+	} else if (on_device_selects(model)) {
+		rc = on_device_fold(model, grad);
 		return rc ? rc : on_device_leave(model, start);
 	} else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
@@ -400,12 +400,12 @@ static int step_ends(sluice_model *model)
 }
 
 /* The messages of a push that returned when it was enqueued. */
-static int await_device(sluice_model *model, const char *function)
+static int await_device(sluice_model *model)
 {
-	if (!model->worker->device.selects)
+	if (!on_device_selects(model))
 		return 0;
 	uint64_t start = now_ns();
-	int rc = on_device_finish(model, function);
+	int rc = on_device_await(model);
 	start = now_ns() - start;
 	model->stats.wait_ns += start;
 	model->stats.device_ns += start;
@@ -455,7 +455,7 @@ int sluice_pull(sluice_model *model, float *params)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
-		rc = await_device(model, "sluice_pull");
+		rc = await_device(model);
 	if (!rc && asks)
 		rc = async_ask(model);
 	if (!rc)
@@ -471,7 +471,7 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
 	if (!rc)
-		rc = await_device(model, "sluice_pull_mean");
+		rc = await_device(model);
 	if (!rc)
 		rc = on_device_target(model, &mean);
 	if (!rc)
@@ -527,10 +527,9 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	if (rc)
 		return rc;
 	struct borrowed from = { 0 }, to = { 0 };
-	void *stream = model->worker->device.stream;
-	rc = on_device_borrow((float *)params, model->layout.count, stream, &from); /* only read */
+	rc = on_device_borrow(model, (float *)params, model->layout.count, &from); /* only read */
 	if (!rc)
-		rc = on_device_borrow(point, model->layout.count, stream, &to);
+		rc = on_device_borrow(model, point, model->layout.count, &to);
 	if (!rc)
 		point_at(model, from.host, to.host);
 	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */

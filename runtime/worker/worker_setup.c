@@ -84,7 +84,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	async_restart(w->async);
 	tiling_clear(&w->pushed);
 	w->phase = 0;
-	w->device.stale = 1;
+	on_device_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
 }
 

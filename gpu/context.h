@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Living beside CUDA graphs: an application may capture a stream while the library works on the
- * same one or another. Kernels can be captured; what waits, or copies for the host, cannot. Called
- * by the files of gpu/ that do. */
-#ifndef GPU_CAPTURE_H
-#define GPU_CAPTURE_H
+ * Living beside an application that uses CUDA too. It may capture a stream into a graph while the
+ * library works on the same one or another: kernels can be captured; what waits, or copies for the
+ * host, cannot. And its current device may be another one than what an object lies on. Called by
+ * the host's files of gpu/. */
+#ifndef GPU_CONTEXT_H
+#define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>
 
 /* 0: work in which the host takes part may be put on the stream now. -1: it is being captured, or
@@ -20,4 +21,9 @@ void capture_restore(enum cudaStreamCaptureMode before);
  * for and ended. */
 int capture_stream_open(cudaStream_t *out);
 int capture_stream_close(cudaStream_t stream, int rc, const char *what);
+
+/* Makes a device the current one for a call; *before: the one that was. */
+int device_enter(int device, int *before);
+/* Puts that back. Returns rc, or -1 if it cannot be put back. */
+int device_leave(int device, int before, int rc);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See capture.h. */
-#include "gpu/capture.h"
+ * See context.h. */
+#include "gpu/context.h"
 #include "gpu/failure.h"
 
 int cuda_ready(void *stream)
@@ -49,5 +49,19 @@ int capture_stream_close(cudaStream_t stream, int rc, const char *what)
 		rc = cuda_check(cudaStreamSynchronize(stream), what);
 	if (cudaStreamDestroy(stream) != cudaSuccess)
 		cudaGetLastError();
+	return rc;
+}
+
+int device_enter(int device, int *before)
+{
+	if (cuda_check(cudaGetDevice(before), "asking for the device"))
+		return -1;
+	return *before == device ? 0 : cuda_check(cudaSetDevice(device), "choosing the device");
+}
+
+int device_leave(int device, int before, int rc)
+{
+	if (before != device && cuda_check(cudaSetDevice(before), "choosing the device again"))
+		return -1;
 	return rc;
 }
