@@ -19,14 +19,16 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
-	runtime/job/failure.c \
+	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
-	runtime/job/members.c \
+	runtime/job/lines.c runtime/job/lines.h \
+	runtime/job/mails.c runtime/job/mails.h \
+	runtime/job/members.c runtime/job/members.h \
 	runtime/job/peers.c \
 	runtime/job/place.c runtime/job/place.h \
-	runtime/job/progress.c \
+	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/seat.c runtime/job/seat.h \
 	runtime/job/simulate.c \
 	runtime/job/token.c runtime/job/token.h \

@@ -393,8 +393,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		return rc;
 	}
 	error_hold(); /* until collective_agree() knows who else has this error */
-	while (model->id < JOB_MODELS && job->models[model->id])
-		model->id++;
+	model->id = clients_free_model(&job->clients);
 	rc = model->id < JOB_MODELS ?
 		     check_attributes(job, attr, params) :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",

@@ -35,7 +35,7 @@ void on_device_become(sluice_model *model, enum on_device_state state)
 {
 	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(model));
 	if (more) /* then the token is held */
-		model->job->unannounced += more;
+		progress_unannounced(model->job, more);
 	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
 }
 

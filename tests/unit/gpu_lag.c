@@ -73,9 +73,9 @@ enum on_device_state late(const struct pair *p)
 
 uint64_t next_seq(struct pair *p)
 {
-	token_take(&p->job->token);
+	progress_lock(p->job);
 	uint64_t seq = lane_next_seq(p->gpu, 0);
-	token_leave(&p->job->token);
+	progress_unlock(p->job);
 	return seq;
 }
 

@@ -286,7 +286,7 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 {
 	sluice_job *job = model->job;
 	uint8_t mail[MAIL_HEADER_BYTES] = { 0 };
-	uint64_t seq = job->collective_seq + 1;
+	uint64_t seq = mails_next(job);
 	(void)attack;
 	put_le64(mail, seq);
 	put_le32(mail + 8, COLLECTIVE_BARRIER);
