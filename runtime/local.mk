@@ -72,17 +72,18 @@ library_sources += \
 
 # The half that sums and publishes.
 library_sources += \
+	runtime/shard/agreed.c runtime/shard/agreed.h \
 	runtime/shard/candidates.c runtime/shard/candidates.h \
+	runtime/shard/gather.c runtime/shard/gather.h \
+	runtime/shard/inbox.c runtime/shard/inbox.h \
+	runtime/shard/lazy_sum.c runtime/shard/lazy_sum.h \
+	runtime/shard/publish.c runtime/shard/publish.h \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
 	runtime/shard/shard.c runtime/shard/shard.h \
-	runtime/shard/shard_agree.c \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
-	runtime/shard/shard_dense.c \
-	runtime/shard/shard_innovation.c \
-	runtime/shard/shard_measure.c \
-	runtime/shard/shard_setup.c \
-	runtime/shard/shard_tell.c
+	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
+	runtime/shard/shard_setup.c
 
 # What outlives the job.
 library_sources += \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a job tells its models (job/client.h), on its way to the half that it is for. */
 #include "calls/events.h"
-#include "base/clock.h"
 #include "job/client.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
@@ -20,15 +19,7 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 			  rank_text(job, peer), shard_id);
 		return;
 	}
-	struct inbox *inbox = &shard->inboxes[peer];
-	if (inbox->arrived - inbox->ring.next_seq + 1 >= shard->at->slot_depth) {
-		job_blame(job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
-			  rank_text(job, peer), shard_id);
-		return;
-	}
-	inbox->arrived++;
-	if (!shard->waiting_since_ns)
-		shard->waiting_since_ns = now_ns();
+	inbox_arrived(model, shard, peer);
 }
 
 static void push_refused(sluice_job *job, uint32_t id)
@@ -96,7 +87,7 @@ static void worker_dropped(sluice_job *job, int worker)
 	for (int m = 0; m < clients_models_end(&job->clients); m++) {
 		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
-			shard_drop(model, &model->shards[i], worker);
+			inbox_drop(model, &model->shards[i], worker);
 	}
 }
 

@@ -14,7 +14,6 @@
 
 struct worker;
 struct shard;
-struct shard_census;
 
 /* Index in the cookie of a READ that belongs to no lane. */
 enum { READ_BLOCKING = 0x7fffffff };
@@ -54,12 +53,6 @@ struct sluice_model {
 	struct worker *worker; /* all ranks have one; a server's is not used */
 	struct shard *shards;  /* own ones, n_own */
 	uint32_t n_own;
-	/* Shard half's private scratch: one message at a time. */
-	uint8_t *copy;
-	uint32_t *index;
-	float *value;
-	struct selector *selector;
-	struct shard_census *census; /* NULL unless a direction is global */
 	struct measure measure;
 
 	sluice_model_stats stats;

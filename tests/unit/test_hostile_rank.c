@@ -227,7 +227,7 @@ static void notice_of_what_was_not_pushed(sluice_model *model, const struct atta
 {
 	const struct shard *own = &model->shards[0];
 	(void)attack;
-	put_notice(model, STEP, own->log.end, 1000, own->inboxes[0].newest.bytes, 0);
+	put_notice(model, STEP, own->log.end, 1000, inbox_newest(own, 0).bytes, 0);
 }
 
 /* A notice as it should be, of an entry that is noise, or a delta of another step. */
