@@ -39,6 +39,7 @@ library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/kept.c runtime/model/kept.h \
+	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \

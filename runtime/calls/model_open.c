@@ -322,6 +322,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->grad_type = (enum value_type)grad_type_of(attr);
+	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;
