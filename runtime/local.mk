@@ -96,6 +96,7 @@ library_sources += \
 library_sources += \
 	runtime/calls/events.c runtime/calls/events.h \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
+	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \
 	runtime/calls/spread.c runtime/calls/spread.h \
 	runtime/calls/stats.c

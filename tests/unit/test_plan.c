@@ -5,6 +5,7 @@
 #include "recipe/methods.h"
 #include "worker/worker.h"
 #include "ranks.h"
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -298,12 +299,89 @@ static void plan__of_a_run__places_messages_exactly_where_it_says(void **state)
 		run_ranks(2, run_rank, &runs[i]);
 }
 
+/* ---- the text ---------------------------------------------------------------- */
+
+static int text_of(const char *recipe, int workers, int servers, char *text, size_t cap)
+{
+	const sluice_model_attr attr = { .size = sizeof(attr), .count = COUNT, .recipe = recipe };
+
+	return sluice_plan(&attr, workers, servers, text, cap);
+}
+
+static void sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length(void **state)
+{
+	static char whole[8192], part[8192];
+	const int length = text_of("up=topk(0.1) down=all", 3, 1, NULL, 0);
+
+	(void)state;
+	assert_in_range(length, 500, sizeof(whole) - 1);
+	assert_int_equal(text_of("up=topk(0.1) down=all", 3, 1, whole, sizeof(whole)), length);
+	assert_int_equal(strlen(whole), length);
+	for (size_t cap = 1; cap <= (size_t)length + 1; cap += cap < 100 ? 1 : 97) {
+		memset(part, '#', sizeof(part));
+		assert_int_equal(text_of("up=topk(0.1) down=all", 3, 1, part, cap), length);
+		assert_memory_equal(part, whole, cap - 1);
+		assert_int_equal(part[cap - 1], 0);
+		assert_int_equal(part[cap], '#');
+	}
+}
+
+static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason(void **state)
+{
+	static char text[8192], line[512];
+
+	(void)state;
+	for (size_t i = 0; i < RECIPES + n_methods; i++) {
+		const char *recipe = recipe_number(i);
+		const struct asked a = ask(recipe, 1000, VALUE_F32, 0);
+
+		assert_in_range(text_of(recipe, 4, 1, text, sizeof(text)), 1, sizeof(text) - 1);
+		assert_non_null(strstr(text, "vectors of a worker\n  residual "));
+		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic)
+			continue; /* has several kinds of steps */
+		for (int p = 0; p < PATHS; p++) {
+			const char *why = plan_why_not(p, a.rule.traits);
+
+			snprintf(line, sizeof(line), "\n  %-11s %-3s %s", plan_path_names[p],
+				 why ? "no:" : "yes", why ? why : "");
+			if (!strstr(text, line))
+				fail_msg("\"%s\": \"%s\" is missing in %s", recipe, line + 1, text);
+		}
+	}
+}
+
+static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
+{
+	char text[8] = "as was";
+
+	(void)state;
+	assert_int_equal(text_of("up=nothing", 2, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("up=nothing", NULL));
+	assert_int_equal(text_of("up=all", 0, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "workers=0"));
+	assert_int_equal(text_of("up=all", 2, -1, text, sizeof(text)), SLUICE_EINVAL);
+	assert_int_equal(text_of("up=all", INT_MAX, INT_MAX, text, sizeof(text)), SLUICE_EINVAL);
+	assert_int_equal(text_of("up=all", 2, 0, NULL, 1), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "text is NULL"));
+	assert_int_equal(text_of("up=all down=all when=async(1)", 4, 0, text, sizeof(text)),
+			 SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "async(3) or more"));
+	assert_int_equal(sluice_plan(NULL, 2, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "attr is NULL"));
+	assert_string_equal(text, "as was");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plan__any_recipe_and_path__is_taken_or_has_its_reason),
 		cmocka_unit_test(plan__of_the_moment__each_trait_excludes_what_it_names),
 		cmocka_unit_test(plan__of_a_run__places_messages_exactly_where_it_says),
+		cmocka_unit_test(
+			sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length),
+		cmocka_unit_test(
+			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
+		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
