@@ -49,6 +49,7 @@ check_PROGRAMS += \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
 tests_unit_test_plan_SOURCES = tests/unit/test_plan.c $(ranks)
+tests_unit_test_plan_CPPFLAGS = $(AM_CPPFLAGS) -DRECIPE_PAGE=\"$(abs_top_srcdir)/man/sluice_recipe.7\"
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
 # Counts what an open allocates.
 tests_unit_test_open_memory_SOURCES = tests/unit/test_open_memory.c tests/unit/layout_recipes.h $(ranks)

@@ -371,6 +371,57 @@ static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 	assert_string_equal(text, "as was");
 }
 
+/* ---- the manual -------------------------------------------------------------- */
+
+/* Of sluice_recipe(7), below ".It PATH": what excludes it, a line each, with ';' or '.' behind. */
+static void check_item(const char *page, enum path path)
+{
+	char item[64], name[96];
+	uint64_t found = 0, wanted = 0;
+
+	snprintf(item, sizeof(item), "\n.It %s\n", plan_path_names[path]);
+	const char *at = strstr(page, item);
+	assert_non_null(at);
+	assert_non_null(at = strstr(at, "\nNot with:\n"));
+	at += strlen("\nNot with:\n");
+	for (int last = 0; !last; at = strchr(at, '\n') + 1) {
+		const size_t n = strcspn(at, "\n");
+		int t = 0;
+
+		assert_in_range(n, 2, sizeof(name) - 1);
+		snprintf(name, sizeof(name), "%.*s", (int)n - 1, at);
+		last = at[n - 1] == '.';
+		while (t < TRAITS && strcmp(plan_trait_names[t], name))
+			t++;
+		if (t == TRAITS)
+			fail_msg("sluice_recipe(7), %s: no trait is called \"%s\"",
+				 plan_path_names[path], name);
+		found |= UINT64_C(1) << t;
+	}
+	for (int t = 0; t < TRAITS; t++)
+		wanted |= (uint64_t)(plan_refusals[t][path] != NULL) << t;
+	for (int t = 0; t < TRAITS; t++)
+		if ((found ^ wanted) >> t & 1)
+			fail_msg("\"%s\" excludes %s %s, but not %s", plan_trait_names[t],
+				 plan_path_names[path],
+				 wanted >> t & 1 ? "in plan.c" : "in sluice_recipe(7)",
+				 wanted >> t & 1 ? "in sluice_recipe(7)" : "in plan.c");
+}
+
+static void sluice_recipe_7__table_of_paths__is_that_of_the_library(void **state)
+{
+	static char page[1 << 18];
+	FILE *f = fopen(RECIPE_PAGE, "r");
+
+	(void)state;
+	assert_non_null(f);
+	const size_t n = fread(page, 1, sizeof(page) - 1, f);
+	fclose(f);
+	assert_in_range(n, 1, sizeof(page) - 2);
+	for (int p = 0; p < PATHS; p++)
+		check_item(page, p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -382,6 +433,7 @@ int main(void)
 		cmocka_unit_test(
 			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
 		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
+		cmocka_unit_test(sluice_recipe_7__table_of_paths__is_that_of_the_library),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
