@@ -246,21 +246,25 @@ static void say_messages(struct text *t, const struct layout *l)
 
 static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)
 {
-	uint64_t owner = 0, rank = 0;
+	uint64_t most = 0;
+	int owner = 0;
 
 	for (int r = 0; r < l->size; r++) {
-		const uint64_t shards = shards_memory(l, recipe, r),
-			       all = model_memory(l, recipe, r);
+		const uint64_t bytes = shards_memory(l, recipe, r);
 
-		owner = shards > owner ? shards : owner;
-		rank = all > rank ? all : rank;
+		owner = bytes > most ? r : owner;
+		most = bytes > most ? bytes : most;
 	}
 	say(t,
 	    "memory\n"
-	    "  the part of a worker         %10.3f MiB\n"
-	    "  the part of an owner         %10.3f MiB at most\n"
-	    "  a rank, with its windows     %10.3f MiB at most\n",
-	    mebibytes(worker_memory(l, recipe)), mebibytes(owner), mebibytes(rank));
+	    "  the vectors and messages of a worker  %10.3f MiB\n"
+	    "  those of the largest owner of shards  %10.3f MiB\n"
+	    "  this owner's rank, with its windows   %10.3f MiB\n",
+	    mebibytes(worker_memory(l, recipe)), mebibytes(most),
+	    mebibytes(model_memory(l, recipe, owner)));
+	if (l->size > l->workers)
+		say(t, "  a worker's rank, with its windows     %10.3f MiB\n",
+		    mebibytes(model_memory(l, recipe, 0)));
 }
 
 /* ---- paths ------------------------------------------------------------------ */
