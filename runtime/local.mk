@@ -41,6 +41,7 @@ library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/kept.c runtime/model/kept.h \
+	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
@@ -98,6 +99,7 @@ library_sources += \
 library_sources += \
 	runtime/calls/events.c runtime/calls/events.h \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
+	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \
 	runtime/calls/spread.c runtime/calls/spread.h \
 	runtime/calls/stats.c

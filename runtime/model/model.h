@@ -9,6 +9,7 @@
 #include "job/job.h"
 #include "model/layout.h"
 #include "model/measure.h"
+#include "model/plan.h"
 #include "model/update.h"
 #include "model/worth.h"
 
@@ -28,6 +29,7 @@ struct sluice_model {
 	struct recipe recipe;
 	char recipe_text[RECIPE_TEXT_BYTES];
 	struct schedule schedule;
+	struct path_plan plan;
 	struct update update;
 	struct layout layout;
 	char **tensor_names; /* n_tensors */
@@ -94,16 +96,8 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 }
 
 /* ---- model.c ---- */
-/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the
- * halves. */
-double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
-		     unsigned chosen);
-/* recipe=auto in a dense step, or a reset: everything is sent, and nothing selected. */
-static inline int model_sends_all(const sluice_model *model, double density, uint64_t step)
-{
-	return (model->recipe.automatic && density >= 1) ||
-	       schedule_sends_all(&model->schedule, step);
-}
+/* What step t = 1, 2, ... sends; chosen as in the halves. */
+struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
 /* Counts a message of this shard as up=all down=all would have it. */
 void model_count_dense(sluice_model *model, const struct shard_layout *at);
 /* "index 3 of tensor w1", for messages; in a model without named tensors "index 3". The text is the

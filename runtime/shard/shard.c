@@ -89,11 +89,10 @@ static int choose(sluice_model *model, struct shard *shard, const float **vector
 {
 	const struct recipe *recipe = &model->recipe;
 	uint32_t span = shard->at->span;
-	double density = model_density(model, &recipe->down, shard->version + 1, shard->chosen);
-	int whole = model_sends_all(model, density,
-				    shard->version + 1); /* then so is what comes up */
-	int selects = recipe->down.select != SELECT_ALL && !whole;
-	int sparse = recipe->up.select != SELECT_ALL && !whole;
+	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
+	const double density = rule.down;
+	int selects = !rule.all_down;
+	int sparse = !rule.all_up;
 	const struct update update = update_of_step(&model->update, shard->version + 1);
 	const struct change change = { .update = &update,
 				       .velocity = shard->velocity,

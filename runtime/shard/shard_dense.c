@@ -31,17 +31,12 @@ struct dense_message {
 /* Both ways and the state of this step allow it. The workers may still send something else. */
 static int expected(const sluice_model *model, const struct shard *shard)
 {
-	const struct recipe *recipe = &model->recipe;
-	const uint64_t step = shard->version + 1;
-	const int reset = schedule_sends_all(&model->schedule, step);
-	const int all = (recipe->up.select == SELECT_ALL && recipe->down.select == SELECT_ALL) ||
-			model_sends_all(model,
-					model_density(model, &recipe->down, step, shard->chosen),
-					step);
+	const uint64_t live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
+			      (model->measure.on ? TRAIT(MEASURED) : 0);
 
-	return all && !model->job->members.elastic && !gather_counted(shard) &&
-	       model->schedule.n_downs == 1 && !shard->lazy && !shard->census &&
-	       !model->measure.on && (reset || recipe->down.values.type == VALUE_F32);
+	return plan_takes(&model->plan, PATH_DENSE_SUM, model->plan.traits | live) &&
+	       plan_takes(&model->plan, PATH_DENSE_SUM,
+			  model_rule(model, shard->version + 1, shard->chosen).traits);
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */

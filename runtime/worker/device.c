@@ -148,45 +148,15 @@ static int open_compressor(sluice_model *model, const void *pointer)
 
 /* ---- recipes that select there --------------------------------------------- */
 
-/* Whether the selector is one of the device's. */
-static int is_known(const struct recipe *recipe)
-{
-	switch (recipe->up.select) {
-	case SELECT_TOPK:
-	case SELECT_THRESHOLD:
-	case SELECT_GAUSSIANK:
-	case SELECT_RANDOM:
-	case SELECT_VARIANCE:
-	case SELECT_SKETCH: /* nothing is selected */ return 1;
-	case SELECT_RANDK: /* without a memory it scales what it sends */
-		return recipe->memory == MEMORY_RESIDUAL;
-	default: return 0;
-	}
-}
-
 /* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
 static const char *why_not(const sluice_model *model)
 {
-	const struct recipe *recipe = &model->recipe;
+	const uint64_t traits = model->plan.traits |
+				(model->worker->accumulates ? TRAIT(ACCUMULATES) : 0) |
+				(model->measure.on ? TRAIT(MEASURED) : 0);
 
-	if (!is_known(recipe))
-		return "this recipe's selection is made on the host";
-	if ((recipe->memory != MEMORY_RESIDUAL && recipe->memory != MEMORY_NONE) ||
-	    (recipe->signal != SIGNAL_GRADIENT && recipe->signal != SIGNAL_MOMENTUM) ||
-	    recipe->noise > 0 || recipe->update == UPDATE_AVERAGE)
-		return "only signal=gradient or momentum with memory=residual or none is added "
-		       "there";
-	if (recipe->automatic || recipe->reset || recipe->when != WHEN_ALWAYS ||
-	    model->worker->local ||
-	    (model->layout.support_most && recipe->up.select != SELECT_SKETCH))
-		return "the recipe has steps that need the whole residual";
-	if (model->worker->accumulates)
-		return "the residual was given out by sluice_accumulator()";
-	if (model->measure.on)
-		return "sluice_measure() looks at the whole residual";
-	if (recipe->up.values.type == VALUE_GRID && selection_kinds[recipe->up.select].unbiased)
-		return "the range of a grid is of what was drawn";
-	return NULL;
+	return plan_takes(&model->plan, PATH_DEVICE, traits) ? NULL :
+							       plan_why_not(PATH_DEVICE, traits);
 }
 
 /* Coordinates that are drawn at random, but follow from step and shard alone: the host makes the

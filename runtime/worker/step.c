@@ -111,8 +111,8 @@ static void step_begin(sluice_model *model)
 	w->target = NULL;
 	w->shards_done = 0;
 	async_step_begins(model);
-	model->stats.density_up = model_density(model, &model->recipe.up, w->step, w->chosen);
-	w->density_down = model_density(model, &model->recipe.down, w->step, w->chosen);
+	w->rule = model_rule(model, w->step, w->chosen);
+	model->stats.density_up = w->rule.up;
 }
 
 static int step_sent(sluice_model *model)
@@ -133,27 +133,6 @@ static int step_sent(sluice_model *model)
  * What a push then selects is taken out of it, and the rest stays for the next gradient. So there
  * is no second vector, and a push reads one where it would read two and write one. */
 
-/* Recipes that do more with a gradient than to add it. */
-static const char *why_not(const struct recipe *recipe)
-{
-	if (recipe->memory != MEMORY_RESIDUAL)
-		return "memory= other than residual does not keep a sum of gradients";
-	if (recipe->signal != SIGNAL_GRADIENT)
-		return "signal= other than gradient is made of each gradient";
-	if (recipe->noise > 0)
-		return "noise= is added to each gradient";
-	if (recipe->clip > 0)
-		return "clip= needs the norm of each gradient";
-	if (recipe->nonfinite != NONFINITE_ABORT)
-		return "nonfinite= other than abort leaves values out, which are in the sum "
-		       "already";
-	if (recipe->update == UPDATE_AVERAGE)
-		return "update=average pushes parameters";
-	if (recipe->period > 1)
-		return "when=every makes a step of each gradient";
-	return NULL;
-}
-
 int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 {
 	const char *function = "sluice_accumulator";
@@ -163,7 +142,7 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 	int rc = step_check(model, accumulator, function, STEP_DONE);
 	if (rc)
 		return rc;
-	const char *why = why_not(&model->recipe);
+	const char *why = plan_why_not(PATH_ACCUMULATOR, model->plan.traits);
 	if (why)
 		return fail(SLUICE_EINVAL,
 			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
@@ -285,26 +264,21 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
  * before the whole gradient is there is sent before. */
 
 /* Recipes for which a range says too little. */
-static int check_recipe(const struct recipe *recipe)
+static int check_recipe(const sluice_model *model)
 {
-	if (recipe->signal == SIGNAL_STORM)
-		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which "
-					   "takes two whole gradients: call sluice_push_pair");
-	const char *key = recipe->clip > 0 ? "clip=" : "nonfinite=skip";
-	const char *needs = recipe->clip > 0 ? "the norm" : "all values";
-	if (recipe->clip > 0 || recipe->nonfinite == NONFINITE_SKIP)
-		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: the recipe's %s needs %s of the whole gradient "
-			    "before any of it can be added: call sluice_push with the whole, or "
-			    "change the recipe",
-			    key, needs);
-	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS ||
-	    recipe->update == UPDATE_AVERAGE)
-		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: signal=innovation, when= other than always and "
-			    "update=average decide over the whole vector: call sluice_push with "
-			    "the whole, or change the recipe");
-	return 0;
+	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
+	const char *call = "sluice_push";
+
+	if (!why)
+		return 0;
+	if (recipe_pairs(&model->recipe))
+		call = "sluice_push_pair";
+	else if (model->recipe.update == UPDATE_AVERAGE)
+		call = "sluice_push_params";
+	return fail(SLUICE_EINVAL,
+		    "sluice_push_range: the recipe does not allow it: %s: call %s with the whole, "
+		    "or change the recipe",
+		    why, call);
 }
 
 static int check_range(const sluice_model *model, uint64_t begin, uint64_t count)
@@ -351,7 +325,7 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
-		rc = check_recipe(&model->recipe);
+		rc = check_recipe(model);
 	if (!rc)
 		rc = check_range(model, begin, count);
 	if (!rc)
@@ -442,7 +416,7 @@ static int pull_into(sluice_model *model, float *target)
 	measure_step(model);
 	lazy_pulled(model);
 	async_pulled(model);
-	model->stats.density_down = w->density_down;
+	model->stats.density_down = w->rule.down;
 	watch_step(model);
 	return step_ends(model);
 }

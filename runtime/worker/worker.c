@@ -32,7 +32,7 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
 	w->valued = w->taken = 0;
-	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
+	int sparse = w->index && !w->rule.all_up;
 	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
 		for (size_t i = 0; i < n_spans; i++) {
@@ -51,8 +51,8 @@ static int send_messages(sluice_model *model)
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
-	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
+	int sparse = w->index && !w->rule.all_up;
+	int left_out = w->skip && !w->rule.reset;
 	int rc = sparse && !w->skip && !on_device_selects(model) ?
 			 worker_select_from(model, l->spans, l->n_spans, &n) :
 			 0;

@@ -60,10 +60,10 @@ struct worker {
 	struct tiling pushed; /* ranges of the step under way */
 	struct span *spans;   /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
-	double density_down; /* of the step under way */
-	unsigned chosen;     /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
-	int skip;            /* nonfinite=skip: this step's messages are empty */
-	float *target;       /* params (or mean) of the pull under way */
+	struct step_rule rule; /* of the step under way */
+	unsigned chosen; /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
+	int skip;        /* nonfinite=skip: this step's messages are empty */
+	float *target;   /* params (or mean) of the pull under way */
 	uint32_t shards_done;
 	struct on_device *device;     /* gradients or params in GPU memory */
 	struct worker_census *census; /* NULL unless a direction is global */

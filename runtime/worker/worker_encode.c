@@ -103,7 +103,7 @@ int worker_encode_as(sluice_model *model, struct message m, const uint32_t *sele
 	const float *vector = w->residual + at->begin;
 	const uint32_t *index = NULL;
 	const float *value = vector;
-	const int reset = schedule_sends_all(&model->schedule, w->step), taken = w->taken;
+	const int reset = w->rule.reset, taken = w->taken;
 
 	if (!reset && (selected || w->skip)) {
 		for (uint32_t i = 0; i < n; i++)

@@ -4,6 +4,7 @@ ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
 
 check_PROGRAMS += \
 	tests/unit/test_schedule \
+	tests/unit/test_plan \
 	tests/unit/test_census \
 	tests/unit/test_layout \
 	tests/unit/test_open_memory \
@@ -47,6 +48,8 @@ check_PROGRAMS += \
 	tests/unit/test_unload \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
+tests_unit_test_plan_SOURCES = tests/unit/test_plan.c $(ranks)
+tests_unit_test_plan_CPPFLAGS = $(AM_CPPFLAGS) -DRECIPE_PAGE=\"$(abs_top_srcdir)/man/sluice_recipe.7\"
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
 # Counts what an open allocates.
 tests_unit_test_open_memory_SOURCES = tests/unit/test_open_memory.c tests/unit/layout_recipes.h $(ranks)
