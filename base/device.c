@@ -4,51 +4,68 @@
  * kind. */
 #include "base/device.h"
 #include "base/error.h"
+#include "base/module.h"
 #include "sluice.h"
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_MODULE                                                                                  \
+	"there is no GPU module (%s): build Sluice with --with-cuda=yes, or name the module with " \
+	"SLUICE_GPU"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *_Atomic loaded;
-static char reason[512]; /* under lock; why loading failed, which is tried once */
+static void *module_handle;         /* of what is loaded; set before it, and for ever */
+static char module_file[PATH_MAX];  /* under lock; what load() opened, or tried to */
+static char reason[PATH_MAX + 256]; /* under lock; why loading failed, which is tried once */
 
-const char *device_module_path(void)
+/* Writes module_file. -1: there is none, and reason says why. */
+static int choose_file(void)
 {
 	const char *named = getenv("SLUICE_GPU");
 
-	return named && *named && strcmp(named, "auto") ? named :
-							  SLUICE_MODULE_DIR "/libsluice_cuda.so";
+	if (named && !strcmp(named, "off")) {
+		snprintf(reason, sizeof(reason), "the GPU module is switched off (SLUICE_GPU=off)");
+		return -1;
+	}
+	if (named && *named && strcmp(named, "auto")) {
+		snprintf(module_file, sizeof(module_file), "%s", named);
+		return 0;
+	}
+	if (!module_find("libsluice_cuda.so", module_file, sizeof(module_file)))
+		return 0;
+	snprintf(reason, sizeof(reason), NO_MODULE, module_file);
+	*module_file = 0;
+	return -1;
 }
 
 static const struct device_ops *load(void)
 {
-	const char *path = device_module_path();
 	const struct device_ops *ops;
 	device_module_fn *module;
 	void *handle, *symbol;
 
-	if (!strcmp(path, "off")) {
-		snprintf(reason, sizeof(reason), "the GPU module is switched off (SLUICE_GPU=off)");
+	if (choose_file())
 		return NULL;
-	}
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	handle = dlopen(module_file, RTLD_NOW | RTLD_LOCAL);
 	if (!handle) {
-		snprintf(reason, sizeof(reason),
-			 "there is no GPU module (%s): build Sluice with --with-cuda=yes, or name "
-			 "the module with SLUICE_GPU",
-			 dlerror());
+		snprintf(reason, sizeof(reason), NO_MODULE, dlerror());
 		return NULL;
 	}
 	symbol = dlsym(handle, DEVICE_MODULE_SYMBOL);
 	memcpy(&module, &symbol, sizeof(symbol));
 	ops = symbol ? module() : NULL;
-	if (ops && ops->size == sizeof(*ops))
+	if (ops && ops->size == sizeof(*ops)) {
+		module_handle = handle;
 		return ops;
-	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice", path);
+	}
+	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice",
+		 module_file);
 	dlclose(handle);
 	return NULL;
 }
@@ -66,6 +83,19 @@ const struct device_ops *device_load(const char **why)
 	*why = reason;
 	pthread_mutex_unlock(&lock);
 	return ops;
+}
+
+void *device_symbol(const char *name)
+{
+	return loaded ? dlsym(module_handle, name) : NULL;
+}
+
+const char *device_module_path(void)
+{
+	const char *why;
+
+	device_load(&why);
+	return module_file;
 }
 
 /* Asks the driver that is in the process already, when the module cannot be asked. Its ABI:

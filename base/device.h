@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The seam to accelerators: one table of functions, which the module in gpu/ fills. The module is
  * loaded when memory of its kind is first seen, so one package serves nodes with and without CUDA.
- * Called by runtime/worker/on_device.c, sluice-info and the tests; nobody outside gpu/ sees a CUDA
- * type.
+ * Called by runtime/worker/device*.c, sluice-info, sluice-bench and the tests; nobody outside gpu/
+ * sees a CUDA type. Single kernels, for measurements and tests, are in base/device_kernels.h.
  *
- * Operations return 0 or -1, and after -1 error() is the sentence: operation, kernel, device,
- * CUDA's text. Those with a stream only enqueue there unless they say that they wait. NULL is the
- * default stream. */
+ * An operation returns 0 or -1, and after -1 error() is the sentence: operation, kernel, device,
+ * CUDA's text. One that takes a stream only enqueues there unless its comment says that it waits.
+ * The stream NULL is the default one. */
 #ifndef BASE_DEVICE_H
 #define BASE_DEVICE_H
 #include "base/memory.h"
@@ -18,111 +18,70 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* Scratch for selections from vectors of up to n elements; one selection at a time. */
-struct device_selector;
-
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
 
-/* As struct select_call (select.h). All pointers are device memory. */
+/* How a gradient is added to the residual, and what is selected from the sum; as struct select_call
+ * (select.h). All pointers but list are device memory. */
 struct device_select {
-	const float *x; /* NULL: residual += scale * grad, and select from that */
 	float *residual;
 	const void *grad;
 	int grad_type; /* enum value_type: VALUE_F32 (0), F16 or BF16 */
-	float scale;
-	int clear;  /* selected coordinates of residual become 0 */
-	int judge;  /* if grad holds NaN or infinity, nothing is changed and nothing selected */
-	int forget; /* made as if it were the first; for measurements */
-	uint64_t k;
-	int by_level; /* instead of k: all |x| >= level, zeros never */
-	float level;
-	/* Instead: about k, those above a level that is refined from mean and deviation; quantile:
-	 * for k's density, as gaussian_quantile() has it. */
-	int gaussian;
-	double quantile;
-	/* Instead: drawn by each one's number, x being NULL; wanted: the density, or epsilon. What
-	 * is kept with a probability below 1 becomes sign / lambda, in the residual too. */
-	int draw; /* enum device_draw */
-	double wanted;
-	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
-	uint64_t step;
-	/* Instead: these coordinates, ascending, whatever their values; in host memory, which may
-	 * be used again on return if it is pageable. Nothing is exempt. */
-	const uint32_t *list;
-	uint32_t listed;
-	int fresh; /* the residual is set to zero first */
-	/* What is done to grad before it is added, in this order; x being NULL. */
+	float scale;   /* residual += scale * grad */
+	int judge;     /* if grad holds NaN or infinity, nothing is changed and nothing selected */
+	int fresh;     /* the residual is set to zero first */
+	/* What is done to grad before it is added, in this order. */
 	int zero;        /* what is NaN or infinite becomes 0, and is counted (instead of judge) */
 	float clip;      /* above 0: it is multiplied so that its 2-norm is at most this */
 	float *velocity; /* becomes momentum * velocity + scale * grad, which is added instead;
 			    NULL: none */
 	float momentum;
-	int moved; /* velocity has become that already, in a call whose push failed later */
-	/* Of a push, as push_settle() does it, if every part was packed: what messages hold leaves
-	 * residual; masked: and velocity; NULL: none. */
-	int settle;
-	float *masked;
+	/* The rule of the selection. The first one is: the k largest. */
+	uint64_t k;
+	int by_level; /* instead: all whose magnitude is at least level; zeros never */
+	float level;
+	/* Instead: about k, those above a level that is refined from mean and deviation. quantile
+	 * is that of k's density, from gaussian_quantile(). */
+	int gaussian;
+	double quantile;
+	/* Instead: drawn, each by its own random number. wanted is the density, or epsilon. What is
+	 * kept with a probability below 1 becomes sign / lambda, in the residual too. */
+	int draw; /* enum device_draw */
+	double wanted;
+	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
+	uint64_t step;
+	/* Instead: these coordinates, ascending, whatever their values. The list is host memory,
+	 * which may be used again on return if it is pageable. No span is exempt. */
+	const uint32_t *list;
+	uint32_t listed;
 };
 
 /* What a selection came to; all of it in host memory. */
 struct device_selected {
-	size_t n;           /* of the selector's room, ascending */
+	size_t n;           /* as many are listed, ascending */
 	int nan;            /* a NaN was met in the sum: n is 0 */
-	uint64_t nonfinite; /* judge: how many of grad are NaN or infinite */
+	uint64_t nonfinite; /* how many of grad are NaN or infinite, if it was judged */
 	uint64_t first_nonfinite;
+	uint32_t bad;    /* of a push: the first of nonfinite, as it is coded in grad */
 	unsigned passes; /* over the vector that finding them took; 1 with a good hint */
 	float largest;   /* magnitude of the whole vector, before a draw */
-	int overfull;    /* by_level, gaussian, drawn: more than the room passed; n is 0 */
-	uint32_t bad;    /* of a push: the first of nonfinite, as it is coded in grad */
+	int overfull;    /* by_level, gaussian, drawn: more passed than there is room for; n is 0 */
 	int settled;     /* of a push: as its call asked */
 };
 
-/* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */
-struct device_pack {
-	const uint32_t *index; /* ascending; base is subtracted */
-	const float *value;
-	float *decoded;   /* what the receiver will decode; may be value */
-	uint8_t *payload; /* message_bound() bytes, 4-byte aligned */
-	uint32_t base, count, span;
-	int value_type; /* enum value_type */
+/* ---- a compressor: the selections of a model's gradients, and its messages ---- */
+
+struct device_compressor;
+
+/* What a compressor is opened for. */
+struct device_shape {
+	int device;
+	size_t n, k;                      /* coordinates, and the most that are selected */
+	const struct device_span *exempt; /* ascending spans whose non-zeros are all selected,
+					     outside of k; copied */
+	size_t n_exempt;
+	size_t parts;                         /* messages of a push */
+	uint32_t sketch_span, sketch_columns; /* of the largest part's sketch; 0: no sketches */
 };
-
-struct device_packed {
-	int coding; /* enum index_coding */
-	uint32_t payload_bytes;
-	float scale;
-};
-
-/* Values in few bits, as few_bits_encode() makes them (few_bits.h). All pointers are device
- * memory. */
-struct device_quantize {
-	/* value i is rounded as coordinate first + index[i]; NULL: first + i */
-	const uint32_t *index;
-	const float *value;
-	float *decoded; /* what the receiver will decode; may be value */
-	uint8_t *out;   /* few_bits_bytes() */
-	uint32_t count;
-	int value_type; /* VALUE_UNIFORM or VALUE_GRID */
-	unsigned bits, block;
-	float range;                  /* grid: covers at least this magnitude */
-	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
-	uint64_t step, first;
-};
-
-/* Scratch for adding vectors to count sketches; one at a time. */
-struct device_sketch;
-
-/* As sketch_add() (sketch.h). x and cells are device memory, n and columns at most as opened. */
-struct device_sketch_call {
-	const float *x;
-	float *cells; /* rows * columns */
-	uint32_t n, rows, columns;
-	uint64_t seed;
-};
-
-/* ---- a push: one selection, then a message a part, made where the selection lies ---- */
-
-struct device_push;
 
 /* How values are written: f32, f16 or bf16, or in few bits, uniform or grid; as struct value_coding
  * (quantize.h). A grid covers the whole vector. */
@@ -140,28 +99,50 @@ struct device_part {
 	uint8_t *payload; /* device memory, 4-byte aligned, message_bound() bytes less the header */
 	uint8_t *copy;    /* receives the payload's bytes too: host memory as pin() gave it, 4-byte
 			   * aligned; NULL: nothing does */
-	/* For push_sketches() and push_values(): of the payload; and the coordinates that are
-	 * wanted, relative to begin, in host memory that may be used again on return if it is
-	 * pageable. */
+	/* Of sketches and values: the payload's length, and the coordinates that are wanted,
+	 * relative to begin, in host memory that may be used again on return if it is pageable. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
 
-/* What became of it. */
+enum device_payload {
+	DEVICE_LISTS,    /* there is none: what is selected is fetched */
+	DEVICE_PAIRS,    /* the selection, as message_encode() makes it (message.h) */
+	DEVICE_SKETCHES, /* nothing is selected: each part's count sketch, rows times
+			    bytes / 4 / rows cells with the part's number as seed */
+	DEVICE_VALUES    /* nothing is added or selected: what vector holds at the parts' bytes / 4
+			    coordinates, as f32; of all parts together at most k */
+};
+
+struct device_push {
+	enum device_payload payload;
+	struct device_select select;
+	/* Of pairs. If every part was packed, what the messages hold leaves the residual, as
+	 * settle() does it; masked is its velocity. */
+	struct device_values values;
+	int settle;
+	float *masked;
+	uint32_t rows;       /* of sketches */
+	const float *vector; /* of values */
+	const struct device_part *parts;
+};
+
+/* What became of a part. */
 struct device_sent {
-	uint32_t first, count;       /* its entries in the lists of the selection */
+	uint32_t first, count;       /* its entries in the list of the selection */
 	int packed;                  /* 0: count exceeds the capacity, or none was to be packed */
 	int coding;                  /* enum index_coding; with what follows only if packed */
 	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
 	float scale;
-	int nonfinite; /* push_sketches(), push_values(): some value of the payload is NaN or
-			  infinite */
+	int nonfinite; /* of sketches and values: some value is NaN or infinite */
 };
 
 struct device_ops {
 	size_t size;      /* sizeof(struct device_ops): another one is another build, and refused */
 	const char *name; /* "cuda" */
 	const char *(*error)(void); /* of the calling thread */
+
+	/* -- devices -- */
 	/* Devices that can be used, as one line of text (name, memory, compute capability). */
 	int (*describe)(char *text, size_t cap);
 	/* The PCI bus id ("0000:1b:00.0") of the device that this process uses, or will: the
@@ -174,12 +155,11 @@ struct device_ops {
 	 * the host's; -1, also if it is another device's. */
 	int (*find)(const void *p, int *device);
 
-	int (*alloc)(size_t bytes,
-		     struct memory *out); /* exported as far as driver and device can */
+	/* -- memory -- */
+	/* MEMORY_DEVICE: exported as far as driver and device can. MEMORY_HOST: pinned, so that
+	 * copies run beside kernels. release() takes either, and memory that is empty. */
+	int (*alloc)(enum memory_place place, size_t bytes, struct memory *out);
 	void (*release)(struct memory *memory);
-	int (*pinned_alloc)(size_t bytes,
-			    void **out); /* host memory that copies run beside kernels from */
-	void (*pinned_release)(void *pinned);
 	/* Makes host memory of somebody else's reachable for kernels and pinned, until unpin():
 	 * *there is its address for them. */
 	int (*pin)(void *host, size_t bytes, void **there);
@@ -188,97 +168,47 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
-	/* -1: the stream is being captured into a graph, or cannot be used beside one that is: only
-	 * select() (without a list), pack(), quantize() and sketch_add() may be called. Asking and
-	 * being refused spoils no capture, and neither do the functions that open, allocate, close
-	 * or release. */
+	/* -1: the stream is being captured into a graph, or cannot be used beside one that is: push
+	 * and whatever waits may not be called. Asking and being refused spoils no capture, and
+	 * neither do the functions that open, allocate, close or release. */
 	int (*ready)(void *stream);
-	/* What a NIC has written to device memory, and completed, is seen by kernels that start
-	 * later. Waits. */
-	int (*flush)(void);
 
-	/* exempt: ascending spans whose non-zeros are all selected, outside of k; copied. */
-	int (*selector_open)(int device, size_t n, size_t k, const struct device_span *exempt,
-			     size_t n_exempt, struct device_selector **out);
-	void (*selector_close)(struct device_selector **selector);
-	int (*select)(struct device_selector *s, const struct device_select *call, void *stream);
-	/* Waits for it; index and value (host memory, room as opened; value may be NULL) are
-	 * filled. */
-	int (*selected)(struct device_selector *s, uint32_t *index, float *value,
-			struct device_selected *out, void *stream);
-
-	/* At most as many entries as the selector has room for: k and the exempt ones. */
-	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
-	/* Waits for it. */
-	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
-
-	int (*quantize)(struct device_selector *s, const struct device_quantize *call,
-			void *stream);
-	/* Waits for it; the scale of the message. */
-	int (*quantized)(struct device_selector *s, float *scale, void *stream);
-
-	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
-	void (*sketch_close)(struct device_sketch **sketch);
-	int (*sketch_add)(struct device_sketch *sketch, const struct device_sketch_call *call,
-			  void *stream);
-
-	/* For vectors in so many parts; of s, which must outlive it. */
-	int (*push_open)(struct device_selector *s, size_t parts, struct device_push **out);
-	void (*push_close)(struct device_push **push);
-	/* Selects as select() does (without clear), and packs each part. values NULL: nothing is
-	 * packed. The residual keeps what was selected, unless call->settle. Not on a stream that
-	 * is not ready(). This and the next two only enqueue: grad is read, parts' index too, in
-	 * the order of the stream. */
-	int (*push)(struct device_push *p, const struct device_select *call,
-		    const struct device_part *parts, const struct device_values *values,
-		    void *stream);
-	/* Instead: adds as select() does (nothing if call->x is set) and selects nothing; then the
-	 * payload of part i is its count sketch, rows times bytes / 4 / rows cells with seed i,
-	 * zero before. */
-	int (*push_sketches)(struct device_push *p, struct device_sketch *sketch,
-			     const struct device_select *call, const struct device_part *parts,
-			     uint32_t rows, void *stream);
-	/* Payloads are the values of the vector at the parts' bytes / 4 coordinates, f32: of all
-	 * parts together at most as many as the selector has room for. */
-	int (*push_values)(struct device_push *p, const float *vector,
-			   const struct device_part *parts, void *stream);
-	/* 1: the last push has added the gradient to the residual, although it or pushed() failed;
-	 * 0: it has not; -1. nonfinite: how many of what it added are zeros instead. Waits. */
-	int (*push_added)(struct device_push *p, uint64_t *nonfinite, void *stream);
+	/* -- compressors -- */
+	int (*open)(const struct device_shape *shape, struct device_compressor **out);
+	void (*close)(struct device_compressor **compressor);
+	/* Adds, selects and makes the payloads. Refused on a stream that is not ready(). It only
+	 * enqueues: grad and the parts' index are read in the order of the stream. What was
+	 * selected stays in the residual until it is settled. */
+	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
 	/* 1: the device has reported the last push, all that it made can be read, and pushed() will
-	 * not wait; else 0. Looks at a word of host memory, and calls nothing of CUDA: any thread,
-	 * beside the one that pushes. */
-	int (*push_done)(const struct device_push *p);
-	/* -1: the last push will never be reported, because CUDA failed; error() says how. 0: it
-	 * may be, or while the stream is not ready() that cannot be asked. Does not wait. */
-	int (*push_lost)(struct device_push *p, void *stream);
+	 * not wait. 0: not yet. This looks at a word of host memory and calls nothing of CUDA: any
+	 * thread may, beside the one that pushes. asks: CUDA is asked as well, unless the stream is
+	 * captured; -1: the push will never be reported, because CUDA failed. Does not wait. */
+	int (*poll)(struct device_compressor *c, int asks, void *stream);
 	/* What the device is at in the last push: "GPU 0: its selection (kernel topk), or what is
-	 * before it in the stream". As push_done(). */
-	void (*push_stage)(const struct device_push *p, char *text, size_t cap);
-	/* Waits for it. sent: one for each part. */
-	int (*pushed)(struct device_push *p, struct device_selected *out, struct device_sent *sent,
-		      void *stream);
-	/* Entries of the lists, for a part that was not packed. Waits. */
-	int (*push_fetch)(struct device_push *p, uint32_t first, uint32_t count, uint32_t *index,
-			  float *value, void *stream);
-	/* What messages made elsewhere leave unsent of these entries, and which of them were not
-	 * sent at all, or are exempt (not 0; NULL: none); both may be used again on return. */
-	int (*push_leave)(struct device_push *p, uint32_t first, uint32_t count, const float *rest,
-			  const uint32_t *unsent, void *stream);
+	 * before it in the stream". Any thread. */
+	void (*stage)(const struct device_compressor *c, char *text, size_t cap);
+	/* Waits for the last push. sent: one for each part. */
+	int (*pushed)(struct device_compressor *c, struct device_selected *out,
+		      struct device_sent *sent, void *stream);
+	/* Entries first .. first + count - 1 of the list of the selection. Waits. */
+	int (*fetch)(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
+		     float *value, void *stream);
 	/* residual = what messages left of each selected coordinate, and velocity (NULL: none) = 0
-	 * where one was sent that is not exempt: all of them, or on failure none. */
-	int (*push_settle)(struct device_push *p, float *residual, float *velocity, void *stream);
-
-	/* vector[index[i]] += value[i], or = value[i]; vector is device memory. Lists in pageable
-	 * host memory may be used again on return. index NULL: coordinates 0..count - 1. Scratch
-	 * comes from the selector. */
-	int (*add)(struct device_selector *s, float *vector, const uint32_t *index,
-		   const float *value, uint32_t count, void *stream);
-	int (*assign)(struct device_selector *s, float *vector, const uint32_t *index,
-		      const float *value, uint32_t count, void *stream);
+	 * where one was sent that is not exempt. rest and unsent say it, entry by entry of the
+	 * list, for the parts that were not packed: what is left, and whether the coordinate was
+	 * not sent at all (NULL: all were). Both may be used again on return. */
+	int (*settle)(struct device_compressor *c, float *residual, float *velocity,
+		      const struct device_sent *sent, const float *rest, const uint32_t *unsent,
+		      void *stream);
+	/* vector[index[i]] += value[i], or = value[i] if assign; vector is device memory. Lists in
+	 * pageable host memory may be used again on return. index NULL: coordinates 0 ..
+	 * count - 1. */
+	int (*apply)(struct device_compressor *c, float *vector, const uint32_t *index,
+		     const float *value, uint32_t count, int assign, void *stream);
 };
 
-/* The one symbol of a module. */
+/* The symbol of a module that gives its table. */
 typedef const struct device_ops *device_module_fn(void);
 #define DEVICE_MODULE_SYMBOL "sluice_device_module"
 
@@ -289,11 +219,13 @@ int device_of(const void *p, const struct device_ops **ops_out);
 
 /* Loads the module, for those who ask about it. NULL: *why is a static sentence. */
 const struct device_ops *device_load(const char **why);
+/* Another symbol of the module that device_load() has loaded; NULL: it has none of this name. */
+void *device_symbol(const char *name);
 /* The PCI bus id of the GPU that this process uses, or will use. -1: it is not known to use one:
  * there is no module that works, or nothing (CUDA's driver in the process, CUDA_VISIBLE_DEVICES,
  * GPUs that Slurm gave, SLUICE_GPU) says so; a job without GPUs does not pay for asking. */
 int device_bus_id(char *text, size_t cap);
-/* The file that device_load() opens. */
+/* The file that device_load() opened, or tried to; "" if there is none. */
 const char *device_module_path(void);
 
 /* SLUICE_EGPU with what the table's last failure was, after "function: ". */

@@ -21,9 +21,9 @@ const struct env_entry env_table[] = {
 	  "When it is set, each transport it names must work on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
-	  "RDMA device of the verbs transport. When it is not set, the one with an active port and "
-	  "a usable address that is nearest to this rank's GPU in the PCIe tree; without a GPU the "
-	  "first one.",
+	  "RDMA device of the verbs transport. If it is not set, Sluice takes, of the devices with "
+	  "an active port and a usable address, the one that is nearest to this rank's GPU in the "
+	  "PCIe tree, or the first one if there is no GPU.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
@@ -51,11 +51,12 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_ON_FAILURE", ENV_CHOICE, "abort", "abort|continue",
 	  "What a rank does when another one is lost: "
 	  "abort ends the job with a message that names the lost rank and its node; "
-	  "continue goes on without a lost worker and needs dedicated servers (SLUICE_SERVERS), "
+	  "continue lets the job continue without a lost worker and needs dedicated servers "
+	  "(SLUICE_SERVERS), "
 	  "of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
-	  "How many ranks, the last ones, only own shards. 0 lets the workers own them.",
+	  "So many of the last ranks only own shards. With 0 the workers own the shards.",
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
 	  "A rank whose heartbeat stands still for so long is lost.", FIELD(lost_after_ms) },
@@ -77,16 +78,17 @@ const struct env_entry env_table[] = {
 	  "it serves, or, without one, on the package of the thread that called sluice_init(), "
 	  "always within what the launcher gave this rank. no leaves it to the kernel.",
 	  FIELD(placement) },
-	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
-	  "Which version of the kernels of selection and message codings is used; all give the "
-	  "same. auto takes the best that the processor has. For tests and measurements; and where "
-	  "512-bit instructions lower the clock of what runs beside them (Skylake and Cascade Lake "
-	  "servers), avx2 may be the quicker one: compare with sluice-bench select, and with a "
-	  "step of the job itself.",
+	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx2|portable",
+	  "Which version of the kernels for selection and for coding messages is used; all give "
+	  "the same results. auto takes the best that the processor has. The other values are for "
+	  "tests and measurements. There is no version for AVX-512: those that were measured "
+	  "gained "
+	  "too little over avx2.",
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "
-	  "seen. auto is the one that was installed with the library; off loads none.",
+	  "seen. auto means the one that was installed with the library, also if the whole "
+	  "installation was moved. off loads none.",
 	  FIELD(gpu) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",

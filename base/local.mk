@@ -4,12 +4,13 @@ library_sources += \
 	base/both.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \
-	base/device.c base/device.h \
+	base/device.c base/device.h base/device_kernels.h \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
 	base/log.c base/log.h \
 	base/log_configure.c \
 	base/memory.h \
+	base/module.c base/module.h \
 	base/nearest.c base/nearest.h \
 	base/room.c base/room.h \
 	base/wire_version.h

@@ -12,11 +12,7 @@ KERNEL(apply, apply_args)
 	     i += (uint64_t)gridDim.x * BLOCK) {
 		float *at = a.vector + (a.index ? a.index[i] : i), v = a.value[i];
 
-		switch (a.kind) {
-		case APPLY_ADD: *at += v; break;
-		case APPLY_SUBTRACT: *at -= v; break;
-		case APPLY_ASSIGN: *at = v; break;
-		}
+		*at = a.assign ? v : *at + v;
 	}
 }
 

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sparse updates on the device (apply.cu). Called by selector.c, push.c and the tests. */
+ * Sparse updates on the device (apply.cu). Called by selector.c and compressor.c. */
 #ifndef GPU_APPLY_H
 #define GPU_APPLY_H
 #include "base/device.h"
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-enum apply_kind { APPLY_ADD, APPLY_SUBTRACT, APPLY_ASSIGN };
-
 struct apply_args {
 	float *vector;
 	const uint32_t *index; /* ascending; NULL: coordinates 0..count - 1 */
 	const float *value;
 	uint32_t count;
-	enum apply_kind kind;
+	int assign; /* vector[index[i]] = value[i] instead of += */
 };
 
 /* value[i] = vector[index[i]]; *found = count, or 0 if *refused is not. */

@@ -148,32 +148,40 @@ __device__ static inline double look_over(const struct fold_args *a, uint32_t *p
 __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole,
 					float scale, int counts, struct bad *bad)
 {
-	float4 g[HALF], u[HALF], r[HALF];
+	float4 g[HALF], sum[HALF], t[HALF];
 
-	if (!a->moved)
-		load_gradient(a, at, whole, g);
-	if (a->velocity)
-		load_half(a->velocity, at, a->n, whole, u);
-	if (a->keep)
-		load_half(a->residual, at, a->n, whole, r);
-	UNROLL
-	for (unsigned j = 0; j < HALF; j++) {
-		if (!a->moved) {
-			if (counts)
-				judge_four(g[j], at + j * ROUND_COORDINATES, bad);
-			g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
-			u[j] = a->velocity ? plus(times(a->momentum, u[j]), g[j]) : g[j];
-		}
-		r[j] = a->keep ? plus(r[j], u[j]) : u[j];
+	load_gradient(a, at, whole, g);
+	if (counts) {
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
+			judge_four(g[j], at + j * ROUND_COORDINATES, bad);
 	}
-	if (a->velocity && !a->moved)
-		store_half(a->velocity, at, a->n, whole, u);
-	store_half(a->residual, at, a->n, whole, r);
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++)
+		g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
+	if (a->velocity) {
+		load_half(a->velocity, at, a->n, whole, t);
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
+			g[j] = plus(times(a->momentum, t[j]), g[j]);
+	}
+	UNROLL
+	for (unsigned j = 0; j < HALF; j++)
+		sum[j] = g[j];
+	if (a->keep) {
+		load_half(a->residual, at, a->n, whole, t);
+		UNROLL
+		for (unsigned j = 0; j < HALF; j++)
+			sum[j] = plus(t[j], g[j]);
+	}
+	if (a->velocity)
+		store_half(a->velocity, at, a->n, whole, g);
+	store_half(a->residual, at, a->n, whole, sum);
 }
 
 KERNEL_OF_SUMS(fold, fold_args)
 {
-	const int looks = (a.judge || a.clip > 0) && !a.moved;
+	const int looks = a.judge || a.clip > 0;
 	const uint32_t tiles = tiles_in(&a);
 	uint32_t passed = 0;
 	struct bad bad = { 0, 0 };
@@ -193,8 +201,6 @@ KERNEL_OF_SUMS(fold, fold_args)
 			fold_half(&a, lane_at(tile, half), ends_within(&a, tile), scale,
 				  a.zero && !looks, &bad);
 	report_bad(&a, &bad);
-	if (blockIdx.x == 0 && threadIdx.x == 0)
-		a.state->folded = 1;
 }
 
 FROM_C cudaError_t fold_residents(int *blocks_each)

@@ -9,18 +9,17 @@ struct fold_args {
 	const void *grad;
 	enum value_type grad_type; /* F32, F16 or BF16 */
 	float scale;
-	int judge;  /* of NaN or infinity in grad: nothing is changed, and nothing selected
+	int judge;  /* if grad holds NaN or infinity, nothing is changed and nothing selected
 		       (state->nan) */
-	int zero;   /* what of grad is NaN or infinite counts as 0 */
-	float clip; /* most that the 2-norm of grad may be; 0: anything */
+	int zero;   /* a NaN or infinity in grad counts as 0 */
+	float clip; /* the 2-norm of grad is at most this; 0: it may be anything */
 	float *residual;
-	int keep;        /* 0: what it holds is replaced, not added to */
-	float *velocity; /* becomes momentum * velocity + scale * grad, and is added; NULL: the
-			    latter is */
+	int keep;        /* 0: what the residual holds is replaced, not added to */
+	float *velocity; /* becomes momentum * velocity + scale * grad, and is added to the
+			    residual; NULL: scale * grad is added */
 	float momentum;
-	int moved; /* velocity is that already, and grad is not read */
 	uint32_t n;
-	/* nonfinite and inverted_first are counted up, folded becomes 1 */
+	/* nonfinite and inverted_first are counted up */
 	struct topk_state *state;
 	double *tile_sums, *group_sums; /* pairs */
 };
@@ -28,9 +27,9 @@ struct fold_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Blocks of it that fit on a multiprocessor of the current device. */
+/* How many of its blocks fit on a multiprocessor of the current device. */
 cudaError_t fold_residents(int *blocks_each);
-/* One cooperative launch; state is clear. */
+/* Enqueues one cooperative launch. The state is clear before it. */
 cudaError_t fold_enqueue(const struct fold_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

@@ -27,8 +27,8 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 			atomicAdd(&counts[i], sh->bins[i]);
 }
 
-/* All lanes call it. Where a warp's keys share a bin, as in sorted or constant vectors, one lane
- * counts for all: 32 additions to one word would wait for each other. */
+/* All lanes call it. Where the keys of a warp share a bin, as in sorted or constant vectors, one
+ * lane counts for all: 32 additions to one word would wait for each other. */
 __device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
 					float v)
 {
@@ -97,8 +97,9 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	bins_up(sh, a->state->of_candidates[pass]);
 }
 
-/* From the highest bin down: the one in which the need-th is. sh->bin (BINS: there are fewer),
- * sh->need: how many of it, sh->inside: how many are in it. Every block finds the same. */
+/* Finds the bin, from the highest one down, that holds the need-th key: sh->bin (BINS if there are
+ * fewer keys). sh->need becomes how many of that bin are needed, and sh->inside how many are in it.
+ * Every block finds the same. */
 __device__ static inline void find_bin(struct histogram *sh, const uint32_t *counts, uint32_t need)
 {
 	enum { EACH = BINS / BLOCK };

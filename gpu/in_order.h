@@ -6,7 +6,8 @@
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
 
-/* Taken are keys above floor, and of those in floor - below .. floor the first `ties` by index. */
+/* The cut takes all keys above floor, and of those in floor - below .. floor the first `ties` by
+ * index. */
 struct cut {
 	uint32_t floor, ties, below;
 };
@@ -85,9 +86,9 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* A block takes a run of tiles, each thread one of 256 at a time. Both counts in one word: sums
- * stay below 2^32 each. sums: WARPS entries of shared memory. Returns how many are selected, on
- * every thread. */
+/* A block takes a run of tiles, each thread one of 256 at a time. Both counts share a word, because
+ * each sum stays below 2^32. sums: WARPS entries of shared memory. Returns how many are selected,
+ * on every thread. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
 					       struct cut cut, int ties_apart, uint32_t *passed)
 {

@@ -16,11 +16,11 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 #define ALL_LANES 0xffffffffu
 
 #ifdef __CUDACC__
-/* Four blocks on a multiprocessor: at most 64 registers a thread. */
+/* Four blocks fit on a multiprocessor: a thread has at most 64 registers. */
 #define KERNEL(name, args)                                                                         \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 4)                                     \
 		name(const __grid_constant__ struct args a)
-/* Three: at most 80. For sums of doubles, whose own registers come on top. */
+/* Three blocks fit, with at most 80 registers: for sums of doubles, which need more. */
 #define KERNEL_OF_SUMS(name, args)                                                                 \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 3)                                     \
 		name(const __grid_constant__ struct args a)
@@ -49,7 +49,7 @@ __device__ static inline void store_vector(float *p, float4 v)
 	__stcg((float4 *)p, v);
 }
 
-/* What an IEEE half means; exact, denormals too. */
+/* What an IEEE half means, exactly; denormals too. */
 __device__ static inline float half_value(uint16_t code)
 {
 	float v;
@@ -58,13 +58,14 @@ __device__ static inline float half_value(uint16_t code)
 	return v;
 }
 
-/* A counter that other blocks change. */
+/* Reads a counter that other blocks change. */
 __device__ static inline uint32_t look(const uint32_t *counter)
 {
 	return *(const volatile uint32_t *)counter;
 }
 
-/* A word of pinned memory that the host polls: after all that this thread has written or seen. */
+/* Stores a word of pinned memory that the host polls, after all that this thread has written or
+ * seen. */
 __device__ static inline void tell_host(uint32_t *there, uint32_t v)
 {
 	__threadfence_system();
@@ -113,8 +114,8 @@ __device__ static inline uint64_t warp_inclusive64(uint64_t v)
 	return v;
 }
 
-/* What the threads before this one have together; *all: what the block has. sums: WARPS entries of
- * shared memory. All threads of the block call it. */
+/* Returns what the threads before this one have together; *all becomes what the whole block has.
+ * sums: WARPS entries of shared memory. All threads of the block call it. */
 __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint64_t *all)
 {
 	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
@@ -133,9 +134,9 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 
 /* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* All blocks of a cooperative launch, which are resident together. arrived is zero before the
- * launch; *passed counts the barriers of this thread's block. Orders everything written before it,
- * by any block, before everything read after it. */
+/* All blocks of a cooperative launch call it; they are resident together. arrived is zero before
+ * the launch, and *passed counts the barriers of this thread's block. It orders everything that any
+ * block wrote before it before everything that is read after it. */
 __device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
 {
 	*passed += 1;

@@ -2,17 +2,61 @@
  * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device
  * can; what cannot be is registered otherwise, or staged, by rdma/ladder.c.
  *
- * Order of a NIC's writes and kernels: a NIC that writes device memory over PCIe gives no order
- * towards the device's own reads unless the device says that it does
- * (cudaDevAttrGPUDirectRDMAWritesOrdering). Who saw a completion on the host calls cuda_flush()
- * before it starts a kernel that reads what was written: the flush orders the NIC's earlier writes
- * before that kernel's reads. The other way round no flush is needed: a kernel that was waited for
- * on the host, or reported after (report.cu), has its writes where PCIe readers see them. */
+ * A NIC reads device memory and never writes it. It reads what is complete: a kernel that was
+ * waited for on the host, or that a later report (parts.cu) follows, has its writes where readers
+ * over PCIe see them. Writes of a NIC would have to be flushed before a kernel reads them. */
 #include "gpu/memory.h"
-#include "gpu/capture.h"
-#include "gpu/driver.h"
+#include "gpu/context.h"
 #include "gpu/failure.h"
+#include <string.h>
 #include <unistd.h>
+
+/* ---- dma-bufs -------------------------------------------------------------- */
+
+/* The one call of the driver that the runtime has no name for is fetched through it, so that the
+ * module loads where there is no driver. It is written against the driver's ABI rather than its
+ * header, which is not installed everywhere: cuMemGetHandleForAddressRange(void *handle,
+ * CUdeviceptr, size_t, CUmemRangeHandleType, flags), CUDA 11.7. */
+enum { SINCE_CUDA = 11070, RANGE_DMA_BUF = 1, DRIVER_OK = 0 };
+typedef int range_handle_fn(void *handle, unsigned long long address, size_t bytes, int type,
+			    unsigned long long flags);
+
+static range_handle_fn *range_handle(void)
+{
+	enum cudaDriverEntryPointQueryResult found;
+	range_handle_fn *function = NULL;
+	void *entry = NULL;
+
+	if (cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &entry, SINCE_CUDA,
+					     cudaEnableDefault, &found) != cudaSuccess) {
+		cudaGetLastError();
+		return NULL;
+	}
+	if (found == cudaDriverEntryPointSuccess)
+		memcpy(&function, &entry, sizeof(entry));
+	return function;
+}
+
+/* Whether the driver knows dma-bufs at all. */
+static int driver_exports(void)
+{
+	return range_handle() != NULL;
+}
+
+/* A dma-buf that holds address[0..bytes), a whole allocation, and where in it that begins; *fd is
+ * -1 where driver or device cannot. */
+static void driver_export(void *address, size_t bytes, int *fd, uint64_t *offset)
+{
+	range_handle_fn *handle = range_handle();
+
+	*offset = 0;
+	*fd = -1;
+	if (handle && handle(fd, (unsigned long long)(uintptr_t)address, bytes, RANGE_DMA_BUF, 0) !=
+			      DRIVER_OK)
+		*fd = -1;
+}
+
+/* ---- memory ---------------------------------------------------------------- */
 
 /* The driver cuts smaller requests out of pages that others share, which cannot be exported. */
 enum { DEVICE_PAGE = 2 << 20 };
@@ -54,21 +98,36 @@ static int copy_now(void *to, const void *from, size_t n)
 	return cuda_copy(to, from, n, NULL) || cuda_wait(NULL) ? -1 : 0;
 }
 
-int cuda_alloc(size_t bytes, struct memory *out)
+static int alloc_device(size_t bytes, struct memory *out)
 {
-	struct memory m = { .place = MEMORY_DEVICE, .fd = -1, .copy = copy_now };
-
 	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
 	const size_t whole = (bytes + granule - 1) / granule * granule;
-
-	enum cudaStreamCaptureMode mode;
 	int rc;
 
-	m.bytes = bytes;
-	capture_allow(&mode);
-	rc = cuda_check(cudaMalloc(&m.address, whole ? whole : 1), "allocating a buffer");
+	*out = (struct memory){
+		.place = MEMORY_DEVICE, .bytes = bytes, .fd = -1, .copy = copy_now
+	};
+	rc = cuda_check(cudaMalloc(&out->address, whole ? whole : 1), "allocating a buffer");
 	if (!rc && granule > 1)
-		driver_export(m.address, whole, &m.fd, &m.fd_offset);
+		driver_export(out->address, whole, &out->fd, &out->fd_offset);
+	return rc;
+}
+
+static int alloc_host(size_t bytes, struct memory *out)
+{
+	*out = (struct memory){ .place = MEMORY_HOST, .bytes = bytes, .fd = -1 };
+	return cuda_check(cudaHostAlloc(&out->address, bytes, cudaHostAllocDefault),
+			  "allocating pinned memory");
+}
+
+int cuda_alloc(enum memory_place place, size_t bytes, struct memory *out)
+{
+	enum cudaStreamCaptureMode mode;
+	struct memory m;
+	int rc;
+
+	capture_allow(&mode);
+	rc = place == MEMORY_DEVICE ? alloc_device(bytes, &m) : alloc_host(bytes, &m);
 	capture_restore(mode);
 	if (!rc)
 		*out = m;
@@ -78,40 +137,19 @@ int cuda_alloc(size_t bytes, struct memory *out)
 void cuda_release(struct memory *memory)
 {
 	enum cudaStreamCaptureMode mode;
+	cudaError_t error;
 
 	if (!memory || !memory->address)
 		return;
 	if (memory->fd >= 0)
 		close(memory->fd);
 	capture_allow(&mode);
-	if (cudaFree(memory->address) != cudaSuccess)
+	error = memory->place == MEMORY_DEVICE ? cudaFree(memory->address) :
+						 cudaFreeHost(memory->address);
+	if (error != cudaSuccess)
 		cudaGetLastError(); /* not for the application to find */
 	capture_restore(mode);
 	*memory = (struct memory){ .fd = -1 };
-}
-
-int cuda_pinned_alloc(size_t bytes, void **out)
-{
-	enum cudaStreamCaptureMode mode;
-	int rc;
-
-	capture_allow(&mode);
-	rc = cuda_check(cudaHostAlloc(out, bytes, cudaHostAllocDefault),
-			"allocating pinned memory");
-	capture_restore(mode);
-	return rc;
-}
-
-void cuda_pinned_release(void *pinned)
-{
-	enum cudaStreamCaptureMode mode;
-
-	if (!pinned)
-		return;
-	capture_allow(&mode);
-	if (cudaFreeHost(pinned) != cudaSuccess)
-		cudaGetLastError();
-	capture_restore(mode);
 }
 
 int cuda_pin(void *host, size_t bytes, void **there)
@@ -162,28 +200,4 @@ int cuda_zero(void *to, size_t bytes, void *stream)
 int cuda_wait(void *stream)
 {
 	return cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
-}
-
-int cuda_flush(void)
-{
-	int device, ordering = 0, options = 0;
-
-	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
-	    cuda_check(cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering,
-					      device),
-		       "asking for the order of RDMA writes") ||
-	    cuda_check(cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions,
-					      device),
-		       "asking for the flush of RDMA writes"))
-		return -1;
-	if (ordering >= cudaGPUDirectRDMAWritesOrderingOwner)
-		return 0;
-	if (!(options & cudaFlushGPUDirectRDMAWritesOptionHost))
-		return cuda_refuse(
-			"GPU %d neither orders RDMA writes before its kernels nor can flush them",
-			device);
-	return cuda_check(
-		cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice,
-						   cudaFlushGPUDirectRDMAWritesToOwner),
-		"flushing RDMA writes");
 }

@@ -5,14 +5,11 @@
 #include "base/device.h"
 
 int cuda_find(const void *p, int *device);
-int cuda_alloc(size_t bytes, struct memory *out);
+int cuda_alloc(enum memory_place place, size_t bytes, struct memory *out);
 void cuda_release(struct memory *memory);
-int cuda_pinned_alloc(size_t bytes, void **out);
-void cuda_pinned_release(void *pinned);
 int cuda_pin(void *host, size_t bytes, void **there);
 void cuda_unpin(void *host);
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream);
 int cuda_zero(void *to, size_t bytes, void *stream);
 int cuda_wait(void *stream);
-int cuda_flush(void);
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table that the library gets from this module, through its one symbol. */
-#include "gpu/capture.h"
+ * The tables that this module gives: what the library calls, and the kernels one by one. */
+#include "gpu/context.h"
 #include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/memory.h"
-#include "gpu/push.h"
+#include "gpu/compressor.h"
 #include "gpu/selector.h"
 #include "gpu/sketch.h"
 #include <stdio.h>
@@ -41,15 +41,25 @@ static const struct device_ops ops = {
 	.find = cuda_find,
 	.alloc = cuda_alloc,
 	.release = cuda_release,
-	.pinned_alloc = cuda_pinned_alloc,
-	.pinned_release = cuda_pinned_release,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
 	.copy = cuda_copy,
 	.zero = cuda_zero,
 	.wait = cuda_wait,
 	.ready = cuda_ready,
-	.flush = cuda_flush,
+	.open = cuda_open,
+	.close = cuda_close,
+	.push = cuda_push,
+	.poll = cuda_poll,
+	.stage = cuda_stage,
+	.pushed = cuda_pushed,
+	.fetch = cuda_fetch,
+	.settle = cuda_settle,
+	.apply = cuda_apply,
+};
+
+static const struct device_kernels kernels = {
+	.size = sizeof(kernels),
 	.selector_open = cuda_selector_open,
 	.selector_close = cuda_selector_close,
 	.select = cuda_select,
@@ -61,27 +71,18 @@ static const struct device_ops ops = {
 	.sketch_open = cuda_sketch_open,
 	.sketch_close = cuda_sketch_close,
 	.sketch_add = cuda_sketch_add,
-	.push_open = cuda_push_open,
-	.push_close = cuda_push_close,
-	.push = cuda_push,
-	.push_sketches = cuda_push_sketches,
-	.push_values = cuda_push_values,
-	.push_added = cuda_push_added,
-	.push_done = cuda_push_done,
-	.push_lost = cuda_push_lost,
-	.push_stage = cuda_push_stage,
-	.pushed = cuda_pushed,
-	.push_fetch = cuda_push_fetch,
-	.push_leave = cuda_push_leave,
-	.push_settle = cuda_push_settle,
-	.add = cuda_add,
-	.assign = cuda_assign,
 };
 
-/* Hidden by default; this one is looked up by name. */
+/* Symbols are hidden by default; these are looked up by name. */
 __attribute__((visibility("default"))) device_module_fn sluice_device_module;
+__attribute__((visibility("default"))) device_kernels_fn sluice_device_kernels;
 
 const struct device_ops *sluice_device_module(void)
 {
 	return &ops;
+}
+
+const struct device_kernels *sluice_device_kernels(void)
+{
+	return &kernels;
 }

@@ -7,7 +7,7 @@
 #include "gpu/sweep.h"
 #include "runtime/compress/moments.h"
 
-/* Neighbours, then pairs of them, ...: the same on every lane. */
+/* Adds up neighbours, then pairs of them, and so on; the result is the same on every lane. */
 __device__ static inline double sum_of_lanes(double v)
 {
 	for (unsigned by = 1; by < LANES; by *= 2)
@@ -15,7 +15,7 @@ __device__ static inline double sum_of_lanes(double v)
 	return v;
 }
 
-/* Where sums go: two for each tile, two for each group. */
+/* Where sums go: there are two for each tile and two for each group. */
 __device__ static inline void put_moments(double *to, double first, double second)
 {
 	first = sum_of_lanes(first);
@@ -26,8 +26,8 @@ __device__ static inline void put_moments(double *to, double first, double secon
 	}
 }
 
-/* One tile, added first if asked. largest: of what is not exempt. Returns how many of the lane's
- * have no terms. */
+/* Sums up one tile; the gradient is added first if asked. *largest is of what is not exempt.
+ * Returns how many of the lane's coordinates have no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
 					   struct moment_terms terms, uint32_t *largest,
 					   uint32_t *largest_of_all)
@@ -76,8 +76,8 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
-/* What put_moments() left of so many tiles, after all of their writers came to the barrier: all
- * blocks call it; the same on every thread. */
+/* Adds up what put_moments() left of so many tiles, after all of their writers came to the barrier.
+ * All blocks call it, and the sums are the same on every thread. */
 __device__ static inline void tiles_total(const double *tile_sums, double *group_sums,
 					  uint32_t tiles, uint32_t *barrier, uint32_t *passed,
 					  double *first, double *second)
@@ -97,7 +97,8 @@ __device__ static inline void tiles_total(const double *tile_sums, double *group
 	*second = sum_of_lanes(*second);
 }
 
-/* All blocks; the same on every thread. left_out: a word of the state that nobody has used. */
+/* All blocks call it, and the sums are the same on every thread. left_out: a word of the state that
+ * nobody has used. */
 __device__ static inline struct moments moments_total(const struct topk_args *a,
 						      struct moment_terms terms, int adding,
 						      uint32_t *left_out, uint32_t *passed)

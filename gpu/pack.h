@@ -2,14 +2,15 @@
  * The payload of a message made on the device, byte for byte what message_encode() makes (layout in
  * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values.
  * The header is the host's, the checksum parts.cu's. Called by selector.c for lists of a known
- * length, and by push.c for the part of a selection that belongs to a shard, whose length only the
- * device knows. Values in few bits are left out: quantize.cu writes them behind the positions. */
+ * length, and by compressor.c for the part of a selection that belongs to a shard, whose length
+ * only the device knows. Values in few bits are left out: quantize.cu writes them behind the
+ * positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"
 #include <cuda_runtime_api.h>
 
-/* PACK_DONE once the payload is written; nothing is where there were more entries than the
+/* PACK_DONE once the payload is written. Nothing is written where there were more entries than the
  * capacity. */
 enum pack_verdict { PACK_NOTHING, PACK_DONE };
 
@@ -33,9 +34,9 @@ struct pack_args {
 	const uint32_t *index; /* ascending; of the whole vector: base is subtracted */
 	const float *value;    /* finite */
 	float *decoded;        /* what the receiver will decode; may be value */
-	/* device memory: which entries, instead of count; NULL: all count */
+	/* Which entries are packed, in device memory; NULL: all count. */
 	const struct pack_range *range;
-	int leave_rest;   /* decoded receives value - decoded instead: what is left unsent */
+	int leave_rest;   /* decoded receives what is left unsent instead: value - decoded */
 	uint8_t *payload; /* room as message_bound() says, less the header; 4-byte aligned */
 	uint32_t base, count, span; /* with range: count is the most that is packed */
 	struct value_coding values;

@@ -29,25 +29,26 @@ enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
 			       size_t state_bytes, size_t packing_bytes);
 
-/* The same of a sketch of up to n coordinates. */
+/* Where the arrays of a sketch of up to n coordinates are in its one allocation. */
 struct sketch_plan {
 	uint32_t n, columns;
 	size_t barrier, begin, end, list, block_sums, bytes;
 };
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
 
-/* Blocks of the cooperative launch: all are resident, none without a tile; at least one. */
+/* How many blocks the cooperative launch of a selection has: all are resident, and none is without
+ * a tile, but for the first. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 		     unsigned blocks_each);
 
-/* Blocks of the cooperative launch that packs count entries in blocks of gaps. */
+/* How many blocks the cooperative launch has that packs count entries in blocks of gaps. */
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
 
-/* Blocks of the cooperative launch that quantises count values, eight a thread. */
+/* How many blocks the cooperative launch has that quantises count values, eight a thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
 
-/* Blocks for a list of count entries, one thread an entry, in turns if there are many; at least
- * one. */
+/* How many blocks, at least one, go over a list of count entries: one thread an entry, in turns if
+ * there are many. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits made on the device (quantize.cu). Called by selector.c, and by push.c for the
- * values of a message whose positions pack.cu has written. */
+ * Values in few bits made on the device (quantize.cu). Called by selector.c, and by compressor.c
+ * for the values of a message whose positions pack.cu has written. */
 #ifndef GPU_QUANTIZE_H
 #define GPU_QUANTIZE_H
 #include "gpu/pack.h"
@@ -19,16 +19,18 @@ struct quantize_args {
 	const uint32_t *index; /* value i is coordinate first + index[i]; NULL: first + i */
 	const float *value;
 	float *decoded; /* may be value */
-	int leave_rest; /* decoded receives value - decoded instead: what is left unsent */
-	/* Device memory: which entries, instead of count, and what pack made of their positions,
-	 * behind which the values go, if it made anything; NULL: all count. */
+	int leave_rest; /* decoded receives what is left unsent instead: value - decoded */
+	/* Which entries are quantised, and what pack made of their positions, in device memory. The
+	 * values go behind the positions, if pack made any. NULL: all count entries are. */
 	const struct pack_range *entries;
 	const struct pack_state *packed;
 	uint8_t *out; /* few_bits_bytes(); with entries: the payload */
 	uint32_t count;
 	struct value_coding coding; /* uniform or grid */
-	float range;                /* a grid covers at least this, */
-	const uint32_t *most;       /* and this magnitude, as bits; device memory, or NULL */
+	/* A grid covers at least this magnitude, and the one whose bits are at most, in device
+	 * memory (NULL: none is). */
+	float range;
+	const uint32_t *most;
 	struct random_stream stream;
 	uint64_t first;
 	struct quantize_state *state;

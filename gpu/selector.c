@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See selector.h. A selector is one allocation on the device, cut up by plan.c; nothing is
- * allocated after it is open. Hints stay on the device: the kernel reads the last one and writes
- * the next. */
+ * See selector.h. A selector is one allocation on the device, which plan.c cuts up. Nothing is
+ * allocated after it is open. Hints stay on the device: a kernel reads the last one and writes the
+ * next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
-#include "gpu/capture.h"
-#include "gpu/device.h"
+#include "gpu/context.h"
 #include "gpu/failure.h"
 #include "gpu/fold.h"
 #include "gpu/pack.h"
@@ -18,7 +17,8 @@
 
 enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 
-struct on_device {
+/* What lies at plan.state on the device. */
+struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
 	struct quantize_state quantize;
@@ -29,7 +29,6 @@ struct device_selector {
 	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
 		quantize_residents;
 	int device;
-	int launched; /* by the last selection */
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
 };
@@ -82,7 +81,7 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 		return -1;
 	/* No step has been: the hint is zero. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
-						  sizeof(struct on_device), own),
+						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
 				       (s->n_exempt &&
 					cuda_check(cudaMemcpyAsync(part(s, s->plan.exempt), exempt,
@@ -94,9 +93,11 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	return capture_stream_close(own, rc, "clearing a selector");
 }
 
-int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt,
-		       size_t n_exempt, struct device_selector **out)
+int cuda_selector_open(const struct device_shape *shape, struct device_selector **out)
 {
+	const struct device_span *exempt = shape->exempt;
+	const size_t n = shape->n, n_exempt = shape->n_exempt;
+	const int device = shape->device;
 	enum cudaStreamCaptureMode mode;
 	struct device_selector *s;
 	uint32_t coordinates = 0;
@@ -112,7 +113,7 @@ int cuda_selector_open(int device, size_t n, size_t k, const struct device_span 
 		coordinates += exempt[i].end - exempt[i].begin;
 	s->n_exempt = (uint32_t)n_exempt;
 	s->exempt_coordinates = coordinates;
-	s->plan = select_plan(n, k, coordinates, n_exempt, sizeof(struct on_device),
+	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct selector_state),
 			      sizeof(struct pack_state));
 	s->device = device;
 	if (enter(s, &before)) {
@@ -172,9 +173,11 @@ static int launch(struct device_selector *s, const struct device_select *call,
 }
 
 /* Whether more is done to the gradient than adding it, and so before the selection. */
-static int folds(const struct device_select *call)
+static int folds(const struct device_selection *selection)
 {
-	return !call->x && (call->velocity || call->clip > 0 || call->zero);
+	const struct device_select *call = &selection->call;
+
+	return !selection->x && (call->velocity || call->clip > 0 || call->zero);
 }
 
 static int fold(struct device_selector *s, const struct device_select *call,
@@ -190,7 +193,6 @@ static int fold(struct device_selector *s, const struct device_select *call,
 				     .keep = !call->fresh,
 				     .velocity = call->velocity,
 				     .momentum = call->momentum,
-				     .moved = call->velocity && call->moved,
 				     .n = args->n,
 				     .state = args->state,
 				     .tile_sums = args->tile_sums,
@@ -199,10 +201,11 @@ static int fold(struct device_selector *s, const struct device_select *call,
 	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
 }
 
-static int enqueue(struct device_selector *s, const struct device_select *call,
+static int enqueue(struct device_selector *s, const struct device_selection *selection,
 		   const struct topk_args *args, void *stream)
 {
-	const struct gather_args gather = { .vector = call->x ? call->x : call->residual,
+	const struct device_select *call = &selection->call;
+	const struct gather_args gather = { .vector = selection->x ? selection->x : call->residual,
 					    .index = args->index,
 					    .value = args->value,
 					    .count = call->listed,
@@ -214,33 +217,33 @@ static int enqueue(struct device_selector *s, const struct device_select *call,
 
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
 		       "clearing a selector") ||
-	    (folds(call) && fold(s, call, args, stream)) ||
-	    (call->fresh && !folds(call) && args->n &&
+	    (folds(selection) && fold(s, call, args, stream)) ||
+	    (call->fresh && !folds(selection) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream),
 			"clearing a residual")) ||
 	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list),
 				 stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	s->launched = 1;
 	/* The list takes the place of what was selected, which is nothing. */
 	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
 				       "starting the kernel gather") :
 			    0;
 }
 
-int cuda_select(struct device_selector *s, const struct device_select *call, void *stream)
+int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream)
 {
-	struct on_device *there = part(s, s->plan.state);
-	struct topk_args args = { .x = call->x,
+	const struct device_select *call = &selection->call;
+	struct selector_state *there = part(s, s->plan.state);
+	struct topk_args args = { .x = selection->x,
 				  .residual = call->residual,
 				  .grad = call->grad,
 				  .grad_type = (enum value_type)call->grad_type,
 				  .scale = call->scale,
 				  /* of x there is neither a gradient nor a residual */
-				  .adds = !call->x && !folds(call),
-				  .clear = call->clear && !call->x,
-				  .judge = call->judge && !call->x && !folds(call),
+				  .adds = !selection->x && !folds(selection),
+				  .clear = selection->clear && !selection->x,
+				  .judge = call->judge && !selection->x && !folds(selection),
 				  .by_level = call->by_level,
 				  .n = (uint32_t)s->plan.n,
 				  .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
@@ -255,7 +258,7 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 				  .stream = { call->purpose, call->rank, call->step, call->seed },
 				  .tile_sums = part(s, s->plan.tile_sums),
 				  .group_sums = part(s, s->plan.group_sums),
-				  .hint = call->by_level || call->forget ? NULL : &there->hint,
+				  .hint = call->by_level || selection->forget ? NULL : &there->hint,
 				  .block_sums = part(s, s->plan.block_sums),
 				  .first = part(s, s->plan.first),
 				  .counts = part(s, s->plan.counts),
@@ -267,7 +270,6 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 
 	int before;
 
-	s->launched = 0;
 	if (call->list) {
 		args.k = args.n_exempt = args.exempt_coordinates = 0;
 		args.hint = NULL;
@@ -282,18 +284,18 @@ int cuda_select(struct device_selector *s, const struct device_select *call, voi
 				   s->plan.k);
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
-	if ((call->draw || call->fresh) && call->x)
+	if ((call->draw || call->fresh) && selection->x)
 		return cuda_refuse(
 			"a draw, or a fresh residual, of a vector that may not be written");
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, enqueue(s, call, &args, stream));
+	return leave(s, before, enqueue(s, selection, &args, stream));
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
 			 struct device_selected *out, void *stream)
 {
-	const struct on_device *there = part(s, s->plan.state);
+	const struct selector_state *there = part(s, s->plan.state);
 	const size_t bytes = offsetof(struct topk_state, barrier);
 	struct topk_state state;
 
@@ -409,7 +411,7 @@ static int enqueue_quantize(const struct quantize_args *args, unsigned grid, voi
 
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream)
 {
-	struct on_device *there = part(s, s->plan.state);
+	struct selector_state *there = part(s, s->plan.state);
 	const struct quantize_args args = {
 		.index = call->index,
 		.value = call->value,
@@ -437,7 +439,7 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 
 static int take_quantized(struct device_selector *s, float *scale, void *stream)
 {
-	const struct on_device *there = part(s, s->plan.state);
+	const struct selector_state *there = part(s, s->plan.state);
 
 	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream,
 		  "copying the result of quantize"))
@@ -459,7 +461,7 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 /* The lists travel through the candidates' place, whose last selection is over, in pieces of its
  * room. */
 static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
-		       const float *value, uint32_t count, enum apply_kind kind, void *stream)
+		       const float *value, uint32_t count, int assign, void *stream)
 {
 	uint32_t *there_index = part(s, s->plan.candidate_index);
 	float *there_value = part(s, s->plan.candidate_value);
@@ -470,7 +472,7 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 					   .index = index ? there_index : NULL,
 					   .value = there_value,
 					   .count = n,
-					   .kind = kind };
+					   .assign = assign };
 		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
 		/* Pageable memory: CUDA has read it when the call returns. */
@@ -484,33 +486,21 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 	return 0;
 }
 
-static int update(struct device_selector *s, float *vector, const uint32_t *index,
-		  const float *value, uint32_t count, enum apply_kind kind, void *stream)
+int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
+		   const float *value, uint32_t count, int assign, void *stream)
 {
 	int before;
 
 	if (enter(s, &before))
 		return -1;
-	return leave(s, before, update_here(s, vector, index, value, count, kind, stream));
+	return leave(s, before, update_here(s, vector, index, value, count, assign, stream));
 }
 
-int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-	     uint32_t count, void *stream)
-{
-	return update(s, vector, index, value, count, APPLY_ADD, stream);
-}
-
-int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-		uint32_t count, void *stream)
-{
-	return update(s, vector, index, value, count, APPLY_ASSIGN, stream);
-}
-
-/* ---- for push.c ------------------------------------------------------------ */
+/* ---- for compressor.c ------------------------------------------------------ */
 
 struct selector_view selector_view(const struct device_selector *s)
 {
-	struct on_device *there = part(s, s->plan.state);
+	struct selector_state *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .device = s->device,
 				       .multiprocessors = s->multiprocessors,

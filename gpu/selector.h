@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selections and sparse updates for the library: the host's part of the kernels. Operations as in
- * base/device.h. */
+ * Selections and sparse updates: the host's part of the kernels. Operations as in
+ * base/device_kernels.h; compressor.c builds on them. */
 #ifndef GPU_SELECTOR_H
 #define GPU_SELECTOR_H
-#include "base/device.h"
+#include "base/device_kernels.h"
 
-int cuda_selector_open(int device, size_t n, size_t k, const struct device_span *exempt,
-		       size_t n_exempt, struct device_selector **out);
+int cuda_selector_open(const struct device_shape *shape, struct device_selector **out);
 void cuda_selector_close(struct device_selector **selector);
-int cuda_select(struct device_selector *s, const struct device_select *call, void *stream);
+int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream);
 int cuda_selected(struct device_selector *s, uint32_t *index, float *value,
 		  struct device_selected *out, void *stream);
 int cuda_pack(struct device_selector *s, const struct device_pack *call, void *stream);
 int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
 int cuda_quantized(struct device_selector *s, float *scale, void *stream);
-int cuda_add(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-	     uint32_t count, void *stream);
-int cuda_assign(struct device_selector *s, float *vector, const uint32_t *index, const float *value,
-		uint32_t count, void *stream);
+/* As device_ops.apply. */
+int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
+		   const float *value, uint32_t count, int assign, void *stream);
 
-/* 0, or -1 where quantize.cu does not make such values. */
+/* -1: quantize.cu does not make such values; else 0. */
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* What push.c builds on: the lists of the last selection and scratch, device memory all. */
+/* What compressor.c builds on: the lists of the last selection, and scratch. All pointers are
+ * device memory. */
 struct topk_state;
 struct selector_view {
 	int device;
@@ -33,14 +32,15 @@ struct selector_view {
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */
-	uint32_t *marks; /* so many words that a selection leaves free */
+	uint32_t *marks; /* room words, which are free after a selection */
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;
 	uint8_t *widths;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Makes the selector's device the current one; back to `before`, returning rc. */
+/* Makes the selector's device the current one, and `before` again; as device_enter() and
+ * device_leave(). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Count sketches on the device: what sketch.cu is given, and the host's part (sketcher.c), whose
- * operations are as in base/device.h. */
+ * operations are as in base/device_kernels.h. */
 #ifndef GPU_SKETCH_H
 #define GPU_SKETCH_H
-#include "base/device.h"
+#include "base/device_kernels.h"
 #include "runtime/compress/sketch_rules.h"
 #include <cuda_runtime_api.h>
 
@@ -12,9 +12,9 @@ struct sketch_args {
 	float *cells;
 	uint32_t n, rows, columns;
 	struct sketch_hashes hashes;
-	uint32_t *barrier;     /* zero */
-	uint32_t *begin, *end; /* of each bucket's list; columns */
-	uint32_t *list;        /* n */
+	uint32_t *barrier;     /* zero before the launch */
+	uint32_t *begin, *end; /* columns entries: where each bucket's list begins and ends */
+	uint32_t *list;        /* n entries */
 	uint64_t *block_sums;
 };
 

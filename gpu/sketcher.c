@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See sketch.h. Scratch is one allocation on the device, made at open. */
 #include "gpu/sketch.h"
-#include "gpu/capture.h"
-#include "gpu/device.h"
+#include "gpu/context.h"
 #include "gpu/failure.h"
 #include "gpu/plan.h"
 #include <stdlib.h>

@@ -6,7 +6,8 @@
 #define GPU_SWEEP_H
 #include "gpu/tile.h"
 
-/* Tiles go round: consecutive ones to consecutive warps. There are at most 2^22, and 2^15 warps. */
+/* Consecutive tiles go to consecutive warps, and round again. There are at most 2^22 tiles and 2^15
+ * warps. */
 __device__ static inline uint32_t first_tile(void)
 {
 	return blockIdx.x * WARPS + warp_id();
@@ -27,7 +28,7 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
 }
 
-/* In 16 bits, one by one. */
+/* Judges a gradient in 16 bits one by one. */
 __device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad,
 					   uint32_t *inverted)
 {
@@ -71,9 +72,9 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	return look(&a->state->nonfinite) != 0;
 }
 
-/* Before a kernel's first pass: 1 if grad is judged and found bad. Of a gradient in 16 bits that
- * lies anywhere all is added here, one by one, else its last tile: it costs no pass registers that
- * few vectors need. */
+/* Called before a kernel's first pass: 1 if grad is judged and found bad. A gradient in 16 bits
+ * that is not aligned is added here as a whole, one by one; of an aligned one the last tile is. So
+ * no pass spends registers on what few vectors need. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge && judge(a, passed))
@@ -93,7 +94,7 @@ __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed
 
 /* ---- sweeping -------------------------------------------------------------- */
 
-/* The largest key of what a warp saw goes up once. */
+/* The largest key that a warp saw goes to the state once. */
 __device__ static inline void report_largest(const struct topk_args *a, uint32_t largest)
 {
 	largest = __reduce_max_sync(ALL_LANES, largest);
@@ -103,7 +104,7 @@ __device__ static inline void report_largest(const struct topk_args *a, uint32_t
 		a->state->nan = 1;
 }
 
-/* What the lanes of a warp counted goes up once. */
+/* What the lanes of a warp counted is added to the state once. */
 __device__ static inline void report(const struct topk_args *a, const struct seen *seen,
 				     unsigned attempt)
 {

@@ -34,7 +34,7 @@ __device__ static inline int may_load_vectors(const void *p)
 	return ((uintptr_t)p & 15) == 0;
 }
 
-/* How many of the coordinates from `at` on there are, at most those of a tile. */
+/* How many coordinates there are from `at` on, at most those of a tile. */
 __device__ static inline uint32_t left_of(uint64_t at, uint64_t n)
 {
 	return at >= n ? 0 : n - at < TILE_COORDINATES ? (uint32_t)(n - at) : TILE_COORDINATES;
@@ -45,8 +45,8 @@ __device__ static inline float one(const float *p, uint32_t i, uint32_t left)
 	return i < left ? p[i] : 0.0f;
 }
 
-/* Four rounds of a lane; beyond the end zeros, which are never selected. whole: the tile ends
- * within n. */
+/* Reads four rounds of a lane. Beyond the end there are zeros, which are never selected. whole: the
+ * tile ends within n. */
 __device__ static inline void load_half(const float *p, uint64_t at, uint64_t n, int whole,
 					float4 *v)
 {
@@ -105,14 +105,14 @@ __device__ static inline float widened(uint32_t code, enum value_type type)
 	return type == VALUE_F16 ? half_value((uint16_t)code) : bits_float(code << 16);
 }
 
-/* Whether take_half() adds this tile's: 8 bytes a lane and round. What it does not, prepare() added
- * before. */
+/* Whether take_half() adds this tile's gradient, 8 bytes a lane and round. What it does not add,
+ * prepare() has added before. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
 	return whole && may_load_vectors(a->grad);
 }
 
-/* Four at once, from 8 aligned bytes. */
+/* Four elements at once, from 8 aligned bytes. */
 __device__ static inline float4 widened_four(const uint16_t *p, enum value_type type)
 {
 	const uint64_t codes = *(const uint64_t *)(const void *)p;
@@ -141,7 +141,7 @@ __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_
 	}
 }
 
-/* Half a tile as it is selected from, added first if asked. */
+/* Half a tile as it is selected from; the gradient is added first if asked. */
 __device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole,
 					int adding, float4 *v)
 {
@@ -217,7 +217,7 @@ __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_
 
 /* ---- marking --------------------------------------------------------------- */
 
-/* Of one tile. */
+/* What a warp found in one tile. */
 struct marks {
 	uint32_t listed, tied;
 };
@@ -282,8 +282,8 @@ __device__ static inline struct marks mark_tile(const struct topk_args *a, uint3
 
 /* ---- ranks ----------------------------------------------------------------- */
 
-/* How many of each round the lanes below have (8 bits a round) and all lanes: the order of a tile
- * is round, lane, component. */
+/* How many marks of each round the lanes below have, and all lanes: 8 bits a round. The order
+ * within a tile is round, lane, component. */
 struct ranks {
 	uint32_t even_before, odd_before, even_all, odd_all;
 };
@@ -308,7 +308,7 @@ __device__ static inline uint32_t round_field(uint32_t even, uint32_t odd, unsig
 	return (round & 1 ? odd : even) >> 8 * (round / 2) & 0xff;
 }
 
-/* Coordinates of a tile that are marked before this one of this lane. */
+/* How many coordinates of a tile are marked before this one of this lane. */
 __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks, unsigned bit)
 {
 	const unsigned round = bit / 4;

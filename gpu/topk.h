@@ -14,15 +14,15 @@
 
 enum { ATTEMPTS = 2 };
 
-/* Zeroed before each launch. The host reads what is before barrier. */
+/* It is zeroed before each launch. The host reads what is before barrier. */
 struct topk_state {
-	uint32_t found;     /* selected; by level: those that passed, perhaps more than the room */
-	uint32_t nan;       /* there is one: nothing is selected */
+	uint32_t found;     /* how many are selected; by level, gaussian and drawn: how many passed,
+			       perhaps more than the room */
+	uint32_t nan;       /* the sum holds a NaN, and nothing is selected */
 	uint32_t largest;   /* key of the whole vector */
 	uint32_t passes;    /* over the vector, to find them */
 	uint32_t nonfinite; /* of grad, if it was judged */
 	uint32_t inverted_first; /* of them the smallest coordinate, all bits inverted; 0: none */
-	uint32_t folded;         /* fold.cu has changed the residual */
 	uint32_t barrier, fold_barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
 	uint32_t largest_inside; /* key of what is not exempt */
@@ -65,9 +65,9 @@ extern "C" {
 #endif
 /* Blocks of topk that fit on a multiprocessor of the current device. */
 cudaError_t topk_residents(int *blocks_each);
-/* Enqueues the selection, one cooperative launch; state is clear. */
+/* Enqueues the selection, one cooperative launch. The state is clear before it. */
 cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
-/* The same of the others; they are given a clear state. */
+/* The same of the other rules. */
 cudaError_t gaussian_residents(int *blocks_each);
 cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t draw_residents(int *blocks_each);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares the man pages with what they describe: header, symbol map, built library, programs, table
+# Compares the man pages with what they describe: headers, symbol map, built library, programs, table
 # of environment variables; lints them and compiles their examples. Run by "make check", or by hand
 # from anywhere. A tool that is missing skips its part; a page that is wrong fails with its name.
 set -u
@@ -11,6 +11,7 @@ top_builddir=${top_builddir:-.}
 CC=${CC:-cc}
 man=$top_srcdir/man
 header=$top_srcdir/runtime/sluice.h
+headers="$header $top_srcdir/runtime/sluice_estimate.h"
 map=$top_srcdir/runtime/libsluice.map
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/sluice-man.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -39,17 +40,20 @@ if [ ! -f "$sluice7" ]; then
 fi
 pages="$(echo "$man"/*.1) $(echo "$man"/*.3) $man/sluice_recipe.7 $sluice7"
 
+# Both formatters: what is an author for one can be a macro for the other.
 lint() {
-	for page in $pages; do
-		if command -v mandoc >/dev/null; then
-			mandoc -T lint -W warning "$page" >"$tmp/lint" 2>&1
-		elif command -v groff >/dev/null; then
-			groff -mdoc -ww -z "$page" >"$tmp/lint" 2>&1
-		else
-			skipped "lint: neither mandoc nor groff is installed"
-			return
+	for formatter in mandoc groff; do
+		if ! command -v $formatter >/dev/null; then
+			skipped "lint by $formatter: it is not installed"
+			continue
 		fi
-		[ ! -s "$tmp/lint" ] || { cat "$tmp/lint"; wrong "lint of $page"; }
+		for page in $pages; do
+			case $formatter in
+			mandoc) mandoc -T lint -W warning "$page" >"$tmp/lint" 2>&1 ;;
+			groff) groff -mdoc -T utf8 -ww -z "$page" >"$tmp/lint" 2>&1 ;;
+			esac
+			[ ! -s "$tmp/lint" ] || { cat "$tmp/lint"; wrong "$formatter's lint of $page"; }
+		done
 	done
 }
 
@@ -61,11 +65,13 @@ order_of_sections() {
 	done
 }
 
-# One prototype per line, as the header declares it and as the pages show it.
+# One prototype per line, behind its header, as the headers declare it and as the pages show it.
 prototypes() {
-	tr '\n' ' ' <"$header" | sed 's|/\*|\n&|g; s|\*/|&\n|g' | sed '/^\/\*/d' | tr '\n' ' ' |
-		sed 's/SLUICE_API/\n&/g' | sed -n 's/^SLUICE_API *\([a-z][^;]*);\).*/\1/p' |
-		tr -s '\t ' ' ' | sed 's/\* /*/g; s/;$//' >"$tmp/declared"
+	for file in $headers; do
+		tr '\n' ' ' <"$file" | sed 's|/\*|\n&|g; s|\*/|&\n|g' | sed '/^\/\*/d' | tr '\n' ' ' |
+			sed 's/SLUICE_API/\n&/g' | sed -n 's/^SLUICE_API *\([a-z][^;]*);\).*/\1/p' |
+			tr -s '\t ' ' ' | sed 's/\* /*/g; s/;$//' | awk -v file="${file##*/}" '{ print file ": " $0 }'
+	done >"$tmp/declared"
 	for page in "$man"/*.3; do
 		awk '
 		function words(line) { # quoted and plain arguments of a macro line into word[1..n]
@@ -78,15 +84,16 @@ prototypes() {
 		}
 		/^\.Sh/ { in_synopsis = $2 == "SYNOPSIS" }
 		!in_synopsis { next }
+		/^\.In/ { header = $2 }
 		{ words($0) }
 		/^\.Ft/ { type = word[2] }
 		/^\.Fn/ || /^\.Fo/ { name = word[2]; list = ""; first = 3 }
 		/^\.Fa/ { first = 2 }
 		/^\.Fn/ || /^\.Fa/ { for (i = first; i <= n; i++) list = list (list == "" ? "" : ", ") word[i] }
-		/^\.Fn/ || /^\.Fc/ { print type " " name "(" list ")" }
+		/^\.Fn/ || /^\.Fc/ { print header ": " type " " name "(" list ")" }
 		' "$page"
 	done | sed 's/\* /*/g' >"$tmp/shown"
-	same runtime/sluice.h "$tmp/declared" "SYNOPSIS of the pages" "$tmp/shown"
+	same "the headers" "$tmp/declared" "SYNOPSIS of the pages" "$tmp/shown"
 	sed 's/(.*//; s/.*[ *]//' "$tmp/declared" >"$tmp/functions"
 }
 
@@ -103,7 +110,7 @@ names() {
 	same "man/aliases" "$tmp/aliases" "NAME of the pages" "$tmp/other_names"
 
 	sed -n 's/^	\(sluice_[a-z0-9_]*\);$/\1/p' "$map" >"$tmp/mapped"
-	same "runtime/sluice.h" "$tmp/functions" "runtime/libsluice.map" "$tmp/mapped"
+	same "the headers" "$tmp/functions" "runtime/libsluice.map" "$tmp/mapped"
 	sed -n '/^\.Sh THREADS/,/^\.Sh ENV/s/^\.Fn \([a-z_]*\).*/\1/p' "$man/sluice.7.in" >"$tmp/classes"
 	same "runtime/libsluice.map" "$tmp/mapped" "THREADS of sluice(7)" "$tmp/classes"
 	grep -o '`sluice_[a-z_]*`' "$top_srcdir/NEWS.md" | tr -d '`' >"$tmp/news"
@@ -230,5 +237,5 @@ examples
 options
 environment
 recipe_keys
-[ $failed = 0 ] && echo "man pages agree with header, map, programs and variables"
+[ $failed = 0 ] && echo "man pages agree with headers, map, programs and variables"
 exit $failed

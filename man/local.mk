@@ -9,6 +9,7 @@ dist_man_MANS += \
 	man/sluice_histogram.3 \
 	man/sluice_init.3 \
 	man/sluice_model_open.3 \
+	man/sluice_plan.3 \
 	man/sluice_point.3 \
 	man/sluice_push.3 \
 	man/sluice_push_params.3 \

@@ -71,7 +71,7 @@ int auth_tag(const struct job_secret *secret, enum auth_label label,
 	if (n > 0)
 		memcpy(bytes + EXTRA_AT, extra, n);
 	rc = hash(secret->key, bytes, EXTRA_AT + n, whole);
-	if (rc == SLUICE_OK)
+	if (!rc)
 		memcpy(tag, whole, AUTH_TAG_BYTES);
 	return rc;
 }
@@ -105,7 +105,7 @@ int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 	uint8_t whole[HASH_BYTES];
 	int rc = nonce_hash(key, client, nonce_client, now_ms, whole);
 
-	if (rc == SLUICE_OK) {
+	if (!rc) {
 		put_le32(nonce, (uint32_t)now_ms);
 		memcpy(nonce + NONCE_TIME_BYTES, whole, NONCE_HASH_BYTES);
 	}

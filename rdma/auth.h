@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
  * the nonce of the accepting side, which that side can recognise without having kept it (no state
- * before the proof, so nothing to exhaust). Called by connect.c only. */
+ * before the proof, so nothing to exhaust). Called by proof.c only. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"

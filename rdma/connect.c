@@ -1,162 +1,128 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Connecting through rdma_cm. The lower rank of a pair is the client:
- *
- *   client                                   server
- *     HELLO nonce (in a request)       ->    keeps nothing
- *     <-  CHALLENGE nonce, tag (in a reject)
- *     checks the tag, makes a queue pair
- *     PROOF tag (in a second request)  ->    checks it, makes a queue pair
- *     <-  ACCEPT tag, keys of slot and control region
- *     checks the tag, binds its windows
- *     READY (an immediate)             ->    binds its windows: the keys it sent work from now on
- *     <-  READY
- *     KEYS: writes its own, then an immediate ->  takes them over
- *     <-  KEYS, and is up
- *     takes them over, is up
- *
- * rdma_cm draws the first packet number of each queue pair at random. A lost connection is made
- * again the same way while there is time. A server that lost one says HELLO too: a challenge tells
- * that the client's process lives, "nobody listens" that it ended. All that rdma_cm or a peer says
- * is input; what may never come (a stopped process answers nothing) has a timer of ours. */
+ * See connect.h. */
+#include "rdma/connect.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
-#include "rdma/verbs.h"
+#include "sluice.h"
+#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
-	BREAKS_MAX = 8 /* in a row, without one transfer between */
+	RETRIES = QUEUES_RETRIES,
+	REFUSALS_LOGGED = 10, /* and then one in so many: */
+	REFUSALS_EVERY = 1000
 };
 
-/* ---- events ---------------------------------------------------------------- */
+struct connect {
+	int rank, size;
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *listener;
+	struct proofs *proofs;
+	struct link_shared shared;
+	struct sockaddr_storage address; /* of the listener */
+	struct link **links, **by_rank;
+	int n_links;
+	uint64_t refused;
+	uint8_t ack_timeout; /* 4.096 us * 2^this */
+};
 
-void connect_broken(struct verbs_endpoint *ep, const char *why)
+/* ---- requests --------------------------------------------------------------------- */
+
+static void refuse_request(struct connect *c, struct rdma_cm_id *id, enum frame_reason reason,
+			   const char *why)
 {
-	struct verbs *v = verbs_of_endpoint(ep);
-	uint64_t now = now_ns();
+	char text[80];
 
-	if (ep->state == LINK_GONE)
-		return;
-	if (ep->revoked) {
-		link_gone(ep, "it was dropped from the job");
-		return;
-	}
-	if (!ep->was_up) {
-		connect_try_later(ep, why);
-		return;
-	}
-	log_line(LOG_INFO, "rdma",
-		 "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
-		 ep->endpoint.peer, why, v->lost_after_ms / 2000.0);
-	snprintf(ep->broke, sizeof(ep->broke), "%s", why);
-	ep->failing = 0;
-	/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot
-	 * leave ends the device's connection manager for good; so wait for the port, within the
-	 * same time. */
-	ep->cut = !connect_port_active(v);
-	if (ep->cut) {
-		ep->state = LINK_DOWN;
-		snprintf(ep->broke, sizeof(ep->broke), "port %d of this rank's %s went down",
-			 v->device.port, v->device.name);
-		snprintf(ep->why, sizeof(ep->why), "the port stays down");
-	} else {
-		link_drop(ep);
-	}
-	if (++ep->breaks > BREAKS_MAX) {
-		link_gone(ep, "its connection breaks again and again");
-		return;
-	}
-	if (ep->give_up_ns == 0)
-		ep->give_up_ns = now + connect_ms_to_ns((uint64_t)v->lost_after_ms / 2);
-	ep->retry_at_ns = now;
-	v->ticking = 1;
-	v->next_look_ns = 0;
+	c->refused++;
+	/* Whoever floods this rank must not flood its log. */
+	if (c->refused <= REFUSALS_LOGGED || c->refused % REFUSALS_EVERY == 0)
+		log_line(reason == REFUSAL_PROOF ? LOG_WARN : LOG_DEBUG, "rdma",
+			 "verbs: refused a connection from %s: %s (%llu refused so far)",
+			 verbs_address_text((void *)rdma_get_peer_addr(id), text), why,
+			 (unsigned long long)c->refused);
+	proofs_refuse(c->proofs, id, reason);
 }
 
-static void device_removed(struct verbs *v)
+static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct frame *hello,
+			 uint64_t now)
 {
-	struct rdma_cm_id *listener = v->listener;
+	const struct link *l = c->by_rank[hello->rank];
 
-	for (int i = 0; i < v->n_peers; i++)
-		link_gone(v->peers[i], "the RDMA device of this rank was removed");
-	v->listener = NULL;
-	if (listener != NULL)
-		rdma_destroy_id(listener);
+	if (l && link_refuses(l))
+		refuse_request(c, id, REFUSAL_GONE, "a rank that was given up");
+	else if (proofs_challenge(c->proofs, id, hello, now))
+		refuse_request(c, id, REFUSAL_FAILED, "no challenge could be made");
 }
 
-/* A step of a connection that has its queue pair already, whatever rdma_cm may say. */
-static int out_of_turn(const struct verbs_endpoint *ep, int of_hello)
+static void answer_proof(struct connect *c, const struct cm_event *event, const struct frame *proof,
+			 uint64_t now)
 {
-	return !of_hello && ep->id->qp != NULL;
-}
+	struct rdma_cm_id *id = event->id;
+	struct link *l = c->by_rank[proof->rank];
+	uint64_t made_ms = 0;
+	const char *why = proofs_judge(c->proofs, proof, now, &made_ms);
+	enum frame_reason reason = REFUSAL_PROOF;
 
-static void of_endpoint(struct verbs_endpoint *ep, const struct cm_event *event, uint64_t now)
-{
-	int of_hello = event->id == ep->hello;
-
-	if (!of_hello && event->id != ep->id)
-		return;
-	switch (event->type) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (out_of_turn(ep, of_hello))
+	if (!why && !l) {
+		reason = REFUSAL_NOT_YET;
+		why = "this rank does not expect it yet";
+	} else if (!why && link_refuses(l)) {
+		reason = REFUSAL_GONE;
+		why = "a rank that was given up";
+	} else if (!why) {
+		reason = link_accept(l, event, proof, made_ms, now, &why);
+		if (!reason)
 			return;
-		if (rdma_resolve_route(event->id, (int)(connect_try_ns(ep) / 1000000)) != 0) {
-			snprintf(ep->why, sizeof(ep->why), "rdma_resolve_route: %s",
-				 errno_text(errno));
-			connect_try_later(ep, ep->why);
-		}
-		return;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		if (out_of_turn(ep, of_hello))
-			return;
-		if (of_hello)
-			connect_send_hello(ep);
-		else
-			connect_send_proof(ep);
-		return;
-	case RDMA_CM_EVENT_REJECTED:
-		if (!of_hello && ep->state == LINK_UP)
-			connect_broken(ep, "it was rejected after it was made");
-		else
-			connect_rejected(ep, event, of_hello, now);
-		return;
-	case RDMA_CM_EVENT_ESTABLISHED:
-		if (!of_hello && ep->state == LINK_PROVING)
-			connect_accepted(ep, event);
-		return; /* the server waits for the greeting */
-	case RDMA_CM_EVENT_DISCONNECTED:
-		if (!of_hello)
-			connect_broken(ep, "it was disconnected by the other side");
-		return;
-	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* somebody accepts a hello: no server of ours */
-	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_UNREACHABLE:
-		snprintf(ep->why, sizeof(ep->why), "%s (status %d)", rdma_event_str(event->type),
-			 event->status);
-		if (of_hello || ep->state != LINK_UP)
-			connect_try_later(ep, ep->why);
-		else
-			connect_broken(ep, rdma_event_str(event->type));
-		return;
-	default:
-		log_line(LOG_DEBUG, "rdma", "verbs: rank %d: %s", ep->endpoint.peer,
-			 rdma_event_str(event->type));
 	}
+	refuse_request(c, id, reason, why);
+}
+
+static void answer_request(struct connect *c, const struct cm_event *event, uint64_t now)
+{
+	struct rdma_cm_id *id = event->id;
+	const char *why = "";
+	struct frame frame;
+
+	id->context = NULL;
+	if (frame_decode(event->bytes, event->n, &frame, &why))
+		refuse_request(c, id, REFUSAL_PROOF, why);
+	else if (frame.rank >= (uint32_t)c->size || frame.rank == (uint32_t)c->rank)
+		refuse_request(c, id, REFUSAL_PROOF, "it is no rank of this job");
+	else if (frame.kind == FRAME_HELLO)
+		answer_hello(c, id, &frame, now);
+	else if (frame.kind == FRAME_PROOF)
+		answer_proof(c, event, &frame, now);
+	else
+		refuse_request(c, id, REFUSAL_PROOF, "it does not begin with a hello");
+}
+
+/* ---- events ----------------------------------------------------------------------- */
+
+static void end_all(struct connect *c, const char *why)
+{
+	for (int i = 0; i < c->n_links; i++)
+		link_end(c->links[i], why);
+}
+
+static void end_listener(struct connect *c)
+{
+	if (c->listener)
+		rdma_destroy_id(c->listener);
+	c->listener = NULL;
 }
 
 /* Copies the event and acknowledges it at once: an id cannot end before. 0: there was none. */
-static int next_event(struct verbs *v, struct cm_event *out)
+static int next_event(struct connect *c, struct cm_event *out)
 {
 	struct rdma_cm_event *event;
 	size_t n;
 
-	if (rdma_get_cm_event(v->channel, &event) != 0)
+	if (rdma_get_cm_event(c->channel, &event))
 		return 0;
 	*out = (struct cm_event){ .type = event->event,
 				  .status = event->status,
@@ -168,7 +134,7 @@ static int next_event(struct verbs *v, struct cm_event *out)
 	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_REJECTED:
 		n = event->param.conn.private_data_len;
-		if (event->param.conn.private_data != NULL && n <= sizeof(out->bytes)) {
+		if (event->param.conn.private_data && n <= sizeof(out->bytes)) {
 			memcpy(out->bytes, event->param.conn.private_data, n);
 			out->n = n;
 		}
@@ -181,109 +147,220 @@ static int next_event(struct verbs *v, struct cm_event *out)
 	return 1;
 }
 
-void connect_events(struct verbs *v)
+static void cm_events(struct connect *c)
 {
 	struct cm_event event;
 
-	for (int i = 0; i < EVENTS_AT_ONCE && next_event(v, &event); i++) {
+	for (int i = 0; i < EVENTS_AT_ONCE && next_event(c, &event); i++) {
 		uint64_t now = now_ns();
 
-		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
-			connect_requested(v, &event, now);
-		else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			device_removed(v);
-		else if (event.id->context != NULL && event.id != v->listener)
-			of_endpoint(event.id->context, &event, now);
+		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			answer_request(c, &event, now);
+		} else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+			end_all(c, "the RDMA device of this rank was removed");
+			end_listener(c);
+		} else if (event.id->context && event.id != c->listener) {
+			link_cm_event(event.id->context, &event, now);
+		}
 	}
 }
 
-/* ---- timers ---------------------------------------------------------------- */
-
-static void tick_one(struct verbs_endpoint *ep, uint64_t now)
+static void device_events(struct connect *c)
 {
-	char text[sizeof(ep->gone_text)];
+	struct ibv_async_event event;
 
-	if (ep->give_up_ns != 0 && now >= ep->give_up_ns) {
-		snprintf(text, sizeof(text),
-			 "%.110s; it could not be connected again in %.1f s: %.90s", ep->broke,
-			 verbs_of_endpoint(ep)->lost_after_ms / 2000.0, ep->why);
-		link_gone(ep, text);
-	} else if (ep->cut) {
-		if (!connect_port_active(verbs_of_endpoint(ep)))
-			return;
-		ep->cut = 0;
-		link_drop(ep);
-		ep->retry_at_ns = now;
-	} else if (ep->hello_deadline_ns != 0 && now >= ep->hello_deadline_ns) {
-		connect_try_later(ep, "no answer to a hello");
-	} else if (ep->link_deadline_ns != 0 && now >= ep->link_deadline_ns) {
-		connect_try_later(ep, ep->state == LINK_PROVING ?
-					      "no answer to the proof" :
-					      "no greeting over the new connection");
-	} else if (ep->hello == NULL && ep->id == NULL && ep->retry_at_ns == 0) {
-		/* The first time: the client begins, the server looks after a client that does not
-		 * come. */
-		ep->retry_at_ns = ep->client ? now :
-					       now + 2 * connect_ms_to_ns(CONNECT_PROBE_EVERY_MS);
-	}
-	if (ep->state == LINK_DOWN && ep->hello == NULL && ep->id == NULL && ep->retry_at_ns != 0 &&
-	    now >= ep->retry_at_ns)
-		connect_start_hello(ep, now);
-}
+	while (!ibv_get_async_event(c->shared.context, &event)) {
+		enum ibv_event_type type = event.event_type;
 
-void connect_tick(struct verbs *v, uint64_t now)
-{
-	if (!v->ticking)
-		return;
-	v->ticking = 0;
-	for (int i = 0; i < v->n_peers; i++) {
-		struct verbs_endpoint *ep = v->peers[i];
-
-		if (ep->state != LINK_UP && ep->state != LINK_GONE)
-			tick_one(ep, now);
-		v->ticking |= ep->state != LINK_UP && ep->state != LINK_GONE;
+		ibv_ack_async_event(&event);
+		if (type == IBV_EVENT_DEVICE_FATAL)
+			end_all(c, "this rank's RDMA device failed (DEVICE_FATAL)");
+		log_line(type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL ||
+					 type == IBV_EVENT_CQ_ERR ?
+				 LOG_WARN :
+				 LOG_DEBUG,
+			 "rdma", "verbs: %s reports: %s", c->shared.device->name,
+			 ibv_event_type_str(type));
 	}
 }
 
-/* ---- opening and closing --------------------------------------------------- */
-
-int connect_listen(struct verbs *v)
+int connect_look(struct connect *c, uint64_t now)
 {
-	v->channel = rdma_create_event_channel();
-	if (v->channel == NULL)
+	int timers = 0;
+
+	device_events(c);
+	cm_events(c);
+	for (int i = 0; i < c->n_links; i++)
+		timers |= link_tick(c->links[i], now);
+	return timers;
+}
+
+void connect_settle(struct connect *c)
+{
+	for (int i = 0; i < c->n_links; i++)
+		link_settle(c->links[i]);
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+/* An error completion comes within two fifths of the job's budget; the rest is for connecting
+ * again. */
+static uint8_t choose_ack_timeout(int lost_after_ms)
+{
+	double budget_us = lost_after_ms * 1000.0 * 2 / 5 / (RETRIES + 1);
+	uint8_t exponent = 8;
+
+	while (exponent < 22 && 4.096 * (double)(2u << exponent) <= budget_us)
+		exponent++;
+	return exponent;
+}
+
+static int listen_at(struct connect *c, const struct verbs_device *device)
+{
+	struct sockaddr_storage address = device->address;
+	const char *led_to;
+
+	c->channel = rdma_create_event_channel();
+	if (!c->channel)
 		return fail(SLUICE_EDEVICE,
 			    "verbs: rdma_create_event_channel: %s; modprobe rdma_ucm",
 			    errno_text(errno));
-	if (rdma_create_id(v->channel, &v->listener, NULL, RDMA_PS_TCP) != 0) {
-		v->listener = NULL;
+	if (rdma_create_id(c->channel, &c->listener, NULL, RDMA_PS_TCP)) {
+		c->listener = NULL;
 		return fail(SLUICE_EDEVICE, "verbs: rdma_create_id: %s", errno_text(errno));
 	}
-	if (rdma_bind_addr(v->listener, (struct sockaddr *)&v->device.address) != 0 ||
-	    rdma_listen(v->listener, BACKLOG) != 0) {
+	if (rdma_bind_addr(c->listener, (struct sockaddr *)&address) ||
+	    rdma_listen(c->listener, BACKLOG)) {
 		char text[80];
 
 		return fail(SLUICE_EDEVICE, "verbs: cannot listen at %s of %s: %s",
-			    verbs_address_text(&v->device.address, text), v->device.name,
+			    verbs_address_text(&device->address, text), device->name,
 			    errno_text(errno));
 	}
-	if (v->listener->verbs == NULL ||
-	    strcmp(ibv_get_device_name(v->listener->verbs->device), v->device.name) != 0)
+	led_to = c->listener->verbs ? ibv_get_device_name(c->listener->verbs->device) : "no device";
+	if (strcmp(led_to, device->name) != 0)
 		return fail(SLUICE_EDEVICE,
 			    "verbs: the address of %s leads to %s: two devices share it",
-			    v->device.name,
-			    v->listener->verbs == NULL ?
-				    "no device" :
-				    ibv_get_device_name(v->listener->verbs->device));
-	v->context = v->listener->verbs;
+			    device->name, led_to);
+	memcpy(&c->address, rdma_get_local_addr(c->listener), sizeof(c->address));
 	return SLUICE_OK;
 }
 
-/* Nobody can connect any more; the links are the caller's. */
-void connect_close(struct verbs *v)
+static int open_listener(struct connect *c, const struct verbs_device *device)
 {
-	for (int i = 0; i < v->n_peers; i++)
-		connect_end_hello(v->peers[i]);
-	if (v->listener != NULL)
-		rdma_destroy_id(v->listener);
-	v->listener = NULL;
+	int rc;
+
+	c->links = calloc((size_t)c->size, sizeof(*c->links));
+	c->by_rank = calloc((size_t)c->size, sizeof(*c->by_rank));
+	if (!c->links || !c->by_rank)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", c->size);
+	rc = proofs_open(c->rank, device, &c->proofs);
+	return rc ? rc : listen_at(c, device);
+}
+
+int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
+		 struct connect **out)
+{
+	struct connect *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*c));
+	c->rank = rank;
+	c->size = size;
+	c->ack_timeout = choose_ack_timeout(lost_after_ms);
+	rc = open_listener(c, device);
+	if (rc) {
+		connect_down(c);
+		connect_close(&c);
+		*out = NULL;
+		return rc;
+	}
+	c->shared = (struct link_shared){ .lost_after_ms = lost_after_ms,
+					  .device = device,
+					  .context = c->listener->verbs,
+					  .proofs = c->proofs };
+	*out = c;
+	return SLUICE_OK;
+}
+
+struct ibv_context *connect_context(const struct connect *c)
+{
+	return c->shared.context;
+}
+
+const struct sockaddr_storage *connect_address(const struct connect *c)
+{
+	return &c->address;
+}
+
+uint16_t connect_port(const struct connect *c)
+{
+	return ntohs(rdma_get_src_port(c->listener));
+}
+
+int connect_fd(const struct connect *c)
+{
+	return c->channel->fd;
+}
+
+void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
+		 struct event_queue *events, unsigned *wants)
+{
+	c->shared.queues = queues;
+	c->shared.sizes = sizes;
+	c->shared.events = events;
+	c->shared.wants = wants;
+	proofs_use(c->proofs, c->channel, c->ack_timeout, sizes->reads);
+}
+
+void connect_admit(struct connect *c, const struct job_secret *secret)
+{
+	proofs_admit(c->proofs, secret);
+}
+
+int connect_admitted(const struct connect *c)
+{
+	return proofs_admitted(c->proofs);
+}
+
+double connect_fails_after(const struct connect *c)
+{
+	return 4.096e-6 * (double)(1u << c->ack_timeout) * (RETRIES + 1);
+}
+
+int connect_add(struct connect *c, const struct link_config *config, struct link **out)
+{
+	int rc = link_open(&c->shared, config, out);
+
+	if (rc)
+		return rc;
+	c->links[c->n_links++] = c->by_rank[config->peer] = *out;
+	return SLUICE_OK;
+}
+
+/* Taking a link down polls, which concerns all links: none may be closed before the last is down.
+ */
+void connect_down(struct connect *c)
+{
+	end_listener(c);
+	for (int i = 0; i < c->n_links; i++)
+		link_down(c->links[i]);
+}
+
+void connect_close(struct connect **connect)
+{
+	struct connect *c = *connect;
+
+	if (!c)
+		return;
+	for (int i = 0; i < c->n_links; i++)
+		link_close(&c->links[i]);
+	if (c->channel)
+		rdma_destroy_event_channel(c->channel);
+	proofs_close(&c->proofs);
+	free(c->links);
+	free(c->by_rank);
+	free(c);
+	*connect = NULL;
 }

@@ -9,7 +9,7 @@ int event_queue_open(struct event_queue *queue, uint32_t capacity)
 {
 	struct event *slots = calloc(capacity, sizeof(*slots));
 
-	if (slots == NULL)
+	if (!slots)
 		return fail(SLUICE_ENOMEM, "no memory for a queue of %zu bytes",
 			    (size_t)capacity * sizeof(*slots));
 	*queue = (struct event_queue){ .slots = slots, .capacity = capacity };

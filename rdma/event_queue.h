@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A bounded queue of events that a transport makes for itself (finished gets, own notifications).
- * One thread at a time; memory is taken at open only. */
+ * A bounded queue of events that a transport makes for itself, such as finished gets and own
+ * notifications. One thread at a time uses it, and memory is taken at open only. */
 #ifndef RDMA_EVENT_QUEUE_H
 #define RDMA_EVENT_QUEUE_H
 #include "rdma/transport.h"
@@ -17,6 +17,19 @@ void event_queue_close(struct event_queue *queue);
 static inline int event_queue_full(const struct event_queue *queue)
 {
 	return queue->count == queue->capacity;
+}
+static inline int event_queue_empty(const struct event_queue *queue)
+{
+	return !queue->count;
+}
+/* How many events it takes before it is full. */
+static inline uint32_t event_queue_room(const struct event_queue *queue)
+{
+	return queue->capacity - queue->count;
+}
+static inline void event_queue_forget(struct event_queue *queue)
+{
+	queue->count = 0;
 }
 /* Needs a queue that is not full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "sluice.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { REGION_MAGIC = 0x4e475256, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "VRGN" */
@@ -83,7 +84,7 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 	const uint8_t *body = bytes + FRAME_HEADER_BYTES;
 	struct frame frame;
 
-	if (bytes == NULL || n < FRAME_HEADER_BYTES) {
+	if (!bytes || n < FRAME_HEADER_BYTES) {
 		*why = "it says nothing";
 		return -1;
 	}
@@ -124,6 +125,55 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 	*out = frame;
 	return 0;
 }
+
+/* ---- keys -------------------------------------------------------------------- */
+
+enum { KEYS_HEADER_BYTES = 8, KEY_BYTES = 8 };
+
+size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYTES])
+{
+	uint8_t *at = out + KEYS_HEADER_BYTES;
+
+	put_le32(out, table->link);
+	put_le32(out + 4, table->n);
+	for (uint32_t i = 0; i < table->n; i++, at += KEY_BYTES) {
+		put_le32(at, table->key[i].id);
+		put_le32(at + 4, table->key[i].rkey);
+	}
+	return (size_t)(at - out);
+}
+
+int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80])
+{
+	uint8_t copy[KEY_TABLE_BYTES];
+	uint32_t n;
+
+	memcpy(copy, bytes, sizeof(copy));
+	n = get_le32(copy + 4);
+	if (n > KEYS_MAX) {
+		snprintf(why, 80, "its table of keys has %u entries, %d are possible", n, KEYS_MAX);
+		return -1;
+	}
+	out->link = get_le32(copy);
+	out->n = n;
+	for (uint32_t i = 0; i < n; i++) {
+		out->key[i].id = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES);
+		out->key[i].rkey = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES + 4);
+	}
+	return 0;
+}
+
+int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out)
+{
+	for (uint32_t i = 0; i < table->n; i++)
+		if (table->key[i].id == id) {
+			*rkey_out = table->key[i].rkey;
+			return 1;
+		}
+	return 0;
+}
+
+/* ---- regions ----------------------------------------------------------------- */
 
 void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
 {

@@ -21,7 +21,7 @@
 enum frame_kind { FRAME_HELLO = 1, FRAME_CHALLENGE, FRAME_PROOF, FRAME_ACCEPT, FRAME_REFUSAL };
 enum frame_reason { REFUSAL_PROOF = 1, REFUSAL_GONE, REFUSAL_NOT_YET, REFUSAL_FAILED };
 
-/* A peer's small place of ours: where it takes our greeting and our credit. */
+/* Where a rank's slot for its peer is. */
 struct slot_address {
 	uint64_t address;
 	uint32_t rkey;
@@ -62,6 +62,33 @@ void greeting_encode(const struct slot_address *slot,
 		     const uint8_t control[REGION_DESCRIPTOR_BYTES], uint8_t out[GREETING_BYTES]);
 void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
 		     uint8_t control_out[REGION_DESCRIPTOR_BYTES]);
+
+/* A slot is what a peer may write here: its greeting, how many notifies it has taken, and the keys
+ * of its regions. */
+enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_KEYS = 256, SLOT_BYTES = 4096 };
+_Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
+
+/* The immediates of two ranks that become connected, each side in this order; link.c draws it. */
+enum greeting { GREETING_READY = 1, GREETING_KEYS = 2 };
+
+/* The present keys of all regions that a rank offers to a peer. In the slot: connection u32, n u32,
+ * n times (id u32, rkey u32). */
+enum { KEYS_MAX = 448, KEY_TABLE_BYTES = 8 + 8 * KEYS_MAX };
+_Static_assert((int)KEY_TABLE_BYTES <= (int)SLOT_BYTES - (int)SLOT_KEYS,
+	       "the table of keys does not fit into the slot");
+
+struct key_table {
+	uint32_t link, n; /* link: which connection of the owner to the user the keys are of */
+	struct {
+		uint32_t id, rkey;
+	} key[KEYS_MAX];
+};
+/* Returns the length. */
+size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYTES]);
+/* 0, or -1 and why; then out is as it was. bytes may change meanwhile. */
+int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80]);
+/* 1 and the key of a region, or 0: the table does not name it. */
+int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out);
 
 /* How a region is reached through a network card. */
 struct wire_region {

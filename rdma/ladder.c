@@ -1,37 +1,316 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See ladder.h. */
 #include "rdma/ladder.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/verbs.h"
+#include "rdma/region.h"
+#include "sluice.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-static atomic_int last_rung = -1;
-static const char *const rung_names[] = { "host memory", "dma-buf", "peer memory", "staging" };
+enum { RUN_MS = 2000, RETRIES = 6, PAGE_BYTES = 4096, PATTERN_BYTES = 256, WINDOW_BYTES = 64 };
+/* Where prove_memory() keeps what in the page. */
+enum { PATTERN_AT = 0, ECHO_AT = PATTERN_BYTES, SAVED_AT = 2 * PATTERN_BYTES };
 
-static void dereg(struct ibv_mr **mr)
+/* ---- two queue pairs that are connected to each other --------------------------- */
+
+struct loop {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[2];
+	struct region *page;
+	struct ibv_mr *mr; /* of the page, with all rights */
+};
+
+static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_t peer)
 {
-	if (*mr != NULL)
-		ibv_dereg_mr(*mr);
-	*mr = NULL;
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = device->port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+	};
+	struct ibv_qp_attr rtr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = device->port_attr.active_mtu,
+		.dest_qp_num = peer,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .dlid = device->port_attr.lid, .port_num = device->port },
+	};
+	struct ibv_qp_attr rts = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 16,
+		.retry_cnt = RETRIES,
+		.rnr_retry = RETRIES,
+		.max_rd_atomic = 1,
+	};
+	int err;
+
+	if (!device->infiniband) {
+		rtr.ah_attr.is_global = 1;
+		rtr.ah_attr.grh.dgid = device->gid;
+		rtr.ah_attr.grh.sgid_index = (uint8_t)device->gid_index;
+		rtr.ah_attr.grh.hop_limit = 1;
+	}
+	err = ibv_modify_qp(qp, &init,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (!err)
+		err = ibv_modify_qp(qp, &rtr,
+				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					    IBV_QP_MIN_RNR_TIMER);
+	if (!err)
+		err = ibv_modify_qp(qp, &rts,
+				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					    IBV_QP_MAX_QP_RD_ATOMIC);
+	return err;
 }
+
+/* Accepts a loop that is all zero, or opened in part. */
+static void loop_close(struct loop *loop)
+{
+	for (int i = 0; i < 2; i++)
+		if (loop->qp[i])
+			ibv_destroy_qp(loop->qp[i]);
+	if (loop->cq)
+		ibv_destroy_cq(loop->cq);
+	if (loop->mr)
+		ibv_dereg_mr(loop->mr);
+	region_close(&loop->page);
+}
+
+/* 0, or -1 and why. */
+static int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struct loop *loop,
+		     char why[PROVE_WHY_BYTES])
+{
+	int err;
+
+	snprintf(why, PROVE_WHY_BYTES, "no memory for its proof");
+	if (region_open(PAGE_BYTES, REGION_READ | REGION_WRITE, "proof", &loop->page))
+		return -1;
+	loop->mr = ibv_reg_mr(pd, loop->page->base, PAGE_BYTES,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+				      IBV_ACCESS_REMOTE_WRITE);
+	loop->cq = ibv_create_cq(pd->context, 8, NULL, NULL, 0);
+	if (!loop->mr || !loop->cq)
+		goto failed;
+	for (int i = 0; i < 2; i++) {
+		struct ibv_qp_init_attr attr = {
+			.send_cq = loop->cq,
+			.recv_cq = loop->cq,
+			.qp_type = IBV_QPT_RC,
+			.cap = { .max_send_wr = 4,
+				 .max_recv_wr = 1,
+				 .max_send_sge = 1,
+				 .max_recv_sge = 1 },
+		};
+
+		loop->qp[i] = ibv_create_qp(pd, &attr);
+		if (!loop->qp[i])
+			goto failed;
+	}
+	for (int i = 0; i < 2; i++) {
+		err = join_qp(loop->qp[i], device, loop->qp[1 - i]->qp_num);
+		if (err) {
+			errno = err;
+			goto failed;
+		}
+	}
+	return 0;
+
+failed:
+	snprintf(why, PROVE_WHY_BYTES, "it could not be proved: no queue pair to oneself: %s",
+		 errno_text(errno));
+	return -1;
+}
+
+/* Posts one signalled request to queue pair number side and waits for its end. Returns its status,
+ * or -1 and why: it could not be posted, or did not end. */
+static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char why[PROVE_WHY_BYTES])
+{
+	uint64_t until = now_ns() + (uint64_t)RUN_MS * 1000000;
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	int got = 0, err;
+
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	err = ibv_post_send(loop->qp[side], wr, &bad);
+	if (err) {
+		snprintf(why, PROVE_WHY_BYTES, "%s", errno_text(err));
+		return -1;
+	}
+	while (got == 0 && now_ns() < until)
+		got = ibv_poll_cq(loop->cq, 1, &wc);
+	if (got == 1)
+		return (int)wc.status;
+	snprintf(why, PROVE_WHY_BYTES, "no completion");
+	return -1;
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+/* Memory under proof is only ever a local buffer: a queue pair READs a pattern into it and WRITEs
+ * it back to the page, so that nobody else needs a right to it. */
+static int transfer(struct loop *loop, enum ibv_wr_opcode opcode, const struct ibv_mr *mr,
+		    uint64_t address, uint32_t n, size_t page_at, char why[PROVE_WHY_BYTES])
+{
+	struct ibv_sge sge = { .addr = address, .length = n, .lkey = mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = opcode,
+		.wr.rdma = { .remote_addr = (uintptr_t)loop->page->base + page_at,
+			     .rkey = loop->mr->rkey },
+	};
+	char text[PROVE_WHY_BYTES] = "";
+	int status = loop_run(loop, 0, &wr, text);
+
+	if (status == IBV_WC_SUCCESS)
+		return 0;
+	snprintf(why, PROVE_WHY_BYTES, "the card cannot %s it: %.100s",
+		 opcode == IBV_WR_RDMA_READ ? "write" : "read",
+		 status < 0 ? text : ibv_wc_status_str((enum ibv_wc_status)status));
+	return -1;
+}
+
+static int prove_memory(struct ibv_pd *pd, const struct verbs_device *device,
+			const struct ibv_mr *mr, uint64_t address, size_t bytes,
+			char why[PROVE_WHY_BYTES])
+{
+	uint32_t n = (uint32_t)(bytes < PATTERN_BYTES ? bytes : PATTERN_BYTES);
+	struct loop loop = { 0 };
+	uint8_t *page;
+	int rc;
+
+	rc = loop_open(pd, device, &loop, why);
+	if (rc)
+		goto out_close;
+	page = loop.page->base;
+	for (uint32_t i = 0; i < n; i++)
+		page[PATTERN_AT + i] = (uint8_t)(i * 37 + 11);
+	rc = transfer(&loop, IBV_WR_RDMA_WRITE, mr, address, n, SAVED_AT, why);
+	if (!rc)
+		rc = transfer(&loop, IBV_WR_RDMA_READ, mr, address, n, PATTERN_AT, why);
+	if (!rc)
+		rc = transfer(&loop, IBV_WR_RDMA_WRITE, mr, address, n, ECHO_AT, why);
+	if (!rc && memcmp(page + PATTERN_AT, page + ECHO_AT, n)) {
+		snprintf(why, PROVE_WHY_BYTES,
+			 "what the card wrote there is not what it reads back");
+		rc = -1;
+	}
+	if (!rc)
+		rc = transfer(&loop, IBV_WR_RDMA_READ, mr, address, n, SAVED_AT, why);
+out_close:
+	loop_close(&loop);
+	return rc;
+}
+
+/* ---- memory windows -------------------------------------------------------------- */
+
+/* Of the requests through the window only the write, which it allows, may succeed. The read, which
+ * must fail, breaks the loop and comes last. */
+static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
+		      char why[PROVE_WHY_BYTES])
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		enum ibv_wc_status wanted;
+		const char *what;
+	} steps[] = {
+		{ IBV_WR_BIND_MW, IBV_WC_SUCCESS, "binding one" },
+		{ IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, "writing through one" },
+		{ IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR,
+		  "reading through one that is only for writing" },
+	};
+	uint32_t key = ibv_inc_rkey(mw->rkey);
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct ibv_sge sge = { .addr = (uintptr_t)loop->page->base + PAGE_BYTES / 2,
+				       .length = WINDOW_BYTES,
+				       .lkey = loop->mr->lkey };
+		struct ibv_send_wr wr = { .opcode = steps[i].opcode };
+		char text[PROVE_WHY_BYTES] = "";
+		int status;
+
+		if (wr.opcode == IBV_WR_BIND_MW) {
+			wr.bind_mw.mw = mw;
+			wr.bind_mw.rkey = key;
+			wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+				.mr = mr,
+				.addr = (uintptr_t)mr->addr,
+				.length = mr->length,
+				.mw_access_flags = IBV_ACCESS_REMOTE_WRITE
+			};
+		} else {
+			wr.sg_list = &sge;
+			wr.num_sge = 1;
+			wr.wr.rdma.remote_addr = (uintptr_t)mr->addr;
+			wr.wr.rdma.rkey = key;
+		}
+		status = loop_run(loop, wr.opcode == IBV_WR_BIND_MW ? 1 : 0, &wr, text);
+		if (status == (int)steps[i].wanted)
+			continue;
+		snprintf(why, PROVE_WHY_BYTES, "%s ends with: %.80s", steps[i].what,
+			 status < 0 ? text : ibv_wc_status_str((enum ibv_wc_status)status));
+		return -1;
+	}
+	return 0;
+}
+
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES])
+{
+	struct loop loop = { 0 };
+	struct ibv_mr *mr = NULL;
+	struct ibv_mw *mw = NULL;
+	int rc = -1;
+
+	if (!(device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
+		snprintf(why, PROVE_WHY_BYTES, "it has none of type 2B");
+		return -1;
+	}
+	if (loop_open(pd, device, &loop, why))
+		goto out;
+	mr = ibv_reg_mr(pd, loop.page->base, PAGE_BYTES / 2,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	mw = mr ? ibv_alloc_mw(pd, IBV_MW_TYPE_2) : NULL;
+	if (!mw)
+		snprintf(why, PROVE_WHY_BYTES, "%s: %s", !mr ? "ibv_reg_mr" : "ibv_alloc_mw",
+			 errno_text(errno));
+	else
+		rc = try_window(&loop, mw, mr, why);
+out:
+	if (mw)
+		ibv_dealloc_mw(mw);
+	if (mr)
+		ibv_dereg_mr(mr);
+	loop_close(&loop);
+	return rc;
+}
+
+/* ---- registering ------------------------------------------------------------------- */
+
+enum rung { DMABUF, PEER_MEMORY, NOT_REACHED };
+static const char *const rung_names[] = { "dma-buf", "peer memory" };
+static const char *const outcomes[] = { "reads it by dma-buf", "reads it through peer memory",
+					"does not reach it" };
+static atomic_int last_rung = -1;
 
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out)
 {
 	int rc = verbs_memlock_check(bytes, what);
 
-	if (rc < 0) {
+	if (rc) {
 		char sentence[ERROR_TEXT_BYTES];
 
 		snprintf(sentence, sizeof(sentence), "%s", sluice_last_error());
 		return fail(rc, "%s", sentence);
 	}
 	*out = ibv_reg_mr(pd, base, bytes, access);
-	if (*out != NULL)
+	if (*out)
 		return SLUICE_OK;
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "%s: ibv_reg_mr of %zu bytes with access 0x%x: %s%s", what, bytes,
@@ -39,95 +318,58 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
-/* One rung of device memory: registered as told, then proved. why says what was wrong. */
-static int try_rung(struct ibv_pd *pd, const struct verbs_device *device,
-		    const struct memory *memory, enum ladder_rung rung, int access,
-		    struct ladder_memory *out, char why[200])
+/* Registers by one rung and proves it. NULL: why says what was wrong. */
+static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *device,
+			       const struct memory *memory, enum rung rung, char why[200])
 {
-	const char *call = rung == LADDER_DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr";
-	char reason[160];
+	/* The proof writes what it has saved of that memory back to it. */
+	const int access = IBV_ACCESS_LOCAL_WRITE;
+	const uint64_t address = (uintptr_t)memory->address;
+	struct ibv_mr *mr;
+	char reason[PROVE_WHY_BYTES];
 
-	if (rung == LADDER_DMABUF && memory->fd < 0) {
+	if (rung == DMABUF && memory->fd < 0) {
 		snprintf(why, 200, "it was not exported");
-		return -1;
+		return NULL;
 	}
-	out->address = (uintptr_t)memory->address;
-	if (rung == LADDER_DMABUF)
-		out->mr = ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, out->address,
-					    memory->fd, access);
-	else
-		out->mr = ibv_reg_mr(pd, memory->address, memory->bytes, access);
-	if (out->mr == NULL) {
-		snprintf(why, 200, "%s: %s", call, errno_text(errno));
-		return -1;
+	mr = rung == DMABUF ? ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, address,
+						memory->fd, access) :
+			      ibv_reg_mr(pd, memory->address, memory->bytes, access);
+	if (!mr) {
+		snprintf(why, 200, "%s: %s", rung == DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
+			 errno_text(errno));
+		return NULL;
 	}
-	if (ladder_prove(pd, device, out->mr, out->address, memory->bytes, reason) == 0)
-		return 0;
-	snprintf(why, 200, "%s worked, but %s", call, reason);
-	dereg(&out->mr);
-	return -1;
-}
-
-static int stage(struct ibv_pd *pd, const struct memory *memory, int access,
-		 struct ladder_memory *out)
-{
-	int rc = region_open(memory->bytes, 0, "staging", &out->staging);
-
-	if (rc == SLUICE_OK)
-		rc = register_host(pd, out->staging->base, memory->bytes, access, "staging",
-				   &out->mr);
-	if (rc < 0) {
-		region_close(&out->staging);
-		return rc;
-	}
-	out->address = (uintptr_t)out->staging->base;
-	return SLUICE_OK;
+	if (!prove_memory(pd, device, mr, address, memory->bytes, reason))
+		return mr;
+	snprintf(why, 200, "it was registered, but %s", reason);
+	ibv_dereg_mr(mr);
+	return NULL;
 }
 
 int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
-		    const struct memory *memory, int access, struct ladder_memory *out)
+		    const struct memory *memory, struct ibv_mr **out)
 {
-	static const enum ladder_rung rungs[] = { LADDER_DMABUF, LADDER_PEERMEM };
-	struct ladder_memory result = { .rung = LADDER_HOST };
-	int rc = SLUICE_OK, level;
+	char reasons[480] = "";
+	enum rung rung = DMABUF;
+	int level;
 
-	if (memory->place == MEMORY_HOST) {
-		rc = register_host(pd, memory->address, memory->bytes, access, "host memory",
-				   &result.mr);
-		result.address = (uintptr_t)memory->address;
-		if (rc == SLUICE_OK)
-			*out = result;
-		return rc;
-	}
-	access |= IBV_ACCESS_LOCAL_WRITE;
-	for (size_t i = 0; i < sizeof(rungs) / sizeof(rungs[0]) && result.mr == NULL; i++) {
-		size_t used = strlen(result.reason);
+	*out = NULL;
+	for (; rung < NOT_REACHED; rung++) {
+		size_t used = strlen(reasons);
 		char why[200];
 
-		result.rung = rungs[i];
-		if (try_rung(pd, device, memory, rungs[i], access, &result, why) < 0)
-			snprintf(result.reason + used, sizeof(result.reason) - used, "%s%s: %s",
-				 used > 0 ? "; " : "", rung_names[rungs[i]], why);
-	}
-	if (result.mr == NULL) {
-		result.rung = LADDER_STAGING;
-		rc = stage(pd, memory, access, &result);
-		if (rc < 0)
-			return rc;
+		*out = try_rung(pd, device, memory, rung, why);
+		if (*out)
+			break;
+		snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used > 0 ? "; " : "",
+			 rung_names[rung], why);
 	}
 	/* Once: every peer's registration of every region mostly comes to the same. */
-	level = atomic_exchange(&last_rung, (int)result.rung) == (int)result.rung ? LOG_DEBUG :
-										    LOG_INFO;
-	log_line(level, "rdma", "%zu bytes of device memory: %s on %s%s%s", memory->bytes,
-		 rung_names[result.rung], device->name,
-		 result.reason[0] != '\0' ? ", because " : "", result.reason);
-	*out = result;
-	return SLUICE_OK;
-}
-
-void ladder_end(struct ladder_memory *memory)
-{
-	dereg(&memory->mr);
-	region_close(&memory->staging);
-	*memory = (struct ladder_memory){ 0 };
+	level = atomic_exchange(&last_rung, (int)rung) == (int)rung ? LOG_DEBUG : LOG_INFO;
+	log_line(level, "rdma", "%zu bytes of device memory: %s %s%s%s", memory->bytes,
+		 device->name, outcomes[rung], reasons[0] ? ", because " : "", reasons);
+	return *out ? SLUICE_OK :
+		      fail_quietly(SLUICE_ENOSUPP, "%s does not reach this device memory: %s",
+				   device->name, reasons);
 }

@@ -1,33 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Registering memory that may be a GPU's: as host memory, by its dma-buf, through the driver's peer
- * memory, and if none of these works by staging in pinned host memory. A rung is taken only after
- * the card has really written that memory and read it back. Called by the verbs transport. */
+ * Registering memory with a card, by what the card is seen to do: what it says it can do is tried
+ * between two queue pairs of this process before anybody relies on it. A GPU's memory, which is
+ * only ever a source of puts, is registered by its dma-buf, else through the driver's peer memory.
+ * Called by rights.c. */
 #ifndef RDMA_LADDER_H
 #define RDMA_LADDER_H
 #include "base/memory.h"
-#include "rdma/region.h"
 #include "rdma/verbs_device.h"
 
-enum ladder_rung { LADDER_HOST, LADDER_DMABUF, LADDER_PEERMEM, LADDER_STAGING };
+enum { PROVE_WHY_BYTES = 160 };
 
-struct ladder_memory {
-	enum ladder_rung rung;
-	struct ibv_mr *mr;
-	uint64_t address;       /* what work requests say */
-	struct region *staging; /* LADDER_STAGING: the bytes are copied through it */
-	char reason[256];       /* why this rung and not one above it */
-};
+/* ibv_reg_mr of host memory, with the memory limit checked before it, and an error that says what
+ * to do. */
+int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
+		  struct ibv_mr **out);
 
-/* Registers with access (IBV_ACCESS_*, local write is added for device memory) in pd; device is the
- * open device of pd. Logs the choice once. Errors: SLUICE_ENOMEM, SLUICE_EDEVICE (not even
- * staging). */
+/* Registers device memory in pd, whose open device is described by device. A rung counts only after
+ * the card has really written that memory and read it back; what was there is put back. Logs which
+ * rung was taken, and why not one above it, whenever that changes. SLUICE_ENOSUPP, which is not
+ * logged: the card does not reach that memory; the message says what was tried. */
 int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
-		    const struct memory *memory, int access, struct ladder_memory *out);
-/* Accepts one that is all zero. */
-void ladder_end(struct ladder_memory *memory);
+		    const struct memory *memory, struct ibv_mr **out);
 
-/* Lets the card write the first bytes of mr and read them back, through a pair of queue pairs that
- * are connected to each other. What was there is put back. 0, or -1 with the sentence in why. */
-int ladder_prove(struct ibv_pd *pd, const struct verbs_device *device, const struct ibv_mr *mr,
-		 uint64_t address, size_t bytes, char why[160]);
+/* 0: the device has memory windows of type 2B, and a window for writing refuses to be read. -1 and
+ * why not. */
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES]);
 #endif

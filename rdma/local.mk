@@ -1,4 +1,5 @@
 library_sources += \
+	rdma/bell.c rdma/bell.h \
 	rdma/event_queue.c rdma/event_queue.h \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
@@ -10,28 +11,22 @@ library_sources += \
 	rdma/self.c \
 	rdma/shm.c rdma/shm.h \
 	rdma/shm_card.c rdma/shm_card.h \
-	rdma/shm_move.c \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c
 if HAVE_VERBS
 library_sources += \
 	rdma/auth.c rdma/auth.h \
-	rdma/connect.c rdma/connect_accept.c rdma/connect_client.c rdma/connect_greet.c \
-	rdma/connect_try.c \
+	rdma/connect.c rdma/connect.h \
 	rdma/frame.c rdma/frame.h \
-	rdma/ladder.c rdma/ladder.h rdma/ladder_prove.c \
-	rdma/loop.c rdma/loop.h \
-	rdma/verbs.c rdma/verbs.h \
-	rdma/verbs_close.c \
-	rdma/verbs_complete.c \
-	rdma/verbs_device.c rdma/verbs_device.h \
-	rdma/verbs_keys.c \
-	rdma/verbs_link.c \
-	rdma/verbs_open.c \
-	rdma/verbs_poll.c \
-	rdma/verbs_post.c \
-	rdma/verbs_qpn.c \
-	rdma/verbs_register.c rdma/verbs_register.h \
-	rdma/verbs_window.c
+	rdma/ladder.c rdma/ladder.h \
+	rdma/link.c rdma/link.h \
+	rdma/patience.c rdma/patience.h \
+	rdma/proof.c rdma/proof.h \
+	rdma/queue_pair.c rdma/queue_pair.h \
+	rdma/queues.c rdma/queues.h \
+	rdma/rights.c rdma/rights.h \
+	rdma/sendlog.c rdma/sendlog.h \
+	rdma/verbs.c \
+	rdma/verbs_device.c rdma/verbs_device.h
 endif

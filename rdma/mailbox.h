@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Where PUT_NOTIFYs of the shm transport arrive: memory of the receiver that peers may write, with
  * a flag "the receiver sleeps" and one single-producer single-consumer ring of 32-bit words per
- * sender. Only layout and memory ordering are here; shm.c maps the memory, shm_move.c uses it.
+ * sender. Only layout and memory ordering are here; shm.c maps the memory and uses it.
  *
  * An entry is a word and, above it, how many times the sender has come round the ring, this time
  * included: so one cache line goes from sender to receiver, and not another one with a position.

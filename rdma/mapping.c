@@ -148,7 +148,7 @@ int mapping_open(int fd, int peer, const struct descriptor *d, void **base_out)
 	int rc, err;
 
 	rc = verify_file(fd, peer, d);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (d->access & REGION_WRITE)
 		protection |= PROT_WRITE;

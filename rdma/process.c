@@ -35,12 +35,12 @@ static int read_stat(pid_t pid, char *state_out, uint64_t *start_out)
 		return n < 0 ? -errno : -ESRCH;
 	text[n] = '\0';
 	field = strrchr(text, ')');
-	if (field == NULL || field[1] != ' ')
+	if (!field || field[1] != ' ')
 		return -EPROTO;
 	*state_out = field[2];
-	for (i = 2; field != NULL && i < 22; i++)
+	for (i = 2; field && i < 22; i++)
 		field = strchr(field + 1, ' ');
-	if (field == NULL)
+	if (!field)
 		return -EPROTO;
 	*start_out = strtoull(field + 1, &end, 10);
 	return end == field + 1 ? -EPROTO : 0;

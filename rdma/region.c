@@ -109,7 +109,7 @@ static int back_with_memory(int fd, size_t file_bytes)
 	 * copy. */
 	do
 		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
-	while (rc < 0 && errno == EINTR);
+	while (rc && errno == EINTR);
 	return rc;
 }
 
@@ -155,7 +155,7 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 
 	/* The list's head lies behind it: transports reach it through a const region. */
 	region = calloc(1, sizeof(*region) + sizeof(*region->registrations));
-	if (region == NULL)
+	if (!region)
 		return fail_to_open(name, bytes, "calloc", ENOMEM);
 	region->registrations = (struct registration **)(void *)(region + 1);
 	region->bytes = bytes;
@@ -208,13 +208,13 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 		struct memory memory;
 	} * r;
 
-	if (memory->place != MEMORY_DEVICE || memory->bytes == 0 ||
-	    access & ~(unsigned)(REGION_READ | REGION_WRITE))
+	if (memory->place != MEMORY_DEVICE || !memory->bytes || access)
 		return fail(SLUICE_EINVAL,
-			    "%zu bytes of device memory with access 0x%x are not a region",
+			    "%zu bytes of device memory with access 0x%x are not a region: peers "
+			    "reach host memory only",
 			    memory->bytes, access);
 	r = calloc(1, sizeof(*r));
-	if (r == NULL)
+	if (!r)
 		return fail(SLUICE_ENOMEM, "no memory for %zu bytes", sizeof(*r));
 	r->memory = *memory;
 	r->region = (struct region){ .base = memory->address,
@@ -229,19 +229,19 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 
 void region_close(struct region **region)
 {
-	struct region *r = region != NULL ? *region : NULL;
+	struct region *r = region ? *region : NULL;
 
-	if (r == NULL)
+	if (!r)
 		return;
-	while (*r->registrations != NULL) {
+	while (*r->registrations) {
 		struct registration *first = *r->registrations;
 
 		*r->registrations = first->next;
 		first->end(first);
 	}
-	if (r->common != NULL)
+	if (r->common)
 		common_release(&r->common);
-	else if (r->base != NULL && r->device == NULL)
+	else if (r->base && !r->device)
 		munmap(r->base, r->bytes);
 	if (r->fd >= 0)
 		close(r->fd);

@@ -37,7 +37,8 @@ struct region {
 };
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
-/* A region over device memory, which stays its allocator's and outlives the region. */
+/* A region over device memory, which stays its allocator's and outlives the region. It is a source
+ * of puts and nothing else: access is 0, as peers reach host memory only. */
 int region_open_device(const struct memory *memory, unsigned access, struct region **out);
 /* Ends the registrations, unmaps, frees. Nothing that is posted may still use the region. */
 void region_close(struct region **region);

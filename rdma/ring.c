@@ -19,7 +19,7 @@ int ring_writer_init(struct ring_writer *w, uint32_t depth, size_t slot_bytes)
 {
 	int rc = check_shape(depth, slot_bytes);
 
-	if (rc < 0)
+	if (rc)
 		return rc;
 	*w = (struct ring_writer){ .depth = depth, .slot_bytes = slot_bytes, .next_seq = 1 };
 	return SLUICE_OK;
@@ -29,7 +29,7 @@ int ring_reader_init(struct ring_reader *r, uint32_t depth, size_t slot_bytes)
 {
 	int rc = check_shape(depth, slot_bytes);
 
-	if (rc < 0)
+	if (rc)
 		return rc;
 	*r = (struct ring_reader){ .depth = depth, .slot_bytes = slot_bytes, .next_seq = 1 };
 	return SLUICE_OK;

@@ -46,12 +46,6 @@ static inline int ring_writer_free(const struct ring_writer *w)
 	return w->next_seq - w->consumed_seq <= w->depth;
 }
 
-/* Messages written and not yet known to be read. */
-static inline uint64_t ring_writer_unread(const struct ring_writer *w)
-{
-	return w->next_seq - 1 - w->consumed_seq;
-}
-
 /* Takes the next sequence number into use, for a message that has been posted (peek at
  * w->next_seq while preparing it). Needs ring_writer_free(). */
 uint64_t ring_writer_advance(struct ring_writer *w);

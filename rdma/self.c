@@ -47,7 +47,7 @@ static struct self *neighbour(const struct endpoint *e)
 {
 	struct self *self = self_of(e->transport);
 
-	if (self->neighbours == NULL)
+	if (!self->neighbours)
 		return self;
 	return self->neighbours->at[e->peer] ? self_of(self->neighbours->at[e->peer]) : NULL;
 }
@@ -56,7 +56,7 @@ static void self_close(struct transport **t)
 {
 	struct self *self;
 
-	if (t == NULL || *t == NULL)
+	if (!t || !*t)
 		return;
 	self = self_of(*t);
 	if (self->neighbours)
@@ -81,7 +81,7 @@ static int self_open(const struct transport_config *config, struct transport **o
 		return fail(SLUICE_EINVAL, "self: rank %d of %d with a queue of %u is not possible",
 			    config->rank, config->size, config->queue_depth);
 	self = calloc(1, sizeof(*self));
-	if (self == NULL)
+	if (!self)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*self));
 	t = &self->transport;
 	t->ops = &self_transport;
@@ -90,23 +90,23 @@ static int self_open(const struct transport_config *config, struct transport **o
 	self->size = config->size;
 	self->wake_fd = -1;
 	self->endpoints = calloc((size_t)config->size, sizeof(*self->endpoints));
-	if (self->endpoints == NULL) {
+	if (!self->endpoints) {
 		rc = fail(SLUICE_ENOMEM, "self: no memory for %d endpoints", config->size);
 		goto err_close;
 	}
-	if (config->neighbours == NULL)
+	if (!config->neighbours)
 		self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (self->wake_fd < 0 && config->neighbours == NULL) {
+	if (self->wake_fd < 0 && !config->neighbours) {
 		rc = fail(errno == EMFILE || errno == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 			  "self: eventfd: %s; raise the limit on open files (ulimit -n)",
 			  errno_text(errno));
 		goto err_close;
 	}
 	rc = event_queue_open(&self->imms, config->queue_depth);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = event_queue_open(&self->dones, config->queue_depth);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	self->neighbours = config->neighbours;
 	if (self->neighbours)
@@ -152,7 +152,7 @@ static int self_connect(struct transport *t, int peer, const uint8_t *card, size
 	if (peer < 0 || peer >= self->size || (peer != self->rank && !self->neighbours))
 		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank,
 			    peer);
-	if (self->endpoints[peer].transport != NULL)
+	if (self->endpoints[peer].transport)
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
 	write_card(peer, expected, &expected_len);
 	if (len != expected_len || memcmp(card, expected, expected_len) != 0)
@@ -171,12 +171,7 @@ static int self_describe(struct endpoint *e, const struct region *region,
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
-	if (region->device != NULL)
-		return fail(SLUICE_ENOSUPP,
-			    "self cannot offer device memory to rank %d: it copies by this "
-			    "processor; use a region of host memory",
-			    e->peer);
-	if (region->common != NULL)
+	if (region->common)
 		in_process_describe(region, descriptor);
 	else
 		descriptor_of(region, descriptor);
@@ -189,11 +184,11 @@ static int reach_neighbour(struct endpoint *e, const uint8_t descriptor[REGION_D
 	struct self_remote *remote = calloc(1, sizeof(*remote));
 	int rc;
 
-	if (remote == NULL)
+	if (!remote)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
 	remote->remote.endpoint = e;
 	rc = in_process_reach(descriptor, e->peer, &remote->remote, &remote->common);
-	if (rc < 0) {
+	if (rc) {
 		free(remote);
 		return rc;
 	}
@@ -212,17 +207,17 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 	if (self_of(e->transport)->neighbours)
 		return reach_neighbour(e, descriptor, out);
 	rc = descriptor_decode(descriptor, e->peer, &d);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (d.pid != getpid())
 		return fail(SLUICE_EWIRE, "self: a region of pid %d, this is pid %d", (int)d.pid,
 			    (int)getpid());
 	remote = calloc(1, sizeof(*remote));
-	if (remote == NULL)
+	if (!remote)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
 	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
 	rc = mapping_open(d.fd, e->peer, &d, &remote->base);
-	if (rc < 0) {
+	if (rc) {
 		free(remote);
 		return rc;
 	}
@@ -236,14 +231,14 @@ static int self_control(struct endpoint *e, struct remote **out)
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	int rc;
 
-	if (there == NULL)
+	if (!there)
 		return fail(SLUICE_EPEER, "self: simulated rank %d left before it was connected",
 			    e->peer);
-	if (there->control == NULL)
+	if (!there->control)
 		return fail(SLUICE_EINVAL, "self: rank %d was opened without a control region",
 			    e->peer);
 	rc = self_describe(e, there->control, descriptor);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	return self_remote_open(e, descriptor, out);
 }
@@ -252,10 +247,10 @@ static void self_remote_close(struct remote **r)
 {
 	struct self_remote *remote;
 
-	if (r == NULL || *r == NULL)
+	if (!r || !*r)
 		return;
 	remote = (struct self_remote *)(void *)*r;
-	if (remote->common != NULL)
+	if (remote->common)
 		common_release(&remote->common);
 	else
 		mapping_close(remote->base, remote->remote.bytes);
@@ -289,9 +284,9 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 	char *there;
 
 	rc = transfer_check(e, x);
-	if (rc < 0)
+	if (rc)
 		return rc;
-	if (peer == NULL)
+	if (!peer)
 		return SLUICE_EPEER; /* a simulated rank that has left: nobody looks at its
 				      * memory */
 	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&peer->imms)) ||
@@ -319,7 +314,7 @@ static int self_poll(struct transport *t, struct event *events, int n)
 	struct self *self = self_of(t);
 	int taken;
 
-	if ((self->dones.count | self->imms.count) == 0)
+	if (event_queue_empty(&self->dones) && event_queue_empty(&self->imms))
 		return 0; /* most often; who polls for another rank's news learns of them the
 			   * sooner */
 	taken = event_queue_take(&self->dones, events, n);
@@ -330,7 +325,7 @@ static int self_arm(struct transport *t)
 {
 	struct self *self = self_of(t);
 
-	self->armed = self->dones.count == 0 && self->imms.count == 0;
+	self->armed = event_queue_empty(&self->dones) && event_queue_empty(&self->imms);
 	return !self->armed;
 }
 
@@ -360,7 +355,7 @@ static void *self_address(struct remote *remote)
 {
 	const struct self_remote *r = (const struct self_remote *)(const void *)remote;
 
-	return remote->access & REGION_WRITE && r->common == NULL ? r->base : NULL;
+	return remote->access & REGION_WRITE && !r->common ? r->base : NULL;
 }
 
 static const void *self_readable(struct remote *remote)
@@ -371,7 +366,6 @@ static const void *self_readable(struct remote *remote)
 }
 
 const struct transport_ops self_transport = {
-	.size = sizeof(struct transport_ops),
 	.name = "self",
 	.open = self_open,
 	.close = self_close,

@@ -1,23 +1,337 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport between processes of one machine. A peer's regions and its mailbox are memory files
- * opened through /proc/PID/fd and mapped here; a transfer is a copy, a notification is a word in
- * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps. One epoll instance
- * holds the own pipe and a pidfd per peer, so that a message, wake() and a peer's death all end a
- * sleep. This half opens, connects and closes; shm_move.c does the rest. */
+ * opened through /proc/PID/fd and mapped here. A transfer is a copy. A notification is a word in
+ * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (bell.h). Posting and
+ * polling make no system call, but one to wake a sleeper, and one to ask for ended peers every few
+ * milliseconds. */
 #include "rdma/shm.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
+#include "rdma/bell.h"
+#include "rdma/event_queue.h"
+#include "rdma/mailbox.h"
 #include "rdma/mapping.h"
+#include "rdma/process.h"
 #include "rdma/shm_card.h"
+#include "rdma/transfer.h"
+#include "rdma/transport.h"
+#include "sluice.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 enum { MIN_DONES = 64, MAX_DONES = 65536 };
+
+enum peer_state {
+	PEER_ALIVE,
+	PEER_ENDED,  /* its process ended; what it sent before is still handed out */
+	PEER_BROKEN, /* it broke the mailbox; nothing more is taken from it */
+	PEER_GONE    /* EVENT_GONE was handed out */
+};
+
+struct shm_peer {
+	struct endpoint endpoint;
+	enum peer_state state;
+	int pidfd;     /* watched by the bell while PEER_ALIVE; -1 where there are none */
+	int wake_fd;   /* the peer's pipe */
+	void *mailbox; /* the peer's, mapped */
+	uint64_t mailbox_bytes;
+	struct process process;
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; judged when opened */
+	struct mailbox_writer out;                /* our ring in its mailbox */
+	struct mailbox_reader in;                 /* its ring in ours */
+};
+
+struct shm {
+	struct transport transport;
+	int rank, size;
+	struct process process;
+	uint32_t capacity; /* of the rings of our mailbox */
+	struct region *mailbox;
+	const struct region *control; /* the job's, told to every peer in the card */
+	struct bell bell;
+	int armed;
+	uint64_t next_check_ns; /* for ended peers; 0 at once */
+	unsigned polls;
+	struct event_queue dones;
+	int n_peers, first;        /* first: where the next poll starts, so that none starves */
+	struct shm_peer **peers;   /* [size], the first n_peers connected, in that order */
+	struct shm_peer **by_rank; /* [size] */
+};
+
+struct shm_remote {
+	struct remote remote;
+	void *base;
+};
+
+static struct shm *shm_of(struct transport *t)
+{
+	return (struct shm *)(void *)t; /* its first member, as in the two below */
+}
+
+static struct shm_peer *peer_of(struct endpoint *e)
+{
+	return (struct shm_peer *)(void *)e;
+}
+
+static struct shm_remote *shm_remote_of(struct remote *r)
+{
+	return (struct shm_remote *)(void *)r;
+}
+
+static int shm_fail_gone(const struct shm_peer *peer)
+{
+	return fail_quietly(SLUICE_EPEER, "rank %d (pid %d) is gone", peer->endpoint.peer,
+			    (int)peer->process.pid);
+}
+
+/* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
+enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 64 /* at the clock */ };
+
+/* ---- moving bytes ---------------------------------------------------------- */
+
+/* 1 if the peer's mailbox takes a word, else SLUICE_E*. */
+static int room_for_notify(struct shm_peer *peer)
+{
+	switch (mailbox_room(&peer->out)) {
+	case 0: return SLUICE_EAGAIN;
+	case 1: return 1;
+	default:
+		return fail(SLUICE_EWIRE,
+			    "the mailbox of rank %d (pid %d) holds an impossible position",
+			    peer->endpoint.peer, (int)peer->process.pid);
+	}
+}
+
+static void notify(struct shm_peer *peer, uint32_t imm)
+{
+	mailbox_write(&peer->out, imm);
+	if (mailbox_claim_wake(peer->mailbox))
+		bell_ring_pipe(peer->wake_fd);
+}
+
+/* A get, or a put that is to be reported, has ended. */
+static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
+{
+	event_queue_put(&shm->dones, &(struct event){ .kind = EVENT_DONE,
+						      .peer = peer->endpoint.peer,
+						      .cookie = cookie });
+	if (shm->armed)
+		bell_ring(&shm->bell);
+}
+
+/* A hint, some way ahead of a store: a line that a peer reads again and again comes while there are
+ * other things to do. */
+static inline void fetch_to_write(const void *line)
+{
+#if defined(__x86_64__)
+	/* __builtin_prefetch() asks for a copy to read, unless the processor is named to the
+	 * compiler. */
+	__asm__ volatile("prefetchw (%0)" : : "r"(line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
+static inline void fetch_what_is_written(const struct shm_peer *peer, const struct transfer *x)
+{
+	if (x->kind == TRANSFER_PUT_NOTIFY)
+		fetch_to_write((const void *)peer->out.at.next);
+	if (x->kind != TRANSFER_GET &&
+	    x->remote) /* nothing is checked yet: a hint may point anywhere */
+		fetch_to_write(
+			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
+}
+
+static int shm_post(struct endpoint *e, const struct transfer *x)
+{
+	struct shm *shm = shm_of(e->transport);
+	struct shm_peer *peer = peer_of(e);
+	int rc, ends = transfer_ends(x);
+	char *there;
+
+	fetch_what_is_written(peer, x);
+	if (peer->state == PEER_GONE)
+		return shm_fail_gone(peer);
+	if (!transfer_right(e, x))
+		return transfer_check(e, x);
+	if (x->kind == TRANSFER_PUT_NOTIFY && (rc = room_for_notify(peer)) < 0)
+		return rc;
+	if (ends && event_queue_full(&shm->dones))
+		return SLUICE_EAGAIN;
+	there = (char *)shm_remote_of(x->remote)->base + x->offset;
+	if (x->bytes > 0 && x->kind == TRANSFER_GET)
+		memcpy(x->local, there, x->bytes);
+	else if (x->bytes > 0)
+		memcpy(there, x->local, x->bytes);
+	transfer_count(&shm->transport, x);
+	if (x->kind == TRANSFER_PUT_NOTIFY)
+		notify(peer, x->imm);
+	if (ends)
+		done(shm, peer, x->cookie);
+	return SLUICE_OK;
+}
+
+/* ---- events ---------------------------------------------------------------- */
+
+static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
+{
+	bell_unwatch(&shm->bell, peer->pidfd);
+	peer->state = state;
+}
+
+/* Asks the kernel which peers ended. */
+static void check_deaths(struct shm *shm)
+{
+	int ranks[BELL_RANKS], n, i;
+
+	while ((n = bell_ended(&shm->bell, ranks)) > 0)
+		for (i = 0; i < n; i++)
+			unwatch(shm, shm->by_rank[ranks[i]], PEER_ENDED);
+	if (!bell_looks(&shm->bell))
+		return;
+	for (i = 0; i < shm->n_peers; i++) {
+		struct shm_peer *peer = shm->peers[i];
+
+		if (peer->pidfd < 0 && peer->state == PEER_ALIVE && process_ended(&peer->process))
+			unwatch(shm, peer, PEER_ENDED);
+	}
+}
+
+/* Whether take_from() would find anything. */
+static inline int has_news(const struct shm_peer *peer)
+{
+	return peer->state == PEER_ALIVE ? mailbox_waiting(&peer->in) : peer->state != PEER_GONE;
+}
+
+/* What one peer sent, and after the last of it that it is gone. That a process ended is known
+ * before its ring is looked at here, so its last words are never missed. */
+static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
+{
+	int taken = 0;
+
+	while (taken < n && peer->state != PEER_GONE) {
+		struct event *event = &events[taken];
+		uint32_t imm = 0;
+		int got = peer->state == PEER_BROKEN ? 0 : mailbox_take(&peer->in, &imm);
+
+		if (got > 0) {
+			*event = (struct event){ .kind = EVENT_IMM,
+						 .peer = peer->endpoint.peer,
+						 .imm = imm };
+			taken++;
+			continue;
+		}
+		if (got < 0 && peer->state == PEER_ALIVE)
+			unwatch(shm, peer, PEER_BROKEN);
+		if (got == 0 && peer->state == PEER_ALIVE)
+			break;
+		*event = (struct event){
+			.kind = EVENT_GONE,
+			.peer = peer->endpoint.peer,
+			.status = SLUICE_EPEER,
+			.text = peer->state == PEER_ENDED ?
+					"its process ended" :
+					"it wrote an impossible position into this rank's mailbox",
+		};
+		taken++;
+		peer->state = PEER_GONE;
+	}
+	return taken;
+}
+
+static __attribute__((noinline)) void look_for_ended(struct shm *shm)
+{
+	uint64_t now = now_ns();
+
+	if (now < shm->next_check_ns)
+		return;
+	check_deaths(shm);
+	shm->next_check_ns = now + DEATH_CHECK_NS;
+}
+
+/* Most often there is nothing, and who waits learns of what comes next the sooner the sooner this
+ * returns. */
+static int shm_poll(struct transport *t, struct event *events, int n)
+{
+	struct shm *shm = shm_of(t);
+	int taken = event_queue_take(&shm->dones, events, n), at = shm->first, left;
+
+	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
+		look_for_ended(shm);
+	/* In turns, each time from another peer on. No division: it takes as long as a line from
+	 * another core. */
+	for (left = shm->n_peers; left > 0 && taken < n; left--) {
+		struct shm_peer *peer = shm->peers[at];
+
+		at = at + 1 < shm->n_peers ? at + 1 : 0;
+		if (has_news(peer))
+			taken += take_from(shm, peer, events + taken, n - taken);
+	}
+	if (taken > 0)
+		shm->first = at;
+	return taken;
+}
+
+static int anything_waiting(struct shm *shm)
+{
+	int i;
+
+	if (!event_queue_empty(&shm->dones))
+		return 1;
+	for (i = 0; i < shm->n_peers; i++)
+		if (has_news(shm->peers[i]))
+			return 1;
+	return 0;
+}
+
+static int shm_arm(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+
+	mailbox_sleep(shm->mailbox->base);
+	shm->armed = 1;
+	if (!anything_waiting(shm)) {
+		bell_sleep(&shm->bell);
+		return 0;
+	}
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
+	return 1;
+}
+
+static void shm_disarm(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
+	bell_awake(&shm->bell);
+	shm->next_check_ns = 0; /* it may have been a death that woke us */
+}
+
+static void shm_cancel(struct transport *t)
+{
+	struct shm *shm = shm_of(t);
+
+	mailbox_awake(shm->mailbox->base);
+	shm->armed = 0;
+}
+
+static int shm_fd(struct transport *t)
+{
+	return bell_fd(&shm_of(t)->bell);
+}
+
+static void shm_wake(struct transport *t)
+{
+	bell_ring(&shm_of(t)->bell);
+}
 
 static void close_fd(int fd)
 {
@@ -32,9 +346,9 @@ static void peer_free(struct shm_peer *peer)
 	struct shm *shm = shm_of(peer->endpoint.transport);
 
 	/* By name: closing alone would leave it in the set while a forked child holds it. */
-	if (peer->state == PEER_ALIVE && peer->pidfd >= 0)
-		epoll_ctl(shm->epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
-	if (peer->mailbox != NULL)
+	if (peer->state == PEER_ALIVE)
+		bell_unwatch(&shm->bell, peer->pidfd);
+	if (peer->mailbox)
 		mapping_close(peer->mailbox, peer->mailbox_bytes);
 	close_fd(peer->wake_fd);
 	close_fd(peer->pidfd);
@@ -46,7 +360,7 @@ static void shm_close(struct transport **t)
 	struct shm *shm;
 	int i;
 
-	if (t == NULL || *t == NULL)
+	if (!t || !*t)
 		return;
 	shm = shm_of(*t);
 	for (i = 0; i < shm->n_peers; i++)
@@ -54,10 +368,7 @@ static void shm_close(struct transport **t)
 	free(shm->peers);
 	free(shm->by_rank);
 	event_queue_close(&shm->dones);
-	close_fd(shm->epoll);
-	close_fd(shm->ticker);
-	close_fd(shm->pipe_read);
-	close_fd(shm->pipe_write);
+	bell_close(&shm->bell);
 	region_close(&shm->mailbox);
 	free(shm);
 	*t = NULL;
@@ -71,32 +382,6 @@ static uint32_t done_capacity(uint32_t capacity, int size)
 	if (wanted < MIN_DONES)
 		return MIN_DONES;
 	return wanted > MAX_DONES ? MAX_DONES : (uint32_t)wanted;
-}
-
-static int open_descriptors(struct shm *shm)
-{
-	struct epoll_event wake = { .events = EPOLLIN, .data.u32 = SHM_WAKE_TAG };
-	const char *call = "pipe2";
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-		goto failed;
-	shm->pipe_read = ends[0];
-	shm->pipe_write = ends[1];
-	call = "epoll_create1";
-	shm->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (shm->epoll < 0)
-		goto failed;
-	call = "epoll_ctl";
-	if (epoll_ctl(shm->epoll, EPOLL_CTL_ADD, shm->pipe_read, &wake) < 0)
-		goto failed;
-	return SLUICE_OK;
-
-failed:
-	if (errno == EMFILE || errno == ENFILE)
-		return fail(SLUICE_ENOMEM, "shm: %s: %s; raise the limit on open files (ulimit -n)",
-			    call, errno_text(errno));
-	return fail(SLUICE_EDEVICE, "shm: %s: %s", call, errno_text(errno));
 }
 
 static int shm_open_transport(const struct transport_config *config, struct transport **out)
@@ -113,33 +398,33 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 			    config->rank, config->size, config->queue_depth, MAILBOX_MAX_SENDERS,
 			    MAILBOX_MAX_CAPACITY);
 	shm = calloc(1, sizeof(*shm));
-	if (shm == NULL)
+	if (!shm)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*shm));
 	t = &shm->transport;
 	t->ops = &shm_transport;
+	shm->bell = BELL_NONE;
 	shm->rank = config->rank;
 	shm->size = config->size;
 	shm->control = config->control;
 	shm->capacity = mailbox_capacity(config->queue_depth);
-	shm->pipe_read = shm->pipe_write = shm->epoll = shm->ticker = -1;
 	shm->peers = calloc((size_t)shm->size, sizeof(struct shm_peer *));
 	shm->by_rank = calloc((size_t)shm->size, sizeof(struct shm_peer *));
-	if (shm->peers == NULL || shm->by_rank == NULL) {
+	if (!shm->peers || !shm->by_rank) {
 		rc = fail(SLUICE_ENOMEM, "shm: no memory for a table of %d peers", shm->size);
 		goto err_close;
 	}
 	rc = process_identify(&shm->process);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = event_queue_open(&shm->dones, done_capacity(shm->capacity, shm->size));
-	if (rc < 0)
+	if (rc)
 		goto err_close;
 	rc = region_open(mailbox_bytes((uint32_t)shm->size, shm->capacity), REGION_WRITE, "mailbox",
 			 &shm->mailbox);
-	if (rc < 0)
+	if (rc)
 		goto err_close;
-	rc = open_descriptors(shm);
-	if (rc < 0)
+	rc = bell_open(&shm->bell);
+	if (rc)
 		goto err_close;
 	*out = t;
 	return SLUICE_OK;
@@ -147,6 +432,11 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 err_close:
 	shm_close(&t);
 	return rc;
+}
+
+struct mailbox_ring *shm_ring_to(struct endpoint *e)
+{
+	return peer_of(e)->out.at.ring;
 }
 
 /* ---- meeting peers --------------------------------------------------------- */
@@ -159,12 +449,12 @@ static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 		.size = shm->size,
 		.process = shm->process,
 		.capacity = shm->capacity,
-		.wake_fd = shm->pipe_write,
+		.wake_fd = bell_pipe(&shm->bell),
 	};
 
 	_Static_assert((int)SHM_CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
 	descriptor_of(shm->mailbox, card.mailbox);
-	if (shm->control != NULL)
+	if (shm->control)
 		descriptor_of(shm->control, card.control);
 	shm_card_encode(&card, bytes);
 	*len_out = SHM_CARD_BYTES;
@@ -192,7 +482,7 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 
 	rc = process_open_file(peer->process.pid, peer->endpoint.peer, number, O_RDWR,
 			       "wake-up pipe", &peer->wake_fd);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return fail(SLUICE_EPEER,
@@ -207,53 +497,27 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 
 	rc = process_open_file(peer->process.pid, peer->endpoint.peer, mailbox->fd, O_RDWR,
 			       "mailbox", &fd);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	rc = mapping_open(fd, peer->endpoint.peer, mailbox, &peer->mailbox);
 	close(fd);
-	if (rc == SLUICE_OK)
+	if (!rc)
 		peer->mailbox_bytes = mailbox->bytes;
 	return rc;
 }
 
-/* For peers that have no pidfd. Its ticks come while a caller sleeps: shm_arm() starts it. */
-static int open_ticker(struct shm *shm)
-{
-	struct epoll_event tick = { .events = EPOLLIN, .data.u32 = SHM_WAKE_TAG };
-
-	if (shm->ticker >= 0)
-		return SLUICE_OK;
-	shm->ticker = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (shm->ticker < 0 || epoll_ctl(shm->epoll, EPOLL_CTL_ADD, shm->ticker, &tick) < 0) {
-		int err = errno;
-
-		close_fd(shm->ticker);
-		shm->ticker = -1;
-		return fail(err == EMFILE || err == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-			    "shm: timer: %s", errno_text(err));
-	}
-	log_line(LOG_WARN, "rdma",
-		 "shm: no pidfd_open (Linux 5.3) here: that a rank ended is noticed up to %d ms "
-		 "late",
-		 SHM_TICK_MS);
-	return SLUICE_OK;
-}
-
 static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct process *process)
 {
-	struct epoll_event death = { .events = EPOLLIN, .data.u32 = (uint32_t)peer->endpoint.peer };
 	int rc;
 
 	rc = process_watch(process, peer->endpoint.peer, &peer->pidfd);
-	if (rc < 0)
+	if (rc)
 		return rc;
-	if (peer->pidfd < 0)
-		rc = open_ticker(shm);
-	else if (epoll_ctl(shm->epoll, EPOLL_CTL_ADD, peer->pidfd, &death) < 0)
-		return fail(SLUICE_EDEVICE, "shm: epoll_ctl for the process of rank %d: %s",
-			    peer->endpoint.peer, errno_text(errno));
+	rc = bell_watch(&shm->bell, peer->pidfd, peer->endpoint.peer);
+	if (rc)
+		return rc;
 	peer->state = PEER_ALIVE;
-	return rc;
+	return SLUICE_OK;
 }
 
 static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size_t len,
@@ -265,32 +529,32 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	struct shm_peer *peer;
 	int rc;
 
-	if (rank < 0 || rank >= shm->size || rank == shm->rank || shm->by_rank[rank] != NULL)
+	if (rank < 0 || rank >= shm->size || rank == shm->rank || shm->by_rank[rank])
 		return fail(SLUICE_EINVAL, "shm: rank %d cannot connect to rank %d of %d%s",
 			    shm->rank, rank, shm->size,
 			    rank >= 0 && rank < shm->size && rank != shm->rank ?
 				    ": it is connected already" :
 				    "");
 	rc = shm_card_decode(bytes, len, rank, shm->size, &card, &mailbox);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	peer = calloc(1, sizeof(*peer));
-	if (peer == NULL)
+	if (!peer)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*peer));
 	peer->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	peer->process = card.process;
 	memcpy(peer->control, card.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
-	peer->state = PEER_GONE; /* not in the epoll set yet */
+	peer->state = PEER_GONE; /* not watched yet */
 	/* The pidfd first: if it is readable later, all that was opened below belonged to it. */
 	rc = watch_peer(shm, peer, &card.process);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = open_mailbox(peer, &mailbox);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = open_wake_pipe(peer, card.wake_fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	mailbox_writer_init(&peer->out,
 			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, card.capacity),
@@ -316,11 +580,6 @@ static int shm_describe(struct endpoint *e, const struct region *region,
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
-	if (region->device != NULL)
-		return fail(SLUICE_ENOSUPP,
-			    "shm cannot offer device memory to rank %d: it copies by this "
-			    "processor; use a region of host memory",
-			    e->peer);
 	descriptor_of(region, descriptor);
 	return SLUICE_OK;
 }
@@ -336,22 +595,22 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_D
 	if (peer->state == PEER_GONE)
 		return shm_fail_gone(peer);
 	rc = descriptor_decode(descriptor, e->peer, &d);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	if (d.pid != peer->process.pid)
 		return fail(SLUICE_EWIRE, "rank %d is pid %d, but described a region of pid %d",
 			    e->peer, (int)peer->process.pid, (int)d.pid);
 	remote = calloc(1, sizeof(*remote));
-	if (remote == NULL)
+	if (!remote)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*remote));
 	remote->remote = (struct remote){ .endpoint = e, .bytes = d.bytes, .access = d.access };
 	rc = process_open_file(d.pid, e->peer, d.fd, d.access & REGION_WRITE ? O_RDWR : O_RDONLY,
 			       "region", &fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	rc = mapping_open(fd, e->peer, &d, &remote->base);
 	close(fd);
-	if (rc < 0)
+	if (rc)
 		goto err_free;
 	*out = &remote->remote;
 	return SLUICE_OK;
@@ -370,7 +629,7 @@ static void shm_remote_close(struct remote **r)
 {
 	struct shm_remote *remote;
 
-	if (r == NULL || *r == NULL)
+	if (!r || !*r)
 		return;
 	remote = shm_remote_of(*r);
 	mapping_close(remote->base, remote->remote.bytes);
@@ -389,7 +648,6 @@ static const void *shm_readable(struct remote *remote)
 }
 
 const struct transport_ops shm_transport = {
-	.size = sizeof(struct transport_ops),
 	.name = "shm",
 	.open = shm_open_transport,
 	.close = shm_close,

@@ -62,7 +62,7 @@ int shm_card_decode(const uint8_t *bytes, size_t len, int peer, int size, struct
 			    "the shm card of rank %d of %d says it is rank %" PRIu32 " of %" PRIu32,
 			    peer, size, rank, of);
 	rc = descriptor_decode(bytes + AT_MAILBOX, peer, &mailbox);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	pid = get_le32(bytes + AT_PID);
 	capacity = get_le32(bytes + AT_CAPACITY);

@@ -14,7 +14,7 @@ int transfer_check(const struct endpoint *e, const struct transfer *x)
 		return SLUICE_OK;
 	if (x->kind != TRANSFER_PUT && x->kind != TRANSFER_PUT_NOTIFY && x->kind != TRANSFER_GET)
 		return fail(SLUICE_EINVAL, "%d is no kind of transfer", (int)x->kind);
-	if (remote == NULL || remote->endpoint != e)
+	if (!remote || remote->endpoint != e)
 		return fail(SLUICE_EINVAL,
 			    "%s rank %d: the remote region belongs to another endpoint", name,
 			    e->peer);
@@ -32,7 +32,6 @@ int transfer_check(const struct endpoint *e, const struct transfer *x)
 			    "%s rank %d: %zu local bytes are not inside the local region", name,
 			    e->peer, x->bytes);
 	return fail(SLUICE_ENOSUPP,
-		    "%s rank %d: %s copies by this processor and cannot reach device memory; use a "
-		    "region of host memory",
-		    name, e->peer, e->transport->ops->name);
+		    "%s rank %d: %s cannot %s device memory; use a region of host memory", name,
+		    e->peer, e->transport->ops->name, x->kind == TRANSFER_GET ? "fill" : "read");
 }

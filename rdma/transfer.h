@@ -27,24 +27,27 @@ static inline int transfer_within_local(const struct transfer *x)
 
 	if (x->bytes == 0)
 		return 1;
-	if (region == NULL)
+	if (!region)
 		return local != 0 && x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES;
 	return local != 0 && local >= (uintptr_t)region->base && x->bytes <= region->bytes &&
 	       local - (uintptr_t)region->base <= region->bytes - x->bytes;
 }
 
-/* Whether transfer_check() finds nothing wrong; inline, for those that copy. */
+/* Whether transfer_check() finds nothing wrong. It is inline for the transports that copy. Device
+ * memory can only be the source of a put, on a transport whose card reads it where it is. */
 static inline int transfer_right(const struct endpoint *e, const struct transfer *x)
 {
 	const struct region *region = x->local_region;
 
-	return x->kind <= TRANSFER_GET && x->remote != NULL && x->remote->endpoint == e &&
+	return x->kind <= TRANSFER_GET && x->remote && x->remote->endpoint == e &&
 	       transfer_permitted(x) && transfer_within_remote(x) && transfer_within_local(x) &&
-	       (region == NULL || region->device == NULL || !e->transport->ops->copies_at_post);
+	       (!region || !region->device ||
+		(x->kind != TRANSFER_GET && e->transport->ops->in_place));
 }
 
-/* 0, or SLUICE_EINVAL: not this endpoint's remote, beyond its end, not permitted by its access, or
- * local bytes outside the local region. */
+/* 0, or SLUICE_EINVAL: the remote is not this endpoint's, the transfer reaches beyond its end, its
+ * access does not permit the transfer, or the local bytes lie outside the local region.
+ * SLUICE_ENOSUPP: the local bytes are device memory, and this transport cannot read them there. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
 
 /* Whether an EVENT_DONE tells its end. */

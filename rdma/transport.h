@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport table: how one-sided operations reach a peer. Instances: self (own rank), shm (same
- * machine), verbs (RDMA). A transport knows regions and peers, not gradients. All calls of one
- * transport come from one thread at a time (the holder of the job's progress token), except
- * wake(). */
+ * The transport table: how one-sided operations reach a peer. The transports are self (the own
+ * rank), shm (the same machine) and verbs (RDMA); transports.c lists them. A transport knows
+ * regions and peers, not gradients. All calls of one transport come from one thread at a time, the
+ * holder of the job's progress token, except wake(), which any thread may call. */
 #ifndef RDMA_TRANSPORT_H
 #define RDMA_TRANSPORT_H
 #include "region.h"
@@ -18,23 +18,26 @@ enum transfer_kind { TRANSFER_PUT, TRANSFER_PUT_NOTIFY, TRANSFER_GET };
 struct transfer {
 	enum transfer_kind kind;
 	struct remote *remote; /* the peer's region */
-	uint64_t offset;       /* in the remote region; offset + bytes within it or SLUICE_EINVAL */
+	uint64_t offset;       /* in the remote region, which must hold offset + bytes */
 	const struct region *local_region; /* holds local; may be NULL for puts of <= 64 bytes */
 	void *local;                       /* put: source, get: destination */
 	size_t bytes;                      /* put: may be 0 with NOTIFY */
-	uint32_t imm;    /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
-	uint64_t cookie; /* comes back in EVENT_DONE */
-	int report;      /* put: EVENT_DONE too, when the local bytes may be changed again */
-	int quiet;       /* get, where the transport copies at post: no EVENT_DONE */
+	uint32_t imm;    /* PUT_NOTIFY: it arrives at the peer after the bytes are in place */
+	uint64_t cookie; /* it comes back in EVENT_DONE */
+	int report;      /* put: an EVENT_DONE tells when the local bytes may be changed again */
+	int quiet;       /* get, where the transport copies at post: there is no EVENT_DONE */
 };
 
 enum event_kind {
-	EVENT_IMM,  /* peer's PUT_NOTIFY: all bytes it and earlier puts of that peer wrote are
-		       visible */
-	EVENT_DONE, /* own GET finished: local memory is filled (or a reported put is placed);
-		     * cookie; status 0 or SLUICE_E* */
-	EVENT_GONE  /* the peer's process ended or its connection broke; once per peer; text says
-		     * why */
+	/* A PUT_NOTIFY of the peer. All bytes that it and earlier puts of that peer wrote are
+	 * visible. */
+	EVENT_IMM,
+	/* An own get has filled its local memory, or a put that is reported is in place. It carries
+	 * the cookie, and status: 0 or SLUICE_E*. */
+	EVENT_DONE,
+	/* The peer's process ended, or its connection broke for good. It comes once for each peer,
+	 * and text says why. */
+	EVENT_GONE
 };
 struct event {
 	enum event_kind kind;
@@ -42,36 +45,38 @@ struct event {
 	uint32_t imm;
 	uint64_t cookie;
 	int status;
-	const char *text; /* EVENT_GONE: static */
+	const char *text; /* EVENT_GONE: it lives as long as the transport */
 };
 
 struct transport_config {
 	int rank, size;
-	uint32_t queue_depth; /* most PUT_NOTIFYs a peer may have outstanding here */
-	/* REGION_WRITE; every peer that connects gets it with the connection (shm, self: its
-	 * descriptor is part of the card) */
+	uint32_t queue_depth; /* the most PUT_NOTIFYs that a peer may have outstanding here */
+	/* A region that peers may write. Every peer that connects gets it with the connection (shm,
+	 * self: its descriptor is part of the card). */
 	const struct region *control;
-	size_t control_line_bytes;  /* a peer may write its own line of control only, number `rank`,
-				     * where  the transport can tell (verbs); 0: all of it */
+	/* Where the transport can keep peers apart (verbs), a peer may write only so many bytes of
+	 * the control region: its own line, number `rank`. 0: all of it. */
+	size_t control_line_bytes;
 	const char *device;         /* verbs: "name[:port]"; NULL or "": the first usable one */
 	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
-	/* self: ranks of the same process (in_process.h); NULL: none */
+	/* self: the ranks of the same process (in_process.h); NULL: there are none */
 	struct neighbours *neighbours;
-	int lost_after_ms; /* the job's budget: retries, reconnects and timers derive from it */
+	int lost_after_ms; /* the job's limit for a lost peer, from which all timers follow */
 };
 
-/* What both ends of a connection prove to know before a queue pair exists or a key is sent. Known
- * after the bootstrap; the key never leaves memory (not in argv, environment, logs,
- * checkpoints). */
+/* What both ends of a connection prove to know before a queue pair exists or a key is sent. The
+ * bootstrap tells it. The key never leaves memory: it is not in arguments, the environment, logs or
+ * checkpoints. */
 struct job_secret {
 	uint8_t key[32]; /* rank 0 made it with getrandom(2) */
 	char job[64];    /* "slurm 123.0", part of what is proved */
 	uint32_t wire_version;
 };
 
-/* Kept by every transport (transfer_count()), read by statistics; messages of the own rank count
- * for self. puts and put_bytes include those with a notify; refused and full posts do not count. */
+/* Every transport keeps these (transfer_count()), and statistics read them. Messages to the own
+ * rank count for self. puts and put_bytes include those with a notify. Posts that were refused do
+ * not count. */
 struct transport_counters {
 	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
@@ -79,31 +84,30 @@ struct transport_counters {
 enum { TRANSPORT_CARD_BYTES = 256 };
 
 struct transport_ops {
-	size_t size; /* of this struct */
 	const char *name;
-	/* Makes what peers need before they can connect. Neither blocks for a peer. */
+	/* open() makes what peers need before they can connect. Neither call waits for a peer. */
 	int (*open)(const struct transport_config *config, struct transport **out);
 	void (*close)(struct transport **t);
-	/* The address part of this rank's card, <= TRANSPORT_CARD_BYTES. */
+	/* Writes this transport's part of the rank's card, at most TRANSPORT_CARD_BYTES. */
 	int (*card)(struct transport *t, uint8_t *bytes, size_t *len_out);
-	/* 1 if the peer with this card can be reached by this transport, 0 with *why (static) if
-	 * not. boot_id_same: both ranks run under one kernel. */
+	/* Returns 1 if this transport can reach the peer, else 0 with *why, a static text.
+	 * boot_id_same: both ranks run under one kernel. */
 	int (*reaches)(struct transport *t, int peer, int boot_id_same, const char **why);
-	/* After the bootstrap, before the first connect; may be NULL (nothing to prove on one
-	 * machine). */
+	/* Tells the job's secret after the bootstrap, before the first connect(). NULL: on one
+	 * machine there is nothing to prove. */
 	int (*admit)(struct transport *t, const struct job_secret *secret);
-	/* Begins to connect and never waits for the peer; the card came through the bootstrap and
-	 * is hostile input. Both sides call it; the endpoint is owned by t. */
+	/* Begins to connect, and never waits for the peer. Both sides call it. The card came
+	 * through the bootstrap and is hostile input. The endpoint is owned by t. */
 	int (*connect)(struct transport *t, int peer, const uint8_t *card, size_t len,
 		       struct endpoint **out);
-	/* 1: connected, control() may be asked. 0: not yet (poll, then ask again). Else SLUICE_E*.
-	 * NULL: connect() finished it. */
+	/* Returns 1 once the peer is connected and control() may be called, 0 before (poll, then
+	 * ask again), else SLUICE_E*. NULL: connect() has done it all. */
 	int (*ready)(struct endpoint *e);
-	/* The control region of this endpoint's peer, learnt when connecting; remote_close() ends
-	 * it. */
+	/* Opens the control region of this endpoint's peer, which came with the connection.
+	 * remote_close() ends it. */
 	int (*control)(struct endpoint *e, struct remote **out);
-	/* Bytes that let this endpoint's peer reach the region. After ready(); where a connection
-	 * broke it waits until that is made again, or the peer is gone. */
+	/* Writes bytes that let this endpoint's peer reach the region. It needs ready(). Where a
+	 * connection broke, the call waits until that is made again or the peer is gone. */
 	int (*describe)(struct endpoint *e, const struct region *region,
 			uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 	/* Opens a peer's region from its descriptor (hostile input). */
@@ -121,34 +125,35 @@ struct transport_ops {
 	 * allocates, never blocks. A put's local bytes must stay unchanged until the peer has
 	 * acknowledged them by protocol. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
-	/* Up to n events; never sleeps. */
+	/* Hands out up to n events, and never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
-	/* Before sleeping: arranges that fd becomes readable at the next event. Returns 1 if events
-	 * are already there (do not sleep), else 0. disarm() after waking drains fd. cancel() ends
-	 * arm() where nobody slept, without a system call: if fd became readable meanwhile it stays
-	 * so, and the next sleeper wakes once for nothing. */
+	/* arm() is called before sleeping and arranges that fd becomes readable at the next event.
+	 * It returns 1 if events are there already, so that nobody should sleep, else 0. disarm()
+	 * drains fd after waking. cancel() ends arm() where nobody slept, without a system call: if
+	 * fd became readable meanwhile it stays so, and the next sleeper wakes once for nothing. */
 	int (*arm)(struct transport *t);
 	void (*disarm)(struct transport *t);
 	void (*cancel)(struct transport *t);
 	int (*fd)(struct transport *t);
-	/* Makes fd readable (wakes an armed sleeper). Any thread, async-signal-safe. */
+	/* Makes fd readable, which wakes an armed sleeper. Any thread may call it, and a signal
+	 * handler. */
 	void (*wake)(struct transport *t);
-	/* Where a peer's region that this rank may write lies in this process, for who fills it by
-	 * other means than post() and then posts a PUT_NOTIFY: what was stored before that call is
-	 * in place when it arrives. NULL, also in place of the function (verbs): nowhere. It stays
-	 * until remote_close(). */
+	/* Where a peer's region that this rank may write lies in this process, for a caller that
+	 * fills it by other means than post() and then posts a PUT_NOTIFY: what was stored before
+	 * that call is in place when the notify arrives. The address holds until remote_close().
+	 * NULL, also in place of the function (verbs): the region is nowhere in this process. */
 	void *(*address)(struct remote *remote);
-	/* Where a peer's region that this rank may read lies in this process. The peer may be
-	 * changing it: what is taken from there is judged on a private copy. NULL, also in place of
-	 * the function (verbs): nowhere. It stays until remote_close(). */
+	/* The same of a peer's region that this rank may read. The peer may be changing it, so what
+	 * is taken from there is judged on a private copy. */
 	const void *(*readable)(struct remote *remote);
-	/* 1: a put from this region of device memory is read by the card where it is; 0: the
-	 * processor would copy it. Registers it, which is slow. SLUICE_E*. NULL (shm, self): such a
-	 * put is refused. */
+	/* Whether the card reads puts from this region of device memory where it is: 1 or 0, or
+	 * SLUICE_E*. The call registers the region, which is slow. Where the answer is 0, and
+	 * where this is NULL (shm, self), such a put is refused. */
 	int (*in_place)(struct endpoint *e, const struct region *device);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
-	 * and a get's are filled (EVENT_DONE comes unless it is quiet), and local_region need not
-	 * be an opened region: base and bytes are enough. 0: only EVENT_DONE says so. */
+	 * and a get's are filled; EVENT_DONE comes unless the get is quiet. local_region need not
+	 * be an opened region then, as its base and bytes are enough. 0: only EVENT_DONE tells
+	 * these things. */
 	int copies_at_post;
 };
 

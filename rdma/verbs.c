@@ -1,46 +1,124 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport over libibverbs and librdmacm: the card, endpoints, descriptions of regions.
- * verbs.h tells which part is where. */
-#include "rdma/verbs.h"
+ * The transport over libibverbs and librdmacm. A peer is a link (link.h: the connection), a log
+ * (sendlog.h: what is sent and received) and rights (rights.h: what may be reached). All peers
+ * share the queues of one card (queues.h) and one listener (connect.h). Here these are opened,
+ * polled and closed, and make up a transport. */
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/connect.h"
+#include "rdma/event_queue.h"
+#include "rdma/queues.h"
+#include "rdma/rights.h"
+#include "rdma/sendlog.h"
+#include "rdma/transfer.h"
+#include "rdma/verbs_device.h"
+#include "sluice.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+enum {
+	MAX_PEERS = 65535,
+	PAGE_BYTES = 4096,
+	QUEUE_PAIR_ESTIMATE = 128, /* a card's queue per work request, which counts as locked too */
+	POLLS_PER_LOOK = 16,
+	LOOK_NS = 2000000,
+	LOOK_CONNECTING_NS = 200000,
+	TICK_MS = 10,
+	CLOSE_MS = 1000
+};
 enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60 };
 
-/* ---- meeting peers --------------------------------------------------------- */
+struct verbs_endpoint {
+	struct endpoint endpoint;
+	struct link *link; /* which connect.c closes */
+	struct sendlog *log;
+	struct rights_peer *rights;
+	struct queue_pair *pair;
+};
+
+struct verbs {
+	struct transport transport;
+	int rank, size, lost_after_ms;
+	const struct region *control;
+	size_t control_line_bytes;
+	struct verbs_device device;
+	struct queue_sizes sizes;
+	struct connect *connect;
+	struct rights *rights;
+	struct queues *queues;
+	struct event_queue events;
+	struct region *slots, *copies; /* of all peers, whole pages for each */
+	size_t copies_stride;
+
+	int epoll, timer, wake_fd;
+	unsigned wants;        /* LINK_* */
+	int ticking;           /* some timer of a link runs */
+	uint64_t next_look_ns; /* at rdma_cm, the device and the timers */
+	uint32_t polls;
+
+	int n_peers;
+	struct verbs_endpoint **peers, **by_rank;
+};
+
+static struct verbs *verbs_of(struct transport *t)
+{
+	return (struct verbs *)(void *)t; /* its first member, as below */
+}
+
+static struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
+{
+	return (struct verbs_endpoint *)(void *)e;
+}
+
+static int gone(const struct verbs_endpoint *ep)
+{
+	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer,
+			    link_why(ep->link));
+}
+
+/* ---- meeting peers ---------------------------------------------------------------- */
 
 /* magic, rank, family 4 or 6 u8, zero, port u16, address 16, device name 32 */
 static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct verbs *v = verbs_of(t);
-	const struct sockaddr *own = rdma_get_local_addr(v->listener);
+	const struct sockaddr_storage *own = connect_address(v->connect);
+	const struct sockaddr_in *in = (const void *)own;
+	const struct sockaddr_in6 *in6 = (const void *)own;
+	const int v4 = own->ss_family == AF_INET;
 
 	memset(bytes, 0, CARD_BYTES);
 	put_le32(bytes, CARD_MAGIC);
 	put_le32(bytes + 4, (uint32_t)v->rank);
-	bytes[8] = own->sa_family == AF_INET ? 4 : 6;
-	put_le16(bytes + 10, ntohs(rdma_get_src_port(v->listener)));
-	if (own->sa_family == AF_INET)
-		memcpy(bytes + 12, &((const struct sockaddr_in *)(const void *)own)->sin_addr, 4);
+	bytes[8] = v4 ? 4 : 6;
+	put_le16(bytes + 10, connect_port(v->connect));
+	if (v4)
+		memcpy(bytes + 12, &in->sin_addr, 4);
 	else
-		memcpy(bytes + 12, &((const struct sockaddr_in6 *)(const void *)own)->sin6_addr,
-		       16);
+		memcpy(bytes + 12, &in6->sin6_addr, 16);
 	memcpy(bytes + 28, v->device.name, strnlen(v->device.name, 31));
 	*len_out = CARD_BYTES;
 	return SLUICE_OK;
 }
 
-static int decode_card(const uint8_t *bytes, size_t len, int rank, struct verbs_endpoint *ep)
+static int decode_card(const uint8_t *bytes, size_t len, int rank, struct link_config *out)
 {
-	struct sockaddr_in *in = (void *)&ep->address;
-	struct sockaddr_in6 *in6 = (void *)&ep->address;
+	struct sockaddr_in *in = (void *)&out->address;
+	struct sockaddr_in6 *in6 = (void *)&out->address;
 
 	if (len != CARD_BYTES || get_le32(bytes) != CARD_MAGIC ||
 	    get_le32(bytes + 4) != (uint32_t)rank || (bytes[8] != 4 && bytes[8] != 6) ||
-	    get_le16(bytes + 10) == 0)
+	    !get_le16(bytes + 10))
 		return fail(SLUICE_EWIRE,
 			    "verbs: the address in the card of rank %d is not one (%zu bytes)",
 			    rank, len);
@@ -53,9 +131,9 @@ static int decode_card(const uint8_t *bytes, size_t len, int rank, struct verbs_
 		in6->sin6_port = htons(get_le16(bytes + 10));
 		memcpy(&in6->sin6_addr, bytes + 12, 16);
 	}
-	for (size_t i = 0; i < sizeof(ep->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127;
-	     i++)
-		ep->device[i] = (char)bytes[28 + i];
+	for (size_t i = 0;
+	     i < sizeof(out->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127; i++)
+		out->device[i] = (char)bytes[28 + i];
 	return SLUICE_OK;
 }
 
@@ -70,70 +148,91 @@ static int verbs_reaches(struct transport *t, int peer, int boot_id_same, const 
 
 static int verbs_admit(struct transport *t, const struct job_secret *secret)
 {
-	struct verbs *v = verbs_of(t);
-
-	v->secret = *secret;
-	v->admitted = 1;
+	connect_admit(verbs_of(t)->connect, secret);
 	return SLUICE_OK;
 }
 
 /* What the peer may use from its first day: its slot and its line of the control region. */
-static int open_for_peer(struct verbs *v, struct verbs_endpoint *ep)
+static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
-	size_t rank = (size_t)ep->endpoint.peer, from = 0, n;
-	int rc;
+	const size_t at = (size_t)rank, line = v->control_line_bytes;
+	struct rights_memory m = {
+		.slot = (uint8_t *)v->slots->base + at * PAGE_BYTES,
+		.copies = (uint8_t *)v->copies->base + at * v->copies_stride,
+		.copies_bytes = v->copies_stride,
+		.control = v->control,
+	};
 
-	ep->pd = v->windows ? v->pd : ibv_alloc_pd(v->context);
-	if (ep->pd == NULL)
-		return verbs_failed("ibv_alloc_pd");
-	ep->slot = (uint8_t *)v->slots->base + rank * VERBS_PAGE;
-	ep->copies = (uint8_t *)v->copies->base + rank * v->copies_stride;
-	rc = register_host(ep->pd, ep->slot, SLOT_BYTES,
-			   IBV_ACCESS_LOCAL_WRITE |
-				   (v->windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
-			   "a peer's slot", &ep->slot_mr);
-	if (rc == SLUICE_OK)
-		rc = register_host(ep->pd, ep->copies, v->copies_stride, 0, "small puts",
-				   &ep->copies_mr);
-	if (rc == SLUICE_OK && !v->windows)
-		ep->slot_rkey = ep->slot_mr->rkey;
-	if (rc < 0 || v->control == NULL)
-		return rc;
-	n = v->control->bytes;
-	if (v->control_line_bytes != 0) {
-		from = rank * v->control_line_bytes;
-		n = v->control_line_bytes;
+	_Static_assert((int)SLOT_BYTES <= (int)PAGE_BYTES, "a slot is larger than its page");
+	if (v->control) {
+		m.control_from = at * line;
+		m.control_bytes = line ? line : v->control->bytes;
 	}
-	return register_remote(ep, v->control, from, n);
+	return m;
+}
+
+static int open_parts(struct verbs *v, struct verbs_endpoint *ep, struct link_config *config)
+{
+	const struct rights_memory memory = memory_of(v, config->peer);
+	struct sendlog_config log = { .peer = config->peer,
+				      .sizes = &v->sizes,
+				      .events = &v->events,
+				      .memory = memory.copies,
+				      .slot = memory.slot };
+	int rc = rights_peer_open(v->rights, config->peer, &memory, &ep->rights);
+
+	if (rc)
+		return rc;
+	log.lkey = rights_copies_key(ep->rights);
+	rc = sendlog_open(&log, &ep->log);
+	if (rc)
+		return rc;
+	rc = qp_open(&(struct queue_pair_config){ .queues = v->queues,
+						  .sizes = &v->sizes,
+						  .log = ep->log,
+						  .rights = ep->rights,
+						  .slot = memory.slot,
+						  .client = config->client,
+						  .peer = config->peer },
+		     &ep->pair);
+	if (rc)
+		return rc;
+	config->log = ep->log;
+	config->rights = ep->rights;
+	config->pair = ep->pair;
+	return connect_add(v->connect, config, &ep->link);
+}
+
+static void close_parts(struct verbs_endpoint *ep)
+{
+	rights_peer_close(&ep->rights);
+	sendlog_close(&ep->log);
+	qp_close(&ep->pair);
+	free(ep);
 }
 
 static int verbs_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
 			 struct endpoint **out)
 {
 	struct verbs *v = verbs_of(t);
+	struct link_config config = { .peer = rank, .client = v->rank < rank };
+	const int admitted = connect_admitted(v->connect);
 	struct verbs_endpoint *ep;
 	int rc;
 
-	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] != NULL ||
-	    !v->admitted)
+	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] || !admitted)
 		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s",
 			    v->rank, rank, v->size,
-			    !v->admitted ? ": it does not know the job's key yet" : "");
+			    !admitted ? ": it does not know the job's key yet" : "");
 	ep = calloc(1, sizeof(*ep));
-	if (ep == NULL)
+	if (!ep)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
-	ep->client = v->rank < rank;
-	ep->log = calloc(v->log_entries, sizeof(*ep->log));
-	rc = ep->log != NULL ? decode_card(card, len, rank, ep) :
-			       fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers",
-				    v->log_entries);
-	if (rc == SLUICE_OK)
-		rc = open_for_peer(v, ep);
-	if (rc < 0) {
-		register_revoke(ep);
-		free(ep->log);
-		free(ep);
+	rc = decode_card(card, len, rank, &config);
+	if (!rc)
+		rc = open_parts(v, ep, &config);
+	if (rc) {
+		close_parts(ep);
 		return rc;
 	}
 	v->by_rank[rank] = ep;
@@ -144,24 +243,22 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *card, siz
 	return SLUICE_OK;
 }
 
-static int gone(const struct verbs_endpoint *ep)
-{
-	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer, ep->gone_text);
-}
-
 static int verbs_ready(struct endpoint *e)
 {
-	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+	const struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
-	if (ep->state == LINK_GONE)
-		return gone(ep);
-	return ep->was_up;
+	return link_is_gone(ep->link) ? gone(ep) : link_was_up(ep->link);
 }
 
-static int verbs_in_place(struct endpoint *e, const struct region *device)
+/* The connection stays for our last messages to the peer, which say that it was dropped. */
+static void verbs_revoke(struct endpoint *e)
 {
-	return register_in_place(verbs_endpoint_of(e), device);
+	link_expel(verbs_endpoint_of(e)->link);
 }
+
+/* ---- regions and transfers -------------------------------------------------------- */
+
+static void poll_until_linked(struct verbs *v, const struct link *link);
 
 static int verbs_describe(struct endpoint *e, const struct region *region,
 			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
@@ -169,100 +266,412 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 	int rc;
 
-	if (region->access == 0)
+	if (!region->access)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
-	if (!ep->was_up && ep->state != LINK_GONE)
+	if (!link_was_up(ep->link) && !link_is_gone(ep->link))
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
-	poll_until_linked(ep);
-	if (ep->state != LINK_UP)
+	poll_until_linked(verbs_of(e->transport), ep->link);
+	if (link_is_gone(ep->link))
 		return gone(ep);
-	rc = register_remote(ep, region, 0, region->bytes);
-	return rc == SLUICE_OK ? register_describe(ep, region, descriptor) : rc;
+	rc = rights_offer(ep->rights, region, 0, region->bytes, 1);
+	if (!rc)
+		rc = qp_bind(ep->pair);
+	return rc ? rc : rights_describe(ep->rights, region, descriptor);
 }
 
 static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
 			     struct remote **out)
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
-	struct verbs_remote *remote;
-	struct wire_region wire;
-	uint32_t rkey;
-	int rc;
 
-	if (ep->state == LINK_GONE)
+	if (link_is_gone(ep->link))
 		return gone(ep);
-	rc = wire_region_decode(descriptor, (uint32_t)e->peer,
-				(uint32_t)verbs_of_endpoint(ep)->rank, &wire);
-	if (rc == SLUICE_OK)
-		rc = keys_of(ep, &wire, &rkey);
-	if (rc < 0)
-		return rc;
-	remote = calloc(1, sizeof(*remote));
-	if (remote == NULL)
-		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*remote));
-	remote->remote = (struct remote){ .endpoint = e,
-					  .bytes = wire.bytes,
-					  .access = wire.access };
-	remote->address = wire.address;
-	remote->rkey = rkey;
-	remote->id = wire.id;
-	remote->next = ep->remotes;
-	ep->remotes = remote;
-	*out = &remote->remote;
-	return SLUICE_OK;
+	return rights_remote_open(ep->rights, e, descriptor, out);
 }
 
 static int verbs_control(struct endpoint *e, struct remote **out)
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
-	if (!ep->was_up)
+	if (!link_was_up(ep->link))
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
-	return verbs_remote_open(e, ep->control, out);
+	if (link_is_gone(ep->link))
+		return gone(ep);
+	return rights_remote_open(ep->rights, e, NULL, out);
 }
 
-static void verbs_remote_close(struct remote **r)
+static int verbs_in_place(struct endpoint *e, const struct region *device)
 {
-	struct verbs_remote *remote, **at;
+	uint32_t unused;
+	int rc = rights_local_key(verbs_endpoint_of(e)->rights, device, 0, &unused);
 
-	if (r == NULL || *r == NULL)
-		return;
-	remote = verbs_remote_of(*r);
-	for (at = &verbs_endpoint_of((*r)->endpoint)->remotes; *at != remote; at = &(*at)->next)
-		;
-	*at = remote->next;
-	free(remote);
-	*r = NULL;
+	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;
 }
 
-/* The connection stays for our last words to it: that it was dropped. */
-static void verbs_revoke(struct endpoint *e)
+static int verbs_post(struct endpoint *e, const struct transfer *x)
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+	uint32_t lkey = 0;
+	int rc;
 
-	if (ep->revoked || ep->state == LINK_GONE)
-		return;
-	ep->revoked = 1;
-	if (ep->state == LINK_UP)
-		register_revoke_keys(ep);
-	else
-		link_gone(ep, "it was dropped from the job");
+	if (link_is_gone(ep->link))
+		return gone(ep);
+	rc = transfer_check(e, x);
+	if (rc)
+		return rc;
+	if (!sendlog_room(ep->log, x))
+		return SLUICE_EAGAIN;
+	if (x->bytes > 0 && !sendlog_copies(x)) {
+		rc = rights_local_key(ep->rights, x->local_region, x->kind == TRANSFER_GET, &lkey);
+		if (rc)
+			return rc;
+	}
+	sendlog_append(ep->log, x, lkey, rights_target(x->remote));
+	transfer_count(e->transport, x);
+	return SLUICE_OK;
 }
 
-static int open_transport(const struct transport_config *config, struct transport **out)
-{
-	int rc = verbs_open(config, out);
+/* ---- polling ---------------------------------------------------------------------- */
 
-	if (rc == SLUICE_OK)
-		(*out)->ops = &verbs_transport;
-	return rc;
+/* Receives first, then the peers' credit, so that whoever has credit finds a receive. Rarely: a
+ * peer is told when it has used half of what it may send. */
+static void give_back(struct verbs *v)
+{
+	const int owed = v->wants & LINK_OWES_CREDIT;
+
+	if (queues_refill(v->queues, owed) || !owed)
+		return;
+	v->wants &= ~(unsigned)LINK_OWES_CREDIT;
+	for (int i = 0; i < v->n_peers; i++) {
+		struct verbs_endpoint *ep = v->peers[i];
+
+		if (link_is_up(ep->link) && sendlog_credit_due(ep->log) &&
+		    sendlog_give_credit(ep->log))
+			v->wants |= LINK_OWES_CREDIT; /* at the next poll */
+	}
+}
+
+/* What changes links waits until no completions are being taken. */
+static void settle(struct verbs *v)
+{
+	v->wants &= ~(unsigned)LINK_SETTLES;
+	connect_settle(v->connect);
+	v->ticking = 1;
+	v->next_look_ns = 0;
+}
+
+static void look_around(struct verbs *v, uint64_t now)
+{
+	if (!connect_admitted(v->connect))
+		return; /* nobody can be told apart yet */
+	v->ticking = connect_look(v->connect, now);
+	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
+}
+
+/* Serves all links until this one, which was up before, is up or gone; the events wait. */
+static void poll_until_linked(struct verbs *v, const struct link *link)
+{
+	while (!link_is_up(link) && !link_is_gone(link)) {
+		look_around(v, now_ns());
+		queues_poll(v->queues);
+		if (v->wants & LINK_SETTLES)
+			settle(v);
+		sched_yield();
+	}
+}
+
+static int verbs_poll(struct transport *t, struct event *events, int n)
+{
+	struct verbs *v = verbs_of(t);
+	int taken;
+
+	/* The clock costs more than the rest of a poll that finds nothing. */
+	if (v->ticking || !v->next_look_ns || ++v->polls % POLLS_PER_LOOK == 0) {
+		uint64_t now = now_ns();
+
+		if (now >= v->next_look_ns)
+			look_around(v, now);
+	}
+	taken = event_queue_take(&v->events, events, n);
+	for (int more = 1; more && taken < n;) {
+		more = queues_poll(v->queues) == QUEUES_AT_ONCE; /* fewer: that was all */
+		taken += event_queue_take(&v->events, events + taken, n - taken);
+	}
+	give_back(v);
+	if (v->wants & LINK_SETTLES) {
+		settle(v);
+		taken += event_queue_take(&v->events, events + taken, n - taken);
+	}
+	return taken;
+}
+
+/* ---- sleeping: one epoll over the completions, rdma_cm, the device's own events, a timer and an
+ * eventfd ---- */
+
+static void set_timer(const struct verbs *v, int milliseconds)
+{
+	struct timespec interval = { .tv_nsec = milliseconds * 1000000L };
+	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
+
+	timerfd_settime(v->timer, 0, &spec, NULL);
+}
+
+static int verbs_arm(struct transport *t)
+{
+	struct verbs *v = verbs_of(t);
+
+	if (!event_queue_empty(&v->events) || queues_arm(v->queues))
+		return 1;
+	/* What came before the request was served makes no noise. */
+	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
+		return 1;
+	if (v->ticking)
+		set_timer(v, TICK_MS);
+	return 0;
+}
+
+static void verbs_disarm(struct transport *t)
+{
+	struct verbs *v = verbs_of(t);
+	uint64_t count;
+	ssize_t ignored;
+
+	queues_disarm(v->queues);
+	set_timer(v, 0);
+	ignored = read(v->wake_fd, &count, sizeof(count));
+	(void)ignored;       /* EAGAIN: nobody woke us */
+	v->next_look_ns = 0; /* rdma_cm may have woken us */
+}
+
+static void verbs_cancel(struct transport *t)
+{
+	(void)t; /* a completion that makes noise without need is drained by the next sleeper */
+}
+
+static int verbs_fd(struct transport *t)
+{
+	return verbs_of(t)->epoll;
+}
+
+static void verbs_wake(struct transport *t)
+{
+	const uint64_t one = 1;
+	int saved = errno; /* may be called from a signal handler */
+	ssize_t ignored = write(verbs_of(t)->wake_fd, &one, sizeof(one));
+
+	(void)ignored; /* it fails only when fd is readable anyway */
+	errno = saved;
+}
+
+/* ---- opening ---------------------------------------------------------------------- */
+
+static int watch(const struct verbs *v, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return epoll_ctl(v->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+/* A descriptor that rdma_cm or libibverbs made. */
+static int unblock(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+static int open_watched(struct verbs *v)
+{
+	const int theirs[] = { connect_fd(v->connect), queues_fd(v->queues),
+			       connect_context(v->connect)->async_fd };
+
+	v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (v->wake_fd < 0)
+		return verbs_failed("eventfd");
+	v->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (v->timer < 0)
+		return verbs_failed("timerfd_create");
+	v->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (v->epoll < 0)
+		return verbs_failed("epoll_create1");
+	if (watch(v, v->wake_fd) || watch(v, v->timer))
+		return verbs_failed("epoll_ctl");
+	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++) {
+		if (unblock(theirs[i]))
+			return verbs_failed("fcntl");
+		if (watch(v, theirs[i]))
+			return verbs_failed("epoll_ctl");
+	}
+	return SLUICE_OK;
+}
+
+static int open_tables(struct verbs *v)
+{
+	const size_t peers = (size_t)v->size;
+	int rc;
+
+	v->peers = calloc(peers, sizeof(*v->peers));
+	v->by_rank = calloc(peers, sizeof(*v->by_rank));
+	if (!v->peers || !v->by_rank)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
+	rc = event_queue_open(&v->events, v->sizes.receives +
+						  3 * v->sizes.log_entries * (uint32_t)v->size +
+						  1024);
+	if (rc)
+		return rc;
+	/* Whole pages for each peer: what one may write is never next to what another may. */
+	v->copies_stride = (sendlog_memory(&v->sizes) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	rc = region_open(peers * PAGE_BYTES, REGION_WRITE, "slots", &v->slots);
+	return rc ? rc : region_open(peers * v->copies_stride, 0, "copies", &v->copies);
+}
+
+/* All that can be refused is refused before anything is made. */
+static int choose_device(struct verbs *v, const struct transport_config *config)
+{
+	size_t locked = v->control ? v->control->bytes : 0;
+	int rc = verbs_device_choose(config->device, config->gid_index, &v->device);
+
+	if (!rc)
+		rc = queue_sizes_choose(&v->device, v->size, config->queue_depth, &v->sizes);
+	if (rc)
+		return rc;
+	locked += (size_t)(v->size - 1) *
+		  (PAGE_BYTES +
+		   (size_t)v->sizes.log_entries * (TRANSFER_INLINE_BYTES + QUEUE_PAIR_ESTIMATE));
+	return verbs_memlock_check(locked, "connecting this job's ranks");
+}
+
+static int open_parts_of_all(struct verbs *v, const char *memory_windows)
+{
+	int rc = connect_open(&v->device, v->rank, v->size, v->lost_after_ms, &v->connect);
+
+	if (!rc)
+		rc = rights_open(connect_context(v->connect), &v->device, v->rank, v->size,
+				 memory_windows, &v->rights);
+	if (!rc)
+		rc = open_tables(v);
+	if (!rc)
+		rc = queues_open(rights_domain(v->rights), v->device.name, v->size, &v->sizes,
+				 &v->events, link_completed, &v->queues);
+	if (rc)
+		return rc;
+	connect_use(v->connect, v->queues, &v->sizes, &v->events, &v->wants);
+	return open_watched(v);
+}
+
+static void say_opened(const struct verbs *v)
+{
+	const struct verbs_device *d = &v->device;
+	char text[80];
+
+	log_line(LOG_INFO, "rdma",
+		 "verbs: %s port %d (%s, %s), %s: queue of %u transfers a peer, %u receives (%u a "
+		 "peer), %u completions, %u READs at once, %u bytes inline, messages of %llu "
+		 "bytes; an unanswered request fails after %.2f s, a lost connection is made again "
+		 "within %.2f s",
+		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason,
+		 verbs_address_text(connect_address(v->connect), text), v->sizes.log_entries,
+		 v->sizes.receives, v->sizes.credits, v->sizes.completions, v->sizes.reads,
+		 v->sizes.inline_bytes, (unsigned long long)v->sizes.max_message,
+		 connect_fails_after(v->connect), v->lost_after_ms / 2000.0);
+}
+
+static void verbs_close(struct transport **t);
+
+static int verbs_open(const struct transport_config *config, struct transport **out)
+{
+	struct transport *t;
+	struct verbs *v;
+	int rc;
+
+	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
+	    config->rank >= config->size || !config->queue_depth)
+		return fail(SLUICE_EINVAL,
+			    "verbs: rank %d of %d with a queue of %u is not possible", config->rank,
+			    config->size, config->queue_depth);
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*v));
+	t = &v->transport;
+	t->ops = &verbs_transport;
+	t->device = v->device.name;
+	v->rank = config->rank;
+	v->size = config->size;
+	v->lost_after_ms = config->lost_after_ms > 0 ? config->lost_after_ms : 5000;
+	v->control = config->control;
+	v->control_line_bytes = config->control_line_bytes;
+	v->epoll = v->timer = v->wake_fd = -1;
+	rc = choose_device(v, config);
+	if (!rc)
+		rc = open_parts_of_all(v, config->memory_windows);
+	if (rc) {
+		verbs_close(&t);
+		return rc;
+	}
+	say_opened(v);
+	*out = t;
+	return SLUICE_OK;
+}
+
+/* ---- closing ---------------------------------------------------------------------- */
+
+/* The last messages are posted and the process ends next: they get a second to leave. */
+static void flush_logs(struct verbs *v)
+{
+	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
+	int waiting, i;
+
+	for (i = 0; i < v->n_peers; i++)
+		if (link_is_up(v->peers[i]->link))
+			sendlog_flush(v->peers[i]->log);
+	do {
+		waiting = 0;
+		queues_poll(v->queues);
+		event_queue_forget(&v->events); /* nobody takes them any more */
+		for (i = 0; i < v->n_peers; i++)
+			waiting |= link_is_up(v->peers[i]->link) &&
+				   !sendlog_flushed(v->peers[i]->log);
+	} while (waiting && now_ns() < until);
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void verbs_close(struct transport **t)
+{
+	struct verbs *v;
+
+	if (!t || !*t)
+		return;
+	v = verbs_of(*t);
+	if (v->queues)
+		flush_logs(v);
+	if (v->connect)
+		connect_down(v->connect);
+	for (int i = 0; i < v->n_peers; i++)
+		close_parts(v->peers[i]);
+	queues_close(&v->queues);
+	rights_close(&v->rights);
+	connect_close(&v->connect);
+	close_if_open(v->epoll);
+	close_if_open(v->timer);
+	close_if_open(v->wake_fd);
+	region_close(&v->slots);
+	region_close(&v->copies);
+	event_queue_close(&v->events);
+	free(v->peers);
+	free(v->by_rank);
+	free(v);
+	*t = NULL;
 }
 
 const struct transport_ops verbs_transport = {
-	.size = sizeof(struct transport_ops),
 	.name = "verbs",
-	.open = open_transport,
+	.open = verbs_open,
 	.close = verbs_close,
 	.card = verbs_card,
 	.reaches = verbs_reaches,
@@ -272,7 +681,7 @@ const struct transport_ops verbs_transport = {
 	.control = verbs_control,
 	.describe = verbs_describe,
 	.remote_open = verbs_remote_open,
-	.remote_close = verbs_remote_close,
+	.remote_close = rights_remote_close,
 	.revoke = verbs_revoke,
 	.post = verbs_post,
 	.in_place = verbs_in_place,

@@ -41,6 +41,15 @@ const char *verbs_address_text(const struct sockaddr_storage *address, char text
 	return text;
 }
 
+int verbs_failed(const char *call)
+{
+	return fail(errno == ENOMEM || errno == EMFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "verbs: %s: %s%s", call, errno_text(errno),
+		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" :
+		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" :
+				      "");
+}
+
 /* ---- locked memory --------------------------------------------------------- */
 
 /* A field of /proc/self/status: in kilobytes, or hexadecimal. 0 if it is not there. */
@@ -51,7 +60,7 @@ static uint64_t status_field(const char *name, int base)
 	uint64_t value = 0;
 	char line[256];
 
-	if (file == NULL)
+	if (!file)
 		return 0;
 	while (fgets(line, sizeof(line), file) != NULL)
 		if (strncmp(line, name, n) == 0 && line[n] == ':')
@@ -94,7 +103,7 @@ static int holds_entry(const char *folder, const char *prefix)
 	struct dirent *entry;
 	int found = 0;
 
-	if (dir == NULL)
+	if (!dir)
 		return 0;
 	while (!found && (entry = readdir(dir)) != NULL)
 		found = entry->d_name[0] != '.' &&
@@ -133,17 +142,11 @@ static int check_cm_device(void)
 			    "container, pass /dev/infiniband into it");
 }
 
-struct ibv_context *verbs_device_open(const char *name)
+int verbs_port_active(struct ibv_context *context, const struct verbs_device *device)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
+	struct ibv_port_attr attr;
 
-	for (int i = 0; list != NULL && list[i] != NULL && context == NULL; i++)
-		if (strcmp(ibv_get_device_name(list[i]), name) == 0)
-			context = ibv_open_device(list[i]);
-	if (list != NULL)
-		ibv_free_device_list(list);
-	return context;
+	return ibv_query_port(context, device->port, &attr) || attr.state == IBV_PORT_ACTIVE;
 }
 
 /* ---- the address ----------------------------------------------------------- */
@@ -225,18 +228,18 @@ static int find_ipoib(struct verbs_device *out)
 	struct ifaddrs *all = NULL, *at;
 	int found = 0;
 
-	if (channel == NULL)
+	if (!channel)
 		return check_cm_device();
 	if (getifaddrs(&all) < 0)
 		all = NULL;
-	for (at = all; at != NULL && !found; at = at->ifa_next) {
+	for (at = all; at && !found; at = at->ifa_next) {
 		struct rdma_cm_id *id;
 
-		if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET)
+		if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET)
 			continue;
 		if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)
 			break;
-		if (rdma_bind_addr(id, at->ifa_addr) == 0 && id->verbs != NULL &&
+		if (rdma_bind_addr(id, at->ifa_addr) == 0 && id->verbs &&
 		    strcmp(ibv_get_device_name(id->verbs->device), out->name) == 0 &&
 		    id->port_num == out->port) {
 			memset(&out->address, 0, sizeof(out->address));
@@ -262,7 +265,7 @@ static int try_port(struct ibv_context *context, int gid_index, struct verbs_dev
 {
 	int err = ibv_query_port(context, out->port, &out->port_attr);
 
-	if (err != 0)
+	if (err)
 		return fail_quietly(SLUICE_ENOSUPP, "%s has no port %d: %s", out->name, out->port,
 				    errno_text(err));
 	if (out->port_attr.state != IBV_PORT_ACTIVE)
@@ -285,13 +288,13 @@ static int try_device(struct ibv_device *device, unsigned port, int gid_index,
 
 	snprintf(out->name, sizeof(out->name), "%s", ibv_get_device_name(device));
 	context = ibv_open_device(device);
-	if (context == NULL)
+	if (!context)
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "%s cannot be opened: %s; check the rights of "
 				    "/dev/infiniband/uverbs*",
 				    out->name, errno_text(errno));
 	err = ibv_query_device(context, &out->attr);
-	if (err != 0) {
+	if (err) {
 		fail_quietly(SLUICE_ENOSUPP, "%s does not say what it can: %s", out->name,
 			     errno_text(err));
 		goto out_close;
@@ -301,7 +304,7 @@ static int try_device(struct ibv_device *device, unsigned port, int gid_index,
 			continue;
 		out->port = (uint8_t)p;
 		rc = try_port(context, gid_index, out);
-		if (rc == SLUICE_OK)
+		if (!rc)
 			break;
 	}
 	if (port > out->attr.phys_port_cnt)
@@ -317,11 +320,11 @@ out_close:
 static int split_name(const char *text, char name[64], unsigned *port_out)
 {
 	const char *colon = strchr(text, ':');
-	size_t n = colon != NULL ? (size_t)(colon - text) : strlen(text);
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
 	char *end = NULL;
-	unsigned long port = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
+	unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
 
-	if (n >= 64 || (colon != NULL && (*end != '\0' || port < 1 || port > 255)))
+	if (n >= 64 || (colon && (*end != '\0' || port < 1 || port > 255)))
 		return fail_quietly(SLUICE_EINVAL, "SLUICE_DEVICE=\"%.80s\" is not name[:port]",
 				    text);
 	memcpy(name, text, n);
@@ -336,7 +339,7 @@ static int parse_gid_index(const char *text, int *out)
 	long value;
 
 	*out = -1;
-	if (text == NULL || *text == '\0' || strcmp(text, "auto") == 0)
+	if (!text || *text == '\0' || strcmp(text, "auto") == 0)
 		return SLUICE_OK;
 	value = strtol(text, &end, 10);
 	if (*end != '\0' || value < 0 || value > 255)
@@ -404,18 +407,18 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 	int i, gid, rc, n = 0, place = 0;
 
 	rc = parse_gid_index(gid_index, &gid);
-	if (rc == SLUICE_OK && device != NULL)
+	if (!rc && device)
 		rc = split_name(device, name, &port);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	list = ibv_get_device_list(&n);
-	if (list == NULL || n == 0) {
-		if (list != NULL)
+	if (!list || n == 0) {
+		if (list)
 			ibv_free_device_list(list);
 		return explain_none();
 	}
 	rc = check_cm_device();
-	if (rc < 0)
+	if (rc)
 		goto out_free;
 	rc = SLUICE_ENOSUPP;
 	preference.n = 0;
@@ -427,13 +430,13 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 		size_t used = strlen(names);
 
 		snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", its);
-		if (rc == SLUICE_OK || (name[0] != '\0' && strcmp(name, its) != 0))
+		if (!rc || (name[0] != '\0' && strcmp(name, its) != 0))
 			continue;
 		memset(&chosen, 0, sizeof(chosen));
 		rc = try_device(list[at], port, gid, &chosen);
 		place = i;
 	}
-	if (rc == SLUICE_OK) {
+	if (!rc) {
 		if (name[0] != '\0')
 			snprintf(chosen.reason, sizeof(chosen.reason), "SLUICE_DEVICE=%s", device);
 		else if (place < preference.n)

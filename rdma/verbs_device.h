@@ -26,11 +26,15 @@ struct verbs_device {
  * caller knows whether it matters. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
-/* Opens the devices' context by name; the caller closes it. NULL: not there. */
-struct ibv_context *verbs_device_open(const char *name);
+/* Whether the port of an open device is up, or cannot be asked. */
+int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 
 /* May this process pin so many bytes more? 0, or SLUICE_ENOMEM: need, limit, origin, remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);
+
+/* After a call of libibverbs or of the system failed: a message with the call, errno and a remedy.
+ * SLUICE_ENOMEM or SLUICE_EDEVICE. */
+int verbs_failed(const char *call);
 
 /* "10.3.0.1 port 1234" */
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80]);

@@ -1,5 +1,5 @@
 # Lowest first: a folder uses those above it.
-library_sources += runtime/sluice.h
+library_sources += runtime/sluice.h runtime/sluice_estimate.h
 
 # The text of a recipe, and what it says of each step.
 library_sources += \
@@ -19,14 +19,16 @@ library_sources += \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
-	runtime/job/failure.c \
+	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
-	runtime/job/members.c \
+	runtime/job/lines.c runtime/job/lines.h \
+	runtime/job/mails.c runtime/job/mails.h \
+	runtime/job/members.c runtime/job/members.h \
 	runtime/job/peers.c \
 	runtime/job/place.c runtime/job/place.h \
-	runtime/job/progress.c \
+	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/seat.c runtime/job/seat.h \
 	runtime/job/simulate.c \
 	runtime/job/token.c runtime/job/token.h \
@@ -39,6 +41,7 @@ library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/kept.c runtime/model/kept.h \
+	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
@@ -55,13 +58,9 @@ library_sources += \
 	runtime/worker/dense.c \
 	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
+	runtime/worker/device.c runtime/worker/device.h \
+	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
 	runtime/worker/local.c runtime/worker/local.h \
-	runtime/worker/on_device.c runtime/worker/on_device.h \
-	runtime/worker/on_device_fold.c \
-	runtime/worker/on_device_late.c \
-	runtime/worker/on_device_push.c \
-	runtime/worker/on_device_select.c \
-	runtime/worker/on_device_sketch.c \
 	runtime/worker/signal.c \
 	runtime/worker/step.c \
 	runtime/worker/watch.c \
@@ -74,17 +73,18 @@ library_sources += \
 
 # The half that sums and publishes.
 library_sources += \
+	runtime/shard/agreed.c runtime/shard/agreed.h \
 	runtime/shard/candidates.c runtime/shard/candidates.h \
+	runtime/shard/gather.c runtime/shard/gather.h \
+	runtime/shard/inbox.c runtime/shard/inbox.h \
+	runtime/shard/lazy_sum.c runtime/shard/lazy_sum.h \
+	runtime/shard/publish.c runtime/shard/publish.h \
 	runtime/shard/reduce.c runtime/shard/reduce.h \
 	runtime/shard/shard.c runtime/shard/shard.h \
-	runtime/shard/shard_agree.c \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
-	runtime/shard/shard_dense.c \
-	runtime/shard/shard_innovation.c \
-	runtime/shard/shard_measure.c \
-	runtime/shard/shard_setup.c \
-	runtime/shard/shard_tell.c
+	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
+	runtime/shard/shard_setup.c
 
 # What outlives the job.
 library_sources += \
@@ -99,6 +99,7 @@ library_sources += \
 library_sources += \
 	runtime/calls/events.c runtime/calls/events.h \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
+	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \
 	runtime/calls/spread.c runtime/calls/spread.h \
 	runtime/calls/stats.c

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a job tells its models (job/client.h), on its way to the half that it is for. */
 #include "calls/events.h"
-#include "base/clock.h"
 #include "job/client.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
@@ -11,7 +10,7 @@
 
 static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_id)
 {
-	sluice_model *model = job->models[id];
+	sluice_model *model = clients_model(&job->clients, id);
 	if (!model)
 		return;
 	struct shard *shard = shard_find(model, shard_id);
@@ -20,26 +19,18 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 			  rank_text(job, peer), shard_id);
 		return;
 	}
-	struct inbox *inbox = &shard->inboxes[peer];
-	if (inbox->arrived - inbox->ring.next_seq + 1 >= shard->at->slot_depth) {
-		job_blame(job, SLUICE_EWIRE, peer, "%s pushed more to shard %u than its slots hold",
-			  rank_text(job, peer), shard_id);
-		return;
-	}
-	inbox->arrived++;
-	if (!shard->waiting_since_ns)
-		shard->waiting_since_ns = now_ns();
+	inbox_arrived(model, shard, peer);
 }
 
 static void push_refused(sluice_job *job, uint32_t id)
 {
-	if (job->models[id])
-		job->models[id]->stats.refused_messages++;
+	if (clients_model(&job->clients, id))
+		clients_model(&job->clients, id)->stats.refused_messages++;
 }
 
 static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard)
 {
-	sluice_model *model = job->models[id];
+	sluice_model *model = clients_model(&job->clients, id);
 	if (!model)
 		return;
 	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer &&
@@ -53,7 +44,7 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 
 static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 {
-	sluice_model *model = id < JOB_MODELS ? job->models[id] : NULL;
+	sluice_model *model = clients_model(&job->clients, id);
 	const uint64_t step = model && peer < job->workers ? step_in_vain(model, steps) : 0;
 	if (step)
 		job_blame(job, SLUICE_EPEER, peer,
@@ -66,7 +57,7 @@ static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 
 static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 {
-	sluice_model *model = id < JOB_MODELS ? job->models[id] : NULL;
+	sluice_model *model = clients_model(&job->clients, id);
 	if (!model)
 		return;
 	if (index == READ_BLOCKING) {
@@ -82,8 +73,8 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 
 static void advance(sluice_job *job)
 {
-	for (int m = 0; m < job->models_end; m++) {
-		sluice_model *model = job->models[m];
+	for (int m = 0; m < clients_models_end(&job->clients); m++) {
+		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
 		if (model)
 			on_device_advance(model);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
@@ -93,21 +84,21 @@ static void advance(sluice_job *job)
 
 static void worker_dropped(sluice_job *job, int worker)
 {
-	for (int m = 0; m < job->models_end; m++) {
-		sluice_model *model = job->models[m];
+	for (int m = 0; m < clients_models_end(&job->clients); m++) {
+		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
-			shard_drop(model, &model->shards[i], worker);
+			inbox_drop(model, &model->shards[i], worker);
 	}
 }
 
 static int park(sluice_job *job)
 {
 	int rc = 0;
-	for (int m = 0; m < job->models_end && !rc; m++)
-		if (job->models[m] && sluice_is_worker(job)) {
-			rc = on_device_park(job->models[m]);
+	for (int m = 0; m < clients_models_end(&job->clients) && !rc; m++)
+		if (clients_model(&job->clients, (uint32_t)m) && sluice_is_worker(job)) {
+			rc = on_device_park(clients_model(&job->clients, (uint32_t)m));
 			if (!rc)
-				rc = async_park(job->models[m]);
+				rc = async_park(clients_model(&job->clients, (uint32_t)m));
 		}
 	return rc;
 }
@@ -115,25 +106,26 @@ static int park(sluice_job *job)
 static int waits(const sluice_job *job)
 {
 	int any = 0;
-	for (int m = 0; m < job->models_end; m++)
-		any |= job->models[m] && shards_wait(job->models[m]);
+	for (int m = 0; m < clients_models_end(&job->clients); m++)
+		any |= clients_model(&job->clients, (uint32_t)m) &&
+		       shards_wait(clients_model(&job->clients, (uint32_t)m));
 	return any;
 }
 
 static void explain(sluice_job *job, uint64_t now, int always)
 {
-	for (int m = 0; m < job->models_end; m++)
-		if (job->models[m])
-			shards_explain(job->models[m], now, always);
+	for (int m = 0; m < clients_models_end(&job->clients); m++)
+		if (clients_model(&job->clients, (uint32_t)m))
+			shards_explain(clients_model(&job->clients, (uint32_t)m), now, always);
 }
 
 static void describe_waits(const sluice_job *job, char *text, size_t cap)
 {
 	*text = 0;
-	for (int m = 0; m < job->models_end; m++)
-		if (job->models[m])
-			shards_describe_waits(job->models[m], text + strlen(text),
-					      cap - strlen(text));
+	for (int m = 0; m < clients_models_end(&job->clients); m++)
+		if (clients_model(&job->clients, (uint32_t)m))
+			shards_describe_waits(clients_model(&job->clients, (uint32_t)m),
+					      text + strlen(text), cap - strlen(text));
 }
 
 static const struct job_client models = {
@@ -154,10 +146,8 @@ void events_begin(sluice_model *model)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
-	job->client = &models;
-	job->models[model->id] = model;
-	if (job->models_end <= (int)model->id)
-		job->models_end = (int)model->id + 1;
+	clients_tell(&job->clients, &models);
+	clients_add_model(&job->clients, model->id, model);
 	progress_release(job);
 }
 
@@ -165,7 +155,6 @@ void events_end(sluice_model *model)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
-	if (model->id < JOB_MODELS && job->models[model->id] == model)
-		job->models[model->id] = NULL;
+	clients_drop_model(&job->clients, model->id, model);
 	progress_release(job);
 }

@@ -13,36 +13,35 @@
 #include <stdlib.h>
 
 /* Programs that were compiled before there were other types push floats. */
-static int grad_type_of(const sluice_model_attr *attr)
+int model_grad_type(const sluice_model_attr *attr)
 {
 	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ?
 		       attr->grad_type :
 		       SLUICE_F32;
 }
 
-static int check_attributes(const sluice_job *job, const sluice_model_attr *attr,
-			    const float *params)
+int model_check_attributes(const sluice_model_attr *attr, const char *function)
 {
 	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
-		return fail(SLUICE_EINVAL, "sluice_model_open: attr is NULL or its size field is "
-					   "not set (attr.size = sizeof attr)");
+		return fail(
+			SLUICE_EINVAL,
+			"%s: attr is NULL or its size field is not set (attr.size = sizeof attr)",
+			function);
 	if (!attr->count || attr->count > UINT32_MAX)
-		return fail(SLUICE_EINVAL, "sluice_model_open: count=%llu, must be 1 .. 2^32-1",
+		return fail(SLUICE_EINVAL, "%s: count=%llu, must be 1 .. 2^32-1", function,
 			    (unsigned long long)attr->count);
-	if (!params && sluice_is_worker(job))
-		return fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (attr->n_tensors && !attr->tensors)
-		return fail(SLUICE_EINVAL, "sluice_model_open: n_tensors=%zu, but tensors is NULL",
+		return fail(SLUICE_EINVAL, "%s: n_tensors=%zu, but tensors is NULL", function,
 			    attr->n_tensors);
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
-		return fail(SLUICE_EINVAL, "sluice_model_open: lr=%g, must be finite and > 0",
+		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int type = grad_type_of(attr);
+	int type = model_grad_type(attr);
 	if (type != SLUICE_F32 && type != SLUICE_F16 && type != SLUICE_BF16)
 		return fail(SLUICE_EINVAL,
-			    "sluice_model_open: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
+			    "%s: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
 			    "SLUICE_BF16",
-			    type);
+			    function, type);
 	return 0;
 }
 
@@ -273,45 +272,72 @@ static int check_room(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
+/* Recipes that such a job cannot follow. */
+static int check_job(const struct recipe *recipe, const struct model_of *of)
+{
+	const int async = recipe->when == WHEN_ASYNC;
+
+	if (of->elastic && recipe->signal == SIGNAL_INNOVATION)
+		return fail(SLUICE_EINVAL,
+			    "%s: signal=innovation with on_failure=continue: what a "
+			    "lost worker gave stays in the shards' sum; use on_failure=abort, or "
+			    "another signal",
+			    of->function);
+	if (of->elastic && selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER)
+		return fail(SLUICE_EINVAL,
+			    "%s: up=cyclic with on_failure=continue: "
+			    "the step whose leader is lost could not be finished; "
+			    "use on_failure=abort, or another selector",
+			    of->function);
+	if (async && of->elastic)
+		return fail(SLUICE_EINVAL,
+			    "%s: when=async with on_failure=continue: what a lost "
+			    "worker had under way could not be told from what is late; use "
+			    "on_failure=abort",
+			    of->function);
+	if (async && recipe->staleness + 1 < (uint32_t)of->workers)
+		return fail(SLUICE_EINVAL,
+			    "%s: when=async(%u) with %d workers: each of them may "
+			    "be under way with a gradient while the others are counted; write "
+			    "async(%d) or more",
+			    of->function, recipe->staleness, of->workers, of->workers - 1);
+	return 0;
+}
+
+int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
+		struct schedule *schedule, struct layout *l)
+{
+	int rc = recipe_parse(of->text, recipe);
+
+	if (!rc)
+		rc = check_job(recipe, of);
+	if (!rc)
+		rc = schedule_compile(recipe, attr->steps_per_epoch, schedule);
+	if (!rc)
+		rc = layout_make(attr, recipe, schedule, of->size, of->workers, l);
+	if (!rc)
+		schedule_anchors(schedule, recipe, of->workers);
+	return rc;
+}
+
 static int prepare(sluice_model *model, const sluice_model_attr *attr)
 {
 	sluice_job *job = model->job;
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
-	int rc = recipe_parse(text, &model->recipe);
+	const struct model_of of = { .text = text,
+				     .function = "sluice_model_open",
+				     .size = job->size,
+				     .workers = job->workers,
+				     .elastic = job->members.elastic };
+	int rc = model_shape(attr, &of, &model->recipe, &model->schedule, &model->layout);
+
 	if (!rc && model->recipe.automatic && job->seat)
 		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
 					 "does not have: name up= and down=");
 	if (!rc)
-		rc = schedule_compile(&model->recipe, attr->steps_per_epoch, &model->schedule);
-	if (!rc)
-		rc = layout_make(attr, &model->recipe, &model->schedule, job->size, job->workers,
-				 &model->layout);
-	if (!rc)
 		rc = copy_tensors(model, attr);
 	if (rc)
 		return rc;
-	if (job->members.elastic && model->recipe.signal == SIGNAL_INNOVATION)
-		return fail(SLUICE_EINVAL,
-			    "sluice_model_open: signal=innovation with on_failure=continue: what a "
-			    "lost worker gave stays in the shards' sum; use on_failure=abort, or "
-			    "another signal");
-	if (job->members.elastic &&
-	    selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
-		return fail(SLUICE_EINVAL, "sluice_model_open: up=cyclic with on_failure=continue: "
-					   "the step whose leader is lost could not be finished; "
-					   "use on_failure=abort, or another selector");
-	if (model_async(model) && job->members.elastic)
-		return fail(SLUICE_EINVAL,
-			    "sluice_model_open: when=async with on_failure=continue: what a lost "
-			    "worker had under way could not be told from what is late; use "
-			    "on_failure=abort");
-	if (model_async(model) && model->recipe.staleness + 1 < (uint32_t)job->workers)
-		return fail(SLUICE_EINVAL,
-			    "sluice_model_open: when=async(%u) with %d workers: each of them may "
-			    "be under way with a gradient while the others are counted; write "
-			    "async(%d) or more",
-			    model->recipe.staleness, job->workers, job->workers - 1);
-	schedule_anchors(&model->schedule, &model->recipe, job->workers);
 	recipe_print(&model->recipe, model->recipe_text);
 	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step
 	 * size. */
@@ -321,7 +347,8 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 					 model->recipe.decay, model->recipe.update_alpha,
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
-	model->grad_type = (enum value_type)grad_type_of(attr);
+	model->grad_type = (enum value_type)model_grad_type(attr);
+	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;
@@ -385,20 +412,26 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	}
 	model->job = job;
+	const int streams = attr &&
+			    attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream;
+	if ((rc = on_device_open(model, streams ? attr->stream : NULL))) {
+		free(model->worker);
+		free(model);
+		return rc;
+	}
 	error_hold(); /* until collective_agree() knows who else has this error */
-	while (model->id < JOB_MODELS && job->models[model->id])
-		model->id++;
+	model->id = clients_free_model(&job->clients);
 	rc = model->id < JOB_MODELS ?
-		     check_attributes(job, attr, params) :
+		     model_check_attributes(attr, "sluice_model_open") :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
 			  JOB_MODELS);
+	if (!rc && !params && sluice_is_worker(job))
+		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
 		rc = prepare(model, attr);
 	struct borrowed host = { 0 };
-	if (attr && attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream)
-		model->worker->device.stream = attr->stream;
 	if (!rc)
-		rc = on_device_borrow(params, attr->count, model->worker->device.stream, &host);
+		rc = on_device_borrow(model, params, attr->count, &host);
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);

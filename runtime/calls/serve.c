@@ -18,10 +18,11 @@ struct serving {
 static uint64_t published(const sluice_job *job)
 {
 	uint64_t sum = 0;
-	for (int m = 0; m < job->models_end; m++)
-		for (uint32_t i = 0; job->models[m] && i < job->models[m]->n_own; i++)
-			sum += job->models[m]->shards[i].version +
-			       job->models[m]->shards[i].published;
+	for (int m = 0; m < clients_models_end(&job->clients); m++) {
+		const sluice_model *model = clients_model(&job->clients, (uint32_t)m);
+		for (uint32_t i = 0; model && i < model->n_own; i++)
+			sum += model->shards[i].version + model->shards[i].published;
+	}
 	return sum;
 }
 

@@ -35,7 +35,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->residual && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		on_device_await(model); /* what it says is for the pull */
+		on_device_await(model); /* its errors are the job's, or for the pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);

@@ -125,11 +125,6 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	if (sluice_is_worker(model->job) && model->worker->in_step)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && on_device_unfinished(&model->worker->device))
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_checkpoint: the last push failed on the GPU, whose "
-				      "residual may hold its gradient already: push the same "
-				      "gradient from GPU memory again, and pull, before");
 	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
 		m->mine.status = fail(
 			SLUICE_EINVAL,
@@ -428,7 +423,7 @@ int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t
 	int rc = check_call(model, "sluice_restore");
 	if (rc)
 		return error_end(&scope, rc);
-	rc = on_device_borrow(params, model->layout.count, model->worker->device.stream, &host);
+	rc = on_device_borrow(model, params, model->layout.count, &host);
 	rc = restore(model, dir, host.host, rc, step_out);
 	return error_end(&scope, on_device_return(&host, rc));
 }

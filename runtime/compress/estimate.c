@@ -4,7 +4,7 @@
  * each stands the error that its test holds it to. */
 #include "base/error.h"
 #include "random.h"
-#include "sluice.h"
+#include "sluice_estimate.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -108,17 +108,10 @@ const struct index_kernels *index_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: what is packed has been selected, which took far
-	 * longer. */
 	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable :
 								   index_versions[0];
 	if (!kernels->usable())
 		kernels = &index_portable;
-	index_kernels_use(kernels);
-	return kernels;
-}
-
-void index_kernels_use(const struct index_kernels *kernels)
-{
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+	return kernels;
 }

@@ -43,6 +43,4 @@ extern const struct index_kernels index_avx2;
 extern const struct index_kernels *const index_versions[];
 /* The one in use: chosen at the first call, as SLUICE_KERNELS says. */
 const struct index_kernels *index_kernels(void);
-/* Another one from now on, for tests and measurements. */
-void index_kernels_use(const struct index_kernels *kernels);
 #endif

@@ -22,12 +22,12 @@ library_sources += \
 	runtime/compress/philox.h \
 	runtime/compress/quantize.c runtime/compress/quantize.h \
 	runtime/compress/random.c runtime/compress/random.h \
-	runtime/compress/random_avx2.c runtime/compress/random_avx512.c runtime/compress/random_kernels.h \
+	runtime/compress/random_avx2.c runtime/compress/random_kernels.h \
 	runtime/compress/random_mix.h \
 	runtime/compress/random_normal.c \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
-	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
+	runtime/compress/select_avx2.c \
 	runtime/compress/select_estimate.c runtime/compress/select_finish.c \
 	runtime/compress/select_find.h runtime/compress/select_portable.c runtime/compress/select_kernels.h \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \

@@ -36,17 +36,12 @@ const struct random_kernels random_portable = { "portable", portable_usable, por
 
 const struct random_kernels *const random_versions[] = {
 #if defined(__x86_64__)
-	&random_avx512, &random_avx2,
+	&random_avx2,
 #endif
 	&random_portable, NULL
 };
 
 static const struct random_kernels *_Atomic chosen;
-
-void random_kernels_use(const struct random_kernels *kernels)
-{
-	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-}
 
 const struct random_kernels *random_kernels(void)
 {
@@ -62,7 +57,7 @@ const struct random_kernels *random_kernels(void)
 			i = j;
 	while (!random_versions[i]->usable())
 		i++;
-	random_kernels_use(random_versions[i]);
+	atomic_store_explicit(&chosen, random_versions[i], memory_order_relaxed);
 	return random_versions[i];
 }
 

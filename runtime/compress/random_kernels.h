@@ -16,7 +16,7 @@ struct random_kernels {
 
 extern const struct random_kernels random_portable;
 #if defined(__x86_64__)
-extern const struct random_kernels random_avx2, random_avx512;
+extern const struct random_kernels random_avx2;
 #endif
 
 /* Best first; NULL ends the list. */
@@ -24,8 +24,6 @@ extern const struct random_kernels *const random_versions[];
 /* The one in use: chosen at the first call, the best usable one from the one that SLUICE_KERNELS
  * names on. */
 const struct random_kernels *random_kernels(void);
-/* Another one from now on, for tests and measurements. */
-void random_kernels_use(const struct random_kernels *kernels);
 
 /* What every counter of a stream shares, one round ahead: in the first round only the coordinate
  * differs. */

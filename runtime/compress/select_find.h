@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The first walk of selection over a block, the only one that reaches memory: shared by the kernels
- * for AVX2 and for AVX-512. The latter walk in registers of 32 bytes too: with 64 bytes the
- * processors that were measured have fewer lines under way, and a pass took a fifth more time. */
+ * The first walk of selection over a block, the only one that reaches memory of
+ * select_avx2.c. It uses registers of 32 bytes: with 64 bytes the processors that were measured
+ * have fewer lines under way, and a pass took a fifth more time. */
 #ifndef COMPRESS_SELECT_FIND_H
 #define COMPRESS_SELECT_FIND_H
 #include "select_kernels.h"

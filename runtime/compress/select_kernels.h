@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loop of selection, in three versions with one meaning: portable C, AVX2, AVX-512. Chosen
- * once per selector; private to select*.c and the tests.
+ * The hot loop of selection, in two versions with one meaning: portable C and AVX2. Chosen once
+ * per selector; private to select*.c and the tests.
  *
  * Keys are explained in select_rules.h. A kernel walks x[begin, end) and lists, in ascending order,
  * the *sure* coordinates (key > above) and, apart from them, the *near* ones (below < key <= above)
@@ -49,7 +49,7 @@ struct select_kernels {
 
 extern const struct select_kernels select_portable;
 #if defined(__x86_64__)
-extern const struct select_kernels select_avx2, select_avx512;
+extern const struct select_kernels select_avx2;
 #endif
 
 /* All versions this library was built with, best first; NULL ends the list. */

@@ -77,7 +77,7 @@ void sketch_kernels_use(const struct sketch_kernels *kernels)
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
 }
 
-/* Chosen at the first call, as SLUICE_KERNELS says; what avx512 names is served by avx2. */
+/* Chosen at the first call, as SLUICE_KERNELS says. */
 static const struct sketch_kernels *chosen_kernels(void)
 {
 	const struct sketch_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);

@@ -167,17 +167,10 @@ const struct value_kernels *value_kernels(void)
 	if (kernels)
 		return kernels;
 	wanted = getenv("SLUICE_KERNELS");
-	/* What avx512 names is served by avx2: there was no such machine to see what wider
-	 * registers gain. */
 	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable :
 								   value_versions[0];
 	if (!kernels->usable())
 		kernels = &value_portable;
-	value_kernels_use(kernels);
-	return kernels;
-}
-
-void value_kernels_use(const struct value_kernels *kernels)
-{
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
+	return kernels;
 }

@@ -60,6 +60,4 @@ extern const struct value_kernels value_avx2;
 extern const struct value_kernels *const value_versions[];
 /* The one in use: chosen at the first call, as SLUICE_KERNELS says. */
 const struct value_kernels *value_kernels(void);
-/* Another one from now on, for tests and measurements. */
-void value_kernels_use(const struct value_kernels *kernels);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The client of a job without models: nothing waits, and what is sent to a model that is not there
- * is dropped. */
+ * Which models and regions are open, and the client of a job without models: nothing waits there,
+ * and what is sent to a model that is not there is dropped. */
 #include "job/client.h"
 
 static void advance(sluice_job *job)
@@ -70,7 +70,7 @@ static void describe_waits(const sluice_job *job, char *text, size_t cap)
 		*text = 0;
 }
 
-const struct job_client idle_client = {
+static const struct job_client idle_client = {
 	.advance = advance,
 	.push_arrived = arrived,
 	.notice_arrived = arrived,
@@ -83,3 +83,78 @@ const struct job_client idle_client = {
 	.explain = explain,
 	.describe_waits = describe_waits,
 };
+
+void clients_init(struct clients *clients)
+{
+	clients->told = &idle_client;
+}
+
+void clients_tell(struct clients *clients, const struct job_client *client)
+{
+	clients->told = client;
+}
+
+/* ---- models ---------------------------------------------------------------- */
+
+int clients_have_models(const struct clients *clients)
+{
+	for (int m = 0; m < JOB_MODELS; m++)
+		if (clients->models[m])
+			return 1;
+	return 0;
+}
+
+uint32_t clients_free_model(const struct clients *clients)
+{
+	uint32_t id = 0;
+	while (id < JOB_MODELS && clients->models[id])
+		id++;
+	return id;
+}
+
+void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model)
+{
+	clients->models[id] = model;
+	if (clients->models_end <= (int)id)
+		clients->models_end = (int)id + 1;
+}
+
+void clients_drop_model(struct clients *clients, uint32_t id, const sluice_model *model)
+{
+	if (id < JOB_MODELS && clients->models[id] == model)
+		clients->models[id] = NULL;
+}
+
+/* ---- regions --------------------------------------------------------------- */
+
+uint32_t clients_free_region(const struct clients *clients)
+{
+	uint32_t id = 0;
+	while (id < JOB_REGIONS && clients->regions[id])
+		id++;
+	return id;
+}
+
+void clients_add_region(struct clients *clients, const struct region_client *client, uint32_t id,
+			sluice_region *region)
+{
+	clients->regions_told = client;
+	clients->regions[id] = region;
+}
+
+void clients_drop_region(struct clients *clients, uint32_t id)
+{
+	clients->regions[id] = NULL;
+}
+
+void clients_notified(const struct clients *clients, uint32_t id, int peer)
+{
+	if (id < JOB_REGIONS && clients->regions[id])
+		clients->regions_told->notified(clients->regions[id], peer);
+}
+
+void clients_moved(const struct clients *clients, uint32_t id, uint32_t index, int status)
+{
+	if (id < JOB_REGIONS && clients->regions[id])
+		clients->regions_told->done(clients->regions[id], index, status);
+}

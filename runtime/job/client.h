@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a job asks of the models and regions that are open in it, without knowing what they are:
- * tables of functions, which come with the first of them (sluice_job.client, region_client). Until
- * then the models' is idle_client, which does nothing. All are called with the token held. */
+ * tables of functions, which come with the first of them. Until then the models' is that of
+ * client.c, which does nothing. All are called with the token held. client.c and this file own
+ * struct clients. */
 #ifndef RUNTIME_CLIENT_H
 #define RUNTIME_CLIENT_H
 #include "sluice.h"
@@ -37,12 +38,53 @@ struct job_client {
 	void (*describe_waits)(const sluice_job *job, char *text, size_t cap);
 };
 
-extern const struct job_client idle_client;
-
-/* The same for what happens to a public region (sluice_job.regions); never called without one. */
+/* The same for what happens to a public region; never called without one. */
 struct region_client {
 	void (*notified)(sluice_region *region, int peer);
 	/* A GET or PUT with this index in its cookie has ended. */
 	void (*done)(sluice_region *region, uint32_t index, int status);
 };
+
+enum { JOB_MODELS = 16, JOB_REGIONS = 64 };
+
+struct clients {
+	const struct job_client *told; /* never NULL */
+	sluice_model *models[JOB_MODELS];
+	int models_end; /* no model lies from here on */
+	const struct region_client *regions_told;
+	sluice_region *regions[JOB_REGIONS];
+};
+
+void clients_init(struct clients *clients);
+/* What hears of the models' events. */
+static inline const struct job_client *clients_told(const struct clients *clients)
+{
+	return clients->told;
+}
+void clients_tell(struct clients *clients, const struct job_client *client);
+
+/* NULL: there is none of this number. Numbers below clients_models_end() are worth asking for. */
+static inline sluice_model *clients_model(const struct clients *clients, uint32_t id)
+{
+	return id < JOB_MODELS ? clients->models[id] : NULL;
+}
+static inline int clients_models_end(const struct clients *clients)
+{
+	return clients->models_end;
+}
+int clients_have_models(const struct clients *clients);
+/* The lowest number that no model has; JOB_MODELS if there are as many as there may be. */
+uint32_t clients_free_model(const struct clients *clients);
+void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model);
+/* Does nothing if this model was not added. */
+void clients_drop_model(struct clients *clients, uint32_t id, const sluice_model *model);
+
+/* The lowest number that no region has; JOB_REGIONS if there are as many as there may be. */
+uint32_t clients_free_region(const struct clients *clients);
+void clients_add_region(struct clients *clients, const struct region_client *client, uint32_t id,
+			sluice_region *region);
+void clients_drop_region(struct clients *clients, uint32_t id);
+/* An event of region `id`, which may have gone. */
+void clients_notified(const struct clients *clients, uint32_t id, int peer);
+void clients_moved(const struct clients *clients, uint32_t id, uint32_t index, int status);
 #endif

@@ -50,23 +50,6 @@ static const char *op_name(uint32_t op)
 							       "an unknown collective";
 }
 
-static size_t mail_offset(uint64_t seq)
-{
-	return LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES);
-}
-
-static const uint8_t *mail_from(const sluice_job *job, int peer, uint64_t seq)
-{
-	return (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + mail_offset(seq);
-}
-
-/* Our outgoing mail of this round to a peer; stays untouched until round seq + 2. */
-static uint8_t *outgoing(const sluice_job *job, int peer, uint64_t seq)
-{
-	return (uint8_t *)job->outbox->base + LINE_MAIL +
-	       ((size_t)peer * 2 + (seq & 1)) * (MAIL_HEADER_BYTES + MAIL_BYTES);
-}
-
 /* Posts what is not posted yet; stops at a full queue and is called again after progress. */
 static int post_mails(struct round *r)
 {
@@ -75,25 +58,8 @@ static int post_mails(struct round *r)
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
 			continue; /* waiting for its mail will name it, or it will be dropped */
-		uint8_t *mail = outgoing(job, p, r->seq);
-		memset(mail, 0, MAIL_HEADER_BYTES);
-		put_le64(mail, r->seq);
-		put_le32(mail + 8, r->op);
-		put_le32(mail + 12, (uint32_t)r->bytes);
-		if (r->bytes)
-			memcpy(mail + MAIL_HEADER_BYTES, r->mine + r->stride * (size_t)p, r->bytes);
-		put_le32(mail + 16,
-			 crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, r->bytes));
-		struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-				      .remote = job->peers[p].control,
-				      .offset = (uint64_t)job->rank * LINE_BYTES +
-						mail_offset(r->seq),
-				      .local_region = job->outbox,
-				      .local = mail,
-				      .bytes = MAIL_HEADER_BYTES + r->bytes,
-				      .imm = imm_make(IMM_MAIL, 0, 0) };
-		struct endpoint *e = job->peers[p].endpoint;
-		int rc = e->transport->ops->post(e, &t);
+		int rc = mails_put(job, p, r->seq, r->op,
+				   r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 			return rc;
 		if (rc)
@@ -105,7 +71,7 @@ static int post_mails(struct round *r)
 static int first_missing(const struct round *r)
 {
 	for (int p = 0; p < r->job->size; p++)
-		if (r->job->peers[p].mails < r->seq && job_living(r->job, p))
+		if (!mails_has(r->job, p, r->seq) && job_living(r->job, p))
 			return p;
 	return -1;
 }
@@ -119,7 +85,7 @@ static int round_done(void *context)
 		return 1;
 	members_held(r->job, r->seq);
 	/* Who is last to hear of it must not miss it because this rank leaves. */
-	return r->job->members.closed_seq >= r->seq && !r->job->members.due;
+	return members_closed(r->job, r->seq);
 }
 
 static void round_describe(void *context, char *text, size_t cap)
@@ -127,8 +93,8 @@ static void round_describe(void *context, char *text, size_t cap)
 	struct round *r = context;
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
-		missing += r->job->peers[p].mails < r->seq && job_living(r->job, p);
-	if (first < 0 && r->job->members.held_seq >= r->seq)
+		missing += !mails_has(r->job, p, r->seq) && job_living(r->job, p);
+	if (first < 0 && members_hold(r->job, r->seq))
 		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
 			 op_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
@@ -143,40 +109,35 @@ static void round_describe(void *context, char *text, size_t cap)
 static int take_mails(struct round *r, uint8_t *all)
 {
 	sluice_job *job = r->job;
-	uint8_t copy[MAIL_HEADER_BYTES + MAIL_BYTES];
+	struct mail mail;
 	for (int p = 0; p < job->size; p++) {
 		if (!round_has(job, p)) {
 			if (all)
 				memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			continue;
 		}
-		memcpy(copy, mail_from(job, p, r->seq), sizeof copy);
-		uint32_t op = get_le32(copy + 8), bytes = get_le32(copy + 12);
-		if (get_le64(copy) != r->seq || bytes > MAIL_BYTES ||
-		    get_le32(copy + 16) !=
-			    crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, bytes))
+		if (mails_read(job, p, r->seq, &mail))
 			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
 					rank_text(job, p));
 		/* Dedicated servers may give nothing, workers give what this rank gives. */
-		int fits = r->mine && (p < job->workers || bytes) ? bytes == r->bytes :
-								    bytes <= r->bytes;
-		if (op != r->op || !fits)
+		int fits = r->mine && (p < job->workers || mail.bytes) ? mail.bytes == r->bytes :
+									 mail.bytes <= r->bytes;
+		if (mail.op != r->op || !fits)
 			return job_fail(job, SLUICE_EINVAL, p,
 					"collectives differ: %s is in %s (%u bytes), this rank in "
 					"%s (%zu bytes)",
-					rank_text(job, p), op_name(op), bytes, op_name(r->op),
-					r->bytes);
+					rank_text(job, p), op_name(mail.op), mail.bytes,
+					op_name(r->op), r->bytes);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
-			memcpy(all + (size_t)p * r->bytes, copy + MAIL_HEADER_BYTES, bytes);
+			memcpy(all + (size_t)p * r->bytes, mail.copy + MAIL_HEADER_BYTES,
+			       mail.bytes);
 		}
 	}
 	return 0;
 }
 
 /* ---- closing a model ------------------------------------------------------- */
-
-enum { CLOSING_BYTES = 12 }; /* model u32, steps u64 */
 
 int collective_close(sluice_job *job, uint32_t model, uint64_t steps)
 {
@@ -186,51 +147,18 @@ int collective_close(sluice_job *job, uint32_t model, uint64_t steps)
 	return collective_run(job, COLLECTIVE_CLOSE, mine, 0, sizeof(mine), NULL);
 }
 
-/* If what this peer waits for is that all close a model, the client hears of it. */
-static void tell_closing(sluice_job *job, int peer)
-{
-	const uint64_t seq = job->collective_seq + 1;
-	uint8_t copy[MAIL_HEADER_BYTES + CLOSING_BYTES];
-	memcpy(copy, mail_from(job, peer, seq), sizeof(copy));
-	if (get_le64(copy) != seq || get_le32(copy + 8) != COLLECTIVE_CLOSE ||
-	    get_le32(copy + 12) != CLOSING_BYTES ||
-	    get_le32(copy + 16) !=
-		    crc32c(crc32c(0, copy, 16), copy + MAIL_HEADER_BYTES, CLOSING_BYTES))
-		return; /* whoever takes it judges it */
-	job->client->closed(job, get_le32(copy + MAIL_HEADER_BYTES), peer,
-			    get_le64(copy + MAIL_HEADER_BYTES + 4));
-}
-
-void collective_arrived(sluice_job *job, int peer)
-{
-	if (++job->peers[peer].mails <= job->collective_seq)
-		return;
-	job->ahead++;
-	if (job->waiting)
-		tell_closing(job, peer);
-}
-
-void collective_closings(sluice_job *job)
-{
-	for (int p = 0; job->ahead && p < job->size; p++)
-		if (job->peers[p].mails > job->collective_seq && job_living(job, p))
-			tell_closing(job, p);
-}
-
 uint32_t collective_pending(const sluice_job *job)
 {
-	uint64_t seq = job->collective_seq + 1;
+	uint64_t seq = mails_next(job);
 	int first = 0;
 	while (first < job->workers && !job_living(job, first))
 		first++;
-	return first < job->workers && job->peers[first].mails >= seq ?
-		       get_le32(mail_from(job, first, seq) + 8) :
-		       0;
+	return first < job->workers && mails_has(job, first, seq) ? mails_op(job, first, seq) : 0;
 }
 
 static int none_collects(void *context)
 {
-	return !((sluice_job *)context)->collecting;
+	return !mails_claimed(context);
 }
 
 static void describe_other(void *context, char *text, size_t cap)
@@ -249,23 +177,22 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	};
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
-	if (!rc && job->collecting)
+	if (!rc && mails_claimed(job))
 		rc = progress_until(job, none_collects, describe_other, job);
 	if (rc) {
 		progress_release(job);
 		return rc;
 	}
-	job->collecting = 1;
-	rc = job->client->park(job);
+	mails_claim(job);
+	rc = clients_told(&job->clients)->park(job);
 	if (!rc) {
-		r.seq = ++job->collective_seq;
-		job->ahead = 0; /* nobody can be in the round after this one yet */
+		r.seq = mails_begin(job);
 		rc = progress_until(job, round_done, round_describe, &r);
 	}
 	r.bytes = bytes;
 	if (!rc)
 		rc = take_mails(&r, all);
-	job->collecting = 0;
+	mails_free(job);
 	progress_release(job);
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The one place that records a job's failure, and the last words by which the peers hear of it;
- * whose job it is. */
+ * and whose job it is: its ranks, their names, and the process that may use it. */
+#include "job/failure.h"
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -50,27 +51,14 @@ const char *sluice_node(const sluice_job *job, int rank)
 
 /* ---- failure --------------------------------------------------------------- */
 
-int peers_put(sluice_job *job, int peer, enum transfer_kind kind, size_t offset_in_line,
-	      void *source, size_t bytes, uint32_t imm)
+/* Writes the last words to every peer that has not left, also to a lost one: it may only have been
+ * stopped, and then learns why nobody waited. A bye goes also to those that said theirs: while they
+ * tear down they may still see this process end. Nobody answers. */
+static void announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
-	struct transfer t = { .kind = kind,
-			      .remote = job->peers[peer].control,
-			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
-			      .local_region = job->outbox,
-			      .local = source,
-			      .bytes = bytes,
-			      .imm = imm };
-	struct endpoint *e = job->peers[peer].endpoint;
-	return e->transport->ops->post(e, &t);
-}
-
-/* Last words to every peer that has not left, also to a lost one: it may only have been stopped,
- * and then learns why nobody waited. A bye goes also to those that said theirs: while they tear
- * down they may still see this process end. Nobody answers. */
-void peers_announce(sluice_job *job, enum line_state state, int culprit, const char *text)
-{
-	uint8_t *status = (uint8_t *)job->outbox->base + LINE_STATUS;
+	uint8_t *status = outbox_at(job, LINE_STATUS);
 	size_t length = strnlen(text, STATUS_TEXT_BYTES - 1);
+	TOKEN_HELD(job);
 	put_le32(status, state);
 	put_le32(status + 4, (uint32_t)culprit);
 	put_le32(status + 12, (uint32_t)length);
@@ -79,30 +67,58 @@ void peers_announce(sluice_job *job, enum line_state state, int culprit, const c
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].control &&
 		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
-			peers_put(job, p, TRANSFER_PUT_NOTIFY, LINE_STATUS, status, 16 + length,
+			lines_put(job, p, LINE_STATUS, status, 16 + length,
 				  imm_make(IMM_STATUS, 0, 0));
 }
 
-int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
+void failure_announce(sluice_job *job, int culprit, const char *text)
 {
-	char text[sizeof job->failure.text];
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
-	va_end(arguments);
-	if (code == SLUICE_EWIRE)
-		members_overtaken(job);
-	if (job->failure.code) /* maybe found by another thread, or in a wait that ended well */
+	announce(job, LINE_GAVE_UP, culprit, text);
+}
+
+int failure_record(sluice_job *job, int code, int culprit, const char *text)
+{
+	struct failure *f = &job->failure;
+	TOKEN_HELD(job);
+	if (f->code) /* maybe found by another thread, or in a wait that ended well */
 		return job_failed(job);
-	memcpy(job->failure.text, text, sizeof text);
-	job->failure.code = code;
-	job->failure.culprit = culprit;
-	if (!job->finalizing)
-		peers_announce(job, LINE_GAVE_UP, culprit, job->failure.text);
-	return fail(code, "%s", job->failure.text); /* last: it is what sluice_last_error() says */
+	snprintf(f->text, sizeof(f->text), "%s", text);
+	f->code = code;
+	f->culprit = culprit;
+	if (!f->finalizing)
+		announce(job, LINE_GAVE_UP, culprit, f->text);
+	return fail(code, "%s", f->text); /* last: it is what sluice_last_error() says */
 }
 
 int job_failed(sluice_job *job)
 {
 	return fail_quietly(job->failure.code, "%s", job->failure.text);
+}
+
+const char *failure_text(const sluice_job *job)
+{
+	return job->failure.text;
+}
+
+int failure_finalize(sluice_job *job)
+{
+	TOKEN_HELD(job);
+	job->failure.finalizing = !job->failure.code;
+	return job->failure.finalizing;
+}
+
+void failure_say_bye(sluice_job *job)
+{
+	job->failure.said_bye = 1;
+	announce(job, LINE_BYE, job->rank, "");
+}
+
+int failure_finalizing(const sluice_job *job)
+{
+	return job->failure.finalizing;
+}
+
+int failure_said_bye(const sluice_job *job)
+{
+	return job->failure.said_bye;
 }

@@ -36,6 +36,7 @@ struct heart {
 	struct region *pulses; /* where READs put the peers' pulses, PULSE_BYTES each */
 	struct heard *heard;   /* size */
 	uint64_t progress;     /* of this rank; token held */
+	uint64_t last_tick_ns; /* when heart_tick() looked last; token held */
 	pthread_t thread;
 	int started;
 	pthread_mutex_t lock;
@@ -49,7 +50,7 @@ struct heart {
 static void show(const sluice_job *job, size_t at, uint64_t value)
 {
 	for (int p = 0; p < job->size; p++) {
-		uint8_t *line = (uint8_t *)job->control->base + (size_t)p * LINE_BYTES;
+		uint8_t *line = line_of(job, p);
 		uint64_t bytes;
 		put_le64((uint8_t *)&bytes, value);
 		__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
@@ -95,6 +96,7 @@ int heart_open(sluice_job *job)
 int heart_start(sluice_job *job)
 {
 	struct heart *heart = job->heart;
+	heart->last_tick_ns = now_ns();
 	sigset_t all, old; /* signals belong to the application's threads */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -175,12 +177,13 @@ static void ask(sluice_job *job, int peer)
 
 void heart_tick(sluice_job *job, uint64_t now)
 {
+	TOKEN_HELD(job);
 	struct heart *heart = job->heart;
 	if (!heart)
 		return;
 	/* If this process itself was stopped, silence of the others proves nothing. */
-	const int was_stopped = now - job->last_tick_ns > job->budget.stopped_ns;
-	job->last_tick_ns = now;
+	const int was_stopped = now - heart->last_tick_ns > job->budget.stopped_ns;
+	heart->last_tick_ns = now;
 	show(job, LINE_PROGRESS, ++heart->progress);
 	for (int p = 0; p < job->size; p++) {
 		if (p == job->rank || job->peers[p].state != PEER_ALIVE || !job->peers[p].control)
@@ -201,7 +204,7 @@ void heart_heard(sluice_job *job, int peer, int status)
 	char why[200];
 	h->asked = 0;
 	/* What was read before this process was stopped says nothing; the next tick sees that. */
-	if (status || now - job->last_tick_ns > job->budget.stopped_ns)
+	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
 		return;
 	memcpy(pulse, (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES, sizeof(pulse));
 	if (get_le64(pulse) != h->beats) {

@@ -32,8 +32,9 @@ static void free_job(sluice_job *job)
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
 	heart_close(job); /* it beats until the connections end */
-	region_close(&job->control);
-	region_close(&job->outbox);
+	lines_close(&job->lines);
+	mails_close(&job->mails);
+	members_close(&job->members);
 	free(job->peers);
 	free(job->cards);
 	if (job->page_of_this_process)
@@ -50,17 +51,17 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 		return fail(SLUICE_ENOMEM, "sluice_init: no memory for the job");
 	job->pid = getpid();
 	job->page_of_this_process = open_page_of_this_process();
-	job->epoll_fd = -1;
-	job->client = &idle_client;
+	progress_init(&job->progress);
+	clients_init(&job->clients);
 	job->membership_epoch = 1;
 	struct bootstrap *boot = NULL;
 	int rc = job_join(job, attr, &boot);
 	bootstrap_close(&boot);
 	if (rc) {
 		/* Peers that are connected already learn why from our last words. */
-		if (!job->failure.code && job->thread_started) {
+		if (!job->failure.code && progress_started(job)) {
 			progress_take(job);
-			peers_announce(job, LINE_GAVE_UP, job->rank, sluice_last_error());
+			failure_announce(job, job->rank, sluice_last_error());
 			progress_release(job);
 		}
 		free_job(job);
@@ -92,22 +93,18 @@ void sluice_finalize(sluice_job **job_pointer)
 		return;
 	}
 	struct error_scope scope;
-	int open = 0;
+	const int open = clients_have_models(&job->clients);
 	error_begin(&scope);
-	for (int m = 0; m < JOB_MODELS; m++)
-		open |= job->models[m] != NULL;
 	progress_take(job);
 	if (open && !job->failure.code)
 		job_fail(job, SLUICE_EINVAL, job->rank,
 			 "sluice_finalize with a model still open: call sluice_model_close before");
-	job->finalizing = !job->failure.code;
+	const int finalizing = failure_finalize(job);
 	progress_release(job);
-	const int left = job->finalizing &&
-			 !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
+	const int left = finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
 	if (left) {
 		progress_take(job);
-		job->said_bye = 1;
-		peers_announce(job, LINE_BYE, job->rank, "");
+		failure_say_bye(job);
 		progress_release(job);
 	}
 	error_end(&scope, !left);

@@ -44,7 +44,7 @@ static int open_transports(sluice_job *job)
 	struct transport_config config = { .rank = job->rank,
 					   .size = job->size,
 					   .queue_depth = NOTIFY_QUEUE_DEPTH,
-					   .control = job->control,
+					   .control = lines_region(job),
 					   .control_line_bytes = LINE_BYTES,
 					   .device = job->settings.device,
 					   .gid_index = job->settings.gid_index,
@@ -354,12 +354,8 @@ static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t 
 	job->peers = calloc((size_t)job->size, sizeof *job->peers);
 	if (!job->peers)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
-	if ((rc = region_open((size_t)job->size * LINE_BYTES, REGION_READ | REGION_WRITE, "control",
-			      &job->control)) ||
-	    (!job->seat && (rc = heart_open(job))) ||
-	    (rc = region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox",
-			      &job->outbox)) ||
+	if ((rc = mails_open(job)) || (rc = lines_open(job)) ||
+	    (!job->seat && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
 	    (rc = open_transports(job)))
 		return rc;
 	return write_payload(job, payload, payload_bytes);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank
- * is lost, by progress.c when a membership block arrived, by collective.c when a round can be
- * closed.
+ * is lost or a membership block arrived, by collective.c when a round can be closed.
  *
  * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job
  * cannot outlive any server, the first of them (the announcer: the lowest rank whose life is the
@@ -33,24 +32,26 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/job.h"
+#include "job/members.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+struct member {
+	uint64_t held_seq; /* at the announcer: this peer holds all mails of that round */
+	int due;           /* our membership block is not written to it yet */
+};
 
 static int announcer(const sluice_job *job)
 {
 	return job->workers;
 }
 
-static uint8_t *own_block(const sluice_job *job)
-{
-	return (uint8_t *)job->outbox->base + job->outbox->bytes - MEMBERS_BLOCK_BYTES;
-}
-
 int members_open(sluice_job *job)
 {
 	struct membership *m = &job->members;
 	m->elastic = !strcmp(job->settings.on_failure, "continue");
-	atomic_store(&job->living, job->workers);
+	atomic_store(&m->n_living, job->workers);
 	if (!m->elastic)
 		return 0;
 	if (!job->servers)
@@ -64,42 +65,44 @@ int members_open(sluice_job *job)
 			SLUICE_EINVAL,
 			"on_failure=continue with %d workers: at most %d; choose on_failure=abort",
 			job->workers, MEMBERS_MAX);
+	m->members = calloc((size_t)job->size, sizeof(*m->members));
+	if (!m->members)
+		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	for (int w = 0; w < job->workers; w++)
 		m->living[w / 8] |= (uint8_t)(1 << w % 8);
 	memcpy(m->closed, m->living, sizeof m->closed);
 	return 0;
 }
 
+void members_close(struct membership *m)
+{
+	free(m->members);
+	m->members = NULL;
+}
+
 /* ---- writing --------------------------------------------------------------- */
 
 static int post(sluice_job *job, int peer)
 {
-	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-			      .remote = job->peers[peer].control,
-			      .offset = (uint64_t)job->rank * LINE_BYTES + LINE_MEMBERS,
-			      .local_region = job->outbox,
-			      .local = own_block(job),
-			      .bytes = MEMBERS_BLOCK_BYTES,
-			      .imm = imm_make(IMM_MEMBERS, 0, 0) };
-	struct endpoint *e = job->peers[peer].endpoint;
-	return e->transport->ops->post(e, &t);
+	return lines_put(job, peer, LINE_MEMBERS, outbox_members(job), MEMBERS_BLOCK_BYTES,
+			 imm_make(IMM_MEMBERS, 0, 0));
 }
 
 static void make_due(sluice_job *job, int peer)
 {
-	if (peer == job->rank || !job->peers[peer].control || job->peers[peer].members_due)
+	if (peer == job->rank || !job->peers[peer].control || job->members.members[peer].due)
 		return;
-	job->peers[peer].members_due = 1;
+	job->members.members[peer].due = 1;
 	job->members.due++;
 }
 
 void members_post(sluice_job *job)
 {
 	for (int p = 0; p < job->size && job->members.due; p++) {
-		struct peer *peer = &job->peers[p];
-		if (!peer->members_due || (post(job, p) == SLUICE_EAGAIN && job_living(job, p)))
+		struct member *peer = &job->members.members[p];
+		if (!peer->due || (post(job, p) == SLUICE_EAGAIN && job_living(job, p)))
 			continue;
-		peer->members_due = 0; /* of a lost peer no more is wanted than one try */
+		peer->due = 0; /* of a lost peer no more is wanted than one try */
 		job->members.due--;
 	}
 }
@@ -109,7 +112,7 @@ void members_post(sluice_job *job)
 static void write_block(sluice_job *job)
 {
 	struct membership *m = &job->members;
-	uint8_t *block = own_block(job);
+	uint8_t *block = outbox_members(job);
 	int announces = job->rank == announcer(job);
 	put_le32(block, job->membership_epoch);
 	put_le64(block + 8, announces ? m->closed_seq : m->held_seq);
@@ -135,8 +138,8 @@ static void dropped(sluice_job *job, int worker)
 	/* Not when its connection ends: a worker that only hung may wake up and write. */
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
-	atomic_fetch_sub(&job->living, 1);
-	job->client->worker_dropped(job, worker);
+	atomic_fetch_sub(&job->members.n_living, 1);
+	clients_told(&job->clients)->worker_dropped(job, worker);
 }
 
 static void say_epoch(const sluice_job *job)
@@ -188,7 +191,7 @@ static void close_round(sluice_job *job)
 	if (m->held_seq < seq)
 		return;
 	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job_living(job, p) && job->peers[p].held_seq < seq)
+		if (p != job->rank && job_living(job, p) && m->members[p].held_seq < seq)
 			return;
 	memcpy(m->closed, m->living, sizeof m->closed);
 	m->closed_seq = seq;
@@ -206,22 +209,26 @@ void members_held(sluice_job *job, uint64_t seq)
 		write_block(job);
 }
 
+int members_hold(const sluice_job *job, uint64_t seq)
+{
+	return job->members.held_seq >= seq;
+}
+
+int members_closed(const sluice_job *job, uint64_t seq)
+{
+	return job->members.closed_seq >= seq && !job->members.due;
+}
+
 /* ---- reading --------------------------------------------------------------- */
 
-static void take_report(sluice_job *job, int peer, const uint8_t *block)
+int members_unheard(const sluice_job *job, int peer, const uint8_t *block, int worker)
 {
-	struct peer *p = &job->peers[peer];
-	if (get_le64(block + 8) > p->held_seq)
-		p->held_seq = get_le64(block + 8);
-	for (int w = 0; w < job->workers && !job->failure.code; w++) {
-		char why[128];
-		if (w == peer || members_bit(block + MEMBERS_HEADER_BYTES, w) ||
-		    !job_living(job, w))
-			continue;
-		snprintf(why, sizeof why, "%s reported it, and its log says why",
-			 rank_text(job, peer));
-		peers_lost(job, w, why);
-	}
+	return worker != peer && !members_bit(block + MEMBERS_HEADER_BYTES, worker) &&
+	       job_living(job, worker);
+}
+
+void members_taken(sluice_job *job)
+{
 	close_round(job);
 }
 
@@ -234,10 +241,12 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	if (epoch < job->membership_epoch || closed_seq < m->closed_seq)
 		return;
 	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
-		job_fail(job, SLUICE_EPEER, job->rank,
+		char why[ERROR_TEXT_BYTES];
+		snprintf(why, sizeof(why),
 			 "%s dropped this rank: it was silent or broke the rules, and the job goes "
 			 "on without it (SLUICE_ON_FAILURE=continue)",
 			 rank_text(job, from));
+		failure_record(job, SLUICE_EPEER, job->rank, why);
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {
@@ -263,35 +272,36 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 /* 0, or it is just being overwritten. */
 static int copy_block(const sluice_job *job, int peer, uint8_t *block)
 {
-	memcpy(block,
-	       (const uint8_t *)job->control->base + (size_t)peer * LINE_BYTES + LINE_MEMBERS,
-	       MEMBERS_BLOCK_BYTES);
+	memcpy(block, line_of(job, peer) + LINE_MEMBERS, MEMBERS_BLOCK_BYTES);
 	return get_le32(block + 4) !=
 	       crc32c(crc32c(0, block, 4), block + 8, MEMBERS_BLOCK_BYTES - 8);
 }
 
-void members_arrived(sluice_job *job, int peer)
+int members_may_write(const sluice_job *job, int peer)
 {
-	uint8_t block[MEMBERS_BLOCK_BYTES];
-	if (job->rank != announcer(job) && peer != announcer(job)) {
-		job_blame(job, SLUICE_EWIRE, peer,
-			  "%s sent a notify of membership, which is not its to send",
-			  rank_text(job, peer));
-		return;
-	}
+	return job->rank == announcer(job) || peer == announcer(job);
+}
+
+int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES])
+{
+	struct member *p = &job->members.members[peer];
+	TOKEN_HELD(job);
 	if (copy_block(job, peer, block))
-		return; /* the newer one has a notify of its own */
-	if (job->rank == announcer(job))
-		take_report(job, peer, block);
-	else
+		return 0; /* the newer one has a notify of its own */
+	if (job->rank != announcer(job)) {
 		adopt(job, peer, block);
+		return 0;
+	}
+	if (get_le64(block + 8) > p->held_seq)
+		p->held_seq = get_le64(block + 8);
+	return 1;
 }
 
 void members_overtaken(sluice_job *job)
 {
 	enum { TRIES = 1000 };
 	uint8_t block[MEMBERS_BLOCK_BYTES];
-	if (!job->members.elastic || !job->control || job->rank == announcer(job))
+	if (!job->members.elastic || !lines_are_open(job) || job->rank == announcer(job))
 		return;
 	for (int i = 0; i < TRIES; i++)
 		if (!copy_block(job, announcer(job), block)) {
@@ -302,5 +312,5 @@ void members_overtaken(sluice_job *job)
 
 int sluice_living(const sluice_job *job)
 {
-	return atomic_load(&job->living);
+	return atomic_load(&job->members.n_living);
 }

@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who is alive: the end of a process as its transport reports it, and the last words that a peer
- * wrote before it left. heart.c tells of those that are silent. */
+ * Who is alive, and whose fault it is that one is not: the end of a process as its transport
+ * reports it, the last words that a peer wrote before it left, what others report of it, and what
+ * breaks the rules. heart.c tells of those that are silent. failure.c records what follows for the
+ * job, and members.c what follows where the job goes on. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <string.h>
 
-static uint8_t *line_of(const sluice_job *job, int peer)
+int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 {
-	return (uint8_t *)job->control->base + (size_t)peer * LINE_BYTES;
+	char text[ERROR_TEXT_BYTES];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (code == SLUICE_EWIRE)
+		members_overtaken(job);
+	return failure_record(job, code, culprit, text);
 }
 
 void peers_lost(sluice_job *job, int peer, const char *why)
 {
-	if (job->peers[peer].state != PEER_ALIVE || job->said_bye)
+	TOKEN_HELD(job);
+	if (job->peers[peer].state != PEER_ALIVE || failure_said_bye(job))
 		return;
 	job->peers[peer].state = PEER_LOST;
 	if (!members_lost(job, peer, why))
@@ -60,7 +70,7 @@ static int read_status(sluice_job *job, int peer)
 	}
 	copy[16 + length] = 0;
 	blank_controls((char *)copy + 16);
-	if (state == LINE_BYE && !job->finalizing)
+	if (state == LINE_BYE && !failure_finalizing(job))
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
@@ -97,23 +107,23 @@ void peers_gone(sluice_job *job, int peer, const char *why)
 
 void peers_report(sluice_job *job, const char *text)
 {
-	uint8_t *report = (uint8_t *)job->outbox->base + LINE_REPORT;
+	uint8_t *report = outbox_at(job, LINE_REPORT);
 	size_t length = strnlen(text, REPORT_TEXT_BYTES - 1);
 	put_le32(report + 4, (uint32_t)length);
 	memcpy(report + 8, text, length);
 	put_le32(report, crc32c(0, report + 4, 4 + length));
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
-			peers_put(job, p, TRANSFER_PUT_NOTIFY, LINE_REPORT, report, 8 + length,
+			lines_put(job, p, LINE_REPORT, report, 8 + length,
 				  imm_make(IMM_REPORT, 0, 0));
 }
 
-void peers_reported(sluice_job *job, int peer)
+void peers_reported(sluice_job *job, int peer, int waits)
 {
 	uint8_t copy[8 + REPORT_TEXT_BYTES];
 	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
 	uint32_t length = get_le32(copy + 4);
-	if (job->client->waits(job) || !job->waiting || length >= REPORT_TEXT_BYTES ||
+	if (clients_told(&job->clients)->waits(job) || !waits || length >= REPORT_TEXT_BYTES ||
 	    get_le32(copy) != crc32c(0, copy + 4, 4 + length))
 		return;
 	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)
@@ -121,4 +131,26 @@ void peers_reported(sluice_job *job, int peer)
 			*c = ' ';
 	log_line(LOG_WARN, "runtime", "%s says: %.*s", rank_text(job, peer), (int)length,
 		 (const char *)copy + 8);
+}
+
+void peers_members(sluice_job *job, int peer)
+{
+	uint8_t block[MEMBERS_BLOCK_BYTES];
+	if (!members_may_write(job, peer)) {
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s sent a notify of membership, which is not its to send",
+			  rank_text(job, peer));
+		return;
+	}
+	if (!members_arrived(job, peer, block))
+		return;
+	for (int w = 0; w < job->workers && !job->failure.code; w++) {
+		char why[128];
+		if (!members_unheard(job, peer, block, w))
+			continue;
+		snprintf(why, sizeof(why), "%s reported it, and its log says why",
+			 rank_text(job, peer));
+		peers_lost(job, w, why);
+	}
+	members_taken(job);
 }

@@ -7,7 +7,7 @@
  * application calls often, it dozes: it looks every millisecond whether somebody calls still, and
  * nothing is armed. So a call that follows another soon costs neither arming nor a thread that
  * wakes for what the caller takes itself. Of what a device does no transport tells: while it is at
- * something (job.unannounced) whoever would sleep naps instead. */
+ * something (progress_unannounced()) whoever would sleep naps instead. */
 #include "job/job.h"
 #include "job/place.h"
 #include "base/clock.h"
@@ -35,28 +35,57 @@ enum {
  * looks at its limits. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
+/* What a thread in progress_until() waits for. */
+struct wait {
+	int (*done)(void *context);
+	void (*describe)(void *context, char *text, size_t cap);
+	void *context;
+	uint64_t since_ns;
+	struct wait *next; /* another thread's */
+	uint64_t turn_ns;  /* since when its thread has the token */
+	unsigned news;     /* progress.news when its thread gave the token away */
+};
+
+void progress_init(struct progress *p)
+{
+	p->epoll_fd = -1;
+}
+
+void progress_unannounced(sluice_job *job, int more)
+{
+	TOKEN_HELD(job);
+	job->progress.unannounced += more;
+}
+
+int progress_waits(const sluice_job *job)
+{
+	return job->progress.waiting != NULL;
+}
+
+int progress_started(const sluice_job *job)
+{
+	return job->progress.thread_started;
+}
+
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
 	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
 	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
 		if (imm >> 28 == IMM_PUSH)
-			job->client->push_refused(job, id);
+			clients_told(&job->clients)->push_refused(job, id);
 		return;
 	}
 	switch ((enum imm_kind)(imm >> 28)) {
-	case IMM_MAIL: collective_arrived(job, peer); return;
+	case IMM_MAIL: mails_arrived(job, peer, progress_waits(job)); return;
 	case IMM_STATUS: peers_status(job, peer); return;
-	case IMM_PUSH: job->client->push_arrived(job, id, peer, index); return;
-	case IMM_NOTICE: job->client->notice_arrived(job, id, peer, index); return;
-	case IMM_REPORT: peers_reported(job, peer); return;
-	case IMM_REGION:
-		if (index < JOB_REGIONS && job->regions[index])
-			job->region_client->notified(job->regions[index], peer);
-		return;
+	case IMM_PUSH: clients_told(&job->clients)->push_arrived(job, id, peer, index); return;
+	case IMM_NOTICE: clients_told(&job->clients)->notice_arrived(job, id, peer, index); return;
+	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
+	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
 		if (!job->members.elastic)
 			break;
-		members_arrived(job, peer);
+		peers_members(job, peer);
 		return;
 	}
 	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
@@ -67,9 +96,9 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 {
 	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
 	if (cookie >> 56 == COOKIE_MODEL)
-		job->client->read_done(job, id, index, status);
-	else if (cookie >> 56 == COOKIE_REGION && job->regions[id])
-		job->region_client->done(job->regions[id], index, status);
+		clients_told(&job->clients)->read_done(job, id, index, status);
+	else if (cookie >> 56 == COOKIE_REGION)
+		clients_moved(&job->clients, id, index, status);
 	else if (cookie >> 56 == COOKIE_PULSE)
 		heart_heard(job, (int)index, status);
 }
@@ -77,23 +106,23 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 static void explain(sluice_job *job, int always)
 {
 	uint64_t now = now_ns();
-	for (const struct wait *w = job->waiting; w; w = w->next) {
+	for (const struct wait *w = job->progress.waiting; w; w = w->next) {
 		char text[512];
 		w->describe(w->context, text, sizeof text);
 		log_line(LOG_WARN, "runtime", "waiting for %.1f s: %s",
 			 (double)(now - w->since_ns) / 1e9, text);
 	}
-	if (!job->waiting && always)
+	if (!job->progress.waiting && always)
 		log_line(LOG_WARN, "runtime",
 			 "this rank waits for nobody: the application computes");
-	job->client->explain(job, now, always);
+	clients_told(&job->clients)->explain(job, now, always);
 }
 
 static void tick(sluice_job *job, uint64_t now)
 {
-	if (now < job->next_tick_ns)
+	if (now < job->progress.next_tick_ns)
 		return;
-	job->next_tick_ns = now + job->budget.heartbeat_ns;
+	job->progress.next_tick_ns = now + job->budget.heartbeat_ns;
 	heart_tick(job, now);
 }
 
@@ -107,7 +136,7 @@ static void poll_events(sluice_job *job)
 		do {
 			n = job->transports[t]->ops->poll(job->transports[t], events,
 							  EVENTS_PER_POLL);
-			job->news += n > 0;
+			job->progress.news += n > 0;
 			for (int i = 0; i < n; i++)
 				switch (events[i].kind) {
 				case EVENT_IMM:
@@ -122,16 +151,17 @@ static void poll_events(sluice_job *job)
 				}
 		} while (n == EVENTS_PER_POLL && ++rounds < ROUNDS_PER_POLL);
 	}
-	if (job->members.due)
+	if (members_due(&job->members))
 		members_post(job);
-	job->client->advance(job);
-	if (atomic_load_explicit(&job->explain, memory_order_relaxed) &&
-	    atomic_exchange(&job->explain, 0))
+	clients_told(&job->clients)->advance(job);
+	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
+	    atomic_exchange(&job->progress.explain, 0))
 		explain(job, 1);
 }
 
 void progress_poll(sluice_job *job)
 {
+	TOKEN_HELD(job);
 	tick(job, now_ns());
 	poll_events(job);
 }
@@ -156,7 +186,7 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 	struct epoll_event event;
 	uint64_t now = now_ns();
 	int ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
-	if (epoll_wait(job->epoll_fd, &event, 1, ms) < 0 && errno != EINTR)
+	if (epoll_wait(job->progress.epoll_fd, &event, 1, ms) < 0 && errno != EINTR)
 		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
 }
 
@@ -164,13 +194,13 @@ void progress_cancel(sluice_job *job)
 {
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->cancel(job->transports[t]);
-	job->sleeping_armed = 0;
+	job->progress.sleeping_armed = 0;
 }
 
 void progress_arm(sluice_job *job)
 {
-	job->sleeping_armed = 1;
-	if (arm(job) || job->unannounced)
+	job->progress.sleeping_armed = 1;
+	if (arm(job) || job->progress.unannounced)
 		job->transports[0]->ops->wake(job->transports[0]);
 }
 
@@ -178,13 +208,13 @@ void progress_arm(sluice_job *job)
 
 static void begin_wait(sluice_job *job, struct wait *wait)
 {
-	wait->next = job->waiting;
-	job->waiting = wait;
+	wait->next = job->progress.waiting;
+	job->progress.waiting = wait;
 }
 
 static void end_wait(sluice_job *job, const struct wait *wait)
 {
-	struct wait **at = &job->waiting;
+	struct wait **at = &job->progress.waiting;
 	while (*at != wait)
 		at = &(*at)->next;
 	*at = wait->next;
@@ -192,16 +222,16 @@ static void end_wait(sluice_job *job, const struct wait *wait)
 
 static int others_wait(const sluice_job *job, const struct wait *own)
 {
-	return job->waiting != own || own->next;
+	return job->progress.waiting != own || own->next;
 }
 
 void progress_queue(sluice_job *job)
 {
-	atomic_fetch_add(&job->queue, 1);
-	if (atomic_load(&job->asleep))
+	atomic_fetch_add(&job->progress.queue, 1);
+	if (atomic_load(&job->progress.asleep))
 		job->transports[0]->ops->wake(job->transports[0]);
-	token_await(&job->token);
-	atomic_fetch_sub(&job->queue, 1);
+	token_await(&job->progress.token);
+	atomic_fetch_sub(&job->progress.queue, 1);
 }
 
 /* Whether another thread is to have the token: a call, or one that waits too, which alone asks its
@@ -209,11 +239,11 @@ void progress_queue(sluice_job *job)
  * for. */
 static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
-	const uint64_t longest = job->unannounced ? DOZE_NS : TURN_NS;
-	if (atomic_load(&job->queue))
+	const uint64_t longest = job->progress.unannounced ? DOZE_NS : TURN_NS;
+	if (atomic_load(&job->progress.queue))
 		return 1;
-	for (const struct wait *w = job->waiting; w; w = w->next)
-		if (w != own && (w->news != job->news || now - own->turn_ns >= longest))
+	for (const struct wait *w = job->progress.waiting; w; w = w->next)
+		if (w != own && (w->news != job->progress.news || now - own->turn_ns >= longest))
 			return 1;
 	return 0;
 }
@@ -222,16 +252,15 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
  * both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
-	own->news = job->news;
-	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
-	token_leave(&job->token);
-	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->calls) == calls; naps++)
+	own->news = job->progress.news;
+	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
+	token_leave(&job->progress.token);
+	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->progress.calls) == calls;
+	     naps++)
 		progress_nap(); /* who slept needs a while to wake and take it */
-	token_take(&job->token);
-	atomic_store_explicit(&job->calls,
-			      atomic_load_explicit(&job->calls, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
-	if (job->sleeping_armed)
+	token_take(&job->progress.token);
+	progress_count_call(&job->progress);
+	if (job->progress.sleeping_armed)
 		progress_cancel(job);
 	own->turn_ns = now_ns();
 }
@@ -273,12 +302,13 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 {
 	int over;
 	struct wait wait = { .done = done, .describe = describe, .context = context };
+	TOKEN_HELD(job);
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 		/* Who keeps the token and never has to wait (a server) looks at the clock here
 		 * alone. */
-		if (!job->seat && ++job->quick_polls % POLLS_PER_LOOK == 0)
+		if (!job->seat && ++job->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(job, now_ns());
 		poll_events(job);
 		if ((over = done(
@@ -286,7 +316,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
-	collective_closings(job);
+	mails_closings(job);
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(job, &wait);
@@ -310,8 +340,9 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			char text[512];
 			describe(context, text, sizeof text);
 			/* Who keeps own shards waiting may be to blame. */
-			job->client->describe_waits(job, text + strlen(text),
-						    sizeof text - strlen(text));
+			clients_told(&job->clients)
+				->describe_waits(job, text + strlen(text),
+						 sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank),
@@ -337,17 +368,18 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			}
 			continue;
 		}
-		if (job->unannounced) {
+		if (job->progress.unannounced) {
 			progress_nap();
 			continue;
 		}
-		uint64_t until = job->next_tick_ns < warn_at ? job->next_tick_ns : warn_at;
+		uint64_t until = job->progress.next_tick_ns < warn_at ? job->progress.next_tick_ns :
+									warn_at;
 		if (others_wait(job, &wait) && wait.turn_ns + TURN_NS < until)
 			until = wait.turn_ns + TURN_NS;
-		atomic_store(&job->asleep, 1);
-		if (!arm(job) && !done(context) && !atomic_load(&job->queue))
+		atomic_store(&job->progress.asleep, 1);
+		if (!arm(job) && !done(context) && !atomic_load(&job->progress.queue))
 			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
-		atomic_store(&job->asleep, 0);
+		atomic_store(&job->progress.asleep, 0);
 		disarm(job);
 	}
 	end_wait(job, &wait);
@@ -387,30 +419,30 @@ static uint32_t next_doze(uint32_t doze_ns, unsigned calls)
 /* What the progress thread does with the token. */
 static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
-	unsigned calls = atomic_load_explicit(&job->calls, memory_order_relaxed);
-	uint32_t doze_ns = next_doze(job->doze_ns, calls - *calls_seen);
+	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
+	uint32_t doze_ns = next_doze(job->progress.doze_ns, calls - *calls_seen);
 	*calls_seen = calls;
-	if (!job->doze_ns)
+	if (!job->progress.doze_ns)
 		disarm(job); /* it slept, and drains what woke it */
-	job->sleeping_armed = 0;
+	job->progress.sleeping_armed = 0;
 	progress_poll(job);
 	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
-		job->client->explain(job, now_ns(), 0);
+		clients_told(&job->clients)->explain(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}
-	job->doze_ns = doze_ns || !job->unannounced ? doze_ns : DOZE_NS;
+	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
 }
 
 /* Whoever holds the token for long waits for somebody, and polls: then there is no need to look
  * again. */
 static void take_for_thread(sluice_job *job)
 {
-	for (int tries = 0; job->doze_ns && tries < BUSY_DOZES; tries++) {
-		if (token_try(&job->token))
+	for (int tries = 0; job->progress.doze_ns && tries < BUSY_DOZES; tries++) {
+		if (token_try(&job->progress.token))
 			return;
-		doze(job->doze_ns);
+		doze(job->progress.doze_ns);
 	}
-	token_take(&job->token);
+	token_take(&job->progress.token);
 }
 
 static void *progress_thread(void *argument)
@@ -418,16 +450,16 @@ static void *progress_thread(void *argument)
 	sluice_job *job = argument;
 	uint64_t warn_at = now_ns() + job->budget.warn_after_ns;
 	unsigned calls_seen = 0;
-	while (!atomic_load(&job->stop)) {
+	while (!atomic_load(&job->progress.stop)) {
 		take_for_thread(job);
 		look_after(job, &calls_seen, &warn_at);
-		uint32_t doze_ns = job->unannounced ? NAP_NS : job->doze_ns;
-		uint64_t until = job->next_tick_ns;
+		uint32_t doze_ns = job->progress.unannounced ? NAP_NS : job->progress.doze_ns;
+		uint64_t until = job->progress.next_tick_ns;
 		progress_release(job);
 		/* The wake-up of progress_stop() may have been drained with the others. */
 		if (doze_ns)
 			doze(doze_ns);
-		else if (!atomic_load(&job->stop))
+		else if (!atomic_load(&job->progress.stop))
 			sleep_in_kernel(job, until);
 	}
 	return NULL;
@@ -435,51 +467,50 @@ static void *progress_thread(void *argument)
 
 int progress_start(sluice_job *job)
 {
-	job->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (job->epoll_fd < 0)
+	job->progress.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (job->progress.epoll_fd < 0)
 		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
 	for (int t = 0; t < job->n_transports; t++) {
 		int fd = job->transports[t]->ops->fd(job->transports[t]);
 		struct epoll_event event = { .events = EPOLLIN };
-		if (epoll_ctl(job->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
 	}
-	job->last_tick_ns = now_ns();
 	/* Signals belong to the application's threads. */
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	job->thread_started = 1;
-	int err = pthread_create(&job->thread, NULL, progress_thread, job);
+	job->progress.thread_started = 1;
+	int err = pthread_create(&job->progress.thread, NULL, progress_thread, job);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err) {
-		job->thread_started = 0;
+		job->progress.thread_started = 0;
 		return fail(SLUICE_ENOMEM, "cannot start the progress thread: %s", errno_text(err));
 	}
 	const char *device = NULL;
 	for (int t = 0; t < job->n_transports && !device; t++)
 		device = job->transports[t]->device;
 	if (strcmp(job->settings.placement, "no"))
-		place_thread(job->thread, device);
+		place_thread(job->progress.thread, device);
 	return 0;
 }
 
 void progress_stop(sluice_job *job)
 {
-	if (job->thread_started) {
-		atomic_store(&job->stop, 1);
+	if (job->progress.thread_started) {
+		atomic_store(&job->progress.stop, 1);
 		job->transports[0]->ops->wake(job->transports[0]);
-		pthread_join(job->thread, NULL);
-		job->thread_started = 0;
+		pthread_join(job->progress.thread, NULL);
+		job->progress.thread_started = 0;
 	}
-	if (job->epoll_fd >= 0)
-		close(job->epoll_fd);
-	job->epoll_fd = -1;
+	if (job->progress.epoll_fd >= 0)
+		close(job->progress.epoll_fd);
+	job->progress.epoll_fd = -1;
 }
 
 void sluice_explain(sluice_job *job)
 {
-	atomic_store(&job->explain, 1);
+	atomic_store(&job->progress.explain, 1);
 	if (job->n_transports)
 		job->transports[0]->ops->wake(job->transports[0]);
 }

@@ -44,7 +44,7 @@ static int live(struct player *player)
 			job_fail(job, SLUICE_EPEER, player->rank,
 				 "%s: its rank_main returned %d%s%s", rank_text(job, player->rank),
 				 rc, *sluice_last_error() ? ": " : "", sluice_last_error());
-		snprintf(player->error, sizeof player->error, "%s", job->failure.text);
+		snprintf(player->error, sizeof player->error, "%s", failure_text(job));
 		progress_release(job);
 	}
 	sluice_finalize(&job);

@@ -101,9 +101,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		return rc;
 	if (!region_out || !bytes)
 		return fail(SLUICE_EINVAL, "sluice_region_open: region_out is NULL or bytes is 0");
-	uint32_t id = 0;
-	while (id < JOB_REGIONS && job->regions[id])
-		id++;
+	uint32_t id = clients_free_region(&job->clients);
 	if (id == JOB_REGIONS)
 		return fail(SLUICE_EINVAL, "sluice_region_open: %d regions are open already",
 			    JOB_REGIONS);
@@ -124,15 +122,15 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
 	rc = exchange(region, rc);
 	progress_take(job);
-	job->region_client = &windows;
 	if (!rc)
-		job->regions[id] = region; /* before any peer can know that it may put here */
+		clients_add_region(&job->clients, &windows, id,
+				   region); /* before any peer can know that it may put here */
 	progress_release(job);
 	rc = collective_agree(job, rc,
 			      "open the region"); /* nobody closes what another still opens */
 	if (rc) {
 		progress_take(job);
-		job->regions[id] = NULL;
+		clients_drop_region(&job->clients, id);
 		progress_release(job);
 		window_free(region);
 		return rc;
@@ -162,7 +160,7 @@ void sluice_region_close(sluice_region **region_pointer)
 	int rc = sluice_region_flush(region),
 	    closed = collective_run(job, COLLECTIVE_CLOSE, NULL, 0, 0, NULL);
 	progress_take(job);
-	job->regions[region->id] = NULL;
+	clients_drop_region(&job->clients, region->id);
 	progress_release(job);
 	window_free(region);
 	error_end(&scope, rc ? rc : closed);

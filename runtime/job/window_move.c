@@ -167,9 +167,9 @@ static int failed_piece(const struct piece *p)
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	job->unannounced++; /* a peer that takes from its queue says nothing */
+	progress_unannounced(job, 1); /* a peer that takes from its queue says nothing */
 	int rc = progress_until(job, posted, describe_piece, p);
-	job->unannounced--;
+	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How much compression takes away: |a - C(a)|^2 / |a|^2 of what a worker pushes, or a shard
  * publishes. Passes over the vectors, so only when asked for (sluice_measure), by worker_measure.c
- * and shard_measure.c. */
+ * and shard.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "sluice.h"

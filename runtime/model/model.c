@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What both halves ask of a model: the share that a step sends, the name of a coordinate. */
+ * What both halves ask of a model: what a step sends, the name of a coordinate. */
 #include "model/model.h"
 #include "base/error.h"
 #include <stdio.h>
 
-double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
-		     unsigned chosen)
+struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen)
 {
-	if (!model->recipe.automatic)
-		return schedule_density(&model->schedule, way, step);
-	unsigned i = worth_candidate(step - 1 - model->first_step, chosen);
-	return way == &model->recipe.up ? worth_candidates[i].up : worth_candidates[i].down;
+	const struct recipe *recipe = &model->recipe;
+	const struct schedule *schedule = &model->schedule;
+	struct candidate share;
+
+	if (recipe->automatic)
+		share = worth_candidates[worth_candidate(step - 1 - model->first_step, chosen)];
+	else
+		share = (struct candidate){ schedule_density(schedule, &recipe->up, step),
+					    schedule_density(schedule, &recipe->down, step) };
+	return plan_step(&model->plan, recipe, schedule, step, share.up, share.down);
 }
 
 void model_count_dense(sluice_model *model, const struct shard_layout *at)

@@ -9,12 +9,12 @@
 #include "job/job.h"
 #include "model/layout.h"
 #include "model/measure.h"
+#include "model/plan.h"
 #include "model/update.h"
 #include "model/worth.h"
 
 struct worker;
 struct shard;
-struct shard_census;
 
 /* Index in the cookie of a READ that belongs to no lane. */
 enum { READ_BLOCKING = 0x7fffffff };
@@ -29,6 +29,7 @@ struct sluice_model {
 	struct recipe recipe;
 	char recipe_text[RECIPE_TEXT_BYTES];
 	struct schedule schedule;
+	struct path_plan plan;
 	struct update update;
 	struct layout layout;
 	char **tensor_names; /* n_tensors */
@@ -54,12 +55,6 @@ struct sluice_model {
 	struct worker *worker; /* all ranks have one; a server's is not used */
 	struct shard *shards;  /* own ones, n_own */
 	uint32_t n_own;
-	/* Shard half's private scratch: one message at a time. */
-	uint8_t *copy;
-	uint32_t *index;
-	float *value;
-	struct selector *selector;
-	struct shard_census *census; /* NULL unless a direction is global */
 	struct measure measure;
 
 	sluice_model_stats stats;
@@ -101,16 +96,8 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 }
 
 /* ---- model.c ---- */
-/* Share of the coordinates that a step sends this way (&recipe.up or down); chosen as in the
- * halves. */
-double model_density(const sluice_model *model, const struct direction *way, uint64_t step,
-		     unsigned chosen);
-/* recipe=auto in a dense step, or a reset: everything is sent, and nothing selected. */
-static inline int model_sends_all(const sluice_model *model, double density, uint64_t step)
-{
-	return (model->recipe.automatic && density >= 1) ||
-	       schedule_sends_all(&model->schedule, step);
-}
+/* What step t = 1, 2, ... sends; chosen as in the halves. */
+struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
 /* Counts a message of this shard as up=all down=all would have it. */
 void model_count_dense(sluice_model *model, const struct shard_layout *at);
 /* "index 3 of tensor w1", for messages; in a model without named tensors "index 3". The text is the

@@ -1,19 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half of asynchronous steps; see shard_async.h. Called by shard.c. */
-#include "shard/shard.h"
+#include "shard/shard_async.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "shard/shard.h"
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct async_worker {
+	uint64_t have_version;   /* what its gradients are computed on */
+	uint64_t steps, answers; /* pushes taken or refused; publications made for it */
+	uint64_t asked;          /* the newest message that has an answer, or will have */
+	int waits;               /* a checked push is next in the ring */
+	int parked;              /* it does not compute */
+};
+
+/* The vectors are those of kept.h. */
+struct async_shard {
+	float *anchor;
+	float *mean;      /* svrg: full gradient at the anchor, else NULL */
+	float *leading;   /* accelerated: y, which moves by steps of lr / theta; else NULL */
+	double *iterates; /* accelerated: sum over this anchor's versions; else NULL */
+	uint32_t anchors; /* before this one */
+	uint64_t taken;   /* pushes of this anchor */
+	int gathering;    /* the full gradients of this anchor */
+	int next_rank;    /* those of the workers below it are in the sum */
+	float lr;         /* of the last push that was taken */
+	unsigned raised;
+	uint32_t *behind; /* TAU + 1: how many workers are so many versions behind; scratch */
+	struct async_worker of[];
+};
 
 /* ---- memory ---------------------------------------------------------------- */
 
 int shard_async_open(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
-	struct async_shard *a = shard->async = calloc(1, sizeof *a);
+	const size_t workers = (size_t)model->job->workers;
+	struct async_shard *a = shard->async = calloc(1, sizeof *a + workers * sizeof a->of[0]);
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 	a->anchor = shard->kept.of[KEPT_SHARD_ANCHOR];
@@ -34,6 +59,17 @@ void shard_async_close(struct shard *shard)
 	shard->async = NULL;
 }
 
+void shard_async_restart(const sluice_model *model, struct shard *shard)
+{
+	struct async_shard *a = shard->async;
+	if (!a)
+		return;
+	a->next_rank = 0;
+	a->raised = 0;
+	for (int w = 0; w < model->job->workers; w++)
+		a->of[w].have_version = shard->version;
+}
+
 void shard_async_begin(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
@@ -45,9 +81,9 @@ void shard_async_begin(sluice_model *model, struct shard *shard)
 	a->taken = 0;
 	a->gathering = model->recipe.signal == SIGNAL_SVRG;
 	for (int w = 0; w < model->job->workers; w++) {
-		struct inbox *inbox = &shard->inboxes[w];
-		inbox->steps = inbox->answers = inbox->asked = 0;
-		inbox->waits = inbox->parked = 0;
+		struct async_worker *of = &a->of[w];
+		of->steps = of->answers = of->asked = 0;
+		of->waits = of->parked = 0;
 	}
 }
 
@@ -59,8 +95,8 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 {
 	const struct shard_layout *at = shard->at;
 	struct async_shard *a = shard->async;
-	struct inbox *inbox = &shard->inboxes[worker];
-	uint8_t *entry = shard->log.ring + (size_t)worker * at->delta_bytes;
+	struct async_worker *of = &a->of[worker];
+	float *difference = shard->scratch->value;
 	const float *value = kind == MESSAGE_SNAPSHOT ? a->anchor : shard->copy;
 	struct message m = {
 		.kind = kind,
@@ -69,38 +105,30 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 		/* Workers are below 2^23: a shard's numbers are no worker's. */
 		.stream = { RANDOM_ROUND, 1u << 23, shard->version, model->recipe.seed },
 		.first = at->begin,
-		.raised = (uint8_t)shard->raised,
+		.raised = (uint8_t)a->raised,
 		.parts = 1,
 		.rank = (uint32_t)model->job->rank,
 		.epoch = model->job->membership_epoch,
 		.model = model->id,
 		.shard = shard->id,
-		.seq = inbox->asked,
+		.seq = of->asked,
 		.step = shard->version,
 		.span = at->span,
 		.count = at->span,
 		.divisor = 1,
 		.anchor = a->anchors,
-		.lr = shard->lr
+		.lr = a->lr
 	};
 	if (kind != MESSAGE_SNAPSHOT && !model->recipe.whole) {
 		for (uint32_t i = 0; i < at->span; i++)
-			model->value[i] = shard->copy[i] - a->anchor[i];
-		value = model->value;
+			difference[i] = shard->copy[i] - a->anchor[i];
+		value = difference;
 	}
-	memset(entry, 0, 8); /* the magic dies before any byte of the body does */
-	atomic_thread_fence(memory_order_seq_cst);
-	size_t bytes = message_encode(&m, NULL, value, model->value, entry, at->delta_bytes);
-	if (!bytes) {
-		shard_overflowed(model, shard, m.bad);
+	if (!publish(model, shard, (struct readers){ worker, of->answers }, &m, NULL, value))
 		return;
-	}
-	uint64_t end = inbox->answers++ * at->log_bytes + (uint64_t)worker * at->delta_bytes;
-	inbox->newest = (struct announced){ m.seq, end + ((bytes + 7) & ~(size_t)7),
-					    (uint32_t)bytes };
-	inbox->notice_due = 1;
-	inbox->have_version = shard->version;
-	inbox->parked = 0;
+	of->answers++;
+	of->have_version = shard->version;
+	of->parked = 0;
 }
 
 static void publish_for_all(sluice_model *model, struct shard *shard, enum message_kind kind)
@@ -119,12 +147,12 @@ static int fits(const sluice_model *model, const struct shard *shard, uint64_t v
 	struct async_shard *a = shard->async;
 	memset(a->behind, 0, (most + 1) * sizeof *a->behind);
 	for (int w = 0; w < model->job->workers; w++) {
-		const struct inbox *inbox = &shard->inboxes[w];
-		if (inbox->parked || w == but_for)
+		const struct async_worker *of = &a->of[w];
+		if (of->parked || w == but_for)
 			continue;
-		if (version - inbox->have_version > most)
+		if (version - of->have_version > most)
 			return 0;
-		a->behind[version - inbox->have_version]++;
+		a->behind[version - of->have_version]++;
 	}
 	uint64_t before = 0; /* as old as this or older */
 	for (uint64_t late = most + 1; late-- > 0;) {
@@ -139,69 +167,54 @@ static int fits(const sluice_model *model, const struct shard *shard, uint64_t v
  * none. */
 static int oldest_waiting(const sluice_model *model, const struct shard *shard)
 {
+	const struct async_worker *of = shard->async->of;
 	int oldest = -1;
 	for (int w = 0; w < model->job->workers; w++)
-		if (shard->inboxes[w].waits &&
-		    (oldest < 0 ||
-		     shard->inboxes[w].have_version < shard->inboxes[oldest].have_version))
+		if (of[w].waits && (oldest < 0 || of[w].have_version < of[oldest].have_version))
 			oldest = w;
 	return oldest;
 }
 
 /* ---- taking ---------------------------------------------------------------- */
 
-/* The next message of this worker into model->copy, checked. 0, or it was blamed. */
-static int copy_next(sluice_model *model, struct shard *shard, int worker, struct message *m)
+static void expect(const sluice_model *model, const struct shard *shard, int worker,
+		   const struct message *m, struct message_expect *want)
 {
-	const struct shard_layout *at = shard->at;
-	struct inbox *inbox = &shard->inboxes[worker];
-	const uint8_t *slot = inbox->slots +
-			      ring_offset(at->slot_depth, at->slot_bytes, inbox->ring.next_seq);
-	const char *why = "";
-	struct message_expect want = { .rank = (uint64_t)worker,
-				       .epoch = model_epoch(model),
-				       .model = model->id,
-				       .shard = shard->id,
-				       .seq = inbox->ring.next_seq,
-				       .step = MESSAGE_ANY,
-				       .phase = 0,
-				       .span = at->span,
-				       .count_max = at->span };
-	int rc = message_copy(slot, at->slot_bytes, model->copy, at->slot_bytes, m, &why);
-	if (!rc) {
-		want.kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind :
-										MESSAGE_PUSH;
-		if (want.kind == MESSAGE_PUSH)
-			want.step = inbox->steps + 1;
-		rc = message_check(m, &want, &why);
-	}
-	/* Who parks behind a push has not seen its answer. */
-	if (!rc && m->kind != MESSAGE_PARK && m->have_version != inbox->have_version) {
-		why = "the worker holds another version than this shard published for it";
-		rc = SLUICE_EWIRE;
-	}
-	if (!rc && (m->chosen || !isfinite(m->lr) || !(m->lr > 0))) {
-		why = "it has a choice or a learning rate that cannot be";
-		rc = SLUICE_EWIRE;
-	}
-	return rc ? shard_refuse(model, shard, worker, why) : 0;
+	(void)model;
+	want->kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
+	want->step = want->kind == MESSAGE_PUSH ? shard->async->of[worker].steps + 1 : MESSAGE_ANY;
+	want->span = want->count_max = shard->at->span;
 }
+
+static const char *judge(const sluice_model *model, const struct shard *shard, int worker,
+			 const struct message *m)
+{
+	(void)model;
+	/* Who parks behind a push has not seen its answer. */
+	if (m->kind != MESSAGE_PARK && m->have_version != shard->async->of[worker].have_version)
+		return "the worker holds another version than this shard published for it";
+	if (m->chosen || !isfinite(m->lr) || !(m->lr > 0))
+		return "it has a choice or a learning rate that cannot be";
+	return NULL;
+}
+
+static const struct intake intake = { expect, judge };
 
 static int accept(struct shard *shard, int worker, enum message_kind kind)
 {
-	struct inbox *inbox = &shard->inboxes[worker];
-	inbox->waits = 0;
+	struct async_worker *of = &shard->async->of[worker];
+	of->waits = 0;
 	if (kind != MESSAGE_PARK)
-		inbox->asked = inbox->ring.next_seq;
-	return ring_reader_accept(&inbox->ring, worker, inbox->ring.next_seq);
+		of->asked = inbox_next_seq(shard, worker);
+	return inbox_accept(shard, worker);
 }
 
 /* What the worker pushed last before an anchor is answered with that anchor, when all are in. */
 static void answer_push(sluice_model *model, struct shard *shard, int worker)
 {
-	struct inbox *inbox = &shard->inboxes[worker];
-	if (schedule_before_anchor(&model->schedule, inbox->steps))
-		inbox->parked = 1;
+	struct async_worker *of = &shard->async->of[worker];
+	if (schedule_before_anchor(&model->schedule, of->steps))
+		of->parked = 1;
 	else
 		publish_for(model, shard, worker, MESSAGE_DELTA);
 }
@@ -209,9 +222,9 @@ static void answer_push(sluice_model *model, struct shard *shard, int worker)
 /* The gradient is dropped, and the worker goes on from the newest parameters. */
 static void drop_push(sluice_model *model, struct shard *shard, int worker)
 {
-	struct inbox *inbox = &shard->inboxes[worker];
+	struct async_worker *of = &shard->async->of[worker];
 	accept(shard, worker, MESSAGE_PUSH);
-	inbox->steps++;
+	of->steps++;
 	model->stats.refused_messages++;
 	answer_push(model, shard, worker);
 }
@@ -220,21 +233,21 @@ static void drop_push(sluice_model *model, struct shard *shard, int worker)
 static void admit(sluice_model *model, struct shard *shard, int worker, const struct message *m)
 {
 	struct async_shard *a = shard->async;
-	struct inbox *inbox = &shard->inboxes[worker];
+	struct async_worker *of = &shard->async->of[worker];
 	const int full = schedule_at_anchor(&model->schedule, m->step);
 	if (m->anchor != a->anchors || full != a->gathering) {
 		if (full || a->gathering)
-			shard_refuse(
+			inbox_refuse(
 				model, shard, worker,
 				"it belongs to another anchor, whose full gradient it would spoil");
 		else
 			drop_push(model, shard, worker);
 		return;
 	}
-	inbox->waits = 1;
-	if (full || !inbox->parked)
+	of->waits = 1;
+	if (full || !of->parked)
 		return;
-	inbox->parked = 0;
+	of->parked = 0;
 	if (!fits(model, shard, shard->version, -1))
 		drop_push(model, shard, worker);
 }
@@ -242,18 +255,19 @@ static void admit(sluice_model *model, struct shard *shard, int worker, const st
 /* Messages that came since: 1 if there were any. */
 static int look(sluice_model *model, struct shard *shard, int worker)
 {
-	struct inbox *inbox = &shard->inboxes[worker];
-	struct message m;
-	if (inbox->waits || inbox->arrived < inbox->ring.next_seq ||
-	    model->job->peers[worker].state == PEER_LOST || copy_next(model, shard, worker, &m))
+	struct async_worker *of = &shard->async->of[worker];
+	struct taken t;
+	if (of->waits || !inbox_has(shard, worker) ||
+	    model->job->peers[worker].state == PEER_LOST ||
+	    inbox_take(model, shard, worker, &intake, INBOX_COPY, &t))
 		return 0;
-	if (m.kind == MESSAGE_PUSH) {
-		admit(model, shard, worker, &m);
+	if (t.m.kind == MESSAGE_PUSH) {
+		admit(model, shard, worker, &t.m);
 		return 1;
 	}
-	accept(shard, worker, m.kind);
-	inbox->parked = 1;
-	if (m.kind == MESSAGE_ASK)
+	accept(shard, worker, t.m.kind);
+	of->parked = 1;
+	if (t.m.kind == MESSAGE_ASK)
 		publish_for(model, shard, worker, MESSAGE_DELTA);
 	return 1;
 }
@@ -261,23 +275,20 @@ static int look(sluice_model *model, struct shard *shard, int worker)
 /* The push that waits in front is decoded and added to the sum. 0, or it was blamed. */
 static int add_push(sluice_model *model, struct shard *shard, int worker)
 {
-	struct inbox *inbox = &shard->inboxes[worker];
-	struct message m;
-	const char *why = "";
-	if (copy_next(model, shard, worker, &m))
+	struct async_shard *a = shard->async;
+	const struct scratch *got = shard->scratch;
+	struct taken t;
+	if (inbox_take(model, shard, worker, &intake, INBOX_DECODE, &t))
 		return SLUICE_EWIRE;
-	m.stream.seed = model->recipe.seed;
-	if (m.kind != MESSAGE_PUSH || m.anchor != shard->async->anchors)
-		return shard_refuse(model, shard, worker, "it changed while it waited");
-	if (message_decode(&m, model->copy, model->index, model->value, &why))
-		return shard_refuse(model, shard, worker, why);
-	if (accept(shard, worker, m.kind))
+	if (t.m.kind != MESSAGE_PUSH || t.m.anchor != a->anchors)
+		return inbox_refuse(model, shard, worker, "it changed while it waited");
+	if (accept(shard, worker, t.m.kind))
 		return SLUICE_EWIRE;
-	reduction_add(&shard->reduction, m.coding == CODING_DENSE ? NULL : model->index,
-		      model->value, m.count);
-	inbox->steps++;
-	shard->lr = m.lr;
-	shard->raised |= m.raised;
+	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got->index, got->value,
+		      t.m.count);
+	a->of[worker].steps++;
+	a->lr = t.m.lr;
+	a->raised |= t.m.raised;
 	return 0;
 }
 
@@ -307,7 +318,7 @@ static void update(sluice_model *model, struct shard *shard)
 				       .velocity = shard->velocity,
 				       .params = shard->copy,
 				       .divisor = 1,
-				       .lr = a->leading ? shard->lr / theta(a) : shard->lr,
+				       .lr = a->leading ? a->lr / theta(a) : a->lr,
 				       .everywhere = 1 };
 	if (a->mean)
 		reduction_add(&shard->reduction, NULL, a->mean, shard->at->span);
@@ -337,8 +348,8 @@ static int step(sluice_model *model, struct shard *shard)
 	int worker = oldest_waiting(model, shard);
 	if (worker < 0 || !fits(model, shard, shard->version + 1, worker))
 		return 0;
-	struct inbox *inbox = &shard->inboxes[worker];
-	uint64_t behind = shard->version - inbox->have_version;
+	struct async_worker *of = &shard->async->of[worker];
+	uint64_t behind = shard->version - of->have_version;
 	if (add_push(model, shard, worker))
 		return 0;
 	count_staleness(model, behind);
@@ -354,19 +365,19 @@ static int gather(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	int workers = model->job->workers, moved = 0;
-	while (shard->next_rank < workers && shard->inboxes[shard->next_rank].waits) {
-		if (add_push(model, shard, shard->next_rank))
+	while (a->next_rank < workers && a->of[a->next_rank].waits) {
+		if (add_push(model, shard, a->next_rank))
 			return 0;
-		shard->next_rank++;
+		a->next_rank++;
 		moved = 1;
 	}
-	if (shard->next_rank < workers)
+	if (a->next_rank < workers)
 		return moved;
 	const float share = 1 / (float)workers, *sum = reduction_sum(&shard->reduction);
 	for (uint32_t i = 0; i < shard->at->span; i++)
 		a->mean[i] = share * sum[i];
 	reduction_clear(&shard->reduction);
-	shard->next_rank = 0;
+	a->next_rank = 0;
 	a->gathering = 0;
 	if (a->leading)
 		combine(shard);
@@ -379,7 +390,7 @@ static int end_of_anchor(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	for (int w = 0; w < model->job->workers; w++)
-		if (shard->inboxes[w].steps != (a->anchors + 1ull) * model->schedule.anchor_period)
+		if (a->of[w].steps != (a->anchors + 1ull) * model->schedule.anchor_period)
 			return 0;
 	for (uint32_t i = 0; i < shard->at->span && a->iterates && a->taken; i++) {
 		shard->copy[i] = (float)(a->iterates[i] / (double)a->taken);
@@ -390,7 +401,7 @@ static int end_of_anchor(sluice_model *model, struct shard *shard)
 	a->taken = 0;
 	a->gathering = 1;
 	publish_for_all(model, shard, MESSAGE_SNAPSHOT);
-	shard->raised = 0;
+	a->raised = 0;
 	return 1;
 }
 
@@ -416,11 +427,16 @@ int shard_async_advance(sluice_model *model, struct shard *shard)
 			more |= end_of_anchor(model, shard);
 		more |= look_at_all(model, shard);
 	}
-	if (shard->next_rank > 0 || oldest_waiting(model, shard) >= 0)
-		shard->waiting_since_ns = shard->waiting_since_ns && !moved ?
-						  shard->waiting_since_ns :
-						  now_ns();
+	const uint64_t since = inboxes_waiting_since(shard);
+	if (a->next_rank > 0 || oldest_waiting(model, shard) >= 0)
+		inboxes_wait_since(shard, since && !moved ? since : now_ns());
 	else
-		shard->waiting_since_ns = 0;
+		inboxes_wait_since(shard, 0);
 	return moved;
+}
+
+int shard_async_excused(const struct shard *shard, int worker)
+{
+	const struct async_shard *a = shard->async;
+	return worker < a->next_rank || (a->of[worker].parked && !a->gathering);
 }

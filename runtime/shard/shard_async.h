@@ -23,19 +23,20 @@
  * gradients of one sample, and the shard adds that mean. When each worker has taken its part of the
  * M steps, the shard publishes its parameters themselves, in f32: the next anchor, the same bits on
  * all workers. A push says which anchor it belongs to; of another one it is refused and counted. */
-#ifndef RUNTIME_ASYNC_H
-#define RUNTIME_ASYNC_H
-#include "recipe/recipe.h"
+#ifndef RUNTIME_SHARD_ASYNC_H
+#define RUNTIME_SHARD_ASYNC_H
+#include "model/model.h"
 
-/* What a shard keeps besides. The vectors are those of kept.h. */
-struct async_shard {
-	float *anchor;
-	float *mean;      /* svrg: full gradient at the anchor, else NULL */
-	float *leading;   /* accelerated: y, which moves by steps of lr / theta; else NULL */
-	double *iterates; /* accelerated: sum over this anchor's versions; else NULL */
-	uint32_t anchors; /* before this one */
-	uint64_t taken;   /* pushes of this anchor */
-	int gathering;    /* the full gradients of this anchor */
-	uint32_t *behind; /* TAU + 1: how many workers are so many versions behind; scratch */
-};
+struct shard;
+struct async_shard; /* shard.async; NULL unless the recipe says when=async */
+
+int shard_async_open(sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
+void shard_async_close(struct shard *shard);
+void shard_async_restart(const sluice_model *model, struct shard *shard);
+/* shard.copy is what all workers begin with. */
+void shard_async_begin(sluice_model *model, struct shard *shard);
+/* As shard_advance(), but for the notices. */
+int shard_async_advance(sluice_model *model, struct shard *shard);
+/* 1 if the shard does not wait for a message of this worker. */
+int shard_async_excused(const struct shard *shard, int worker);
 #endif

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half of a census (model/census.h), for all shards of a rank. */
+#include "shard/shard_census.h"
+#include "base/error.h"
 #include "shard/shard.h"
 #include <stdlib.h>
 #include <string.h>
 
+struct shard_census {
+	struct constituent *down;         /* n_own */
+	struct sluice_histogram *workers; /* up, at shard 0: sum of the step */
+	uint8_t *note;                    /* a private copy */
+};
+
 static struct constituent *own_share(const sluice_model *model, const struct shard *shard)
 {
-	return &model->census->down[shard - model->shards];
+	return &shard->census->down[shard - model->shards];
 }
 
 uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
@@ -26,10 +34,10 @@ int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, con
 		return 0;
 	const int sums = !shard->id && census_exchanges(&model->recipe.up, step);
 
-	if (note_read(from, n, shard->id, seq, model->census->note, &note, why) ||
-	    note_add(&note, sums ? model->census->workers : NULL, why))
+	if (note_read(from, n, shard->id, seq, shard->census->note, &note, why) ||
+	    note_add(&note, sums ? shard->census->workers : NULL, why))
 		return SLUICE_EWIRE;
-	if (!shard->counted && census_exchanges(down, step - 1))
+	if (!gather_counted(shard) && census_exchanges(down, step - 1))
 		constituent_answered(own_share(model, shard), note.level,
 				     schedule_density(&model->schedule, down, step - 1));
 	return 0;
@@ -44,9 +52,9 @@ size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out)
 	if (!census_delta_has_note(&model->recipe, shard->id, version))
 		return 0;
 	if (!shard->id && census_exchanges(up, version)) {
-		note.level = histogram_quantile(model->census->workers,
+		note.level = histogram_quantile(shard->census->workers,
 						schedule_density(&model->schedule, up, version));
-		histogram_clear(model->census->workers);
+		histogram_clear(shard->census->workers);
 	}
 	if (census_exchanges(down, version)) {
 		const struct random_stream stream = census_stream(&model->recipe,
@@ -67,7 +75,7 @@ size_t census_shard_numbers(void)
 
 void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers)
 {
-	const struct constituent *c = &model->census->down[own];
+	const struct constituent *c = &model->shards[own].census->down[own];
 
 	numbers[0] = constituent_save(c);
 	memcpy(numbers + 1, c->histogram->count, c->histogram->bins * sizeof(*numbers));
@@ -88,7 +96,7 @@ const char *census_judge_shard(const sluice_model *model, uint64_t version, cons
 
 void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers)
 {
-	struct constituent *c = &model->census->down[own];
+	struct constituent *c = &model->shards[own].census->down[own];
 
 	memcpy(c->histogram->count, numbers + 1, c->histogram->bins * sizeof(*numbers));
 	c->histogram->total = 0;
@@ -112,7 +120,10 @@ int shard_census_open(sluice_model *model)
 	if (!room || !model->n_own)
 		return 0;
 
-	struct shard_census *c = model->census = calloc(1, sizeof(*c));
+	struct shard_census *c = calloc(1, sizeof(*c));
+
+	for (uint32_t i = 0; i < model->n_own; i++)
+		model->shards[i].census = c;
 
 	if (c) {
 		c->note = malloc(room);
@@ -130,7 +141,7 @@ int shard_census_open(sluice_model *model)
 
 void shard_census_close(sluice_model *model)
 {
-	struct shard_census *c = model->census;
+	struct shard_census *c = model->n_own && model->shards ? model->shards[0].census : NULL;
 
 	if (!c)
 		return;
@@ -140,5 +151,11 @@ void shard_census_close(sluice_model *model)
 	free(c->workers);
 	free(c->note);
 	free(c);
-	model->census = NULL;
+	for (uint32_t i = 0; i < model->n_own; i++)
+		model->shards[i].census = NULL;
+}
+
+const struct sluice_histogram *shard_census_workers(const struct shard *shard)
+{
+	return shard->census->workers;
 }

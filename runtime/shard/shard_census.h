@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half of a census (model/census.h). */
+ * The shard half of a census (model/census.h), for all shards of a rank. shard_census.c owns what
+ * they keep for it. */
 #ifndef RUNTIME_SHARD_CENSUS_H
 #define RUNTIME_SHARD_CENSUS_H
 #include "model/census.h"
-#include "sluice.h"
+#include "model/model.h"
 
 struct shard;
 
-struct shard_census {
-	struct constituent *down;         /* n_own */
-	struct sluice_histogram *workers; /* up, at shard 0: sum of the step */
-	uint8_t *note;                    /* a private copy */
-};
+struct shard_census; /* shard.census, one for all shards of a rank; NULL unless a direction is
+		      * global */
 
 /* Of a rank that owns so many shards. */
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
@@ -34,4 +32,6 @@ void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *number
 const char *census_judge_shard(const sluice_model *model, uint64_t version,
 			       const uint64_t *numbers);
 void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
+/* For tests: the sum of the workers' histograms of this step. */
+const struct sluice_histogram *shard_census_workers(const struct shard *shard);
 #endif

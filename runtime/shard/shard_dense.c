@@ -10,9 +10,20 @@
  *
  * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is
  * taken. */
-#include "shard/shard.h"
+#include "shard/shard_dense.h"
+#include "base/error.h"
 #include "compress/dense.h"
+#include "shard/shard.h"
+#include <stdlib.h>
 #include <string.h>
+
+/* The message of one worker that is next. */
+struct dense_message {
+	struct taken t;
+	const uint8_t *payload; /* in the slot; NULL: none was ever summed like that */
+	uint32_t payload_crc;   /* of what was read so far */
+	int nonfinite;
+};
 
 /* Behind every coordinate of a shard. */
 #define NONE_BAD UINT32_MAX
@@ -20,48 +31,32 @@
 /* Both ways and the state of this step allow it. The workers may still send something else. */
 static int expected(const sluice_model *model, const struct shard *shard)
 {
-	const struct recipe *recipe = &model->recipe;
-	const uint64_t step = shard->version + 1;
-	const int reset = schedule_sends_all(&model->schedule, step);
-	const int all = (recipe->up.select == SELECT_ALL && recipe->down.select == SELECT_ALL) ||
-			model_sends_all(model,
-					model_density(model, &recipe->down, step, shard->chosen),
-					step);
+	const uint64_t live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
+			      (model->measure.on ? TRAIT(MEASURED) : 0);
 
-	return all && !model->job->members.elastic && !shard->counted &&
-	       model->schedule.n_downs == 1 && !shard->running && !model->census &&
-	       !model->measure.on && (reset || recipe->down.values.type == VALUE_F32);
+	return plan_takes(&model->plan, PATH_DENSE_SUM, model->plan.traits | live) &&
+	       plan_takes(&model->plan, PATH_DENSE_SUM,
+			  model_rule(model, shard->version + 1, shard->chosen).traits);
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */
 static enum dense_outcome look(sluice_model *model, struct shard *shard)
 {
-	const struct shard_layout *at = shard->at;
-	const char *why = "";
-
 	for (int w = 0; w < model->job->workers; w++)
-		if (shard->inboxes[w].arrived < shard->inboxes[w].ring.next_seq)
+		if (!inbox_has(shard, w))
 			return DENSE_WAITS;
 	for (int w = 0; w < model->job->workers; w++) {
-		struct inbox *inbox = &shard->inboxes[w];
-		const uint64_t seq = inbox->ring.next_seq;
-		const uint8_t *slot = inbox->slots +
-				      ring_offset(at->slot_depth, at->slot_bytes, seq);
-		const struct message_expect want = shard_expect(model, shard, w);
+		struct dense_message *of = &shard->dense[w];
 
-		if (message_peek(slot, at->slot_bytes, &inbox->header, &inbox->crc, &why) ||
-		    message_check(&inbox->header, &want, &why) ||
-		    (why = shard_unwelcome(model, shard, &inbox->header))) {
-			shard_refuse(model, shard, w, why);
+		if (inbox_take(model, shard, w, &gather_intake, INBOX_HEADER, &of->t))
 			return DENSE_WAITS;
-		}
-		if (!dense_plain(&inbox->header))
+		if (!dense_plain(&of->t.m))
 			return DENSE_NONE;
-		if (!shard_same_rate(model, shard, w, inbox->header.lr, !w))
+		if (!gather_same_rate(model, shard, w, of->t.m.lr, !w))
 			return DENSE_WAITS;
-		inbox->payload = slot + MESSAGE_HEADER_BYTES;
-		inbox->payload_crc = 0;
-		inbox->nonfinite = 0;
+		of->payload = of->t.slot + MESSAGE_HEADER_BYTES;
+		of->payload_crc = 0;
+		of->nonfinite = 0;
 	}
 	return DENSE_READY;
 }
@@ -74,10 +69,10 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 
 	memset(sum, 0, n * sizeof *sum); /* 0 + -0 is 0 */
 	for (int w = 0; w < model->job->workers; w++) {
-		struct inbox *inbox = &shard->inboxes[w];
+		struct dense_message *of = &shard->dense[w];
 
-		inbox->nonfinite |= dense_take(inbox->payload + sizeof *sum * at, n, value,
-					       &inbox->payload_crc);
+		of->nonfinite |= dense_take(of->payload + sizeof *sum * at, n, value,
+					    &of->payload_crc);
 		sparse_add(sum, NULL, value, n);
 	}
 }
@@ -86,12 +81,12 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 static int all_right(sluice_model *model, struct shard *shard)
 {
 	for (int w = 0; w < model->job->workers; w++) {
-		const struct inbox *inbox = &shard->inboxes[w];
+		const struct dense_message *of = &shard->dense[w];
 
-		if (inbox->payload_crc != inbox->crc)
-			shard_refuse(model, shard, w, "the payload's checksum is wrong");
-		else if (inbox->nonfinite)
-			shard_refuse(model, shard, w, message_nonfinite);
+		if (of->payload_crc != of->t.payload_crc)
+			inbox_refuse(model, shard, w, "the payload's checksum is wrong");
+		else if (of->nonfinite)
+			inbox_refuse(model, shard, w, message_nonfinite);
 		else
 			continue;
 		return 0;
@@ -101,18 +96,9 @@ static int all_right(sluice_model *model, struct shard *shard)
 
 static int count_all(sluice_model *model, struct shard *shard)
 {
-	for (int w = 0; w < model->job->workers; w++) {
-		struct inbox *inbox = &shard->inboxes[w];
-		const struct message *m = &inbox->header;
-
-		if (ring_reader_accept(&inbox->ring, w, m->seq))
+	for (int w = 0; w < model->job->workers; w++)
+		if (!gather_count(model, shard, w, &shard->dense[w].t.m))
 			return 0;
-		inbox->have_version = m->have_version;
-		model->stats.staleness[0]++;
-		shard->raised |= m->raised;
-		if (!shard->counted++)
-			shard->chosen_next = m->chosen;
-	}
 	return 1;
 }
 
@@ -172,8 +158,10 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 	}
 	if (!all_right(model, shard))
 		return 0;
-	if (bad != NONE_BAD)
-		return shard_overflowed(model, shard, bad);
+	if (bad != NONE_BAD) {
+		publish_overflowed(model, shard, bad);
+		return 0;
+	}
 	if (!count_all(model, shard))
 		return 0;
 	for (uint32_t at = 0, n; at < span; at += n) {
@@ -204,7 +192,7 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 		if (right) {
 			update_apply(update, sum + at,
 				     shard->velocity ? shard->velocity + at : NULL,
-				     shard->copy + at, n, divisor, shard->lr);
+				     shard->copy + at, n, divisor, gather_lr(shard));
 			with_residual(shard, at, sum + at, n);
 			bad = look_for_bad(bad, at, sum + at, n);
 			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
@@ -213,7 +201,27 @@ static int change_by_rule(sluice_model *model, struct shard *shard, const struct
 		}
 		memset(sum + at, 0, n * sizeof *sum);
 	}
-	return bad == NONE_BAD ? right : shard_overflowed(model, shard, bad);
+	if (bad == NONE_BAD)
+		return right;
+	publish_overflowed(model, shard, bad);
+	return 0;
+}
+
+int shard_dense_open(const sluice_model *model, struct shard *shard)
+{
+	shard->dense = calloc((size_t)model->job->workers, sizeof(*shard->dense));
+	return shard->dense ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+}
+
+void shard_dense_close(struct shard *shard)
+{
+	free(shard->dense);
+	shard->dense = NULL;
+}
+
+int shard_dense_summed(const struct shard *shard)
+{
+	return shard->dense[0].payload != NULL;
 }
 
 enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
@@ -230,10 +238,10 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 	const enum dense_outcome seen = look(model, shard);
 	if (seen != DENSE_READY)
 		return seen;
-	uint8_t *entry = delta_log_reserve(&shard->log, at->delta_bytes),
+	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY),
 		*payload = entry + MESSAGE_HEADER_BYTES;
 	candidates_forget(&shard->candidates);
-	if (update_scales(&update, (unsigned)model->job->workers, shard->lr, &factor[0],
+	if (update_scales(&update, (unsigned)model->job->workers, gather_lr(shard), &factor[0],
 			  &factor[1]))
 		done = change_directly(model, shard, factor, payload, &crc);
 	else
@@ -241,12 +249,12 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 				      &crc);
 	if (!done)
 		return DENSE_WAITS;
-	m = shard_delta(model, shard, at->span);
+	m = publish_delta(model, shard, at->span);
 	m.coding = CODING_DENSE;
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
 	size_t bytes = message_head(&m, crc, entry);
-	delta_log_commit(&shard->log, bytes);
-	shard_step_ends(model, shard, bytes);
+	publish_commit(model, shard, READERS_EVERYBODY, &m, bytes);
+	publish_step_ends(shard);
 	return DENSE_PUBLISHED;
 }

@@ -20,32 +20,20 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	uint8_t *base = model->log->base;
 	shard->version = version;
 	shard->published = version * model->schedule.n_downs;
-	shard->support_n = 0;
-	shard->refresh = 0;
-	shard->restarted = 0;
 	shard->phase = 0;
-	shard->next_rank = 0;
-	shard->counted = 0;
-	shard->raised = 0;
-	shard->chosen = shard->chosen_next = 0;
+	shard->chosen = 0;
 	model->first_step = version;
-	shard->waiting_since_ns = 0;
 	shard->log = (struct delta_log){ .ring = base + at->log_offset,
 					 .ring_bytes = at->log_bytes };
 	shard->snapshot = base + at->snapshot_offset;
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
 	candidates_forget(&shard->candidates);
-	for (int w = 0; w < model->job->workers; w++) {
-		struct inbox *inbox = &shard->inboxes[w];
-		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
-		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
-		inbox->arrived = 0;
-		inbox->uploads = 0;
-		inbox->have_version = version;
-		inbox->notice_due = 0;
-		inbox->newest = (struct announced){ shard->published, 0, 0 };
-	}
+	inboxes_restart(model, shard);
+	gather_restart(shard);
+	lazy_sum_restart(model, shard);
+	agreed_restart(shard);
+	shard_async_restart(model, shard);
 }
 
 /* Of the list that deltas are selected from, where they are a top-k of a residual; else none. */
@@ -70,22 +58,26 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->id = id;
 	shard->at = at;
 	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
-	shard->support = calloc(at->support_capacity + 1, sizeof *shard->support);
-	shard->cells = calloc(at->sketch_cells + 1, sizeof *shard->cells);
-	shard->inboxes = calloc((size_t)model->job->workers, sizeof *shard->inboxes);
-	if (!shard->spans || !shard->support || !shard->cells || !shard->inboxes)
+	if (!shard->spans)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	int rc = vectors_open(&shard->kept, recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
 	shard->residual = shard->kept.of[KEPT_SHARD_RESIDUAL];
 	shard->velocity = shard->kept.of[KEPT_SHARD_VELOCITY];
-	shard->running = shard->kept.of[KEPT_SHARD_RUNNING];
 	if (!rc)
 		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
 		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe),
 				     shard->spans, shard->n_spans);
+	if (!rc)
+		rc = inboxes_open(model->job->workers, &shard->inboxes);
+	if (!rc)
+		rc = lazy_sum_open(model, shard);
+	if (!rc)
+		rc = agreed_open(shard);
+	if (!rc)
+		rc = shard_dense_open(model, shard);
 	if (!rc && recipe->when == WHEN_ASYNC)
 		rc = shard_async_open(model, shard);
 	if (rc)
@@ -94,28 +86,48 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	return 0;
 }
 
+/* The shards of a rank share it. */
+static int open_scratch(sluice_model *model, struct layout_largest own)
+{
+	struct scratch *scratch = calloc(1, sizeof *scratch);
+
+	for (uint32_t i = 0; i < model->n_own; i++)
+		model->shards[i].scratch = scratch;
+	if (scratch) {
+		scratch->copy = malloc(own.slot_bytes);
+		scratch->index = malloc(own.room * sizeof *scratch->index);
+		scratch->value = malloc(own.room * sizeof *scratch->value);
+	}
+	if (!scratch || !scratch->copy || !scratch->index || !scratch->value)
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
+	return selector_open(own.span, &scratch->selector);
+}
+
+static void close_scratch(struct scratch *scratch)
+{
+	if (!scratch)
+		return;
+	free(scratch->copy);
+	free(scratch->index);
+	free(scratch->value);
+	selector_close(&scratch->selector);
+	free(scratch);
+}
+
 int shards_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
-	size_t span = 0, room = 0, bytes = 0;
-	for (uint32_t s = 0; s < l->n_shards; s++) {
-		if (l->shards[s].owner != model->job->rank)
-			continue;
-		model->n_own++;
-		span = l->shards[s].span > span ? l->shards[s].span : span;
-		room = l->shards[s].room > room ? l->shards[s].room : room;
-		bytes = l->shards[s].slot_bytes > bytes ? l->shards[s].slot_bytes : bytes;
-	}
-	if (!model->n_own)
+	uint32_t n = 0, own = 0;
+
+	for (uint32_t s = 0; s < l->n_shards; s++)
+		n += l->shards[s].owner == model->job->rank;
+	if (!n)
 		return 0;
-	model->shards = calloc(model->n_own, sizeof *model->shards);
-	model->copy = malloc(bytes);
-	model->index = malloc(room * sizeof *model->index);
-	model->value = malloc(room * sizeof *model->value);
-	if (!model->shards || !model->copy || !model->index || !model->value)
-		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
-	int rc = selector_open(span, &model->selector);
-	uint32_t own = 0;
+	model->shards = calloc(n, sizeof *model->shards);
+	if (!model->shards)
+		return fail(SLUICE_ENOMEM, "no memory for %u shards", n);
+	model->n_own = n;
+	int rc = open_scratch(model, layout_largest(l, model->job->rank));
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
 		if (l->shards[s].owner == model->job->rank)
 			rc = open_shard(model, &model->shards[own++], s);
@@ -124,7 +136,11 @@ int shards_open(sluice_model *model)
 
 void shards_close(sluice_model *model)
 {
-	for (uint32_t i = 0; model->shards && i < model->n_own; i++) {
+	if (!model->n_own)
+		return;
+	shard_census_close(model);
+	close_scratch(model->shards[0].scratch);
+	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];
 		if (!shard->at)
 			break; /* opening ended before this one */
@@ -132,17 +148,13 @@ void shards_close(sluice_model *model)
 		vectors_close(&shard->kept);
 		reduction_close(&shard->reduction);
 		candidates_close(&shard->candidates);
-		free(shard->support);
-		free(shard->cells);
-		free(shard->inboxes);
+		inboxes_close(&shard->inboxes);
+		lazy_sum_close(shard);
+		agreed_close(shard);
+		shard_dense_close(shard);
 		shard_async_close(shard);
 	}
-	shard_census_close(model);
 	free(model->shards);
-	free(model->copy);
-	free(model->index);
-	free(model->value);
-	selector_close(&model->selector);
 }
 
 /* The vectors and the reduction of each own shard, and scratch for one message. */

@@ -91,7 +91,7 @@ static int encode_consent(sluice_model *model)
 }
 
 /* A cell of that shard's sketch is not finite: it is told by a coordinate, if one is it. */
-int agree_overflowed(sluice_model *model, const struct shard_layout *at)
+static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	struct worker *w = model->worker;
 	const size_t i = first_nonfinite(w->residual + at->begin, at->span);
@@ -103,8 +103,8 @@ static int encode_sketches(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	int rc = 0;
-	if (w->device.selects)
-		return on_device_send_sketches(model);
+	if (on_device_selects(model))
+		return on_device_emit(model);
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = model_sketch_shape(model, at, s);
@@ -113,7 +113,7 @@ static int encode_sketches(sluice_model *model)
 		struct message m = worker_message(model, s);
 		m.span = at->sketch_cells;
 		if (worker_stage(model, s, &m, NULL, w->value))
-			rc = agree_overflowed(model, at);
+			rc = sketch_overflowed(model, at);
 	}
 	return rc;
 }
@@ -121,12 +121,8 @@ static int encode_sketches(sluice_model *model)
 static int encode_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	if (w->device.selects) {
-		int rc = on_device_send_values(model);
-		if (rc) /* in a pull; the token is held */
-			job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
-		return 0;
-	}
+	if (on_device_selects(model))
+		return on_device_emit(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct support *support = &w->agreed->of[s];
@@ -173,7 +169,7 @@ int agree_clear_published(sluice_model *model, const struct shard_layout *at, co
 	struct worker *w = model->worker;
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
 		return 0;
-	if (w->device.selects)
+	if (on_device_selects(model))
 		return on_device_clear(model, at, index, n);
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t j = at->begin + (index ? index[i] : i);

@@ -13,20 +13,11 @@
 
 int dense_push_fits(const sluice_model *model)
 {
-	const struct recipe *recipe = &model->recipe;
 	const struct worker *w = model->worker;
-	const int reset = schedule_sends_all(&model->schedule, w->step);
-	const int all = recipe->up.select == SELECT_ALL ||
-			model_sends_all(model, model->stats.density_up, w->step);
+	const uint64_t live = (on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
+			      (model->measure.on ? TRAIT(MEASURED) : 0);
 
-	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && all &&
-	       (reset || recipe->up.values.type == VALUE_F32) &&
-	       !phase_agrees(phase_now(model, 0)) && model_pushed_type(model) == VALUE_F32 &&
-	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !(recipe->clip > 0) &&
-	       recipe->nonfinite == NONFINITE_ABORT &&
-	       (recipe->memory == MEMORY_NONE || recipe->memory == MEMORY_RESIDUAL) && !w->local &&
-	       !w->lazy && !model_async(model) && !w->census && !w->device.selects &&
-	       !model->measure.on;
+	return plan_takes(&model->plan, PATH_DENSE_PUSH, w->rule.traits | live);
 }
 
 /* What goes out of n coordinates, as signal.c would add them up. The application may have done that
@@ -117,11 +108,9 @@ int dense_push(sluice_model *model, const float *grad)
 static int pull_fits(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
-	const struct phase *phase = phase_now(model, w->phase);
+	const uint64_t live = on_device_pulls(model) ? TRAIT(DEVICE_TARGET) : 0;
 
-	return !phase_agrees(phase) &&
-	       selection_kinds[model->recipe.up.select].exchange == EXCHANGE_OWN &&
-	       !model_async(model) && !w->device.target && !w->lazy && !w->census;
+	return plan_takes(&model->plan, PATH_DENSE_PULL, w->rule.traits | live);
 }
 
 /* Another rank's memory is read twice: first for the checksum, then to be added, when each piece

@@ -245,13 +245,11 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 }
 
 /* Adding can be part of the selection's pass where nothing else is done to the gradient. */
-static int selection_adds(const sluice_model *model)
+static int selection_adds(const sluice_model *model, enum value_type type)
 {
-	const struct recipe *recipe = &model->recipe;
-	return selection_kinds[recipe->up.select].adds &&
-	       !model_sends_all(model, model->stats.density_up, model->worker->step) &&
-	       recipe->signal == SIGNAL_GRADIENT && !(recipe->noise > 0) && !model->worker->local &&
-	       recipe->memory == MEMORY_RESIDUAL && recipe->nonfinite != NONFINITE_ZERO;
+	const uint64_t traits = model->worker->rule.traits & ~TRAIT(HALF_GRADIENTS);
+
+	return type == VALUE_F32 && plan_takes(&model->plan, PATH_FOLD, traits);
 }
 
 int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
@@ -261,7 +259,8 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	model->worker->addend = NULL;
 	model->worker->skip = model->worker->summed = 0;
 	if (model->worker->accumulates && grad == model->worker->residual + begin) {
-		model->worker->summed = count == model->layout.count && selection_adds(model);
+		model->worker->summed = count == model->layout.count &&
+					selection_adds(model, VALUE_F32);
 		return model->worker->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
 	}
 	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the
@@ -293,7 +292,7 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	if (model->recipe.clip > 0)
 		in.clip = clip(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
-	if (count == model->layout.count && selection_adds(model) && type == VALUE_F32) {
+	if (count == model->layout.count && selection_adds(model, type)) {
 		model->worker->addend = grad;
 		model->worker->addend_scale = factor;
 		return 0;

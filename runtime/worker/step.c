@@ -37,7 +37,7 @@ void step_describe(void *context, char *text, size_t cap)
 	struct worker *w = model->worker;
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(model);
-	if (on_device_describe(model, text, cap))
+	if (on_device_busy(model, text, cap))
 		return;
 	int down = w->phase < model->schedule.n_phases &&
 		   phase_now(model, w->phase)->direction == PHASE_DOWN;
@@ -111,8 +111,8 @@ static void step_begin(sluice_model *model)
 	w->target = NULL;
 	w->shards_done = 0;
 	async_step_begins(model);
-	model->stats.density_up = model_density(model, &model->recipe.up, w->step, w->chosen);
-	w->density_down = model_density(model, &model->recipe.down, w->step, w->chosen);
+	w->rule = model_rule(model, w->step, w->chosen);
+	model->stats.density_up = w->rule.up;
 }
 
 static int step_sent(sluice_model *model)
@@ -133,27 +133,6 @@ static int step_sent(sluice_model *model)
  * What a push then selects is taken out of it, and the rest stays for the next gradient. So there
  * is no second vector, and a push reads one where it would read two and write one. */
 
-/* Recipes that do more with a gradient than to add it. */
-static const char *why_not(const struct recipe *recipe)
-{
-	if (recipe->memory != MEMORY_RESIDUAL)
-		return "memory= other than residual does not keep a sum of gradients";
-	if (recipe->signal != SIGNAL_GRADIENT)
-		return "signal= other than gradient is made of each gradient";
-	if (recipe->noise > 0)
-		return "noise= is added to each gradient";
-	if (recipe->clip > 0)
-		return "clip= needs the norm of each gradient";
-	if (recipe->nonfinite != NONFINITE_ABORT)
-		return "nonfinite= other than abort leaves values out, which are in the sum "
-		       "already";
-	if (recipe->update == UPDATE_AVERAGE)
-		return "update=average pushes parameters";
-	if (recipe->period > 1)
-		return "when=every makes a step of each gradient";
-	return NULL;
-}
-
 int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 {
 	const char *function = "sluice_accumulator";
@@ -163,7 +142,7 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 	int rc = step_check(model, accumulator, function, STEP_DONE);
 	if (rc)
 		return rc;
-	const char *why = why_not(&model->recipe);
+	const char *why = plan_why_not(PATH_ACCUMULATOR, model->plan.traits);
 	if (why)
 		return fail(SLUICE_EINVAL,
 			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
@@ -218,8 +197,8 @@ static int push(sluice_model *model, const void *grad, const void *before)
 			return rc;
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
-	} else if (model->worker->device.selects) {
-		rc = on_device_accumulate(model, grad);
+	} else if (on_device_selects(model)) {
+		rc = on_device_fold(model, grad);
 		return rc ? rc : on_device_leave(model, start);
 	} else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
 		return rc;
@@ -285,26 +264,21 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
  * before the whole gradient is there is sent before. */
 
 /* Recipes for which a range says too little. */
-static int check_recipe(const struct recipe *recipe)
+static int check_recipe(const sluice_model *model)
 {
-	if (recipe->signal == SIGNAL_STORM)
-		return fail(SLUICE_EINVAL, "sluice_push_range: the recipe says signal=storm, which "
-					   "takes two whole gradients: call sluice_push_pair");
-	const char *key = recipe->clip > 0 ? "clip=" : "nonfinite=skip";
-	const char *needs = recipe->clip > 0 ? "the norm" : "all values";
-	if (recipe->clip > 0 || recipe->nonfinite == NONFINITE_SKIP)
-		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: the recipe's %s needs %s of the whole gradient "
-			    "before any of it can be added: call sluice_push with the whole, or "
-			    "change the recipe",
-			    key, needs);
-	if (recipe->signal == SIGNAL_INNOVATION || recipe->when != WHEN_ALWAYS ||
-	    recipe->update == UPDATE_AVERAGE)
-		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: signal=innovation, when= other than always and "
-			    "update=average decide over the whole vector: call sluice_push with "
-			    "the whole, or change the recipe");
-	return 0;
+	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
+	const char *call = "sluice_push";
+
+	if (!why)
+		return 0;
+	if (recipe_pairs(&model->recipe))
+		call = "sluice_push_pair";
+	else if (model->recipe.update == UPDATE_AVERAGE)
+		call = "sluice_push_params";
+	return fail(SLUICE_EINVAL,
+		    "sluice_push_range: the recipe does not allow it: %s: call %s with the whole, "
+		    "or change the recipe",
+		    why, call);
 }
 
 static int check_range(const sluice_model *model, uint64_t begin, uint64_t count)
@@ -351,7 +325,7 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
-		rc = check_recipe(&model->recipe);
+		rc = check_recipe(model);
 	if (!rc)
 		rc = check_range(model, begin, count);
 	if (!rc)
@@ -400,12 +374,12 @@ static int step_ends(sluice_model *model)
 }
 
 /* The messages of a push that returned when it was enqueued. */
-static int await_device(sluice_model *model, const char *function)
+static int await_device(sluice_model *model)
 {
-	if (!model->worker->device.selects)
+	if (!on_device_selects(model))
 		return 0;
 	uint64_t start = now_ns();
-	int rc = on_device_finish(model, function);
+	int rc = on_device_await(model);
 	start = now_ns() - start;
 	model->stats.wait_ns += start;
 	model->stats.device_ns += start;
@@ -442,7 +416,7 @@ static int pull_into(sluice_model *model, float *target)
 	measure_step(model);
 	lazy_pulled(model);
 	async_pulled(model);
-	model->stats.density_down = w->density_down;
+	model->stats.density_down = w->rule.down;
 	watch_step(model);
 	return step_ends(model);
 }
@@ -455,7 +429,7 @@ int sluice_pull(sluice_model *model, float *params)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
-		rc = await_device(model, "sluice_pull");
+		rc = await_device(model);
 	if (!rc && asks)
 		rc = async_ask(model);
 	if (!rc)
@@ -471,7 +445,7 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
 	if (!rc)
-		rc = await_device(model, "sluice_pull_mean");
+		rc = await_device(model);
 	if (!rc)
 		rc = on_device_target(model, &mean);
 	if (!rc)
@@ -527,10 +501,9 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	if (rc)
 		return rc;
 	struct borrowed from = { 0 }, to = { 0 };
-	void *stream = model->worker->device.stream;
-	rc = on_device_borrow((float *)params, model->layout.count, stream, &from); /* only read */
+	rc = on_device_borrow(model, (float *)params, model->layout.count, &from); /* only read */
 	if (!rc)
-		rc = on_device_borrow(point, model->layout.count, stream, &to);
+		rc = on_device_borrow(model, point, model->layout.count, &to);
 	if (!rc)
 		point_at(model, from.host, to.host);
 	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */

@@ -10,42 +10,6 @@
 
 /* ---- push ------------------------------------------------------------------ */
 
-int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
-{
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	const float *vector = w->residual + at->begin;
-	const uint32_t *index = NULL;
-	const float *value = vector;
-	const int reset = schedule_sends_all(&model->schedule, w->step), taken = w->taken;
-
-	if (!reset && (selected || w->skip)) {
-		for (uint32_t i = 0; i < n; i++)
-			w->relative[i] = selected[i] - (uint32_t)at->begin;
-		index = w->relative;
-		if (w->valued && n <= at->up_capacity) {
-			value = w->selected + (selected - w->index);
-		} else {
-			worker_put_back(model, selected, n);
-			sparse_gather(vector, w->relative, w->value, n);
-			if (n > at->up_capacity)
-				n = worker_fit(model, at, n);
-			value = w->value;
-		}
-	}
-	struct message m = worker_message(model, shard);
-	m.count = n;
-	if (reset)
-		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
-	int rc = worker_stage(model, shard, &m, index, value);
-	if (rc)
-		return rc;
-	worker_settle(model, at, index, n);
-	w->taken = taken;
-	model->stats.pushed_elements += n;
-	return 0;
-}
-
 /* Encoded and posted at once, so that it is on its way while the next one is encoded. */
 static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
 {
@@ -68,7 +32,7 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	size_t n = at->span;
 	w->valued = w->taken = 0;
-	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
+	int sparse = w->index && !w->rule.all_up;
 	if (sparse) {
 		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
 		for (size_t i = 0; i < n_spans; i++) {
@@ -87,14 +51,14 @@ static int send_messages(sluice_model *model)
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 	size_t n = 0, from = 0;
-	int sparse = w->index && !model_sends_all(model, model->stats.density_up, w->step);
-	int left_out = w->skip && !schedule_sends_all(&model->schedule, w->step);
-	int rc = sparse && !w->skip && !w->device.selects ?
+	int sparse = w->index && !w->rule.all_up;
+	int left_out = w->skip && !w->rule.reset;
+	int rc = sparse && !w->skip && !on_device_selects(model) ?
 			 worker_select_from(model, l->spans, l->n_spans, &n) :
 			 0;
 	if (rc)
 		return rc;
-	if (model->recipe.up.values.type == VALUE_GRID && !w->device.selects) {
+	if (model->recipe.up.values.type == VALUE_GRID && !on_device_selects(model)) {
 		w->range = largest_magnitude(w->residual, l->count);
 		if (!(w->range <= FLT_MAX)) {
 			w->overflowed = first_nonfinite(w->residual, l->count);
@@ -102,8 +66,8 @@ static int send_messages(sluice_model *model)
 		}
 	}
 	census_look(model);
-	if (w->device.selects)
-		return on_device_send(model);
+	if (on_device_selects(model))
+		return on_device_emit(model);
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++) {
 		uint64_t end = l->shards[s].begin + l->shards[s].span;
 		size_t to = from;

@@ -13,10 +13,10 @@
 #include "rdma/ring.h"
 #include "worker/agree.h"
 #include "worker/async.h"
+#include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
-#include "worker/on_device.h"
 #include "worker/worker_census.h"
 
 enum step_state {
@@ -60,12 +60,12 @@ struct worker {
 	struct tiling pushed; /* ranges of the step under way */
 	struct span *spans;   /* of one shard at a time; NULL where none is sent alone */
 	unsigned raise, raised;
-	double density_down; /* of the step under way */
-	unsigned chosen;     /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
-	int skip;            /* nonfinite=skip: this step's messages are empty */
-	float *target;       /* params (or mean) of the pull under way */
+	struct step_rule rule; /* of the step under way */
+	unsigned chosen; /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
+	int skip;        /* nonfinite=skip: this step's messages are empty */
+	float *target;   /* params (or mean) of the pull under way */
 	uint32_t shards_done;
-	struct on_device device;      /* gradients or params in GPU memory */
+	struct on_device *device;     /* gradients or params in GPU memory */
 	struct worker_census *census; /* NULL unless a direction is global */
 };
 
@@ -140,6 +140,8 @@ void worker_staged(sluice_model *model, uint32_t shard, const struct message *m,
 /* Encodes the part of the selection (NULL: everything) that belongs to one shard into its staging
  * slot, and settles it. As worker_stage(). */
 int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n);
+/* The same of a message that says this of itself. */
+int worker_encode_as(sluice_model *model, struct message m, const uint32_t *selected, uint32_t n);
 /* What was sent leaves the residual, as the receiver decodes it (worker.value), and the
  * momentum. */
 void worker_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,

@@ -49,13 +49,6 @@ struct message worker_message(const sluice_model *model, uint32_t shard)
 {
 	const struct worker *w = model->worker;
 	const struct recipe *recipe = &model->recipe;
-	const struct message *said = on_device_said(model, shard);
-	if (said) { /* rate and flags are those of the call of sluice_push() */
-		struct message m = *said;
-		m.range = w->range;
-		m.epoch = model->job->membership_epoch;
-		return m;
-	}
 	return (struct message){
 		.kind = MESSAGE_PUSH,
 		.values = recipe->up.values,
@@ -101,4 +94,44 @@ int worker_stage(sluice_model *model, uint32_t shard, struct message *m, const u
 	}
 	worker_staged(model, shard, m, NULL);
 	return 0;
+}
+
+int worker_encode_as(sluice_model *model, struct message m, const uint32_t *selected, uint32_t n)
+{
+	struct worker *w = model->worker;
+	const struct shard_layout *at = &model->layout.shards[m.shard];
+	const float *vector = w->residual + at->begin;
+	const uint32_t *index = NULL;
+	const float *value = vector;
+	const int reset = w->rule.reset, taken = w->taken;
+
+	if (!reset && (selected || w->skip)) {
+		for (uint32_t i = 0; i < n; i++)
+			w->relative[i] = selected[i] - (uint32_t)at->begin;
+		index = w->relative;
+		if (w->valued && n <= at->up_capacity) {
+			value = w->selected + (selected - w->index);
+		} else {
+			worker_put_back(model, selected, n);
+			sparse_gather(vector, w->relative, w->value, n);
+			if (n > at->up_capacity)
+				n = worker_fit(model, at, n);
+			value = w->value;
+		}
+	}
+	m.count = n;
+	if (reset)
+		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
+	int rc = worker_stage(model, m.shard, &m, index, value);
+	if (rc)
+		return rc;
+	worker_settle(model, at, index, n);
+	w->taken = taken;
+	model->stats.pushed_elements += n;
+	return 0;
+}
+
+int worker_encode(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+{
+	return worker_encode_as(model, worker_message(model, shard), selected, n);
 }

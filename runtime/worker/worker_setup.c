@@ -78,13 +78,14 @@ void worker_restart(sluice_model *model, uint64_t version)
 	model->first_step = version;
 	model->step = version * model->recipe.period;
 	w->chosen = model->worth.proposed = 0;
+	w->rule = model_rule(model, version + 1, 0);
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;
 	lazy_restart(w->lazy);
 	async_restart(w->async);
 	tiling_clear(&w->pushed);
 	w->phase = 0;
-	w->device.stale = 1;
+	on_device_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
 }
 

@@ -5,10 +5,10 @@
  * accepted is encoded again and must be the same. */
 #include "fuzz.h"
 #include "base/bytes.h"
-#include "rdma/verbs_register.h"
+#include "rdma/frame.h"
 
 enum { LEAVE_CRC = 1 };
-enum { OWNER = 3, USER = 5, LINK = 7 };
+enum { OWNER = 3, USER = 5 };
 
 /* rdma_cm pads what was sent: bytes behind a frame are not looked at. */
 static void run_frame(const uint8_t *bytes, size_t n)
@@ -50,33 +50,26 @@ static void run_region(const uint8_t *data, size_t n, unsigned options)
 
 static void run_keys(const uint8_t *data, size_t n)
 {
-	struct verbs *v = calloc(1, sizeof(*v));
-	struct verbs_endpoint *ep = calloc(1, sizeof(*ep));
-	struct verbs_remote remote = { .id = 1, .rkey = 17 };
-	struct wire_region wire = { .id = 2, .link = LINK, .rkey = 34 };
+	struct key_table *table = calloc(1, sizeof(*table));
+	uint8_t *bytes = get_memory(KEY_TABLE_BYTES), again[KEY_TABLE_BYTES];
+	char why[80] = "";
 	uint32_t rkey;
-	int rc;
 
-	require(v && ep, "no memory");
-	v->log_entries = 16;
-	ep->endpoint.transport = &v->transport;
-	ep->remotes = &remote;
-	ep->slot = get_memory(SLOT_BYTES);
-	memset(ep->slot, 0, SLOT_BYTES);
-	memcpy(ep->slot + SLOT_KEYS, data, n < SLOT_BYTES - SLOT_KEYS ? n : SLOT_BYTES - SLOT_KEYS);
-	if (keys_take(ep) < 0) {
-		require(ep->why[0] && !ep->n_peer_keys && remote.rkey == 17,
-			"a refused table was taken over");
+	require(table != NULL, "no memory");
+	memset(bytes, 0, KEY_TABLE_BYTES);
+	memcpy(bytes, data, n < KEY_TABLE_BYTES ? n : KEY_TABLE_BYTES);
+	if (key_table_decode(bytes, table, why)) {
+		require(why[0] && !table->n && !table->link, "a refused table was taken over");
 	} else {
-		require(ep->n_peer_keys <= KEYS_MAX, "a table is longer than possible");
-		begin();
-		rc = keys_of(ep, &wire, &rkey);
-		if (rc)
-			expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
+		require(table->n <= KEYS_MAX, "a table is longer than possible");
+		require(memcmp(again, bytes, key_table_encode(table, again)) == 0,
+			"an accepted table differs when it is encoded");
+		for (uint32_t i = 0; i < table->n; i++)
+			require(key_table_find(table, table->key[i].id, &rkey),
+				"a region of the table is not found");
 	}
-	free(ep->slot);
-	free(ep);
-	free(v);
+	free(bytes);
+	free(table);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

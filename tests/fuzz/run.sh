@@ -31,7 +31,7 @@ sources_of()
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
 		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
-	frame) echo rdma/frame.c rdma/verbs_keys.c ;;
+	frame) echo rdma/frame.c ;;
 	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
 	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
 		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \

@@ -62,7 +62,8 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 	if (!ops)
 		load();
 	bytes = attr->count * sizeof(float);
-	need(ops->alloc(bytes, &params) || ops->alloc(bytes, &grad), "vectors");
+	need(ops->alloc(MEMORY_DEVICE, bytes, &params) || ops->alloc(MEMORY_DEVICE, bytes, &grad),
+	     "vectors");
 	copy(params.address, host);
 	int rc = open(job, attr, params.address, model_out);
 	copy(host, params.address);

@@ -2,7 +2,7 @@
  * Times the module's kernels beside the device's own copy and CUB's radix sort, in one run: medians
  * of repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s | of copy".
  * Built and run by tests/gpu/run: speed MODULE [N]. */
-#include "base/device.h"
+#include "base/device_kernels.h"
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 #include <cuda_runtime.h>
@@ -15,6 +15,7 @@ enum { REPEAT = 15, WARM = 4, SHIFTS = 64, SHIFT = 16, BLOCK = 256, GRID = 1024 
 enum data { GAUSSIAN, EQUAL, SORTED };
 
 static const struct device_ops *ops;
+static const struct device_kernels *kernels;
 static cudaStream_t stream;
 static double copy_speed;
 
@@ -25,6 +26,15 @@ static void need(bool good, const char *what)
 	fprintf(stderr, "speed: %s: %s; %s\n", what, ops ? ops->error() : "",
 		cudaGetErrorString(cudaGetLastError()));
 	exit(1);
+}
+
+static bool open_selector(size_t n, size_t k, struct device_selector **out)
+{
+	struct device_shape shape = {};
+
+	shape.n = n;
+	shape.k = k;
+	return !kernels->selector_open(&shape, out);
 }
 
 static void *device_memory(size_t bytes)
@@ -111,15 +121,15 @@ static double select(const char *what, struct device_selector *s, float *residua
 {
 	cudaMemsetAsync(residual, 0, n * 4, stream);
 	double ms = median_ms([&](int i) {
-		struct device_select call = {};
+		struct device_selection call = {};
 
-		call.residual = residual;
-		call.grad = pool + i % SHIFTS * SHIFT;
-		call.scale = 1;
+		call.call.residual = residual;
+		call.call.grad = pool + i % SHIFTS * SHIFT;
+		call.call.scale = 1;
 		call.clear = 1;
 		call.forget = forget;
-		call.k = k;
-		need(!ops->select(s, &call, stream), "select");
+		call.call.k = k;
+		need(!kernels->select(s, &call, stream), "select");
 	});
 
 	row(what, n, (double)k / n, ms, 12.0 * n);
@@ -135,17 +145,17 @@ static void fold(struct device_selector *s, float *residual, const float *pool, 
 	cudaMemsetAsync(residual, 0, n * 4, stream);
 	cudaMemsetAsync(velocity, 0, n * 4, stream);
 	double ms = median_ms([&](int i) {
-		struct device_select call = {};
+		struct device_selection call = {};
 
-		call.residual = residual;
-		call.grad = pool + i % SHIFTS * SHIFT;
-		call.scale = 1;
+		call.call.residual = residual;
+		call.call.grad = pool + i % SHIFTS * SHIFT;
+		call.call.scale = 1;
 		call.clear = 1;
-		call.k = k;
-		call.clip = 1;
-		call.velocity = velocity;
-		call.momentum = 0.9f;
-		need(!ops->select(s, &call, stream), "select");
+		call.call.k = k;
+		call.call.clip = 1;
+		call.call.velocity = velocity;
+		call.call.momentum = 0.9f;
+		need(!kernels->select(s, &call, stream), "select");
 	});
 
 	row("momentum, clip, select", n, (double)k / n, ms, 28.0 * n);
@@ -155,17 +165,17 @@ static void fold(struct device_selector *s, float *residual, const float *pool, 
 static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n,
 			    size_t k)
 {
-	struct device_select call = {};
+	struct device_selection call = {};
 	cudaGraph_t graph;
 	cudaGraphExec_t ready;
 
-	call.residual = residual;
-	call.grad = pool;
-	call.scale = 1;
+	call.call.residual = residual;
+	call.call.grad = pool;
+	call.call.scale = 1;
 	call.clear = 1;
-	call.k = k;
+	call.call.k = k;
 	need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "capture");
-	need(!ops->select(s, &call, stream), "select");
+	need(!kernels->select(s, &call, stream), "select");
 	need(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "capture");
 	need(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess, "graph");
 	row("select, captured graph", n, (double)k / n,
@@ -182,22 +192,22 @@ static void approximate(struct device_selector *s, float *residual, const float 
 	for (int drawn = 0; drawn < 2; drawn++) {
 		cudaMemsetAsync(residual, 0, n * 4, stream);
 		double ms = median_ms([&](int i) {
-			struct device_select call = {};
+			struct device_selection call = {};
 
-			call.residual = residual;
-			call.grad = pool + i % SHIFTS * SHIFT;
-			call.scale = 1;
+			call.call.residual = residual;
+			call.call.grad = pool + i % SHIFTS * SHIFT;
+			call.call.scale = 1;
 			call.clear = 1;
-			call.k = k;
-			call.gaussian = !drawn;
-			call.quantile = k * 1000 == n ? 3.2905267 :
-							2.5758293; /* of 0.1 % and of 1 % */
-			call.draw = drawn ? DEVICE_DRAW_DENSITY : DEVICE_DRAW_NONE;
-			call.wanted = (double)k / n;
-			call.purpose = 1;
-			call.step = i;
-			call.fresh = drawn;
-			need(!ops->select(s, &call, stream), "approximate select");
+			call.call.k = k;
+			call.call.gaussian = !drawn;
+			call.call.quantile = k * 1000 == n ? 3.2905267 :
+							     2.5758293; /* of 0.1 % and of 1 % */
+			call.call.draw = drawn ? DEVICE_DRAW_DENSITY : DEVICE_DRAW_NONE;
+			call.call.wanted = (double)k / n;
+			call.call.purpose = 1;
+			call.call.step = i;
+			call.call.fresh = drawn;
+			need(!kernels->select(s, &call, stream), "approximate select");
 		});
 		row(drawn ? "random, fresh residual" : "gaussiank + residual", n, (double)k / n, ms,
 		    12.0 * n);
@@ -210,12 +220,12 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	std::vector<uint32_t> index(k);
 	std::vector<float> value(k);
 	struct device_selected got;
-	struct device_select call = {};
+	struct device_selection call = {};
 
 	call.x = vector;
-	call.k = k;
-	need(!ops->select(s, &call, stream) &&
-		     !ops->selected(s, index.data(), value.data(), &got, stream),
+	call.call.k = k;
+	need(!kernels->select(s, &call, stream) &&
+		     !kernels->selected(s, index.data(), value.data(), &got, stream),
 	     "select");
 	uint32_t *there = (uint32_t *)device_memory(got.n * 4);
 	float *values = (float *)device_memory(got.n * 4);
@@ -230,8 +240,8 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	pack.payload = payload;
 	pack.count = (uint32_t)got.n;
 	pack.span = (uint32_t)n;
-	double ms = median_ms([&](int) { need(!ops->pack(s, &pack, stream), "pack"); });
-	need(!ops->packed(s, &packed, stream), "pack");
+	double ms = median_ms([&](int) { need(!kernels->pack(s, &pack, stream), "pack"); });
+	need(!kernels->packed(s, &packed, stream), "pack");
 	row("pack, f32", n, (double)k / n, ms, 8.0 * got.n + packed.payload_bytes);
 	struct device_quantize few = {};
 
@@ -242,20 +252,27 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	few.value_type = 3; /* uniform */
 	few.bits = 4;
 	few.block = 512;
-	ms = median_ms([&](int) { need(!ops->quantize(s, &few, stream), "quantize"); });
+	ms = median_ms([&](int) { need(!kernels->quantize(s, &few, stream), "quantize"); });
 	row("quantize, uniform(4,512)", n, (double)k / n, ms, 16.5 * got.n);
 	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector
 	 * first */
+	struct device_shape shape = {};
+	struct device_compressor *c;
+
+	shape.n = n;
+	shape.k = k;
+	need(!ops->open(&shape, &c), "compressor");
 	ms = median_ms([&](int) {
-		need(!ops->add(s, vector, there, values, (uint32_t)got.n, stream), "add");
+		need(!ops->apply(c, vector, there, values, (uint32_t)got.n, 0, stream), "apply");
 	});
 	row("apply, lists on the device", n, (double)k / n, ms, 88.0 * got.n);
 	/* as the pull does it now */
 	ms = median_ms([&](int) {
-		need(!ops->add(s, vector, index.data(), value.data(), (uint32_t)got.n, stream),
-		     "add");
+		need(!ops->apply(c, vector, index.data(), value.data(), (uint32_t)got.n, 0, stream),
+		     "apply");
 	});
 	row("apply, lists from the host", n, (double)k / n, ms, 72.0 * got.n);
+	ops->close(&c);
 	cudaFree(there);
 	cudaFree(values);
 	cudaFree(payload);
@@ -270,12 +287,12 @@ static void sketches(const float *x, size_t n)
 	};
 	struct device_sketch *sketch;
 
-	need(!ops->sketch_open(0, call.n, columns, &sketch), "sketch");
+	need(!kernels->sketch_open(0, call.n, columns, &sketch), "sketch");
 	cudaMemsetAsync(call.cells, 0, 4ull * rows * columns, stream);
 	double ms = median_ms(
-		[&](int) { need(!ops->sketch_add(sketch, &call, stream), "sketch"); });
+		[&](int) { need(!kernels->sketch_add(sketch, &call, stream), "sketch"); });
 	row("count sketch, 5 rows", n, 0.001, ms, 4.0 * n + 8.0 * rows * columns);
-	ops->sketch_close(&sketch);
+	kernels->sketch_close(&sketch);
 	cudaFree(call.cells);
 }
 
@@ -308,7 +325,10 @@ int main(int argc, char **argv)
 
 	need(module != NULL, "usage: speed MODULE [N]");
 	ops = ((device_module_fn *)dlsym(module, DEVICE_MODULE_SYMBOL))();
-	need(ops->size == sizeof(*ops) && !ops->describe(text, sizeof(text)), "no device");
+	kernels = ((device_kernels_fn *)dlsym(module, DEVICE_KERNELS_SYMBOL))();
+	need(ops->size == sizeof(*ops) && kernels->size == sizeof(*kernels) &&
+		     !ops->describe(text, sizeof(text)),
+	     "no device");
 	printf("%s\n", text);
 	cudaStreamCreate(&stream);
 	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4),
@@ -323,7 +343,7 @@ int main(int argc, char **argv)
 	for (int percent = 0; percent < 2; percent++) {
 		size_t k = n / (percent ? 100 : 1000);
 
-		need(!ops->selector_open(0, n, k, NULL, 0, &s), "selector");
+		need(open_selector(n, k, &s), "selector");
 		double ms = select("select + residual, hint", s, residual, pool, n, k, 0);
 		hinted = percent ? hinted : ms;
 		double fresh = select("select + residual, no hint", s, residual, pool, n, k, 1);
@@ -337,12 +357,12 @@ int main(int argc, char **argv)
 		fold(s, residual, pool, n, k);
 		approximate(s, residual, pool, n, k);
 		messages(s, pool, n, k);
-		ops->selector_close(&s);
+		kernels->selector_close(&s);
 	}
-	need(!ops->selector_open(0, small, small / 100, NULL, 0, &s), "selector");
+	need(open_selector(small, small / 100, &s), "selector");
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);
 	select_in_graph(s, residual, pool, small, small / 1000);
-	ops->selector_close(&s);
+	kernels->selector_close(&s);
 	sketches(pool, n / 10);
 	sort(pool, n, hinted);
 	return 0;

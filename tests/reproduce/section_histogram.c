@@ -5,6 +5,7 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "compress/histogram.h"
+#include "sluice_estimate.h"
 #include <math.h>
 #include <string.h>
 

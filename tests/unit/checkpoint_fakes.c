@@ -83,12 +83,12 @@ int __wrap_sluice_is_worker(const sluice_job *job)
 
 void __wrap_progress_take(sluice_job *job)
 {
-	token_take(&job->token);
+	progress_lock(job);
 }
 
 void __wrap_progress_release(sluice_job *job)
 {
-	token_leave(&job->token);
+	progress_unlock(job);
 }
 
 void __wrap_progress_poll(sluice_job *job)

@@ -35,18 +35,26 @@ static void fill_state(struct rank_state *r, uint64_t step)
 		r->shards[s].version = step;
 }
 
+static void close_rank(struct rank_state *r)
+{
+	if (r->model.worker)
+		on_device_close(&r->model);
+}
+
 static void open_rank(int rank, uint64_t step)
 {
 	struct rank_state *r = &world.ranks[rank];
 	int owners = world.workers < world.size ? world.size - world.workers : world.size;
 	int first = world.workers < world.size ? world.workers : 0;
 
+	close_rank(r);
 	memset(r, 0, sizeof *r);
 	r->job = (sluice_job){ .rank = rank, .size = world.size, .workers = world.workers };
 	r->dir = world.dir;
 	sluice_model *model = &r->model;
 	model->job = &r->job;
 	model->worker = &r->worker;
+	assert_int_equal(on_device_open(model, NULL), 0);
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
 	model->recipe.period = 1;
@@ -187,6 +195,8 @@ void restore_gives(uint64_t step)
 int world_open(void **state)
 {
 	(void)state;
+	for (int r = 0; r < RANKS_MAX; r++)
+		close_rank(&world.ranks[r]);
 	memset(&world, 0, sizeof world);
 	world.size = world.workers = RANKS_MAX;
 	return scratch_make(world.dir);

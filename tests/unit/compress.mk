@@ -23,8 +23,7 @@ topk_oracle = tests/unit/topk_oracle.c tests/unit/topk_oracle.h tests/unit/thinn
 tests_unit_test_select_SOURCES = tests/unit/test_select.c $(topk_oracle)
 tests_unit_test_selector_SOURCES = tests/unit/test_selector.c $(topk_oracle)
 tests_unit_test_selector_calls_SOURCES = tests/unit/test_selector_calls.c
-tests_unit_test_select_kernels_SOURCES = tests/unit/test_select_kernels.c tests/unit/select_emulated.c \
-	tests/unit/avx512_emulated.h tests/unit/vector_kinds.h tests/unit/random.h
+tests_unit_test_select_kernels_SOURCES = tests/unit/test_select_kernels.c tests/unit/vector_kinds.h tests/unit/random.h
 tests_unit_test_quantize_SOURCES = tests/unit/test_quantize.c tests/unit/random.h
 tests_unit_test_random_mix_SOURCES = tests/unit/test_random_mix.c tests/unit/random.h
 tests_unit_test_index_kernels_SOURCES = tests/unit/test_index_kernels.c tests/unit/random.h

@@ -33,6 +33,7 @@ struct fake_settings {
 	 * none). */
 	enum ibv_wc_status fail_status;
 	enum ibv_wr_opcode fail_opcode;
+	uint32_t next_imm;  /* the next immediate arrives as this one; 0: as it was posted */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
 };
 

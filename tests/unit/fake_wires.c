@@ -235,6 +235,7 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 				       uint32_t n)
 {
 	struct fake_srq *srq = (struct fake_srq *)(void *)target->qp.srq;
+	const uint32_t imm = fake.next_imm ? htobe32(fake.next_imm) : wr->imm_data;
 
 	if (srq == NULL || srq->count == 0) {
 		fake_counts.no_receive++;
@@ -244,9 +245,10 @@ static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_
 		      (struct fake_cqe){ .wc = { .wr_id = srq->wr_ids[srq->first],
 						 .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
 						 .byte_len = n,
-						 .imm_data = wr->imm_data,
+						 .imm_data = imm,
 						 .wc_flags = IBV_WC_WITH_IMM,
 						 .qp_num = target->qp.qp_num } });
+	fake.next_imm = 0;
 	srq->first = (srq->first + 1) % srq->capacity;
 	srq->count--;
 	return IBV_WC_SUCCESS;

@@ -34,6 +34,29 @@ const struct device_ops *gpu(void)
 	return ops;
 }
 
+const struct device_kernels *gpu_kernels(void)
+{
+	device_kernels_fn *kernels;
+	void *symbol;
+
+	gpu();
+	symbol = device_symbol(DEVICE_KERNELS_SYMBOL);
+	assert_non_null(symbol);
+	memcpy(&kernels, &symbol, sizeof(symbol));
+	assert_int_equal(kernels()->size, sizeof(struct device_kernels));
+	return kernels();
+}
+
+int gpu_selector(size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
+		 struct device_selector **out)
+{
+	const struct device_shape shape = {
+		.n = n, .k = k, .exempt = exempt, .n_exempt = n_exempt
+	};
+
+	return gpu_kernels()->selector_open(&shape, out);
+}
+
 void *gpu_memory(const void *from, size_t bytes)
 {
 	struct memory *m = kept;
@@ -41,7 +64,7 @@ void *gpu_memory(const void *from, size_t bytes)
 	while (m->address)
 		m++;
 	assert_true(m < kept + sizeof(kept) / sizeof(kept[0]));
-	assert_int_equal(gpu()->alloc(bytes, m), 0);
+	assert_int_equal(gpu()->alloc(MEMORY_DEVICE, bytes, m), 0);
 	if (from) {
 		assert_int_equal(gpu()->copy(m->address, from, bytes, NULL), 0);
 	} else {

@@ -3,10 +3,14 @@
  * SLUICE_GPU names, else the one whose kernels run on the CPU. */
 #ifndef TESTS_UNIT_GPU_H
 #define TESTS_UNIT_GPU_H
-#include "base/device.h"
+#include "base/device_kernels.h"
 
 /* Fails the test if there is no module or no device. */
 const struct device_ops *gpu(void);
+const struct device_kernels *gpu_kernels(void);
+/* As device_kernels.selector_open. */
+int gpu_selector(size_t n, size_t k, const struct device_span *exempt, size_t n_exempt,
+		 struct device_selector **out);
 /* Whether sizes should be small: kernels run on the CPU, or under a checker (GPU_TEST_SMALL). */
 int gpu_slow(void);
 /* Device memory with these bytes, poisoned if from is NULL; gpu_free() accepts NULL. */

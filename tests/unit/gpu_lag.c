@@ -66,20 +66,20 @@ void new_gradient(struct pair *p, int step)
 	to_device(p->ops, p->grad_there, p->grad);
 }
 
-enum late_push late(const struct pair *p)
+enum on_device_state late(const struct pair *p)
 {
-	return (enum late_push)atomic_load(&p->gpu->worker->device.late);
+	return on_device_state(p->gpu);
 }
 
 uint64_t next_seq(struct pair *p)
 {
-	token_take(&p->job->token);
+	progress_lock(p->job);
 	uint64_t seq = lane_next_seq(p->gpu, 0);
-	token_leave(&p->job->token);
+	progress_unlock(p->job);
 	return seq;
 }
 
-void expect_becomes(const struct pair *p, enum late_push state)
+void expect_becomes(const struct pair *p, enum on_device_state state)
 {
 	const uint64_t until = now_ns() + 20000000000ull;
 	while (late(p) != state && now_ns() < until)

@@ -43,11 +43,11 @@ void open_pair(struct pair *p, const struct shape *shape, void *stream, int wait
 void close_pair(struct pair *p);
 
 void new_gradient(struct pair *p, int step);
-enum late_push late(const struct pair *p);
+enum on_device_state late(const struct pair *p);
 /* Of the messages to shard 0: grows when one is posted. */
 uint64_t next_seq(struct pair *p);
 /* Waits until somebody else has done it. */
-void expect_becomes(const struct pair *p, enum late_push state);
+void expect_becomes(const struct pair *p, enum on_device_state state);
 /* Parameters, residual and momentum. */
 void expect_same_pair(struct pair *p);
 #endif

@@ -18,7 +18,7 @@ const struct device_ops *device(void)
 
 float *device_floats(const struct device_ops *ops, struct memory *m, const float *from, size_t n)
 {
-	CHECK_OK(ops->alloc(n * sizeof *from, m));
+	CHECK_OK(ops->alloc(MEMORY_DEVICE, n * sizeof *from, m));
 	CHECK_OK(ops->copy(m->address, from, n * sizeof *from, NULL));
 	CHECK_OK(ops->wait(NULL));
 	return m->address;

@@ -48,9 +48,9 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 		lane_sent(gpu, s, &gpu_bytes);
 		CHECK(lane_next_seq(gpu, s) - 1 == seq && gpu_bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
-		const struct on_device *d = &gpu->worker->device;
 		const int apart = lane_sent_way(gpu, s) != LANE_STAGED;
-		CHECK(apart == (d->sent[s].packed && d->lanes[s].way != PAYLOAD_STAGED));
+		CHECK(apart ==
+		      (on_device_packed(gpu, s) && on_device_way(gpu, s) != PAYLOAD_STAGED));
 		if (apart)
 			continue;
 		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES,

@@ -2,4 +2,8 @@
 check_PROGRAMS += tests/unit/test_header
 tests_unit_test_header_SOURCES = tests/unit/test_header.c
 TESTS += tests/unit/header_alone.sh tests/unit/layers.sh
-EXTRA_DIST += tests/unit/header_alone.sh tests/unit/layers.sh tests/unit/valgrind.supp
+# A program that links the installed library would need the sanitizers' flags, and a preloaded library them first.
+if !WITH_SANITIZER
+TESTS += tests/unit/install.sh
+endif
+EXTRA_DIST += tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compiles the public header alone, as C99 up to C17 and as C++, pedantically: nothing of the build,
+# Compiles each public header alone, as C99 up to C17 and as C++, pedantically: nothing of the build,
 # no config.h, no macro that a program of a user would not have.
 set -u
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
@@ -8,9 +8,11 @@ top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 failed=0
 
 compile() { # COMPILER LANGUAGE STANDARD
-	printf '#include "sluice.h"\n#include "sluice.h"\nsluice_job_attr attr;\n' |
-		$1 -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -fsyntax-only \
-			-I"$top_srcdir/runtime" - || { echo "wrong: sluice.h as $3"; failed=1; }
+	for header in sluice.h sluice_estimate.h; do
+		printf '#include <%s>\n#include <%s>\nsluice_job_attr attr;\n' $header $header |
+			$1 -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -fsyntax-only \
+				-I"$top_srcdir/runtime" - || { echo "wrong: $header as $3"; failed=1; }
+	done
 }
 
 cc=${CC:-cc} cxx=${CXX:-c++}

@@ -4,6 +4,7 @@ ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
 
 check_PROGRAMS += \
 	tests/unit/test_schedule \
+	tests/unit/test_plan \
 	tests/unit/test_census \
 	tests/unit/test_layout \
 	tests/unit/test_open_memory \
@@ -44,8 +45,11 @@ check_PROGRAMS += \
 	tests/unit/test_simulate \
 	tests/unit/test_slow_rank \
 	tests/unit/test_hostile_rank \
+	tests/unit/test_unload \
 	tests/unit/example
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c
+tests_unit_test_plan_SOURCES = tests/unit/test_plan.c $(ranks)
+tests_unit_test_plan_CPPFLAGS = $(AM_CPPFLAGS) -DRECIPE_PAGE=\"$(abs_top_srcdir)/man/sluice_recipe.7\"
 tests_unit_test_layout_SOURCES = tests/unit/test_layout.c tests/unit/layout_recipes.h
 # Counts what an open allocates.
 tests_unit_test_open_memory_SOURCES = tests/unit/test_open_memory.c tests/unit/layout_recipes.h $(ranks)
@@ -108,6 +112,12 @@ tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ran
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
+
+# Loads the shared library at run time, and nothing else of it.
+tests_unit_test_unload_SOURCES = tests/unit/test_unload.c
+tests_unit_test_unload_CPPFLAGS = $(AM_CPPFLAGS) -DLIBRARY=\"$(abs_top_builddir)/.libs/libsluice.so\"
+tests_unit_test_unload_LDADD = $(CMOCKA_LIBS) -ldl
+tests_unit_test_unload_DEPENDENCIES = libsluice.la
 
 # The program of README and sluice(7): public header and library only, and nothing of the tests.
 tests_unit_example_SOURCES = tests/unit/example.c

@@ -46,7 +46,7 @@ void __real_reduction_change(struct reduction *r, const struct change *c, struct
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
 {
-	const sluice_model *model = joined->models[0];
+	const sluice_model *model = clients_model(&joined->clients, 0);
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
 		if (&shard->reduction != r || shard->version >= STEPS_MAX)

@@ -100,6 +100,36 @@ static void async__processes_and_one_late__bound_holds(void **state)
 	run_ranks(2, delayed_process, NULL);
 }
 
+/* Workers that take different numbers of steps, and have different parameters when they are done.
+ */
+static int ending_process(int rank, void *argument)
+{
+	const struct plan plan = { .recipe = argument, .lr = 0.05f };
+	sluice_job *job = rank_join(NULL);
+	float params[COUNT];
+	sluice_model *model = async_problem_open(job, &plan, params);
+
+	CHECK(model);
+	for (int step = 0; step < 5 + 7 * rank; step++)
+		CHECK_OK(async_step(model, rank, params));
+	CHECK_OK(sluice_barrier(job));
+	CHECK_OK(sluice_pull(model, params));
+	check_same(job, params, sizeof(params));
+	CHECK(rows_distance(sluice_workers(job), params) <
+	      rows_distance(sluice_workers(job), (float[COUNT]){ 0 }));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, ending_process, "up=all down=all when=async(10)");
+	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10)");
+	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10,whole)");
+}
+
 static int racing_process(int rank, void *argument)
 {
 	const struct plan *given = argument;
@@ -306,6 +336,8 @@ int main(void)
 		cmocka_unit_test(
 			async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more),
 		cmocka_unit_test(async__processes_and_one_late__bound_holds),
+		cmocka_unit_test(
+			async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all),
 		cmocka_unit_test(async__four_processes__bound_holds),
 		cmocka_unit_test(
 			async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),

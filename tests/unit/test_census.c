@@ -375,7 +375,7 @@ static void note__of_a_push__is_taken_as_it_was_written(void **state)
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
 	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
-	const struct sluice_histogram *sum = h->model.census->workers;
+	const struct sluice_histogram *sum = shard_census_workers(&h->shard);
 	assert_int_equal(sum->total, SPAN);
 	assert_memory_equal(sum->count, h->model.worker->census->up.histogram->count,
 			    sum->bins * sizeof *sum->count); /* all counts are below 2^8 */
@@ -434,7 +434,7 @@ static void note__any_bit_flipped_cut_or_of_another_message__refused(void **stat
 	put_le32(note + 16, 1);
 	put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
 	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
-	assert_int_equal(h->model.census->workers->total, 0);
+	assert_int_equal(shard_census_workers(&h->shard)->total, 0);
 	half_free(h);
 }
 
@@ -459,7 +459,7 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why),
 				 SLUICE_EWIRE);
 		assert_non_null(why);
-		assert_int_equal(h->model.census->workers->total, 0);
+		assert_int_equal(shard_census_workers(&h->shard)->total, 0);
 		half_free(h);
 	}
 }
@@ -491,7 +491,7 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 	const char *why = NULL;
 
 	(void)state;
-	assert_null(h->model.census);
+	assert_null(h->shard.census);
 	assert_null(h->model.worker->census);
 	census_look(&h->model);
 	assert_int_equal(census_room(&h->model.recipe, 0), 0);

@@ -93,7 +93,7 @@ static int device_memory_is_found(void)
 	const struct device_ops *ops = device_load(&why), *found = NULL;
 	struct memory memory;
 
-	if (!ops || ops->alloc(100, &memory) || device_of((char *)memory.address + 99, &found) ||
+	if (!ops || ops->alloc(MEMORY_DEVICE, 100, &memory) || device_of((char *)memory.address + 99, &found) ||
 	    found != ops)
 		return NO;
 	ops->release(&memory);
@@ -119,7 +119,7 @@ static int another_device_is_refused(void)
 	memcpy(&present, &symbol, sizeof(symbol));
 	present(2);
 	setenv("SLURM_LOCALID", "1", 1);
-	if (!ops || ops->choose(text, sizeof(text)) || ops->alloc(100, &memory) ||
+	if (!ops || ops->choose(text, sizeof(text)) || ops->alloc(MEMORY_DEVICE, 100, &memory) ||
 	    device_of(memory.address, &found))
 		return NO;
 	setenv("SLURM_LOCALID", "0", 1);

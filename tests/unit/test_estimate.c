@@ -3,7 +3,7 @@
  * that stands beside each function, from above, and from below where the bound is an equality. */
 #include "base/error.h"
 #include "random.h"
-#include "sluice.h"
+#include "sluice_estimate.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

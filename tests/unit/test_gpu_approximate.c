@@ -42,22 +42,23 @@ static void expect_same_step(enum way way, struct device_selector *device, struc
 				       .k = k,
 				       .index = cpu.index,
 				       .stream = { RANDOM_KEEP, RANK, step, SEED } };
-	const struct device_select call = { .residual = residual->there,
-					    .grad = grad->there,
-					    .scale = 0.5f,
-					    .k = k,
-					    .gaussian = way == GAUSSIAN,
-					    .quantile = gaussian_quantile(wanted),
-					    .draw = way == DENSITY  ? DEVICE_DRAW_DENSITY :
-						    way == VARIANCE ? DEVICE_DRAW_VARIANCE :
-								      DEVICE_DRAW_NONE,
-					    .wanted = way == VARIANCE ? (double)(float)wanted :
-									wanted,
-					    .purpose = RANDOM_KEEP,
-					    .rank = RANK,
-					    .step = step,
-					    .seed = SEED,
-					    .fresh = fresh };
+	const struct device_selection call = { .call.residual = residual->there,
+					       .call.grad = grad->there,
+					       .call.scale = 0.5f,
+					       .call.k = k,
+					       .call.gaussian = way == GAUSSIAN,
+					       .call.quantile = gaussian_quantile(wanted),
+					       .call.draw = way == DENSITY  ? DEVICE_DRAW_DENSITY :
+							    way == VARIANCE ? DEVICE_DRAW_VARIANCE :
+									      DEVICE_DRAW_NONE,
+					       .call.wanted = way == VARIANCE ?
+								      (double)(float)wanted :
+								      wanted,
+					       .call.purpose = RANDOM_KEEP,
+					       .call.rank = RANK,
+					       .call.step = step,
+					       .call.seed = SEED,
+					       .call.fresh = fresh };
 	struct device_selected out;
 	float largest = 0;
 
@@ -70,8 +71,8 @@ static void expect_same_step(enum way way, struct device_selector *device, struc
 	cpu.n = choose(way, &choice);
 	for (size_t i = 0; i < cpu.n; i++)
 		cpu.value[i] = residual->here[cpu.index[i]];
-	assert_int_equal(gpu()->select(device, &call, NULL), 0);
-	assert_int_equal(gpu()->selected(device, got.index, got.value, &out, NULL), 0);
+	assert_int_equal(gpu_kernels()->select(device, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->selected(device, got.index, got.value, &out, NULL), 0);
 	got.n = out.n;
 	assert_int_equal(out.overfull, 0);
 	assert_true(out.largest == largest);
@@ -92,7 +93,7 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 
 	for (size_t i = 0; i < spans.n_exempt; i++)
 		exempt += spans.exempt[i].end - spans.exempt[i].begin;
-	assert_int_equal(gpu()->selector_open(0, n, n, spans.exempt, spans.n_exempt, &device), 0);
+	assert_int_equal(gpu_selector(n, n, spans.exempt, spans.n_exempt, &device), 0);
 	for (size_t i = 0; i < n; i++)
 		residual.here[i] = vector_value(kind, i, n, &r);
 	pair_send(&residual);
@@ -104,7 +105,7 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 				 density_count(wanted, n - exempt), step,
 				 way != GAUSSIAN || kind % 2);
 	}
-	gpu()->selector_close(&device);
+	gpu_kernels()->selector_close(&device);
 	pair_free(&residual);
 	pair_free(&grad);
 }
@@ -140,7 +141,7 @@ static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **
 	struct span whole = { 0, n, 0 };
 
 	(void)state;
-	assert_int_equal(gpu()->selector_open(0, n, n, NULL, 0, &s), 0);
+	assert_int_equal(gpu_selector(n, n, NULL, 0, &s), 0);
 	for (int nan = 0; nan < 2; nan++) {
 		struct lists cpu = lists_new(n), got = lists_new(n);
 
@@ -155,21 +156,22 @@ static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **
 					       .density = 0.02,
 					       .k = 60,
 					       .index = cpu.index };
-		const struct device_select call = {
-			.x = x.there, .k = 60, .gaussian = 1, .quantile = gaussian_quantile(0.02)
-		};
+		const struct device_selection call = { .x = x.there,
+						       .call.k = 60,
+						       .call.gaussian = 1,
+						       .call.quantile = gaussian_quantile(0.02) };
 		cpu.n = nan ? 0 : choose_gaussiank(&choice);
 		for (size_t i = 0; i < cpu.n; i++)
 			cpu.value[i] = x.here[cpu.index[i]];
-		assert_int_equal(gpu()->select(s, &call, NULL), 0);
-		assert_int_equal(gpu()->selected(s, got.index, got.value, &out, NULL), 0);
+		assert_int_equal(gpu_kernels()->select(s, &call, NULL), 0);
+		assert_int_equal(gpu_kernels()->selected(s, got.index, got.value, &out, NULL), 0);
 		got.n = out.n;
 		assert_int_equal(out.nan, nan);
 		expect_same_lists(&cpu, &got);
 		lists_free(&cpu);
 		lists_free(&got);
 	}
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	pair_free(&x);
 }
 
@@ -178,14 +180,16 @@ static void select__what_must_be_written_and_may_not_is_refused(void **state)
 	const float zeros[32] = { 0 };
 	float *x = gpu_memory(zeros, sizeof(zeros));
 	struct device_selector *s;
-	const struct device_select drawn = { .x = x, .draw = DEVICE_DRAW_DENSITY, .wanted = 0.5 };
-	const struct device_select fresh = { .x = x, .fresh = 1, .k = 1 };
+	const struct device_selection drawn = { .x = x,
+						.call.draw = DEVICE_DRAW_DENSITY,
+						.call.wanted = 0.5 };
+	const struct device_selection fresh = { .x = x, .call.fresh = 1, .call.k = 1 };
 
 	(void)state;
-	assert_int_equal(gpu()->selector_open(0, 32, 32, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->select(s, &drawn, NULL), -1);
-	assert_int_equal(gpu()->select(s, &fresh, NULL), -1);
-	gpu()->selector_close(&s);
+	assert_int_equal(gpu_selector(32, 32, NULL, 0, &s), 0);
+	assert_int_equal(gpu_kernels()->select(s, &drawn, NULL), -1);
+	assert_int_equal(gpu_kernels()->select(s, &fresh, NULL), -1);
+	gpu_kernels()->selector_close(&s);
 	gpu_free(x);
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/bytes.h"
 #include "worker/worker.h"
+#include "base/device_kernels.h"
 #include "gpu_rank.h"
 #include "ranks.h"
 #include <string.h>
@@ -17,6 +18,7 @@ enum { N = 5000, K = 50, LAUNCHES = 3, GLOBAL = 0, NON_BLOCKING = 1, FAILURE = 7
 /* Of CUDA's runtime, which the module brings. */
 static struct {
 	const struct device_ops *ops;
+	const struct device_kernels *kernels;
 	int (*stream)(void **, unsigned);
 	int (*destroy)(void *);
 	int (*begin)(void *, int);
@@ -31,7 +33,10 @@ static struct {
 
 static void begin_cuda(void)
 {
+	device_kernels_fn *kernels;
 	cuda.ops = device();
+	device_look_up(DEVICE_KERNELS_SYMBOL, &kernels);
+	cuda.kernels = kernels();
 	device_look_up("cudaStreamCreateWithFlags", &cuda.stream);
 	device_look_up("cudaStreamDestroy", &cuda.destroy);
 	device_look_up("cudaStreamBeginCapture", &cuda.begin);
@@ -61,6 +66,8 @@ static void end_capture(void *stream, void **graph)
 
 /* ---- the table ------------------------------------------------------------- */
 
+static const struct device_shape plain_shape = { .n = N, .k = K };
+
 struct side {
 	struct memory residual, velocity;
 	struct device_selector *s;
@@ -74,33 +81,33 @@ static void side_open(struct side *side)
 	memset(side->vector, 0, sizeof side->vector);
 	device_floats(cuda.ops, &side->residual, side->vector, N);
 	device_floats(cuda.ops, &side->velocity, side->vector, N);
-	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &side->s));
+	CHECK_OK(cuda.kernels->selector_open(&plain_shape, &side->s));
 }
 
 static void side_take(struct side *side, void *stream)
 {
-	CHECK_OK(cuda.ops->selected(side->s, side->index, side->value, &side->got, stream));
+	CHECK_OK(cuda.kernels->selected(side->s, side->index, side->value, &side->got, stream));
 	CHECK_OK(cuda.ops->copy(side->vector, side->residual.address, sizeof side->vector, stream));
 	CHECK_OK(cuda.ops->wait(stream));
 }
 
 static void side_close(struct side *side)
 {
-	cuda.ops->selector_close(&side->s);
+	cuda.kernels->selector_close(&side->s);
 	cuda.ops->release(&side->residual);
 	cuda.ops->release(&side->velocity);
 }
 
-static struct device_select call_of(const struct side *side, const float *grad)
+static struct device_selection call_of(const struct side *side, const float *grad)
 {
-	return (struct device_select){ .residual = side->residual.address,
-				       .grad = grad,
-				       .scale = 1,
-				       .k = K,
-				       .clear = 1,
-				       .clip = 3,
-				       .velocity = side->velocity.address,
-				       .momentum = 0.9f };
+	return (struct device_selection){ .call = { .residual = side->residual.address,
+						    .grad = grad,
+						    .scale = 1,
+						    .k = K,
+						    .clip = 3,
+						    .velocity = side->velocity.address,
+						    .momentum = 0.9f },
+					  .clear = 1 };
 }
 
 /* Its selector is opened inside of the capture too. */
@@ -117,16 +124,16 @@ static int select_in_graph(int rank, void *argument)
 	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
 	side_open(&plain);
 	side_open(&captured);
-	cuda.ops->selector_close(&captured.s);
+	cuda.kernels->selector_close(&captured.s);
 	CHECK_OK(cuda.begin(stream, GLOBAL));
-	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &captured.s));
-	const struct device_select call = call_of(&captured, g), same = call_of(&plain, g);
-	CHECK_OK(cuda.ops->select(captured.s, &call, stream));
+	CHECK_OK(cuda.kernels->selector_open(&plain_shape, &captured.s));
+	const struct device_selection call = call_of(&captured, g), same = call_of(&plain, g);
+	CHECK_OK(cuda.kernels->select(captured.s, &call, stream));
 	end_capture(stream, &graph);
 	CHECK_OK(cuda.ready(&ready, graph, 0));
 	for (int i = 0; i < LAUNCHES; i++) {
 		CHECK_OK(cuda.launch(ready, stream));
-		CHECK_OK(cuda.ops->select(plain.s, &same, NULL));
+		CHECK_OK(cuda.kernels->select(plain.s, &same, NULL));
 		side_take(&captured, stream);
 		side_take(&plain, NULL);
 		CHECK(plain.got.n == K && captured.got.n == K);
@@ -153,28 +160,29 @@ static void select__captured_into_a_graph__each_launch_is_a_selection(void **sta
 static int allocate_beside(int rank, void *argument)
 {
 	static float x[N];
-	struct memory m, pinned_pages;
-	struct device_selector *s;
-	struct device_push *push;
-	struct device_sketch *sketch;
+	struct memory m, pinned, pinned_pages;
+	struct device_compressor *c;
 	struct device_span exempt = { 3, 8 };
-	void *stream, *pinned, *there;
+	const struct device_shape shape = { .n = N,
+					    .k = K,
+					    .exempt = &exempt,
+					    .n_exempt = 1,
+					    .parts = 2,
+					    .sketch_span = N,
+					    .sketch_columns = 100 };
+	void *stream, *there;
 	(void)rank, (void)argument;
 	begin_cuda();
 	device_floats(cuda.ops, &pinned_pages, x, N);
 	CHECK_OK(cuda.stream(&stream, 0));
 	CHECK_OK(cuda.begin(stream, GLOBAL));
-	CHECK_OK(cuda.ops->alloc(N, &m));
-	CHECK_OK(cuda.ops->pinned_alloc(N, &pinned));
+	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, N, &m));
+	CHECK_OK(cuda.ops->alloc(MEMORY_HOST, N, &pinned));
 	CHECK_OK(cuda.ops->pin(x, sizeof x, &there));
-	CHECK_OK(cuda.ops->selector_open(0, N, K, &exempt, 1, &s));
-	CHECK_OK(cuda.ops->push_open(s, 2, &push));
-	CHECK_OK(cuda.ops->sketch_open(0, N, 100, &sketch));
-	cuda.ops->sketch_close(&sketch);
-	cuda.ops->push_close(&push);
-	cuda.ops->selector_close(&s);
+	CHECK_OK(cuda.ops->open(&shape, &c));
+	cuda.ops->close(&c);
 	cuda.ops->unpin(x);
-	cuda.ops->pinned_release(pinned);
+	cuda.ops->release(&pinned);
 	cuda.ops->release(&m);
 	end_capture(stream, NULL);
 	/* the thread's mode is the one that it was */
@@ -200,36 +208,38 @@ static int host_takes_part(int rank, void *argument)
 {
 	static float x[N];
 	const uint32_t list[] = { 1, 2 };
-	struct device_select call = { .list = list, .listed = 2, .scale = 1 };
+	const struct device_shape shape = { .n = N, .k = K, .parts = 1 };
 	struct device_part part = { .span = N };
-	struct device_push *push;
+	struct device_selection listed = { .call = { .list = list, .listed = 2, .scale = 1 } };
+	struct device_push push = { .payload = DEVICE_LISTS, .parts = &part };
+	struct device_compressor *c;
 	struct device_selector *s;
 	struct memory m;
-	uint64_t unused;
 	void *stream, *free_stream;
 	(void)rank, (void)argument;
 	begin_cuda();
-	call.residual = device_floats(cuda.ops, &m, x, N);
-	call.grad = m.address;
-	CHECK_OK(cuda.ops->selector_open(0, N, K, NULL, 0, &s));
-	CHECK_OK(cuda.ops->push_open(s, 1, &push));
+	listed.call.residual = device_floats(cuda.ops, &m, x, N);
+	listed.call.grad = m.address;
+	push.select = listed.call;
+	CHECK_OK(cuda.kernels->selector_open(&plain_shape, &s));
+	CHECK_OK(cuda.ops->open(&shape, &c));
 	CHECK_OK(cuda.stream(&stream, 0));
 	CHECK_OK(cuda.stream(&free_stream, NON_BLOCKING));
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	CHECK(cuda.ops->ready(stream) && strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->select(s, &call, stream) &&
+	CHECK(cuda.kernels->select(s, &listed, stream) &&
 	      strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->push(push, &call, &part, NULL, stream) &&
+	CHECK(cuda.ops->push(c, &push, stream) &&
 	      strstr(cuda.ops->error(), "being captured into a graph"));
-	CHECK(cuda.ops->push_added(push, &unused, stream) == 0);
+	CHECK(cuda.ops->poll(c, 1, stream) == 0);
 	CHECK(cuda.ops->ready(NULL) && strstr(cuda.ops->error(), "the default stream"));
 	CHECK_OK(cuda.ops->ready(free_stream));
 	CHECK(cuda.last_error() == 0);
 	end_capture(stream, NULL);
 	CHECK_OK(cuda.ops->ready(stream));
 	CHECK_OK(cuda.ops->ready(NULL));
-	cuda.ops->push_close(&push);
-	cuda.ops->selector_close(&s);
+	cuda.ops->close(&c);
+	cuda.kernels->selector_close(&s);
 	CHECK_OK(cuda.destroy(stream));
 	CHECK_OK(cuda.destroy(free_stream));
 	cuda.ops->release(&m);

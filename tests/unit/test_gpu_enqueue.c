@@ -33,9 +33,9 @@ static int lag_and_post(int rank, void *argument)
 		sluice_raise(p.gpu, 0x80);
 		sluice_raise(p.host, 0x80);
 		sleep_ms(5);
-		CHECK(late(&p) == LATE_ENQUEUED && next_seq(&p) == seq);
+		CHECK(late(&p) == DEVICE_ENQUEUED && next_seq(&p) == seq);
 		CHECK(emulated.run(ALL) > 5);
-		expect_becomes(&p, LATE_NOTHING); /* the application does not call */
+		expect_becomes(&p, DEVICE_IDLE); /* the application does not call */
 		CHECK(next_seq(&p) == seq + 1);
 		expect_same_messages(p.host, p.gpu);
 		emulated.lag(AT_ONCE);
@@ -119,7 +119,7 @@ static int one_of_three(sluice_job *job, void *context)
 		new_gradient(p, step);
 		CHECK_OK(sluice_push(p->host, p->grad));
 		CHECK_OK(sluice_push(p->gpu, p->grad_there));
-		CHECK(late(p) == LATE_NOTHING);
+		CHECK(late(p) == DEVICE_IDLE);
 		CHECK_OK(sluice_pull(p->host, p->params));
 		CHECK_OK(sluice_pull(p->gpu, p->there));
 		expect_same_pair(p);
@@ -163,12 +163,12 @@ static int overflow_and_barrier(int rank, void *argument)
 		const uint64_t seq = next_seq(&p);
 		emulated.lag(LAGGING);
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
-		CHECK(late(&p) == LATE_ENQUEUED);
+		CHECK(late(&p) == DEVICE_ENQUEUED);
 		emulated.run(ALL);
-		expect_becomes(&p, LATE_LISTED);
+		expect_becomes(&p, DEVICE_LISTED);
 		CHECK(next_seq(&p) == seq);
 		CHECK_OK(sluice_barrier(p.job));
-		CHECK(late(&p) == LATE_NOTHING && next_seq(&p) == seq + 1);
+		CHECK(late(&p) == DEVICE_IDLE && next_seq(&p) == seq + 1);
 		expect_same_messages(p.host, p.gpu);
 		emulated.lag(AT_ONCE);
 		CHECK_OK(sluice_pull(p.host, p.params));

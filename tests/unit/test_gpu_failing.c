@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a model in GPU memory keeps: over a checkpoint; where a call of CUDA fails, each of them
- * once, and the push is made again; a gradient that is not finite is named. */
+ * What a model in GPU memory keeps over a checkpoint; that a call of CUDA that fails, each of them
+ * once, ends the job or changes nothing; that a gradient that is not finite is named. */
 #include "gpu_step.h"
 #include "ranks.h"
 #include "scratch.h"
@@ -151,17 +151,23 @@ static void push__nan_in_gpu_memory_is_named(void **state)
 	run_ranks(1, push_nan, "up=all down=all");
 }
 
-/* A push that fails is made again. Returns 1 if it failed. */
-static int push_twice(sluice_model *gpu, const float *grad, unsigned after)
+/* 1: a push in which CUDA failed has ended the job. 0: it was refused before anything was changed,
+ * and the next one is made. */
+static int push_ended(sluice_model *gpu, const float *grad, unsigned step)
 {
-	fail_later(after, 719);
-	int rc = sluice_push(gpu, grad);
-	fail_later(1u << 30, 0);
-	if (!rc)
-		return 0;
-	CHECK(rc == SLUICE_EGPU);
+	char where[32];
+	snprintf(where, sizeof where, "at step %u failed on its GPU", step);
 	CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)", NULL));
-	CHECK_OK(sluice_push(gpu, grad));
+	if (!error_says("failed on its GPU", NULL)) {
+		CHECK(error_says("asking whose memory", NULL) ||
+		      error_says("asking whether a stream", NULL));
+		CHECK_OK(sluice_push(gpu, grad));
+		return 0;
+	}
+	CHECK(error_says("the push of rank 0", where));
+	CHECK(error_says("start the job again", "from a checkpoint"));
+	CHECK(sluice_push(gpu, grad) == SLUICE_EGPU); /* CUDA would do it now; the job is over */
+	CHECK(error_says("cudaErrorLaunchFailure", where));
 	return 1;
 }
 
@@ -174,7 +180,8 @@ struct failing {
 	unsigned least; /* calls that must be among them */
 };
 
-/* Says in which calls a push or pull of `step` failed; all else is as if none had. */
+/* In each call of CUDA in turn a push or pull of `step` fails; all before it, and all of a step
+ * that was spared, is as if none had. */
 static int push_failing(int rank, void *argument)
 {
 	const struct failing *f = argument;
@@ -207,8 +214,15 @@ static int push_failing(int rank, void *argument)
 				grad[321] = NAN;
 			to_device(ops, grad_there, grad);
 			CHECK_OK(sluice_push(host, grad));
-			here += push_twice(gpu, grad_there,
-					   step == f->step && !f->pulls ? after : 1u << 30);
+			fail_later(step == f->step && !f->pulls ? after : 1u << 30, 719);
+			rc = sluice_push(gpu, grad_there);
+			fail_later(1u << 30, 0);
+			if (rc) {
+				CHECK(rc == SLUICE_EGPU);
+				here++;
+				if (push_ended(gpu, grad_there, step))
+					break;
+			}
 			expect_same_messages(host, gpu);
 			CHECK_OK(sluice_pull(host, params));
 			fail_later(step == f->step && f->pulls ? after : 1u << 30, 719);
@@ -229,7 +243,7 @@ static int push_failing(int rank, void *argument)
 				expect_same_stats(host, gpu, f->skewed);
 			}
 		}
-		CHECK(!rc || (rc == SLUICE_EGPU && f->pulls));
+		CHECK(!rc || rc == SLUICE_EGPU);
 		CHECK(here <= 1);
 		failed += here || rc;
 		quiet = here || rc ? 0 : quiet + 1;
@@ -246,7 +260,7 @@ static int push_failing(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again(
+static void push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_nothing(
 	void **state)
 {
 	static struct failing cases[] = {
@@ -317,16 +331,10 @@ static void push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_mad
 		run_ranks(1, push_failing, &cases[i]);
 }
 
-struct failed {
-	const char *recipe;
-	char dir[SCRATCH_PATH];
-};
-
-/* The gradient may be in the residual already: it cannot be added to it on the host too, and a
- * checkpoint of it would be of no step. */
-static int push_failing_then_host(int rank, void *argument)
+/* The others of the job are told whose GPU failed, in which step, and what CUDA said. */
+static int push_failing_on_one(int rank, void *argument)
 {
-	const struct failed *f = argument;
+	enum { CULPRIT = 1, ENQUEUED = 10 };
 	static float grad[COUNT];
 	const struct device_ops *ops = device();
 	struct memory params_memory, grad_memory;
@@ -334,27 +342,25 @@ static int push_failing_then_host(int rank, void *argument)
 	      *grad_there = device_vector(ops, &grad_memory);
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = f->recipe };
+	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
-	gradient(grad, rank, 1, &(struct shape){ 0 });
-	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_model_open(job, &attr, there, &model));
-	CHECK_OK(sluice_push(model, grad_there));
-	CHECK_OK(sluice_pull(model, there));
-	fail_later(10, 719);
-	CHECK(sluice_push(model, grad_there) == SLUICE_EGPU);
-	fail_later(1u << 30, 0);
-	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
-	CHECK(error_says("push the same gradient from GPU memory again", NULL));
-	CHECK(sluice_checkpoint(model, f->dir) == SLUICE_EINVAL);
-	CHECK(error_says("sluice_checkpoint: the last push failed on the GPU",
-			 "from GPU memory again"));
-	CHECK_OK(sluice_push(model, grad_there));
-	CHECK_OK(sluice_pull(model, there));
-	CHECK_OK(sluice_checkpoint(model, f->dir));
-	CHECK_OK(sluice_push(model, grad)); /* the residual can come home */
-	CHECK_OK(sluice_pull(model, there));
+	int rc = 0, step = 0;
+	while (!rc && step < 2) {
+		gradient(grad, rank, ++step, &(struct shape){ 0 });
+		to_device(ops, grad_there, grad);
+		fail_later(step == 2 && rank == CULPRIT ? ENQUEUED : 1u << 30, 719);
+		rc = sluice_push(model, grad_there);
+		fail_later(1u << 30, 0);
+		if (!rc)
+			rc = sluice_pull(model, there);
+	}
+	/* the others may be told before they are through with the first step */
+	CHECK(rank != CULPRIT || step == 2);
+	CHECK(rc == (rank == CULPRIT ? SLUICE_EGPU : SLUICE_EPEER));
+	CHECK(error_says("the push of rank 1 (node n1) at step 2 failed on its GPU",
+			 "cudaErrorLaunchFailure (unspecified launch failure)"));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	ops->release(&params_memory);
@@ -362,16 +368,12 @@ static int push_failing_then_host(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_checkpoint__after_a_failure_on_the_gpu__are_refused_until_it_is_made_again(
-	void **state)
+static void push__gpu_of_one_rank_fails__all_learn_whose_and_why(void **state)
 {
-	struct failed f = { "up=topk(0.02) down=all memory=residual", "" };
 	(void)state;
 	if (device_is_real())
 		skip();
-	assert_int_equal(scratch_make(f.dir), 0);
-	run_ranks(1, push_failing_then_host, &f);
-	scratch_remove(f.dir);
+	run_ranks(3, push_failing_on_one, "up=topk(0.02) down=all memory=residual");
 }
 
 int main(void)
@@ -381,9 +383,8 @@ int main(void)
 		cmocka_unit_test(restore__parameters_of_one_rank_cannot_be_copied__all_say_so),
 		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
 		cmocka_unit_test(
-			push_and_pull__any_cuda_call_failing_is_EGPU_and_the_push_can_be_made_again),
-		cmocka_unit_test(
-			push_and_checkpoint__after_a_failure_on_the_gpu__are_refused_until_it_is_made_again),
+			push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_nothing),
+		cmocka_unit_test(push__gpu_of_one_rank_fails__all_learn_whose_and_why),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 	}
 	float *residual = gpu_memory(v.residual, n * 4 + 4),
 	      *velocity = gpu_memory(v.velocity, n * 4 + 4);
-	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
+	assert_int_equal(gpu_selector(n, k, NULL, 0, &s), 0);
 	for (int step = 0; step < STEPS; step++) {
 		make_gradient(&v, f, type, shift, r);
 		if (type == SLUICE_F32)
@@ -135,19 +135,20 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 					(n + shift) * width);
 		if (type == SLUICE_F32)
 			memmove(v.grad, v.grad + shift, n * 4);
-		const struct device_select call = { .residual = residual,
-						    .grad = (uint8_t *)grad + shift * width,
-						    .grad_type = type,
-						    .scale = scale,
-						    .judge = f->judge,
-						    .k = k,
-						    .fresh = f->fresh,
-						    .zero = f->zero,
-						    .clip = f->clip,
-						    .velocity = f->velocity ? velocity : NULL,
-						    .momentum = momentum };
-		assert_int_equal(gpu()->select(s, &call, NULL), 0);
-		assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
+		const struct device_selection call = { .call.residual = residual,
+						       .call.grad = (uint8_t *)grad + shift * width,
+						       .call.grad_type = type,
+						       .call.scale = scale,
+						       .call.judge = f->judge,
+						       .call.k = k,
+						       .call.fresh = f->fresh,
+						       .call.zero = f->zero,
+						       .call.clip = f->clip,
+						       .call.velocity = f->velocity ? velocity :
+										      NULL,
+						       .call.momentum = momentum };
+		assert_int_equal(gpu_kernels()->select(s, &call, NULL), 0);
+		assert_int_equal(gpu_kernels()->selected(s, index, NULL, &got, NULL), 0);
 		const uint64_t bad = fold_here(&v, f, scale, momentum);
 		assert_int_equal(got.nonfinite, bad);
 		if (bad)
@@ -157,7 +158,7 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 		expect_there(&v, velocity, v.velocity);
 		gpu_free(grad);
 	}
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	gpu_free(residual);
 	gpu_free(velocity);
 	free(index);
@@ -202,44 +203,11 @@ static void select__norm_of_many_tiles__the_bits_of_the_cpu(void **state)
 			&r);
 }
 
-/* A push failed after its gradient was folded: without a memory the residual is made again from the
- * momentum. */
-static void select__momentum_has_moved__the_gradient_is_not_read(void **state)
-{
-	enum { N = 3000 };
-	struct random r = { 7 };
-	struct vectors v = vectors_new(N);
-	struct device_selector *s;
-
-	(void)state;
-	for (size_t i = 0; i < N; i++)
-		v.velocity[i] = random_normal(&r);
-	float *velocity = gpu_memory(v.velocity, N * 4), *residual = gpu_memory(NULL, N * 4);
-	const struct device_select call = { .residual = residual,
-					    .scale = 1,
-					    .judge = 1,
-					    .k = 1,
-					    .fresh = 1,
-					    .clip = 1,
-					    .velocity = velocity,
-					    .momentum = 0.5f,
-					    .moved = 1 };
-	assert_int_equal(gpu()->selector_open(0, N, 1, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->select(s, &call, NULL), 0);
-	expect_there(&v, residual, v.velocity);
-	expect_there(&v, velocity, v.velocity);
-	gpu()->selector_close(&s);
-	gpu_free(residual);
-	gpu_free(velocity);
-	vectors_free(&v);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select__gradient_is_folded_before_it__the_bits_of_the_cpu),
 		cmocka_unit_test(select__norm_of_many_tiles__the_bits_of_the_cpu),
-		cmocka_unit_test(select__momentum_has_moved__the_gradient_is_not_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

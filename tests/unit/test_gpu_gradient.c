@@ -29,13 +29,13 @@ static struct side side_new(const float *residual, size_t n, size_t k)
 			     .value = calloc(n + 1, 4) };
 
 	assert_true(side.index && side.value);
-	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &side.s), 0);
+	assert_int_equal(gpu_selector(n, k, NULL, 0, &side.s), 0);
 	return side;
 }
 
 static void side_free(struct side *side)
 {
-	gpu()->selector_close(&side->s);
+	gpu_kernels()->selector_close(&side->s);
 	gpu_free(side->residual);
 	free(side->index);
 	free(side->value);
@@ -43,15 +43,16 @@ static void side_free(struct side *side)
 
 static void select_from(struct side *side, const void *grad, int type, size_t k)
 {
-	const struct device_select call = { .residual = side->residual,
-					    .grad = grad,
-					    .grad_type = type,
-					    .scale = 0.3f,
-					    .judge = 1,
-					    .k = k };
+	const struct device_selection call = { .call.residual = side->residual,
+					       .call.grad = grad,
+					       .call.grad_type = type,
+					       .call.scale = 0.3f,
+					       .call.judge = 1,
+					       .call.k = k };
 
-	assert_int_equal(gpu()->select(side->s, &call, NULL), 0);
-	assert_int_equal(gpu()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
+	assert_int_equal(gpu_kernels()->select(side->s, &call, NULL), 0);
+	assert_int_equal(
+		gpu_kernels()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
 }
 
 /* any_code: denormals and the largest too; in the last step NaN and infinities. */

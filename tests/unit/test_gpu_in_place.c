@@ -158,7 +158,7 @@ static int train_both(int rank, void *argument)
 	unsigned in_place = 0;
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		const enum payload_way way = way_to(gpu->layout.shards[s].owner, rank);
-		CHECK(gpu->worker->device.lanes[s].way == way);
+		CHECK(on_device_way(gpu, s) == way);
 		in_place += way == PAYLOAD_IN_PLACE;
 	}
 	CHECK(from_device == STEPS * in_place);

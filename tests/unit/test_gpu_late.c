@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a device finds after the push has returned: the pull says it, and the push can be made
- * again. */
+ * What a device finds after the push has returned: the next call that waits for it says so. */
 #include "gpu_lag.h"
 #include "ranks.h"
 #include <setjmp.h>
@@ -10,47 +9,61 @@
 
 enum { QUIET = 4, SHORT_MS = 300 };
 
-/* In step n the n-th operation of the push fails when it runs. */
+/* What the pull, and every later call, says of a push whose device failed meanwhile. */
+static void expect_ended(struct pair *p, int rc)
+{
+	CHECK(rc == SLUICE_EGPU);
+	for (int again = 0; again < 2; again++) {
+		CHECK(error_says("the push of rank 0", "at step 2 failed on its GPU"));
+		CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)",
+				 "start the job again"));
+		CHECK(sluice_push(p->gpu, p->grad_there) == SLUICE_EGPU);
+	}
+	CHECK(late(p) == DEVICE_IDLE);
+}
+
+static void step_of_both(struct pair *p, int step)
+{
+	new_gradient(p, step);
+	CHECK_OK(sluice_push(p->host, p->grad));
+	CHECK_OK(sluice_push(p->gpu, p->grad_there));
+	CHECK_OK(sluice_pull(p->host, p->params));
+	CHECK_OK(sluice_pull(p->gpu, p->there));
+}
+
+/* In the n-th job the n-th operation of the second push fails when it runs. */
 static int fail_one_by_one(int rank, void *argument)
 {
 	static struct pair p;
 	unsigned failed = 0, quiet = 0;
 	(void)rank;
-	open_pair(&p, argument, NULL, 0);
-	for (int step = 1; quiet < QUIET; step++) {
-		new_gradient(&p, step);
-		sluice_raise(p.host, 1);
-		sluice_raise(p.gpu, 1);
+	for (unsigned n = 0; quiet < QUIET; n++) {
+		open_pair(&p, argument, NULL, 0);
+		step_of_both(&p, 1);
+		new_gradient(&p, 2);
 		CHECK_OK(sluice_push(p.host, p.grad));
 		emulated.lag(LAGGING);
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
-		emulated.fail_running((unsigned)step - 1, FAILURE);
+		emulated.fail_running(n, FAILURE);
 		emulated.run(ALL);
 		emulated.fail_running(0, 0);
 		emulated.lag(BESIDE);
-		CHECK_OK(sluice_pull(p.host, p.params));
 		int rc = sluice_pull(p.gpu, p.there);
-		if (rc) {
-			CHECK(rc == SLUICE_EGPU);
-			CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)",
-					 "push the same gradient again, from GPU memory"));
-			CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EINVAL);
-			CHECK_OK(sluice_push(p.gpu, p.grad_there));
-			CHECK_OK(sluice_pull(p.gpu, p.there));
-		}
 		failed += rc != 0;
 		quiet = rc ? 0 : quiet + 1;
-		CHECK(sluice_raised(p.gpu) == 1);
-		expect_same_pair(&p);
-		expect_same_stats(p.host, p.gpu, p.shape->skewed);
-		emulated.lag(AT_ONCE);
+		if (rc) {
+			expect_ended(&p, rc);
+		} else {
+			CHECK_OK(sluice_pull(p.host, p.params));
+			expect_same_pair(&p);
+		}
+		close_pair(&p);
 	}
 	CHECK(failed >= 6); /* places, results, state, topk, split, report */
-	close_pair(&p);
 	return 0;
 }
 
-static void pull__device_failed__is_EGPU_and_the_push_can_be_made_again(void **state)
+static void pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over(void **state)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual" },
@@ -61,51 +74,49 @@ static void pull__device_failed__is_EGPU_and_the_push_can_be_made_again(void **s
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-		run_ranks(2, fail_one_by_one, &shapes[i]);
+		run_ranks(1, fail_one_by_one, &shapes[i]);
 }
 
-/* The calls of CUDA that a pull makes for what the host encodes. */
+/* The calls of CUDA that a barrier makes for what the host encodes. */
 static int fail_listed(int rank, void *argument)
 {
 	static struct pair p;
 	unsigned failed = 0;
 	(void)rank;
-	open_pair(&p, argument, NULL, 0);
-	for (int step = 1; step <= 8; step++) {
-		new_gradient(&p, step);
+	for (unsigned n = 0; n < 8; n++) {
+		open_pair(&p, argument, NULL, 0);
+		step_of_both(&p, 1);
+		new_gradient(&p, 2);
 		CHECK_OK(sluice_push(p.host, p.grad));
 		emulated.lag(LAGGING);
 		CHECK_OK(sluice_push(p.gpu, p.grad_there));
 		emulated.run(ALL);
-		expect_becomes(&p, LATE_LISTED);
+		expect_becomes(&p, DEVICE_LISTED);
 		emulated.lag(AT_ONCE);
-		CHECK_OK(sluice_pull(p.host, p.params));
-		emulated.fail_call((unsigned)step - 1, FAILURE);
+		emulated.fail_call(n, FAILURE);
 		int rc = sluice_barrier(p.job);
 		emulated.fail_call(1u << 30, 0);
-		CHECK_OK(rc); /* it is for the pull to say */
-		failed += late(&p) == LATE_FAILED;
-		if (late(&p) == LATE_FAILED) {
-			CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL);
-			CHECK(sluice_pull(p.gpu, p.there) == SLUICE_EGPU);
-			CHECK(error_says("cudaErrorLaunchFailure", "push the same gradient again"));
-			CHECK_OK(sluice_push(p.gpu, p.grad_there));
+		failed += rc != 0;
+		if (rc) {
+			expect_ended(&p, rc);
+		} else {
+			CHECK_OK(sluice_pull(p.host, p.params));
+			CHECK_OK(sluice_pull(p.gpu, p.there));
+			expect_same_pair(&p);
+			expect_same_stats(p.host, p.gpu, 1);
 		}
-		CHECK_OK(sluice_pull(p.gpu, p.there));
-		expect_same_pair(&p);
-		expect_same_stats(p.host, p.gpu, 1);
+		close_pair(&p);
 	}
 	CHECK(failed >= 4); /* two copies, a wait, a copy back */
-	close_pair(&p);
 	return 0;
 }
 
-static void pull__cuda_failed_in_a_barrier__says_so(void **state)
+static void barrier__cuda_failed_in_what_the_host_encodes__says_so(void **state)
 {
 	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual",
 				      .skewed = 1 };
 	(void)state;
-	run_ranks(2, fail_listed, &shape);
+	run_ranks(1, fail_listed, &shape);
 }
 
 static int nan_later(int rank, void *argument)
@@ -319,8 +330,8 @@ static void pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on(
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pull__device_failed__is_EGPU_and_the_push_can_be_made_again),
-		cmocka_unit_test(pull__cuda_failed_in_a_barrier__says_so),
+		cmocka_unit_test(pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over),
+		cmocka_unit_test(barrier__cuda_failed_in_what_the_host_encodes__says_so),
 		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
 		cmocka_unit_test(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named),
 		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),

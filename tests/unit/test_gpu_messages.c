@@ -101,9 +101,9 @@ static void expect_same_bytes(const struct list *l, enum value_type type,
 					  .count = l->count,
 					  .span = l->span,
 					  .value_type = type };
-	assert_int_equal(gpu()->selector_open(0, l->span, l->count, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->pack(s, &call, NULL), 0);
-	assert_int_equal(gpu()->packed(s, &packed, NULL), 0);
+	assert_int_equal(gpu_selector(l->span, l->count, NULL, 0, &s), 0);
+	assert_int_equal(gpu_kernels()->pack(s, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->packed(s, &packed, NULL), 0);
 	assert_int_equal(packed.coding, m.coding);
 	assert_int_equal(packed.payload_bytes, bytes);
 	assert_true(packed.scale == m.scale);
@@ -114,7 +114,7 @@ static void expect_same_bytes(const struct list *l, enum value_type type,
 		assert_int_equal(got[i], POISON); /* nothing behind is written */
 	assert_memory_equal(got_decoded, decoded, count);
 	seen[packed.coding]++;
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	gpu_free(payload);
 	gpu_free(index);
 	gpu_free(value);
@@ -266,6 +266,23 @@ static int all_packed(const struct device_sent *sent)
 	return n == PARTS;
 }
 
+/* Of what the device did not pack, nothing is sent: all of it is left. */
+static void settle_unsent(struct device_compressor *c, float *residual,
+			  const struct device_sent *sent, size_t selected)
+{
+	float *rest = memory(selected * sizeof(float));
+	uint32_t *index = memory(selected * sizeof(*index));
+
+	for (size_t p = 0; p < PARTS; p++)
+		if (!sent[p].packed)
+			assert_int_equal(gpu()->fetch(c, sent[p].first, sent[p].count, index,
+						      rest + sent[p].first, NULL),
+					 0);
+	assert_int_equal(gpu()->settle(c, residual, NULL, sent, rest, NULL, NULL), 0);
+	free(rest);
+	free(index);
+}
+
 static void push_steps(size_t n, size_t k, struct value_coding coding, struct random *r)
 {
 	const size_t bytes = n * sizeof(float),
@@ -275,54 +292,54 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 	struct device_part parts[PARTS];
 	struct device_sent sent[PARTS];
 	struct device_selected selected;
-	struct device_selector *s;
-	struct device_push *push;
-	void *pinned;
+	struct device_compressor *c;
+	struct memory landing;
 
 	for (size_t i = 0; i < n; i++)
 		residual[i] = random_normal(r);
 	float *there = gpu_memory(residual, bytes), *grad_there = gpu_memory(NULL, bytes);
 	uint8_t *payloads = gpu_memory(NULL, PARTS * room);
-	assert_int_equal(gpu()->pinned_alloc(PARTS * room, &pinned), 0);
-	assert_int_equal(gpu()->selector_open(0, n, k, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->push_open(s, PARTS, &push), 0);
+	const struct device_shape shape = { .n = n, .k = k, .parts = PARTS };
+	assert_int_equal(gpu()->alloc(MEMORY_HOST, PARTS * room, &landing), 0);
+	assert_int_equal(gpu()->open(&shape, &c), 0);
+	uint8_t *pinned = landing.address;
 	for (size_t p = 0; p < PARTS; p++) {
 		parts[p] = part_of(p, k);
 		parts[p].payload = payloads + p * room;
-		parts[p].copy = (uint8_t *)pinned + p * room;
+		parts[p].copy = pinned + p * room;
 	}
 	for (int step = 0; step < 3; step++) {
-		const struct device_select call = { .residual = there,
-						    .grad = grad_there,
-						    .scale = 0.5f,
-						    .k = k,
-						    .judge = 1,
-						    .settle = step > 0 };
-		const struct device_values values = { .type = (int)coding.type,
-						      .bits = coding.bits,
-						      .block = coding.block,
-						      .purpose = RANDOM_ROUND,
-						      .rank = RANK,
-						      .seed = SEED,
-						      .step = (uint64_t)step };
+		const struct device_push push = { .payload = DEVICE_PAIRS,
+						  .select = { .residual = there,
+							      .grad = grad_there,
+							      .scale = 0.5f,
+							      .k = k,
+							      .judge = 1 },
+						  .values = { .type = (int)coding.type,
+							      .bits = coding.bits,
+							      .block = coding.block,
+							      .purpose = RANDOM_ROUND,
+							      .rank = RANK,
+							      .seed = SEED,
+							      .step = (uint64_t)step },
+						  .settle = step > 0,
+						  .parts = parts };
 		for (size_t i = 0; i < n; i++)
 			grad[i] = random_normal(r);
 		memset(pinned, POISON, PARTS * room);
 		assert_int_equal(gpu()->copy(grad_there, grad, bytes, NULL), 0);
-		assert_int_equal(gpu()->push(push, &call, parts, &values, NULL), 0);
-		assert_int_equal(gpu()->pushed(push, &selected, sent, NULL), 0);
+		assert_int_equal(gpu()->push(c, &push, NULL), 0);
+		assert_int_equal(gpu()->pushed(c, &selected, sent, NULL), 0);
 		expect_same_push(residual, grad, n, k, coding, (uint64_t)step, pinned, room, sent);
 		assert_int_equal(selected.settled, step > 0 && all_packed(sent));
-		/* what the device did not pack stays as it was selected */
 		if (!selected.settled)
-			assert_int_equal(gpu()->push_settle(push, there, NULL, NULL), 0);
+			settle_unsent(c, there, sent, selected.n);
 		gpu_fetch(got, there, bytes);
 		assert_memory_equal(got, residual, bytes);
 	}
-	gpu()->push_close(&push);
-	assert_null(push);
-	gpu()->selector_close(&s);
-	gpu()->pinned_release(pinned);
+	gpu()->close(&c);
+	assert_null(c);
+	gpu()->release(&landing);
 	gpu_free(there);
 	gpu_free(grad_there);
 	gpu_free(payloads);
@@ -354,21 +371,24 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 
 static void push__values_that_no_message_may_carry_are_refused(void **state)
 {
-	const struct device_values round = { .type = VALUE_ROUND },
-				   odd = { .type = VALUE_UNIFORM, .bits = 4, .block = 12 };
+	const struct device_shape shape = { .n = 32, .k = 1, .parts = 1 };
 	float *there = gpu_memory(NULL, 32 * sizeof(float));
-	const struct device_select call = { .x = there, .k = 1 };
 	struct device_part part = { .span = 32, .capacity = 1, .payload = gpu_memory(NULL, SLACK) };
-	struct device_selector *s;
-	struct device_push *push;
+	struct device_push push = { .payload = DEVICE_PAIRS,
+				    .select = { .residual = there, .grad = there, .k = 1 },
+				    .values = { .type = VALUE_UNIFORM, .bits = 4, .block = 12 },
+				    .parts = &part };
+	struct device_compressor *c;
 
 	(void)state;
-	assert_int_equal(gpu()->selector_open(0, 32, 1, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->push_open(s, 1, &push), 0);
-	assert_int_equal(gpu()->push(push, &call, &part, &round, NULL), -1);
-	assert_int_equal(gpu()->push(push, &call, &part, &odd, NULL), -1);
-	gpu()->push_close(&push);
-	gpu()->selector_close(&s);
+	assert_int_equal(gpu()->open(&shape, &c), 0);
+	assert_int_equal(gpu()->push(c, &push, NULL), -1); /* blocks are multiples of eight */
+	push.values.bits = 9;
+	push.values.block = 64;
+	assert_int_equal(gpu()->push(c, &push, NULL), -1);
+	push.values = (struct device_values){ .type = VALUE_GRID, .bits = 9 };
+	assert_int_equal(gpu()->push(c, &push, NULL), -1);
+	gpu()->close(&c);
 	gpu_free(part.payload);
 	gpu_free(there);
 }
@@ -380,16 +400,16 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 	struct random r = { n + every };
 	struct list l = list_of((uint32_t)n, dense ? 1 : every, 0, &r);
 	float *vector = memory(n * 4), *got = memory(n * 4), *there;
-	struct device_selector *s;
+	/* room for fewer than there are: the update goes in pieces */
+	const struct device_shape shape = { .n = n, .k = 1 };
+	struct device_compressor *c;
 
 	for (size_t i = 0; i < n; i++)
 		vector[i] = random_normal(&r);
 	there = gpu_memory(vector, n * 4);
-	/* room for fewer than there are: the update goes in pieces */
-	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
-	assert_int_equal((assign ? gpu()->assign : gpu()->add)(s, there, dense ? NULL : l.index,
-							       l.value, l.count, NULL),
-			 0);
+	assert_int_equal(gpu()->open(&shape, &c), 0);
+	assert_int_equal(
+		gpu()->apply(c, there, dense ? NULL : l.index, l.value, l.count, assign, NULL), 0);
 	if (assign)
 		for (uint32_t i = 0; i < l.count; i++)
 			vector[l.index[i]] = l.value[i];
@@ -399,7 +419,7 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 	memset(l.value, 0, l.count * sizeof(*l.value));
 	gpu_fetch(got, there, n * 4);
 	assert_memory_equal(got, vector, n * 4);
-	gpu()->selector_close(&s);
+	gpu()->close(&c);
 	gpu_free(there);
 	free(vector);
 	free(got);
@@ -407,7 +427,7 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 	free(l.value);
 }
 
-static void add_and_assign__any_size_gives_the_bits_of_the_cpu(void **state)
+static void apply__any_size_gives_the_bits_of_the_cpu(void **state)
 {
 	static const size_t sizes[] = { 1, 31, 32, 33, 255, 256, 257, 4095, 4097, 30000 };
 
@@ -470,9 +490,9 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 					      .seed = 5,
 					      .step = 77,
 					      .first = first };
-	assert_int_equal(gpu()->selector_open(0, n, 1, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->quantize(s, &call, NULL), 0);
-	assert_int_equal(gpu()->quantized(s, &scale, NULL), 0);
+	assert_int_equal(gpu_selector(n, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu_kernels()->quantize(s, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->quantized(s, &scale, NULL), 0);
 	assert_true(scale == wanted);
 	gpu_fetch(got, out, bytes + SLACK);
 	gpu_fetch(got_decoded, value, count);
@@ -480,7 +500,7 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 	for (size_t i = bytes; i < bytes + SLACK; i++)
 		assert_int_equal(got[i], POISON); /* nothing behind is written */
 	assert_memory_equal(got_decoded, decoded, count);
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	gpu_free(value);
 	gpu_free(there);
 	gpu_free(out);
@@ -523,11 +543,11 @@ static void quantize__what_no_message_may_carry_is_refused(void **state)
 	struct device_selector *s;
 
 	(void)state;
-	assert_int_equal(gpu()->selector_open(0, 32, 1, NULL, 0, &s), 0);
-	assert_int_equal(gpu()->quantize(s, &wide, NULL), -1);
-	assert_int_equal(gpu()->quantize(s, &odd, NULL), -1);
-	assert_int_equal(gpu()->quantize(s, &other, NULL), -1);
-	gpu()->selector_close(&s);
+	assert_int_equal(gpu_selector(32, 1, NULL, 0, &s), 0);
+	assert_int_equal(gpu_kernels()->quantize(s, &wide, NULL), -1);
+	assert_int_equal(gpu_kernels()->quantize(s, &odd, NULL), -1);
+	assert_int_equal(gpu_kernels()->quantize(s, &other, NULL), -1);
+	gpu_kernels()->selector_close(&s);
 }
 
 int main(void)
@@ -539,7 +559,7 @@ int main(void)
 		cmocka_unit_test(quantize__what_no_message_may_carry_is_refused),
 		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
 		cmocka_unit_test(push__values_that_no_message_may_carry_are_refused),
-		cmocka_unit_test(add_and_assign__any_size_gives_the_bits_of_the_cpu),
+		cmocka_unit_test(apply__any_size_gives_the_bits_of_the_cpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

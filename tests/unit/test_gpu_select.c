@@ -37,20 +37,23 @@ static unsigned expect_same_step(struct selector *cpu, struct device_selector *d
 					  .k = k,
 					  .index = on_cpu.index,
 					  .value = on_cpu.value };
-	const struct device_select there = { .x = adding ? NULL : residual->there,
-					     .residual = residual->there,
-					     .grad = adding ? grad->there : NULL,
-					     .scale = scale,
-					     /* of a vector that is only read, these mean nothing */
-					     .clear = clear,
-					     .judge = !adding,
-					     .k = k };
+	const struct device_selection there = {
+		.x = adding ? NULL : residual->there,
+		.call.residual = residual->there,
+		.call.grad = adding ? grad->there : NULL,
+		.call.scale = scale,
+		/* of a vector that is only read, these mean nothing */
+		.clear = clear,
+		.call.judge = !adding,
+		.call.k = k
+	};
 	struct device_selected got;
 	int nan;
 
 	on_cpu.n = select_run(cpu, &call, &nan);
-	assert_int_equal(gpu()->select(device, &there, NULL), 0);
-	assert_int_equal(gpu()->selected(device, on_device.index, on_device.value, &got, NULL), 0);
+	assert_int_equal(gpu_kernels()->select(device, &there, NULL), 0);
+	assert_int_equal(
+		gpu_kernels()->selected(device, on_device.index, on_device.value, &got, NULL), 0);
 	on_device.n = got.n;
 	assert_int_equal(got.nan, nan);
 	assert_int_equal(got.overfull, 0);
@@ -74,7 +77,7 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 	unsigned passes = 0;
 
 	assert_int_equal(selector_open(n, &cpu), 0);
-	assert_int_equal(gpu()->selector_open(0, n, k, spans.exempt, spans.n_exempt, &device), 0);
+	assert_int_equal(gpu_selector(n, k, spans.exempt, spans.n_exempt, &device), 0);
 	for (size_t i = 0; i < n; i++)
 		residual.here[i] = adding ? 0 : vector_value(kind, i, n, &r);
 	pair_send(&residual);
@@ -88,7 +91,7 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 		passes = expect_same_step(cpu, device, &residual, &grad, &spans, adding, clear, k);
 	}
 	selector_close(&cpu);
-	gpu()->selector_close(&device);
+	gpu_kernels()->selector_close(&device);
 	pair_free(&residual);
 	pair_free(&grad);
 	return passes;
@@ -172,7 +175,7 @@ static void select__a_thousand_million(void **state)
 	(void)state;
 	if (gpu_slow())
 		skip();
-	while (n > 1000007 && gpu()->alloc(n * 16, &room))
+	while (n > 1000007 && gpu()->alloc(MEMORY_DEVICE, n * 16, &room))
 		n /= 2;
 	gpu()->release(&room);
 	compare(6, n, n / 1000, 51, 2, 1, 1);
@@ -190,7 +193,7 @@ static void select__nan_in_the_sum_selects_nothing(void **state)
 			struct selector *cpu;
 
 			assert_int_equal(selector_open(5000, &cpu), 0);
-			assert_int_equal(gpu()->selector_open(0, 5000, 50, NULL, 0, &device), 0);
+			assert_int_equal(gpu_selector(5000, 50, NULL, 0, &device), 0);
 			memset(residual.here, 0, 5000 * 4);
 			pair_send(&residual);
 			for (int step = 0; step <= 3 * hinted; step++) {
@@ -202,7 +205,7 @@ static void select__nan_in_the_sum_selects_nothing(void **state)
 				expect_same_step(cpu, device, &residual, &grad, &whole, 1, 1, 50);
 			}
 			selector_close(&cpu);
-			gpu()->selector_close(&device);
+			gpu_kernels()->selector_close(&device);
 			pair_free(&residual);
 			pair_free(&grad);
 		}
@@ -216,7 +219,7 @@ static void select__judged_gradient_with_infinity_changes_nothing(void **state)
 	struct device_selected got;
 	uint32_t index[100];
 
-	assert_int_equal(gpu()->selector_open(0, 3000, 30, NULL, 0, &device), 0);
+	assert_int_equal(gpu_selector(3000, 30, NULL, 0, &device), 0);
 	for (size_t i = 0; i < 3000; i++) {
 		residual.here[i] = (float)i;
 		grad.here[i] = 1;
@@ -226,26 +229,26 @@ static void select__judged_gradient_with_infinity_changes_nothing(void **state)
 	grad.here[2999] = -INFINITY;
 	pair_send(&residual);
 	pair_send(&grad);
-	const struct device_select call = { .residual = residual.there,
-					    .grad = grad.there,
-					    .scale = 1,
-					    .judge = 1,
-					    .clear = 1,
-					    .k = 30 };
-	assert_int_equal(gpu()->select(device, &call, NULL), 0);
-	assert_int_equal(gpu()->selected(device, index, NULL, &got, NULL), 0);
+	const struct device_selection call = { .call.residual = residual.there,
+					       .call.grad = grad.there,
+					       .call.scale = 1,
+					       .call.judge = 1,
+					       .clear = 1,
+					       .call.k = 30 };
+	assert_int_equal(gpu_kernels()->select(device, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->selected(device, index, NULL, &got, NULL), 0);
 	assert_int_equal(got.n, 0);
 	assert_int_equal(got.nonfinite, 3);
 	assert_int_equal(got.first_nonfinite, 1234);
 	expect_same_vector(&residual);
 	grad.here[1234] = grad.here[1300] = grad.here[2999] = 1;
 	pair_send(&grad);
-	assert_int_equal(gpu()->select(device, &call, NULL), 0);
-	assert_int_equal(gpu()->selected(device, index, NULL, &got, NULL), 0);
+	assert_int_equal(gpu_kernels()->select(device, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->selected(device, index, NULL, &got, NULL), 0);
 	assert_int_equal(got.n, 30);
 	assert_int_equal(got.nonfinite, 0);
 	assert_int_equal(index[29], 2999);
-	gpu()->selector_close(&device);
+	gpu_kernels()->selector_close(&device);
 	pair_free(&residual);
 	pair_free(&grad);
 }
@@ -276,16 +279,17 @@ static void select_by_level__selects_what_the_threshold_selector_does(void **sta
 			cpu.n = choose_threshold(&choice);
 			for (size_t i = 0; i < cpu.n; i++)
 				cpu.value[i] = x.here[cpu.index[i]];
-			assert_int_equal(gpu()->selector_open(0, n, n, NULL, 0, &s), 0);
-			const struct device_select call = { .x = x.there,
-							    .by_level = 1,
-							    .level = levels[l] };
-			assert_int_equal(gpu()->select(s, &call, NULL), 0);
-			assert_int_equal(gpu()->selected(s, device.index, device.value, &got, NULL),
-					 0);
+			assert_int_equal(gpu_selector(n, n, NULL, 0, &s), 0);
+			const struct device_selection call = { .x = x.there,
+							       .call.by_level = 1,
+							       .call.level = levels[l] };
+			assert_int_equal(gpu_kernels()->select(s, &call, NULL), 0);
+			assert_int_equal(
+				gpu_kernels()->selected(s, device.index, device.value, &got, NULL),
+				0);
 			device.n = got.n;
 			expect_same_lists(&cpu, &device);
-			gpu()->selector_close(&s);
+			gpu_kernels()->selector_close(&s);
 			lists_free(&cpu);
 			lists_free(&device);
 			pair_free(&x);
@@ -305,13 +309,15 @@ static void select_by_level__more_than_the_room_is_said(void **state)
 	for (size_t i = 0; i < n; i++)
 		x.here[i] = 1;
 	pair_send(&x);
-	assert_int_equal(gpu()->selector_open(0, n, 100, NULL, 0, &s), 0);
-	const struct device_select call = { .x = x.there, .by_level = 1, .level = 0.5f };
-	assert_int_equal(gpu()->select(s, &call, NULL), 0);
-	assert_int_equal(gpu()->selected(s, index, NULL, &got, NULL), 0);
+	assert_int_equal(gpu_selector(n, 100, NULL, 0, &s), 0);
+	const struct device_selection call = { .x = x.there,
+					       .call.by_level = 1,
+					       .call.level = 0.5f };
+	assert_int_equal(gpu_kernels()->select(s, &call, NULL), 0);
+	assert_int_equal(gpu_kernels()->selected(s, index, NULL, &got, NULL), 0);
 	assert_int_equal(got.overfull, 1);
 	assert_int_equal(got.n, 0);
-	gpu()->selector_close(&s);
+	gpu_kernels()->selector_close(&s);
 	pair_free(&x);
 	free(index);
 }

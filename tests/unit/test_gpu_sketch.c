@@ -56,14 +56,14 @@ static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind
 	float *x_there = gpu_memory(x, (size_t)n * 4), *there = gpu_memory(here, cells);
 	const struct device_sketch_call call = { x_there, there, n, rows, columns, shape.seed };
 
-	assert_int_equal(gpu()->sketch_open(0, n, columns, &s), 0);
+	assert_int_equal(gpu_kernels()->sketch_open(0, n, columns, &s), 0);
 	for (int times = 0; times < 2; times++) {
 		sketch_add(&shape, x, n, here);
-		assert_int_equal(gpu()->sketch_add(s, &call, NULL), 0);
+		assert_int_equal(gpu_kernels()->sketch_add(s, &call, NULL), 0);
 	}
 	gpu_fetch(got, there, cells);
 	assert_memory_equal(got, here, cells);
-	gpu()->sketch_close(&s);
+	gpu_kernels()->sketch_close(&s);
 	gpu_free(x_there);
 	gpu_free(there);
 	free(x);
@@ -91,10 +91,10 @@ static void sketch__more_than_it_was_opened_for_is_refused(void **state)
 	struct device_sketch *s;
 
 	(void)state;
-	assert_int_equal(gpu()->sketch_open(0, 32, 4, &s), 0);
-	assert_int_equal(gpu()->sketch_add(s, &call, NULL), -1);
-	assert_int_equal(gpu()->sketch_add(s, &wide, NULL), -1);
-	gpu()->sketch_close(&s);
+	assert_int_equal(gpu_kernels()->sketch_open(0, 32, 4, &s), 0);
+	assert_int_equal(gpu_kernels()->sketch_add(s, &call, NULL), -1);
+	assert_int_equal(gpu_kernels()->sketch_add(s, &wide, NULL), -1);
+	gpu_kernels()->sketch_close(&s);
 }
 
 /* ---- as payloads ----------------------------------------------------------- */
@@ -105,41 +105,41 @@ static const uint32_t begins[PARTS + 1] = { 0, 1, 300, 7000, N };
 static const uint32_t columns[PARTS] = { 1, 40, 1000, 333 };
 
 struct sketched {
-	struct device_selector *s;
-	struct device_sketch *sketch;
-	struct device_push *push;
+	struct device_compressor *c;
 	struct device_part parts[PARTS];
-	uint8_t *payloads;
-	void *pinned;
+	uint8_t *payloads, *pinned;
+	struct memory landing;
 	float *residual, *grad; /* of the device */
 };
 
 static void open_sketched(struct sketched *g, const float *residual)
 {
 	const struct device_span exempt = { 0, 100 };
+	const struct device_shape shape = { .n = N,
+					    .k = PARTS * ASKED,
+					    .exempt = &exempt,
+					    .n_exempt = 1,
+					    .parts = PARTS,
+					    .sketch_span = N,
+					    .sketch_columns = 1000 };
 
-	assert_int_equal(gpu()->selector_open(0, N, PARTS * ASKED, &exempt, 1, &g->s), 0);
-	assert_int_equal(gpu()->sketch_open(0, N, 1000, &g->sketch), 0);
-	assert_int_equal(gpu()->push_open(g->s, PARTS, &g->push), 0);
-	assert_int_equal(gpu()->pinned_alloc(PARTS * ROOM, &g->pinned), 0);
+	assert_int_equal(gpu()->open(&shape, &g->c), 0);
+	assert_int_equal(gpu()->alloc(MEMORY_HOST, PARTS * ROOM, &g->landing), 0);
+	g->pinned = g->landing.address;
 	g->payloads = gpu_memory(NULL, PARTS * ROOM);
 	g->residual = gpu_memory(residual, N * sizeof(float));
 	g->grad = gpu_memory(NULL, N * sizeof(float));
 	for (size_t p = 0; p < PARTS; p++)
-		g->parts[p] = (struct device_part){
-			.begin = begins[p],
-			.span = begins[p + 1] - begins[p],
-			.payload = g->payloads + p * ROOM,
-			.copy = p % 2 ? (uint8_t *)g->pinned + p * ROOM : NULL
-		};
+		g->parts[p] = (struct device_part){ .begin = begins[p],
+						    .span = begins[p + 1] - begins[p],
+						    .payload = g->payloads + p * ROOM,
+						    .copy = p % 2 ? g->pinned + p * ROOM : NULL };
 }
 
 static void close_sketched(struct sketched *g)
 {
-	gpu()->push_close(&g->push);
-	gpu()->sketch_close(&g->sketch);
-	gpu()->selector_close(&g->s);
-	gpu()->pinned_release(g->pinned);
+	gpu()->close(&g->c);
+	gpu()->release(&g->landing);
 	gpu_free(g->payloads);
 	gpu_free(g->residual);
 	gpu_free(g->grad);
@@ -199,9 +199,12 @@ static void ask_for_values(struct sketched *g, const float *residual, struct ran
 		g->parts[p].bytes = n * (uint32_t)sizeof(float);
 		g->parts[p].index = index[p];
 	}
-	assert_int_equal(gpu()->push_values(g->push, g->residual, g->parts, NULL), 0);
+	const struct device_push push = { .payload = DEVICE_VALUES,
+					  .vector = g->residual,
+					  .parts = g->parts };
+	assert_int_equal(gpu()->push(g->c, &push, NULL), 0);
 	memset(index, 0xff, sizeof(index)); /* the lists are ours again */
-	assert_int_equal(gpu()->pushed(g->push, &nothing, sent, NULL), 0);
+	assert_int_equal(gpu()->pushed(g->c, &nothing, sent, NULL), 0);
 	for (size_t p = 0; p < PARTS; p++)
 		expect_payload(g, p, wanted[p], &sent[p]);
 }
@@ -219,32 +222,30 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		residual[i] = random_normal(&r);
 	open_sketched(&g, residual);
 	for (int step = 0; step < 6; step++) {
-		/* one gradient is refused; one is in the residual already */
-		const int refused = step == 2, added = step == 4;
-		const struct device_select call = { .x = added ? g.residual : NULL,
-						    .residual = g.residual,
-						    .grad = g.grad,
-						    .scale = 0.5f,
-						    .k = 7,
-						    .judge = 1 };
+		const int refused = step == 2;
+		const struct device_push push = { .payload = DEVICE_SKETCHES,
+						  .select = { .residual = g.residual,
+							      .grad = g.grad,
+							      .scale = 0.5f,
+							      .k = 7,
+							      .judge = 1 },
+						  .rows = ROWS,
+						  .parts = g.parts };
 
 		for (size_t i = 0; i < N; i++)
 			grad[i] = value_of(step % 2 * 3, &r);
 		if (refused)
 			grad[4321] = NAN;
-		for (size_t i = 0; i < N && !refused && !added; i++)
+		for (size_t i = 0; i < N && !refused; i++)
 			residual[i] += 0.5f * grad[i];
 		memset(g.pinned, POISON, PARTS * ROOM);
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
 		assert_int_equal(gpu()->copy(g.grad, grad, N * sizeof(float), NULL), 0);
-		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL),
-				 0);
-		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
+		assert_int_equal(gpu()->push(g.c, &push, NULL), 0);
+		assert_int_equal(gpu()->pushed(g.c, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);
-		uint64_t zeros;
-		assert_int_equal(gpu()->push_added(g.push, &zeros, NULL), !refused && !added);
 		expect_sketches(&g, residual, sent);
 		ask_for_values(&g, residual, &r);
 		for (size_t p = 0; p < PARTS; p++)
@@ -272,13 +273,17 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 			residual[i] = 1;
 		residual[begins[3] - 1] = bad[b];
 		open_sketched(&g, residual);
-		const struct device_select call = { .x = g.residual, .residual = g.residual };
+		const struct device_push push = { .payload = DEVICE_SKETCHES,
+						  .select = { .residual = g.residual,
+							      .grad = g.grad },
+						  .rows = ROWS,
+						  .parts = g.parts };
 
+		assert_int_equal(gpu()->zero(g.grad, N * sizeof(float), NULL), 0);
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
-		assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, ROWS, NULL),
-				 0);
-		assert_int_equal(gpu()->pushed(g.push, &selected, sent, NULL), 0);
+		assert_int_equal(gpu()->push(g.c, &push, NULL), 0);
+		assert_int_equal(gpu()->pushed(g.c, &selected, sent, NULL), 0);
 		for (size_t p = 0; p < PARTS; p++)
 			assert_int_equal(sent[p].nonfinite, p == 2);
 		close_sketched(&g);
@@ -286,12 +291,12 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 	free(residual);
 }
 
-static void push_values__more_than_the_selector_has_room_for_is_refused(void **state)
+static void push_values__more_than_there_is_room_for_is_refused(void **state)
 {
 	static const uint32_t index[N];
 	struct sketched g;
 	float *residual = memory(N * sizeof(float));
-	const struct device_select call = { .x = residual };
+	struct device_push push = { .payload = DEVICE_VALUES, .parts = g.parts };
 
 	(void)state;
 	open_sketched(&g, residual);
@@ -299,8 +304,10 @@ static void push_values__more_than_the_selector_has_room_for_is_refused(void **s
 		g.parts[p].bytes = ROOM;
 		g.parts[p].index = index;
 	}
-	assert_int_equal(gpu()->push_values(g.push, g.residual, g.parts, NULL), -1);
-	assert_int_equal(gpu()->push_sketches(g.push, g.sketch, &call, g.parts, 0, NULL), -1);
+	push.vector = g.residual;
+	assert_int_equal(gpu()->push(g.c, &push, NULL), -1);
+	push.payload = DEVICE_SKETCHES; /* without rows */
+	assert_int_equal(gpu()->push(g.c, &push, NULL), -1);
 	close_sketched(&g);
 	free(residual);
 }
@@ -312,7 +319,7 @@ int main(void)
 		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
 		cmocka_unit_test(push_sketches__each_part_has_its_sketch_and_then_its_values),
 		cmocka_unit_test(push_sketches__infinity_or_nan__part_is_named),
-		cmocka_unit_test(push_values__more_than_the_selector_has_room_for_is_refused),
+		cmocka_unit_test(push_values__more_than_there_is_room_for_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

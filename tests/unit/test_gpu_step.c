@@ -17,7 +17,7 @@ static uint32_t packed(const sluice_model *gpu)
 {
 	uint32_t n = 0;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++)
-		n += gpu->worker->device.sent[s].packed != 0;
+		n += on_device_packed(gpu, s) != 0;
 	return n;
 }
 
@@ -28,7 +28,7 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 	const int whole = recipe->up.values.type != VALUE_ROUND && recipe->coding != CODING_SMALL &&
 			  !kind->seeded;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
-		CHECK(gpu->worker->device.lanes[s].way == PAYLOAD_PLACED);
+		CHECK(on_device_way(gpu, s) == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */
 		return;
 	CHECK(whole ? packed(gpu) + !!shape->skewed == gpu->layout.n_shards : packed(gpu) == 0);
@@ -106,16 +106,15 @@ static int train_both(int rank, void *argument)
 				  shape->narrow ? (const void *)codes :
 						  grad,
 				  there, ranges));
-		CHECK(gpu->worker->device.selects ==
-		      (shape->on_gpu && !home && !ranges && !measured));
-		if (gpu->worker->device.selects) {
+		CHECK(on_device_selects(gpu) == (shape->on_gpu && !home && !ranges && !measured));
+		if (on_device_selects(gpu)) {
 			expect_packed(gpu, shape);
 			expect_same_messages(host, gpu);
 		}
 		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
 		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
 		expect_on_device(ops, there, params);
-		if (gpu->worker->device.selects) /* where a support was agreed, there were others */
+		if (on_device_selects(gpu)) /* where a support was agreed, there were others */
 			expect_same_messages(host, gpu);
 		expect_same_stats(host, gpu, shape->skewed);
 	}
@@ -325,11 +324,11 @@ static int open_without_stream(int rank, void *argument)
 				   .stream = argument };
 	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->worker->device.stream == NULL);
+	CHECK(on_device_stream(model) == NULL);
 	sluice_model_close(&model);
 	attr.size = sizeof attr;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->worker->device.stream == argument);
+	CHECK(on_device_stream(model) == argument);
 	sluice_model_close(&model);
 	attr.size = offsetof(sluice_model_attr, stream) - 1;
 	log_capture();
@@ -366,7 +365,7 @@ static int overflow(int rank, void *argument)
 	gradient(grad, rank, 1, &none);
 	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_push(model, grad_there));
-	CHECK(model->worker->device.selects);
+	CHECK(on_device_selects(model));
 	CHECK_OK(sluice_pull(model, there));
 	ops->copy(before, there, sizeof before, NULL);
 	CHECK_OK(sluice_barrier(job));

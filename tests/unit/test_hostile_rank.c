@@ -227,7 +227,7 @@ static void notice_of_what_was_not_pushed(sluice_model *model, const struct atta
 {
 	const struct shard *own = &model->shards[0];
 	(void)attack;
-	put_notice(model, STEP, own->log.end, 1000, own->inboxes[0].newest.bytes, 0);
+	put_notice(model, STEP, own->log.end, 1000, inbox_newest(own, 0).bytes, 0);
 }
 
 /* A notice as it should be, of an entry that is noise, or a delta of another step. */
@@ -286,7 +286,7 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 {
 	sluice_job *job = model->job;
 	uint8_t mail[MAIL_HEADER_BYTES] = { 0 };
-	uint64_t seq = job->collective_seq + 1;
+	uint64_t seq = mails_next(job);
 	(void)attack;
 	put_le64(mail, seq);
 	put_le32(mail + 8, COLLECTIVE_BARRIER);

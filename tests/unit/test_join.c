@@ -68,6 +68,89 @@ static void init__one_rank_asks_for_impossible_servers__all_others_name_it(void 
 	run_ranks(3, join_with_bad_terms, NULL);
 }
 
+enum { COUNT = 200, STEPS = 5 };
+
+static float gradient_of(int job, int rank, int step, int i)
+{
+	return noise((uint64_t)job, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
+}
+
+/* One step of each job's model, by turns. */
+static void steps_of(sluice_model *model[2], float params[2][COUNT], int rank, int n)
+{
+	float grad[COUNT];
+
+	for (int step = 0; step < STEPS; step++)
+		for (int j = 0; j < n; j++) {
+			for (int i = 0; i < COUNT; i++)
+				grad[i] = gradient_of(j, rank, step, i);
+			CHECK_OK(sluice_push(model[j], grad));
+			CHECK_OK(sluice_pull(model[j], params[j]));
+		}
+}
+
+static int join_two_jobs(int rank, void *argument)
+{
+	static float params[2][COUNT];
+	sluice_model_attr attr = {
+		.size = sizeof(attr), .count = COUNT, .lr = 1, .recipe = "up=all down=all"
+	};
+	sluice_job *job[2];
+	sluice_model *model[2];
+	double sum[2];
+
+	(void)argument;
+	for (int j = 0; j < 2; j++)
+		job[j] = rank_join(NULL);
+	CHECK(job[0] != job[1] && sluice_rank(job[0]) == rank && sluice_rank(job[1]) == rank);
+	for (int j = 0; j < 2; j++)
+		CHECK_OK(sluice_model_open(job[j], &attr, params[j], &model[j]));
+	steps_of(model, params, rank, 2);
+	for (int j = 0; j < 2; j++) {
+		float want = 0;
+
+		check_same(job[j], params[j], sizeof(params[j]));
+		for (int step = 0; step < STEPS; step++)
+			want -= (gradient_of(j, 0, step, 7) + gradient_of(j, 1, step, 7) +
+				 gradient_of(j, 2, step, 7)) *
+				(1.0f / 3);
+		CHECK(params[j][7] == want);
+		sum[j] = rank + 10 * j;
+		CHECK_OK(sluice_sum(job[j], &sum[j], 1));
+		CHECK(sum[j] == 3 + 30 * j);
+	}
+	/* The other job goes on when one has ended. */
+	sluice_model_close(&model[1]);
+	sluice_finalize(&job[1]);
+	steps_of(model, params, rank, 1);
+	check_same(job[0], params[0], sizeof(params[0]));
+	sluice_model_close(&model[0]);
+	sluice_finalize(&job[0]);
+	return 0;
+}
+
+static void init__while_a_job_is_open__a_second_job_of_the_same_ranks(void **state)
+{
+	(void)state;
+	run_ranks(3, join_two_jobs, NULL);
+}
+
+static int join_again(sluice_job *job, void *context)
+{
+	sluice_job *second = NULL;
+
+	(void)context;
+	CHECK(sluice_init(NULL, &second) == SLUICE_EINVAL && !second);
+	CHECK(error_says("has its job already", NULL));
+	return sluice_barrier(job);
+}
+
+static void init__in_a_simulated_rank__EINVAL_and_its_job_goes_on(void **state)
+{
+	(void)state;
+	assert_int_equal(sluice_simulate(NULL, 3, join_again, NULL), 0);
+}
+
 /* Without it, servers=1 would be overlooked in silence. */
 static void init__attributes_without_their_size__EINVAL(void **state)
 {
@@ -88,6 +171,8 @@ int main(void)
 		cmocka_unit_test(init__one_rank_cannot_open_files__all_others_name_it_and_why),
 		cmocka_unit_test(init__attributes_without_their_size__EINVAL),
 		cmocka_unit_test(init__one_rank_asks_for_impossible_servers__all_others_name_it),
+		cmocka_unit_test(init__while_a_job_is_open__a_second_job_of_the_same_ranks),
+		cmocka_unit_test(init__in_a_simulated_rank__EINVAL_and_its_job_goes_on),
 	};
 	return cmocka_run_group_tests_name("joining", tests, NULL, NULL);
 }

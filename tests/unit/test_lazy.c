@@ -108,7 +108,8 @@ static void compare_references(const sluice_model *model, struct run *run)
 			double sum = 0;
 			for (int m = 0; m < W; m++)
 				sum += (double)run->sent[m][model->shards[s].at->begin + i];
-			worst = fmax(worst, fabs(sum - (double)model->shards[s].running[i]));
+			worst = fmax(worst,
+				     fabs(sum - (double)lazy_sum_running(&model->shards[s])[i]));
 		}
 	run->worst_sum = fmax(run->worst_sum, worst);
 	if (model->n_own)
@@ -126,9 +127,9 @@ static void damage(sluice_model *model, struct run *run, int step)
 	if (!model->n_own || model->shards[0].id)
 		return;
 	struct shard *shard = &model->shards[0];
-	shard->inboxes[1].uploads += run->how == DOUBLES ? 1u : -1u;
+	*lazy_sum_uploads(shard, 1) += run->how == DOUBLES ? 1u : -1u;
 	for (uint32_t i = 0; i < shard->at->span; i++)
-		shard->running[i] += run->how == DOUBLES ? 0.3f : -0.4f;
+		lazy_sum_running(shard)[i] += run->how == DOUBLES ? 0.3f : -0.4f;
 }
 
 static int solve(sluice_job *job, void *context)
@@ -320,7 +321,7 @@ static int interrupt(sluice_job *job, void *context)
 	int rc = sluice_model_open(job, &attr, x, &model);
 	for (int step = 1; step <= 3 && !rc; step++) {
 		if (step == 3 && model->n_own)
-			model->shards[0].inboxes[1].uploads++;
+			++*lazy_sum_uploads(&model->shards[0], 1);
 		for (int i = 0; i < D; i++)
 			grad[i] = x[i] - centre(sluice_rank(job), i);
 		if (!(rc = sluice_push(model, grad)))

@@ -58,7 +58,6 @@ static void writer__all_slots_unread__is_full_until_acknowledged(void **state)
 		assert_int_equal(ring_writer_advance(&w), i);
 	}
 	assert_false(ring_writer_free(&w));
-	assert_int_equal(ring_writer_unread(&w), 3);
 	assert_int_equal(ring_writer_acknowledge(&w, 1, 1), 0);
 	assert_true(ring_writer_free(&w));
 	assert_int_equal(ring_writer_advance(&w), 4);
@@ -131,7 +130,6 @@ static void step_writer(struct model *m, struct ring_writer *w)
 	int model_free = m->written - m->acknowledged < w->depth;
 
 	assert_int_equal(ring_writer_free(w) != 0, model_free);
-	assert_int_equal(ring_writer_unread(w), m->written - m->acknowledged);
 	if (!model_free)
 		return;
 	assert_false(m->unread[at]); /* never over a message that was not read */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernels of selection: whichever version runs lists what the portable one lists, and a
- * variable names it. Those for AVX-512 run here on every x86 processor, emulated where it lacks
- * them. */
+ * variable names it. */
 #include "compress/select_sweep.h"
 #include "sluice.h"
 #include "vector_kinds.h"
@@ -116,18 +115,6 @@ static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
 			expect_portable_lists(select_versions[v]);
 }
 
-#if defined(__x86_64__)
-extern const struct select_kernels select_emulated; /* select_emulated.c */
-
-static void kernels__avx512_emulated__lists_what_the_portable_one_lists(void **state)
-{
-	(void)state;
-	if (!select_avx2.usable())
-		skip();
-	expect_portable_lists(&select_emulated);
-}
-#endif
-
 static void kernels__variable_names_one__is_used_or_refused(void **state)
 {
 	struct selector *s = NULL;
@@ -144,8 +131,10 @@ static void kernels__variable_names_one__is_used_or_refused(void **state)
 			assert_non_null(strstr(sluice_last_error(), select_versions[v]->name));
 		}
 	}
-	setenv("SLUICE_KERNELS", "sse9", 1);
+	setenv("SLUICE_KERNELS", "avx512", 1); /* once there was one */
 	assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_KERNELS=avx512: Sluice has no such"));
+	assert_non_null(strstr(sluice_last_error(), "choose auto, avx2 or portable"));
 	unsetenv("SLUICE_KERNELS");
 	assert_int_equal(selector_open(8, &s), 0);
 	selector_close(&s);
@@ -155,9 +144,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kernels__any_version_lists_what_the_portable_one_lists),
-#if defined(__x86_64__)
-		cmocka_unit_test(kernels__avx512_emulated__lists_what_the_portable_one_lists),
-#endif
 		cmocka_unit_test(kernels__variable_names_one__is_used_or_refused),
 	};
 

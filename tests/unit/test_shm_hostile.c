@@ -183,7 +183,7 @@ static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state
 
 		post_now(trio->to_0[1], notify(trio, 1, 11));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 1);
-		*entry_of(peer_of(trio->to_0[1])->out.at.ring, 1) = (uint64_t)lies[i] << 32;
+		*entry_of(shm_ring_to(trio->to_0[1]), 1) = (uint64_t)lies[i] << 32;
 		post_now(trio->to_0[2], notify(trio, 2, 22));
 		assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 2);
 		assert_int_equal(events[0].kind + events[1].kind, EVENT_GONE + EVENT_IMM);
@@ -210,7 +210,7 @@ static void poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity
 	struct event events[4 * CAPACITY];
 
 	for (uint32_t i = 0; i < CAPACITY; i++)
-		*entry_of(peer_of(trio->to_0[1])->out.at.ring, i) = 1ull << 32 | i;
+		*entry_of(shm_ring_to(trio->to_0[1]), i) = 1ull << 32 | i;
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), CAPACITY);
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 0);
 }
@@ -223,7 +223,7 @@ static void notify__receiver_position_impossible__is_EWIRE(void **state)
 
 	for (i = 0; i < CAPACITY; i++)
 		post_now(trio->to_0[1], x);
-	*head_of(peer_of(trio->to_0[1])->out.at.ring) = 1000;
+	*head_of(shm_ring_to(trio->to_0[1])) = 1000;
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 	assert_int_equal(ops->post(trio->to_0[1], &x), SLUICE_EWIRE);
 }

@@ -98,10 +98,10 @@ static void hold_the_token_by(sluice_job *job, void (*by)(sluice_job *job))
 {
 	static struct job_client client;
 	progress_take(job);
-	whole_client = job->client;
+	whole_client = clients_told(&job->clients);
 	client = *whole_client;
 	client.advance = advance_and_hold;
-	job->client = &client;
+	clients_tell(&job->clients, &client);
 	hold = by;
 	progress_release(job);
 }

@@ -3,7 +3,10 @@
  * again, once and in order, or their peer is lost in time; what a broken connection leaves
  * behind. */
 #include "verbs_two.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "sluice.h"
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -104,6 +107,30 @@ static void connect__never_ends__peer_is_lost_within_its_time(void **state)
 	close_pair();
 }
 
+/* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
+static void connect__again_then_silence__peer_is_lost_within_its_time(void **state)
+{
+	const uint64_t most = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
+	struct two x;
+
+	(void)state;
+	log_configure("rdma+debug");
+	open_pair(DEPTH);
+	x = share_two();
+	fake_cm_cut(0);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
+	while (!strstr(logged, "rank 0 connects again"))
+		pair_poll(&pair);
+	while (!pair_count(&pair, 1, EVENT_GONE) && now_ns() < most) {
+		pair_poll_side(&pair, 1);
+		sched_yield();
+	}
+	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 1);
+	assert_non_null(strstr(pair.events[1][0].text, "could not be connected again"));
+	close_two(&x);
+	close_pair();
+}
+
 static void cm_events__every_type_with_rubbish__connection_survives_or_is_made_again(void **state)
 {
 	uint8_t rubbish[200];
@@ -149,6 +176,7 @@ int main(void)
 		FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_order),
 		FRESH(completion_fails__status_of_the_link__resumes),
 		FRESH(connect__never_ends__peer_is_lost_within_its_time),
+		FRESH(connect__again_then_silence__peer_is_lost_within_its_time),
 		FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again),
 		FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left),
 	};

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/verbs_register.h"
+#include "rdma/frame.h"
 #include "sluice.h"
 #include "verbs_two.h"
 #include <setjmp.h>
@@ -42,18 +42,23 @@ static int put(struct remote *to, const struct region *from, size_t n, uint32_t 
 								   .imm = imm });
 }
 
+static int connections_made_again(void)
+{
+	int n = 0;
+
+	for (const char *at = logged; (at = strstr(at, "connected again to")); at++)
+		n++;
+	return n;
+}
+
 /* Breaks the connection and waits until both sides use a new one. */
 static void flap(void)
 {
-	uint32_t link[2];
+	const int before = connections_made_again();
 
-	for (int r = 0; r < 2; r++)
-		link[r] = verbs_endpoint_of(pair.e[r])->link;
 	fake_cm_cut(1);
-	for (int r = 0; r < 2; r++)
-		while (verbs_endpoint_of(pair.e[r])->link == link[r] ||
-		       verbs_endpoint_of(pair.e[r])->state != LINK_UP)
-			pair_poll(&pair);
+	while (connections_made_again() < before + 2)
+		pair_poll(&pair);
 }
 
 /* ---- which of the two ------------------------------------------------------ */
@@ -100,26 +105,49 @@ static void open__windows_demanded_and_dead__refused_saying_why(void **state)
 	close_pair();
 }
 
+/* The only registration of these bytes. */
+static struct fake_mr *registration_of(const struct region *region)
+{
+	struct fake_mr *found = NULL;
+
+	for (struct fake_mr *m = fake_mrs; m; m = m->next)
+		if (m->mr.addr == region->base) {
+			assert_null(found);
+			found = m;
+		}
+	assert_non_null(found);
+	return found;
+}
+
 static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **state)
 {
 	struct region *log = new_region(REGION_READ);
 	struct remote *to_log;
-	struct verbs_endpoint *ep;
-	struct verbs_registration *r;
-	struct ibv_mw *window = NULL;
-	uint32_t rkey;
+	struct fake_mr *mr;
+	struct fake_qp *qp;
+	struct ibv_mw *window;
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED };
 
 	(void)state;
 	open_pair(DEPTH);
 	assert_int_equal(pair_share(&pair, 1, log, &to_log), 0);
-	ep = verbs_endpoint_of(pair.e[1]);
-	r = verbs_of_endpoint(ep)->registrations;
-	assert_ptr_equal(r->region, log);
-	assert_int_equal(window_make(ep, &window, &rkey), 0);
-	window_bind(ep, window, rkey, keys_remote(r, 0), IBV_ACCESS_REMOTE_WRITE);
+	mr = registration_of(log);
+	for (qp = fake_qps; qp && qp->qp.pd != mr->mr.pd; qp = qp->next)
+		;
+	assert_non_null(qp);
+	window = ibv_alloc_mw(mr->mr.pd, IBV_MW_TYPE_2);
+	wr.bind_mw.mw = window;
+	wr.bind_mw.rkey = ibv_inc_rkey(window->rkey);
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = &mr->mr,
+		.addr = (uintptr_t)log->base,
+		.length = SMALL,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE
+	};
+	assert_int_equal(ibv_post_send(&qp->qp, &wr, &bad), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0); /* the card refuses it */
 	assert_int_equal(fake_remote_writable(log->base, SMALL), 0);
-	window_end(&window);
+	ibv_dealloc_mw(window);
 	verbs_transport.remote_close(&to_log);
 	region_close(&log);
 	close_pair();
@@ -127,13 +155,24 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 
 /* ---- a new connection ------------------------------------------------------ */
 
+/* The present key of rank 1's region, as its description tells it to rank 0. */
+static struct wire_region described(const struct region *region)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct wire_region wire;
+
+	assert_int_equal(verbs_transport.describe(pair.e[1], region, descriptor), 0);
+	assert_int_equal(wire_region_decode(descriptor, 1, 0, &wire), 0);
+	return wire;
+}
+
 static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(void **state)
 {
 	(void)state;
 	for (int windows = 0; windows < 2; windows++) {
 		struct region *inbox, *near;
 		struct remote *to_inbox;
-		uint32_t old;
+		struct wire_region old, now;
 
 		setup(state);
 		pair_memory_windows = windows ? "yes" : "no";
@@ -141,15 +180,22 @@ static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(vo
 		near = new_region(0);
 		open_pair(DEPTH);
 		assert_int_equal(pair_share(&pair, 1, inbox, &to_inbox), 0);
-		old = verbs_remote_of(to_inbox)->rkey;
+		old = described(inbox);
 		flap();
 		memset(near->base, 1, SMALL);
 		assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 		assert_memory_equal(inbox->base, near->base, SMALL);
-		assert_int_equal(old != verbs_remote_of(to_inbox)->rkey, windows);
+		now = described(inbox);
+		assert_int_equal(old.rkey != now.rkey, windows);
 		if (windows) {
-			verbs_remote_of(to_inbox)->rkey = old;
+			uint8_t forged[REGION_DESCRIPTOR_BYTES];
+
+			verbs_transport.remote_close(&to_inbox);
+			now.rkey = old.rkey;
+			wire_region_encode(&now, forged);
+			assert_int_equal(verbs_transport.remote_open(pair.e[0], forged, &to_inbox),
+					 0);
 			memset(near->base, 2, SMALL);
 			assert_int_equal(put(to_inbox, near, SMALL, 1), 0);
 			assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
@@ -245,34 +291,39 @@ static void describe__more_regions_than_a_table_holds__refused(void **state)
 
 static void table__longer_than_possible__refused_and_nothing_taken_over(void **state)
 {
-	struct verbs_endpoint *ep;
-	uint32_t n;
+	static const uint32_t too_many[] = { KEYS_MAX + 1, UINT32_MAX };
+	static struct key_table table, before;
+	uint8_t bytes[KEY_TABLE_BYTES] = { 0 };
+	char why[80];
 
 	(void)state;
-	open_pair(DEPTH);
-	ep = verbs_endpoint_of(pair.e[0]);
-	n = ep->n_peer_keys;
-	put_le32(ep->slot + SLOT_KEYS + 4, KEYS_MAX + 1);
-	assert_int_equal(keys_take(ep), -1);
-	assert_non_null(strstr(ep->why, "449 entries"));
-	put_le32(ep->slot + SLOT_KEYS + 4, UINT32_MAX);
-	assert_int_equal(keys_take(ep), -1);
-	assert_int_equal(ep->n_peer_keys, n);
-	close_pair();
+	for (int i = 0; i < KEYS_MAX; i++) {
+		table.key[i].id = (uint32_t)i + 1;
+		table.key[i].rkey = (uint32_t)i * 7;
+	}
+	table.link = 3;
+	table.n = KEYS_MAX;
+	assert_int_equal(key_table_encode(&table, bytes), KEY_TABLE_BYTES);
+	assert_int_equal(key_table_decode(bytes, &before, why), 0);
+	assert_memory_equal(&before, &table, sizeof(table));
+	for (int i = 0; i < 2; i++) {
+		put_le32(bytes, 4);
+		put_le32(bytes + 4, too_many[i]);
+		assert_int_equal(key_table_decode(bytes, &table, why), -1);
+		assert_non_null(strstr(why, i == 0 ? "449 entries" : "4294967295 entries"));
+		assert_memory_equal(&before, &table, sizeof(table));
+	}
 }
 
 static void greeting__of_the_wrong_kind__peer_is_given_up(void **state)
 {
-	struct verbs_endpoint *ep;
-
 	(void)state;
 	open_pair(DEPTH);
-	ep = verbs_endpoint_of(pair.e[0]);
-	ep->awaits = GREETING_READY;
-	greet_take(ep, GREETING_KEYS);
-	assert_int_equal(ep->greeted, GREETING_NONE);
+	fake.next_imm = GREETING_KEYS; /* in place of READY */
+	fake_cm_cut(1);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[1][0].text, "greets with 0x2 instead of 1"));
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
-	assert_non_null(strstr(pair.events[0][0].text, "greets with 0x2"));
 	close_pair();
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See gpu_vectors.h. */
 #include "tools/bench/gpu_vectors.h"
+#include <string.h>
 
 const struct device_ops *gpu_open(char *device, size_t cap)
 {
@@ -13,6 +14,21 @@ const struct device_ops *gpu_open(char *device, size_t cap)
 	return NULL;
 }
 
+const struct device_kernels *gpu_kernels(void)
+{
+	const struct device_kernels *kernels;
+	device_kernels_fn *get = NULL;
+	void *symbol = device_symbol(DEVICE_KERNELS_SYMBOL);
+
+	memcpy(&get, &symbol, sizeof(symbol));
+	kernels = get ? get() : NULL;
+	if (kernels && kernels->size == sizeof(*kernels))
+		return kernels;
+	fprintf(stderr, "sluice-bench: --device cuda: %s does not give its kernels one by one\n",
+		device_module_path());
+	return NULL;
+}
+
 int gpu_failed(const struct device_ops *ops)
 {
 	fprintf(stderr, "sluice-bench: --device cuda: %s\n", ops->error());
@@ -21,7 +37,7 @@ int gpu_failed(const struct device_ops *ops)
 
 int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct memory *out)
 {
-	if (ops->alloc(n * sizeof(float), out))
+	if (ops->alloc(MEMORY_DEVICE, n * sizeof(float), out))
 		return gpu_failed(ops);
 	if ((from ? ops->copy(out->address, from, n * sizeof(float), NULL) :
 		    ops->zero(out->address, n * sizeof(float), NULL)) ||

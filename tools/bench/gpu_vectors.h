@@ -3,12 +3,14 @@
  * and step.c. */
 #ifndef BENCH_GPU_VECTORS_H
 #define BENCH_GPU_VECTORS_H
-#include "base/device.h"
+#include "base/device_kernels.h"
 #include <stdio.h>
 
 /* The module, with the GPU of this process made current; device: which one and why. NULL after
  * saying on stderr why there is none. */
 const struct device_ops *gpu_open(char *device, size_t cap);
+/* Its kernels one by one. NULL after saying on stderr that it gives none. */
+const struct device_kernels *gpu_kernels(void);
 /* n floats with the bytes of from, or (NULL) zeros. 0, or -1 after saying what failed. */
 int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct memory *out);
 /* After an operation of the table: says what failed. -1. */

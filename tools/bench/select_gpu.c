@@ -31,6 +31,7 @@ enum { POOL, OTHER, ALL_EQUAL, ASCENDING, RESIDUAL, RESIDUAL_FRESH, SCRATCH, VEC
 struct bench {
 	const struct options *o;
 	const struct device_ops *ops;
+	const struct device_kernels *kernels;
 	struct memory vector[VECTORS]; /* OTHER: of hintwrong */
 	int device;
 	struct device_selector *hinted, *fresh;
@@ -48,15 +49,13 @@ static float *at(const struct bench *b, int vector)
 
 static int select_once(struct bench *b, int forget, const float *grad, float *residual)
 {
-	const struct device_select call = { .residual = residual,
-					    .grad = grad,
-					    .scale = 1,
-					    .clear = 1,
-					    .judge = 1,
-					    .forget = forget,
-					    .k = b->k };
+	const struct device_selection selection = {
+		.call = { .residual = residual, .grad = grad, .scale = 1, .judge = 1, .k = b->k },
+		.clear = 1,
+		.forget = forget
+	};
 
-	return b->ops->select(forget ? b->fresh : b->hinted, &call, NULL);
+	return b->kernels->select(forget ? b->fresh : b->hinted, &selection, NULL);
 }
 
 static int enqueue(struct bench *b, int what)
@@ -111,7 +110,7 @@ static int measure(struct bench *b)
 			samples_add(&b->ratio[i], i == COPY ? 1 : 12 * ms[COPY] / (8 * ms[i]));
 		}
 	}
-	if (!rc && b->ops->selected(b->hinted, b->index, NULL, &b->selected, NULL))
+	if (!rc && b->kernels->selected(b->hinted, b->index, NULL, &b->selected, NULL))
 		rc = gpu_failed(b->ops);
 	return rc;
 }
@@ -174,8 +173,9 @@ static int one_k(void *bench, size_t k, int first)
 	int rc = 0;
 
 	b->k = k;
-	if (b->ops->selector_open(b->device, n, k, NULL, 0, &b->hinted) ||
-	    b->ops->selector_open(b->device, n, k, NULL, 0, &b->fresh) ||
+	const struct device_shape shape = { .device = b->device, .n = n, .k = k };
+	if (b->kernels->selector_open(&shape, &b->hinted) ||
+	    b->kernels->selector_open(&shape, &b->fresh) ||
 	    b->ops->zero(at(b, RESIDUAL), n * sizeof(float), NULL) ||
 	    b->ops->zero(at(b, RESIDUAL_FRESH), n * sizeof(float), NULL))
 		rc = gpu_failed(b->ops);
@@ -187,8 +187,8 @@ static int one_k(void *bench, size_t k, int first)
 		samples_close(&b->ms[i]);
 		samples_close(&b->ratio[i]);
 	}
-	b->ops->selector_close(&b->hinted);
-	b->ops->selector_close(&b->fresh);
+	b->kernels->selector_close(&b->hinted);
+	b->kernels->selector_close(&b->fresh);
 	return rc;
 }
 
@@ -226,6 +226,9 @@ int bench_select_gpu(const struct options *o)
 	int rc = -1;
 
 	if (!b.ops)
+		return -1;
+	b.kernels = gpu_kernels();
+	if (!b.kernels)
 		return -1;
 	here = malloc((o->n + SHIFTS * SHIFT) * sizeof(float));
 	b.index = malloc((densities_most(o) + 1) * sizeof(*b.index));

@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * From the text of --device to a table of operations; loads the module for GPUs. */
 #include "tools/train/compute.h"
+#include "base/module.h"
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct compute_ops *load(const char *path, char *text, size_t cap)
+/* named: NULL for the installed one. */
+static const struct compute_ops *load(const char *named, char *text, size_t cap)
 {
-	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL), *symbol;
+	const char *path = named;
+	char installed[PATH_MAX];
 	const struct compute_ops *ops;
 	compute_module_fn *module;
+	void *handle = NULL, *symbol;
+	int absent = 0;
 
+	if (!named) {
+		absent = module_find("libsluice_train_cuda.so", installed, sizeof(installed));
+		path = installed;
+	}
+	if (!absent)
+		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle) {
 		snprintf(text, cap,
 			 "--device cuda: this sluice-train has no module for GPUs (%s): build "
 			 "Sluice with --with-cuda=yes, or name the module with --device cuda:FILE",
-			 dlerror());
+			 absent ? installed : dlerror());
 		return NULL;
 	}
 	symbol = dlsym(handle, COMPUTE_MODULE_SYMBOL);
@@ -34,9 +46,7 @@ int compute_open(const char *device, struct compute *out, char *text, size_t cap
 
 	*out = (struct compute){ .ops = &compute_cpu };
 	if (strcmp(device, "cpu")) {
-		out->ops = load(device[4] == ':' ? device + 5 :
-						   SLUICE_MODULE_DIR "/libsluice_train_cuda.so",
-				text, cap);
+		out->ops = load(device[4] == ':' ? device + 5 : NULL, text, cap);
 		if (!out->ops)
 			return -1;
 	}

@@ -118,10 +118,10 @@ static int prepare(struct training *t, struct complaint *complaint)
 	return 0;
 }
 
-static int open_model(struct training *t)
+static sluice_model_attr attributes(const struct training *t)
 {
-	sluice_model_attr attr = {
-		.size = sizeof(attr),
+	return (sluice_model_attr){
+		.size = sizeof(sluice_model_attr),
 		.count = t->network.count,
 		.tensors = t->network.tensor,
 		.n_tensors = 2 * t->network.layers,
@@ -131,7 +131,11 @@ static int open_model(struct training *t)
 		.steps_per_epoch = t->steps_per_epoch,
 		.stream = t->compute.ops ? t->compute.ops->stream(t->compute.state) : NULL,
 	};
+}
 
+static int open_model(struct training *t)
+{
+	sluice_model_attr attr = attributes(t);
 	int rc = sluice_model_open(t->job, &attr, t->params, &t->model);
 
 	return rc || !t->options.measure ? rc : sluice_measure(t->model, 1);
@@ -316,6 +320,42 @@ static void free_training(struct training *t)
 	free_rows(t);
 }
 
+/* --explain: rank 0 prints what the others would say, too. */
+static int explain(const struct training *t, struct complaint *complaint)
+{
+	const sluice_model_attr attr = attributes(t);
+	const int workers = sluice_workers(t->job), servers = sluice_size(t->job) - workers;
+	char *text = NULL;
+
+	if (!sluice_rank(t->job)) {
+		const int length = sluice_plan(&attr, workers, servers, NULL, 0);
+
+		if (length < 0)
+			complain(complaint, "--explain: %s", sluice_last_error());
+		else if (!(text = malloc((size_t)length + 1)))
+			complain_memory(complaint, "the plan");
+		else
+			sluice_plan(&attr, workers, servers, text, (size_t)length + 1);
+	}
+	if (text && (fputs(text, stdout) < 0 || fflush(stdout)))
+		complain(complaint, "--explain: the plan could not be written");
+	free(text);
+	return agree_on_complaints(t->job, complaint);
+}
+
+static int run(struct training *t, struct complaint *complaint)
+{
+	int rc = open_model(t);
+
+	if (!rc)
+		rc = prepare_signal(t, complaint);
+	if (!rc && !sluice_is_worker(t->job))
+		return sluice_serve(t->model);
+	if (!rc)
+		rc = work(t);
+	return rc ? rc : conclude(t);
+}
+
 int take_part(sluice_job *job, const struct options *options, struct rows *shared, int bad_usage,
 	      struct complaint *complaint)
 {
@@ -337,16 +377,7 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 	if (!t)
 		return rc ? rc : -1;
 	if (!rc)
-		rc = open_model(t);
-	if (!rc)
-		rc = prepare_signal(t, complaint);
-	if (!rc && sluice_is_worker(job)) {
-		rc = work(t);
-		if (!rc)
-			rc = conclude(t);
-	} else if (!rc) {
-		rc = sluice_serve(t->model);
-	}
+		rc = options->explain ? explain(t, complaint) : run(t, complaint);
 	sluice_model_close(&t->model);
 	free_training(t);
 	free(t);

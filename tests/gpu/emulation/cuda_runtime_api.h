@@ -47,14 +47,7 @@ struct cudaDeviceProp {
 	size_t totalGlobalMem;
 	int multiProcessorCount, major, minor;
 };
-enum cudaDeviceAttr {
-	cudaDevAttrMultiProcessorCount = 16,
-	cudaDevAttrGPUDirectRDMAFlushWritesOptions = 117,
-	cudaDevAttrGPUDirectRDMAWritesOrdering = 118
-};
-enum { cudaGPUDirectRDMAWritesOrderingOwner = 100, cudaFlushGPUDirectRDMAWritesOptionHost = 1 };
-enum cudaFlushGPUDirectRDMAWritesTarget { cudaFlushGPUDirectRDMAWritesTargetCurrentDevice };
-enum cudaFlushGPUDirectRDMAWritesScope { cudaFlushGPUDirectRDMAWritesToOwner = 100 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 enum cudaDriverEntryPointQueryResult {
 	cudaDriverEntryPointSuccess,
 	cudaDriverEntryPointSymbolNotFound
@@ -119,8 +112,6 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
 					     unsigned long long flags,
 					     enum cudaDriverEntryPointQueryResult *result);
-cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
-					       enum cudaFlushGPUDirectRDMAWritesScope scope);
 
 /* ---- for tests ---- */
 enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };

@@ -3,7 +3,6 @@
 #include "gpu/topk.cu"
 #include "gpu/pack.cu"
 #include "gpu/parts.cu"
-#include "gpu/report.cu"
 #include "gpu/apply.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"

@@ -170,16 +170,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
 	(void)device;
-	*value = attribute == cudaDevAttrMultiProcessorCount ?
-			 EMULATED_MULTIPROCESSORS :
-			 attribute == cudaDevAttrGPUDirectRDMAFlushWritesOptions;
-	return answer(cudaSuccess);
-}
-
-cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
-					       enum cudaFlushGPUDirectRDMAWritesScope scope)
-{
-	(void)target, (void)scope;
+	*value = attribute == cudaDevAttrMultiProcessorCount ? EMULATED_MULTIPROCESSORS : 0;
 	return answer(cudaSuccess);
 }
 

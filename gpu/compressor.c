@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The host's part of a push on the device: selection, split, pack (and quantize) for each part,
+ * seal and report are enqueued together, and nobody need wait for them: the last one writes the
+ * results to pinned memory, and then the number of the push, which the host polls. Nothing is
+ * allocated after it is open. The residual keeps everything that was selected until report, or
+ * cuda_settle(), takes off what messages hold.
+ *
+ * A recipe whose workers sketch has pushes whose lengths the host knows: first each part's count
+ * sketch, made in its payload, then, when the shards have said which coordinates they want, the
+ * values of these. */
+#include "gpu/compressor.h"
+#include "gpu/apply.h"
+#include "gpu/context.h"
+#include "gpu/failure.h"
+#include "base/bytes.h"
+#include "gpu/selector.h"
+#include "gpu/sketch.h"
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	THREADS = 256,
+	WARPS_OF_BLOCK = 8,
+	BLOCKS_EACH = 2,
+	GATHER_BLOCKS_EACH = 8,
+	ENTRY_WORDS = 2,
+	CELL_BYTES = 4,
+	SIGNS_BYTES = 64 /* alone in their line */
+};
+
+/* What comes back, in one piece. */
+struct results {
+	struct push_summary summary;
+	struct push_part part[];
+};
+
+struct device_compressor {
+	struct device_selector *s;
+	struct device_sketch *sketch; /* NULL: it was opened without */
+	size_t parts, results_bytes;
+	struct results *results; /* on the device; behind them the places */
+	struct push_place *places;
+	struct results *arrived; /* pinned; behind them the places as they are sent */
+	struct push_place *asked;
+	struct push_signs *signs; /* pinned too, before them */
+	uint32_t turn;            /* the number of the last push; not 0 once there was one */
+	int device;               /* for those who ask what is waited for */
+	int few_bits;             /* its values are */
+	int known;                /* the host knows how long its payloads are */
+	uint32_t found;           /* of the push that cuda_pushed() waited for last */
+	uint32_t power[CHECKSUM_POWERS];
+};
+
+static struct value_coding coding_of(const struct device_values *values)
+{
+	return (struct value_coding){ (enum value_type)values->type, values->bits, values->block,
+				      0 };
+}
+
+static size_t granules(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+static int allocate(struct device_compressor *c, size_t bytes)
+{
+	enum cudaStreamCaptureMode mode;
+	void *pinned = NULL;
+	int rc;
+
+	capture_allow(&mode);
+	/* Kernels reach pinned memory at the host's address. */
+	rc = cuda_check(cudaMalloc((void **)&c->results, bytes), "allocating a push") ||
+	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
+			"allocating pinned memory");
+	capture_restore(mode);
+	c->signs = pinned;
+	return rc ? -1 : 0;
+}
+
+int cuda_open(const struct device_shape *shape, struct device_compressor **out)
+{
+	const size_t parts = shape->parts;
+	const size_t results = granules(sizeof(struct results) + parts * sizeof(struct push_part));
+	struct device_compressor *c = calloc(1, sizeof(*c));
+	int before;
+
+	if (!c)
+		return cuda_refuse("no memory for a compressor");
+	c->parts = parts;
+	c->results_bytes = results;
+	c->device = shape->device;
+	checksum_powers(c->power);
+	if (cuda_selector_open(shape, &c->s) ||
+	    (shape->sketch_columns && cuda_sketch_open(shape->device, shape->sketch_span,
+						       shape->sketch_columns, &c->sketch)) ||
+	    selector_enter(c->s, &before) ||
+	    selector_leave(c->s, before,
+			   allocate(c, results + parts * sizeof(struct push_place)))) {
+		cuda_close(&c);
+		return -1;
+	}
+	*c->signs = (struct push_signs){ 0, 0 };
+	c->arrived = (struct results *)(void *)((char *)c->signs + SIGNS_BYTES);
+	c->places = (struct push_place *)(void *)((char *)c->results + results);
+	c->asked = (struct push_place *)(void *)((char *)c->arrived + results);
+	*out = c;
+	return 0;
+}
+
+void cuda_close(struct device_compressor **compressor)
+{
+	struct device_compressor *c = compressor ? *compressor : NULL;
+	enum cudaStreamCaptureMode mode;
+
+	if (!c)
+		return;
+	capture_allow(&mode);
+	if (c->results && cudaFree(c->results) != cudaSuccess)
+		cudaGetLastError();
+	if (c->signs && cudaFreeHost(c->signs) != cudaSuccess)
+		cudaGetLastError();
+	capture_restore(mode);
+	cuda_sketch_close(&c->sketch);
+	cuda_selector_close(&c->s);
+	free(c);
+	*compressor = NULL;
+}
+
+/* Behind the positions of part i. */
+static int quantize_part(struct device_compressor *c, const struct selector_view *v, size_t i,
+			 const struct device_part *part, const struct device_values *values,
+			 uint32_t most, void *stream)
+{
+	struct push_part *there = &c->results->part[i];
+	const struct quantize_args args = { .index = v->index,
+					    .value = v->value,
+					    .decoded = v->value,
+					    .leave_rest = 1,
+					    .entries = &there->range,
+					    .packed = &there->packing,
+					    .out = part->payload,
+					    .count = most,
+					    .coding = coding_of(values),
+					    .most = &c->results->summary.largest,
+					    .stream = { values->purpose, values->rank, values->step,
+							values->seed },
+					    .state = &there->quantizing };
+
+	return cuda_check(
+		quantize_enqueue(&args,
+				 quantize_grid(most, v->multiprocessors, v->quantize_residents),
+				 stream),
+		"starting the kernel quantize");
+}
+
+static int pack_parts(struct device_compressor *c, const struct device_part *parts,
+		      const struct device_values *values, void *stream)
+{
+	const struct selector_view view = selector_view(c->s), *v = &view;
+
+	for (size_t i = 0; i < c->parts; i++) {
+		const struct pack_args args = { .index = v->index,
+						.value = v->value,
+						.decoded = v->value,
+						.leave_rest = 1,
+						.range = &c->results->part[i].range,
+						.payload = parts[i].payload,
+						.base = parts[i].begin,
+						.count = parts[i].capacity,
+						.span = parts[i].span,
+						.values = coding_of(values),
+						.state = &c->results->part[i].packing,
+						.block_sums = v->block_sums,
+						.widths = v->widths };
+		const uint32_t most = parts[i].capacity < v->room ? parts[i].capacity : v->room;
+		const unsigned grid = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK,
+						v->multiprocessors, v->pack_residents);
+
+		if (cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack") ||
+		    (c->few_bits && quantize_part(c, v, i, &parts[i], values, most, stream)))
+			return -1;
+	}
+	return 0;
+}
+
+/* What the host asks for, and zeroed results, go to the device. */
+static int send_places(struct device_compressor *c, const struct device_part *parts, void *stream)
+{
+	/* The last push was waited for: its places are read. */
+	for (size_t i = 0; i < c->parts; i++)
+		c->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload,
+						   parts[i].copy, c->known ? parts[i].bytes : 0 };
+	if (cuda_check(cudaMemcpyAsync(c->places, c->asked, c->parts * sizeof(*c->places),
+				       cudaMemcpyDefault, stream),
+		       "copying the places of messages"))
+		return -1;
+	return cuda_check(cudaMemsetAsync(c->results, 0, c->results_bytes, stream),
+			  "clearing a push");
+}
+
+/* The selection, and what it came to; with splits, each part's share of it too. */
+static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
+			     int splits, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct device_selection selection = { .call = *call };
+	const struct split_args args = { .selection = v.selection,
+					 .index = v.index,
+					 .place = c->places,
+					 .parts = splits ? (uint32_t)c->parts : 0,
+					 .room = v.room,
+					 .summary = &c->results->summary,
+					 .part = c->results->part,
+					 .selected = &c->signs->selected,
+					 .turn = c->turn };
+
+	if (cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream),
+		       "clearing a push") ||
+	    cuda_select(c->s, &selection, stream))
+		return -1;
+	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
+}
+
+/* Checksums and copies of all payloads, of words at most. A few blocks on each multiprocessor fill
+ * a bus. */
+static int seal(struct device_compressor *c, uint64_t words, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	struct seal_args args = { .place = c->places,
+				  .part = c->results->part,
+				  .parts = (uint32_t)c->parts };
+
+	memcpy(args.power, c->power, sizeof(args.power));
+	return cuda_check(seal_enqueue(&args,
+				       list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH),
+				       stream),
+			  "starting the kernel seal");
+}
+
+/* The end of a push, and the way back. */
+static int report(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct device_select *call = &push->select;
+	const int adds = push->payload != DEVICE_VALUES;
+	const int settles = push->payload == DEVICE_PAIRS && push->settle;
+	const struct report_args args = { .settle = { .residual = settles ? call->residual : NULL,
+						      .velocity = settles ? push->masked : NULL,
+						      .index = v.index,
+						      .value = v.value,
+						      .exempt = v.exempt,
+						      .n_exempt = v.n_exempt,
+						      .count = v.room },
+					  .summary = &c->results->summary,
+					  .part = c->results->part,
+					  .parts = (uint32_t)c->parts,
+					  .grad = adds && call->judge ? call->grad : NULL,
+					  .narrow = adds && call->grad_type != VALUE_F32,
+					  .selection = v.selection,
+					  .from = (const uint32_t *)(const void *)c->results,
+					  .to = (uint32_t *)(void *)c->arrived,
+					  .words = (uint32_t)(c->results_bytes / sizeof(uint32_t)),
+					  .done = &c->signs->done,
+					  .turn = c->turn };
+	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors,
+					WARPS_OF_BLOCK);
+
+	return cuda_check(report_enqueue(&args, grid, stream), "starting the kernel report");
+}
+
+static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
+			    void *stream)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < c->parts; i++)
+		most = push->parts[i].capacity > most ? push->parts[i].capacity : most;
+	if (enqueue_selection(c, &push->select, 1, stream))
+		return -1;
+	return push->payload == DEVICE_PAIRS &&
+			       (pack_parts(c, push->parts, &push->values, stream) ||
+				seal(c, most * ENTRY_WORDS, stream)) ?
+		       -1 :
+		       0;
+}
+
+static uint64_t most_cells(const struct device_compressor *c, const struct device_part *parts)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < c->parts; i++)
+		most = parts[i].bytes > most ? parts[i].bytes : most;
+	return most / CELL_BYTES;
+}
+
+/* Part i's sketch, whose seed is i. */
+static int sketch_part(struct device_compressor *c, const float *vector,
+		       const struct device_part *part, size_t i, uint32_t rows, void *stream)
+{
+	const struct device_sketch_call call = { .x = vector + part->begin,
+						 .cells = (float *)(void *)part->payload,
+						 .n = part->span,
+						 .rows = rows,
+						 .columns = part->bytes / CELL_BYTES / rows,
+						 .seed = i };
+
+	if (cuda_check(cudaMemsetAsync(part->payload, 0, part->bytes, stream), "clearing a sketch"))
+		return -1;
+	return cuda_sketch_add(c->sketch, &call, stream);
+}
+
+static int enqueue_sketches(struct device_compressor *c, const struct device_push *push,
+			    void *stream)
+{
+	const uint32_t nothing = 0;
+	struct device_select adding = push->select;
+
+	adding.list = &nothing;
+	adding.listed = 0;
+	if (enqueue_selection(c, &adding, 0, stream))
+		return -1;
+	for (size_t i = 0; i < c->parts; i++)
+		if (sketch_part(c, adding.residual, &push->parts[i], i, push->rows, stream))
+			return -1;
+	return seal(c, most_cells(c, push->parts), stream);
+}
+
+/* The lists take the place of a selection's. */
+static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < c->parts; i++) {
+		const struct device_part *part = &push->parts[i];
+		const uint32_t count = part->bytes / CELL_BYTES;
+		const struct gather_args args = { .vector = push->vector + part->begin,
+						  .index = v.index + at,
+						  .value = (float *)(void *)part->payload,
+						  .count = count,
+						  .found = &v.selection->found };
+		const unsigned grid = list_grid(count, THREADS, v.multiprocessors,
+						GATHER_BLOCKS_EACH);
+
+		if (!count)
+			continue;
+		if (count > v.room - at)
+			return cuda_refuse("values of more than %u coordinates, for which the "
+					   "compressor has room",
+					   v.room);
+		if (cuda_check(cudaMemcpyAsync(v.index + at, part->index, count * sizeof(*v.index),
+					       cudaMemcpyDefault, stream),
+			       "copying indices to the device") ||
+		    cuda_check(gather_enqueue(&args, grid, stream), "starting the kernel gather"))
+			return -1;
+		at += count;
+	}
+	return seal(c, most_cells(c, push->parts), stream);
+}
+
+static int enqueue(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	int rc = send_places(c, push->parts, stream);
+
+	if (!rc && push->payload == DEVICE_SKETCHES)
+		rc = enqueue_sketches(c, push, stream);
+	else if (!rc && push->payload == DEVICE_VALUES)
+		rc = enqueue_values(c, push, stream);
+	else if (!rc)
+		rc = enqueue_selected(c, push, stream);
+	return rc ? -1 : report(c, push, stream);
+}
+
+int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	const struct value_coding coding = coding_of(&push->values);
+	int before;
+
+	c->turn += c->turn == UINT32_MAX ? 2 : 1;
+	c->found = 0;
+	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
+	c->few_bits = push->payload == DEVICE_PAIRS && value_few_bits(coding.type);
+	if (c->few_bits && quantize_refuse(&coding))
+		return -1;
+	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
+		return cuda_refuse("sketches without rows, or of a compressor opened without them");
+	if (cuda_ready(stream)) /* its result comes to the host */
+		return -1;
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before, enqueue(c, push, stream));
+}
+
+/* ---- what became of it ----------------------------------------------------- */
+
+static int is_done(const struct device_compressor *c)
+{
+	return __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
+}
+
+static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
+			      "seal or report), or one before it,";
+
+/* Whether the stream is idle, or failed. */
+static int ask(const struct device_compressor *c, void *stream)
+{
+	enum cudaStreamCaptureMode mode;
+	cudaError_t error;
+
+	capture_allow(&mode);
+	error = cudaStreamQuery(stream);
+	capture_restore(mode);
+	if (error == cudaErrorNotReady) {
+		cudaGetLastError(); /* it is none */
+		return 0;
+	}
+	if (cuda_check(error, kernels))
+		return -1;
+	return is_done(c) ?
+		       0 :
+		       cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+}
+
+int cuda_poll(struct device_compressor *c, int asks, void *stream)
+{
+	int before;
+
+	if (is_done(c))
+		return 1;
+	if (!asks || cuda_ready(stream)) /* asking would spoil the capture */
+		return 0;
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before, ask(c, stream));
+}
+
+void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
+{
+	const int selected = __atomic_load_n(&c->signs->selected, __ATOMIC_ACQUIRE) == c->turn;
+
+	snprintf(text, cap, "GPU %d: %s", c->device,
+		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
+			    "what is before them in the stream" :
+		 selected ? "its messages (kernels pack, quantize, seal, report)" :
+			    "its selection (kernels fold, topk, gaussian, draw), or what is before "
+			    "it in the stream");
+}
+
+int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct device_sent *sent,
+		void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct push_summary *got = &c->arrived->summary;
+
+	if (!is_done(c) && cuda_check(cudaStreamSynchronize(stream), kernels))
+		return -1;
+	if (!is_done(c))
+		return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+	*out = (struct device_selected){ .n = got->found,
+					 .nan = got->nan != 0,
+					 .passes = got->passes,
+					 .largest = bits_float(got->largest),
+					 .nonfinite = got->nonfinite,
+					 .first_nonfinite = (uint32_t)~got->inverted_first,
+					 .bad = got->bad,
+					 .settled = got->settled != 0 };
+	out->overfull = out->n > v.room;
+	out->n = out->overfull ? 0 : out->n;
+	c->found = (uint32_t)out->n;
+	for (size_t i = 0; i < c->parts; i++) {
+		const struct push_part *part = &c->arrived->part[i];
+
+		if (c->known) {
+			sent[i] = (struct device_sent){ .packed = 1,
+							.payload_bytes = c->asked[i].bytes,
+							.count = c->asked[i].bytes / sizeof(float),
+							.crc = part->crc,
+							.scale = 1,
+							.nonfinite = part->nonfinite != 0 };
+			continue;
+		}
+		sent[i] = (struct device_sent){ .first = part->range.first,
+						.count = part->range.count,
+						.packed = part->packing.verdict == PACK_DONE,
+						.coding = (int)part->packing.coding,
+						.payload_bytes = part->packing.payload_bytes,
+						.crc = part->crc,
+						.scale = c->few_bits ? part->quantizing.scale :
+								       part->packing.scale };
+	}
+	return 0;
+}
+
+static int fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
+		 float *value, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+
+	if (cuda_check(cudaMemcpyAsync(index, v.index + first, count * sizeof(*index),
+				       cudaMemcpyDefault, stream),
+		       "copying what was selected") ||
+	    cuda_check(cudaMemcpyAsync(value, v.value + first, count * sizeof(*value),
+				       cudaMemcpyDefault, stream),
+		       "copying what was selected"))
+		return -1;
+	return cuda_check(cudaStreamSynchronize(stream), "copying what was selected");
+}
+
+int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
+	       float *value, void *stream)
+{
+	int before;
+
+	if (!count)
+		return 0;
+	if (selector_enter(c->s, &before)) /* it may be another call's thread */
+		return -1;
+	return selector_leave(c->s, before, fetch(c, first, count, index, value, stream));
+}
+
+/* What the host encoded of part sent leaves. */
+static int send_rest(const struct selector_view *v, const struct device_sent *sent,
+		     const float *rest, const uint32_t *unsent, void *stream)
+{
+	const uint32_t first = sent->first, count = sent->count;
+
+	if (!count)
+		return 0;
+	if (unsent &&
+	    cuda_check(cudaMemcpyAsync(v->marks + first, unsent + first, count * sizeof(*unsent),
+				       cudaMemcpyDefault, stream),
+		       "copying marks"))
+		return -1;
+	return cuda_check(cudaMemcpyAsync(v->value + first, rest + first, count * sizeof(*rest),
+					  cudaMemcpyDefault, stream),
+			  "copying what is left unsent");
+}
+
+static int settle(struct device_compressor *c, float *residual, float *velocity,
+		  const struct device_sent *sent, const float *rest, const uint32_t *unsent,
+		  void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct settle_args args = { .residual = residual,
+					  .velocity = velocity,
+					  .index = v.index,
+					  .value = v.value,
+					  .unsent = unsent ? v.marks : NULL,
+					  .exempt = v.exempt,
+					  .n_exempt = v.n_exempt,
+					  .count = c->found };
+	const unsigned grid = list_grid(c->found, THREADS, v.multiprocessors, WARPS_OF_BLOCK);
+
+	if (unsent && cuda_check(cudaMemsetAsync(v.marks, 0, c->found * sizeof(*v.marks), stream),
+				 "clearing marks"))
+		return -1;
+	for (size_t i = 0; i < c->parts; i++)
+		if (!sent[i].packed && send_rest(&v, &sent[i], rest, unsent, stream))
+			return -1;
+	return cuda_check(settle_enqueue(&args, grid, stream), "starting the kernel settle");
+}
+
+int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
+		const struct device_sent *sent, const float *rest, const uint32_t *unsent,
+		void *stream)
+{
+	int before;
+
+	if (!c->found)
+		return 0;
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before,
+			      settle(c, residual, velocity, sent, rest, unsent, stream));
+}
+
+int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
+	       const float *value, uint32_t count, int assign, void *stream)
+{
+	return selector_apply(c->s, vector, index, value, count, assign, stream);
+}

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See link.h, which draws the exchange, and the table `rules` below. */
+#include "rdma/link.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/queue_pair.h"
+#include "rdma/patience.h"
+#include "sluice.h"
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum link_state {
+	IDLE,     /* no try is under way; the timer begins one, or a server's look for the client */
+	ASKING,   /* a hello is on its way; a challenge is to come */
+	ROUTING,  /* client, challenged: on its way to send the proof */
+	PROVING,  /* client: there is a queue pair, the proof is out */
+	ACCEPTED, /* server: there is a queue pair, the client's READY is to come */
+	GREETING, /* client: READY is out, the server's is to come */
+	TRADING,  /* both sides are READY, the peer's KEYS are to come */
+	UP,
+	EXPELLED, /* up for the last messages to a peer that was dropped from the job */
+	CUT,      /* broken while the own port is down: nothing is sent before that is up */
+	GONE,
+	STATES
+};
+
+enum link_event {
+	NOTHING,
+	TIMER,     /* the state's timer has run out */
+	LATE,      /* the time to make a lost connection again is over */
+	ADDRESS,   /* rdma_cm knows the peer's address */
+	ROUTE,     /* rdma_cm knows the route to it */
+	CHALLENGE, /* the client's hello is answered */
+	ALIVE,     /* the server's hello is answered: the client lives, and will come */
+	ACCEPT,    /* the proof is answered */
+	PROOF,     /* the peer asks to be connected, and has proved who it is */
+	NEWER, /* the peer asks so while an older try or connection is there; comes before PROOF */
+	READY, /* the greeting that the peer's keys work */
+	KEYS,  /* the greeting that its table of keys is written */
+	FAILURE,  /* this try came to nothing */
+	MISTRUST, /* one of the two does not accept the other's proof */
+	NOBODY,   /* nobody listens at the peer's address */
+	LOSS,     /* the queue pair does not work any more */
+	CUT_OFF,  /* the same, as the own port is down, after the link was up */
+	EXPEL,    /* this rank drops the peer */
+	END,      /* the peer is lost for good */
+	EVENTS
+};
+
+struct link {
+	const struct link_shared *shared;
+	struct link_config config;
+	enum link_state state;
+	enum link_event noted; /* by completions, to be raised when the poll is over */
+	struct proof *proof; /* ASKING: its id asks for a challenge; later it has the queue pair */
+	struct patience patience;
+	char why[200];   /* the last trouble */
+	char broke[200]; /* why the connection was lost, while it is being made again */
+	char gone[256];
+};
+
+/* What comes with an event. */
+struct cue {
+	uint64_t now;
+	const struct cm_event *cm;
+	const struct frame *frame;
+	enum frame_reason refusal; /* PROOF: why the request is refused, 0 if it is not */
+};
+
+/* ---- the id and its queue pair
+ * ---------------------------------------------------------------------- */
+
+static void set_why(struct link *l, const char *why)
+{
+	if (why != l->why)
+		snprintf(l->why, sizeof(l->why), "%s", why);
+}
+
+static int port_active(const struct link *l)
+{
+	return verbs_port_active(l->shared->context, l->shared->device);
+}
+
+/* What completes while a queue pair ends says nothing new. */
+static void end_pair(struct link *l)
+{
+	l->noted = LOSS;
+	qp_end(l->config.pair);
+	l->noted = NOTHING;
+}
+
+/* Ends the id, and the queue pair if there is one; hands out everything that arrived before. */
+static void drop_id(struct link *l)
+{
+	if (!proof_id(l->proof))
+		return;
+	end_pair(l);
+	proof_end_id(l->proof);
+	patience_rest(&l->patience);
+}
+
+static int make_pair(struct link *l)
+{
+	struct rdma_cm_id *id = proof_id(l->proof);
+
+	if (id->verbs != l->shared->context) {
+		snprintf(l->why, sizeof(l->why), "the route to it does not go through %s",
+			 l->shared->device->name);
+		return -1;
+	}
+	return qp_make(l->config.pair, id, l, l->why);
+}
+
+/* ---- connecting ------------------------------------------------------------------ */
+
+static enum link_event begin_try(struct link *l, struct cue *cue)
+{
+	if (proof_start(l->proof, patience_try_ms(&l->patience), l->why))
+		return FAILURE;
+	patience_await(&l->patience, cue->now);
+	return NOTHING;
+}
+
+static enum link_event find_route(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	return proof_route(l->proof, patience_try_ms(&l->patience), l->why) ? FAILURE : NOTHING;
+}
+
+static enum link_event send_hello(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	return proof_say_hello(l->proof, l->why) ? FAILURE : NOTHING;
+}
+
+static enum link_event begin_proof(struct link *l, struct cue *cue)
+{
+	drop_id(l);
+	return begin_try(l, cue);
+}
+
+static enum link_event wait_for_client(struct link *l, struct cue *cue)
+{
+	drop_id(l);
+	patience_sleep(&l->patience, cue->now, PATIENCE_PROBE_MS);
+	return NOTHING;
+}
+
+static enum link_event send_proof(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	if (make_pair(l) || proof_request(l->proof, qp_received(l->config.pair), l->why))
+		return FAILURE;
+	return NOTHING;
+}
+
+/* The peer noticed first that the connection is broken. It may be heard of no more. */
+static enum link_event make_way(struct link *l, struct cue *cue)
+{
+	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
+	drop_id(l);
+	if (patience_hurry(&l->patience, cue->now))
+		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
+	return NOTHING;
+}
+
+static enum link_event accept_peer(struct link *l, struct cue *cue)
+{
+	uint8_t control[REGION_DESCRIPTOR_BYTES];
+	struct slot_address slot; /* its key works when this side says READY */
+	int answered = 0;
+
+	cue->refusal = REFUSAL_GONE;
+	if (qp_replay(l->config.pair, cue->frame->received, l->why))
+		return END;
+	cue->refusal = REFUSAL_FAILED;
+	proof_take_id(l->proof, cue->cm->id);
+	if (!make_pair(l) && !qp_greeting(l->config.pair, &slot, control, l->why) &&
+	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, qp_received(l->config.pair),
+			  &slot, control, &answered, l->why)) {
+		cue->refusal = 0;
+		patience_await(&l->patience, cue->now);
+		return NOTHING;
+	}
+	if (answered) {
+		cue->refusal = 0;
+		return FAILURE;
+	}
+	end_pair(l);
+	proof_yield_id(l->proof);
+	return FAILURE;
+}
+
+static enum link_event say_ready(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	return qp_say_ready(l->config.pair, l->why) ? FAILURE : NOTHING;
+}
+
+static enum link_event take_accept(struct link *l, struct cue *cue)
+{
+	return qp_take_accept(l->config.pair, cue->frame, l->why) ? END : say_ready(l, cue);
+}
+
+static enum link_event send_keys(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	return qp_send_keys(l->config.pair, l->why) ? FAILURE : NOTHING;
+}
+
+static enum link_event take_keys(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	if (qp_take_keys(l->config.pair, l->why))
+		return END;
+	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
+		return FAILURE;
+	if (sendlog_credit_due(l->config.log)) /* for what came right behind its greeting */
+		*l->shared->wants |= LINK_OWES_CREDIT;
+	qp_start(l->config.pair, patience_was_up(&l->patience));
+	patience_succeeded(&l->patience);
+	return NOTHING;
+}
+
+/* ---- failing ---------------------------------------------------------------------- */
+
+static enum link_event try_later(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	drop_id(l);
+	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer,
+		 patience_failed(&l->patience, now_ns()), l->why);
+	return NOTHING;
+}
+
+static enum link_event overdue(struct link *l, struct cue *cue)
+{
+	static const char *const missing[STATES] = {
+		[ASKING] = "no answer to a hello",
+		[ROUTING] = "no route to it in time",
+		[PROVING] = "no answer to the proof",
+	};
+
+	set_why(l, missing[l->state] ? missing[l->state] : "no greeting over the new connection");
+	return try_later(l, cue);
+}
+
+static enum link_event mistrusted(struct link *l, struct cue *cue)
+{
+	return patience_refused(&l->patience) ? END : try_later(l, cue);
+}
+
+static enum link_event nobody(struct link *l, struct cue *cue)
+{
+	if (patience_alone(&l->patience)) {
+		set_why(l, "its process ended: nobody listens at its address");
+		return END;
+	}
+	return try_later(l, cue);
+}
+
+static void say_lost(struct link *l)
+{
+	log_line(LOG_INFO, "rdma",
+		 "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
+		 l->config.peer, l->why, l->shared->lost_after_ms / 2000.0);
+	snprintf(l->broke, sizeof(l->broke), "%s", l->why);
+}
+
+static enum link_event begin_again(struct link *l)
+{
+	if (!patience_lost(&l->patience, now_ns(), sendlog_moved(l->config.log)))
+		return NOTHING;
+	set_why(l, "its connection breaks again and again");
+	return END;
+}
+
+static enum link_event lose(struct link *l, struct cue *cue)
+{
+	if (!patience_was_up(&l->patience))
+		return try_later(l, cue);
+	say_lost(l);
+	drop_id(l);
+	return begin_again(l);
+}
+
+/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot leave
+ * ends the device's connection manager for good, so the link waits for the port, within the same
+ * time. */
+static enum link_event hold(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	say_lost(l);
+	sendlog_detach(l->config.log);
+	snprintf(l->broke, sizeof(l->broke), "port %d of this rank's %s went down",
+		 l->shared->device->port, l->shared->device->name);
+	set_why(l, "the port stays down");
+	return begin_again(l);
+}
+
+static enum link_event leave_cut(struct link *l, struct cue *cue)
+{
+	drop_id(l);
+	patience_sleep(&l->patience, cue->now, 0);
+	return NOTHING;
+}
+
+static void end_for_good(struct link *l, const char *text)
+{
+	snprintf(l->gone, sizeof(l->gone), "%s", text);
+	drop_id(l);
+	rights_peer_end(l->config.rights);
+	log_line(LOG_INFO, "rdma", "verbs: rank %d is gone: %s; its keys are revoked",
+		 l->config.peer, text);
+	if (!event_queue_full(l->shared->events))
+		event_queue_put(l->shared->events, &(struct event){ .kind = EVENT_GONE,
+								    .peer = l->config.peer,
+								    .status = SLUICE_EPEER,
+								    .text = l->gone });
+	sendlog_abandon(l->config.log);
+}
+
+static enum link_event end_link(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	end_for_good(l, l->why);
+	return NOTHING;
+}
+
+static enum link_event give_up(struct link *l, struct cue *cue)
+{
+	char text[sizeof(l->gone)];
+
+	(void)cue;
+	snprintf(text, sizeof(text), "%.110s; it could not be connected again in %.1f s: %.90s",
+		 l->broke, l->shared->lost_after_ms / 2000.0, l->why);
+	end_for_good(l, text);
+	return NOTHING;
+}
+
+static enum link_event revoke(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	rights_revoke(l->config.rights);
+	return NOTHING;
+}
+
+static enum link_event leave_expelled(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	end_for_good(l, "it was dropped from the job");
+	return NOTHING;
+}
+
+/* ---- the table -------------------------------------------------------------------- */
+
+/* An action returns NOTHING, and the link goes to the next state, or an event that is raised
+ * instead, in the state as it is. An event that has no rule in a state changes nothing. */
+struct rule {
+	enum link_event (*act)(struct link *l, struct cue *cue);
+	enum link_state next;
+};
+
+#define ENDS                                                                                       \
+	[LATE] = { give_up, GONE }, [END] = { end_link, GONE }, [EXPEL] = { leave_expelled, GONE }
+#define FAILS                                                                                      \
+	[TIMER] = { overdue, IDLE }, [FAILURE] = { try_later, IDLE },                              \
+	[MISTRUST] = { mistrusted, IDLE }, [NOBODY] = { nobody, IDLE }
+#define HAS_PAIR [LOSS] = { lose, IDLE }, [CUT_OFF] = { hold, CUT }, [NEWER] = { make_way, IDLE }
+
+/* clang-format off */
+static const struct rule rules[STATES][EVENTS] = {
+	[IDLE] = {
+		[TIMER]     = { begin_try,       ASKING },
+		[PROOF]     = { accept_peer,     ACCEPTED },
+		[FAILURE]   = { try_later,       IDLE },
+		ENDS,
+	},
+	[ASKING] = {
+		[ADDRESS]   = { find_route,      ASKING },
+		[ROUTE]     = { send_hello,      ASKING },
+		[CHALLENGE] = { begin_proof,     ROUTING },
+		[ALIVE]     = { wait_for_client, IDLE },
+		[NEWER]     = { make_way,        IDLE },
+		FAILS, ENDS,
+	},
+	[ROUTING] = {
+		[ADDRESS]   = { find_route,      ROUTING },
+		[ROUTE]     = { send_proof,      PROVING },
+		HAS_PAIR, FAILS, ENDS,
+	},
+	[PROVING] = {
+		[ACCEPT]    = { take_accept,     GREETING },
+		HAS_PAIR, FAILS, ENDS,
+	},
+	[ACCEPTED] = {
+		[READY]     = { say_ready,       TRADING },
+		HAS_PAIR, FAILS, ENDS,
+	},
+	[GREETING] = {
+		[READY]     = { send_keys,       TRADING },
+		HAS_PAIR, FAILS, ENDS,
+	},
+	[TRADING] = {
+		[KEYS]      = { take_keys,       UP },
+		HAS_PAIR, FAILS, ENDS,
+	},
+	[UP] = {
+		[FAILURE]   = { lose,            IDLE },
+		[END]       = { end_link,        GONE },
+		[EXPEL]     = { revoke,          EXPELLED },
+		HAS_PAIR,
+	},
+	[EXPELLED] = {
+		[FAILURE]   = { leave_expelled,  GONE },
+		[LOSS]      = { leave_expelled,  GONE },
+		[CUT_OFF]   = { leave_expelled,  GONE },
+		[END]       = { end_link,        GONE },
+	},
+	[CUT] = {
+		[TIMER]     = { leave_cut,       IDLE },
+		[NEWER]     = { make_way,        IDLE },
+		ENDS,
+	},
+};
+/* clang-format on */
+
+static void raise_event(struct link *l, enum link_event event, struct cue *cue)
+{
+	while (event) {
+		const struct rule *rule = &rules[l->state][event];
+
+		if (!rule->act)
+			return;
+		event = rule->act(l, cue);
+		if (!event)
+			l->state = rule->next;
+	}
+}
+
+/* ---- what rdma_cm says ------------------------------------------------------------ */
+
+static enum link_event loss_event(struct link *l, const char *why)
+{
+	set_why(l, why);
+	return patience_was_up(&l->patience) && !port_active(l) ? CUT_OFF : LOSS;
+}
+
+static enum link_event event_of_answer(const struct link *l, enum proof_answer answer)
+{
+	switch (answer) {
+	case ANSWER_CHALLENGE: return l->config.client ? CHALLENGE : ALIVE;
+	case ANSWER_ACCEPT: return ACCEPT;
+	case ANSWER_MISTRUST: return MISTRUST;
+	case ANSWER_NOBODY: return NOBODY;
+	case ANSWER_GONE: return END;
+	default: return FAILURE;
+	}
+}
+
+static enum link_event event_of(struct link *l, const struct cm_event *cm, struct frame *frame)
+{
+	switch (cm->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED: return ADDRESS;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED: return ROUTE;
+	case RDMA_CM_EVENT_REJECTED:
+		if (link_is_up(l))
+			return loss_event(l, "it was rejected after it was made");
+		return event_of_answer(
+			l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (l->state != PROVING)
+			return NOTHING; /* the server waits for the greeting */
+		return event_of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return loss_event(l, "it was disconnected by the other side");
+	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* somebody accepts a hello: no server of ours */
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		if (link_is_up(l))
+			return loss_event(l, rdma_event_str(cm->type));
+		snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(cm->type),
+			 cm->status);
+		return FAILURE;
+	default:
+		log_line(LOG_DEBUG, "rdma", "verbs: rank %d: %s", l->config.peer,
+			 rdma_event_str(cm->type));
+		return NOTHING;
+	}
+}
+
+void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)
+{
+	struct frame frame;
+	struct cue cue = { .now = now, .cm = event, .frame = &frame };
+
+	if (event->id == proof_id(l->proof) && l->state != CUT)
+		raise_event(l, event_of(l, event, &frame), &cue);
+}
+
+int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
+		uint64_t made_ms, uint64_t now, const char **why_out)
+{
+	struct cue cue = { .now = now, .cm = request, .frame = proof };
+
+	*why_out = "a proof that was used before";
+	if (!proof_is_new(l->proof, made_ms))
+		return REFUSAL_PROOF;
+	raise_event(l, NEWER, &cue);
+	raise_event(l, PROOF, &cue);
+	*why_out = l->why;
+	return (int)cue.refusal;
+}
+
+/* ---- completions ------------------------------------------------------------------ */
+
+static int noted_failure(const struct link *l)
+{
+	return l->noted == LOSS || l->noted == END;
+}
+
+/* The first failure tells why; those after it are flushed. */
+static void note(struct link *l, enum link_event event, const char *why)
+{
+	if (noted_failure(l))
+		return;
+	if (why)
+		set_why(l, why);
+	l->noted = event;
+	if (noted_failure(l))
+		sendlog_detach(l->config.log);
+	*l->shared->wants |= LINK_SETTLES;
+}
+
+static void broken(void *link, const char *why)
+{
+	note(link, LOSS, why);
+}
+
+static void note_status(struct link *l, const struct ibv_wc *wc)
+{
+	int survives;
+	const char *text = queues_explain(wc->status, &survives);
+
+	if (noted_failure(l) || l->state == CUT)
+		return;
+	log_line(LOG_INFO, "rdma", "verbs: rank %d (%s): %s: %s, vendor 0x%x, QP 0x%06x of %s",
+		 l->config.peer, l->config.device, text, ibv_wc_status_str(wc->status),
+		 wc->vendor_err, wc->qp_num, l->shared->device->name);
+	note(l, survives ? LOSS : END, text);
+}
+
+/* Which greeting the peer owes; 0: none, an immediate is a notify. Right behind its last greeting
+ * there may be notifies. */
+static uint32_t greeting_due(const struct link *l)
+{
+	switch (l->state) {
+	case PROVING:
+	case ACCEPTED:
+	case GREETING: return GREETING_READY;
+	case TRADING: return l->noted == KEYS ? 0 : GREETING_KEYS;
+	default: return 0;
+	}
+}
+
+static void note_immediate(struct link *l, uint32_t imm)
+{
+	const uint32_t due = greeting_due(l);
+	char why[80];
+
+	if (!due) {
+		if (sendlog_received(l->config.log, imm))
+			*l->shared->wants |= LINK_OWES_CREDIT;
+	} else if (imm == due && !l->noted) {
+		note(l, due == GREETING_READY ? READY : KEYS, NULL);
+	} else {
+		snprintf(why, sizeof(why), "it greets with 0x%x instead of %u", imm, due);
+		note(l, END, why);
+	}
+}
+
+void link_completed(void *link, const struct ibv_wc *wc)
+{
+	struct link *l = link;
+
+	if (wc->status != IBV_WC_SUCCESS)
+		note_status(l, wc);
+	else if (wc->wr_id != QUEUES_RECEIVE)
+		sendlog_completed(l->config.log, wc->wr_id);
+	else
+		note_immediate(l, be32toh(wc->imm_data));
+}
+
+void link_settle(struct link *l)
+{
+	const enum link_event noted = l->noted;
+	struct cue cue = { .now = now_ns() };
+
+	l->noted = NOTHING;
+	raise_event(l, noted == LOSS ? loss_event(l, l->why) : noted, &cue);
+}
+
+static int has_timers(const struct link *l)
+{
+	return l->state != UP && l->state != EXPELLED && l->state != GONE;
+}
+
+int link_tick(struct link *l, uint64_t now)
+{
+	struct cue cue = { .now = now };
+
+	if (!has_timers(l))
+		return 0;
+	if (patience_is_over(&l->patience, now))
+		raise_event(l, LATE, &cue);
+	else if (patience_is_due(&l->patience, now) &&
+		 ((l->state != IDLE && l->state != CUT) || port_active(l)))
+		raise_event(l, TIMER, &cue);
+	return has_timers(l);
+}
+
+int link_is_up(const struct link *l)
+{
+	return l->state == UP || l->state == EXPELLED;
+}
+
+int link_is_gone(const struct link *l)
+{
+	return l->state == GONE;
+}
+
+int link_refuses(const struct link *l)
+{
+	return l->state == GONE || l->state == EXPELLED;
+}
+
+int link_was_up(const struct link *l)
+{
+	return patience_was_up(&l->patience);
+}
+
+const char *link_why(const struct link *l)
+{
+	return l->gone;
+}
+
+void link_expel(struct link *l)
+{
+	struct cue cue = { .now = now_ns() };
+
+	raise_event(l, EXPEL, &cue);
+}
+
+void link_end(struct link *l, const char *why)
+{
+	struct cue cue = { .now = now_ns() };
+
+	set_why(l, why);
+	raise_event(l, END, &cue);
+}
+
+int link_open(const struct link_shared *shared, const struct link_config *config, struct link **out)
+{
+	struct link *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*l));
+	l->shared = shared;
+	l->config = *config;
+	l->patience = patience_begin(shared->lost_after_ms, config->client, now_ns());
+	rc = proof_open(shared->proofs, config->peer, &config->address, l, &l->proof);
+	if (rc) {
+		link_close(&l);
+		return rc;
+	}
+	sendlog_watch(config->log, broken, l);
+	*out = l;
+	return SLUICE_OK;
+}
+
+void link_down(struct link *l)
+{
+	drop_id(l);
+	l->state = GONE;
+}
+
+void link_close(struct link **l)
+{
+	proof_close(&(*l)->proof);
+	free(*l);
+	*l = NULL;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The connection to one peer, through rdma_cm. The lower rank of a pair is the client:
+ *
+ *   client                                   server
+ *     HELLO nonce (in a request)       ->    keeps nothing
+ *     <-  CHALLENGE nonce, tag (in a reject)
+ *     checks the tag, makes a queue pair
+ *     PROOF tag (in a second request)  ->    checks it, makes a queue pair
+ *     <-  ACCEPT tag, keys of slot and control region
+ *     checks the tag, binds its windows
+ *     READY (an immediate)             ->    binds its windows: the keys it sent work from now on
+ *     <-  READY
+ *     KEYS: writes its own, then an immediate ->  takes them over
+ *     <-  KEYS, and is up
+ *     takes them over, is up
+ *
+ * READY needs no key itself, as it has no bytes. A lost connection is made again the same way while
+ * there is time. A server that lost one says HELLO too: a challenge tells that the client's process
+ * lives, "nobody listens" that it ended. All that rdma_cm or a peer says is input, and what may
+ * never come (a stopped process answers nothing) has a timer.
+ *
+ * link.c is a table of state and event. It moves the peer's log (sendlog.h) and rights (rights.h)
+ * from one queue pair to the next. Called by connect.c, which has the events of rdma_cm and the
+ * timers, and by verbs.c. */
+#ifndef RDMA_LINK_H
+#define RDMA_LINK_H
+#include "rdma/frame.h"
+#include "rdma/proof.h"
+#include "rdma/queue_pair.h"
+#include "rdma/queues.h"
+#include "rdma/rights.h"
+#include "rdma/sendlog.h"
+#include "rdma/transport.h"
+#include <rdma/rdma_cma.h>
+
+struct link;
+
+/* What a link wants of the next poll. */
+enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
+
+/* What all links of a transport use. */
+struct link_shared {
+	int lost_after_ms;
+	const struct verbs_device *device;
+	struct ibv_context *context;
+	const struct proofs *proofs;
+	struct queues *queues;
+	const struct queue_sizes *sizes;
+	struct event_queue *events;
+	unsigned *wants; /* LINK_*: set by links, taken back by who polls */
+};
+
+struct link_config {
+	int peer, client;                /* client: this rank is the one that connects */
+	struct sockaddr_storage address; /* of the peer's listener */
+	char device[32];                 /* of the peer, for messages */
+	struct sendlog *log;
+	struct rights_peer *rights;
+	struct queue_pair *pair; /* which joins these two */
+};
+
+/* shared stays where it is until the link is closed. */
+int link_open(const struct link_shared *shared, const struct link_config *config,
+	      struct link **out);
+/* Takes the connection down. No link may be closed before all are down. */
+void link_down(struct link *l);
+void link_close(struct link **l);
+
+/* ---- questions ---- */
+/* It works both ways. */
+int link_is_up(const struct link *l);
+/* It is lost for good; link_why() says why. */
+int link_is_gone(const struct link *l);
+/* The peer was given up, or dropped from the job. */
+int link_refuses(const struct link *l);
+/* It has been up, and is or will be again unless it is gone. */
+int link_was_up(const struct link *l);
+const char *link_why(const struct link *l);
+
+/* ---- what happens ---- */
+void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now);
+/* The peer asks to be connected, and its proof is right. made_ms: of its challenge. 0, and the
+ * request's id is the link's; or why it is refused, and *why_out, and the id is the caller's. */
+int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
+		uint64_t made_ms, uint64_t now, const char **why_out);
+/* A completion of its queue pair, as queues.h gives it. Links change when the poll is over. */
+void link_completed(void *link, const struct ibv_wc *wc);
+/* What completions noted, after a poll that ended with LINK_SETTLES. */
+void link_settle(struct link *l);
+/* Runs the timers. Returns whether there are any. */
+int link_tick(struct link *l, uint64_t now);
+/* The peer is dropped from the job: its keys end. The connection stays for the last messages to it,
+ * and is not made again. */
+void link_expel(struct link *l);
+/* The peer is lost. */
+void link_end(struct link *l, const char *why);
+#endif

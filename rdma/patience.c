@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See patience.h. */
+#include "rdma/patience.h"
+
+enum {
+	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
+	NOBODY_MAX = 3,   /* the same for "nobody listens" before it was ever connected */
+	BREAKS_MAX = 8,   /* in a row, without one transfer between */
+	DOUBLINGS_MAX = 4,
+	TRY_LEAST_MS = 200,
+	WAIT_LEAST_MS = 20,
+	NS_PER_MS = 1000000
+};
+
+static unsigned doublings(const struct patience *p)
+{
+	return p->tries < DOUBLINGS_MAX ? p->tries : DOUBLINGS_MAX;
+}
+
+struct patience patience_begin(int lost_after_ms, int client, uint64_t now)
+{
+	struct patience p = { .lost_after_ms = lost_after_ms, .client = client };
+
+	patience_sleep(&p, now, client ? 0 : 2 * PATIENCE_PROBE_MS);
+	return p;
+}
+
+/* Each try may take longer, as a busy peer answers late. But when a connection is made again, time
+ * is short, and a request that was lost is sent again by nobody for seconds. */
+int patience_try_ms(const struct patience *p)
+{
+	int longest = p->lost_after_ms / 2, ms = p->lost_after_ms / 10;
+
+	if (!p->give_up_ns)
+		ms <<= doublings(p);
+	if (ms < TRY_LEAST_MS)
+		ms = TRY_LEAST_MS;
+	return ms < longest ? ms : longest;
+}
+
+void patience_await(struct patience *p, uint64_t now)
+{
+	patience_sleep(p, now, (uint32_t)patience_try_ms(p));
+}
+
+void patience_sleep(struct patience *p, uint64_t now, uint32_t ms)
+{
+	p->timer_ns = now + (uint64_t)ms * NS_PER_MS;
+}
+
+void patience_rest(struct patience *p)
+{
+	p->timer_ns = 0;
+}
+
+int patience_is_due(const struct patience *p, uint64_t now)
+{
+	return p->timer_ns && now >= p->timer_ns;
+}
+
+int patience_is_over(const struct patience *p, uint64_t now)
+{
+	return p->give_up_ns && now >= p->give_up_ns;
+}
+
+unsigned patience_failed(struct patience *p, uint64_t now)
+{
+	patience_sleep(p, now,
+		       p->client ? (uint32_t)WAIT_LEAST_MS << doublings(p) : PATIENCE_PROBE_MS);
+	return ++p->tries;
+}
+
+int patience_refused(struct patience *p)
+{
+	return ++p->refusals >= REFUSALS_MAX;
+}
+
+int patience_alone(const struct patience *p)
+{
+	return p->was_up || p->tries >= NOBODY_MAX;
+}
+
+void patience_succeeded(struct patience *p)
+{
+	p->was_up = 1;
+	p->tries = p->refusals = 0;
+	p->timer_ns = p->give_up_ns = 0;
+}
+
+int patience_was_up(const struct patience *p)
+{
+	return p->was_up;
+}
+
+int patience_hurry(struct patience *p, uint64_t now)
+{
+	if (!p->was_up || p->give_up_ns)
+		return 0;
+	p->give_up_ns = now + (uint64_t)p->lost_after_ms / 2 * NS_PER_MS;
+	return 1;
+}
+
+int patience_lost(struct patience *p, uint64_t now, uint64_t moved)
+{
+	if (moved != p->moved)
+		p->breaks = 0;
+	p->moved = moved;
+	patience_hurry(p, now);
+	p->timer_ns = now;
+	return ++p->breaks > BREAKS_MAX;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See proof.h. */
+#include "rdma/proof.h"
+#include "base/error.h"
+#include "rdma/queues.h"
+#include "sluice.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	CHALLENGE_AGE_MS = 10000,
+	NS_PER_MS = 1000000,
+	REJECT_NO_SERVICE = 8 /* status of a reject: the InfiniBand "invalid service id" */
+};
+_Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <= FRAME_REQUEST_MAX,
+	       "a proof does not fit into a request");
+
+struct proofs {
+	uint32_t rank;
+	int admitted;
+	struct job_secret secret;
+	uint8_t nonce_key[AUTH_KEY_BYTES];
+	const struct verbs_device *device;
+	struct rdma_event_channel *channel;
+	uint8_t ack_timeout;
+	uint32_t reads;
+};
+
+struct proof {
+	const struct proofs *proofs;
+	uint32_t peer;
+	struct sockaddr_storage address; /* of the peer's listener */
+	void *owner;
+	struct rdma_cm_id *id;
+	struct auth_context context; /* of the exchange that is under way */
+	uint64_t accepted_ms; /* when its last proof was accepted: older challenges are void */
+};
+
+int proofs_open(int rank, const struct verbs_device *device, struct proofs **out)
+{
+	struct proofs *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
+	p->rank = (uint32_t)rank;
+	p->device = device;
+	rc = auth_random(p->nonce_key, sizeof(p->nonce_key));
+	if (rc)
+		proofs_close(&p);
+	*out = p;
+	return rc;
+}
+
+void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ack_timeout,
+		uint32_t reads)
+{
+	p->channel = channel;
+	p->ack_timeout = ack_timeout;
+	p->reads = reads;
+}
+
+void proofs_admit(struct proofs *p, const struct job_secret *secret)
+{
+	p->secret = *secret;
+	p->admitted = 1;
+}
+
+int proofs_admitted(const struct proofs *p)
+{
+	return p->admitted;
+}
+
+void proofs_close(struct proofs **p)
+{
+	if (!*p)
+		return;
+	explicit_bzero(*p, sizeof(**p));
+	free(*p);
+	*p = NULL;
+}
+
+static int tag(const struct proofs *p, enum auth_label label, const struct auth_context *context,
+	       struct frame *frame)
+{
+	uint8_t covered[ACCEPT_SIGNED_BYTES];
+
+	return auth_tag(&p->secret, label, context, covered, frame_signed(frame, covered),
+			frame->tag);
+}
+
+static int tag_is_right(const struct proofs *p, enum auth_label label,
+			const struct auth_context *context, const struct frame *frame)
+{
+	uint8_t covered[ACCEPT_SIGNED_BYTES];
+
+	return auth_check(&p->secret, label, context, covered, frame_signed(frame, covered),
+			  frame->tag);
+}
+
+/* ---- answers to whoever asks ------------------------------------------------------- */
+
+static void reject(struct rdma_cm_id *id, const struct frame *frame)
+{
+	uint8_t bytes[FRAME_MAX];
+	size_t n = frame_encode(frame, bytes);
+
+	rdma_reject(id, bytes, (uint8_t)n);
+	rdma_destroy_id(id);
+}
+
+void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_reason reason)
+{
+	const struct frame frame = { .kind = FRAME_REFUSAL,
+				     .rank = p->rank,
+				     .reason = (uint32_t)reason };
+
+	reject(id, &frame);
+}
+
+int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello,
+		     uint64_t now_ns)
+{
+	struct frame frame = { .kind = FRAME_CHALLENGE, .rank = p->rank };
+	struct auth_context context = { .client = hello->rank, .server = p->rank };
+
+	memcpy(context.nonce_client, hello->nonce_client, AUTH_NONCE_BYTES);
+	if (auth_nonce_make(p->nonce_key, hello->rank, hello->nonce_client, now_ns / NS_PER_MS,
+			    context.nonce_server) ||
+	    auth_tag(&p->secret, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
+		return -1;
+	memcpy(frame.nonce_server, context.nonce_server, AUTH_NONCE_BYTES);
+	reject(id, &frame);
+	return 0;
+}
+
+static struct auth_context context_of(const struct proofs *p, const struct frame *request)
+{
+	struct auth_context context = { .client = request->rank, .server = p->rank };
+
+	memcpy(context.nonce_client, request->nonce_client, AUTH_NONCE_BYTES);
+	memcpy(context.nonce_server, request->nonce_server, AUTH_NONCE_BYTES);
+	return context;
+}
+
+const char *proofs_judge(const struct proofs *p, const struct frame *request, uint64_t now_ns,
+			 uint64_t *made_ms_out)
+{
+	const struct auth_context context = context_of(p, request);
+
+	if (request->rank >= p->rank)
+		return "a rank that does not connect to this one";
+	if (!auth_nonce_check(p->nonce_key, request->rank, request->nonce_client,
+			      now_ns / NS_PER_MS, CHALLENGE_AGE_MS, request->nonce_server,
+			      made_ms_out))
+		return "an answer to no challenge of ours, or to an old one";
+	if (!tag_is_right(p, AUTH_PROOF, &context, request))
+		return "its proof is wrong: it does not hold this job's key";
+	return NULL;
+}
+
+/* ---- asking ------------------------------------------------------------------------ */
+
+static int why_call_failed(const char *call, char why[PROOF_WHY_BYTES])
+{
+	snprintf(why, PROOF_WHY_BYTES, "%s: %s", call, errno_text(errno));
+	return -1;
+}
+
+/* The reason is the last error's. */
+static int why_last_error(char why[PROOF_WHY_BYTES])
+{
+	snprintf(why, PROOF_WHY_BYTES, "%s", sluice_last_error());
+	return -1;
+}
+
+int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
+{
+	const struct proofs *shared = p->proofs;
+	/* Without our own address the route may begin at another device of this machine. */
+	struct sockaddr_storage own = shared->device->address;
+	uint8_t timeout = shared->ack_timeout;
+	struct rdma_cm_id *id;
+
+	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
+		return why_call_failed("rdma_create_id", why);
+	/* Before the route, as it becomes part of it. With devices that cannot, theirs counts. */
+	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
+			      timeout_ms)) {
+		why_call_failed("rdma_resolve_addr", why);
+		rdma_destroy_id(id);
+		return -1;
+	}
+	p->id = id;
+	return 0;
+}
+
+int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
+{
+	return rdma_resolve_route(p->id, timeout_ms) ? why_call_failed("rdma_resolve_route", why) :
+						       0;
+}
+
+static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn,
+			char why[PROOF_WHY_BYTES])
+{
+	uint8_t bytes[FRAME_MAX];
+	struct rdma_conn_param param = {
+		.private_data = bytes,
+		.private_data_len = (uint8_t)frame_encode(frame, bytes),
+		.responder_resources = (uint8_t)p->proofs->reads,
+		.initiator_depth = (uint8_t)p->proofs->reads,
+		.retry_count = QUEUES_RETRIES,
+		.rnr_retry_count = QUEUES_RETRIES,
+		.srq = 1,
+		.qp_num = qpn, /* counts only where the id has no queue pair */
+	};
+
+	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
+}
+
+int proof_say_hello(struct proof *p, char why[PROOF_WHY_BYTES])
+{
+	struct frame frame = { .kind = FRAME_HELLO, .rank = p->proofs->rank };
+	uint32_t qpn = 1;
+
+	p->context = (struct auth_context){ .client = p->proofs->rank, .server = p->peer };
+	if (auth_random(p->context.nonce_client, AUTH_NONCE_BYTES))
+		return why_last_error(why);
+	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
+	/* There is no queue pair yet, but one number from everybody would look like one stale
+	 * connection. */
+	auth_random(&qpn, sizeof(qpn));
+	return send_request(p, &frame, (qpn & 0xffffff) | 1, why);
+}
+
+int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES])
+{
+	struct frame frame = { .kind = FRAME_PROOF, .rank = p->proofs->rank, .received = received };
+
+	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
+	memcpy(frame.nonce_server, p->context.nonce_server, AUTH_NONCE_BYTES);
+	if (tag(p->proofs, AUTH_PROOF, &p->context, &frame))
+		return why_last_error(why);
+	return send_request(p, &frame, 0, why);
+}
+
+/* ---- accepting --------------------------------------------------------------------- */
+
+int proof_is_new(const struct proof *p, uint64_t made_ms)
+{
+	return made_ms > p->accepted_ms;
+}
+
+void proof_take_id(struct proof *p, struct rdma_cm_id *id)
+{
+	p->id = id;
+}
+
+void proof_yield_id(struct proof *p)
+{
+	p->id = NULL;
+}
+
+static uint8_t at_most(uint8_t asked, uint32_t here)
+{
+	return asked < here ? asked : (uint8_t)here;
+}
+
+int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
+		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
+		 const uint8_t control[REGION_DESCRIPTOR_BYTES], int *answered,
+		 char why[PROOF_WHY_BYTES])
+{
+	struct frame frame = {
+		.kind = FRAME_ACCEPT, .rank = p->proofs->rank, .received = received, .slot = *slot
+	};
+	uint8_t bytes[FRAME_MAX];
+	struct rdma_conn_param param = {
+		.private_data = bytes,
+		.responder_resources = at_most(event->responder_resources, p->proofs->reads),
+		.initiator_depth = at_most(event->initiator_depth, p->proofs->reads),
+		.rnr_retry_count = QUEUES_RETRIES,
+		.srq = 1,
+	};
+
+	*answered = 0;
+	p->context = context_of(p->proofs, request);
+	memcpy(frame.control, control, REGION_DESCRIPTOR_BYTES);
+	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
+		return why_last_error(why);
+	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);
+	p->accepted_ms = now_ns / NS_PER_MS;
+	p->id->context = p->owner;
+	*answered = 1;
+	return rdma_accept(p->id, &param) ? why_call_failed("rdma_accept", why) : 0;
+}
+
+/* ---- what the peer answers --------------------------------------------------------- */
+
+static enum proof_answer answer_with(enum proof_answer a, const char *text,
+				     char why[PROOF_WHY_BYTES])
+{
+	snprintf(why, PROOF_WHY_BYTES, "%s", text);
+	return a;
+}
+
+static enum proof_answer judge_challenge(struct proof *p, const struct frame *frame,
+					 char why[PROOF_WHY_BYTES])
+{
+	memcpy(p->context.nonce_server, frame->nonce_server, AUTH_NONCE_BYTES);
+	if (frame->rank == p->peer &&
+	    auth_check(&p->proofs->secret, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
+		return ANSWER_CHALLENGE;
+	return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
+}
+
+enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *event, int asked,
+				     char why[PROOF_WHY_BYTES])
+{
+	const char *reason = "";
+	struct frame frame;
+
+	if (frame_decode(event->bytes, event->n, &frame, &reason)) {
+		if (event->status == REJECT_NO_SERVICE || event->status == -ECONNREFUSED ||
+		    event->status == ECONNREFUSED)
+			return answer_with(ANSWER_NOBODY, "nobody listens at its address", why);
+		snprintf(why, PROOF_WHY_BYTES, "it rejected the connection (status %d): %s",
+			 event->status, reason);
+		return ANSWER_LATER;
+	}
+	if (frame.kind == FRAME_CHALLENGE && asked)
+		return judge_challenge(p, &frame, why);
+	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_GONE)
+		return answer_with(ANSWER_GONE, "it has given this rank up", why);
+	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_PROOF)
+		return answer_with(
+			ANSWER_MISTRUST,
+			"it refuses this rank's proof: it does not hold the same job key", why);
+	return answer_with(ANSWER_LATER, "it is not ready yet", why);
+}
+
+enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *event,
+				     struct frame *frame_out, char why[PROOF_WHY_BYTES])
+{
+	const char *reason = "its answer is of another kind";
+
+	if (frame_decode(event->bytes, event->n, frame_out, &reason) ||
+	    frame_out->kind != FRAME_ACCEPT)
+		return answer_with(ANSWER_MISTRUST, reason, why);
+	if (frame_out->rank != p->peer ||
+	    !tag_is_right(p->proofs, AUTH_ACCEPT, &p->context, frame_out))
+		return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
+	return ANSWER_ACCEPT;
+}
+
+/* ---- opening and closing ----------------------------------------------------------- */
+
+int proof_open(const struct proofs *proofs, int peer, const struct sockaddr_storage *address,
+	       void *owner, struct proof **out)
+{
+	struct proof *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
+	p->proofs = proofs;
+	p->peer = (uint32_t)peer;
+	p->address = *address;
+	p->owner = owner;
+	*out = p;
+	return SLUICE_OK;
+}
+
+struct rdma_cm_id *proof_id(const struct proof *p)
+{
+	return p->id;
+}
+
+void proof_end_id(struct proof *p)
+{
+	if (p->id)
+		rdma_destroy_id(p->id);
+	p->id = NULL;
+}
+
+void proof_close(struct proof **p)
+{
+	free(*p);
+	*p = NULL;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See queue_pair.h. */
+#include "rdma/queue_pair.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "sluice.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM_MS = 1000 };
+
+struct queue_pair {
+	struct queue_pair_config config;
+	struct rdma_cm_id *id; /* NULL: there is no queue pair */
+};
+
+/* The reason is the last error's. */
+static int qp_failed(char why[QP_WHY_BYTES])
+{
+	snprintf(why, QP_WHY_BYTES, "%s", sluice_last_error());
+	return -1;
+}
+
+/* rdma_cm draws the first packet number of each queue pair at random. */
+int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES])
+{
+	const struct queue_pair_config *c = &p->config;
+
+	if (queues_pair_make(c->queues, id, rights_peer_domain(c->rights), owner)) {
+		snprintf(why, QP_WHY_BYTES, "no queue pair: %s", errno_text(errno));
+		return -1;
+	}
+	p->id = id;
+	sendlog_attach(c->log, id->qp);
+	return rights_connect(c->rights) ? qp_failed(why) : 0;
+}
+
+void qp_end(struct queue_pair *p)
+{
+	const struct queue_pair_config *c = &p->config;
+
+	if (!p->id)
+		return;
+	sendlog_detach(c->log);
+	queues_pair_stop(c->queues, p->id);
+	rights_disconnect(c->rights);
+	queues_pair_end(c->queues, p->id);
+	p->id = NULL;
+}
+
+uint64_t qp_received(struct queue_pair *p)
+{
+	return sendlog_tell_received(p->config.log);
+}
+
+int qp_greeting(struct queue_pair *p, struct slot_address *slot,
+		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES])
+{
+	return rights_greeting(p->config.rights, p->config.sizes->credits, slot, control) ?
+		       qp_failed(why) :
+		       0;
+}
+
+int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES])
+{
+	return sendlog_replay(p->config.log, received, why);
+}
+
+static int take_slot(struct queue_pair *p, const struct slot_address *slot,
+		     const uint8_t control[REGION_DESCRIPTOR_BYTES], const char *trouble,
+		     char why[QP_WHY_BYTES])
+{
+	if (sendlog_peer_slot(p->config.log, slot)) {
+		snprintf(why, QP_WHY_BYTES, "%s", trouble);
+		return -1;
+	}
+	rights_take_control(p->config.rights, control);
+	return 0;
+}
+
+int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES])
+{
+	if (take_slot(p, &accept->slot, accept->control, "it offers an impossible slot", why))
+		return -1;
+	return qp_replay(p, accept->received, why);
+}
+
+int qp_bind(struct queue_pair *p)
+{
+	const struct queue_pair_config *c = &p->config;
+	uint64_t until = 0, now;
+	int rc;
+
+	while ((rc = rights_bind(c->rights, c->log)) == SLUICE_EAGAIN) {
+		now = now_ns();
+		if (queues_poll(c->queues) || !until)
+			until = now + (uint64_t)ROOM_MS * 1000000;
+		else if (now > until)
+			return fail(SLUICE_EDEVICE,
+				    "verbs: no window for rank %d could be bound for %d ms: its "
+				    "queue of %u requests stays full",
+				    c->peer, ROOM_MS, c->sizes->log_entries);
+	}
+	return rc;
+}
+
+int qp_say_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
+{
+	return qp_bind(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ?
+		       qp_failed(why) :
+		       0;
+}
+
+int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
+{
+	uint8_t table[KEY_TABLE_BYTES], greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
+	size_t n = rights_table(p->config.rights, table);
+	struct slot_address slot;
+
+	if (qp_greeting(p, &slot, control, why))
+		return -1;
+	greeting_encode(&slot, control, greeting);
+	if (sendlog_write_slot(p->config.log, SLOT_KEYS, table, n) ||
+	    sendlog_greet(p->config.log, GREETING_KEYS, greeting, sizeof(greeting)))
+		return qp_failed(why);
+	return 0;
+}
+
+/* The client says in its greeting where its slot is; the server said it when it accepted. */
+int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
+{
+	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
+	struct slot_address slot;
+
+	if (!p->config.client) {
+		memcpy(greeting, p->config.slot + SLOT_GREETING, sizeof(greeting));
+		greeting_decode(greeting, &slot, control);
+		if (take_slot(p, &slot, control, "its greeting is impossible", why))
+			return -1;
+	}
+	if (rights_take_table(p->config.rights, p->config.slot + SLOT_KEYS, why))
+		return -1;
+	sendlog_renew_keys(p->config.log, rights_key_of, p->config.rights);
+	return 0;
+}
+
+void qp_start(struct queue_pair *p, int again)
+{
+	const uint32_t reads = queues_pair_reads(p->config.queues, p->id);
+
+	log_line(again ? LOG_WARN : LOG_DEBUG, "rdma",
+		 "verbs: %s rank %d, QP 0x%06x, %u READs, %llu transfers to post again",
+		 again ? "connected again to" : "connected to", p->config.peer, p->id->qp->qp_num,
+		 reads, (unsigned long long)sendlog_waiting(p->config.log));
+	sendlog_start(p->config.log, reads);
+}
+
+int qp_open(const struct queue_pair_config *config, struct queue_pair **out)
+{
+	struct queue_pair *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
+	p->config = *config;
+	*out = p;
+	return SLUICE_OK;
+}
+
+void qp_close(struct queue_pair **p)
+{
+	free(*p);
+	*p = NULL;
+}

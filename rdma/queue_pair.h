@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The queue pair of a connection, and what moves to it from the one before: the peer's log
+ * (sendlog.h) and rights (rights.h). Over a new queue pair both sides say READY, when the keys that
+ * they sent work, and then KEYS, when the table of all keys is written; link.h draws it. Called by
+ * link.c, which says when. */
+#ifndef RDMA_QUEUE_PAIR_H
+#define RDMA_QUEUE_PAIR_H
+#include "rdma/frame.h"
+#include "rdma/queues.h"
+#include "rdma/rights.h"
+#include "rdma/sendlog.h"
+
+enum { QP_WHY_BYTES = 200 };
+
+struct queue_pair_config {
+	int peer, client; /* client: this rank is the one that connects */
+	struct queues *queues;
+	const struct queue_sizes *sizes;
+	struct sendlog *log;
+	struct rights_peer *rights;
+	const uint8_t *slot; /* which the peer writes */
+};
+
+struct queue_pair;
+int qp_open(const struct queue_pair_config *config, struct queue_pair **out);
+void qp_close(struct queue_pair **p);
+
+/* All that return an int: 0, or -1 and why, unless told otherwise. */
+
+/* The queue pair of an id, whose completions go to owner. */
+int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES]);
+/* Hands out everything that arrived before. Does nothing where there is no queue pair. */
+void qp_end(struct queue_pair *p);
+/* What the peer is told when the connection is made: notifies received so far, and what it needs to
+ * reach this rank. */
+uint64_t qp_received(struct queue_pair *p);
+int qp_greeting(struct queue_pair *p, struct slot_address *slot,
+		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES]);
+/* What the peer tells: notifies that it received; where its slot and control region are. -1: these
+ * cannot be. */
+int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
+int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
+
+/* Makes keys work that the peer was given. Polls for room, at most a second without any. 0 or
+ * SLUICE_E*. */
+int qp_bind(struct queue_pair *p);
+/* Binds all keys, and says so. */
+int qp_say_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
+int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
+/* The peer's. -1: they cannot be. */
+int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
+/* The connection is up. Logs it; again: it was up before. */
+void qp_start(struct queue_pair *p, int again);
+#endif

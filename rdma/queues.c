@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See queues.h. */
+#include "rdma/queues.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/transfer.h"
+#include "sluice.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	LOG_MOST = 512,
+	LOG_LEAST = 16,
+	CREDITS_LEAST = 8,
+	READS_MOST = 16,
+	INLINE_WISH = 96, /* the greeting fits */
+	RECEIVE_BATCH = 64,
+	SPARE_COMPLETIONS = 64
+};
+
+struct owned {
+	uint32_t qpn;
+	void *owner;
+};
+
+struct queues {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	const char *device;
+	struct queue_sizes sizes;
+	struct event_queue *events;
+	void (*completed)(void *owner, const struct ibv_wc *wc);
+	uint32_t receives_missing;
+	struct owned *pairs; /* [n_pairs], in no order */
+	uint32_t n_pairs;
+	uint32_t mask;         /* of by_qpn, which is at most a quarter full */
+	struct owned **by_qpn; /* open addressing */
+};
+
+/* ---- sizes ------------------------------------------------------------------------ */
+
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint32_t counted(int n)
+{
+	return n > 0 ? (uint32_t)n : 0;
+}
+
+static uint32_t power_of_two_within(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p <= n / 2)
+		p *= 2;
+	return p;
+}
+
+int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
+		       struct queue_sizes *out)
+{
+	const struct ibv_device_attr *a = &device->attr;
+	const uint32_t peers = ranks > 1 ? (uint32_t)ranks - 1 : 1, cqe = counted(a->max_cqe);
+	const uint64_t wish = ((uint64_t)queue_depth + QUEUES_GREETINGS) * peers;
+	struct queue_sizes s = { 0 };
+
+	/* When a connection breaks every work request completes, signalled or not, so the
+	 * completion queue has a place for each of them. */
+	s.log_entries = lesser(LOG_MOST, counted(a->max_qp_wr));
+	s.log_entries = lesser(s.log_entries, cqe / 2 / peers);
+	s.receives = lesser(counted(a->max_srq_wr),
+			    cqe > SPARE_COMPLETIONS ? cqe - SPARE_COMPLETIONS : 0);
+	if (s.log_entries >= LOG_LEAST) {
+		s.log_entries = power_of_two_within(s.log_entries);
+		s.receives = lesser(s.receives, cqe - SPARE_COMPLETIONS - s.log_entries * peers);
+	}
+	if (wish < s.receives)
+		s.receives = (uint32_t)wish;
+	s.credits = s.receives / peers > QUEUES_GREETINGS ? s.receives / peers - QUEUES_GREETINGS :
+							    0;
+	if (s.log_entries < LOG_LEAST || s.credits < lesser(CREDITS_LEAST, queue_depth) ||
+	    peers >= (uint32_t)a->max_qp)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s is too small for %u peers: %d work requests, %d receives, "
+				    "%d completions, %d queue pairs",
+				    device->name, peers, a->max_qp_wr, a->max_srq_wr, a->max_cqe,
+				    a->max_qp);
+	s.completions = s.receives + s.log_entries * peers + SPARE_COMPLETIONS;
+	s.max_message = device->port_attr.max_msg_sz;
+	if (!s.max_message || s.max_message > 1u << 30)
+		s.max_message = 1u << 30;
+	s.reads = lesser(READS_MOST,
+			 lesser((uint32_t)a->max_qp_rd_atom, (uint32_t)a->max_qp_init_rd_atom));
+	if (!s.reads)
+		return fail_quietly(SLUICE_ENOSUPP, "%s cannot read remote memory", device->name);
+	*out = s;
+	return SLUICE_OK;
+}
+
+/* ---- whose queue pair is it ------------------------------------------------------- */
+
+static uint32_t place_of_qpn(const struct queues *q, uint32_t qpn)
+{
+	uint32_t at = qpn * 2654435761u & q->mask;
+
+	while (q->by_qpn[at] && q->by_qpn[at]->qpn != qpn)
+		at = (at + 1) & q->mask;
+	return at;
+}
+
+/* Queue pairs change rarely, and the table is a few pointers: it is made anew each time. */
+static void index_pairs(struct queues *q)
+{
+	memset(q->by_qpn, 0, (q->mask + 1) * sizeof(*q->by_qpn));
+	for (uint32_t i = 0; i < q->n_pairs; i++)
+		q->by_qpn[place_of_qpn(q, q->pairs[i].qpn)] = &q->pairs[i];
+}
+
+static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes)
+{
+	return (struct ibv_qp_init_attr){ .send_cq = q->cq,
+					  .recv_cq = q->cq,
+					  .srq = q->srq,
+					  .qp_type = IBV_QPT_RC,
+					  .cap = { .max_send_wr = q->sizes.log_entries,
+						   .max_send_sge = 1,
+						   .max_inline_data = inline_bytes } };
+}
+
+int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner)
+{
+	struct ibv_qp_init_attr attr = attributes(q, q->sizes.inline_bytes);
+
+	if (rdma_create_qp(id, pd, &attr))
+		return -1;
+	q->pairs[q->n_pairs++] = (struct owned){ .qpn = id->qp->qp_num, .owner = owner };
+	index_pairs(q);
+	return 0;
+}
+
+static void drain(struct queues *q)
+{
+	while (queues_poll(q) > 0)
+		;
+}
+
+void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+
+	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
+	rdma_disconnect(id); /* fails where it was never connected */
+	drain(q);
+}
+
+/* What arrived is counted, as the peer will be told how many. So the queue is drained once more
+ * after the queue pair has ended: a software device may have been in the middle of a packet. */
+void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
+{
+	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
+
+	rdma_destroy_qp(id);
+	id->qp = NULL;
+	drain(q);
+	*pair = q->pairs[--q->n_pairs];
+	index_pairs(q);
+}
+
+uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	if (ibv_query_qp(id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) ||
+	    attr.max_rd_atomic >= q->sizes.reads)
+		return q->sizes.reads;
+	return attr.max_rd_atomic > 0 ? attr.max_rd_atomic : 1;
+}
+
+const char *queues_explain(enum ibv_wc_status status, int *survives_out)
+{
+	*survives_out = 0;
+	switch (status) {
+	case IBV_WC_RETRY_EXC_ERR:
+		*survives_out = 1;
+		return "no answer after all retries: link, switch or node is down, or it hangs";
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		*survives_out = 1;
+		return "it had no receive ready, after all retries";
+	case IBV_WC_WR_FLUSH_ERR:
+		*survives_out = 1;
+		return "the connection was closed under a transfer";
+	case IBV_WC_LOC_QP_OP_ERR: /* soft-RoCE, when the own interface is down */
+	case IBV_WC_RESP_TIMEOUT_ERR:
+	case IBV_WC_GENERAL_ERR:
+	case IBV_WC_FATAL_ERR:
+	case IBV_WC_REM_ABORT_ERR:
+		*survives_out = 1;
+		return "the device says that the connection failed";
+	case IBV_WC_REM_ACCESS_ERR:
+		return "it refused an access of this rank (key, bounds or rights): a remote access "
+		       "error";
+	case IBV_WC_REM_INV_REQ_ERR: return "it refused a request of this rank as invalid";
+	case IBV_WC_REM_OP_ERR: return "it could not carry out a request of this rank";
+	case IBV_WC_LOC_PROT_ERR: return "a local buffer is not registered for it";
+	case IBV_WC_LOC_LEN_ERR: return "a message had an impossible length";
+	default: return "the device reports an error";
+	}
+}
+
+/* ---- completions and receives ----------------------------------------------------- */
+
+int queues_poll(struct queues *q)
+{
+	/* A send completion may end every entry of one log. */
+	const uint32_t needed = QUEUES_AT_ONCE + q->n_pairs * q->sizes.log_entries;
+	struct ibv_wc wc[QUEUES_AT_ONCE];
+	int n;
+
+	if (event_queue_room(q->events) < needed)
+		return 0;
+	n = ibv_poll_cq(q->cq, QUEUES_AT_ONCE, wc);
+	if (n < 0) {
+		log_line(LOG_ERROR, "rdma", "verbs: ibv_poll_cq failed on %s", q->device);
+		return 0;
+	}
+	for (int i = 0; i < n; i++) {
+		const struct owned *pair = q->by_qpn[place_of_qpn(q, wc[i].qp_num)];
+
+		q->receives_missing += wc[i].wr_id == QUEUES_RECEIVE;
+		if (pair) /* else it is of a queue pair that is no more */
+			q->completed(pair->owner, &wc[i]);
+	}
+	return n;
+}
+
+static int post_receives(struct queues *q, uint32_t n)
+{
+	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
+
+	while (n > 0) {
+		uint32_t batch = lesser(n, RECEIVE_BATCH);
+		int err;
+
+		for (uint32_t i = 0; i < batch; i++)
+			chain[i] = (struct ibv_recv_wr){ .wr_id = QUEUES_RECEIVE,
+							 .next = i + 1 < batch ? &chain[i + 1] :
+										 NULL };
+		err = ibv_post_srq_recv(q->srq, chain, &bad);
+		if (err)
+			return fail(SLUICE_EDEVICE, "verbs: %s does not take a receive: %s",
+				    q->device, errno_text(err));
+		n -= batch;
+	}
+	return SLUICE_OK;
+}
+
+int queues_refill(struct queues *q, int at_once)
+{
+	int rc;
+
+	if (q->receives_missing < RECEIVE_BATCH && !at_once)
+		return SLUICE_OK;
+	rc = post_receives(q, q->receives_missing);
+	if (!rc)
+		q->receives_missing = 0;
+	return rc;
+}
+
+/* ---- sleeping --------------------------------------------------------------------- */
+
+int queues_fd(const struct queues *q)
+{
+	return q->channel->fd;
+}
+
+int queues_arm(struct queues *q)
+{
+	int err = ibv_req_notify_cq(q->cq, 0);
+
+	if (err)
+		log_line(LOG_ERROR, "rdma", "verbs: ibv_req_notify_cq: %s", errno_text(err));
+	return err;
+}
+
+void queues_disarm(struct queues *q)
+{
+	struct ibv_cq *cq;
+	void *context;
+	unsigned n = 0;
+
+	while (!ibv_get_cq_event(q->channel, &cq, &context))
+		n++;
+	if (n > 0)
+		ibv_ack_cq_events(q->cq, n);
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+/* Only a queue pair knows how many bytes fit into a work request. */
+static int probe_inline(struct queues *q, struct ibv_pd *pd)
+{
+	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };
+
+	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+		struct ibv_qp_init_attr attr = attributes(q, wishes[i]);
+		struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+
+		if (!qp)
+			continue;
+		q->sizes.inline_bytes = lesser(attr.cap.max_inline_data, INLINE_WISH);
+		ibv_destroy_qp(qp);
+		return SLUICE_OK;
+	}
+	return verbs_failed("ibv_create_qp");
+}
+
+static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
+	uint32_t places = 16;
+	int rc;
+
+	while (places < 4 * (uint32_t)ranks)
+		places *= 2;
+	q->mask = places - 1;
+	q->by_qpn = calloc(places, sizeof(*q->by_qpn));
+	q->pairs = calloc((size_t)ranks, sizeof(*q->pairs));
+	if (!q->by_qpn || !q->pairs)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", ranks);
+	q->channel = ibv_create_comp_channel(pd->context);
+	if (!q->channel)
+		return verbs_failed("ibv_create_comp_channel");
+	q->cq = ibv_create_cq(pd->context, (int)q->sizes.completions, NULL, q->channel, 0);
+	if (!q->cq)
+		return verbs_failed("ibv_create_cq");
+	q->srq = ibv_create_srq(pd, &attr);
+	if (!q->srq)
+		return verbs_failed("ibv_create_srq");
+	rc = post_receives(q, q->sizes.receives);
+	return rc ? rc : probe_inline(q, pd);
+}
+
+int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
+		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
+		struct queues **out)
+{
+	struct queues *q = calloc(1, sizeof(*q));
+	int rc;
+
+	if (!q)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*q));
+	q->device = device;
+	q->sizes = *sizes;
+	q->events = events;
+	q->completed = completed;
+	rc = make_queues(q, pd, ranks);
+	if (rc) {
+		queues_close(&q);
+		return rc;
+	}
+	sizes->inline_bytes = q->sizes.inline_bytes;
+	*out = q;
+	return SLUICE_OK;
+}
+
+void queues_close(struct queues **queues)
+{
+	struct queues *q = *queues;
+
+	if (!q)
+		return;
+	if (q->srq)
+		ibv_destroy_srq(q->srq);
+	if (q->cq)
+		ibv_destroy_cq(q->cq);
+	if (q->channel)
+		ibv_destroy_comp_channel(q->channel);
+	free(q->by_qpn);
+	free(q->pairs);
+	free(q);
+	*queues = NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What all peers share of a card: one completion queue, one shared receive queue, and whose queue
+ * pair a completion is of. Receives carry no memory, as all that arrives is an immediate. Called by
+ * verbs.c, which polls, and by link.c, which makes a queue pair for each connection. */
+#ifndef RDMA_QUEUES_H
+#define RDMA_QUEUES_H
+#include "rdma/event_queue.h"
+#include "rdma/verbs_device.h"
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+
+enum {
+	QUEUES_RETRIES = 6,   /* 7 means "for ever" to some devices */
+	QUEUES_GREETINGS = 2, /* receives that a peer needs to become connected */
+	QUEUES_AT_ONCE = 32   /* completions that one poll takes */
+};
+
+/* The wr_id of receives; sends are numbered 1, 2, ... for each queue pair. */
+#define QUEUES_RECEIVE UINT64_MAX
+
+/* What follows from the job and the device; nothing changes it once the queues are open. */
+struct queue_sizes {
+	uint32_t log_entries;       /* transfers and work requests of one peer; a power of two */
+	uint32_t receives, credits; /* of all peers, of one */
+	uint32_t completions, reads, inline_bytes;
+	uint64_t max_message;
+};
+
+/* Before anything is made. SLUICE_ENOSUPP, which is not logged: the device is too small. */
+int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
+		       struct queue_sizes *out);
+
+struct queues;
+/* Asks a queue pair of the device for sizes->inline_bytes. Completions go to completed() with the
+ * owner of their queue pair; what they put into events has room there. */
+int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
+		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
+		struct queues **out);
+void queues_close(struct queues **queues);
+
+/* The queue pair of an id, in pd. 0, or -1 and errno. */
+int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner);
+/* No more arrives; all that did has been handed to completed(). */
+void queues_pair_stop(struct queues *q, struct rdma_cm_id *id);
+/* After queues_pair_stop(). */
+void queues_pair_end(struct queues *q, struct rdma_cm_id *id);
+
+/* READs that a connected queue pair may have under way at once. */
+uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id);
+
+/* What a completion's status means to a user. survives: making the connection again may help. */
+const char *queues_explain(enum ibv_wc_status status, int *survives_out);
+
+/* Takes up to QUEUES_AT_ONCE completions; returns how many. */
+int queues_poll(struct queues *q);
+/* Posts receives for those that were used, when they are many, or at once. 0, or SLUICE_E*. */
+int queues_refill(struct queues *q, int at_once);
+
+/* The descriptor that a completion makes readable after queues_arm(). */
+int queues_fd(const struct queues *q);
+int queues_arm(struct queues *q);
+void queues_disarm(struct queues *q);
+#endif

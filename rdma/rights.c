@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See rights.h. A window lives as long as its queue pair: it is made after it, bound as soon as
+ * requests can be posted, and ends before it (soft-RoCE hangs for a minute in destroying a queue
+ * pair that has windows). Its key is known before it is bound. Some devices check whose a window
+ * is, but not where it ends (soft-RoCE again), so each covers a whole registration. */
+#include "rdma/rights.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/ladder.h"
+#include "sluice.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct window {
+	struct ibv_mw *mw; /* bound once mw->rkey is rkey */
+	uint32_t rkey;
+};
+
+/* One peer's part in a region. At the own rank's place: what is common to all peers. */
+struct part {
+	struct ibv_mr *remote; /* covers what the peer may reach, and nothing more */
+	struct ibv_mr *local;  /* for our own work requests */
+	struct window window;  /* over remote, for the present queue pair of the peer */
+	int offered;     /* the peer was given a key, and gets the new one when that changes */
+	int unreachable; /* device memory: the card was seen not to reach it */
+};
+
+struct region_rights {
+	struct registration registration;
+	struct rights *rights;
+	struct region_rights *next;
+	const struct region *region;
+	uint32_t id;      /* what peers call it when keys change */
+	struct part at[]; /* [rank] */
+};
+
+struct rights {
+	struct ibv_context *context;
+	const struct verbs_device *device;
+	int rank, size;
+	int windows; /* rights by memory windows, not by a domain for each peer */
+	struct ibv_pd *pd;
+	pthread_mutex_t lock;
+	struct region_rights *regions;
+	uint32_t last_id;
+};
+
+struct rights_remote {
+	struct remote remote;
+	struct rights_peer *peer;
+	struct rights_remote *next;
+	struct sendlog_target target;
+};
+
+struct rights_peer {
+	struct rights *rights;
+	int peer;
+	int revoked;
+	struct ibv_pd *pd;
+	uint8_t *slot;
+	struct ibv_mr *slot_mr, *copies_mr;
+	struct window slot_window;
+	const struct region *control;
+	uint32_t link; /* queue pairs made for the peer so far */
+	uint8_t peer_control[REGION_DESCRIPTOR_BYTES];
+	struct key_table peer_keys;
+	struct rights_remote *remotes; /* of the peer, open */
+};
+
+/* ---- windows ---------------------------------------------------------------------- */
+
+static int window_make(const struct rights_peer *p, struct window *w)
+{
+	const struct rights *r = p->rights;
+
+	w->mw = ibv_alloc_mw(r->pd, IBV_MW_TYPE_2);
+	if (!w->mw)
+		return fail(SLUICE_EDEVICE,
+			    "verbs: ibv_alloc_mw for rank %d on %s, which says it has %d: %s; "
+			    "SLUICE_MEMORY_WINDOWS=no does without",
+			    p->peer, r->device->name, r->device->attr.max_mw, errno_text(errno));
+	w->rkey = ibv_inc_rkey(w->mw->rkey);
+	return SLUICE_OK;
+}
+
+static void window_end(struct window *w)
+{
+	int err = w->mw ? ibv_dealloc_mw(w->mw) : 0;
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_mw: %s", errno_text(err));
+	w->mw = NULL;
+}
+
+/* Posts the binding of a window to the whole of mr, unless that is done. */
+static int window_bind(struct window *w, struct ibv_mr *mr, unsigned access, struct sendlog *log)
+{
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_BIND_MW,
+		.bind_mw = { .mw = w->mw,
+			     .rkey = w->rkey,
+			     .bind_info = { .mr = mr,
+					    .addr = (uintptr_t)mr->addr,
+					    .length = mr->length,
+					    .mw_access_flags = access } },
+	};
+	int rc;
+
+	if (!w->mw || w->mw->rkey == w->rkey)
+		return SLUICE_OK;
+	rc = sendlog_request(log, &wr);
+	if (!rc)
+		w->mw->rkey = w->rkey;
+	return rc;
+}
+
+static unsigned window_access(const struct region *region)
+{
+	return (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
+	       (region->access & REGION_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u);
+}
+
+/* ---- registrations ---------------------------------------------------------------- */
+
+static struct region_rights *rights_in(const struct rights *rights, const struct region *region)
+{
+	struct registration *r = *region->registrations;
+
+	while (r && r->owner != rights)
+		r = r->next;
+	return (struct region_rights *)(void *)r; /* its first member */
+}
+
+static void dereg(struct ibv_mr **mr)
+{
+	int err = *mr ? ibv_dereg_mr(*mr) : 0;
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dereg_mr: %s", errno_text(err));
+	*mr = NULL;
+}
+
+static void end_remote(struct part *part)
+{
+	window_end(&part->window);
+	dereg(&part->remote);
+	part->offered = 0;
+}
+
+static void free_region(struct region_rights *r)
+{
+	const int size = r->rights->size;
+
+	for (int p = 0; p < size; p++)
+		window_end(&r->at[p].window); /* all of them before what they look into */
+	for (int p = 0; p < size; p++) {
+		end_remote(&r->at[p]);
+		dereg(&r->at[p].local);
+	}
+	free(r);
+}
+
+/* region_close() calls this. */
+static void end_region(struct registration *registration)
+{
+	struct region_rights *r = (struct region_rights *)(void *)registration, **at;
+	struct rights *rights = r->rights;
+
+	pthread_mutex_lock(&rights->lock);
+	for (at = &rights->regions; *at != r; at = &(*at)->next)
+		;
+	*at = r->next;
+	free_region(r);
+	pthread_mutex_unlock(&rights->lock);
+}
+
+/* With the lock held. */
+static int find_or_make(struct rights_peer *p, const struct region *region,
+			struct region_rights **out)
+{
+	struct rights *rights = p->rights;
+	struct region_rights *r;
+
+	if (!p->pd)
+		return fail_quietly(SLUICE_EPEER, "rank %d is gone", p->peer);
+	if (!region->registrations)
+		return fail(SLUICE_EINVAL,
+			    "verbs: memory that is no opened region cannot be registered");
+	*out = r = rights_in(rights, region);
+	if (r)
+		return SLUICE_OK;
+	r = calloc(1, sizeof(*r) + (size_t)rights->size * sizeof(r->at[0]));
+	if (!r)
+		return fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
+	r->id = ++rights->last_id;
+	r->rights = rights;
+	r->region = region;
+	r->next = rights->regions;
+	rights->regions = r;
+	r->registration = (struct registration){ .next = *region->registrations,
+						 .owner = rights,
+						 .end = end_region };
+	*region->registrations = &r->registration;
+	*out = r;
+	return SLUICE_OK;
+}
+
+/* ---- what the peer may do here ---------------------------------------------------- */
+
+/* With windows nobody but the peers' windows reaches a registration, and without local write none
+ * of them can be for writing. */
+static int access_for_peers(const struct rights *rights, const struct region *region)
+{
+	/* The interface wants remote and local write together. */
+	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+
+	if (rights->windows)
+		return IBV_ACCESS_MW_BIND | write;
+	return write | (write ? IBV_ACCESS_REMOTE_WRITE : 0) |
+	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
+}
+
+/* What the peer reaches the region through: a registration of its own, or that of all peers. */
+static struct ibv_mr *remote_of(const struct region_rights *r, int peer)
+{
+	return r->at[peer].remote ? r->at[peer].remote : r->at[r->rights->rank].remote;
+}
+
+static uint32_t key_of(const struct region_rights *r, int peer)
+{
+	return r->rights->windows ? r->at[peer].window.rkey : r->at[peer].remote->rkey;
+}
+
+/* With the lock held. */
+static int offer_locked(struct rights_peer *p, const struct region *region, size_t from, size_t n,
+			int connected)
+{
+	struct rights *rights = p->rights;
+	const int common = rights->windows && !from && n == region->bytes;
+	struct region_rights *r;
+	struct part *part, *holder;
+	int rc = find_or_make(p, region, &r), offered = 0;
+
+	if (rc)
+		return rc;
+	part = &r->at[p->peer];
+	holder = common ? &r->at[rights->rank] : part;
+	for (const struct region_rights *other = rights->regions; other; other = other->next)
+		offered += other->at[p->peer].offered;
+	if (!part->offered && offered >= KEYS_MAX)
+		return fail(SLUICE_ENOSUPP,
+			    "verbs: rank %d was offered %d regions, no more are possible", p->peer,
+			    KEYS_MAX);
+	if (!holder->remote)
+		rc = register_host(p->pd, (char *)region->base + from, n,
+				   access_for_peers(rights, region), "a region for a peer",
+				   &holder->remote);
+	if (!rc && rights->windows && connected && !part->window.mw)
+		rc = window_make(p, &part->window);
+	part->offered |= !rc;
+	return rc;
+}
+
+int rights_offer(struct rights_peer *p, const struct region *region, size_t from, size_t n,
+		 int connected)
+{
+	int rc;
+
+	if (p->revoked)
+		return fail_quietly(SLUICE_EPEER,
+				    "rank %d was dropped from the job: it gets no key", p->peer);
+	pthread_mutex_lock(&p->rights->lock);
+	rc = offer_locked(p, region, from, n, connected);
+	pthread_mutex_unlock(&p->rights->lock);
+	return rc;
+}
+
+int rights_describe(struct rights_peer *p, const struct region *region,
+		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	struct rights *rights = p->rights;
+	struct wire_region wire = { .address = (uintptr_t)region->base,
+				    .bytes = region->bytes,
+				    .access = region->access,
+				    .owner = (uint32_t)rights->rank,
+				    .user = (uint32_t)p->peer,
+				    .link = p->link };
+	const struct region_rights *r;
+
+	pthread_mutex_lock(&rights->lock);
+	r = rights_in(rights, region);
+	if (r && r->at[p->peer].offered) {
+		wire.id = r->id;
+		wire.rkey = key_of(r, p->peer);
+	}
+	pthread_mutex_unlock(&rights->lock);
+	if (!wire.id)
+		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d", p->peer);
+	wire_region_encode(&wire, descriptor);
+	return SLUICE_OK;
+}
+
+int rights_connect(struct rights_peer *p)
+{
+	struct rights *rights = p->rights;
+	int rc = SLUICE_OK;
+
+	p->link++;
+	if (!rights->windows)
+		return SLUICE_OK;
+	pthread_mutex_lock(&rights->lock);
+	rc = window_make(p, &p->slot_window);
+	for (struct region_rights *r = rights->regions; !rc && r; r = r->next) {
+		struct part *part = &r->at[p->peer];
+
+		if (part->offered)
+			rc = window_make(p, &part->window);
+	}
+	pthread_mutex_unlock(&rights->lock);
+	return rc;
+}
+
+int rights_bind(struct rights_peer *p, struct sendlog *log)
+{
+	struct rights *rights = p->rights;
+	int rc;
+
+	if (!rights->windows)
+		return SLUICE_OK;
+	pthread_mutex_lock(&rights->lock);
+	rc = p->slot_window.mw ?
+		     window_bind(&p->slot_window, p->slot_mr, IBV_ACCESS_REMOTE_WRITE, log) :
+		     SLUICE_OK;
+	for (struct region_rights *r = rights->regions; !rc && r; r = r->next) {
+		struct part *part = &r->at[p->peer];
+
+		if (part->window.mw)
+			rc = window_bind(&part->window, remote_of(r, p->peer),
+					 window_access(r->region), log);
+	}
+	pthread_mutex_unlock(&rights->lock);
+	return rc;
+}
+
+void rights_disconnect(struct rights_peer *p)
+{
+	struct rights *rights = p->rights;
+
+	if (!rights->windows)
+		return;
+	pthread_mutex_lock(&rights->lock);
+	for (struct region_rights *r = rights->regions; r; r = r->next)
+		window_end(&r->at[p->peer].window);
+	window_end(&p->slot_window);
+	pthread_mutex_unlock(&rights->lock);
+}
+
+int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address *slot,
+		    uint8_t control[REGION_DESCRIPTOR_BYTES])
+{
+	*slot = (struct slot_address){ .address = (uintptr_t)p->slot, .credits = credits };
+	if (p->slot_mr)
+		slot->rkey = p->rights->windows ? p->slot_window.rkey : p->slot_mr->rkey;
+	memset(control, 0, REGION_DESCRIPTOR_BYTES);
+	return p->control ? rights_describe(p, p->control, control) : SLUICE_OK;
+}
+
+size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
+{
+	struct rights *rights = p->rights;
+	struct key_table table = { .link = p->link };
+
+	pthread_mutex_lock(&rights->lock);
+	for (const struct region_rights *r = rights->regions; r && table.n < KEYS_MAX;
+	     r = r->next) {
+		if (!r->at[p->peer].offered)
+			continue;
+		table.key[table.n].id = r->id;
+		table.key[table.n++].rkey = key_of(r, p->peer);
+	}
+	pthread_mutex_unlock(&rights->lock);
+	return key_table_encode(&table, out);
+}
+
+/* With the lock held. */
+static void end_offers(struct rights_peer *p)
+{
+	for (struct region_rights *r = p->rights->regions; r; r = r->next)
+		end_remote(&r->at[p->peer]);
+	window_end(&p->slot_window);
+	dereg(&p->slot_mr);
+}
+
+void rights_revoke(struct rights_peer *p)
+{
+	p->revoked = 1;
+	pthread_mutex_lock(&p->rights->lock);
+	end_offers(p);
+	pthread_mutex_unlock(&p->rights->lock);
+	log_line(LOG_INFO, "rdma", "verbs: rank %d was dropped from the job; its keys are revoked",
+		 p->peer);
+}
+
+/* ---- what this rank may do there -------------------------------------------------- */
+
+void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_DESCRIPTOR_BYTES])
+{
+	memcpy(p->peer_control, control, REGION_DESCRIPTOR_BYTES);
+}
+
+int rights_key_of(const void *rights_peer, uint32_t id, uint32_t *rkey)
+{
+	const struct rights_peer *p = rights_peer;
+
+	return key_table_find(&p->peer_keys, id, rkey);
+}
+
+int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200])
+{
+	char reason[80];
+
+	if (key_table_decode(table, &p->peer_keys, reason)) {
+		snprintf(why, 200, "%s", reason);
+		return -1;
+	}
+	/* A region that is not in the table was closed by its owner, and nobody uses it. */
+	for (struct rights_remote *r = p->remotes; r; r = r->next)
+		rights_key_of(p, r->target.id, &r->target.rkey);
+	return 0;
+}
+
+/* The present key of a region that the peer described, perhaps before the connection broke. */
+static int present_key(const struct rights_peer *p, const struct wire_region *wire, uint32_t *rkey)
+{
+	*rkey = wire->rkey;
+	if (wire->link == p->peer_keys.link || rights_key_of(p, wire->id, rkey))
+		return SLUICE_OK;
+	return fail(SLUICE_EWIRE,
+		    "rank %d described region %u for its connection %u; this is %u, and it names "
+		    "no such region",
+		    p->peer, wire->id, wire->link, p->peer_keys.link);
+}
+
+int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t *descriptor,
+		       struct remote **out)
+{
+	struct rights_remote *r;
+	struct wire_region wire;
+	uint32_t rkey;
+	int rc = wire_region_decode(descriptor ? descriptor : p->peer_control, (uint32_t)p->peer,
+				    (uint32_t)p->rights->rank, &wire);
+
+	if (!rc)
+		rc = present_key(p, &wire, &rkey);
+	if (rc)
+		return rc;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*r));
+	*r = (struct rights_remote){
+		.remote = { .endpoint = e, .bytes = wire.bytes, .access = wire.access },
+		.peer = p,
+		.next = p->remotes,
+		.target = { .address = wire.address, .rkey = rkey, .id = wire.id },
+	};
+	p->remotes = r;
+	*out = &r->remote;
+	return SLUICE_OK;
+}
+
+void rights_remote_close(struct remote **remote)
+{
+	struct rights_remote *r, **at;
+
+	if (!remote || !*remote)
+		return;
+	r = (struct rights_remote *)(void *)*remote; /* its first member */
+	for (at = &r->peer->remotes; *at != r; at = &(*at)->next)
+		;
+	*at = r->next;
+	free(r);
+	*remote = NULL;
+}
+
+struct sendlog_target rights_target(const struct remote *remote)
+{
+	return ((const struct rights_remote *)(const void *)remote)->target;
+}
+
+/* ---- what the card may do for this rank ------------------------------------------- */
+
+/* Device memory that the card does not reach is proved not to be reached once, as a proof takes
+ * time. */
+static int register_device(const struct rights_peer *p, const struct region *region,
+			   struct part *part)
+{
+	int rc = SLUICE_ENOSUPP;
+
+	if (!part->unreachable)
+		rc = ladder_register(p->pd, p->rights->device, region->device, &part->local);
+	part->unreachable = rc == SLUICE_ENOSUPP;
+	return rc;
+}
+
+int rights_local_key(struct rights_peer *p, const struct region *region, int write,
+		     uint32_t *lkey_out)
+{
+	struct rights *rights = p->rights;
+	/* Where there is one domain, one registration serves the requests to all peers. */
+	const int place = rights->windows ? rights->rank : p->peer;
+	struct region_rights *r = region->registrations ? rights_in(rights, region) : NULL;
+	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
+	struct part *part;
+	int rc;
+
+	/* The usual case, without a lock: only this thread changes this region's keys. */
+	if (r && r->at[place].local) {
+		*lkey_out = r->at[place].local->lkey;
+		return SLUICE_OK;
+	}
+	/* The peers' registration, where it is of the whole region and permits as much. */
+	if (mr && mr->addr == region->base && mr->length == region->bytes &&
+	    (!write || region->access & REGION_WRITE)) {
+		*lkey_out = mr->lkey;
+		return SLUICE_OK;
+	}
+	pthread_mutex_lock(&rights->lock);
+	rc = find_or_make(p, region, &r);
+	if (!rc) {
+		part = &r->at[place];
+		rc = region->device ?
+			     register_device(p, region, part) :
+			     register_host(p->pd, region->base, region->bytes,
+					   IBV_ACCESS_LOCAL_WRITE, "a local region", &part->local);
+	}
+	if (!rc)
+		*lkey_out = part->local->lkey;
+	pthread_mutex_unlock(&rights->lock);
+	return rc;
+}
+
+/* ---- one peer --------------------------------------------------------------------- */
+
+struct ibv_pd *rights_peer_domain(const struct rights_peer *p)
+{
+	return p->pd;
+}
+
+uint32_t rights_copies_key(const struct rights_peer *p)
+{
+	return p->copies_mr->lkey;
+}
+
+static int register_memory(struct rights_peer *p, const struct rights_memory *m)
+{
+	const int windows = p->rights->windows;
+	int rc;
+
+	p->pd = windows ? p->rights->pd : ibv_alloc_pd(p->rights->context);
+	if (!p->pd)
+		return verbs_failed("ibv_alloc_pd");
+	rc = register_host(p->pd, m->slot, SLOT_BYTES,
+			   IBV_ACCESS_LOCAL_WRITE |
+				   (windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
+			   "a peer's slot", &p->slot_mr);
+	if (!rc)
+		rc = register_host(p->pd, m->copies, m->copies_bytes, 0, "small puts",
+				   &p->copies_mr);
+	if (!rc && m->control)
+		rc = rights_offer(p, m->control, m->control_from, m->control_bytes, 0);
+	return rc;
+}
+
+int rights_peer_open(struct rights *rights, int peer, const struct rights_memory *memory,
+		     struct rights_peer **out)
+{
+	struct rights_peer *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
+	p->rights = rights;
+	p->peer = peer;
+	p->slot = memory->slot;
+	p->control = memory->control;
+	rc = register_memory(p, memory);
+	if (rc)
+		rights_peer_close(&p);
+	*out = p;
+	return rc;
+}
+
+void rights_peer_end(struct rights_peer *p)
+{
+	struct rights *rights = p->rights;
+	int err;
+
+	pthread_mutex_lock(&rights->lock);
+	end_offers(p);
+	for (struct region_rights *r = rights->regions; r; r = r->next)
+		dereg(&r->at[p->peer].local);
+	dereg(&p->copies_mr);
+	err = p->pd && p->pd != rights->pd ? ibv_dealloc_pd(p->pd) : 0;
+	if (err)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", p->peer,
+			 errno_text(err));
+	p->pd = NULL;
+	pthread_mutex_unlock(&rights->lock);
+}
+
+void rights_peer_close(struct rights_peer **p)
+{
+	if (!*p)
+		return;
+	rights_peer_end(*p);
+	free(*p);
+	*p = NULL;
+}
+
+/* why: what speaks against windows, where they are not used. */
+static int choose_way(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
+{
+	r->pd = ibv_alloc_pd(r->context);
+	if (!r->pd)
+		return verbs_failed("ibv_alloc_pd");
+	if (wanted && !strcmp(wanted, "no")) {
+		snprintf(why, PROVE_WHY_BYTES, "SLUICE_MEMORY_WINDOWS=no");
+	} else if (!prove_windows(r->pd, r->device, why)) {
+		r->windows = 1;
+		why[0] = '\0';
+	} else if (wanted && !strcmp(wanted, "yes")) {
+		return fail(SLUICE_ENOSUPP,
+			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but of %s: %s; auto or no uses a "
+			    "protection domain for each peer instead",
+			    r->device->name, why);
+	}
+	if (!r->windows && r->size > r->device->attr.max_pd)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s is too small for %d peers: %d protection domains",
+				    r->device->name, r->size - 1, r->device->attr.max_pd);
+	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
+		 r->windows ? "memory windows of type 2B, bound to its queue pair" :
+			      "a protection domain and a registration of its own",
+		 why[0] ? " (no memory windows: " : "", why, why[0] ? ")" : "");
+	return SLUICE_OK;
+}
+
+int rights_open(struct ibv_context *context, const struct verbs_device *device, int rank, int size,
+		const char *windows, struct rights **out)
+{
+	struct rights *r = calloc(1, sizeof(*r));
+	char why[PROVE_WHY_BYTES] = "";
+	int rc;
+
+	if (!r)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*r));
+	r->context = context;
+	r->device = device;
+	r->rank = rank;
+	r->size = size;
+	pthread_mutex_init(&r->lock, NULL);
+	rc = choose_way(r, windows, why);
+	if (rc)
+		rights_close(&r);
+	*out = r;
+	return rc;
+}
+
+void rights_close(struct rights **rights)
+{
+	struct rights *r = *rights;
+
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	while (r->regions) {
+		struct region_rights *first = r->regions;
+		struct registration **at = first->region->registrations;
+
+		r->regions = first->next;
+		while (*at != &first->registration)
+			at = &(*at)->next;
+		*at = first->registration.next;
+		free_region(first);
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (r->pd)
+		ibv_dealloc_pd(r->pd);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+	*rights = NULL;
+}
+
+struct ibv_pd *rights_domain(const struct rights *rights)
+{
+	return rights->pd;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See sendlog.h. The log counts what the send queue holds by itself, because some devices do not
+ * notice when it is full. */
+#include "rdma/sendlog.h"
+#include "base/error.h"
+#include "rdma/transfer.h"
+#include "sluice.h"
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sent {
+	uint64_t remote_address, bytes, posted; /* posted: bytes whose work requests are out */
+	uint64_t last_wr; /* the number of its last work request, once all are out */
+	uint64_t notify;  /* its number among the notifies to this peer, 0: none */
+	uint64_t cookie;
+	const uint8_t *local;
+	uint32_t lkey, rkey, imm;
+	uint32_t region; /* the peer's number of the region, in case its key changes */
+	uint8_t kind, report;
+	uint8_t copied;   /* local is in the log's own memory */
+	uint8_t started;  /* a work request of it is out */
+	uint8_t in_place; /* the peer has it, as a new connection told: it is not posted again */
+};
+
+struct sendlog {
+	int peer;
+	struct queue_sizes sizes;
+	struct event_queue *events;
+	void (*broken)(void *owner, const char *why);
+	void *owner;
+
+	/* The entries [first, end), of which those before next are in the queue pair. */
+	struct sent *sent;
+	uint64_t first, next, end;
+	uint8_t *memory; /* TRANSFER_INLINE_BYTES for each entry, then a slot's bytes */
+	uint32_t lkey;
+
+	struct ibv_qp *qp;
+	int running;                             /* transfers may be posted on qp */
+	uint64_t wr_sent, wr_done, wr_signalled; /* work requests of qp */
+	uint32_t reads, reads_max;
+
+	struct slot_address peer_slot;
+	const uint8_t *slot;
+	uint64_t notify_sent, notify_done; /* numbers; done: its entry has left the log */
+	uint64_t credit_seen;              /* notifies that the peer says it has taken */
+	uint64_t received, told;           /* notifies taken here; last told to the peer */
+};
+
+static struct sent *sent_at(const struct sendlog *log, uint64_t n)
+{
+	return &log->sent[n & (log->sizes.log_entries - 1)];
+}
+
+/* Whether somebody waits for the EVENT_DONE of this transfer. */
+static int reports(const struct sent *s)
+{
+	return s->kind == TRANSFER_GET || s->report;
+}
+
+/* ---- posting ---------------------------------------------------------------------- */
+
+/* Unsignalled work requests cost no completion, but the queue empties by completions only: one in a
+ * quarter of the queue is signalled. */
+static int time_to_signal(const struct sendlog *log)
+{
+	return log->wr_sent + 1 - log->wr_signalled >= log->sizes.log_entries / 4;
+}
+
+static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
+{
+	struct ibv_send_wr *bad;
+	char why[120];
+	int err;
+
+	if (!log->qp)
+		return fail_quietly(SLUICE_EPEER, "the connection to rank %d is broken", log->peer);
+	if (log->wr_sent - log->wr_done >= log->sizes.log_entries)
+		return SLUICE_EAGAIN;
+	signalled = signalled || time_to_signal(log);
+	wr->wr_id = log->wr_sent + 1;
+	if (signalled)
+		wr->send_flags |= IBV_SEND_SIGNALED;
+	err = ibv_post_send(log->qp, wr, &bad);
+	if (err == ENOMEM)
+		return SLUICE_EAGAIN;
+	if (err) {
+		snprintf(why, sizeof(why), "posting to it failed: %s", errno_text(err));
+		log->broken(log->owner, why);
+		return fail_quietly(SLUICE_EPEER, "rank %d: %s", log->peer, why);
+	}
+	log->wr_sent++;
+	if (signalled)
+		log->wr_signalled = log->wr_sent;
+	return SLUICE_OK;
+}
+
+/* The next work request of one entry. */
+static int post_piece(struct sendlog *log, struct sent *s)
+{
+	uint64_t left = s->bytes - s->posted;
+	uint32_t n = (uint32_t)(left < log->sizes.max_message ? left : log->sizes.max_message);
+	int last = n == left, rc;
+	struct ibv_sge sge = { .addr = (uintptr_t)s->local + s->posted,
+			       .length = n,
+			       .lkey = s->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = n > 0,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { .remote_addr = s->remote_address + s->posted, .rkey = s->rkey },
+	};
+
+	if (s->kind == TRANSFER_GET) {
+		wr.opcode = IBV_WR_RDMA_READ;
+	} else {
+		if (s->kind == TRANSFER_PUT_NOTIFY && last) {
+			wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+			wr.imm_data = htobe32(s->imm);
+		}
+		if (s->copied && s->bytes <= log->sizes.inline_bytes)
+			wr.send_flags = IBV_SEND_INLINE;
+	}
+	rc = post_one(log, &wr, last && reports(s));
+	if (rc)
+		return rc;
+	s->posted += n;
+	s->started = 1;
+	if (last)
+		s->last_wr = log->wr_sent;
+	return SLUICE_OK;
+}
+
+/* Turns entries into work requests as far as there is room. */
+static void post_entries(struct sendlog *log)
+{
+	while (log->next < log->end) {
+		struct sent *s = sent_at(log, log->next);
+
+		if (s->in_place) {
+			s->last_wr = log->wr_sent;
+			log->next++;
+			continue;
+		}
+		if (s->kind == TRANSFER_GET && !s->started) {
+			if (log->reads >= log->reads_max)
+				return; /* a replay: posting new ones asks before */
+			log->reads++;
+			s->started = 1;
+		}
+		if (post_piece(log, s)) {
+			if (s->kind == TRANSFER_GET && !s->posted) {
+				log->reads--;
+				s->started = 0;
+			}
+			return;
+		}
+		log->next += s->posted == s->bytes;
+	}
+}
+
+int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr)
+{
+	return post_one(log, wr, 0);
+}
+
+static int write_slot(struct sendlog *log, enum ibv_wr_opcode opcode, uint32_t imm, size_t at,
+		      const void *bytes, size_t n, int signalled)
+{
+	uint8_t *scratch = log->memory + (size_t)log->sizes.log_entries * TRANSFER_INLINE_BYTES +
+			   at;
+	struct ibv_sge sge = { .addr = (uintptr_t)scratch,
+			       .length = (uint32_t)n,
+			       .lkey = log->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = n > 0,
+		.opcode = opcode,
+		.imm_data = htobe32(imm),
+		.send_flags = n <= log->sizes.inline_bytes ? IBV_SEND_INLINE : 0,
+		.wr.rdma = { .remote_addr = log->peer_slot.address + at,
+			     .rkey = log->peer_slot.rkey },
+	};
+
+	if (n > 0)
+		memcpy(scratch, bytes, n);
+	return post_one(log, &wr, signalled);
+}
+
+int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n)
+{
+	return write_slot(log, IBV_WR_RDMA_WRITE, 0, at, bytes, n, 0);
+}
+
+int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n)
+{
+	return write_slot(log, IBV_WR_RDMA_WRITE_WITH_IMM, greeting, SLOT_GREETING, bytes, n, 1);
+}
+
+/* ---- transfers -------------------------------------------------------------------- */
+
+/* Notifies that the peer has taken; it writes that word itself, so it is believed within bounds. */
+static uint64_t credit(struct sendlog *log)
+{
+	const uint64_t *word = (const uint64_t *)(const void *)(log->slot + SLOT_CREDIT);
+	const uint64_t taken = le64toh(__atomic_load_n(word, __ATOMIC_ACQUIRE));
+
+	if (taken > log->credit_seen && taken <= log->notify_sent)
+		log->credit_seen = taken;
+	return log->credit_seen;
+}
+
+int sendlog_room(struct sendlog *log, const struct transfer *x)
+{
+	if (log->end - log->first >= log->sizes.log_entries)
+		return 0;
+	if (x->kind == TRANSFER_GET)
+		return log->reads < log->reads_max && log->next == log->end && log->running;
+	if (x->kind == TRANSFER_PUT_NOTIFY &&
+	    log->notify_sent - log->credit_seen >= log->peer_slot.credits)
+		return log->notify_sent - credit(log) < log->peer_slot.credits;
+	return 1;
+}
+
+int sendlog_copies(const struct transfer *x)
+{
+	return x->kind != TRANSFER_GET && x->bytes <= TRANSFER_INLINE_BYTES &&
+	       !(x->local_region && x->local_region->device);
+}
+
+void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
+		    struct sendlog_target target)
+{
+	struct sent *s = sent_at(log, log->end);
+
+	*s = (struct sent){
+		.remote_address = target.address + x->offset,
+		.bytes = x->bytes,
+		.notify = x->kind == TRANSFER_PUT_NOTIFY ? ++log->notify_sent : 0,
+		.cookie = x->cookie,
+		.local = x->local,
+		.lkey = lkey,
+		.rkey = target.rkey,
+		.region = target.id,
+		.imm = x->imm,
+		.kind = (uint8_t)x->kind,
+		.report = x->report != 0,
+		.copied = (uint8_t)sendlog_copies(x),
+	};
+	if (s->copied && x->bytes > 0) {
+		uint8_t *own = log->memory +
+			       (log->end & (log->sizes.log_entries - 1)) * TRANSFER_INLINE_BYTES;
+
+		memcpy(own, x->local, x->bytes);
+		s->local = own;
+		s->lkey = log->lkey;
+	}
+	log->end++;
+	if (log->running && log->next == log->end - 1)
+		post_entries(log);
+}
+
+/* ---- what completes --------------------------------------------------------------- */
+
+void sendlog_completed(struct sendlog *log, uint64_t wr)
+{
+	if (wr > log->wr_done)
+		log->wr_done = wr;
+	for (; log->first < log->next; log->first++) {
+		const struct sent *s = sent_at(log, log->first);
+
+		if (s->last_wr > log->wr_done)
+			break;
+		if (s->kind == TRANSFER_GET)
+			log->reads--;
+		if (s->notify)
+			log->notify_done = s->notify;
+		if (reports(s))
+			event_queue_put(log->events, &(struct event){ .kind = EVENT_DONE,
+								      .peer = log->peer,
+								      .cookie = s->cookie });
+	}
+	if (log->next < log->end && log->running)
+		post_entries(log);
+}
+
+int sendlog_received(struct sendlog *log, uint32_t imm)
+{
+	log->received++;
+	event_queue_put(log->events,
+			&(struct event){ .kind = EVENT_IMM, .peer = log->peer, .imm = imm });
+	return sendlog_credit_due(log);
+}
+
+int sendlog_credit_due(const struct sendlog *log)
+{
+	return log->received - log->told >= log->sizes.credits / 2;
+}
+
+int sendlog_give_credit(struct sendlog *log)
+{
+	const uint64_t word = htole64(log->received);
+	int rc = sendlog_write_slot(log, SLOT_CREDIT, &word, sizeof(word));
+
+	if (!rc)
+		log->told = log->received;
+	return rc;
+}
+
+/* ---- the life of a connection ----------------------------------------------------- */
+
+void sendlog_attach(struct sendlog *log, struct ibv_qp *qp)
+{
+	log->qp = qp;
+	log->wr_sent = log->wr_done = log->wr_signalled = 0;
+}
+
+void sendlog_detach(struct sendlog *log)
+{
+	log->qp = NULL;
+	log->running = 0;
+}
+
+uint64_t sendlog_tell_received(struct sendlog *log)
+{
+	log->told = log->received;
+	return log->received;
+}
+
+/* Bytes arrive in order, so whatever was posted before a notify that the peer has is in place as
+ * well, gets apart. */
+static void rewind_entries(struct sendlog *log, uint64_t received)
+{
+	uint64_t known = log->first;
+
+	for (uint64_t n = log->first; n < log->end; n++)
+		if (sent_at(log, n)->notify && sent_at(log, n)->notify <= received)
+			known = n + 1;
+	for (uint64_t n = log->first; n < log->end; n++) {
+		struct sent *s = sent_at(log, n);
+
+		s->posted = 0;
+		s->last_wr = 0;
+		s->started = 0;
+		s->in_place |= n < known && s->kind != TRANSFER_GET;
+	}
+	log->next = log->first;
+	log->reads = 0;
+}
+
+int sendlog_replay(struct sendlog *log, uint64_t received, char why[200])
+{
+	if (received < log->notify_done || received > log->notify_sent) {
+		snprintf(why, 200, "it says it received %llu notifies; %llu to %llu are possible",
+			 (unsigned long long)received, (unsigned long long)log->notify_done,
+			 (unsigned long long)log->notify_sent);
+		return -1;
+	}
+	rewind_entries(log, received);
+	if (received > log->credit_seen)
+		log->credit_seen = received;
+	return 0;
+}
+
+int sendlog_peer_slot(struct sendlog *log, const struct slot_address *slot)
+{
+	if (!slot->credits || slot->address + SLOT_BYTES < slot->address)
+		return -1;
+	log->peer_slot = *slot;
+	return 0;
+}
+
+void sendlog_renew_keys(struct sendlog *log,
+			int (*key_of)(const void *table, uint32_t id, uint32_t *rkey),
+			const void *table)
+{
+	for (uint64_t n = log->first; n < log->end; n++) {
+		struct sent *s = sent_at(log, n);
+
+		key_of(table, s->region, &s->rkey); /* a region that its owner closed is not used */
+	}
+}
+
+void sendlog_start(struct sendlog *log, uint32_t reads)
+{
+	log->reads_max = reads;
+	log->running = 1;
+	post_entries(log);
+	sendlog_completed(log, 0); /* what is in place ends here */
+}
+
+void sendlog_abandon(struct sendlog *log)
+{
+	log->running = 0;
+	for (; log->first < log->end; log->first++) {
+		const struct sent *s = sent_at(log, log->first);
+
+		if (reports(s) && !event_queue_full(log->events))
+			event_queue_put(log->events, &(struct event){ .kind = EVENT_DONE,
+								      .peer = log->peer,
+								      .cookie = s->cookie,
+								      .status = SLUICE_EPEER });
+	}
+	log->next = log->first;
+}
+
+/* ---- questions -------------------------------------------------------------------- */
+
+uint64_t sendlog_moved(const struct sendlog *log)
+{
+	return log->first + log->received;
+}
+
+uint64_t sendlog_waiting(const struct sendlog *log)
+{
+	return log->end - log->first;
+}
+
+void sendlog_flush(struct sendlog *log)
+{
+	write_slot(log, IBV_WR_RDMA_WRITE, 0, SLOT_CREDIT, NULL, 0, 1);
+}
+
+int sendlog_flushed(const struct sendlog *log)
+{
+	return !log->qp || log->wr_done >= log->wr_signalled;
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+size_t sendlog_memory(const struct queue_sizes *sizes)
+{
+	return (size_t)sizes->log_entries * TRANSFER_INLINE_BYTES + SLOT_BYTES;
+}
+
+int sendlog_open(const struct sendlog_config *config, struct sendlog **out)
+{
+	struct sendlog *log = calloc(1, sizeof(*log));
+
+	if (!log)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*log));
+	*log = (struct sendlog){ .peer = config->peer,
+				 .sizes = *config->sizes,
+				 .events = config->events,
+				 .memory = config->memory,
+				 .lkey = config->lkey,
+				 .slot = config->slot };
+	log->sent = calloc(log->sizes.log_entries, sizeof(*log->sent));
+	if (!log->sent) {
+		sendlog_close(&log);
+		return fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers",
+			    config->sizes->log_entries);
+	}
+	*out = log;
+	return SLUICE_OK;
+}
+
+void sendlog_watch(struct sendlog *log, void (*broken)(void *owner, const char *why), void *owner)
+{
+	log->broken = broken;
+	log->owner = owner;
+}
+
+void sendlog_close(struct sendlog **log)
+{
+	if (!*log)
+		return;
+	free((*log)->sent);
+	free(*log);
+	*log = NULL;
+}

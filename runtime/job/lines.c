@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The regions of the control lines, and the way to a peer's; see lines.h. */
+#include "job/lines.h"
+#include "job/job.h"
+
+int lines_open(sluice_job *job)
+{
+	return region_open((size_t)job->size * LINE_BYTES, REGION_READ | REGION_WRITE, "control",
+			   &job->lines.own);
+}
+
+int lines_open_outbox(sluice_job *job)
+{
+	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
+	return region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox",
+			   &job->lines.outbox);
+}
+
+void lines_close(struct lines *lines)
+{
+	region_close(&lines->own);
+	region_close(&lines->outbox);
+}
+
+int lines_are_open(const sluice_job *job)
+{
+	return job->lines.own != NULL;
+}
+
+struct region *lines_region(const sluice_job *job)
+{
+	return job->lines.own;
+}
+
+uint8_t *line_of(const sluice_job *job, int peer)
+{
+	return (uint8_t *)job->lines.own->base + (size_t)peer * LINE_BYTES;
+}
+
+uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line)
+{
+	return (uint8_t *)job->lines.outbox->base + offset_in_line;
+}
+
+uint8_t *outbox_mail(const sluice_job *job, int peer, int parity)
+{
+	return outbox_at(job, LINE_MAIL + ((size_t)peer * 2 + (size_t)parity) *
+						  (MAIL_HEADER_BYTES + MAIL_BYTES));
+}
+
+uint8_t *outbox_members(const sluice_job *job)
+{
+	return outbox_at(job, job->lines.outbox->bytes - MEMBERS_BLOCK_BYTES);
+}
+
+int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
+	      uint32_t imm)
+{
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = job->peers[peer].control,
+			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
+			      .local_region = job->lines.outbox,
+			      .local = source,
+			      .bytes = bytes,
+			      .imm = imm };
+	struct endpoint *e = job->peers[peer].endpoint;
+	return e->transport->ops->post(e, &t);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See plan.h. Called by model.c, and asked by the files of both halves that have a quicker path. */
+#include "model/plan.h"
+#include "compress/choose.h"
+
+/* ---- the table -------------------------------------------------------------- */
+
+const char *const plan_path_names[PATHS] = {
+	[PATH_FOLD] = "fold",           [PATH_DENSE_PUSH] = "dense push",
+	[PATH_DENSE_SUM] = "dense sum", [PATH_DENSE_PULL] = "dense pull",
+	[PATH_DEVICE] = "device",       [PATH_ACCUMULATOR] = "accumulator",
+	[PATH_RANGES] = "ranges",
+};
+
+const char *const plan_trait_names[TRAITS] = {
+	[TRAIT_SELECTS_UP] = "up= selects",
+	[TRAIT_SELECTS_DOWN] = "down= selects",
+	[TRAIT_SENDS_ALL_UP] = "everything is sent up",
+	[TRAIT_NARROW_UP] = "up= values not f32",
+	[TRAIT_NARROW_DOWN] = "down= values not f32",
+	[TRAIT_STORM] = "signal=storm",
+	[TRAIT_MOMENTUM] = "signal=momentum",
+	[TRAIT_IGT] = "signal=igt",
+	[TRAIT_INNOVATION] = "signal=innovation",
+	[TRAIT_SVRG] = "signal=svrg",
+	[TRAIT_NOISE] = "noise",
+	[TRAIT_CLIP] = "clip=",
+	[TRAIT_SKIP] = "nonfinite=skip",
+	[TRAIT_ZERO] = "nonfinite=zero",
+	[TRAIT_NO_MEMORY] = "memory=none",
+	[TRAIT_FILTERED] = "memory=lowpass or twostep",
+	[TRAIT_AVERAGE] = "update=average",
+	[TRAIT_EVERY] = "when=every",
+	[TRAIT_PERIOD] = "when=every(2) or more",
+	[TRAIT_OWN_MODEL] = "own steps between exchanges",
+	[TRAIT_LAZY] = "when=lazy or lazy-server",
+	[TRAIT_ASYNC] = "when=async",
+	[TRAIT_AUTO] = "auto",
+	[TRAIT_RESET] = "reset=",
+	[TRAIT_LEADER] = "up=cyclic",
+	[TRAIT_SKETCH] = "up=sketch",
+	[TRAIT_GLOBAL] = "up= or down=global",
+	[TRAIT_HOST_SELECTOR] = "selector unknown to devices",
+	[TRAIT_DRAWN_GRID] = "grid of drawn values",
+	[TRAIT_SELECTOR_ADDS_NOT] = "selector that does not add",
+	[TRAIT_HALF_GRADIENTS] = "16-bit gradients",
+	[TRAIT_ELASTIC] = "on_failure=continue",
+	[TRAIT_BIG_ENDIAN] = "big-endian machine",
+	[TRAIT_MEASURED] = "sluice_measure() is on",
+	[TRAIT_ACCUMULATES] = "sluice_accumulator() was called",
+	[TRAIT_DEVICE_SELECTS] = "gradient selected on a device",
+	[TRAIT_DEVICE_TARGET] = "parameters on a device",
+	[TRAIT_COUNTED] = "some messages are summed",
+};
+
+static const char sent_as_encoded[] = "values other than f32 are encoded";
+static const char two_passes[] = "the gradient is not sent as it is given";
+static const char added_apart[] = "the signal is made of the gradient before the selection";
+static const char device_adds[] = "only signal=gradient or momentum with memory=residual or none "
+				  "is added there";
+static const char device_whole[] = "the recipe has steps that need the whole residual";
+static const char made_of_each[] = "signal= other than gradient is made of each gradient";
+static const char left_out[] = "nonfinite= other than abort leaves values out, which are in the "
+			       "sum already";
+static const char no_sum[] = "memory= other than residual does not keep a sum of gradients";
+static const char over_the_whole[] = "signal=innovation, when= other than always and "
+				     "update=average decide over the whole vector";
+static const char agreed[] = "a step has several exchanges, of an agreed support";
+static const char histograms[] = "messages of global carry histograms";
+static const char measured[] = "sluice_measure() looks at what is left in each step";
+static const char asynchronous[] = "when=async exchanges with one worker at a time";
+static const char order[] = "floats in messages are little-endian";
+
+const char *const plan_refusals[TRAITS][PATHS] = {
+	[TRAIT_SELECTS_UP] = { [PATH_DENSE_PUSH] = "a part of the coordinates is selected",
+			       [PATH_DENSE_SUM] = "workers send a part of the coordinates" },
+	[TRAIT_SELECTS_DOWN] = { [PATH_DENSE_SUM] = "a part of the coordinates is published" },
+	[TRAIT_SENDS_ALL_UP] = { [PATH_FOLD] = "everything is sent, and nothing selected" },
+	[TRAIT_NARROW_UP] = { [PATH_DENSE_PUSH] = sent_as_encoded },
+	[TRAIT_NARROW_DOWN] = { [PATH_DENSE_SUM] = sent_as_encoded,
+				[PATH_DENSE_PULL] = sent_as_encoded },
+	[TRAIT_STORM] = { [PATH_FOLD] = added_apart,
+			  [PATH_DENSE_PUSH] = two_passes,
+			  [PATH_DEVICE] = device_adds,
+			  [PATH_ACCUMULATOR] = made_of_each,
+			  [PATH_RANGES] = "signal=storm takes two whole gradients" },
+	[TRAIT_MOMENTUM] = { [PATH_FOLD] = added_apart,
+			     [PATH_DENSE_PUSH] = two_passes,
+			     [PATH_ACCUMULATOR] = made_of_each },
+	[TRAIT_IGT] = { [PATH_FOLD] = added_apart,
+			[PATH_DENSE_PUSH] = two_passes,
+			[PATH_DEVICE] = device_adds,
+			[PATH_ACCUMULATOR] = made_of_each },
+	[TRAIT_INNOVATION] = { [PATH_FOLD] = added_apart,
+			       [PATH_DENSE_PUSH] = two_passes,
+			       [PATH_DENSE_SUM] = "a push is added to the sum of earlier ones",
+			       [PATH_DENSE_PULL] = "when=lazy looks at each change of the model",
+			       [PATH_DEVICE] = device_adds,
+			       [PATH_ACCUMULATOR] = made_of_each,
+			       [PATH_RANGES] = over_the_whole },
+	[TRAIT_SVRG] = { [PATH_FOLD] = added_apart,
+			 [PATH_DENSE_PUSH] = two_passes,
+			 [PATH_DEVICE] = device_adds,
+			 [PATH_ACCUMULATOR] = made_of_each },
+	[TRAIT_NOISE] = { [PATH_FOLD] = added_apart,
+			  [PATH_DENSE_PUSH] = two_passes,
+			  [PATH_DEVICE] = device_adds,
+			  [PATH_ACCUMULATOR] = "noise= is added to each gradient" },
+	[TRAIT_CLIP] = { [PATH_DENSE_PUSH] = "clip= reads the whole gradient for its norm first",
+			 [PATH_ACCUMULATOR] = "clip= needs the norm of each gradient",
+			 [PATH_RANGES] = "clip= needs the norm of the whole gradient before any of "
+					 "it can be added" },
+	[TRAIT_SKIP] = { [PATH_DENSE_PUSH] = "nonfinite=skip reads the whole gradient first",
+			 [PATH_ACCUMULATOR] = left_out,
+			 [PATH_RANGES] = "nonfinite=skip needs all values of the whole gradient "
+					 "before any of it can be added" },
+	[TRAIT_ZERO] = { [PATH_FOLD] = "nonfinite=zero changes the gradient before it is added",
+			 [PATH_DENSE_PUSH] = "nonfinite=zero changes the gradient",
+			 [PATH_ACCUMULATOR] = left_out },
+	[TRAIT_NO_MEMORY] = { [PATH_FOLD] = "memory=none has no residual to add to",
+			      [PATH_ACCUMULATOR] = no_sum },
+	[TRAIT_FILTERED] = { [PATH_FOLD] = "the memory is filtered before the gradient is added",
+			     [PATH_DENSE_PUSH] = "the memory is filtered",
+			     [PATH_DEVICE] = device_adds,
+			     [PATH_ACCUMULATOR] = no_sum },
+	[TRAIT_AVERAGE] = { [PATH_DEVICE] = device_adds,
+			    [PATH_ACCUMULATOR] = "update=average pushes parameters",
+			    [PATH_RANGES] = over_the_whole },
+	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole, [PATH_RANGES] = over_the_whole },
+	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] = "when=every makes a step of each gradient" },
+	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
+			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first" },
+	[TRAIT_LAZY] = { [PATH_DEVICE] = device_whole, [PATH_RANGES] = over_the_whole },
+	[TRAIT_ASYNC] = { [PATH_DENSE_PUSH] = asynchronous,
+			  [PATH_DENSE_SUM] = asynchronous,
+			  [PATH_DENSE_PULL] = asynchronous,
+			  [PATH_DEVICE] = device_whole,
+			  [PATH_RANGES] = over_the_whole },
+	[TRAIT_AUTO] = { [PATH_DEVICE] = device_whole },
+	[TRAIT_RESET] = { [PATH_DEVICE] = device_whole },
+	[TRAIT_LEADER] = { [PATH_DENSE_PUSH] = agreed,
+			   [PATH_DENSE_SUM] = agreed,
+			   [PATH_DENSE_PULL] = agreed,
+			   [PATH_DEVICE] = device_whole },
+	[TRAIT_SKETCH] = { [PATH_DENSE_PUSH] = agreed,
+			   [PATH_DENSE_SUM] = agreed,
+			   [PATH_DENSE_PULL] = agreed },
+	[TRAIT_GLOBAL] = { [PATH_DENSE_PUSH] = histograms,
+			   [PATH_DENSE_SUM] = histograms,
+			   [PATH_DENSE_PULL] = histograms },
+	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "this recipe's selection is made on the host" },
+	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] = "the range of a grid is of what was drawn" },
+	[TRAIT_SELECTOR_ADDS_NOT] = { [PATH_FOLD] = "this selector reads the finished sum" },
+	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "16-bit gradients are made floats first",
+				   [PATH_DENSE_PUSH] = "16-bit gradients are made floats first" },
+	[TRAIT_ELASTIC] = { [PATH_DENSE_SUM] = "with on_failure=continue a push counts from the "
+					       "moment it is taken" },
+	[TRAIT_BIG_ENDIAN] = { [PATH_DENSE_PUSH] = order,
+			       [PATH_DENSE_SUM] = order,
+			       [PATH_DENSE_PULL] = order },
+	[TRAIT_MEASURED] = { [PATH_DENSE_PUSH] = measured,
+			     [PATH_DENSE_SUM] = measured,
+			     [PATH_DEVICE] = "sluice_measure() looks at the whole residual" },
+	[TRAIT_ACCUMULATES] = { [PATH_DEVICE] =
+					"the residual was given out by sluice_accumulator()" },
+	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device" },
+	[TRAIT_DEVICE_TARGET] = { [PATH_DENSE_PULL] = "the parameters are on a device" },
+	[TRAIT_COUNTED] = { [PATH_DENSE_SUM] = "some messages of the step are summed already" },
+};
+
+const char *plan_why_not(enum path path, uint64_t traits)
+{
+	for (int t = 0; t < TRAITS; t++)
+		if (traits >> t & 1 && plan_refusals[t][path])
+			return plan_refusals[t][path];
+	return NULL;
+}
+
+/* ---- what a recipe has ------------------------------------------------------ */
+
+/* Whether the rule is one of the device's. */
+static int device_knows(const struct recipe *recipe)
+{
+	switch (recipe->up.select) {
+	case SELECT_TOPK:
+	case SELECT_THRESHOLD:
+	case SELECT_GAUSSIANK:
+	case SELECT_RANDOM:
+	case SELECT_VARIANCE:
+	case SELECT_SKETCH: /* which selects nothing */ return 1;
+	case SELECT_RANDK: /* without a memory it scales what it sends */
+		return recipe->memory == MEMORY_RESIDUAL;
+	default: return 0;
+	}
+}
+
+static uint64_t signal_trait(enum signal_kind signal)
+{
+	switch (signal) {
+	case SIGNAL_MOMENTUM: return TRAIT(MOMENTUM);
+	case SIGNAL_STORM: return TRAIT(STORM);
+	case SIGNAL_IGT: return TRAIT(IGT);
+	case SIGNAL_INNOVATION: return TRAIT(INNOVATION);
+	case SIGNAL_SVRG: return TRAIT(SVRG);
+	default: return 0;
+	}
+}
+
+static uint64_t when_traits(const struct recipe *recipe)
+{
+	switch (recipe->when) {
+	case WHEN_EVERY:
+		return TRAIT(EVERY) | (recipe->period > 1 ? TRAIT(PERIOD) : 0) |
+		       (recipe->period > 1 && recipe->update != UPDATE_AVERAGE ? TRAIT(OWN_MODEL) :
+										 0);
+	case WHEN_LAZY:
+	case WHEN_LAZY_SERVER: return TRAIT(LAZY);
+	case WHEN_ASYNC: return TRAIT(ASYNC);
+	default: return 0;
+	}
+}
+
+static uint64_t selector_traits(const struct recipe *recipe)
+{
+	const struct selection_kind *up = &selection_kinds[recipe->up.select];
+	uint64_t traits = 0;
+
+	if (up->exchange == EXCHANGE_LEADER)
+		traits |= TRAIT(LEADER);
+	if (up->exchange == EXCHANGE_SKETCH)
+		traits |= TRAIT(SKETCH);
+	if (up->global || selection_kinds[recipe->down.select].global)
+		traits |= TRAIT(GLOBAL);
+	if (!device_knows(recipe))
+		traits |= TRAIT(HOST_SELECTOR);
+	if (recipe->up.values.type == VALUE_GRID && up->unbiased)
+		traits |= TRAIT(DRAWN_GRID);
+	if (!up->adds)
+		traits |= TRAIT(SELECTOR_ADDS_NOT);
+	return traits;
+}
+
+void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_type pushed,
+	       int elastic)
+{
+	const struct {
+		int has;
+		uint64_t trait;
+	} plain[] = {
+		{ recipe->noise > 0, TRAIT(NOISE) },
+		{ recipe->clip > 0, TRAIT(CLIP) },
+		{ recipe->nonfinite == NONFINITE_SKIP, TRAIT(SKIP) },
+		{ recipe->nonfinite == NONFINITE_ZERO, TRAIT(ZERO) },
+		{ recipe->memory == MEMORY_NONE, TRAIT(NO_MEMORY) },
+		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP,
+		  TRAIT(FILTERED) },
+		{ recipe->update == UPDATE_AVERAGE, TRAIT(AVERAGE) },
+		{ recipe->automatic, TRAIT(AUTO) },
+		{ recipe->reset != 0, TRAIT(RESET) },
+		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },
+		{ elastic, TRAIT(ELASTIC) },
+		{ __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__, TRAIT(BIG_ENDIAN) },
+	};
+
+	plan->traits = signal_trait(recipe->signal) | when_traits(recipe) | selector_traits(recipe);
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		plan->traits |= plain[i].has ? plain[i].trait : 0;
+	for (int p = 0; p < PATHS; p++) {
+		plan->refusing[p] = 0;
+		for (int t = 0; t < TRAITS; t++)
+			plan->refusing[p] |= (uint64_t)(plan_refusals[t][p] != NULL) << t;
+	}
+}
+
+/* ---- what a step has -------------------------------------------------------- */
+
+struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,
+			   const struct schedule *schedule, uint64_t step, double up, double down)
+{
+	const int reset = schedule_sends_all(schedule, step);
+	/* recipe=auto says topk(1) of a dense step. */
+	const int all_up = reset || recipe->up.select == SELECT_ALL ||
+			   (recipe->automatic && up >= 1);
+	const int all_down = reset || recipe->down.select == SELECT_ALL ||
+			     (recipe->automatic && down >= 1);
+	uint64_t traits = plan->traits | (all_up ? TRAIT(SENDS_ALL_UP) : TRAIT(SELECTS_UP));
+
+	if (!all_down)
+		traits |= TRAIT(SELECTS_DOWN);
+	if (!reset && recipe->up.values.type != VALUE_F32)
+		traits |= TRAIT(NARROW_UP);
+	if (!reset && recipe->down.values.type != VALUE_F32)
+		traits |= TRAIT(NARROW_DOWN);
+	return (struct step_rule){ .step = step,
+				   .up = up,
+				   .down = down,
+				   .all_up = all_up,
+				   .all_down = all_down,
+				   .reset = reset,
+				   .traits = traits };
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See agreed.h. Called by shard.c and shard_setup.c; gather.c asks for the count. */
+#include "shard/agreed.h"
+#include "base/error.h"
+#include "compress/sketch.h"
+#include "shard/shard.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct agreed {
+	uint32_t *support, n; /* room for the shard's support_capacity */
+	float *cells;         /* the sum of the workers' sketches; NULL without up=sketch */
+};
+
+int agreed_open(struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	struct agreed *a;
+
+	if (!at->support_capacity)
+		return 0;
+	a = shard->agreed = calloc(1, sizeof(*a));
+	if (a) {
+		a->support = calloc(at->support_capacity, sizeof(*a->support));
+		a->cells = at->sketch_cells ? calloc(at->sketch_cells, sizeof(*a->cells)) : NULL;
+	}
+	if (!a || !a->support || (at->sketch_cells && !a->cells))
+		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", shard->id,
+			    at->span);
+	return 0;
+}
+
+void agreed_close(struct shard *shard)
+{
+	if (!shard->agreed)
+		return;
+	free(shard->agreed->support);
+	free(shard->agreed->cells);
+	free(shard->agreed);
+	shard->agreed = NULL;
+}
+
+void agreed_restart(struct shard *shard)
+{
+	if (shard->agreed)
+		shard->agreed->n = 0;
+}
+
+uint32_t agreed_count(const struct shard *shard)
+{
+	return shard->agreed ? shard->agreed->n : 0;
+}
+
+const char *agreed_take(const sluice_model *model, struct shard *shard, int worker,
+			const struct message *m)
+{
+	const struct phase *phase = phase_now(model, shard->phase);
+	const struct scratch *got = shard->scratch;
+	struct agreed *a = shard->agreed;
+
+	if (phase->payload == PAYLOAD_SKETCH) {
+		if (m->coding != CODING_DENSE)
+			return "a sketch has all its cells";
+		sparse_add(a->cells, NULL, got->value, m->count);
+	} else if (phase->payload == PAYLOAD_INDICES &&
+		   worker != schedule_leader(shard->version + 1, model->job->workers)) {
+		if (m->count)
+			return "another worker selects in this step";
+	} else if (phase->payload == PAYLOAD_INDICES) {
+		for (uint32_t i = 0; i < m->count; i++)
+			a->support[i] = m->coding == CODING_DENSE ? i : got->index[i];
+		a->n = m->count;
+	} else {
+		reduction_add(&shard->reduction, a->support, got->value, m->count);
+	}
+	return NULL;
+}
+
+/* The coordinates whose estimates are largest, and all that are exempt from selection. */
+static void find_heavy(const sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	const struct sketch_shape shape = model_sketch_shape(model, at, shard->id);
+	double density = schedule_density(&model->schedule, &model->recipe.up, shard->version + 1);
+	uint64_t k = schedule_count(density, at->span - at->exempt) * model->recipe.up.sketch_pool;
+	struct agreed *a = shard->agreed;
+	float *estimate = reduction_sum(
+		&shard->reduction); /* nothing is added yet: a vector to write to */
+
+	sketch_estimate(&shape, a->cells, at->span, estimate);
+	for (size_t s = 0; s < shard->n_spans; s++)
+		for (uint64_t i = shard->spans[s].begin;
+		     i < shard->spans[s].end && shard->spans[s].exempt; i++)
+			estimate[i] = 1;
+	a->n = (uint32_t)select_topk(shard->scratch->selector, estimate, shard->spans,
+				     shard->n_spans, k < at->span ? k : at->span,
+				     shard->scratch->index);
+	shard->reduction.whole = 1; /* it was written to, all over */
+	reduction_clear(&shard->reduction);
+	memcpy(a->support, shard->scratch->index, a->n * sizeof(*a->support));
+	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
+}
+
+struct message agreed_support(const sluice_model *model, struct shard *shard,
+			      const uint32_t **index)
+{
+	if (phase_now(model, shard->phase)->payload == PAYLOAD_SKETCH)
+		find_heavy(model, shard);
+	*index = shard->agreed->support;
+	return (struct message){ .kind = MESSAGE_SUPPORT,
+				 .densest = model->recipe.coding == CODING_SMALL,
+				 .phase = (uint16_t)(shard->phase + 1),
+				 .parts = 1,
+				 .rank = (uint32_t)model->job->rank,
+				 .epoch = model->job->membership_epoch,
+				 .model = model->id,
+				 .shard = shard->id,
+				 .seq = shard->published + 1,
+				 .step = shard->version + 1,
+				 .have_version = shard->published,
+				 .span = shard->at->span,
+				 .count = shard->agreed->n };
+}
+
+int agreed_chooses(const sluice_model *model, const struct shard *shard)
+{
+	return model->schedule.n_downs > 1 && shard->agreed &&
+	       (phase_now(model, model->schedule.n_phases - 1)->support == SUPPORT_AGREED ||
+		selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH);
+}
+
+uint32_t agreed_choose(const sluice_model *model, struct shard *shard, const float *x)
+{
+	const struct direction *up = &model->recipe.up;
+	const struct scratch *out = shard->scratch;
+	uint32_t n = shard->agreed->n;
+
+	if (selection_kinds[up->select].exchange == EXCHANGE_SKETCH) {
+		double density = schedule_density(&model->schedule, up, shard->version + 1);
+		n = (uint32_t)select_topk(
+			out->selector, x, shard->spans, shard->n_spans,
+			schedule_count(density, shard->at->span - shard->at->exempt), out->index);
+	} else {
+		memcpy(out->index, shard->agreed->support, n * sizeof(*out->index));
+	}
+	sparse_gather(x, out->index, out->value, n);
+	return n;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See gather.h. Called by shard.c and shard_dense.c; publish.c reads what was gathered. */
+#include "shard/gather.h"
+#include "shard/agreed.h"
+#include "shard/shard.h"
+
+/* Epochs begin at 1, each drops a worker, and one is left. */
+static int epoch_exists(const sluice_job *job, uint32_t epoch)
+{
+	return epoch >= 1 && epoch <= (uint32_t)job->workers;
+}
+
+static const char *judge(const sluice_model *model, const struct shard *shard, int worker,
+			 const struct message *m)
+{
+	(void)worker;
+	if (m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		return "it chooses what there is not";
+	if (!epoch_exists(model->job, m->epoch))
+		return "it carries an epoch that the job was never in";
+	if (m->have_version != shard->published)
+		return "the worker holds another version than this shard published";
+	return NULL;
+}
+
+static void expect(const sluice_model *model, const struct shard *shard, int worker,
+		   const struct message *m, struct message_expect *want)
+{
+	const struct shard_layout *at = shard->at;
+	const struct phase *phase = phase_now(model, shard->phase);
+	const int indices = phase->payload == PAYLOAD_INDICES;
+
+	(void)worker;
+	(void)m;
+	want->kind = indices ? MESSAGE_SUPPORT : MESSAGE_PUSH;
+	want->step = shard->version + 1;
+	want->phase = shard->phase;
+	want->span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span;
+	want->count_max = indices ? at->support_capacity : at->room;
+	if (phase->support == SUPPORT_AGREED) {
+		want->agreed = 1;
+		want->count_max = agreed_count(shard);
+	}
+}
+
+const struct intake gather_intake = { expect, judge };
+
+void gather_restart(struct shard *shard)
+{
+	shard->gathered = (struct gathered){ .next_rank = 0 };
+}
+
+int gather_next(const struct shard *shard)
+{
+	return shard->gathered.next_rank;
+}
+
+void gather_pass(struct shard *shard)
+{
+	shard->gathered.next_rank++;
+}
+
+int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first)
+{
+	struct gathered *g = &shard->gathered;
+
+	if (first) {
+		g->lr = lr;
+		g->lr_rank = worker;
+	}
+	if (float_bits(g->lr) == float_bits(lr))
+		return 1;
+	job_fail(model->job, SLUICE_EINVAL, worker,
+		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call "
+		 "sluice_set_lr with the same value on all workers",
+		 (unsigned long long)shard->version + 1, rank_text(model->job, g->lr_rank),
+		 (double)g->lr, rank_text(model->job, worker), (double)lr);
+	return 0;
+}
+
+int gather_count(sluice_model *model, struct shard *shard, int worker, const struct message *m)
+{
+	struct gathered *g = &shard->gathered;
+
+	if (inbox_accept(shard, worker))
+		return 0;
+	model->stats.staleness[0]++;
+	g->raised |= m->raised;
+	if (!g->counted++)
+		g->chosen_next = m->chosen;
+	g->next_rank = worker + 1;
+	return 1;
+}
+
+void gather_phase_ends(struct shard *shard)
+{
+	shard->gathered.next_rank = 0;
+	shard->gathered.counted = 0;
+}
+
+void gather_step_ends(struct shard *shard)
+{
+	shard->chosen = shard->gathered.chosen_next;
+	shard->gathered.raised = 0;
+}
+
+const struct gathered *gather_view(const struct shard *shard)
+{
+	return &shard->gathered;
+}
+
+uint32_t gather_counted(const struct shard *shard)
+{
+	return shard->gathered.counted;
+}
+
+float gather_lr(const struct shard *shard)
+{
+	return shard->gathered.lr;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See inbox.h. Called by the loop (shard.c), by what gathers and publishes for it, and by events.c,
+ * which brings the workers' notifies. */
+#include "shard/inbox.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "rdma/ring.h"
+#include "shard/shard.h"
+#include <stdlib.h>
+
+struct inbox {
+	const uint8_t *slots; /* slot_depth slots in the window that the worker writes */
+	struct ring_reader ring;
+	uint64_t arrived; /* messages notified so far */
+	struct announced newest;
+	int notice_due; /* the worker has not heard of the newest publication yet */
+};
+
+struct inboxes {
+	uint64_t waiting_since_ns;
+	struct inbox of[]; /* workers */
+};
+
+static struct inbox *inbox_of(const struct shard *shard, int worker)
+{
+	return &shard->inboxes->of[worker];
+}
+
+/* ---- memory ---------------------------------------------------------------- */
+
+int inboxes_open(int workers, struct inboxes **out)
+{
+	*out = calloc(1, sizeof(**out) + (size_t)workers * sizeof((*out)->of[0]));
+	return *out ? 0 : fail(SLUICE_ENOMEM, "no memory for the inboxes of %d workers", workers);
+}
+
+void inboxes_close(struct inboxes **inboxes)
+{
+	free(*inboxes);
+	*inboxes = NULL;
+}
+
+void inboxes_restart(const sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+
+	shard->inboxes->waiting_since_ns = 0;
+	for (int w = 0; w < model->job->workers; w++) {
+		struct inbox *inbox = inbox_of(shard, w);
+
+		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
+		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
+		inbox->arrived = 0;
+		inbox->newest = (struct announced){ shard->published, 0, 0 };
+		inbox->notice_due = 0;
+	}
+}
+
+/* ---- up -------------------------------------------------------------------- */
+
+int inbox_arrived(sluice_model *model, struct shard *shard, int worker)
+{
+	struct inbox *inbox = inbox_of(shard, worker);
+
+	if (inbox->arrived - inbox->ring.next_seq + 1 >= shard->at->slot_depth)
+		return job_blame(model->job, SLUICE_EWIRE, worker,
+				 "%s pushed more to shard %u than its slots hold",
+				 rank_text(model->job, worker), shard->id);
+	inbox->arrived++;
+	if (!shard->inboxes->waiting_since_ns)
+		shard->inboxes->waiting_since_ns = now_ns();
+	return 0;
+}
+
+int inbox_has(const struct shard *shard, int worker)
+{
+	const struct inbox *inbox = inbox_of(shard, worker);
+
+	return inbox->arrived >= inbox->ring.next_seq;
+}
+
+uint64_t inbox_next_seq(const struct shard *shard, int worker)
+{
+	return inbox_of(shard, worker)->ring.next_seq;
+}
+
+int inbox_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
+{
+	return job_blame(model->job, SLUICE_EWIRE, worker,
+			 "the push of step %llu from %s to shard %u was refused: %s",
+			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
+			 shard->id, why);
+}
+
+int inbox_take(sluice_model *model, const struct shard *shard, int worker,
+	       const struct intake *intake, enum inbox_depth depth, struct taken *t)
+{
+	const size_t room = shard->at->slot_bytes;
+	const struct inbox *inbox = inbox_of(shard, worker);
+	const struct scratch *own = shard->scratch;
+	struct message_expect want = { .rank = (uint64_t)worker,
+				       .epoch = model_epoch(model),
+				       .model = model->id,
+				       .shard = shard->id,
+				       .seq = inbox->ring.next_seq };
+	const char *why = "";
+	int rc;
+
+	t->slot = inbox->slots + ring_offset(shard->at->slot_depth, room, inbox->ring.next_seq);
+	if (depth == INBOX_HEADER)
+		rc = message_peek(t->slot, room, &t->m, &t->payload_crc, &why);
+	else
+		rc = message_copy(t->slot, room, own->copy, room, &t->m, &why);
+	if (!rc) {
+		intake->expect(model, shard, worker, &t->m, &want);
+		rc = message_check(&t->m, &want, &why);
+	}
+	t->m.stream.seed = model->recipe.seed;
+	if (!rc && depth == INBOX_DECODE)
+		rc = message_decode(&t->m, own->copy, own->index, own->value, &why);
+	if (!rc && (why = intake->judge(model, shard, worker, &t->m)))
+		rc = SLUICE_EWIRE;
+	return rc ? inbox_refuse(model, shard, worker, why) : 0;
+}
+
+int inbox_accept(struct shard *shard, int worker)
+{
+	struct inbox *inbox = inbox_of(shard, worker);
+
+	return ring_reader_accept(&inbox->ring, worker, inbox->ring.next_seq);
+}
+
+void inbox_drop(sluice_model *model, struct shard *shard, int worker)
+{
+	struct inbox *inbox = inbox_of(shard, worker);
+
+	model->stats.refused_messages += inbox->arrived - ring_reader_consumed(&inbox->ring);
+	inbox->notice_due = 0;
+}
+
+uint64_t inboxes_waiting_since(const struct shard *shard)
+{
+	return shard->inboxes->waiting_since_ns;
+}
+
+void inboxes_wait_since(struct shard *shard, uint64_t ns)
+{
+	shard->inboxes->waiting_since_ns = ns;
+}
+
+/* ---- down ------------------------------------------------------------------ */
+
+void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify)
+{
+	struct inbox *inbox = inbox_of(shard, worker);
+
+	inbox->newest = newest;
+	inbox->notice_due = notify;
+}
+
+/* Posts one notice. 0, SLUICE_EAGAIN: later, SLUICE_EPEER: its loss is reported by its own event,
+ * or another error. */
+static int notify(sluice_model *model, const struct shard *shard, int worker)
+{
+	const struct inbox *inbox = inbox_of(shard, worker);
+	struct endpoint *e = model->job->peers[worker].endpoint;
+	uint8_t line[NOTICE_BYTES];
+	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
+			      .remote = model->remote_windows[worker],
+			      .offset = layout_notice_offset(&model->layout, worker, shard->at),
+			      .local = line,
+			      .bytes = sizeof(line),
+			      .imm = imm_make(IMM_NOTICE, model->id, shard->id) };
+
+	put_le64(line, inbox->newest.version);
+	put_le64(line + 8, inbox->newest.log_end);
+	put_le64(line + 16, ring_reader_consumed(&inbox->ring));
+	put_le32(line + 24, inbox->newest.bytes);
+	put_le32(line + 28, crc32c(0, line, 28));
+	return e->transport->ops->post(e, &t);
+}
+
+/* Tells the workers of the newest publication that they do not know: one 32-byte WRITE with notify.
+ * At most one is unacknowledged per worker, because the next version needs the worker's next
+ * push. */
+int inboxes_notify(sluice_model *model, struct shard *shard)
+{
+	sluice_job *job = model->job;
+	int sent = 0;
+
+	for (int w = 0; w < job->workers; w++) {
+		struct inbox *inbox = inbox_of(shard, w);
+
+		if (!inbox->notice_due || job->peers[w].state == PEER_LOST ||
+		    !model->remote_windows[w])
+			continue;
+		const int rc = notify(model, shard, w);
+		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
+			continue;
+		if (rc) {
+			job_fail(job, rc, job->rank, "cannot notify %s of shard %u",
+				 rank_text(job, w), shard->id);
+			return 0;
+		}
+		inbox->notice_due = 0;
+		sent = 1;
+		if (w != job->rank)
+			model->stats.control_bytes += NOTICE_BYTES;
+	}
+	return sent;
+}
+
+/* ---- for tests -------------------------------------------------------------- */
+
+uint64_t inbox_arrivals(const struct shard *shard, int worker)
+{
+	return inbox_of(shard, worker)->arrived;
+}
+
+struct announced inbox_newest(const struct shard *shard, int worker)
+{
+	return inbox_of(shard, worker)->newest;
+}

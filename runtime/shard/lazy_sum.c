@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See lazy_sum.h. Called by shard.c and shard_setup.c. */
+#include "shard/lazy_sum.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "shard/shard.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct lazy_sum {
+	float *running;
+	int refresh;        /* running lacks something */
+	uint32_t restarted; /* pushes of this step that begin it anew: none or all */
+	uint32_t uploads[]; /* taken so far, of each worker */
+};
+
+int lazy_sum_open(const sluice_model *model, struct shard *shard)
+{
+	const size_t workers = (size_t)model->job->workers;
+	float *running = shard->kept.of[KEPT_SHARD_RUNNING];
+
+	if (!running)
+		return 0;
+	shard->lazy = calloc(1, sizeof(*shard->lazy) + workers * sizeof(uint32_t));
+	if (!shard->lazy)
+		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+	shard->lazy->running = running;
+	return 0;
+}
+
+void lazy_sum_close(struct shard *shard)
+{
+	free(shard->lazy);
+	shard->lazy = NULL;
+}
+
+void lazy_sum_restart(const sluice_model *model, struct shard *shard)
+{
+	if (!shard->lazy)
+		return;
+	lazy_sum_step_ends(shard);
+	memset(shard->lazy->uploads, 0, (size_t)model->job->workers * sizeof(uint32_t));
+}
+
+void lazy_sum_take(const sluice_model *model, struct shard *shard, int worker,
+		   const struct message *m)
+{
+	struct lazy_sum *lazy = shard->lazy;
+
+	if (!lazy)
+		return;
+	if (m->anchor == INNOVATION_REFRESH) {
+		if (!lazy->restarted++) /* all workers do so in the same step */
+			memset(lazy->running, 0, shard->at->span * sizeof(*lazy->running));
+		lazy->uploads[worker] = 1;
+		return;
+	}
+	if (m->anchor / 2 != lazy->uploads[worker]) {
+		log_line(LOG_WARN, "runtime",
+			 "step %llu: %s has made %u uploads to shard %u, which took %u: one was "
+			 "lost or came twice, and all workers will send their gradients anew",
+			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
+			 m->anchor / 2, shard->id, lazy->uploads[worker]);
+		lazy->refresh = 1;
+	}
+	lazy->uploads[worker] = m->anchor / 2 + m->anchor % 2;
+}
+
+void lazy_sum_join(struct shard *shard)
+{
+	if (shard->lazy)
+		reduction_run(&shard->reduction, shard->lazy->running);
+}
+
+int lazy_sum_lacks(const struct shard *shard, uint32_t counted)
+{
+	const struct lazy_sum *lazy = shard->lazy;
+
+	return lazy && (lazy->refresh || (lazy->restarted && lazy->restarted != counted));
+}
+
+void lazy_sum_step_ends(struct shard *shard)
+{
+	if (!shard->lazy)
+		return;
+	shard->lazy->refresh = 0;
+	shard->lazy->restarted = 0;
+}
+
+uint32_t *lazy_sum_uploads(struct shard *shard, int worker)
+{
+	return &shard->lazy->uploads[worker];
+}
+
+float *lazy_sum_running(struct shard *shard)
+{
+	return shard->lazy->running;
+}

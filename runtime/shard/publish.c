@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See publish.h. Called by shard.c, shard_dense.c and shard_async.c. */
+#include "shard/publish.h"
+#include "base/error.h"
+#include "model/snapshot.h"
+#include "shard/shard.h"
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- the log --------------------------------------------------------------- */
+
+uint8_t *publish_reserve(struct shard *shard, struct readers readers)
+{
+	const size_t most = shard->at->delta_bytes;
+	uint8_t *entry;
+
+	if (readers.worker == READERS_ALL)
+		return delta_log_reserve(&shard->log, most);
+	entry = shard->log.ring + (size_t)readers.worker * most;
+	memset(entry, 0, 8); /* the magic dies before any byte of the body does */
+	atomic_thread_fence(memory_order_seq_cst);
+	return entry;
+}
+
+void publish_commit(sluice_model *model, struct shard *shard, struct readers readers,
+		    const struct message *m, size_t bytes)
+{
+	const struct shard_layout *at = shard->at;
+	struct announced newest = { .version = m->seq, .bytes = (uint32_t)bytes };
+
+	if (readers.worker != READERS_ALL) {
+		newest.log_end = readers.before * at->log_bytes +
+				 (uint64_t)readers.worker * at->delta_bytes +
+				 ((bytes + 7) & ~(size_t)7);
+		inbox_announce(shard, readers.worker, newest, 1);
+		return;
+	}
+	newest.log_end = delta_log_commit(&shard->log, bytes);
+	shard->published++;
+	gather_phase_ends(shard);
+	inboxes_wait_since(shard, 0);
+	for (int w = 0; w < model->job->workers; w++)
+		inbox_announce(shard, w, newest, job_living(model->job, w));
+}
+
+void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t at)
+{
+	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
+		 "the change of shard %u at %s in step %llu is NaN or infinite at %s: its sums "
+		 "overflowed; lower the learning rate or clip= the gradients",
+		 shard->id, rank_text(model->job, model->job->rank),
+		 (unsigned long long)shard->version + 1, model_place(model, shard->at->begin + at));
+}
+
+const uint8_t *publish(sluice_model *model, struct shard *shard, struct readers readers,
+		       struct message *m, const uint32_t *index, const float *value)
+{
+	const size_t most = shard->at->delta_bytes;
+	uint8_t *entry = publish_reserve(shard, readers);
+	size_t bytes = message_encode(m, index, value, value ? shard->scratch->value : NULL, entry,
+				      most);
+
+	if (!bytes) {
+		publish_overflowed(model, shard, index ? index[m->bad] : m->bad);
+		return NULL;
+	}
+	if (readers.worker == READERS_ALL && m->kind == MESSAGE_DELTA)
+		bytes += census_note_delta(model, shard, entry + bytes);
+	publish_commit(model, shard, readers, m, bytes);
+	return entry;
+}
+
+/* ---- deltas and snapshots -------------------------------------------------- */
+
+struct message publish_delta(const sluice_model *model, const struct shard *shard, uint32_t n)
+{
+	const struct shard_layout *at = shard->at;
+	const struct selection_kind *down = &selection_kinds[model->recipe.down.select];
+	const struct gathered *g = gather_view(shard);
+
+	return (struct message){
+		.kind = MESSAGE_DELTA,
+		.values = schedule_sends_all(&model->schedule, shard->version + 1) ?
+				  (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+				  model->recipe.down.values,
+		/* Workers are below 2^23: a shard's numbers are no worker's. */
+		.stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
+		.first = at->begin,
+		.seeded = down->seeded && !down->contiguous,
+		.densest = model->recipe.coding == CODING_SMALL,
+		.raised = (uint8_t)g->raised,
+		.chosen = (uint8_t)g->chosen_next,
+		.phase = (uint16_t)(shard->phase + 1),
+		.parts = 1,
+		.rank = (uint32_t)model->job->rank,
+		.epoch = model->job->membership_epoch,
+		.model = model->id,
+		.shard = shard->id,
+		.seq = shard->published + 1,
+		.step = shard->version + 1,
+		.have_version = shard->published,
+		.span = at->span,
+		.count = n,
+		.agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
+		.divisor = g->counted,
+		.lr = g->lr
+	};
+}
+
+void publish_step_ends(struct shard *shard)
+{
+	shard->version++;
+	shard->phase = 0;
+	gather_step_ends(shard);
+}
+
+int shard_publish_snapshot(sluice_model *model, struct shard *shard)
+{
+	const struct shard_layout *at = shard->at;
+	struct message m = { .kind = MESSAGE_SNAPSHOT,
+			     .values = { VALUE_F32, 0, 0, 0 },
+			     .rank = (uint32_t)model->job->rank,
+			     .epoch = model->job->membership_epoch,
+			     .model = model->id,
+			     .shard = shard->id,
+			     .seq = shard->version,
+			     .step = shard->version,
+			     .have_version = shard->version };
+	return snapshot_write(&m, shard->copy, at->span, shard->snapshot) ?
+		       fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite",
+			    shard->id) :
+		       0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A step in which every worker sends every coordinate as a float, and every coordinate is
+ * published, at the shard: one pass over all messages at once. shard_dense.c owns what it has read
+ * of each of them. */
+#ifndef RUNTIME_SHARD_DENSE_H
+#define RUNTIME_SHARD_DENSE_H
+#include "model/model.h"
+
+struct shard;
+struct dense_message; /* shard.dense, one for each worker */
+
+int shard_dense_open(const sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
+void shard_dense_close(struct shard *shard);
+
+enum dense_outcome {
+	DENSE_NONE,  /* this step is to be gathered message by message */
+	DENSE_WAITS, /* not all messages are there, or one was refused */
+	DENSE_READY,
+	DENSE_PUBLISHED
+};
+enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard);
+
+/* For tests: 1 if the messages of some step were summed like that. */
+int shard_dense_summed(const struct shard *shard);
+#endif

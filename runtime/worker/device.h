@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c,
+ * worker_agree.c, push_range.c, model_open.c, events.c, stats.c and checkpoint.c, each with a line
+ * or two; everything else of the runtime sees host memory.
+ *
+ * Where the recipe allows it (gradient or momentum, with a residual or none), residual and momentum
+ * live on the device, and the gradient is folded and selected there and the messages' payloads are
+ * made there, all of it enqueued. worker.residual is then merely the place where the encoder meets
+ * what the device does not pack. With other recipes the gradient is copied to the host.
+ *
+ * device.c owns struct on_device: where vectors live, and how they move. device_push.c owns what a
+ * push makes: how a gradient is folded and selected, and its messages. device_late.c drives a push
+ * whose call has returned; it stands above worker.c, the other two stand below it. */
+#ifndef RUNTIME_WORKER_DEVICE_H
+#define RUNTIME_WORKER_DEVICE_H
+#include "compress/message.h"
+#include "model/layout.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+
+struct on_device;
+
+/* Where gradients are selected, and what of a push is under way. */
+enum on_device_state {
+	DEVICE_AWAY,     /* gradients are selected on the host */
+	DEVICE_STALE,    /* on the device; worker.residual and velocity were restored and are newer
+			    than what lives there */
+	DEVICE_IDLE,     /* on the device, and no push is under way */
+	DEVICE_ENQUEUED, /* the device is at a push, or will be */
+	DEVICE_LISTED,   /* it is through, and left some of the messages to the host, or the answer
+			    to what is wrong */
+	DEVICE_STAGED,   /* all messages are made, and not all of them are posted */
+	DEVICE_ASKED     /* of a pull: the device is at the values that shards asked for */
+};
+
+/* How the payload of a shard's messages, made on the device, gets to the shard's owner. */
+enum payload_way {
+	PAYLOAD_STAGED,  /* copied to the staging slot, which is posted whole */
+	PAYLOAD_PLACED,  /* copied into the owner's window, which is mapped here; the header is
+			    posted */
+	PAYLOAD_IN_PLACE /* read by the card where it is made; the header is posted after it */
+};
+
+/* ---- device.c: vectors ---- */
+/* Of a new model; stream is the application's. */
+int on_device_open(sluice_model *model, void *stream);
+void on_device_close(sluice_model *model);
+enum on_device_state on_device_state(const sluice_model *model);
+/* 1: gradients are selected on the device. */
+int on_device_selects(const sluice_model *model);
+/* 1: the target of the pull under way is there. */
+int on_device_pulls(const sluice_model *model);
+void *on_device_stream(const sluice_model *model);
+/* worker.residual and velocity are newer from now on. */
+void on_device_renewed(sluice_model *model);
+
+/* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves
+ * *grad where it is if it is selected there: then on_device_selects(). What CUDA fails in ends the
+ * job. */
+int on_device_gradient(sluice_model *model, const void **grad, const void **before);
+/* Makes a range of count coordinates host memory. */
+int on_device_range(sluice_model *model, const void **grad, uint64_t count);
+/* Residual and momentum come to the host, if they live on the device: gradients are selected on the
+ * host from now on. */
+int on_device_come_home(sluice_model *model);
+/* Copies the residual to worker.residual, or the momentum to worker.velocity, if it lives on the
+ * device. */
+int on_device_fetch_residual(sluice_model *model);
+int on_device_fetch_velocity(sluice_model *model);
+
+/* The target of a pull: *target stays where it is, or, where the recipe does more with parameters
+ * than adding deltas, becomes a copy in host memory, which on_device_pulled() brings back unless rc
+ * is an error. */
+int on_device_target(sluice_model *model, float **target);
+int on_device_pulled(sluice_model *model, int rc);
+/* What a decoded delta does to the target, wherever it is. */
+int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
+		    uint32_t count);
+/* n zeros. */
+int on_device_zero(sluice_model *model, float *target, size_t n);
+/* up=sketch: what was published (worker.value, which is overwritten) begins anew; index is relative
+ * to the shard, NULL: all but the zeros. */
+int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		    uint32_t n);
+
+/* Host memory with the n parameters, which may be on a device: *host is params itself, or a copy
+ * that on_device_return() writes back (unless failed) and frees. */
+struct borrowed {
+	float *host, *params;
+	const struct device_ops *ops;
+	void *stream;
+	size_t n;
+};
+int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out);
+int on_device_return(struct borrowed *b, int failed);
+
+/* ---- device_push.c: a push on the device ---- */
+/* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On failure
+ * the job has ended. */
+int on_device_fold(sluice_model *model, const void *grad);
+/* What worker_send() does in a phase upwards: all messages into their staging slots, of pairs and
+ * sketches when the device has made them. Values that shards asked for are enqueued;
+ * on_device_valued() stages them. On failure nothing is posted. SLUICE_ENUMERIC: what was made is
+ * not finite; worker.overflowed says where. */
+int on_device_emit(sluice_model *model);
+/* Token held, of the pull: 1: the values are staged, or none are awaited. */
+int on_device_valued(sluice_model *model);
+/* What the device is at, as what is waited for. 0: it is at nothing. */
+int on_device_busy(const sluice_model *model, char *text, size_t cap);
+/* How the shard's messages leave; whether the device packed the last one. */
+enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
+int on_device_packed(const sluice_model *model, uint32_t shard);
+
+/* ---- device_late.c: a push whose call has returned ---- */
+/* After on_device_fold(): sluice_push() returns, and the rest follows by itself; but where the host
+ * encodes, or of what the device finishes meanwhile, it is done. start_ns: when the push began, for
+ * the stats. */
+int on_device_leave(sluice_model *model, uint64_t start_ns);
+/* What can be done of it without waiting. Any thread; token held. */
+void on_device_advance(sluice_model *model);
+/* Waits until all is posted. Errors are the job's, or SLUICE_EGPU while the stream is captured:
+ * then the push stands. Of the application's calls; on_device_park(): token held. */
+int on_device_await(sluice_model *model);
+int on_device_park(sluice_model *model);
+#endif

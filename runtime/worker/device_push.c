@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push whose gradient is selected on the device (device.h). The device folds and selects, cuts
+ * the selection into the shards' parts, packs each part's payload and writes it where it is posted
+ * from or read: into the shard's inbox itself where that is mapped here (shared memory), nowhere
+ * else where the card reads device memory in place, else into the pinned staging slot. Counts,
+ * lengths and checksums come back, which nobody waits for here: when they have come, the host
+ * writes the headers.
+ *
+ * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
+ * are complete once the device has reported (gpu/parts.cu); the transport is told after that, so
+ * what a NIC or a peer reads is complete. What messages hold leaves the residual by the launch that
+ * reports, or, where the host has encoded some of them, by a later one.
+ *
+ * Where more was selected for a shard than its slot holds, or the device does not pack
+ * (outbox_packs()), that part's list comes to the host, which encodes it as it does any other.
+ * worker.velocity is then the place where worker_settle() says which momentum it cleared.
+ *
+ * With up=sketch the push sends the shards' sketches, and the pull, when the shards have asked for
+ * them, the exact values. */
+#include "worker/device_state.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "worker/worker.h"
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_EVERY_NS = 10000000 };
+
+/* How the payloads of one shard's messages leave. */
+struct payload_lane {
+	enum payload_way way;
+	uint8_t *there; /* placed: the shard's slots as the device reaches them */
+	size_t offset;  /* of the first payload in outbox.payloads, */
+	unsigned depth; /* where this many lie, message n's being number n mod depth */
+};
+
+/* A window of an owner that is mapped here. */
+struct window {
+	void *host, *there; /* its address here, and for the device; NULL: it is not pinned */
+};
+
+/* What the pushes of one model make, and how it leaves. */
+struct outbox {
+	struct device_part *parts; /* n_shards, as all that follows until windows */
+	struct device_sent *sent;
+	struct message
+		*heads; /* what the messages say that were settled when the push was called */
+	struct payload_lane *lanes;
+	struct window *windows; /* [rank] of the owners */
+	struct memory payloads; /* where parts are packed */
+	struct region *region;  /* over payloads, if any is posted from there; else NULL */
+	struct window staging;  /* worker.staging, pinned */
+	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
+				  here */
+	float *rest;           /* selected_most: what messages leave that the host encodes */
+	uint32_t *unsent;  /* the same: which of them keep their momentum; NULL: the recipe masks
+			      none */
+	int settled;       /* what the last push's messages hold has left the residual */
+	uint64_t asked_ns; /* when CUDA was asked whether it failed */
+};
+
+static struct outbox *outbox_of(const sluice_model *model)
+{
+	return model->worker->device->outbox;
+}
+
+static int sketches(const sluice_model *model)
+{
+	return model->recipe.up.select == SELECT_SKETCH;
+}
+
+/* The host's encoder writes a seeded support without positions, tries Rice, and counts the bits of
+ * what is rounded. */
+int outbox_packs(const struct recipe *recipe)
+{
+	return !selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
+	       recipe->up.values.type != VALUE_ROUND;
+}
+
+/* ---- opening and closing --------------------------------------------------- */
+
+static size_t payload_room(const struct shard_layout *at)
+{
+	return at->slot_bytes - MESSAGE_HEADER_BYTES;
+}
+
+static struct endpoint *owner_of(const sluice_model *model, uint32_t shard)
+{
+	return model->job->peers[model->layout.shards[shard].owner].endpoint;
+}
+
+/* The owner's window as the device reaches it; NULL: it is not mapped here, or cannot be pinned. */
+static uint8_t *window_there(sluice_model *model, uint32_t shard)
+{
+	struct on_device *d = model->worker->device;
+	const int owner = model->layout.shards[shard].owner;
+	const struct transport_ops *ops = owner_of(model, shard)->transport->ops;
+	struct remote *remote = model->remote_windows[owner];
+	struct window *window = &d->outbox->windows[owner];
+	void *host = ops->address && remote ? ops->address(remote) : NULL;
+	if (!host || window->host)
+		return host ? window->there : NULL;
+	if (d->ops->pin(host, remote->bytes, &window->there)) {
+		log_line(LOG_INFO, "runtime", "model %u: messages to %s are staged: %s", model->id,
+			 rank_text(model->job, owner), d->ops->error());
+		return NULL;
+	}
+	window->host = host;
+	return window->there;
+}
+
+/* A note that follows the payload (up=global, down=global) is the host's: these messages are
+ * staged. */
+static void choose_lane(sluice_model *model, uint32_t shard)
+{
+	const struct shard_layout *at = &model->layout.shards[shard];
+	struct payload_lane *lane = &outbox_of(model)->lanes[shard];
+	uint8_t *there = NULL;
+	*lane = (struct payload_lane){ .way = PAYLOAD_STAGED, .depth = 1 };
+	if (model->worker->census)
+		return;
+	if ((there = window_there(model, shard))) {
+		lane->way = PAYLOAD_PLACED;
+		lane->there = there + at->slots_offset;
+	} else if (owner_of(model, shard)->transport->ops->in_place) {
+		lane->way = PAYLOAD_IN_PLACE;
+		lane->depth = at->slot_depth; /* until the shard has taken the message */
+	}
+}
+
+/* What the card of the way to an owner cannot read where it is, is staged. */
+static int prove_lanes(sluice_model *model)
+{
+	struct outbox *o = outbox_of(model);
+	int rc = 0;
+	progress_take(model->job);
+	for (uint32_t s = 0; s < model->layout.n_shards && rc >= 0; s++) {
+		struct payload_lane *lane = &o->lanes[s];
+		if (lane->way != PAYLOAD_IN_PLACE)
+			continue;
+		if (!o->region && (rc = region_open_device(&o->payloads, 0, &o->region)))
+			break;
+		rc = owner_of(model, s)->transport->ops->in_place(owner_of(model, s), o->region);
+		if (!rc)
+			lane->way = PAYLOAD_STAGED;
+	}
+	progress_release(model->job);
+	return rc < 0 ? rc : 0;
+}
+
+/* Where each part is packed, one after the other, and how it leaves. */
+static int open_payloads(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	struct outbox *o = d->outbox;
+	const struct layout *l = &model->layout;
+	size_t bytes = 0;
+	for (uint32_t s = 0; s < l->n_shards; s++) {
+		choose_lane(model, s);
+		o->lanes[s].offset = bytes;
+		bytes += o->lanes[s].depth * payload_room(&l->shards[s]);
+	}
+	if (d->ops->alloc(MEMORY_DEVICE, bytes, &o->payloads))
+		return device_fail(d->ops, "messages on the GPU");
+	for (uint32_t s = 0; s < l->n_shards; s++)
+		o->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,
+						    .span = l->shards[s].span,
+						    .capacity = l->shards[s].up_capacity };
+	return prove_lanes(model);
+}
+
+static int any_staged(const sluice_model *model)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (outbox_of(model)->lanes[s].way == PAYLOAD_STAGED)
+			return 1;
+	return 0;
+}
+
+/* Where staged payloads come to: the staging slots themselves. */
+static int open_staging(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	const struct region *staging = lanes_staging(model);
+	struct outbox *o = d->outbox;
+	if (!any_staged(model))
+		return 0;
+	if (staging->common ? d->ops->alloc(MEMORY_HOST, o->payloads.bytes, &o->landing) :
+			      d->ops->pin(staging->base, staging->bytes, &o->staging.there))
+		return device_fail(d->ops, "staging memory");
+	o->staging.host = staging->common ? NULL : staging->base;
+	return 0;
+}
+
+int outbox_open(sluice_model *model)
+{
+	const uint32_t shards = model->layout.n_shards;
+	const size_t most = model->layout.selected_most + 1;
+	const int masks = model->worker->velocity && model->recipe.mask;
+	struct outbox *o = calloc(1, sizeof(*o));
+	int rc = 0;
+	model->worker->device->outbox = o;
+	if (o) {
+		o->parts = calloc(shards, sizeof(*o->parts));
+		o->sent = calloc(shards, sizeof(*o->sent));
+		o->heads = calloc(shards, sizeof(*o->heads));
+		o->lanes = calloc(shards, sizeof(*o->lanes));
+		o->windows = calloc((size_t)model->job->size, sizeof(*o->windows));
+		o->rest = malloc(most * sizeof(*o->rest));
+		o->unsent = masks ? malloc(most * sizeof(*o->unsent)) : NULL;
+	}
+	if (!o || !o->parts || !o->sent || !o->heads || !o->lanes || !o->windows || !o->rest ||
+	    (masks && !o->unsent))
+		rc = fail(SLUICE_ENOMEM, "no memory for %zu selected values", most);
+	if (!rc)
+		rc = open_payloads(model);
+	return rc ? rc : open_staging(model); /* the caller closes it */
+}
+
+void outbox_close(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	struct outbox *o = d->outbox;
+	if (!o)
+		return;
+	d->ops->unpin(o->staging.host);
+	for (int r = 0; o->windows && r < model->job->size; r++)
+		d->ops->unpin(o->windows[r].host);
+	d->ops->release(&o->landing);
+	region_close(&o->region);
+	d->ops->release(&o->payloads);
+	free(o->parts);
+	free(o->sent);
+	free(o->heads);
+	free(o->lanes);
+	free(o->windows);
+	free(o->rest);
+	free(o->unsent);
+	free(o);
+	d->outbox = NULL;
+}
+
+uint32_t outbox_columns(const sluice_model *model)
+{
+	uint32_t most = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && sketches(model); s++)
+		if (model->layout.shards[s].sketch_columns > most)
+			most = model->layout.shards[s].sketch_columns;
+	return most;
+}
+
+enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
+{
+	return outbox_of(model)->lanes[shard].way;
+}
+
+int on_device_packed(const sluice_model *model, uint32_t shard)
+{
+	return outbox_of(model)->sent[shard].packed;
+}
+
+/* ---- fold, select, pack ---------------------------------------------------- */
+
+/* Payloads go where this step's next messages will be posted from, or be read. */
+static void aim(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct outbox *o = w->device->outbox;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		const struct payload_lane *lane = &o->lanes[s];
+		const uint64_t seq = lane_next_seq(model, s);
+		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
+		const uint8_t *slot = lane_slot(model, s, seq);
+		uint8_t *copy = NULL;
+		if (lane->way == PAYLOAD_PLACED)
+			copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
+			       MESSAGE_HEADER_BYTES;
+		else if (lane->way == PAYLOAD_STAGED && o->landing.address)
+			copy = (uint8_t *)o->landing.address + in_payloads;
+		else if (lane->way == PAYLOAD_STAGED)
+			copy = (uint8_t *)o->staging.there +
+			       (slot - (uint8_t *)lanes_staging(model)->base) +
+			       MESSAGE_HEADER_BYTES;
+		o->parts[s].payload = (uint8_t *)o->payloads.address + in_payloads;
+		o->parts[s].copy = copy;
+	}
+}
+
+/* As worker_message() has them. */
+static struct device_values values_of(const sluice_model *model)
+{
+	const struct value_coding *c = &model->recipe.up.values;
+	return (struct device_values){ .type = (int)c->type,
+				       .bits = c->bits,
+				       .block = c->block,
+				       .purpose = RANDOM_ROUND,
+				       .rank = (uint32_t)model->job->rank,
+				       .step = model->worker->step,
+				       .seed = model->recipe.seed };
+}
+
+/* As worker_settle() has it. */
+static int masks(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	return w->velocity && model->recipe.mask && w->step > model->schedule.warmup_steps;
+}
+
+int on_device_fold(sluice_model *model, const void *grad)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	struct outbox *o = d->outbox;
+	w->addend = NULL;
+	w->skip = 0;
+	const struct device_push push = {
+		.payload = sketches(model)              ? DEVICE_SKETCHES :
+			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
+							  DEVICE_LISTS,
+		.select = on_device_select_of(model, grad),
+		.values = values_of(model),
+		.settle = 1,
+		.masked = masks(model) ? d->velocity.address : NULL,
+		.rows = model->recipe.up.sketch_rows,
+		.parts = o->parts,
+	};
+	aim(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		o->heads[s] = worker_message(model, s);
+		o->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
+	}
+	o->asked_ns = now_ns();
+	if (on_device_take_up(model) || d->ops->push(d->compressor, &push, d->stream))
+		return outbox_failed(model, 0);
+	return 0;
+}
+
+int outbox_failed(sluice_model *model, int held)
+{
+	sluice_job *job = model->job;
+	const char *said = model->worker->device->ops->error();
+	if (!held)
+		progress_take(job);
+	int rc = job->failure.code ?
+			 job_failed(job) :
+			 job_fail(
+				 job, SLUICE_EGPU, job->rank,
+				 "the push of %s at step %llu failed on its GPU: %s; start the job "
+				 "again, from a checkpoint if there is one",
+				 rank_text(job, job->rank), (unsigned long long)model->step + 1,
+				 said);
+	if (!held)
+		progress_release(job);
+	return rc;
+}
+
+/* ---- what became of it ----------------------------------------------------- */
+
+int outbox_poll(sluice_model *model, int asks)
+{
+	struct on_device *d = model->worker->device;
+	const uint64_t now = now_ns();
+	asks = asks && now - d->outbox->asked_ns > ASK_EVERY_NS;
+	if (asks)
+		d->outbox->asked_ns = now;
+	return d->ops->poll(d->compressor, asks, d->stream);
+}
+
+int on_device_busy(const sluice_model *model, char *text, size_t cap)
+{
+	const struct on_device *d = model->worker->device;
+	char stage[256];
+	if (!on_device_at_work(on_device_state(model)))
+		return 0;
+	d->ops->stage(d->compressor, stage, sizeof(stage));
+	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
+	return 1;
+}
+
+/* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
+static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
+{
+	const enum value_type type = model_pushed_type(model);
+	uint8_t code[sizeof(float)];
+	float bad = 0;
+	if (model->recipe.nonfinite != NONFINITE_ZERO) { /* else they are counted */
+		put_le32(code, got->bad);
+		values_decode(type, 1, code, 1, &bad);
+	}
+	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, bad);
+}
+
+int outbox_take(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	struct device_selected got;
+	/* The push is done, so this does not ask CUDA. */
+	if (d->ops->pushed(d->compressor, &got, d->outbox->sent, d->stream))
+		return outbox_failed(model, 1);
+	d->outbox->settled = got.settled;
+	w->range = got.largest; /* for a grid */
+	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
+	w->skip = rc > 0;
+	if (!rc && !sketches(model) &&
+	    (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+		w->overflowed = COORDINATE_UNKNOWN;
+		rc = signal_overflowed(model, 1);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* Of sketches that are not finite only the application's call can say which coordinate it was: that
+ * takes CUDA. */
+int outbox_complete(const sluice_model *model)
+{
+	const struct outbox *o = outbox_of(model);
+	uint32_t s = 0;
+	while (s < model->layout.n_shards && o->sent[s].packed && !o->sent[s].nonfinite)
+		s++;
+	return s == model->layout.n_shards && (o->settled || sketches(model));
+}
+
+/* ---- messages -------------------------------------------------------------- */
+
+/* What the message to a shard says. Rate and flags are those of the call of sluice_push(). */
+static struct message head_of(const sluice_model *model, uint32_t shard)
+{
+	struct message m = outbox_of(model)->heads[shard];
+	m.range = model->worker->range;
+	m.epoch = model->job->membership_epoch;
+	return m;
+}
+
+/* The device has made the payload of this message: the header goes into the shard's staging slot.
+ * The payload lies there already, unless it landed elsewhere. */
+static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
+{
+	const struct outbox *o = outbox_of(model);
+	const struct device_sent *sent = &o->sent[shard];
+	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
+					      [PAYLOAD_PLACED] = LANE_PLACED,
+					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
+	const struct lane_payload payload = { .way = ways[o->lanes[shard].way],
+					      .region = o->region,
+					      .bytes = o->parts[shard].payload };
+	uint8_t *slot = lane_slot(model, shard, m->seq);
+	m->payload_bytes = sent->payload_bytes;
+	m->scale = sent->scale;
+	if (o->landing.address && o->lanes[shard].way == PAYLOAD_STAGED)
+		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
+	message_head(m, sent->crc, slot);
+	worker_staged(model, shard, m, &payload);
+}
+
+static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+{
+	struct message m = head_of(model, shard);
+	m.count = sent->count;
+	m.coding = (enum index_coding)sent->coding;
+	stage_made(model, shard, &m);
+	model->stats.pushed_elements += sent->count;
+}
+
+/* Encoded here; what it leaves is noted for settle(). worker.velocity marks the coordinates before,
+ * and those that were sent have lost the mark after. */
+static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	float *rest = d->outbox->rest + sent->first;
+	const int marks = masks(model);
+	if (d->ops->fetch(d->compressor, sent->first, sent->count, w->index, rest, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	for (uint32_t i = 0; i < sent->count; i++)
+		w->residual[w->index[i]] = rest[i];
+	for (uint32_t i = 0; i < sent->count && marks; i++)
+		w->velocity[w->index[i]] = 1;
+	if (worker_encode_as(model, head_of(model, shard), w->index, sent->count))
+		return SLUICE_ENUMERIC;
+	for (uint32_t i = 0; i < sent->count; i++)
+		rest[i] = w->residual[w->index[i]];
+	for (uint32_t i = 0; i < sent->count && marks; i++)
+		d->outbox->unsent[sent->first + i] = w->velocity[w->index[i]] != 0;
+	return 0;
+}
+
+/* What all messages hold leaves the residual, now that the host has encoded some. */
+static int settle(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	const struct outbox *o = d->outbox;
+	const int marks = masks(model);
+	if (d->ops->settle(d->compressor, d->residual.address, marks ? d->velocity.address : NULL,
+			   o->sent, o->rest, marks ? o->unsent : NULL, d->stream))
+		return device_fail(d->ops, "sluice_push");
+	return 0;
+}
+
+static int emit_pairs(sluice_model *model)
+{
+	const struct outbox *o = outbox_of(model);
+	const uint64_t pushed = model->stats.pushed_elements,
+		       deferred = model->stats.deferred_elements;
+	int rc = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
+		if (o->sent[s].packed)
+			stage_packed(model, s, &o->sent[s]);
+		else
+			rc = stage_listed(model, s, &o->sent[s]);
+	if (!rc && !o->settled)
+		rc = settle(model);
+	if (rc) { /* nothing is posted yet */
+		model->stats.pushed_elements = pushed;
+		model->stats.deferred_elements = deferred;
+	}
+	return rc;
+}
+
+/* A sketch is not finite: its shard's residual comes here to be looked at. */
+static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
+{
+	struct worker *w = model->worker;
+	const float *there = (const float *)w->device->residual.address + at->begin;
+	float *here = w->residual + at->begin;
+	int rc = on_device_copy_home(model, here, there, at->span * sizeof(*there));
+	if (rc)
+		return rc;
+	const size_t i = first_nonfinite(here, at->span);
+	w->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
+	return SLUICE_ENUMERIC;
+}
+
+static int emit_sketches(sluice_model *model)
+{
+	const struct outbox *o = outbox_of(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		if (o->sent[s].nonfinite)
+			return sketch_overflowed(model, &model->layout.shards[s]);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = head_of(model, s);
+		m.span = m.count = model->layout.shards[s].sketch_cells;
+		m.coding = CODING_DENSE;
+		stage_made(model, s, &m);
+	}
+	return 0;
+}
+
+/* ---- the values of a pull: token held -------------------------------------- */
+
+static int ask_for_values(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	struct outbox *o = d->outbox;
+	const struct device_push push = { .payload = DEVICE_VALUES,
+					  .vector = d->residual.address,
+					  .parts = o->parts };
+	aim(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		uint32_t n;
+		o->parts[s].index = agree_support(model, s, &n);
+		o->parts[s].bytes = n * (uint32_t)sizeof(float);
+	}
+	o->asked_ns = now_ns();
+	/* Simulated ranks would wait for one that waits for no rank. */
+	if (d->ops->push(d->compressor, &push, d->stream) ||
+	    (model->job->seat && d->ops->wait(d->stream)))
+		return device_fail(d->ops, "sluice_pull");
+	on_device_become(model, DEVICE_ASKED);
+	return 0;
+}
+
+static int stage_values(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	struct device_selected nothing;
+	if (d->ops->pushed(d->compressor, &nothing, d->outbox->sent, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct message m = worker_message(model, s);
+		agree_support(model, s, &m.count);
+		m.coding = CODING_AGREED;
+		stage_made(model, s, &m);
+		model->stats.pushed_elements += m.count;
+	}
+	return 0;
+}
+
+static int end_job(sluice_model *model, int rc)
+{
+	return rc ? job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error()) : 0;
+}
+
+int on_device_valued(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	int rc = 0;
+	if (on_device_state(model) != DEVICE_ASKED)
+		return 1;
+	const int done = outbox_poll(model, 1);
+	if (!done)
+		return 0;
+	rc = done > 0 ? stage_values(model) : device_fail(d->ops, "sluice_pull");
+	on_device_become(model, DEVICE_IDLE);
+	return !end_job(model, rc);
+}
+
+int on_device_emit(sluice_model *model)
+{
+	const struct phase *phase = phase_now(model, model->worker->phase);
+	if (!phase_agrees(phase))
+		return emit_pairs(model);
+	if (phase->payload == PAYLOAD_SKETCH)
+		return emit_sketches(model);
+	end_job(model, ask_for_values(model));
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What device.c, device_push.c and device_late.c ask of each other, and nobody else. */
+#ifndef RUNTIME_WORKER_DEVICE_STATE_H
+#define RUNTIME_WORKER_DEVICE_STATE_H
+#include "base/device.h"
+#include "base/error.h"
+#include "worker/device.h"
+#include <stdatomic.h>
+
+/* ---- device.c ---- */
+/* The accelerator's side of a worker half. Its members are read by device.c and, where the outbox
+ * says so, by device_push.c. */
+struct on_device {
+	void *stream;                    /* the application's */
+	const struct device_ops *ops;    /* of the gradients so far; NULL: they were host memory */
+	const struct device_ops *target; /* of the pull under way; NULL: host memory */
+	struct device_compressor *compressor;
+	atomic_int state;          /* enum on_device_state; changed with the token held */
+	struct memory residual;    /* where gradients are selected on the device, */
+	struct memory velocity;    /* and the momentum, if the recipe has one */
+	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
+	float *params;             /* of the pull under way, where it is made on the host, */
+	struct memory params_copy; /* and its copy there, pinned */
+	struct outbox *outbox;     /* device_push.c's; NULL: gradients are selected on the host */
+};
+/* Token held, but for what the application's calls do while nothing is under way. */
+void on_device_become(sluice_model *model, enum on_device_state state);
+/* Whether the progress thread has to look; whether the device is at something. */
+int on_device_goes_on(enum on_device_state state);
+int on_device_at_work(enum on_device_state state);
+/* bytes from the device, waited for. */
+int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
+/* worker.residual and velocity to the device, where they are newer; enqueued. 0, or -1 as an
+ * operation of the device. */
+int on_device_take_up(sluice_model *model);
+/* What the recipe does to the gradient of this step, and what is selected from the sum. */
+struct device_select on_device_select_of(const sluice_model *model, const void *grad);
+/* SLUICE_EGPU, unless the host may take part in work on the model's stream now. */
+int on_device_ready(const sluice_model *model, const char *function);
+
+/* ---- device_push.c ---- */
+int outbox_open(sluice_model *model);
+void outbox_close(sluice_model *model);
+/* Of up=sketch: the columns of the widest sketch; else 0. */
+uint32_t outbox_columns(const sluice_model *model);
+/* Whether the device packs the messages, where they fit; else the host encodes them from what was
+ * selected. */
+int outbox_packs(const struct recipe *recipe);
+/* asks: CUDA is asked as well. 1: the device is through with what it was given last; 0: not yet;
+ * -1: it never will be. */
+int outbox_poll(sluice_model *model, int asks);
+/* The device is through: what it found. Not 0: the job has failed. Token held. */
+int outbox_take(sluice_model *model);
+/* 1: the messages are complete but for their headers, and the residual is settled. */
+int outbox_complete(const sluice_model *model);
+/* CUDA failed in a push, as the calling thread was just told: the job ends, because CUDA's errors
+ * stay with the process. SLUICE_EGPU. held: the token is. */
+int outbox_failed(sluice_model *model, int held);
+#endif

@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Installs what was built into a temporary folder, moves it, and works with it as a user does: a program is compiled
+# by what pkg-config says, against libsluice.so and against libsluice.a, and is run; the GPU module is found where the
+# installation now is. Run in the build folder.
+set -u
+top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
+CC=${CC:-cc}
+skip() { echo "skipped: $*"; exit 77; }
+wrong() { echo "wrong: $*"; failed=1; }
+failed=0
+for tool in "${CC%% *}" make pkg-config readelf; do
+	command -v "$tool" >/dev/null || skip "$tool is not installed"
+done
+tmp=$(cd "${TMPDIR:-.}" && mktemp -d "$PWD/install.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# The installation is one folder that is nowhere near the prefix which configure was told.
+env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make install DESTDIR="$tmp/staged" >"$tmp/log" 2>&1 ||
+	{ tail -n 20 "$tmp/log"; wrong "make install"; exit 1; }
+prefix=$(sed -n 's/^prefix=//p' runtime/sluice.pc)
+mv "$tmp/staged$prefix" "$tmp/moved" || exit 1
+pc=$(find "$tmp/moved" -name sluice.pc)
+lib=${pc%/pkgconfig/sluice.pc}
+modules=$lib/sluice
+there=$prefix${modules#"$tmp/moved"} # where configure put the modules
+export PKG_CONFIG_PATH=${pc%/sluice.pc}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+unset SLUICE_GPU
+
+flags() { pkg-config --define-prefix "$@" sluice; }
+program() { # FILE FLAG...: compiles the example of sluice(7)
+	local file=$1
+	shift
+	$CC -o "$file" "$top_srcdir/tests/unit/example.c" "$@" >"$tmp/log" 2>&1 ||
+		{ cat "$tmp/log"; wrong "does not link: $*"; return 1; }
+}
+needs() { readelf -d "$1" | grep -q 'NEEDED.*\[libsluice\.so'; }
+
+for how in '' --static; do
+	# shellcheck disable=SC2086
+	case $(flags $how --libs) in *rpath*) wrong "pkg-config $how --libs names an rpath: $(flags $how --libs)" ;; esac
+done
+
+if [ ! -e "$lib/libsluice.so" ]; then
+	echo "not tested with libsluice.so: configured with --disable-shared"
+elif program "$tmp/shared" $(flags --cflags --libs); then
+	needs "$tmp/shared" || wrong "the program does not use libsluice.so"
+	export LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	"$tmp/shared" >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "the program with libsluice.so fails"; }
+
+	# A driver that takes all memory for the GPU's makes the library look for its module. The module whose kernels
+	# run on the CPU says what is host memory, so the program ends well; without the module it cannot.
+	driver=$PWD/tests/unit/.libs/libcuda.so.1
+	module=$PWD/.libs/libsluice_emulated.so
+	absent="libsluice_cuda.so is neither in $modules nor in $there"
+	if [ ! -e "$driver" ] || [ ! -e "$module" ]; then
+		wrong "$driver or $module was not built"
+	elif [ -e "$there/libsluice_cuda.so" ]; then
+		echo "not tested where modules are looked for: $there has one already"
+	else
+		mkdir -p "$modules" && cp "$module" "$modules/libsluice_cuda.so"
+		LD_PRELOAD=$driver "$tmp/shared" >"$tmp/log" 2>&1 ||
+			{ cat "$tmp/log"; wrong "the library does not find the module in $modules"; }
+		(cd / && PATH=$tmp/moved/bin:$PATH sluice-info) >"$tmp/log" 2>&1
+		grep -q gpu-module "$tmp/log" && ! grep -q 'there is no GPU module' "$tmp/log" ||
+			{ grep gpu-module "$tmp/log"; wrong "sluice-info does not find the module in $modules"; }
+		rm "$modules/libsluice_cuda.so"
+		LD_PRELOAD=$driver "$tmp/shared" >"$tmp/log" 2>&1 &&
+			wrong "the program ends well without a module and with GPU memory"
+		grep -q "there is no GPU module ($absent)" "$tmp/log" ||
+			{ cat "$tmp/log"; wrong "it is not said where the module was looked for: $absent"; }
+	fi
+	module=$PWD/.libs/libsluice_train_emulated.so
+	if [ ! -x "$tmp/moved/bin/sluice-train" ]; then
+		echo "not tested with sluice-train: it was not built"
+	elif [ ! -e "$there/libsluice_train_cuda.so" ]; then
+		mkdir -p "$modules" && cp "$module" "$modules/libsluice_train_cuda.so"
+		"$tmp/moved/bin/sluice-train" --device cuda --data /dev/null >"$tmp/log" 2>&1
+		grep -q 'has no module for GPUs' "$tmp/log" &&
+			{ cat "$tmp/log"; wrong "sluice-train does not find its module in $modules"; }
+		rm "$modules/libsluice_train_cuda.so"
+		"$tmp/moved/bin/sluice-train" --device cuda --data /dev/null >"$tmp/log" 2>&1
+		grep -q "(libsluice_train_cuda.so is neither in $modules nor in $there)" "$tmp/log" ||
+			{ cat "$tmp/log"; wrong "sluice-train does not say where it looked for its module"; }
+	fi
+fi
+
+if [ ! -e "$lib/libsluice.a" ]; then
+	echo "not tested with libsluice.a: configured with --disable-static"
+else
+	rm -f "$lib"/libsluice.so*
+	if program "$tmp/static" $(flags --static --cflags --libs); then
+		needs "$tmp/static" && wrong "the program with libsluice.a uses libsluice.so"
+		"$tmp/static" >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "the program with libsluice.a fails"; }
+	fi
+fi
+[ $failed = 0 ] && echo "the installation works where it was moved to"
+exit $failed

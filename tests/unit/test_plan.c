@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The table of quicker paths: each step takes a path or has a written reason why not, these
+ * decisions are those that the paths themselves need, and a run does what the table says. */
+#include "compress/choose.h"
+#include "recipe/methods.h"
+#include "worker/worker.h"
+#include "ranks.h"
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Recipes beside the named methods: one for each axis that a method leaves out. */
+static const char *const recipes[] = {
+	"up=all down=all",
+	"up=all down=all memory=residual",
+	"up=all,bf16 down=all memory=none",
+	"up=all down=all,bf16 memory=none",
+	"up=all,uniform(4) down=all memory=residual reset=3",
+	"up=topk(0.1) down=topk(0.1)",
+	"up=topk(0.1) down=all memory=none",
+	"up=topk(0.1) down=all memory=lowpass(0.5)",
+	"up=topk(0.1) down=all reset=2",
+	"up=topk(0.1) down=all clip=1",
+	"up=topk(0.1) down=all nonfinite=skip",
+	"up=topk(0.1) down=all nonfinite=zero",
+	"up=topk(0.1) down=all signal=momentum(0.9)",
+	"up=topk(0.1) down=all signal=gradient,noise(0.1)",
+	"up=topk(0.1) down=all signal=igt(0.1) update=ema(0.1)",
+	"up=tensor-topk(0.1) down=all",
+	"up=randk(0.1) down=all memory=residual",
+	"up=randk(0.1) down=all memory=none",
+	"up=random(0.1),grid(4) down=all",
+	"up=block(0.1) down=block(0.1) update=average",
+	"up=global(0.1) down=all",
+	"up=cyclic(0.1)",
+	"up=sketch(0.1)",
+	"up=all down=all clip=1",
+	"up=all down=all nonfinite=zero",
+	"up=all down=all nonfinite=skip",
+	"up=all down=all signal=gradient,noise(0.1)",
+	"up=all down=all signal=momentum(0.5)",
+	"up=all down=all when=every(3)",
+	"up=all down=all when=every(1)",
+	"up=all down=all update=average when=every(3)",
+	"up=all down=all update=average",
+	"up=all signal=innovation when=lazy(10,0.1)",
+	"up=all down=all when=async(4)",
+	"auto",
+};
+enum { RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
+
+static const char *recipe_number(size_t i)
+{
+	return i < RECIPES ? recipes[i] : methods[i - RECIPES].recipe;
+}
+
+struct asked {
+	struct recipe recipe;
+	struct schedule schedule;
+	struct path_plan plan;
+	struct step_rule rule;
+	enum value_type pushed;
+	int elastic;
+};
+
+static struct asked ask(const char *text, uint64_t step, enum value_type type, int elastic)
+{
+	struct asked a = { .elastic = elastic };
+
+	assert_int_equal(recipe_parse(text, &a.recipe), 0);
+	assert_int_equal(schedule_compile(&a.recipe, 100, &a.schedule), 0);
+	schedule_anchors(&a.schedule, &a.recipe, 4);
+	a.pushed = a.recipe.update == UPDATE_AVERAGE ? VALUE_F32 : type;
+	plan_make(&a.plan, &a.recipe, a.pushed, elastic);
+	a.rule = plan_step(&a.plan, &a.recipe, &a.schedule, step,
+			   schedule_density(&a.schedule, &a.recipe.up, step),
+			   schedule_density(&a.schedule, &a.recipe.down, step));
+	return a;
+}
+
+/* ---- what each path needs, as its own code has it --------------------------- */
+
+static int sends_all(const struct asked *a, const struct direction *way)
+{
+	return schedule_sends_all(&a->schedule, a->rule.step) || way->select == SELECT_ALL ||
+	       (a->recipe.automatic && way->density >= 1);
+}
+
+static int is_plain(const struct recipe *r)
+{
+	return r->signal == SIGNAL_GRADIENT && !(r->noise > 0);
+}
+
+static int own_model(const struct recipe *r)
+{
+	return r->period > 1 && r->update != UPDATE_AVERAGE;
+}
+
+static int is_global(const struct recipe *r)
+{
+	return r->up.select == SELECT_GLOBAL || r->down.select == SELECT_GLOBAL;
+}
+
+static int may_fold(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return selection_kinds[r->up.select].adds && !sends_all(a, &r->up) && is_plain(r) &&
+	       !own_model(r) && r->memory == MEMORY_RESIDUAL && r->nonfinite != NONFINITE_ZERO &&
+	       a->pushed == VALUE_F32;
+}
+
+static int may_push_dense(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
+
+	return sends_all(a, &r->up) && (reset || r->up.values.type == VALUE_F32) &&
+	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
+	       !(r->clip > 0) && r->nonfinite == NONFINITE_ABORT &&
+	       (r->memory == MEMORY_NONE || r->memory == MEMORY_RESIDUAL) && !own_model(r) &&
+	       r->when != WHEN_ASYNC && !is_global(r);
+}
+
+static int may_sum_dense(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
+
+	return sends_all(a, &r->up) && sends_all(a, &r->down) && !a->elastic &&
+	       a->schedule.n_downs == 1 && r->signal != SIGNAL_INNOVATION && !is_global(r) &&
+	       r->when != WHEN_ASYNC && (reset || r->down.values.type == VALUE_F32);
+}
+
+static int may_pull_dense(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+	const int reset = schedule_sends_all(&a->schedule, a->rule.step);
+
+	return a->schedule.n_downs == 1 && r->when != WHEN_ASYNC &&
+	       r->signal != SIGNAL_INNOVATION && !is_global(r) &&
+	       (reset || r->down.values.type == VALUE_F32);
+}
+
+static int may_select_on_device(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+	const enum selection s = r->up.select;
+	const int known = s == SELECT_TOPK || s == SELECT_THRESHOLD || s == SELECT_GAUSSIANK ||
+			  s == SELECT_RANDOM || s == SELECT_VARIANCE || s == SELECT_SKETCH ||
+			  (s == SELECT_RANDK && r->memory == MEMORY_RESIDUAL);
+
+	return known && (r->memory == MEMORY_RESIDUAL || r->memory == MEMORY_NONE) &&
+	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
+	       r->update != UPDATE_AVERAGE && !r->automatic && !r->reset &&
+	       r->when == WHEN_ALWAYS &&
+	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
+}
+
+static int may_accumulate(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->memory == MEMORY_RESIDUAL && is_plain(r) && !(r->clip > 0) &&
+	       r->nonfinite == NONFINITE_ABORT && r->update != UPDATE_AVERAGE && r->period == 1;
+}
+
+static int may_push_ranges(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->signal != SIGNAL_STORM && !(r->clip > 0) && r->nonfinite != NONFINITE_SKIP &&
+	       r->signal != SIGNAL_INNOVATION && r->when == WHEN_ALWAYS &&
+	       r->update != UPDATE_AVERAGE;
+}
+
+static int (*const may[PATHS])(const struct asked *a) = {
+	[PATH_FOLD] = may_fold,
+	[PATH_DENSE_PUSH] = may_push_dense,
+	[PATH_DENSE_SUM] = may_sum_dense,
+	[PATH_DENSE_PULL] = may_pull_dense,
+	[PATH_DEVICE] = may_select_on_device,
+	[PATH_ACCUMULATOR] = may_accumulate,
+	[PATH_RANGES] = may_push_ranges,
+};
+
+static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
+{
+	static const enum value_type types[] = { VALUE_F32, VALUE_BF16 };
+	unsigned taken[PATHS] = { 0 }, refused[PATHS] = { 0 };
+
+	(void)state;
+	/* Steps 1 to 6 cover a reset, an anchor and a warm-up. */
+	for (size_t i = 0; i < (RECIPES + n_methods) * 6 * 4; i++) {
+		const char *text = recipe_number(i / 24);
+		const uint64_t step = 1 + i / 4 % 6;
+		const struct asked a = ask(text, step, types[i % 2], i / 2 % 2);
+
+		for (int p = 0; p < PATHS; p++) {
+			const char *why = plan_why_not(p, a.rule.traits);
+
+			if (!why != !!may[p](&a))
+				fail_msg("\"%s\", step %llu, %s: %s", text,
+					 (unsigned long long)step, plan_path_names[p],
+					 why ? why : "taken");
+			assert_int_equal(plan_takes(&a.plan, p, a.rule.traits), !why);
+			assert_true(!why || strlen(why) > 10);
+			*(why ? &refused[p] : &taken[p]) += 1;
+		}
+	}
+	for (int p = 0; p < PATHS; p++)
+		assert_true(taken[p] && refused[p]);
+}
+
+static void plan__of_the_moment__each_trait_excludes_what_it_names(void **state)
+{
+	static const struct {
+		const char *recipe;
+		uint64_t trait;
+		enum path path;
+	} moments[] = {
+		{ "up=all down=all", TRAIT(MEASURED), PATH_DENSE_PUSH },
+		{ "up=all down=all", TRAIT(MEASURED), PATH_DENSE_SUM },
+		{ "up=topk(0.1)", TRAIT(MEASURED), PATH_DEVICE },
+		{ "up=topk(0.1)", TRAIT(ACCUMULATES), PATH_DEVICE },
+		{ "up=all down=all", TRAIT(DEVICE_SELECTS), PATH_DENSE_PUSH },
+		{ "up=all down=all", TRAIT(DEVICE_TARGET), PATH_DENSE_PULL },
+		{ "up=all down=all", TRAIT(COUNTED), PATH_DENSE_SUM },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+		const struct asked a = ask(moments[i].recipe, 1, VALUE_F32, 0);
+		const uint64_t then = a.rule.traits | moments[i].trait;
+
+		assert_true(plan_takes(&a.plan, moments[i].path, a.rule.traits));
+		assert_false(plan_takes(&a.plan, moments[i].path, then));
+		assert_non_null(plan_why_not(moments[i].path, then));
+	}
+}
+
+/* ---- a run ------------------------------------------------------------------- */
+
+enum { COUNT = 3000, STEPS = 4 };
+
+struct run {
+	const char *recipe;
+	unsigned placed; /* a bit for each step whose messages are expected in place */
+};
+
+static int run_rank(int rank, void *argument)
+{
+	const struct run *run = argument;
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = {
+		.size = sizeof(attr), .count = COUNT, .shards = 2, .recipe = run->recipe
+	};
+
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (unsigned step = 1; step <= STEPS; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = noise(1, step, (uint64_t)rank, i);
+		CHECK_OK(model->recipe.update == UPDATE_AVERAGE ?
+				 sluice_push_params(model, params) :
+				 sluice_push(model, grad));
+		const int planned = plan_takes(&model->plan, PATH_DENSE_PUSH,
+					       model->worker->rule.traits);
+
+		CHECK(planned == (int)(run->placed >> step & 1));
+		for (uint32_t s = 0; s < 2; s++)
+			CHECK((lane_sent_way(model, s) == LANE_PLACED) == planned);
+		CHECK_OK(sluice_pull(model, params));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void plan__of_a_run__places_messages_exactly_where_it_says(void **state)
+{
+	static struct run runs[] = { { "up=all down=all", 0x1e },
+				     { "up=all down=all memory=residual", 0x1e },
+				     { "up=all down=all update=average", 0x1e },
+				     { "up=all down=topk(0.1)", 0x1e },
+				     { "up=all,bf16 down=all memory=none", 0 },
+				     { "up=all down=all signal=momentum(0.5)", 0 },
+				     { "up=all down=all clip=1", 0 },
+				     { "up=topk(0.1) down=all", 0 },
+				     { "up=topk(0.1) down=all reset=2", 0x14 },
+				     { "up=all down=global(0.1)", 0 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
+		run_ranks(2, run_rank, &runs[i]);
+}
+
+/* ---- the text ---------------------------------------------------------------- */
+
+static int text_of(const char *recipe, int workers, int servers, char *text, size_t cap)
+{
+	const sluice_model_attr attr = { .size = sizeof(attr), .count = COUNT, .recipe = recipe };
+
+	return sluice_plan(&attr, workers, servers, text, cap);
+}
+
+static void sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length(void **state)
+{
+	static char whole[8192], part[8192];
+	const int length = text_of("up=topk(0.1) down=all", 3, 1, NULL, 0);
+
+	(void)state;
+	assert_in_range(length, 500, sizeof(whole) - 1);
+	assert_int_equal(text_of("up=topk(0.1) down=all", 3, 1, whole, sizeof(whole)), length);
+	assert_int_equal(strlen(whole), length);
+	for (size_t cap = 1; cap <= (size_t)length + 1; cap += cap < 100 ? 1 : 97) {
+		memset(part, '#', sizeof(part));
+		assert_int_equal(text_of("up=topk(0.1) down=all", 3, 1, part, cap), length);
+		assert_memory_equal(part, whole, cap - 1);
+		assert_int_equal(part[cap - 1], 0);
+		assert_int_equal(part[cap], '#');
+	}
+}
+
+static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason(void **state)
+{
+	static char text[8192], line[512];
+
+	(void)state;
+	for (size_t i = 0; i < RECIPES + n_methods; i++) {
+		const char *recipe = recipe_number(i);
+		const struct asked a = ask(recipe, 1000, VALUE_F32, 0);
+
+		assert_in_range(text_of(recipe, 4, 1, text, sizeof(text)), 1, sizeof(text) - 1);
+		assert_non_null(strstr(text, "vectors of a worker\n  residual "));
+		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic)
+			continue; /* has several kinds of steps */
+		for (int p = 0; p < PATHS; p++) {
+			const char *why = plan_why_not(p, a.rule.traits);
+
+			snprintf(line, sizeof(line), "\n  %-11s %-3s %s", plan_path_names[p],
+				 why ? "no:" : "yes", why ? why : "");
+			if (!strstr(text, line))
+				fail_msg("\"%s\": \"%s\" is missing in %s", recipe, line + 1, text);
+		}
+	}
+}
+
+static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
+{
+	char text[8] = "as was";
+
+	(void)state;
+	assert_int_equal(text_of("up=nothing", 2, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("up=nothing", NULL));
+	assert_int_equal(text_of("up=all", 0, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "workers=0"));
+	assert_int_equal(text_of("up=all", 2, -1, text, sizeof(text)), SLUICE_EINVAL);
+	assert_int_equal(text_of("up=all", INT_MAX, INT_MAX, text, sizeof(text)), SLUICE_EINVAL);
+	assert_int_equal(text_of("up=all", 2, 0, NULL, 1), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "text is NULL"));
+	assert_int_equal(text_of("up=all down=all when=async(1)", 4, 0, text, sizeof(text)),
+			 SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "async(3) or more"));
+	assert_int_equal(sluice_plan(NULL, 2, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "attr is NULL"));
+	assert_string_equal(text, "as was");
+}
+
+/* ---- the manual -------------------------------------------------------------- */
+
+/* Of sluice_recipe(7), below ".It PATH": what excludes it, a line each, with ';' or '.' behind. */
+static void check_item(const char *page, enum path path)
+{
+	char item[64], name[96];
+	uint64_t found = 0, wanted = 0;
+
+	snprintf(item, sizeof(item), "\n.It %s\n", plan_path_names[path]);
+	const char *at = strstr(page, item);
+	assert_non_null(at);
+	assert_non_null(at = strstr(at, "\nNot with:\n"));
+	at += strlen("\nNot with:\n");
+	for (int last = 0; !last; at = strchr(at, '\n') + 1) {
+		const size_t n = strcspn(at, "\n");
+		int t = 0;
+
+		assert_in_range(n, 2, sizeof(name) - 1);
+		snprintf(name, sizeof(name), "%.*s", (int)n - 1, at);
+		last = at[n - 1] == '.';
+		while (t < TRAITS && strcmp(plan_trait_names[t], name))
+			t++;
+		if (t == TRAITS)
+			fail_msg("sluice_recipe(7), %s: no trait is called \"%s\"",
+				 plan_path_names[path], name);
+		found |= UINT64_C(1) << t;
+	}
+	for (int t = 0; t < TRAITS; t++)
+		wanted |= (uint64_t)(plan_refusals[t][path] != NULL) << t;
+	for (int t = 0; t < TRAITS; t++)
+		if ((found ^ wanted) >> t & 1)
+			fail_msg("\"%s\" excludes %s %s, but not %s", plan_trait_names[t],
+				 plan_path_names[path],
+				 wanted >> t & 1 ? "in plan.c" : "in sluice_recipe(7)",
+				 wanted >> t & 1 ? "in sluice_recipe(7)" : "in plan.c");
+}
+
+static void sluice_recipe_7__table_of_paths__is_that_of_the_library(void **state)
+{
+	static char page[1 << 18];
+	FILE *f = fopen(RECIPE_PAGE, "r");
+
+	(void)state;
+	assert_non_null(f);
+	const size_t n = fread(page, 1, sizeof(page) - 1, f);
+	fclose(f);
+	assert_in_range(n, 1, sizeof(page) - 2);
+	for (int p = 0; p < PATHS; p++)
+		check_item(page, p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plan__any_recipe_and_path__is_taken_or_has_its_reason),
+		cmocka_unit_test(plan__of_the_moment__each_trait_excludes_what_it_names),
+		cmocka_unit_test(plan__of_a_run__places_messages_exactly_where_it_says),
+		cmocka_unit_test(
+			sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length),
+		cmocka_unit_test(
+			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
+		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
+		cmocka_unit_test(sluice_recipe_7__table_of_paths__is_that_of_the_library),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
