@@ -11,8 +11,8 @@ static const char *const recipes[] = {
 	"up=all,bf16 down=topk(0.5),f16 update=momentum(0.9)",
 	"up=topk(0.1) down=topk(0.1) memory=none signal=momentum(0.9) warmup=10",
 	"up=topk(0.1),uniform(4) down=all,grid(3) memory=lowpass(0.5)",
-	"up=all,uniform(3,64) down=topk(0.2),round(1) memory=twostep(0.5) signal=storm(0.1) "
-	"update=ema(0.1)",
+	("up=all,uniform(3,64) down=topk(0.2),round(1) memory=twostep(0.5) signal=storm(0.1) "
+	 "update=ema(0.1)"),
 	"up=all,round(1) down=all memory=twostep(1) signal=igt(0.1) update=ema(0.1)",
 	"up=topk(0.01),uniform(1) down=topk(0.05) reset=10",
 	"up=gaussiank(0.1),uniform(2) down=threshold(1),uniform(8) signal=gradient,noise(1)",
