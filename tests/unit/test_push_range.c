@@ -60,8 +60,8 @@ static const char *const recipes[] = {
 	"up=topk(0.01) down=all",
 	"up=topk(0.01) down=topk(0.05)",
 	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9)",
-	"up=topk(0.02),f16 signal=momentum(0.9),nomask memory=residual(outside) "
-	"update=nesterov(0.5)",
+	("up=topk(0.02),f16 signal=momentum(0.9),nomask memory=residual(outside) "
+	 "update=nesterov(0.5)"),
 	"up=topk(0.01) down=topk(0.02) warmup=4 nonfinite=zero",
 	"up=topk(0.1) down=topk(0.1) memory=none",
 	"up=threshold(0.02) down=threshold(0.01)",
