@@ -110,6 +110,7 @@ struct fake_mw {
 	struct fake_mw *next;
 	struct fake_mr *mr; /* NULL: bound to nothing */
 	struct fake_qp *qp;
+	uint32_t key; /* as the card knows it; mw.rkey is the user's to keep */
 	uint64_t address, bytes;
 	unsigned access;
 };

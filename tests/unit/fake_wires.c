@@ -185,7 +185,7 @@ static uint8_t *remote_bytes(const struct fake_qp *target, uint64_t address, uin
 	struct fake_mr *m = mr_of_key(key, 1);
 
 	for (struct fake_mw *w = fake_mws; m == NULL && w != NULL; w = w->next)
-		if (w->mw.rkey == key && w->mr != NULL && w->qp == target && w->access & needs &&
+		if (w->key == key && w->mr != NULL && w->qp == target && w->access & needs &&
 		    within(address, n, w->address, w->bytes)) {
 			*dead = w->mr->dead;
 			return w->mr->host + (address - (uintptr_t)w->mr->mr.addr);
@@ -215,7 +215,7 @@ static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_w
 	w->address = info->addr;
 	w->bytes = info->length;
 	w->access = info->mw_access_flags;
-	w->mw.rkey = wr->bind_mw.rkey;
+	w->key = wr->bind_mw.rkey;
 	fake_counts.binds++;
 	return IBV_WC_SUCCESS;
 }
@@ -223,7 +223,7 @@ static enum ibv_wc_status bind_window(struct fake_qp *q, const struct ibv_send_w
 static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
 {
 	for (struct fake_mw *w = fake_mws; w != NULL; w = w->next)
-		if (w->mw.rkey == key && w->qp == q && w->mr != NULL) {
+		if (w->key == key && w->qp == q && w->mr != NULL) {
 			fake_unbind(w);
 			fake_counts.invalidations++;
 			return IBV_WC_SUCCESS;
