@@ -21,7 +21,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *_Atomic loaded;
 static void *module_handle;         /* of what is loaded; set before it, and for ever */
-static char module_file[PATH_MAX];  /* under lock; what load() opened, or tried to */
+static char module_file[PATH_MAX];  /* under lock; what load_module() opened, or tried to */
 static char reason[PATH_MAX + 256]; /* under lock; why loading failed, which is tried once */
 
 /* Writes module_file. -1: there is none, and reason says why. */
@@ -44,7 +44,7 @@ static int choose_file(void)
 	return -1;
 }
 
-static const struct device_ops *load(void)
+static const struct device_ops *load_module(void)
 {
 	const struct device_ops *ops;
 	device_module_fn *module;
@@ -79,7 +79,7 @@ const struct device_ops *device_load(const char **why)
 	pthread_mutex_lock(&lock);
 	ops = loaded;
 	if (!ops && !*reason)
-		loaded = ops = load();
+		loaded = ops = load_module();
 	*why = reason;
 	pthread_mutex_unlock(&lock);
 	return ops;

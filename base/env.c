@@ -173,7 +173,7 @@ static int is_number(enum env_kind kind)
 }
 
 /* In microseconds, bytes or pieces. */
-static int read_number(enum env_kind kind, const char *text, uint64_t *out)
+static int read_setting(enum env_kind kind, const char *text, uint64_t *out)
 {
 	if (kind == ENV_MILLISECONDS)
 		return read_quantity(text, time_units, 1000000, out);
@@ -216,7 +216,7 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 	uint64_t number, least, most;
 	char range[64];
 
-	if (read_number(entry->kind, text, &number)) {
+	if (read_setting(entry->kind, text, &number)) {
 		snprintf(why, WHY_BYTES, "is not %s, %s", number_form(entry->kind), entry->range);
 		return -1;
 	}
@@ -229,8 +229,8 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 		return -1;
 	}
 	*dots = '\0';
-	if (read_number(entry->kind, range, &least) || read_number(entry->kind, dots + 4, &most) ||
-	    number < least || number > most) {
+	if (read_setting(entry->kind, range, &least) ||
+	    read_setting(entry->kind, dots + 4, &most) || number < least || number > most) {
 		snprintf(why, WHY_BYTES, "is outside %s", entry->range);
 		return -1;
 	}
@@ -251,8 +251,8 @@ static size_t cut_words(char *list, const char *separators, const char *words[WO
 	return n;
 }
 
-static int refuse_word(const char *word, const char *const *known, size_t n_known,
-		       char why[WHY_BYTES])
+static int refuse_list_word(const char *word, const char *const *known, size_t n_known,
+			    char why[WHY_BYTES])
 {
 	const char *near = nearest_word(word, known, n_known);
 	int n = snprintf(why, WHY_BYTES, "has an unknown word \"%.40s\"%s%s%s; known: ", word,
@@ -295,7 +295,7 @@ static int set_choice(const struct env_entry *entry, const char *text, struct se
 	size_t n_known = cut_words(choices, "|", known);
 
 	if (!is_known(text, known, n_known))
-		return refuse_word(text, known, n_known, why);
+		return refuse_list_word(text, known, n_known, why);
 	return set_text(entry, text, out, why);
 }
 
@@ -316,7 +316,7 @@ static int set_list(const struct env_entry *entry, const char *text, struct sett
 
 	for (size_t i = 0; i < n; i++)
 		if (!is_known(words[i], known, n_known))
-			return refuse_word(words[i], known, n_known, why);
+			return refuse_list_word(words[i], known, n_known, why);
 	if (is_known(known[0], words, n))
 		return set_text(entry, text, out, why);
 	snprintf(whole, sizeof(whole), "%s,%s", known[0], text);

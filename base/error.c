@@ -18,7 +18,7 @@ static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "": none is held back
 static _Thread_local int holds_next;
 static _Thread_local struct error_scope *innermost;
 
-static void keep(struct error_scope *scope, const char *text)
+static void keep_in_scope(struct error_scope *scope, const char *text)
 {
 	if (!scope || scope->kept)
 		return;
@@ -36,7 +36,7 @@ static void __attribute__((format(printf, 1, 0))) remember(const char *format, v
 		snprintf(text, sizeof(text), "%s", "(the error message could not be formatted)");
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
-	keep(innermost, last_error);
+	keep_in_scope(innermost, last_error);
 	memcpy(last_error, text, strlen(text) + 1);
 }
 
@@ -51,7 +51,7 @@ int error_end(struct error_scope *scope, int rc)
 {
 	innermost = scope->outer;
 	if (scope->kept && rc)
-		keep(innermost, scope->text);
+		keep_in_scope(innermost, scope->text);
 	else if (scope->kept)
 		memcpy(last_error, scope->text, strlen(scope->text) + 1);
 	return rc;

@@ -14,8 +14,8 @@ static int find_word(const char *word, const char *const *known, size_t n_known)
 	return -1;
 }
 
-static int refuse_word(const char *what, const char *word, const char *const *known, size_t n_known,
-		       const char *list)
+static int refuse_log_word(const char *what, const char *word, const char *const *known,
+			   size_t n_known, const char *list)
 {
 	const char *near = nearest_word(word, known, n_known);
 
@@ -44,11 +44,11 @@ static int configure_item(char *item, int levels[LOG_MODULES])
 	int l = find_word(level, log_level_names, LOG_LEVELS);
 
 	if (m < 0)
-		return refuse_word("module", module, modules, ALL + 1,
-				   "all, runtime, rdma, slurm and compress");
+		return refuse_log_word("module", module, modules, ALL + 1,
+				       "all, runtime, rdma, slurm and compress");
 	if (l < 0)
-		return refuse_word("level", level, log_level_names, LOG_LEVELS,
-				   "error, warn, info and debug");
+		return refuse_log_word("level", level, log_level_names, LOG_LEVELS,
+				       "error, warn, info and debug");
 	for (int i = 0; i < LOG_MODULES; i++)
 		if (m == ALL || m == i)
 			levels[i] = l;

@@ -22,7 +22,7 @@ static FILE *open_under(const char *root, const char *folder, const char *name)
 }
 
 /* The number that a file holds alone; no_limit: none ("max"), or no such file. */
-static uint64_t number_in(const char *root, const char *folder, const char *name)
+static uint64_t number_in_file(const char *root, const char *folder, const char *name)
 {
 	FILE *file = open_under(root, folder, name);
 	uint64_t value;
@@ -55,12 +55,12 @@ static uint64_t sum_of(const char *root, const char *folder, const char *name,
 	return sum;
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
+static uint64_t left_after(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -102,16 +102,18 @@ static const struct version versions[2] = {
 static uint64_t left_of_group(const char *root, const struct version *v, const char *folder,
 			      uint64_t swap)
 {
-	uint64_t limit = number_in(root, folder, v->limit), used = number_in(root, folder, v->used);
+	uint64_t limit = number_in_file(root, folder, v->limit),
+		 used = number_in_file(root, folder, v->used);
 	uint64_t left;
 
 	if (limit >= no_limit / 4 || used == no_limit) /* version 1 says "none" by a huge number */
 		return no_limit;
-	left = minus(limit, minus(used, sum_of(root, folder, "memory.stat", v->droppable)));
+	left = left_after(limit,
+			  left_after(used, sum_of(root, folder, "memory.stat", v->droppable)));
 	if (!v->swap_limit)
 		return left;
-	return left + least(swap, minus(number_in(root, folder, v->swap_limit),
-					number_in(root, folder, v->swap_used)));
+	return left + smaller_of(swap, left_after(number_in_file(root, folder, v->swap_limit),
+						  number_in_file(root, folder, v->swap_used)));
 }
 
 /* The group of this process and all above it, up to what is seen of them here. */
@@ -135,7 +137,7 @@ static uint64_t left_of_groups(const char *root, uint64_t swap)
 			char *last;
 
 			snprintf(folder, sizeof folder, "%s%s", v->mount, group);
-			left = least(left, left_of_group(root, v, folder, swap));
+			left = smaller_of(left, left_of_group(root, v, folder, swap));
 			last = strrchr(group, '/');
 			if (!last)
 				break;
@@ -154,16 +156,17 @@ static uint64_t left_of_process(const char *root)
 
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
 		return no_limit;
-	pages = number_in(root, "/proc/self", "statm"); /* the first number: the whole size */
+	pages = number_in_file(root, "/proc/self", "statm"); /* the first number: the whole size */
 	if (pages == no_limit)
 		return no_limit;
-	return minus(limit.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
+	return left_after(limit.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 struct room room_left(const char *root)
 {
 	uint64_t swap, machine = left_of_machine(root, &swap), groups = left_of_groups(root, swap);
-	struct room room = { .node = least(machine, groups), .process = left_of_process(root) };
+	struct room room = { .node = smaller_of(machine, groups),
+			     .process = left_of_process(root) };
 
 	snprintf(room.node_limit, sizeof room.node_limit, "%s",
 		 groups < machine ? "a memory control group (cgroup)" : "the machine");

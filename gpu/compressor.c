@@ -64,7 +64,7 @@ static size_t granules(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-static int allocate(struct device_compressor *c, size_t bytes)
+static int allocate_results(struct device_compressor *c, size_t bytes)
 {
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL;
@@ -98,7 +98,7 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 						       shape->sketch_columns, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
 	    selector_leave(c->s, before,
-			   allocate(c, results + parts * sizeof(struct push_place)))) {
+			   allocate_results(c, results + parts * sizeof(struct push_place)))) {
 		cuda_close(&c);
 		return -1;
 	}
@@ -226,7 +226,7 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 
 /* Checksums and copies of all payloads, of words at most. A few blocks on each multiprocessor fill
  * a bus. */
-static int seal(struct device_compressor *c, uint64_t words, void *stream)
+static int enqueue_seal(struct device_compressor *c, uint64_t words, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	struct seal_args args = { .place = c->places,
@@ -282,7 +282,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 		return -1;
 	return push->payload == DEVICE_PAIRS &&
 			       (pack_parts(c, push->parts, &push->values, stream) ||
-				seal(c, most * ENTRY_WORDS, stream)) ?
+				enqueue_seal(c, most * ENTRY_WORDS, stream)) ?
 		       -1 :
 		       0;
 }
@@ -325,7 +325,7 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	for (size_t i = 0; i < c->parts; i++)
 		if (sketch_part(c, adding.residual, &push->parts[i], i, push->rows, stream))
 			return -1;
-	return seal(c, most_cells(c, push->parts), stream);
+	return enqueue_seal(c, most_cells(c, push->parts), stream);
 }
 
 /* The lists take the place of a selection's. */
@@ -358,10 +358,10 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 			return -1;
 		at += count;
 	}
-	return seal(c, most_cells(c, push->parts), stream);
+	return enqueue_seal(c, most_cells(c, push->parts), stream);
 }
 
-static int enqueue(struct device_compressor *c, const struct device_push *push, void *stream)
+static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	int rc = send_places(c, push->parts, stream);
 
@@ -391,7 +391,7 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return -1;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, enqueue(c, push, stream));
+	return selector_leave(c->s, before, enqueue_push(c, push, stream));
 }
 
 /* ---- what became of it ----------------------------------------------------- */
@@ -405,7 +405,7 @@ static const char kernels[] = "a kernel of the push (topk, split, pack, quantize
 			      "seal or report), or one before it,";
 
 /* Whether the stream is idle, or failed. */
-static int ask(const struct device_compressor *c, void *stream)
+static int query_stream(const struct device_compressor *c, void *stream)
 {
 	enum cudaStreamCaptureMode mode;
 	cudaError_t error;
@@ -434,7 +434,7 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 		return 0;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, ask(c, stream));
+	return selector_leave(c->s, before, query_stream(c, stream));
 }
 
 void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
@@ -494,8 +494,8 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 	return 0;
 }
 
-static int fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
-		 float *value, void *stream)
+static int copy_selection(struct device_compressor *c, uint32_t first, uint32_t count,
+			uint32_t *index, float *value, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 
@@ -518,7 +518,7 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 		return 0;
 	if (selector_enter(c->s, &before)) /* it may be another call's thread */
 		return -1;
-	return selector_leave(c->s, before, fetch(c, first, count, index, value, stream));
+	return selector_leave(c->s, before, copy_selection(c, first, count, index, value, stream));
 }
 
 /* What the host encoded of part sent leaves. */
@@ -539,9 +539,9 @@ static int send_rest(const struct selector_view *v, const struct device_sent *se
 			  "copying what is left unsent");
 }
 
-static int settle(struct device_compressor *c, float *residual, float *velocity,
-		  const struct device_sent *sent, const float *rest, const uint32_t *unsent,
-		  void *stream)
+static int enqueue_settle(struct device_compressor *c, float *residual, float *velocity,
+			  const struct device_sent *sent, const float *rest, const uint32_t *unsent,
+			  void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct settle_args args = { .residual = residual,
@@ -574,7 +574,7 @@ int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before,
-			      settle(c, residual, velocity, sent, rest, unsent, stream));
+			      enqueue_settle(c, residual, velocity, sent, rest, unsent, stream));
 }
 
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,

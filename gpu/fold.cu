@@ -11,7 +11,7 @@
 #include "gpu/moments.h"
 #include "runtime/compress/clip_rules.h"
 
-__device__ static inline float4 times(float factor, float4 v)
+__device__ static inline float4 times4(float factor, float4 v)
 {
 	v.x = factor * v.x;
 	v.y = factor * v.y;
@@ -20,7 +20,7 @@ __device__ static inline float4 times(float factor, float4 v)
 	return v;
 }
 
-__device__ static inline float4 plus(float4 a, float4 b)
+__device__ static inline float4 plus4(float4 a, float4 b)
 {
 	a.x += b.x;
 	a.y += b.y;
@@ -158,12 +158,12 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 	}
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++)
-		g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
+		g[j] = times4(scale, a->zero ? finite_four(g[j]) : g[j]);
 	if (a->velocity) {
 		load_half(a->velocity, at, a->n, whole, t);
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
-			g[j] = plus(times(a->momentum, t[j]), g[j]);
+			g[j] = plus4(times4(a->momentum, t[j]), g[j]);
 	}
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++)
@@ -172,7 +172,7 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 		load_half(a->residual, at, a->n, whole, t);
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
-			sum[j] = plus(t[j], g[j]);
+			sum[j] = plus4(t[j], g[j]);
 	}
 	if (a->velocity)
 		store_half(a->velocity, at, a->n, whole, g);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 /* One line: devices, or why there is none. */
-static int describe(char *text, size_t cap)
+static int describe_devices(char *text, size_t cap)
 {
 	size_t at = 0;
 	int n = 0;
@@ -35,7 +35,7 @@ static const struct device_ops ops = {
 	.size = sizeof(ops),
 	.name = "cuda",
 	.error = cuda_failure,
-	.describe = describe,
+	.describe = describe_devices,
 	.bus_id = choose_bus_id,
 	.choose = choose_and_use,
 	.find = cuda_find,

@@ -20,7 +20,7 @@ struct run {
 	uint32_t begin, end;
 };
 
-__device__ static inline struct run run_of(const struct pack_args *a)
+__device__ static inline struct run run_of_block(const struct pack_args *a)
 {
 	const uint32_t blocks = delta_blocks(a->count);
 	struct run r;
@@ -46,8 +46,8 @@ __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 /* ---- first: lengths -------------------------------------------------------- */
 
 /* Widths of this block's run; returns their bytes together, on every thread. */
-__device__ static inline uint64_t measure(const struct pack_args *a, struct run run,
-					  struct pack_shared *sh)
+__device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct run run,
+					       struct pack_shared *sh)
 {
 	uint64_t bytes = 0, all;
 	uint32_t largest = 0;
@@ -91,7 +91,8 @@ __device__ static inline void consider(struct choice *c, enum index_coding codin
 	c->payload = indices + values;
 }
 
-__device__ static inline struct choice choose(const struct pack_args *a, uint64_t delta_bytes)
+__device__ static inline struct choice choose_coding(const struct pack_args *a,
+						     uint64_t delta_bytes)
 {
 	const uint64_t values = section_of_values(a->count, &a->values);
 	struct choice c;
@@ -205,8 +206,8 @@ __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width
 }
 
 /* A warp writes a delta block's width and bits. */
-__device__ static inline void write_block(const struct pack_args *a, uint32_t block, uint8_t *to,
-					  uint32_t *gap)
+__device__ static inline void write_delta_block(const struct pack_args *a, uint32_t block,
+						uint8_t *to, uint32_t *gap)
 {
 	const uint32_t n = gaps_of(a, block), first = block * DELTA_BLOCK;
 	const unsigned width = a->widths[block];
@@ -236,7 +237,7 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 		sh->offset[threadIdx.x] = before + here;
 		__syncthreads();
 		for (uint32_t i = warp_id(); i < BLOCK && from + i < run.end; i += WARPS)
-			write_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
+			write_delta_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
 		before += all;
 		/* block_before() of the next turn is a barrier before offset is written again */
 	}
@@ -267,8 +268,8 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 /* All blocks of the grid; a is the same for all. */
 __device__ static inline void pack_list(const struct pack_args *a, struct pack_shared *sh)
 {
-	const struct run run = run_of(a);
-	uint64_t mine = measure(a, run, sh), before = 0, whole = 0, delta_bytes;
+	const struct run run = run_of_block(a);
+	uint64_t mine = measure_gaps(a, run, sh), before = 0, whole = 0, delta_bytes;
 	uint32_t passed = 0;
 	struct choice c;
 	float scale;
@@ -282,7 +283,7 @@ __device__ static inline void pack_list(const struct pack_args *a, struct pack_s
 	}
 	block_before(before, sh->sums, &before);
 	block_before(whole, sh->sums, &delta_bytes);
-	c = choose(a, delta_bytes);
+	c = choose_coding(a, delta_bytes);
 	scale = a->values.type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
 	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
 		write_zeros(a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);

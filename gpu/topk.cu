@@ -24,15 +24,17 @@
 
 /* Whether what is above an interval, with what is in it, has room; the need-th of the interval is
  * wanted. */
-__device__ static inline int fits(const struct topk_args *a, uint32_t need, uint32_t inside)
+__device__ static inline int interval_fits(const struct topk_args *a, uint32_t need,
+					   uint32_t inside)
 {
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
 /* The interval that holds the k-th largest key and whose candidates have room, by counting. *need:
  * which of the interval's keys, from the top, is wanted; low > high: fewer than k are not zero. */
-__device__ static inline struct known narrow(const struct topk_args *a, struct histogram *sh,
-					     int adding, uint32_t *passed, uint32_t *passes)
+__device__ static inline struct known narrow_interval(const struct topk_args *a,
+						      struct histogram *sh, int adding,
+						      uint32_t *passed, uint32_t *passes)
 {
 	struct known known = { 1, KEY_MASK };
 	const struct known all_nonzero = { 1, 0 };
@@ -50,7 +52,7 @@ __device__ static inline struct known narrow(const struct topk_args *a, struct h
 			return all_nonzero;
 		need = sh->need;
 		known = known_bin(known, shift, sh->bin);
-		if (fits(a, sh->need, sh->inside))
+		if (interval_fits(a, sh->need, sh->inside))
 			break;
 	}
 	return known;
@@ -58,9 +60,10 @@ __device__ static inline struct known narrow(const struct topk_args *a, struct h
 
 /* The need-th largest key among the candidates in the interval, and how many equal to it are
  * wanted. */
-__device__ static inline struct cut cut_of(const struct topk_args *a, struct histogram *sh,
-					   uint32_t listed, struct known known, uint32_t need,
-					   uint32_t *passed)
+__device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
+						      struct histogram *sh, uint32_t listed,
+						      struct known known, uint32_t need,
+						      uint32_t *passed)
 {
 	struct cut cut;
 
@@ -108,9 +111,10 @@ KERNEL(topk, topk_args)
 	}
 	if (!ready) {
 		if (seeks) {
-			near = narrow(&a, &sh, adding, &passed, &passes);
+			near = narrow_interval(&a, &sh, adding, &passed, &passes);
 			adding = 0;
-			ties_apart = near.low == near.high && !fits(&a, sh.need, sh.inside);
+			ties_apart = near.low == near.high &&
+				     !interval_fits(&a, sh.need, sh.inside);
 		}
 		/* Everything that is not zero is sure where k is not the limit, nothing but NaN if
 		 * k is 0. */
@@ -147,7 +151,7 @@ KERNEL(topk, topk_args)
 		boundary = near.low;
 		cut.floor = near.low - 1;
 	} else {
-		cut = cut_of(&a, &sh, listed, near, a.k - sure, &passed);
+		cut = cut_of_candidates(&a, &sh, listed, near, a.k - sure, &passed);
 		boundary = cut.floor;
 	}
 	found = put_in_order(&a, sh.sums, cut, ties_apart, &passed);

@@ -94,7 +94,7 @@ static void finish(struct launcher *l, enum phase phase, pmix_status_t status)
 }
 
 /* 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
-static int await(struct launcher *l, enum phase phase, int timeout_ms)
+static int await_phase(struct launcher *l, enum phase phase, int timeout_ms)
 {
 	struct timespec until;
 	int done, err = 0;
@@ -137,7 +137,7 @@ static int run_bounded(struct launcher *l, enum phase phase, void *(*body)(void 
 			    errno_text(err));
 	}
 	pthread_detach(thread);
-	return await(l, phase, timeout_ms);
+	return await_phase(l, phase, timeout_ms);
 }
 
 /* Launchers disagree on the type of a count: any integer will do. -1: not a count. */
@@ -348,7 +348,7 @@ static void *finalize_body(void *argument)
 	return NULL;
 }
 
-static int leave(struct launcher *l)
+static int leave_server(struct launcher *l)
 {
 	int joined, err;
 
@@ -373,7 +373,7 @@ void launcher_close(struct launcher **l)
 {
 	if (!*l)
 		return;
-	leave(*l);
+	leave_server(*l);
 	drop(*l);
 	*l = NULL;
 }
@@ -524,20 +524,20 @@ static int sibling_ended(struct launcher *l, int rank)
 }
 
 /* 0 when all ranks have met, else the error. */
-static int await_all(struct launcher *l)
+static int await_fence(struct launcher *l)
 {
 	int waited, rank;
 
 	for (waited = 0; waited < l->timeout_ms; waited += LOOK_MS) {
 		int rest = l->timeout_ms - waited;
 
-		if (!await(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
+		if (!await_phase(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
 			return 0;
 		rank = l->local && rest > LOOK_MS ?
 			       siblings_ended(l->self.nspace, l->local, (int)l->self.rank) :
 			       -1;
 		if (rank >= 0)
-			return await(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
+			return await_phase(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
 	}
 	return fence_timed_out(l);
 }
@@ -569,7 +569,7 @@ static int fence(struct launcher *l)
 		fence_done(PMIX_SUCCESS, l); /* done at once: no callback will come */
 	else if (status != PMIX_SUCCESS)
 		fence_done(status, l);
-	err = await_all(l);
+	err = await_fence(l);
 	if (err)
 		return err;
 	status = l->status[PHASE_FENCE];
@@ -637,7 +637,7 @@ int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launche
 		err = fence(l);
 	if (!err)
 		err = collect(l, take, context);
-	left = leave(l);
+	left = leave_server(l);
 	return err ? err : left;
 }
 

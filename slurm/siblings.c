@@ -17,7 +17,7 @@
 enum { MOST_ANCESTORS = 64 };
 
 /* Of /proc/PID/NAME, NUL behind it; the caller frees. NULL: it cannot be read. */
-static char *read_whole(pid_t pid, const char *name, size_t *bytes_out)
+static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 {
 	char path[64], *text = NULL, *grown;
 	size_t used = 0, room = 4096;
@@ -50,7 +50,7 @@ static char *read_whole(pid_t pid, const char *name, size_t *bytes_out)
 static int look_at(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
-	char *text = read_whole(pid, "stat", &bytes);
+	char *text = read_proc(pid, "stat", &bytes);
 	/* The name may hold blanks and parentheses: count from the last closing one. */
 	char *behind = text ? strrchr(text, ')') : NULL;
 	int number, rc = behind && sscanf(behind + 1, " %c %d", state, &number) == 2 ? 0 : -1;
@@ -62,7 +62,7 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 }
 
 /* The number in text if nothing else is in it, else -1. */
-static int number_in(const char *text)
+static int parse_number(const char *text)
 {
 	char *end;
 	long n;
@@ -77,12 +77,12 @@ static int number_in(const char *text)
 static int rank_of(pid_t pid, const char *in_namespace)
 {
 	size_t bytes;
-	char *text = read_whole(pid, "environ", &bytes);
+	char *text = read_proc(pid, "environ", &bytes);
 	int rank = -1, ours = 0;
 
 	for (char *at = text; text && at < text + bytes; at += strlen(at) + 1) {
 		if (!strncmp(at, "PMIX_RANK=", 10))
-			rank = number_in(at + 10);
+			rank = parse_number(at + 10);
 		if (!strncmp(at, "PMIX_NAMESPACE=", 15))
 			ours = !strcmp(at + 15, in_namespace);
 	}
@@ -114,7 +114,7 @@ static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, cha
 	int rc = all ? 0 : -1;
 
 	while (!rc && (entry = readdir(all)) != NULL) {
-		pid_t pid = (pid_t)number_in(entry->d_name), parent;
+		pid_t pid = (pid_t)parse_number(entry->d_name), parent;
 		char state;
 		int rank;
 
@@ -142,14 +142,14 @@ int siblings_ended(const char *in_namespace, const char *local, int self)
 		return -1;
 	list = rest = strdup(local);
 	while (rest && (word = strsep(&rest, ",")) != NULL)
-		most = number_in(word) > most ? number_in(word) : most;
+		most = parse_number(word) > most ? parse_number(word) : most;
 	free(list);
 	living = calloc((size_t)most + 1, 1);
 	list = rest = strdup(local);
 	if (living && list && !mark_living(in_namespace, launcher, task, living, most)) {
 		living[self] = 1;
 		while ((word = strsep(&rest, ",")) != NULL) {
-			int rank = number_in(word);
+			int rank = parse_number(word);
 
 			if (rank >= 0 && !living[rank] && (ended < 0 || rank < ended))
 				ended = rank;

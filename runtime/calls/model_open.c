@@ -244,7 +244,7 @@ static double mebibytes(uint64_t bytes)
 
 /* Before anything is allocated: what all ranks of this node need for the model against what is
  * left. No rank has begun, because all agree first. */
-static int check_room(const sluice_model *model, uint64_t need)
+static int check_memory(const sluice_model *model, uint64_t need)
 {
 	const sluice_job *job = model->job;
 	const char *here = sluice_node(job, job->rank);
@@ -320,7 +320,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	return rc;
 }
 
-static int prepare(sluice_model *model, const sluice_model_attr *attr)
+static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 {
 	sluice_job *job = model->job;
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
@@ -358,7 +358,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 			    "the model needs %.1f MiB on %s, the limit is %.1f MiB "
 			    "(SLUICE_MEMORY): raise it, use more ranks, or a lower density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
-	if ((rc = check_room(model, need)))
+	if ((rc = check_memory(model, need)))
 		return rc;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
@@ -428,7 +428,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc && !params && sluice_is_worker(job))
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
-		rc = prepare(model, attr);
+		rc = prepare_model(model, attr);
 	struct borrowed host = { 0 };
 	if (!rc)
 		rc = on_device_borrow(model, params, attr->count, &host);

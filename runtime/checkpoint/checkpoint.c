@@ -265,7 +265,8 @@ static void hear_rate(struct meeting *m)
 
 /* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled
  * without it, so that heartbeats go on while the disk works. */
-static int load(struct meeting *m, const struct contents *contents, struct checkpoint_file *file)
+static int load_state(struct meeting *m, const struct contents *contents,
+		      struct checkpoint_file *file)
 {
 	sluice_model *model = m->model;
 	sluice_job *job = model->job;
@@ -293,7 +294,7 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
 {
-	m->mine.status = load(m, contents, file);
+	m->mine.status = load_state(m, contents, file);
 	say_rate(m, file);
 	int rc = meeting_speak(m, NULL); /* all snapshots exist */
 	if (!rc)

@@ -220,7 +220,7 @@ struct checkpoint_file {
 	uint8_t buffer[BUFFER_BYTES];
 };
 
-static int damaged(const struct checkpoint_file *f, const char *part, const char *why)
+static int file_damaged(const struct checkpoint_file *f, const char *part, const char *why)
 {
 	return fail(SLUICE_EWIRE,
 		    "the checkpoint file %s is damaged: %s: %s; restore from another copy", f->path,
@@ -237,7 +237,7 @@ static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char 
 		if (got < 0)
 			return durable_failed("read", f->path);
 		if (got == 0)
-			return damaged(f, part, "the file ends within it");
+			return file_damaged(f, part, "the file ends within it");
 		have += (size_t)got;
 	}
 	f->crc = crc32c(f->crc, out, n);
@@ -252,7 +252,7 @@ static int get_crc(struct checkpoint_file *f, const char *part)
 	int rc = get_bytes(f, field, sizeof field, part);
 	f->crc = content; /* CRC fields are no content */
 	if (!rc && get_le32(field) != content)
-		rc = damaged(f, part, "its CRC32C does not match");
+		rc = file_damaged(f, part, "its CRC32C does not match");
 	return rc;
 }
 
@@ -271,12 +271,12 @@ static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
 	const struct checkpoint_identity *want = &f->identity;
 	if (get_le32(h + 8) != want->rank)
-		return damaged(f, "the header", "it belongs to another rank");
+		return file_damaged(f, "the header", "it belongs to another rank");
 	if (get_le64(h + 32) != want->step || get_le32(h + 48) != want->generation)
-		return damaged(f, "the header",
-			       "it belongs to another checkpoint than LATEST names");
+		return file_damaged(f, "the header",
+				    "it belongs to another checkpoint than LATEST names");
 	if (get_le64(h + 56) != f->sum.bytes || get_le32(h + 64))
-		return damaged(f, "the header", "its length or a reserved field is wrong");
+		return file_damaged(f, "the header", "its length or a reserved field is wrong");
 	return 0;
 }
 
@@ -288,7 +288,7 @@ static int get_header(struct checkpoint_file *f, uint64_t *schema_out, uint32_t 
 	if (rc)
 		return rc;
 	if (memcmp(h, magic, sizeof magic))
-		return damaged(f, "the header", "it is no checkpoint file of Sluice");
+		return file_damaged(f, "the header", "it is no checkpoint file of Sluice");
 	if (get_le32(h + 4) != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
 			    "the checkpoint file %s has format version %u, this Sluice (%s) reads "
@@ -319,7 +319,7 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	if (!rc)
 		rc = get_crc(f, part);
 	if (!rc && (get_le32(head) != (uint32_t)kind || get_le32(head + 4) != id))
-		rc = damaged(f, part, "another section is in its place");
+		rc = file_damaged(f, part, "another section is in its place");
 	*bytes_out = get_le64(head + 8);
 	return rc;
 }
@@ -350,14 +350,14 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	if (rc)
 		return rc;
 	if (bytes >= sizeof text)
-		return damaged(f, part, "it is longer than any recipe");
+		return file_damaged(f, part, "it is longer than any recipe");
 	rc = get_bytes(f, text, (size_t)bytes, part);
 	if (!rc)
 		rc = get_crc(f, part);
 	if (rc)
 		return rc;
 	if (holds_control_bytes(text, (size_t)bytes))
-		return damaged(f, part, "it holds a NUL byte or another control character");
+		return file_damaged(f, part, "it holds a NUL byte or another control character");
 	if (strcmp(text, f->recipe)) {
 		size_t word = recipe_word_apart(text, f->recipe);
 		return fail(
@@ -390,7 +390,7 @@ static int get_values(struct checkpoint_file *f, const struct checkpoint_section
 		for (size_t i = 0; i < n && !rc; i++) {
 			uint32_t bits = get_le32(f->buffer + 4 * i);
 			if ((bits & 0x7f800000u) == 0x7f800000u)
-				rc = damaged(f, part, "it holds NaN or infinity");
+				rc = file_damaged(f, part, "it holds NaN or infinity");
 			else if (store)
 				s->values[at + i] = bits_float(bits);
 		}
@@ -405,7 +405,7 @@ static int get_section(struct checkpoint_file *f, const struct checkpoint_sectio
 	uint64_t bytes;
 	int rc = get_section_head(f, s->kind, s->id, &bytes);
 	if (!rc && bytes != payload_bytes(s))
-		rc = damaged(f, part, "its length is wrong");
+		rc = file_damaged(f, part, "its length is wrong");
 	if (!rc && s->values)
 		rc = get_values(f, s, store);
 	for (uint64_t i = 0; !rc && !s->values && i < s->count; i++) {
@@ -417,7 +417,7 @@ static int get_section(struct checkpoint_file *f, const struct checkpoint_sectio
 	return rc ? rc : get_crc(f, part);
 }
 
-static int walk(struct checkpoint_file *f, int store)
+static int read_sections(struct checkpoint_file *f, int store)
 {
 	uint64_t schema = 0;
 	uint32_t sections = 0;
@@ -427,13 +427,13 @@ static int walk(struct checkpoint_file *f, int store)
 	if (!rc)
 		rc = get_recipe(f, schema);
 	if (!rc && sections != f->n_sections + 1)
-		rc = damaged(f, "the header", "the number of sections is wrong");
+		rc = file_damaged(f, "the header", "the number of sections is wrong");
 	for (uint32_t i = 0; i < f->n_sections && !rc; i++)
 		rc = get_section(f, &f->sections[i], store);
 	if (!rc && f->at != f->sum.bytes)
-		rc = damaged(f, "the end", "bytes follow the last section");
+		rc = file_damaged(f, "the end", "bytes follow the last section");
 	if (!rc && f->crc != f->sum.crc)
-		rc = damaged(f, "the whole", "it is another file than LATEST names");
+		rc = file_damaged(f, "the whole", "it is another file than LATEST names");
 	return rc;
 }
 
@@ -446,12 +446,12 @@ static int open_regular(struct checkpoint_file *f)
 	if (fstat(f->fd, &st))
 		return durable_failed("stat", f->path);
 	if (!S_ISREG(st.st_mode))
-		return damaged(f, "the whole", "it is no regular file");
+		return file_damaged(f, "the whole", "it is no regular file");
 	if ((uint64_t)st.st_size != f->sum.bytes)
-		return damaged(f, "the whole",
-			       (uint64_t)st.st_size < f->sum.bytes ?
-				       "it is shorter than LATEST says" :
-				       "it is longer than LATEST says");
+		return file_damaged(f, "the whole",
+				    (uint64_t)st.st_size < f->sum.bytes ?
+					    "it is shorter than LATEST says" :
+					    "it is longer than LATEST says");
 	return 0;
 }
 
@@ -473,7 +473,7 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 	f->sum = *sum;
 	int rc = open_regular(f);
 	if (!rc)
-		rc = walk(f, 0);
+		rc = read_sections(f, 0);
 	if (rc)
 		checkpoint_file_close(&f);
 	else
@@ -483,13 +483,13 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 
 int checkpoint_file_load(struct checkpoint_file *file)
 {
-	return walk(file, 1);
+	return read_sections(file, 1);
 }
 
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why)
 {
-	return damaged(file, section_text(section->kind, section->id), why);
+	return file_damaged(file, section_text(section->kind, section->id), why);
 }
 
 void checkpoint_file_close(struct checkpoint_file **file)

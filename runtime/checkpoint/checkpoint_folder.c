@@ -249,7 +249,7 @@ int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest 
 	return rc;
 }
 
-static int damaged(const char *path, const char *why)
+static int manifest_damaged(const char *path, const char *why)
 {
 	return fail(SLUICE_EWIRE, "%s is damaged: %s; restore the directory from another copy",
 		    path, why);
@@ -268,7 +268,7 @@ static int read_text(const char *dir, const char *path, char **text_out, size_t 
 	char *text = NULL;
 	int rc = fstat(fd, &st) ? durable_failed("stat", path) : 0;
 	if (!rc && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > cap))
-		rc = damaged(path, "it is no regular file, or longer than any manifest");
+		rc = manifest_damaged(path, "it is no regular file, or longer than any manifest");
 	cap = rc ? 0 : (size_t)st.st_size;
 	if (!rc && !(text = malloc(cap + 1)))
 		rc = fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
@@ -315,9 +315,9 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 		   "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
 		   "\nranks %9" SCNu32 "\n",
 		   &version, &step, &m->generation, &m->step, &m->ranks) != 5)
-		return damaged(path, "its first lines are not those of a checkpoint");
+		return manifest_damaged(path, "its first lines are not those of a checkpoint");
 	if (!m->ranks || m->ranks > RANKS_MAX || m->ranks > bytes)
-		return damaged(path, "its number of ranks is impossible");
+		return manifest_damaged(path, "its number of ranks is impossible");
 	m->sums = calloc(m->ranks, sizeof *m->sums);
 	if (!m->sums)
 		return fail(SLUICE_ENOMEM, "no memory for %u ranks of a checkpoint", m->ranks);
@@ -329,7 +329,7 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 		snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
 		if (sscanf(line, "rank %10" SCNu32 " bytes %20" SCNu64 " crc32c %8" SCNx32, &rank,
 			   &m->sums[r].bytes, &m->sums[r].crc) != 3)
-			return damaged(path, "a rank's line is missing or garbled");
+			return manifest_damaged(path, "a rank's line is missing or garbled");
 	}
 	return 0;
 }
@@ -347,7 +347,7 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 	if (!rc && !(again = print_manifest(&m, &again_bytes)))
 		rc = fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
 	if (!rc && (bytes != again_bytes || memcmp(text, again, bytes)))
-		rc = damaged(path, "its lines and its CRC32C do not agree");
+		rc = manifest_damaged(path, "its lines and its CRC32C do not agree");
 	free(text);
 	free(again);
 	if (rc)

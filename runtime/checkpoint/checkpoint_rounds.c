@@ -37,7 +37,7 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 }
 
 /* A rank that cannot even take part, or will not: the others must not wait for this one. */
-static int leave(sluice_model *model, int culprit, const char *why)
+static int refuse_to_meet(sluice_model *model, int culprit, const char *why)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
@@ -67,8 +67,8 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	}
 	if (!m || !m->said || !m->heard) {
 		meeting_close(&m);
-		return leave(model, model->job->rank,
-			     "has no memory for the rounds of a checkpoint");
+		return refuse_to_meet(model, model->job->rank,
+				      "has no memory for the rounds of a checkpoint");
 	}
 	m->model = model;
 	m->op = op;
@@ -96,7 +96,7 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 	int rc = collective_run(m->model->job, m->op, m->said, ROW_BYTES, ROW_BYTES, m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
 		if (m->complete && !round_has(job, w))
-			rc = leave(m->model, w, "was lost in the middle of a restore");
+			rc = refuse_to_meet(m->model, w, "was lost in the middle of a restore");
 	m->lost = rc != 0;
 	m->leader = rc ? 0 : round_leader(job);
 	return rc;

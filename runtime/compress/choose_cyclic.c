@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* The first of the largest magnitudes of [begin, end); end if all are zero. */
-static uint64_t largest_of(const float *x, uint64_t begin, uint64_t end)
+static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)
 {
 	uint64_t at = end;
 	float most = 0;
@@ -37,7 +37,7 @@ size_t choose_cyclic(const struct choice *c)
 
 		for (uint64_t begin = span->begin; begin < span->end; begin += step) {
 			uint64_t end = span->end - begin < step ? span->end : begin + step;
-			uint64_t at = largest_of(c->x, begin, end);
+			uint64_t at = first_largest(c->x, begin, end);
 
 			if (at < end)
 				c->index[n++] = (uint32_t)at;

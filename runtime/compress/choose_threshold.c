@@ -37,7 +37,7 @@ size_t choose_threshold(const struct choice *c)
 
 /* ---- gaussiank ------------------------------------------------------------- */
 
-static float largest_of(const struct choice *c)
+static float largest_not_exempt(const struct choice *c)
 {
 	float largest = 0;
 
@@ -80,7 +80,7 @@ size_t choose_gaussiank(const struct choice *c)
 	const struct moments m = moments_of(terms, c->x, c->spans, c->n_spans);
 	struct gaussian g;
 	struct gaussian_cut cut;
-	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_of(c),
+	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_not_exempt(c),
 				      gaussian_quantile(c->density), c->k, &cut);
 
 	while (counting)

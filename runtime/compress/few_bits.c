@@ -48,7 +48,7 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 	}
 }
 
-static int refuse(const char **why, const char *text)
+static int refuse_coding(const char **why, const char *text)
 {
 	if (why)
 		*why = text;
@@ -61,31 +61,35 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 	case VALUE_UNIFORM:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block < 8 || c->block % 8 ||
 		    c->block > UNIFORM_BLOCK_MAX)
-			return refuse(
+			return refuse_coding(
 				why,
 				"uniform values have 1 to 8 bits in blocks of a multiple of 8");
 		return scale == 1 ? 1 :
-				    refuse(why, "uniform values have a scale a block, and 1 here");
+				    refuse_coding(
+					    why, "uniform values have a scale a block, and 1 here");
 	case VALUE_GRID:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block)
-			return refuse(why, "values on a grid have 1 to 8 bits and no blocks");
+			return refuse_coding(why,
+					     "values on a grid have 1 to 8 bits and no blocks");
 		if (!(scale >= 0 && scale <= FLT_MAX / 4) || signbit(scale) ||
 		    (scale > 0 && !(grid_width(c->bits, scale) > 0)))
-			return refuse(why, "the range of a grid must be finite and not negative");
+			return refuse_coding(why,
+					     "the range of a grid must be finite and not negative");
 		return 1;
 	case VALUE_ROUND:
 		if (c->bits > ROUND_BITS_MAX || c->block)
-			return refuse(why, "rounded values have at most 22 bits and no blocks");
+			return refuse_coding(why,
+					     "rounded values have at most 22 bits and no blocks");
 		return scale > 0 && scale <= FLT_MAX ?
 			       1 :
-			       refuse(why, "the width of rounding must be above 0");
-	default: return refuse(why, "no such value type");
+			       refuse_coding(why, "the width of rounding must be above 0");
+	default: return refuse_coding(why, "no such value type");
 	}
 }
 
 /* ---- pieces ---- */
 
-static size_t whole(size_t n)
+static size_t whole_value_groups(size_t n)
 {
 	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
 }
@@ -184,7 +188,7 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 				v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
 				scale, c->bits);
 		value_kernels()->uniform_values(codes, scale->step, uniform_levels(c->bits),
-						whole(n), decoded);
+						whole_value_groups(n), decoded);
 		return;
 	}
 	drawn.key = *random_mixer_key(&numbers->mixer, first);
@@ -193,7 +197,7 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 		memcpy(padded, index, n * sizeof(*index));
 		drawn.index = padded;
 	}
-	value_kernels()->uniform(v, &drawn, scale, c->bits, whole(n), codes, decoded);
+	value_kernels()->uniform(v, &drawn, scale, c->bits, whole_value_groups(n), codes, decoded);
 }
 
 /* One block's values; returns where the next codes go. */
@@ -221,11 +225,12 @@ static uint8_t *block_encode(const struct value_coding *c, const struct uniform_
 		if (!(step > 0)) { /* nothing to divide by */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
-				k->sign_values(codes, step, whole(here), to);
+				k->sign_values(codes, step, whole_value_groups(here), to);
 			else
-				k->uniform_values(codes, step, levels, whole(here), to);
+				k->uniform_values(codes, step, levels, whole_value_groups(here),
+						  to);
 		} else if (c->bits == 1) {
-			k->signs(from, step, whole(here), codes, to);
+			k->signs(from, step, whole_value_groups(here), codes, to);
 		} else {
 			uniform_piece(c, scale, from, i, here, numbers, codes, to);
 		}
@@ -289,21 +294,22 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 			step = bits_float(get_le32(in + at / c->block * SCALE_BYTES));
 			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) ||
 			    signbit(step))
-				return refuse(why, "the step of a block is negative or not finite");
+				return refuse_coding(
+					why, "the step of a block is negative or not finite");
 		}
 		if (here % VALUE_GROUP) /* behind the last code are zero's */
 			memset(codes, levels, sizeof(codes));
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
-			return refuse(why, "bits behind the last code are not zero");
+			return refuse_coding(why, "bits behind the last code are not zero");
 		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels,
-			       step > 0 ? most : (uint8_t)levels, whole(here)))
-			return refuse(why, "a code is out of range");
+			       step > 0 ? most : (uint8_t)levels, whole_value_groups(here)))
+			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
 		if (c->bits == 1)
-			k->sign_values(codes, step, whole(here), to);
+			k->sign_values(codes, step, whole_value_groups(here), to);
 		else
-			k->uniform_values(codes, step, levels, whole(here), to);
+			k->uniform_values(codes, step, levels, whole_value_groups(here), to);
 		if (to == last)
 			memcpy(v + at, last, here * sizeof(*v));
 	}
@@ -333,9 +339,10 @@ static size_t grid_encode(unsigned width_bits, float range, const float *v, size
 			from = to = last;
 		}
 		if (range > 0)
-			k->grid(from, range, width, (1 << width_bits) - 1, whole(here), codes, to);
+			k->grid(from, range, width, (1 << width_bits) - 1, whole_value_groups(here),
+				codes, to);
 		else
-			k->grid_values(codes, range, width, whole(here), to);
+			k->grid_values(codes, range, width, whole_value_groups(here), to);
 		out = codes_put(codes, here, width_bits, out, end);
 		if (to == last)
 			memcpy(decoded + at, last, here * sizeof(*v));
@@ -358,11 +365,11 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 			memset(codes, 0, sizeof(codes));
 		in = codes_get(in, end, here, width_bits, codes);
 		if (!in)
-			return refuse(why, "bits behind the last code are not zero");
-		if (!(range > 0) && !k->within(codes, 0, 0, whole(here)))
-			return refuse(why, "a code is out of range");
+			return refuse_coding(why, "bits behind the last code are not zero");
+		if (!(range > 0) && !k->within(codes, 0, 0, whole_value_groups(here)))
+			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
-		k->grid_values(codes, range, width, whole(here), to);
+		k->grid_values(codes, range, width, whole_value_groups(here), to);
 		if (to == last)
 			memcpy(v + at, last, here * sizeof(*v));
 	}
@@ -393,7 +400,7 @@ int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in
 	case VALUE_GRID: good = grid_decode(c->bits, scale, in, n, v, why); break;
 	case VALUE_ROUND:
 		wrong = round_decode(c->bits, scale, in, n, v);
-		good = wrong ? refuse(why, wrong) : 1;
+		good = wrong ? refuse_coding(why, wrong) : 1;
 		break;
 	default: break;
 	}

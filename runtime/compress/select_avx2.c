@@ -52,7 +52,7 @@ FOR_AVX2 static inline __m256i key_at(const float *x)
 }
 
 /* Which of the 32 lanes of a turn reach, the first one in the lowest bit. */
-FOR_AVX2 static inline uint32_t candidates_of(const float *x, __m256i below)
+FOR_AVX2 static inline uint32_t lanes_that_reach(const float *x, __m256i below)
 {
 	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
 	const __m256i b = _mm256_cmpgt_epi32(key_at(x + LANES), below);
@@ -79,7 +79,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	size_t n = 0;
 
 	for (size_t h = 0; h < n_hits; h++, soon += LINE) {
-		uint32_t m = candidates_of(x + hits[h], below);
+		uint32_t m = lanes_that_reach(x + hits[h], below);
 		size_t next = n + (size_t)__builtin_popcount(m);
 
 		ask_for(x, grad, soon, flags);
@@ -172,7 +172,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_near(const float
 		}
 }
 
-FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
+FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
 	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
 	struct select_bounds b, struct select_lists *out, const int flags)
 {
@@ -224,31 +224,31 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
 	out->largest = rest.largest;
 }
 
-FOR_AVX2 static void list(const float *x, size_t begin, size_t end, struct select_bounds b,
-			  struct select_lists *l)
+FOR_AVX2 static void list_avx2(const float *x, size_t begin, size_t end, struct select_bounds b,
+			       struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, 0);
+	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, 0);
 }
 
-FOR_AVX2 static void list_values(const float *x, size_t begin, size_t end, struct select_bounds b,
-				 struct select_lists *l)
+FOR_AVX2 static void list_values_avx2(const float *x, size_t begin, size_t end,
+				      struct select_bounds b, struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, VALUES);
 }
 
-FOR_AVX2 static void add_list(float *residual, const float *grad, float scale, size_t begin,
-			      size_t end, struct select_bounds b, struct select_lists *l)
+FOR_AVX2 static void add_list_avx2(float *residual, const float *grad, float scale, size_t begin,
+				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD);
+	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD);
 }
 
-FOR_AVX2 static void add_take(float *residual, const float *grad, float scale, size_t begin,
-			      size_t end, struct select_bounds b, struct select_lists *l)
+FOR_AVX2 static void add_take_avx2(float *residual, const float *grad, float scale, size_t begin,
+				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
 }
 
-FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
+FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 {
 	const __m256i infinity = _mm256_set1_epi32(KEY_INFINITY);
 	size_t i = 0;
@@ -269,14 +269,15 @@ FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
 	return i + select_portable.nonfinite(x + i, n - i);
 }
 
-static int usable(void)
+static int select_avx2_usable(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
 	       __builtin_cpu_supports("bmi");
 }
 
-const struct select_kernels select_avx2 = { "avx2",   usable,   list,     list_values,
-					    add_list, add_take, nonfinite };
+const struct select_kernels select_avx2 = { "avx2",           select_avx2_usable, list_avx2,
+					    list_values_avx2, add_list_avx2,      add_take_avx2,
+					    nonfinite_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -41,7 +41,7 @@ enum {
 	GLANCE = 1 << 13
 };
 
-static uint64_t mixed(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -76,12 +76,12 @@ static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t
 
 static uint64_t place_of_group(size_t g, size_t stride, unsigned seed)
 {
-	uint64_t random = mixed(((uint64_t)seed << 32) + g + 1);
+	uint64_t random = mix_bits(((uint64_t)seed << 32) + g + 1);
 
 	return g * stride + (stride > GROUP ? random % (stride - GROUP) : 0);
 }
 
-static void ask_for(const struct select_call *call, int adding, uint64_t i)
+static void prefetch_group(const struct select_call *call, int adding, uint64_t i)
 {
 	const float *x = call->x ? call->x : call->residual;
 
@@ -111,8 +111,8 @@ static size_t sample(const struct select_call *call, int adding, size_t total, s
 	}
 	for (size_t g = 0; g < groups + SOON; g++) {
 		if (g < groups)
-			ask_for(call, adding,
-				walk_to(&asked, call, place_of_group(g, stride, seed)));
+			prefetch_group(call, adding,
+				       walk_to(&asked, call, place_of_group(g, stride, seed)));
 		if (g < SOON)
 			continue;
 

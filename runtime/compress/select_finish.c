@@ -5,7 +5,7 @@
 #include <assert.h>
 
 /* Of the near coordinates those that the cut leaves, moved to the front. */
-static size_t keep(struct selector *s, size_t n, struct cut cut)
+static size_t keep_near(struct selector *s, size_t n, struct cut cut)
 {
 	size_t kept = 0;
 
@@ -159,7 +159,8 @@ static int cut_shares(struct merge *m, size_t n, size_t near)
 }
 
 /* call->index[0..n) and the first near ones become one ascending list. */
-static void merge(const struct selector *s, const struct select_call *call, size_t n, size_t near)
+static void merge_near(const struct selector *s, const struct select_call *call, size_t n,
+		       size_t near)
 {
 	struct share shares[SELECT_THREADS_MAX];
 	struct merge m = { .s = s, .call = call, .n_shares = s->threads, .shares = shares };
@@ -211,13 +212,13 @@ size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 					s->counts);
 
 		*boundary = cut.floor;
-		chosen = keep(s, chosen, cut);
+		chosen = keep_near(s, chosen, cut);
 	} else {
 		*boundary = near.low;
 	}
 	if (w->adding && w->call->clear)
 		for (size_t i = 0; i < chosen; i++)
 			w->call->residual[s->near_index[i]] = 0;
-	merge(s, w->call, w->n, chosen);
+	merge_near(s, w->call, w->n, chosen);
 	return w->n + chosen;
 }

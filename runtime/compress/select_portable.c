@@ -44,11 +44,9 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 }
 
 /* residual is x itself where something is added, else NULL. */
-static inline __attribute__((always_inline)) void sweep(const float *x, float *residual,
-							const float *grad, float scale,
-							size_t begin, size_t end,
-							struct select_bounds b,
-							struct select_lists *out, const int flags)
+static inline __attribute__((always_inline)) void sweep_portable(
+	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+	struct select_bounds b, struct select_lists *out, const int flags)
 {
 	struct select_lists l = *out;
 	size_t i = begin;
@@ -81,25 +79,25 @@ static inline __attribute__((always_inline)) void sweep(const float *x, float *r
 static void list(const float *x, size_t begin, size_t end, struct select_bounds b,
 		 struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, 0);
+	sweep_portable(x, NULL, NULL, 0, begin, end, b, l, 0);
 }
 
 static void list_values(const float *x, size_t begin, size_t end, struct select_bounds b,
 			struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+	sweep_portable(x, NULL, NULL, 0, begin, end, b, l, VALUES);
 }
 
 static void add_list(float *residual, const float *grad, float scale, size_t begin, size_t end,
 		     struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD);
+	sweep_portable(residual, residual, grad, scale, begin, end, b, l, ADD);
 }
 
 static void add_take(float *residual, const float *grad, float scale, size_t begin, size_t end,
 		     struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+	sweep_portable(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
 }
 
 static size_t nonfinite(const float *x, size_t n)
@@ -113,13 +111,14 @@ static size_t nonfinite(const float *x, size_t n)
 	return i;
 }
 
-static int usable(void)
+static int select_portable_usable(void)
 {
 	return 1;
 }
 
-const struct select_kernels select_portable = { "portable", usable,   list,     list_values,
-						add_list,   add_take, nonfinite };
+const struct select_kernels select_portable = {
+	"portable", select_portable_usable, list, list_values, add_list, add_take, nonfinite
+};
 
 const struct select_kernels *const select_versions[] = {
 #if defined(__x86_64__)

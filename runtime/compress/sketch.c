@@ -8,7 +8,7 @@
 
 /* ---- the portable version, and the choice ---- */
 
-static void signs(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
+static void sign_words(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
 {
 	for (size_t i = 0; i < n; i++)
 		out[i] = (uint32_t)sketch_signs(h, first + (uint32_t)i);
@@ -54,14 +54,14 @@ static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *s
 	}
 }
 
-static int usable(void)
+static int sketch_portable_usable(void)
 {
 	return 1;
 }
 
-const struct sketch_kernels sketch_portable = {
-	"portable", usable, signs, buckets, addends, medians
-};
+const struct sketch_kernels sketch_portable = { "portable", sketch_portable_usable,
+						sign_words, buckets,
+						addends,    medians };
 
 const struct sketch_kernels *const sketch_versions[] = {
 #if defined(__x86_64__)
@@ -95,12 +95,12 @@ static const struct sketch_kernels *chosen_kernels(void)
 
 /* ---- sketches ---- */
 
-static uint32_t run_of(uint32_t first, uint32_t n)
+static uint32_t run_length(uint32_t first, uint32_t n)
 {
 	return n - first < SKETCH_RUN ? n - first : SKETCH_RUN;
 }
 
-static size_t whole(uint32_t n)
+static size_t whole_groups(uint32_t n)
 {
 	return ((size_t)n + SKETCH_GROUP - 1) / SKETCH_GROUP * SKETCH_GROUP;
 }
@@ -113,12 +113,12 @@ void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, fl
 	float addend[SKETCH_RUN];
 
 	for (uint32_t first = 0; first < n; first += here) {
-		here = run_of(first, n);
-		k->signs(&h, first, whole(here), sign);
+		here = run_length(first, n);
+		k->signs(&h, first, whole_groups(here), sign);
 		for (uint32_t r = 0; r < shape->rows; r++) {
 			float *row = cells + (size_t)r * shape->columns;
 
-			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+			k->buckets(&h, r, first, shape->columns, whole_groups(here), bucket);
 			k->addends(x + first, sign, r, here, addend);
 #pragma GCC unroll 8
 			for (uint32_t i = 0; i < here; i++)
@@ -135,17 +135,17 @@ void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint3
 	float seen[SKETCH_ROWS_MAX][SKETCH_RUN], last[SKETCH_RUN];
 
 	for (uint32_t first = 0; first < n; first += here) {
-		here = run_of(first, n);
-		k->signs(&h, first, whole(here), sign);
+		here = run_length(first, n);
+		k->signs(&h, first, whole_groups(here), sign);
 		for (uint32_t r = 0; r < shape->rows; r++) {
 			const float *row = cells + (size_t)r * shape->columns;
 
-			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+			k->buckets(&h, r, first, shape->columns, whole_groups(here), bucket);
 #pragma GCC unroll 8
-			for (uint32_t i = 0; i < whole(here); i++)
+			for (uint32_t i = 0; i < whole_groups(here); i++)
 				seen[r][i] = row[bucket[i]];
 		}
-		k->medians(seen, shape->rows, sign, whole(here), last);
+		k->medians(seen, shape->rows, sign, whole_groups(here), last);
 		memcpy(out + first, last, here * sizeof(*out));
 	}
 }

@@ -138,15 +138,15 @@ static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
 	bits_unpack(in, n, bits, codes);
 }
 
-static int usable(void)
+static int value_portable_usable(void)
 {
 	return 1;
 }
 
-const struct value_kernels value_portable = { "portable",     usable,      largest,     sums,
-					      uniform,        signs,       grid,        nearest,
-					      uniform_values, sign_values, grid_values, within,
-					      pack,           unpack };
+const struct value_kernels value_portable = {
+	"portable", value_portable_usable, largest,     sums,        uniform, signs, grid,
+	nearest,    uniform_values,        sign_values, grid_values, within,  pack,  unpack
+};
 
 /* ---- the choice ---- */
 

@@ -172,7 +172,7 @@ static const uint8_t *find_address(const struct card *card, const char *name, si
 }
 
 /* Hands the secret to the transports that prove it, and wipes the copies in the cards. */
-static int admit(sluice_job *job)
+static int hand_out_secret(sluice_job *job)
 {
 	size_t bytes = 0;
 	const uint8_t *found = find_address(&job->cards[0], secret_name, &bytes);
@@ -344,7 +344,7 @@ static int check_cards(sluice_job *job)
 }
 
 /* What this rank needs before it can be told to the others. */
-static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
+static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
 {
 	int rc;
 	if ((rc = check_servers(job)) || (rc = members_open(job)))
@@ -368,7 +368,7 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 	uint8_t payload[CARD_PAYLOAD_BYTES];
 	char reason[ERROR_TEXT_BYTES];
 	size_t payload_bytes = 0;
-	int own = prepare(job, payload, &payload_bytes);
+	int own = prepare_card(job, payload, &payload_bytes);
 	if (own) {
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
 		payload_bytes = write_reason(job, reason, payload);
@@ -380,7 +380,7 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 		return fail_quietly(own, "%s", reason);
 	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
 		return rc;
-	return admit(job);
+	return hand_out_secret(job);
 }
 
 /* Rank and size, from the launcher or from the simulation this thread belongs to. */

@@ -82,7 +82,7 @@ void members_close(struct membership *m)
 
 /* ---- writing --------------------------------------------------------------- */
 
-static int post(sluice_job *job, int peer)
+static int post_members(sluice_job *job, int peer)
 {
 	return lines_put(job, peer, LINE_MEMBERS, outbox_members(job), MEMBERS_BLOCK_BYTES,
 			 imm_make(IMM_MEMBERS, 0, 0));
@@ -100,7 +100,7 @@ void members_post(sluice_job *job)
 {
 	for (int p = 0; p < job->size && job->members.due; p++) {
 		struct member *peer = &job->members.members[p];
-		if (!peer->due || (post(job, p) == SLUICE_EAGAIN && job_living(job, p)))
+		if (!peer->due || (post_members(job, p) == SLUICE_EAGAIN && job_living(job, p)))
 			continue;
 		peer->due = 0; /* of a lost peer no more is wanted than one try */
 		job->members.due--;
@@ -109,7 +109,7 @@ void members_post(sluice_job *job)
 
 /* The block is rewritten while an older one may still be under way: the reader then finds a wrong
  * checksum, and the notify of this one behind it. */
-static void write_block(sluice_job *job)
+static void write_members(sluice_job *job)
 {
 	struct membership *m = &job->members;
 	uint8_t *block = outbox_members(job);
@@ -174,7 +174,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		dropped(job, peer);
 		say_epoch(job);
 	}
-	write_block(job);
+	write_members(job);
 	if (job->rank == announcer(job))
 		close_round(job);
 	return 1;
@@ -195,7 +195,7 @@ static void close_round(sluice_job *job)
 			return;
 	memcpy(m->closed, m->living, sizeof m->closed);
 	m->closed_seq = seq;
-	write_block(job);
+	write_members(job);
 }
 
 void members_held(sluice_job *job, uint64_t seq)
@@ -206,7 +206,7 @@ void members_held(sluice_job *job, uint64_t seq)
 	if (job->rank == announcer(job))
 		close_round(job);
 	else
-		write_block(job);
+		write_members(job);
 }
 
 int members_hold(const sluice_job *job, uint64_t seq)

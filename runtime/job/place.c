@@ -114,7 +114,7 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 }
 
 /* Only what the decision needs: packages and NUMA nodes, and devices if there is one. */
-static int load(hwloc_topology_t t, const char *device)
+static int load_topology(hwloc_topology_t t, const char *device)
 {
 	/* The kernel's files say all that is needed; these open devices, which takes time and
 	 * memory. */
@@ -149,7 +149,7 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 	hwloc_bitmap_t chosen = hwloc_bitmap_alloc();
 	if (hwloc_topology_init(&t))
 		t = NULL;
-	if (t && allowed && here && chosen && !load(t, device) &&
+	if (t && allowed && here && chosen && !load_topology(t, device) &&
 	    !hwloc_get_cpubind(t, allowed, HWLOC_CPUBIND_THREAD) &&
 	    !hwloc_get_last_cpu_location(t, here, HWLOC_CPUBIND_THREAD) &&
 	    place_choose(t, allowed, here, device, chosen, why) &&

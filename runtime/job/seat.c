@@ -72,7 +72,7 @@ static void pass_on(struct seats *s, int from)
 }
 
 /* Lock held. 0: the simulation was abandoned before it began. */
-static int await_turn(struct seat *seat)
+static int await_seat(struct seat *seat)
 {
 	struct seats *s = seat->all;
 	while (s->turn != seat->rank && s->turn != ABANDONED)
@@ -87,7 +87,7 @@ int seat_hand_over(struct seat *seat)
 	int hope = ++s->idle < (uint64_t)IDLE_ROUNDS * (uint64_t)s->size;
 	if (hope) {
 		pass_on(s, seat->rank);
-		await_turn(seat);
+		await_seat(seat);
 	}
 	pthread_mutex_unlock(&s->lock);
 	log_identify(seat->rank, "simulated");
@@ -103,7 +103,7 @@ int seat_enter(struct seat *seat)
 {
 	struct seats *s = seat->all;
 	pthread_mutex_lock(&s->lock);
-	int begin = await_turn(seat);
+	int begin = await_seat(seat);
 	pthread_mutex_unlock(&s->lock);
 	if (!begin)
 		return 0;

@@ -86,7 +86,7 @@ static int start(struct simulation *s)
 
 /* What is to blame rather than what followed from it: ranks that heard of a failure say
  * SLUICE_EPEER. */
-static int judge(const struct simulation *s)
+static int first_cause(const struct simulation *s)
 {
 	const struct player *found = NULL;
 	for (int r = 0; r < s->size; r++) {
@@ -121,7 +121,7 @@ int sluice_simulate(const sluice_job_attr *attr, int size,
 	if (!rc)
 		rc = start(&s);
 	if (!rc)
-		rc = judge(&s);
+		rc = first_cause(&s);
 	free(s.players);
 	seats_close(&s.seats);
 	return rc;

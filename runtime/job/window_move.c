@@ -59,8 +59,8 @@ static int take_failure(sluice_region *region)
 			0;
 }
 
-static int check_range(const sluice_region *region, size_t offset, size_t bytes,
-		       const char *function)
+static int check_window_range(const sluice_region *region, size_t offset, size_t bytes,
+			      const char *function)
 {
 	if (!window_has(region, offset, bytes))
 		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
@@ -82,7 +82,7 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rank < 0 || rank >= region->job->size)
 		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function,
 			    rank, region->job->size - 1);
-	return check_range(region, offset, bytes, function);
+	return check_window_range(region, offset, bytes, function);
 }
 
 /* ---- one piece ------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static int copies(const sluice_region *region, int rank)
 	return endpoint_of(region, rank)->transport->ops->copies_at_post;
 }
 
-static int post(struct piece *p)
+static int post_window_piece(struct piece *p)
 {
 	struct endpoint *e = endpoint_of(p->region, p->rank);
 	int ends = transfer_ends(&p->transfer);
@@ -133,7 +133,7 @@ static int must_wait(const struct piece *p)
 
 /* Asked again when it has said yes, because whoever waits looks once more: a notify is posted
  * once. */
-static int posted(void *context)
+static int piece_posted(void *context)
 {
 	struct piece *p = context;
 	if (p->settled)
@@ -142,7 +142,7 @@ static int posted(void *context)
 	/* Having waited, wait for half of the queue: so a stream of posts sleeps seldom. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
-	post(p);
+	post_window_piece(p);
 	p->settled = !must_wait(p);
 	return p->settled && p->rc ? p->rc : p->settled;
 }
@@ -168,7 +168,7 @@ static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
 	progress_unannounced(job, 1); /* a peer that takes from its queue says nothing */
-	int rc = progress_until(job, posted, describe_piece, p);
+	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
 }
@@ -179,7 +179,7 @@ static int post_at_once(struct piece *p)
 	sluice_job *job = p->region->job;
 	if (job->failure.code)
 		return job_failed(job);
-	post(p);
+	post_window_piece(p);
 	return must_wait(p) ? SLUICE_EAGAIN : failed_piece(p);
 }
 
@@ -314,7 +314,7 @@ static int check_both(const sluice_region *region, int rank, size_t offset, size
 		      size_t bytes, const char *function)
 {
 	int rc = window_check(region, rank, offset, bytes, function);
-	return rc ? rc : check_range(region, local_offset, bytes, function);
+	return rc ? rc : check_window_range(region, local_offset, bytes, function);
 }
 
 int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,

@@ -92,7 +92,7 @@ size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t
 	return NOTE_FRAME_BYTES + body;
 }
 
-static int refuse(const char **why, const char *what)
+static int refuse_note(const char **why, const char *what)
 {
 	*why = what;
 	return SLUICE_EWIRE;
@@ -100,7 +100,7 @@ static int refuse(const char **why, const char *what)
 
 /* Copies bytes that a peer may be changing: after the barrier the compiler reads them no second
  * time. */
-static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
+static void copy_note(uint8_t *to, const uint8_t *from, size_t n)
 {
 	memcpy(to, from, n);
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
@@ -112,28 +112,28 @@ int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8
 	uint8_t *b = copy + NOTE_FRAME_BYTES;
 
 	if (n < NOTE_HEADER_BYTES)
-		return refuse(why, "there is no room for the note that must follow");
-	copy_once(copy, from, NOTE_FRAME_BYTES);
+		return refuse_note(why, "there is no room for the note that must follow");
+	copy_note(copy, from, NOTE_FRAME_BYTES);
 
 	size_t body = get_le32(copy + 4);
 
 	if (get_le32(copy) != MAGIC || body < BODY_HEADER || body > n - NOTE_FRAME_BYTES ||
 	    body > BODY_HEADER + histogram_most())
-		return refuse(why, "no note follows, or one that is too long");
-	copy_once(b, from + NOTE_FRAME_BYTES, body);
+		return refuse_note(why, "no note follows, or one that is too long");
+	copy_note(b, from + NOTE_FRAME_BYTES, body);
 	if (get_le32(copy + 20) != crc32c(crc32c(0, copy, 20), b, body))
-		return refuse(why, "the note's checksum is wrong");
+		return refuse_note(why, "the note's checksum is wrong");
 	if (get_le64(copy + 8) != seq || get_le32(copy + 16) != shard)
-		return refuse(why, "the note belongs to another message");
+		return refuse_note(why, "the note belongs to another message");
 	*note = (struct note){ bits_float(get_le32(b)), b + BODY_HEADER, get_le32(b + 4) };
 	if (!(note->level >= 0 && note->level <= FLT_MAX))
-		return refuse(why, "the threshold is not a finite number >= 0");
+		return refuse_note(why, "the threshold is not a finite number >= 0");
 	if (note->histogram_bytes > body ||
 	    ((BODY_HEADER + note->histogram_bytes + 3) & ~(size_t)3) != body)
-		return refuse(why, "the note's lengths disagree");
+		return refuse_note(why, "the note's lengths disagree");
 	for (size_t i = BODY_HEADER + note->histogram_bytes; i < body; i++)
 		if (b[i])
-			return refuse(why, "padding after the note is not zero");
+			return refuse_note(why, "padding after the note is not zero");
 	return 0;
 }
 
@@ -142,7 +142,7 @@ int note_add(const struct note *note, struct sluice_histogram *sum, const char *
 	if (!note->histogram_bytes)
 		return 0;
 	if (!sum)
-		return refuse(why, "the note brings a histogram out of turn");
+		return refuse_note(why, "the note brings a histogram out of turn");
 	return histogram_merge(sum, note->histogram, note->histogram_bytes, why);
 }
 

@@ -10,7 +10,7 @@
 
 enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t least_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -65,7 +65,7 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	size_t n = 0;
 	for (size_t i = 0; i < l->n_spans; i++) {
 		uint64_t b = l->spans[i].begin > begin ? l->spans[i].begin : begin;
-		uint64_t e = least(l->spans[i].end, end);
+		uint64_t e = least_of(l->spans[i].end, end);
 		if (b < e)
 			out[n++] = (struct span){ b - begin, e - begin, l->spans[i].exempt };
 	}
@@ -89,22 +89,23 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	if (recipe->up.select == SELECT_ALL || recipe->automatic)
 		return s->span;
 	if (kind->exchange == EXCHANGE_SKETCH)
-		return (uint32_t)least(s->span,
-				       recipe->up.sketch_pool * sketched(s, schedule, recipe) +
-					       s->exempt);
+		return (uint32_t)least_of(s->span,
+					  recipe->up.sketch_pool * sketched(s, schedule, recipe) +
+						  s->exempt);
 	if (kind->seeded)
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
 	if (kind->argument ==
 	    ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
-		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
+		return (uint32_t)least_of(s->span,
+					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
 	if (kind->by_tensor) /* each is rounded up */
 		pairs += l->n_spans;
-	return (uint32_t)least(s->span, pairs + s->exempt);
+	return (uint32_t)least_of(s->span, pairs + s->exempt);
 }
 
 /* Whether a step publishes just what the workers' messages hold together: everything that moved,
@@ -132,9 +133,9 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
-		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
+		return (uint32_t)least_of(s->span, sketched(s, schedule, recipe) + s->exempt);
 	if (publishes_union(recipe))
-		return (uint32_t)least(s->span, (uint64_t)l->workers * s->up_capacity);
+		return (uint32_t)least_of(s->span, (uint64_t)l->workers * s->up_capacity);
 	if (publishes_support(recipe, schedule))
 		return s->up_capacity;
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
@@ -142,7 +143,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	uint64_t k = schedule_count(density, s->span - s->exempt);
 	if (selection_kinds[recipe->down.select].by_tensor)
 		k += l->n_spans;
-	return (uint32_t)least(s->span, k + s->exempt);
+	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
 /* Room for the messages of all phases, each with a note behind it. */
@@ -189,8 +190,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
-	uint32_t selected = (uint32_t)least(l->selected_most,
-					    s->span); /* before they are fitted into a slot */
+	uint32_t selected = (uint32_t)least_of(l->selected_most,
+					       s->span); /* before they are fitted into a slot */
 	const int settled = publishes_union(recipe) || publishes_support(recipe, schedule) ||
 			    up->exchange == EXCHANGE_SKETCH;
 
@@ -282,8 +283,8 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
 	uint64_t shards = attr->shards;
 	if (!shards)
-		shards = least((uint64_t)workers,
-			       (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+		shards = least_of((uint64_t)workers,
+				  (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
 	if (shards > attr->count || shards > 0xffffff)
 		return fail(SLUICE_EINVAL,
 			    "shards=%llu for a model of %llu parameters: at most one a parameter",
@@ -306,7 +307,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		out->selected_most = 0;
 	else if (recipe->up.select == SELECT_CYCLIC &&
 		 recipe->up.chunks) /* each span ends with a short chunk */
-		out->selected_most = least(
+		out->selected_most = least_of(
 			out->count, out->exempt + out->n_spans +
 					    out->count / chunk_length(schedule_largest_density(
 								 schedule, &recipe->up)));
@@ -315,9 +316,9 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 				     schedule_count(schedule_largest_density(schedule, &recipe->up),
 						    out->count - out->exempt);
 	if (kind->by_tensor)
-		out->selected_most = least(out->count, out->selected_most + out->n_spans);
+		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
 	if (kind->seeded) /* rounded up in each shard */
-		out->selected_most = least(out->count, out->selected_most + out->n_shards);
+		out->selected_most = least_of(out->count, out->selected_most + out->n_shards);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);
 	if (rc)

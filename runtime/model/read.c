@@ -14,7 +14,7 @@ struct blocking_read {
 	int posted, rc;
 };
 
-static int read_done(void *context)
+static int blocking_read_done(void *context)
 {
 	struct blocking_read *r = context;
 	sluice_model *model = r->model;
@@ -57,7 +57,7 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 						 .cookie = cookie_make(COOKIE_MODEL, model->id,
 								       READ_BLOCKING) } };
 	progress_take(model->job);
-	int rc = progress_until(model->job, read_done, describe_read, &r);
+	int rc = progress_until(model->job, blocking_read_done, describe_read, &r);
 	if (!rc && (r.rc || model->read_status))
 		rc = job_fail(model->job, r.rc ? r.rc : model->read_status, peer,
 			      "a READ of %zu bytes from %s failed", bytes,

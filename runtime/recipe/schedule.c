@@ -17,7 +17,7 @@ static struct phase phase_of(enum phase_direction direction, const struct direct
 			       .close = CLOSE_ALL_LIVING };
 }
 
-static void add(struct schedule *s, struct phase phase)
+static void add_phase(struct schedule *s, struct phase phase)
 {
 	s->phases[s->n_phases++] = phase;
 	s->n_downs += phase.direction == PHASE_DOWN;
@@ -26,8 +26,8 @@ static void add(struct schedule *s, struct phase phase)
 /* The shard says which coordinates it wants, and every worker sends its values of these. */
 static void agree(struct schedule *s)
 {
-	add(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
-	add(s, (struct phase){ PHASE_UP, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING });
+	add_phase(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+	add_phase(s, (struct phase){ PHASE_UP, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING });
 }
 
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
@@ -50,17 +50,18 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	out->anchor_period = 0;
 	switch (selection_kinds[recipe->up.select].exchange) {
 	case EXCHANGE_OWN:
-		add(out, phase_of(PHASE_UP, &recipe->up));
+		add_phase(out, phase_of(PHASE_UP, &recipe->up));
 		if (recipe->when == WHEN_ASYNC)
 			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
-		add(out,
-		    (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+		add_phase(out, (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES,
+					       CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	case EXCHANGE_SKETCH:
-		add(out, (struct phase){ PHASE_UP, SUPPORT_ALL, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
+		add_phase(out, (struct phase){ PHASE_UP, SUPPORT_ALL, PAYLOAD_SKETCH,
+					       CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	}
@@ -69,7 +70,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
 		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES,
 				       CLOSE_ALL_LIVING };
-	add(out, last);
+	add_phase(out, last);
 	return 0;
 }
 
