@@ -15,8 +15,5 @@ struct memory {
 	size_t bytes;
 	int fd;             /* device: a dma-buf that holds it, -1 if it could not be exported */
 	uint64_t fd_offset; /* device: where in the dma-buf it begins */
-	/* device: copies n bytes to or from host memory, told apart by address; 0 or -1. NULL: it
-	 * cannot. */
-	int (*copy)(void *to, const void *from, size_t n);
 };
 #endif

@@ -92,21 +92,13 @@ int cuda_find(const void *p, int *device)
 	return 1;
 }
 
-/* One copy on the default stream, waited for: the ladder's, which is no hot path. */
-static int copy_now(void *to, const void *from, size_t n)
-{
-	return cuda_copy(to, from, n, NULL) || cuda_wait(NULL) ? -1 : 0;
-}
-
 static int alloc_device(size_t bytes, struct memory *out)
 {
 	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
 	const size_t whole = (bytes + granule - 1) / granule * granule;
 	int rc;
 
-	*out = (struct memory){
-		.place = MEMORY_DEVICE, .bytes = bytes, .fd = -1, .copy = copy_now
-	};
+	*out = (struct memory){ .place = MEMORY_DEVICE, .bytes = bytes, .fd = -1 };
 	rc = cuda_check(cudaMalloc(&out->address, whole ? whole : 1), "allocating a buffer");
 	if (!rc && granule > 1)
 		driver_export(out->address, whole, &out->fd, &out->fd_offset);

@@ -7,8 +7,6 @@
 #include "gpu/kernel.h"
 #include "runtime/compress/value_codes.h"
 
-enum { GAPS_EACH = DELTA_BLOCK / LANES };
-
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];

@@ -76,17 +76,21 @@ void failure_announce(sluice_job *job, int culprit, const char *text)
 	announce(job, LINE_GAVE_UP, culprit, text);
 }
 
-int failure_record(sluice_job *job, int code, int culprit, const char *text)
+int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter)
 {
 	struct failure *f = &job->failure;
 	TOKEN_HELD(job);
-	if (f->code) /* maybe found by another thread, or in a wait that ended well */
+	if (f->code) /* Another thread found it, or a wait that ended well did. */
 		return job_failed(job);
-	snprintf(f->text, sizeof(f->text), "%s", text);
+	if (reporter < 0)
+		snprintf(f->text, sizeof(f->text), "%s", text);
+	else
+		snprintf(f->text, sizeof(f->text), "%s (reported by rank %d)", text, reporter);
 	f->code = code;
 	f->culprit = culprit;
+	/* The peers get the text without the reporter: each of them appends from whom it heard. */
 	if (!f->finalizing)
-		announce(job, LINE_GAVE_UP, culprit, f->text);
+		announce(job, LINE_GAVE_UP, culprit, text);
 	return fail(code, "%s", f->text); /* last: it is what sluice_last_error() says */
 }
 

@@ -17,7 +17,7 @@ struct failure {
 
 /* Records the first failure of the job, logs it, and tells all peers. Returns code; or the code of
  * the failure that is recorded already. Token held. */
-int failure_record(sluice_job *job, int code, int culprit, const char *text);
+int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter);
 /* Returns the recorded failure to a caller (sets sluice_last_error, logs nothing). */
 int job_failed(sluice_job *job);
 const char *failure_text(const sluice_job *job);

@@ -40,7 +40,6 @@ enum {
 	LINE_PROGRESS = 8,
 	PULSE_BYTES = 16, /* both counters */
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
-	LINE_STATUS_TEXT = LINE_STATUS + 16,
 	STATUS_TEXT_BYTES = 432,
 	LINE_REPORT = 512, /* crc u32, length u32, text: whom a shard of the writer waits for */
 	REPORT_TEXT_BYTES = 376,

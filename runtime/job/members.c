@@ -246,7 +246,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 			 "%s dropped this rank: it was silent or broke the rules, and the job goes "
 			 "on without it (SLUICE_ON_FAILURE=continue)",
 			 rank_text(job, from));
-		failure_record(job, SLUICE_EPEER, job->rank, why);
+		failure_record(job, SLUICE_EPEER, job->rank, why, -1);
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {

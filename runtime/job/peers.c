@@ -18,7 +18,7 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	va_end(arguments);
 	if (code == SLUICE_EWIRE)
 		members_overtaken(job);
-	return failure_record(job, code, culprit, text);
+	return failure_record(job, code, culprit, text, -1);
 }
 
 void peers_lost(sluice_job *job, int peer, const char *why)
@@ -90,7 +90,7 @@ static int read_status(sluice_job *job, int peer)
 		job_fail(job, SLUICE_EPEER, job->rank, "%s dropped this rank: %s",
 			 rank_text(job, peer), text);
 	else
-		job_fail(job, SLUICE_EPEER, (int)culprit, "%s (reported by rank %d)", text, peer);
+		failure_record(job, SLUICE_EPEER, (int)culprit, text, peer);
 	return 1;
 }
 

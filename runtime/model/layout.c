@@ -334,7 +334,8 @@ void layout_free(struct layout *l)
 	l->spans = NULL;
 }
 
-size_t layout_slots_bytes(const struct layout *l, int rank)
+/* What the slots of a rank's shards take for one worker. */
+static size_t slots_bytes(const struct layout *l, int rank)
 {
 	size_t bytes = 0;
 	for (uint32_t i = 0; i < l->n_shards; i++)
@@ -345,12 +346,12 @@ size_t layout_slots_bytes(const struct layout *l, int rank)
 
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer)
 {
-	return layout_slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
+	return slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
 }
 
 size_t layout_window_bytes(const struct layout *l, int rank, int peer)
 {
-	size_t bytes = layout_slots_bytes(l, rank);
+	size_t bytes = slots_bytes(l, rank);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == peer)
 			bytes += NOTICE_BYTES;

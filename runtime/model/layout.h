@@ -55,7 +55,6 @@ void layout_free(struct layout *l);
 
 /* A window: what `peer` may write at `rank`. First the slots of rank's shards (for workers), then
  * the notice lines for peer's shards. */
-size_t layout_slots_bytes(const struct layout *l, int rank);
 size_t layout_window_bytes(const struct layout *l, int rank, int peer);
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
 size_t layout_log_bytes(const struct layout *l, int rank);
