@@ -14,7 +14,7 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
-static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "": none is held back */
+static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "" if no error is held back */
 static _Thread_local int holds_next;
 static _Thread_local struct error_scope *innermost;
 
@@ -28,7 +28,8 @@ static void keep_in_scope(struct error_scope *scope, const char *text)
 
 static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
 {
-	/* Formatted aside: the arguments may point into last_error itself. */
+	/* The text is formatted into a buffer of its own, because the arguments may point into
+	 * last_error. */
 	char text[ERROR_TEXT_BYTES];
 	int n = vsnprintf(text, sizeof(text), format, args);
 
@@ -82,7 +83,7 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	holds_next = 0; /* this was the next one */
+	holds_next = 0; /* the error that was to be held back is this one */
 	errno = saved_errno;
 	return code;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See room.h. The machine's memory, every memory control group above this process (Slurm's for the
- * job, a container's), version 1 or 2, and the limit on the address space. File pages that the
- * kernel can drop count as left, and swap where it may be used. */
+ * See room.h. Three limits are read: the memory of the machine, the memory control groups above
+ * this process (Slurm's for the job, or a container's; version 1 or 2), and the limit on the
+ * address space. File pages that the kernel can drop count as free, and so does swap space where it
+ * may be used. */
 #include "base/room.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ static FILE *open_under(const char *root, const char *folder, const char *name)
 	return fopen(path, "re");
 }
 
-/* The number that a file holds alone; no_limit: none ("max"), or no such file. */
+/* Returns the number that a file contains. Returns no_limit if it contains "max" or does not
+ * exist. */
 static uint64_t number_in_file(const char *root, const char *folder, const char *name)
 {
 	FILE *file = open_under(root, folder, name);
@@ -35,7 +37,8 @@ static uint64_t number_in_file(const char *root, const char *folder, const char 
 	return value;
 }
 
-/* The sum of the numbers beside the given keys, of lines "KEY NUMBER" or "KEY: NUMBER kB". */
+/* Returns the sum of the numbers beside the given keys, in lines such as "KEY NUMBER" or "KEY:
+ * NUMBER kB". */
 static uint64_t sum_of(const char *root, const char *folder, const char *name,
 		       const char *const *keys)
 {
@@ -77,10 +80,10 @@ static uint64_t left_of_machine(const char *root, uint64_t *swap)
 	return memory ? memory + *swap : no_limit;
 }
 
-/* What the files of a control group are called. */
+/* The names of a control group's files in one version of the interface. */
 struct version {
 	const char *mount, *limit, *used, *swap_limit, *swap_used;
-	const char *droppable[3]; /* in memory.stat */
+	const char *droppable[3]; /* keys in memory.stat */
 };
 
 static const struct version versions[2] = {
@@ -90,7 +93,7 @@ static const struct version versions[2] = {
 	  "memory.swap.max",
 	  "memory.swap.current",
 	  { "inactive_file", "active_file", NULL } },
-	/* Version 1 limits memory and swap together: no swap is counted on. */
+	/* Version 1 limits memory and swap together, so swap is not counted as free. */
 	{ "/sys/fs/cgroup/memory",
 	  "memory.limit_in_bytes",
 	  "memory.usage_in_bytes",
@@ -106,7 +109,8 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 		 used = number_in_file(root, folder, v->used);
 	uint64_t left;
 
-	if (limit >= no_limit / 4 || used == no_limit) /* version 1 says "none" by a huge number */
+	if (limit >= no_limit / 4 ||
+	    used == no_limit) /* version 1 expresses "no limit" by a huge number */
 		return no_limit;
 	left = left_after(limit,
 			  left_after(used, sum_of(root, folder, "memory.stat", v->droppable)));
@@ -116,7 +120,8 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 						  number_in_file(root, folder, v->swap_used)));
 }
 
-/* The group of this process and all above it, up to what is seen of them here. */
+/* The smallest room left in the group of this process and in all groups above it that are visible
+ * here. */
 static uint64_t left_of_groups(const char *root, uint64_t swap)
 {
 	FILE *file = open_under(root, "/proc/self", "cgroup");
@@ -156,7 +161,8 @@ static uint64_t left_of_process(const char *root)
 
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
 		return no_limit;
-	pages = number_in_file(root, "/proc/self", "statm"); /* the first number: the whole size */
+	pages = number_in_file(root, "/proc/self",
+			       "statm"); /* the first number is the total size in pages */
 	if (pages == no_limit)
 		return no_limit;
 	return left_after(limit.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
