@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which models and regions are open, and the client of a job without models: nothing waits there,
- * and what is sent to a model that is not there is dropped. */
+ * Which models and regions are open, and the table of a job without models: nothing waits there,
+ * and events for a model that does not exist are ignored. */
 #include "job/client.h"
 
 static void idle_advance(sluice_job *job)
