@@ -60,7 +60,7 @@ static int post_mails(struct round *r)
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			continue; /* either the wait for its mail will name it, or it will be
+			continue; /* the wait for its mail will name it, or it will be
 				     dropped */
 		int rc = mails_put(job, p, r->seq, r->op,
 				   r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
