@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Cards to bytes, bytes to cards, and whether the cards of a job agree: see card.h for the
- * layout. */
+ * Encodes and decodes cards, and checks whether the cards of a job agree. card.h has the layout. */
 #include "slurm/card.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -36,7 +35,7 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 	memset(to + i, 0, bytes - i);
 }
 
-/* 1 if the field holds printable text, then zeros to its end, at least one. */
+/* Returns 1 if the field has printable text followed by zeros to its end, at least one. */
 static int get_text(char *to, const uint8_t *from, size_t bytes)
 {
 	size_t i = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a job tells its models (job/client.h), on its way to the half that it is for. */
+ * Passes a job's events (job/client.h) to the half of the model that they concern. */
 #include "calls/events.h"
 #include "job/client.h"
 #include "shard/shard.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_plan(): what a recipe will do, as a text. It joins what both halves compute of a recipe
- * before they open anything, and needs no job. */
+ * sluice_plan(): describes in a text what a recipe will do. It needs no job, because it uses what
+ * both halves compute from a recipe before they open anything. */
 #include "calls/model_open.h"
 #include "model/kept.h"
 #include "shard/shard.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as a rank of a simulated job may see. */
+/* As many ranks as a simulated job may have. */
 enum { PLAN_RANKS_MOST = 4096 };
 
 /* ---- a text of unknown length ----------------------------------------------- */
 
 struct text {
 	char *at;
-	size_t cap, length; /* length: of the whole, which may be more than fits */
+	size_t cap, length; /* length is that of the whole text, which may be more than fits */
 };
 
 static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -119,7 +119,7 @@ static int selects_down(const struct recipe *r)
 	return r->down.select != SELECT_ALL;
 }
 
-/* key: the word of the recipe that asks for it. */
+/* key is the word of the recipe that asks for the stage. */
 struct stage {
 	const char *key, *what;
 	int (*has)(const struct recipe *recipe);
@@ -154,7 +154,7 @@ static const struct stage publication_stages[] = {
 	{ "memory", "keep what was not published", keeps_unpublished },
 };
 
-/* The word KEY=... of a printed recipe; its length may be 0. */
+/* Finds the word KEY=... in a printed recipe. Its length may be 0. */
 static const char *word_of(const char *recipe, const char *key, int *length)
 {
 	const size_t n = strlen(key);
@@ -290,7 +290,8 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 	}
 }
 
-/* Of a usual step, past its warm-up; and of the others that the recipe has. */
+/* Describes the paths of a usual step after the warm-up, and of other kinds of step that the recipe
+ * has. */
 static void say_all_paths(struct text *t, const struct recipe *recipe, const struct path_plan *plan,
 			  const struct schedule *schedule)
 {

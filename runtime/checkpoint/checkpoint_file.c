@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the format of checkpoint_file.h through one fixed buffer, so that a
- * checkpoint needs no second copy of the model. The reader walks the file twice: once to judge,
- * once to store. */
+ * Writes and reads the format of checkpoint_file.h through one fixed buffer, so that a checkpoint
+ * needs no second copy of the model. The reader goes through the file twice: once to check it, and
+ * once to store the values. */
 #include "checkpoint/checkpoint_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -19,7 +19,7 @@
 enum { BUFFER_BYTES = 1 << 18 };
 static const uint8_t magic[4] = { 'S', 'L', 'C', 'K' };
 
-/* "the parameters of shard 3", in a thread-local buffer. */
+/* For example "the parameters of shard 3", in a thread-local buffer. */
 static const char *section_text(uint32_t kind, uint32_t id)
 {
 	static _Thread_local char text[64];
@@ -68,7 +68,7 @@ static int flush(struct writer *w)
 	return rc;
 }
 
-/* Room for n <= BUFFER_BYTES bytes at the end of the buffer. */
+/* Makes room for n <= BUFFER_BYTES bytes at the end of the buffer. */
 static int room(struct writer *w, size_t n)
 {
 	return BUFFER_BYTES - w->used < n ? flush(w) : 0;
@@ -227,7 +227,7 @@ static int file_damaged(const struct checkpoint_file *f, const char *part, const
 		    part, why);
 }
 
-/* The next n bytes, which are content of that part. */
+/* Reads the next n bytes, which are content of that part. */
 static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char *part)
 {
 	for (size_t have = 0; have < n;) {
@@ -250,7 +250,7 @@ static int get_crc(struct checkpoint_file *f, const char *part)
 	uint8_t field[4];
 	uint32_t content = f->crc;
 	int rc = get_bytes(f, field, sizeof field, part);
-	f->crc = content; /* CRC fields are no content */
+	f->crc = content; /* CRC fields are not part of the content */
 	if (!rc && get_le32(field) != content)
 		rc = file_damaged(f, part, "its CRC32C does not match");
 	return rc;
@@ -266,7 +266,8 @@ static int other_shape(const struct checkpoint_file *f, const char *what, uint64
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
 
-/* All that LATEST already said, so a difference is damage or a file of another checkpoint. */
+/* Compares what LATEST said already, so that a difference is damage or a file of another
+ * checkpoint. */
 static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
 	const struct checkpoint_identity *want = &f->identity;
@@ -324,7 +325,7 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	return rc;
 }
 
-/* A foreign text may reach a terminal through the error message. */
+/* The text comes from outside and may reach a terminal through the error message. */
 static int holds_control_bytes(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -333,14 +334,15 @@ static int holds_control_bytes(const char *text, size_t n)
 	return 0;
 }
 
-/* Of a recipe's word; no more than a sentence has room for. */
+/* The length of a word of a recipe, limited to what a message has room for. */
 static int word_length(const char *word)
 {
 	size_t n = strcspn(word, " ");
 	return n < 80 ? (int)n : 80;
 }
 
-/* A different recipe is told by its text; any other difference of the model only by the digest. */
+/* A different recipe is recognised by its text, any other difference of the model only by the
+ * digest. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
 	const char *part = section_text(SECTION_RECIPE, 0);
@@ -377,7 +379,8 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	return 0;
 }
 
-/* One buffer after the other; nothing outside the buffer is written unless store is set. */
+/* Reads one buffer after the other. Nothing outside of the buffer is written unless store is
+ * set. */
 static int get_values(struct checkpoint_file *f, const struct checkpoint_section *s, int store)
 {
 	const char *part = section_text(s->kind, s->id);
@@ -440,7 +443,8 @@ static int read_sections(struct checkpoint_file *f, int store)
 static int open_regular(struct checkpoint_file *f)
 {
 	struct stat st;
-	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not stop a rank */
+	/* Opening a FIFO must not block a rank. */
+	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (f->fd < 0)
 		return durable_failed("open", f->path);
 	if (fstat(f->fd, &st))

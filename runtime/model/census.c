@@ -6,12 +6,13 @@
 #include <float.h>
 #include <string.h>
 
-/* 8 bits a count: sums of counts to a few parts in a thousand, in some hundred bytes. */
+/* Counts have 8 bits, so a histogram takes some hundred bytes and its sums are right to a few parts
+ * in a thousand. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* Of the way to what the threshold says, at each exchange. What waits in a residual lies close
- * below the threshold, so that a small difference of thresholds looks like a large one of counts:
- * going all the way overshoots, and never settles. */
+/* At each exchange, a share moves this part of the way to what the threshold says. Most values in a
+ * residual lie close below the threshold, so a small difference of thresholds looks like a large
+ * difference of counts. Going all the way overshoots and does not converge. */
 static const double step_of_the_way = 0.3;
 
 static int is_global(const struct direction *d)
@@ -56,7 +57,7 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
-	/* Half a coordinate would never be sent, and would wait in the residual for ever. */
+	/* Half a coordinate would never be sent and would stay in the residual. */
 	if (k < 1)
 		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
@@ -98,8 +99,8 @@ static int refuse_note(const char **why, const char *what)
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing: after the barrier the compiler reads them no second
- * time. */
+/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading them a
+ * second time. */
 static void copy_note(uint8_t *to, const uint8_t *from, size_t n)
 {
 	memcpy(to, from, n);
@@ -161,8 +162,8 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	return histogram_merge(c->histogram, out, bytes, &why) ? 0 :
-								 bytes; /* it always is merged */
+	/* Merging cannot fail, because the message was made here. */
+	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes;
 }
 
 struct random_stream census_stream(const struct recipe *recipe, uint32_t who, uint64_t step)

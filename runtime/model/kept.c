@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See kept.h. Called by worker_setup.c, shard_setup.c and explain.c. */
+ * See kept.h. Called by worker_setup.c, shard_setup.c and plan_text.c. */
 #include "model/kept.h"
 #include "base/error.h"
 #include "compress/sparse.h"
@@ -45,7 +45,7 @@ static int steps_alone(const struct recipe *r)
 	return r->period > 1 && r->update != UPDATE_AVERAGE;
 }
 
-/* Without a memory the residual itself holds the sum. */
+/* Without a memory, the residual itself holds the sum. */
 static int sums_apart(const struct recipe *r)
 {
 	return steps_alone(r) && r->memory != MEMORY_NONE;
@@ -56,7 +56,7 @@ static int keeps_anchors(const struct recipe *r)
 	return r->when == WHEN_ASYNC;
 }
 
-/* After sketches the workers themselves keep what was not published. */
+/* After sketches, the workers keep what was not published. */
 static int remembers_at_shard(const struct recipe *r)
 {
 	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&

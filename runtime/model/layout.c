@@ -72,15 +72,15 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-/* Coordinates of a shard that a sketch publishes, at the largest density. */
+/* Coordinates of a shard that are published from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
 {
 	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
 }
 
-/* Most coordinates a push to this shard carries. With a residual a slot of four times the mean is
- * enough, the rest waits; without one nothing may be left behind. */
+/* The most coordinates that a push to this shard carries. With a residual, four times the mean is
+ * enough, because the rest waits there. Without one, nothing may be left out. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -96,20 +96,20 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	if (kind->argument ==
-	    ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
+	/* How many will pass the level is not known: a quarter, but all of a small shard. */
+	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
-	if (kind->by_tensor) /* each is rounded up */
+	if (kind->by_tensor) /* the count of each tensor is rounded up */
 		pairs += l->n_spans;
 	return (uint32_t)least_of(s->span, pairs + s->exempt);
 }
 
-/* Whether a step publishes just what the workers' messages hold together: everything that moved,
- * where the update rule moves nothing else and no earlier step left anything. */
+/* Whether a step publishes exactly the coordinates that the workers' messages hold together. These
+ * are all that changed if the update rule changes no others and no earlier step left any. */
 static int publishes_union(const struct recipe *recipe)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
@@ -121,7 +121,7 @@ static int publishes_union(const struct recipe *recipe)
 	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
 }
 
-/* Whether a step publishes just what workers and shards have agreed on. */
+/* Whether a step publishes exactly the coordinates that workers and shards agreed on. */
 static int publishes_support(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER &&
@@ -146,7 +146,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
-/* Room for the messages of all phases, each with a note behind it. */
+/* Sets the room for the messages of all phases, each with a note behind it. */
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
@@ -163,8 +163,8 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	if (s->support_capacity &&
 	    delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With resets, and at anchors, everything fits too; the capacities are for the other
-	 * steps. */
+	/* With resets and at anchors, every coordinate has to fit as well. The capacities are for
+	 * the other steps. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	s->slot_bytes = whole && slot < everything ? everything : slot;
@@ -174,7 +174,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->snapshot_bytes = snapshot_bytes(s->span);
 }
 
-/* A message of so many coordinates, or fewer, never becomes dense because that is shorter. */
+/* Whether a message with at most so many coordinates is always shorter than a dense one. */
 static int stays_sparse(uint32_t span, uint32_t count, struct value_coding values)
 {
 	if (value_few_bits(values.type))
@@ -182,8 +182,7 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe
- * says. */
+/* Room for all coordinates, unless both directions only ever carry as many as the recipe says. */
 static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
 			     const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -207,7 +206,7 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
-/* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
+/* The columns follow the recipe's own density, so that a warm-up does not change the sketch. */
 static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 {
 	double columns = ceil((double)recipe->up.sketch_width *
@@ -266,7 +265,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
-		/* Asynchronous workers read what was published for each of them. */
+		/* An asynchronous worker reads what was published for it alone. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 		s->snapshot_offset = s->log_offset + s->log_bytes;
@@ -317,7 +316,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 						    out->count - out->exempt);
 	if (kind->by_tensor)
 		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
-	if (kind->seeded) /* rounded up in each shard */
+	if (kind->seeded) /* each shard's count is rounded up */
 		out->selected_most = least_of(out->count, out->selected_most + out->n_shards);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);
@@ -334,7 +333,7 @@ void layout_free(struct layout *l)
 	l->spans = NULL;
 }
 
-/* What the slots of a rank's shards take for one worker. */
+/* Bytes of the slots that the shards of a rank have for one worker. */
 static size_t slots_bytes(const struct layout *l, int rank)
 {
 	size_t bytes = 0;

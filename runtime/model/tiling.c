@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A set of coordinates as a sorted list of pieces (tiling.h). Back-propagation frees its buckets
- * from the last tensor to the first, so the list is one piece long nearly always. */
+ * A set of coordinates as a sorted list of ranges (tiling.h). Back-propagation completes its
+ * buckets from the last tensor to the first, so the list nearly always has a single range. */
 #include "model/tiling.h"
 #include "base/error.h"
 #include "sluice.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* The first piece that ends behind x; n if none does. */
+/* The first range that ends behind x; n if there is none. */
 static size_t find_tile(const struct tiling *t, uint64_t x)
 {
 	size_t low = 0, high = t->n;

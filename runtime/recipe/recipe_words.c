@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The word tables of the recipe language, its numbers, and the printer. A printed recipe is what
- * ranks compare, checkpoints keep and sluice_recipe() returns: the locale must not change it. */
+ * The tables of words of the recipe language, its numbers, and the printer. Ranks compare the
+ * printed recipe, checkpoints store it and sluice_recipe() returns it, so the locale must not
+ * change it. */
 #include "recipe/recipe_words.h"
 
 #include <float.h>
@@ -70,14 +71,15 @@ static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 
 static void open_c_locale(void)
 {
-	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* predefined: does not fail */
+	/* This locale is predefined, so the call cannot fail. */
+	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 const char *read_number(const char *text, double *out)
 {
 	char *end;
 
-	/* What strtod would take besides: blanks, signs, inf, nan, hexadecimal. */
+	/* strtod would also accept blanks, signs, inf, nan and hexadecimal. */
 	if (!(*text >= '0' && *text <= '9') && *text != '.')
 		return NULL;
 	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
@@ -96,7 +98,7 @@ static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 
 	if (value >= 0 && value < 1e15 && value == (double)(uint64_t)value) {
 		snprintf(text, NUMBER_BYTES, "%llu", (unsigned long long)value);
-		return text; /* 250, not 2.5e+02 */
+		return text; /* for example 250, and not 2.5e+02 */
 	}
 	pthread_once(&c_locale_once, open_c_locale);
 	locale_t callers = uselocale(c_locale);
@@ -129,7 +131,8 @@ write_text(struct writer *w, const char *format, ...)
 	va_end(args);
 	if (n > 0)
 		w->n += (size_t)n;
-	if (w->n >= RECIPE_TEXT_BYTES) /* cannot be: all axes at their longest take about 600 */
+	/* impossible: all axes at their longest take about 600 bytes. */
+	if (w->n >= RECIPE_TEXT_BYTES)
 		w->n = RECIPE_TEXT_BYTES - 1;
 }
 

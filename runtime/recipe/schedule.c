@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Phases of a recipe and the density of each step. Called by model_open.c, worker.c and shard.c. */
+ * The phases of a recipe and the density of each step. Called by model_open.c, worker.c and
+ * shard.c. */
 #include "recipe/schedule.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -23,7 +24,8 @@ static void add_phase(struct schedule *s, struct phase phase)
 	s->n_downs += phase.direction == PHASE_DOWN;
 }
 
-/* The shard says which coordinates it wants, and every worker sends its values of these. */
+/* In these two phases the shard says which coordinates it wants, and every worker sends its values
+ * there. */
 static void agree(struct schedule *s)
 {
 	add_phase(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
@@ -43,7 +45,8 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)(steps /
-				       recipe->period); /* densities are those of exchanges */
+				       /* Densities count exchanges and not steps. */
+				       recipe->period);
 	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;
