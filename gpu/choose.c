@@ -23,7 +23,7 @@ int choose_count(int *n)
 	return cuda_check(error, "looking for GPUs");
 }
 
-/* Of this process on its node; -1: Slurm does not say. */
+/* The number of this process on its node; -1 if Slurm does not say. */
 static long local_rank(void)
 {
 	const char *text = getenv("SLURM_LOCALID");

@@ -8,7 +8,7 @@
 #include "gpu/moments.h"
 #include "runtime/compress/gaussian_rules.h"
 
-/* How many keys that are not exempt are above this one, added to *count. */
+/* Adds the number of keys above this one, of coordinates that are not exempt, to *count. */
 __device__ static inline void count_keys_above(const struct topk_args *a, uint32_t key,
 					       uint32_t *count)
 {
@@ -23,7 +23,7 @@ __device__ static inline void count_keys_above(const struct topk_args *a, uint32
 		atomicAdd(count, seen.sure);
 }
 
-/* One thread of each block searches; all compute the same. */
+/* One thread of each block searches, and all compute the same. */
 struct gaussian_shared {
 	uint64_t sums[WARPS];
 	struct gaussian g;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tables that this module gives: what the library calls, and the kernels one by one. */
+ * The tables of this module: what the library calls, and single kernels. */
 #include "gpu/context.h"
 #include "gpu/choose.h"
 #include "gpu/failure.h"
@@ -9,7 +9,7 @@
 #include "gpu/sketch.h"
 #include <stdio.h>
 
-/* One line: devices, or why there is none. */
+/* Writes one line that lists the devices, or says why there is none. */
 static int describe_devices(char *text, size_t cap)
 {
 	size_t at = 0;
@@ -73,7 +73,7 @@ static const struct device_kernels kernels = {
 	.sketch_add = cuda_sketch_add,
 };
 
-/* Symbols are hidden by default; these are looked up by name. */
+/* Symbols are hidden by default, but these are looked up by name. */
 __attribute__((visibility("default"))) device_module_fn sluice_device_module;
 __attribute__((visibility("default"))) device_kernels_fn sluice_device_kernels;
 

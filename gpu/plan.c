@@ -2,7 +2,8 @@
  * See plan.h. */
 #include "gpu/plan.h"
 
-/* cudaMalloc()'s own granule: every array begins where any vector load may. */
+/* GRANULE is the granule of cudaMalloc() itself, so every array begins where any vector load is
+ * allowed. */
 enum { GRANULE = 256, ROOM_LEAST = 4096, ROOM_SHARE = 64, GAPS_A_BLOCK = 128 };
 
 static size_t take(size_t *end, size_t bytes)
@@ -24,7 +25,8 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	struct select_plan p = { .n = n, .k = smaller_size(k, n) };
 
 	p.tiles = (uint32_t)((n + TILE_COORDINATES - 1) / TILE_COORDINATES);
-	/* What is above the boundary, and about one in 64 near it; never more than there are. */
+	/* Room for what is above the boundary and about one coordinate in 64 near it, but no more
+	 * than all. */
 	p.room = (uint32_t)smaller_size(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
 	p.state = take(&p.bytes, state_bytes);
 	p.exempt = take(&p.bytes, n_exempt * 2 * sizeof(uint32_t));

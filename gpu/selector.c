@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See selector.h. A selector is one allocation on the device, which plan.c cuts up. Nothing is
- * allocated after it is open. Hints stay on the device: a kernel reads the last one and writes the
- * next. */
+ * See selector.h. A selector is one allocation on the device, which plan.c divides. Nothing is
+ * allocated after it is opened. Hints stay on the device: a kernel reads the last one and writes
+ * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
@@ -17,7 +17,7 @@
 
 enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 
-/* What lies at plan.state on the device. */
+/* The content of the device memory at plan.state. */
 struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
@@ -79,7 +79,7 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
-	/* No step has been: the hint is zero. */
+	/* There was no step yet, so the hint is zero. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
 						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
@@ -138,14 +138,14 @@ void cuda_selector_close(struct device_selector **selector)
 	if (!selector || !*selector)
 		return;
 	capture_allow(&mode);
-	if (cudaFree((*selector)->memory) != cudaSuccess) /* of whatever device */
+	if (cudaFree((*selector)->memory) != cudaSuccess) /* memory of any device can be freed */
 		cudaGetLastError();
 	capture_restore(mode);
 	free(*selector);
 	*selector = NULL;
 }
 
-/* The key of the smallest magnitude that passes; zeros never do. */
+/* The key of the smallest magnitude that is selected, which is never that of zero. */
 static uint32_t level_key(float level)
 {
 	uint32_t key = key_of(level);
@@ -172,7 +172,8 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
-/* Whether more is done to the gradient than adding it, and so before the selection. */
+/* Whether the gradient is processed further than by adding it, which has to happen before the
+ * selection. */
 static int folds(const struct device_selection *selection)
 {
 	const struct device_select *call = &selection->call;
@@ -202,7 +203,7 @@ static int enqueue_fold(struct device_selector *s, const struct device_select *c
 }
 
 static int enqueue_kernels(struct device_selector *s, const struct device_selection *selection,
-			     const struct topk_args *args, void *stream)
+			   const struct topk_args *args, void *stream)
 {
 	const struct device_select *call = &selection->call;
 	const struct gather_args gather = { .vector = selection->x ? selection->x : call->residual,
@@ -225,7 +226,7 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 					stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	/* The list takes the place of what was selected, which is nothing. */
+	/* The list takes the place of the selected coordinates, of which there are none. */
 	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
 				       "starting the kernel gather") :
 			    0;
@@ -240,7 +241,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  .grad = call->grad,
 				  .grad_type = (enum value_type)call->grad_type,
 				  .scale = call->scale,
-				  /* of x there is neither a gradient nor a residual */
+				  /* With x there is neither a gradient nor a residual. */
 				  .adds = !selection->x && !folds(selection),
 				  .clear = selection->clear && !selection->x,
 				  .judge = call->judge && !selection->x && !folds(selection),
@@ -381,8 +382,8 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 {
 	int before;
 
-	if (enter_device(s, &before)) /* NULL is the default stream of the current device, whichever
-				  that is */
+	/* NULL is the default stream of the current device, whichever that is. */
+	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, take_packed(s, out, stream));
 }
@@ -458,8 +459,8 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 
 /* ---- sparse updates -------------------------------------------------------- */
 
-/* The lists travel through the candidates' place, whose last selection is over, in pieces of its
- * room. */
+/* The lists pass through the memory of the candidates in pieces, because the last selection is
+ * over. */
 static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
 		       const float *value, uint32_t count, int assign, void *stream)
 {
@@ -475,7 +476,7 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 					   .assign = assign };
 		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
-		/* Pageable memory: CUDA has read it when the call returns. */
+		/* If the memory is pageable, CUDA has read it when the call returns. */
 		if ((index && copy_to_host(there_index, index + at, n * sizeof(*index), stream,
 					   "copying indices to the device")) ||
 		    copy_to_host(there_value, value + at, n * sizeof(*value), stream,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h. Scratch is one allocation on the device, made at open. */
+ * See sketch.h. The scratch memory is one allocation on the device, made at open. */
 #include "gpu/sketch.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"

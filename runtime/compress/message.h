@@ -96,7 +96,7 @@ struct message {
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
 	/* svrg: how many anchors came before the one that this message belongs to; innovation: the
-	 * number that worker/lazy.c counts; else 0. */
+	 * count of uploads (model.h); else 0. */
 	uint32_t anchor;
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */
