@@ -187,7 +187,7 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_GAUSSIANK:
 	case SELECT_RANDOM:
 	case SELECT_VARIANCE:
-	case SELECT_SKETCH: /* a sketch selects nothing */ return 1;
+	case SELECT_SKETCH: return 1;
 	case SELECT_RANDK: /* without a memory, it scales what it sends */
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
