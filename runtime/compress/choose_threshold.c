@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection by a magnitude that is known before the vector is sorted: threshold (Sahu et al.,
- * 2021), and gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it
- * by counting (gaussian_rules.h). */
+ * Selection by a magnitude that is known without sorting the vector: threshold (Sahu et al., 2021),
+ * and gaussiank (Shi et al., 2019), which estimates it from mean and deviation and refines it by
+ * counting (gaussian_rules.h). */
 #include "choose.h"
 #include "gaussian_rules.h"
 #include "moments.h"
 #include <float.h>
 #include <math.h>
 
-/* |x| >= level, or > with strict; exempt spans give all their non-zeros. The first `ties`
- * coordinates with floor < |x| that do not pass are taken too. */
+/* Selects |x| >= level, or > level with strict, and all non-zeros of exempt spans. Of the
+ * coordinates that this leaves out, the first `ties` with |x| > floor are selected as well. */
 static size_t emit(const struct choice *c, float level, int strict, float floor, uint64_t ties)
 {
 	size_t n = 0;

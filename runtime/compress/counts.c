@@ -8,7 +8,7 @@
 
 enum { UNARY_MAX = 7, LENGTH_BITS = 6, HEADER_BITS = 14, GAMMA_BITS_MAX = 2 * 16 + 1 };
 
-/* Bits of c without its leading zeros. */
+/* The length of c in bits, without leading zeros. */
 static unsigned bit_length(uint64_t c)
 {
 	return c ? 64 - (unsigned)__builtin_clzll(c) : 0;
@@ -27,7 +27,7 @@ static uint64_t rounded(const struct rounding *r, uint64_t c, size_t place)
 
 	if (c >> r->b == 0 || !r->shift)
 		return c;
-	/* Of the part below the scale the highest 32 bits are compared with as many random ones. */
+	/* The highest 32 bits of the part below the scale are compared with as many random bits. */
 	uint64_t below = c & (scale - 1);
 	uint64_t part = r->shift > 32 ? below >> (r->shift - 32) : below << (32 - r->shift);
 
@@ -78,7 +78,7 @@ static uint64_t get_bits(struct bit_reader *r, unsigned n)
 	return v;
 }
 
-/* Zeros before a one, at most `most`; then there need be no one. */
+/* Counts the zeros before a one, up to `most`, after which there need not be a one. */
 static unsigned get_zeros(struct bit_reader *r, unsigned most)
 {
 	unsigned n = 0;
@@ -101,7 +101,7 @@ static uint64_t get_gamma(struct bit_reader *r)
 
 size_t counts_bound(size_t n, unsigned b)
 {
-	/* What is kept of a large count is one bit more than b where rounding up lengthened it. */
+	/* A large count keeps one bit more than b if rounding up made it longer. */
 	return (HEADER_BITS + 2 * GAMMA_BITS_MAX + n * (UNARY_MAX + LENGTH_BITS + b) + 7) / 8;
 }
 
@@ -160,13 +160,13 @@ static int refuse_counts(const char **why, const char *what)
 	return SLUICE_EWIRE;
 }
 
-/* The next length; 64 if it is written as no encoder writes it. */
+/* Reads the next length. Returns 64 if no encoder would write it this way. */
 static unsigned get_length(struct bit_reader *r, unsigned before)
 {
 	unsigned z = get_zeros(r, UNARY_MAX), length;
 
 	if (z < UNARY_MAX)
-		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* below 0: huge */
+		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* below 0 it becomes huge */
 	length = (unsigned)get_bits(r, LENGTH_BITS);
 	z = length > before ? 2 * (length - before) - 1 : 2 * (before - length);
 	return z < UNARY_MAX ? 64 : length;
@@ -199,7 +199,7 @@ static int read_header(struct bit_reader *r, unsigned tag, size_t n, struct coun
 	return 0;
 }
 
-/* Walks all counts; adds them where add is set. */
+/* Reads all counts, and adds them if add is set. */
 static int walk_counts(struct bit_reader r, const struct counts_header *h, uint64_t *count, int add,
 		       const char **why)
 {

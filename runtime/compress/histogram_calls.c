@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The histogram and the coding of counts as public functions: arguments judged, then histogram.c
- * and counts.c. */
+ * The histogram and the coding of counts as public functions: they check the arguments and call
+ * histogram.c and counts.c. */
 #include "base/error.h"
 #include "histogram.h"
 #include "select.h"

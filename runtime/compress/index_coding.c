@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps,
- * bitmap, Rice. The readers trust nothing: their bytes come from another process. */
+ * Encodes and decodes the positions of the sent coordinates: raw, delta with bit-packed gaps,
+ * bitmap, Rice. The decoders trust nothing, because their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
 #include "index_kernels.h"
@@ -42,7 +42,8 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	if (bytes != 4 * (uint64_t)count)
 		return refuse_indices(
 			why, "the payload's length does not fit the number of raw indices");
-	for (size_t i = 0, n; i < count; i += n) { /* compared while they are in the cache */
+	/* Values are compared while they are in the cache. */
+	for (size_t i = 0, n; i < count; i += n) {
 		const size_t before = i > 0;
 
 		n = count - i < RAW_PIECE ? count - i : RAW_PIECE;
@@ -67,8 +68,8 @@ static unsigned width_of(uint32_t largest)
 	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
 }
 
-/* The gaps of what is left of a block, or'ed; `next` is the smallest index that could come
- * first. */
+/* The gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest index
+ * that can come first. */
 static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
 			  uint32_t gap[INDEX_BLOCK])
 {
@@ -112,7 +113,8 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		width = width_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
 						    last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
-		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
+		/* The last byte must not contain anything of the following bytes. */
+		if (n < INDEX_BLOCK)
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
 		if (end - at >= delta_block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
 			k->pack(gap, width, at);
@@ -127,14 +129,14 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		*at++ = 0;
 }
 
-/* The last block, of n gaps; *next as in block_gaps(), wider so that nothing wraps. Returns 1 if
- * the width was the smallest possible and the spare bits are zero. */
+/* Decodes the last block of n gaps. *next is as in block_gaps(), but wider so that nothing wraps.
+ * Returns 1 if the width was the smallest possible and the spare bits are zero. */
 static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
 		       uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 	const uint32_t bytes = delta_block_bytes(n, width);
-	uint8_t bits[BITS_BYTES + 8]; /* so that each gap is one load of 8 bytes */
+	uint8_t bits[BITS_BYTES + 8]; /* extra bytes, so that each gap is one load of 8 bytes */
 	uint64_t at = *next, all = 0;
 
 	memcpy(bits, in, bytes);
@@ -149,13 +151,14 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 	*next = at;
 	if (!width)
 		return 1;
-	/* Bits beyond the last gap are in the last byte, n * width % 8 of whose bits are used. */
+	/* Bits after the last gap are in the last byte, which uses n * width % 8 of its bits. */
 	if (n * width % 8 && bits[bytes - 1] >> n * width % 8)
 		return 0;
 	return (int)(all >> (width - 1) & 1);
 }
 
-/* A whole block; left: bytes from in on. Returns 1 if the width was the smallest possible. */
+/* Decodes a whole block. left: the number of bytes from `in` on. Returns 1 if the width was the
+ * smallest possible. */
 static int decode_block(const struct index_kernels *k, const uint8_t *in, uint64_t left,
 			unsigned width, uint64_t *next, uint32_t *index)
 {
@@ -212,7 +215,7 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 
 /* ---- bitmap ---- */
 
-/* Without a branch: the word is written after each one. */
+/* Writes the word after each position, which avoids a branch. */
 static void bitmap_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
 	uint32_t word = 0, at = 0;

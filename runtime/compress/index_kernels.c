@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, which the other is compared with, and the choice. */
+ * The portable version, with which the other is compared, and the choice. */
 #include "index_kernels.h"
 #include "base/bytes.h"
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ static uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 static void pack_gaps(const uint32_t *gap, unsigned width, uint8_t *out)
 {
 	uint64_t held = 0;
-	unsigned fill = 0; /* bits held, below 8 between gaps */
+	unsigned fill = 0; /* the number of bits held, which is below 8 between gaps */
 
 	for (int i = 0; i < INDEX_BLOCK; i++) {
 		held |= (uint64_t)gap[i] << fill;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading messages (layout in message.h). The sender calls message_encode() once per
- * shard; the receiver calls message_copy(), message_check(), message_decode(), in this order, and
- * no byte of a message is used before all three agreed to it. Pure: no job, no network, no
+ * Encodes and decodes messages (layout in message.h). The sender calls message_encode() once per
+ * shard. The receiver calls message_copy(), message_check() and message_decode() in this order, and
+ * uses no byte of a message before all three have accepted it. Pure: no job, no network, no
  * allocation. */
 #include "message.h"
 #include "base/bytes.h"
@@ -17,7 +17,7 @@
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
 
-/* A support has positions only. */
+/* The length of the values of so many coordinates. A support has none. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
 	return m->kind == MESSAGE_SUPPORT ? 0 : section_of_values(count, &m->values);
@@ -100,8 +100,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
-	if (few_bits &&
-	    count >= span) /* dense only if all are there, which may be shorter than nearly all */
+	if (few_bits && count >= span) /* dense only if all coordinates are sent; that may be
+					  shorter than sending nearly all */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;
@@ -117,8 +117,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
 }
 
-/* The coding with the shortest payload; of equal ones the one that is read fastest. *payload_bytes
- * receives its length. */
+/* The coding with the shortest payload, and among equal ones the one that is read fastest.
+ * *payload_bytes receives its length. */
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
@@ -135,7 +135,8 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	if (m->seeded)
 		return CODING_SEEDED;
 	if (m->kind == MESSAGE_SUPPORT || value_few_bits(m->values.type))
-		*payload_bytes = UINT64_MAX; /* dense would not say which, or what is between */
+		*payload_bytes =
+			UINT64_MAX; /* a dense message would lose which coordinates were sent */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
@@ -148,7 +149,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	return best;
 }
 
-/* Looked for while the values are in the cache. */
+/* Checks the values while they are in the cache. */
 static int all_finite(struct message *m, const float *value, size_t at, size_t n)
 {
 	const size_t finite = first_nonfinite(value + at, n);
@@ -157,8 +158,8 @@ static int all_finite(struct message *m, const float *value, size_t at, size_t n
 	return finite == n;
 }
 
-/* Values of a sparse message at their places among zeros; out[] is zero. 0: m->bad is not
- * finite. */
+/* Writes the values of a sparse message to their places among zeros. out[] must be zero. Returns 0
+ * if a value (m->bad) is not finite. */
 static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		   uint8_t *out)
 {
@@ -176,8 +177,8 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and their padding, which is zero already, and continues the checksum with both:
- * piece by piece, while they are in the cache. 0: m->bad is not finite. */
+/* Writes the values and their padding, which is zero already, and continues the checksum over both,
+ * piece by piece while they are in the cache. Returns 0 if a value (m->bad) is not finite. */
 static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
 		      uint32_t *crc)
 {
@@ -228,7 +229,7 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
 	if (payload_bytes)
-		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
+		put_le32(payload + payload_bytes - 4, 0); /* the padding, if there is any */
 	if (m->coding == CODING_DENSE && m->count < m->span) {
 		memset(payload, 0, payload_bytes);
 		finite = scatter(m, index, value, decoded, payload);
@@ -274,8 +275,8 @@ __attribute__((format(printf, 2, 3))) static int refuse_message(const char **why
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take
- * the copy's bytes from where they came from a second time. Bytes that are private already stay. */
+/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading a byte from
+ * its source a second time. Bytes in private memory are not copied. */
 static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (to != from)
@@ -283,7 +284,7 @@ static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
-/* What must hold for every message, whoever receives it. */
+/* Checks what must hold for every message, whoever receives it. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
 	const char *text;
@@ -326,7 +327,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
 		       struct message *m, const char **why)
 {
-	struct message got = { 0 }; /* the sender's choices are none of the receiver's */
+	struct message got = { 0 }; /* the members that only concern the sender stay 0 */
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES)
@@ -385,7 +386,7 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	     at += n, left -= n) {
 		n = left < COPY_STEP ? left : COPY_STEP;
 		copy_from_peer(copy + at, from + at, n);
-		crc = crc32c(crc, copy + at, n); /* while it is in the cache */
+		crc = crc32c(crc, copy + at, n); /* while the piece is in the cache */
 	}
 	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
 		return refuse_message(why, "the payload's checksum is wrong");

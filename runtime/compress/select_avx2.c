@@ -10,10 +10,10 @@
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
 enum { LANES = 8 };
-/* So many turns of a block with a candidate mean several in each. */
+/* If so many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that
- * the processor can keep so many lines under way (of two vectors, twice as many). */
+/* How far ahead memory is prefetched: far enough that it arrives before the walk, and near enough
+ * that the processor can keep so many cache lines under way (with two vectors, twice as many). */
 enum { AHEAD = 128, AHEAD_ADD = 96 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
@@ -51,7 +51,7 @@ FOR_AVX2 static inline __m256i key_at(const float *x)
 	return keys_of(_mm256_loadu_ps(x));
 }
 
-/* Which of the 32 lanes of a turn reach, the first one in the lowest bit. */
+/* The lanes among the 32 of a turn whose key is above `below`, the first one in the lowest bit. */
 FOR_AVX2 static inline uint32_t lanes_that_reach(const float *x, __m256i below)
 {
 	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
@@ -60,15 +60,16 @@ FOR_AVX2 static inline uint32_t lanes_that_reach(const float *x, __m256i below)
 	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
 	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
 						 _mm256_packs_epi32(c, d));
-	/* Packing works on halves. */
+	/* Pack instructions work on the two halves separately. */
 	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 
-/* Second walk where few turns were hit: one candidate after another. Two of a turn are noted
- * whether they are there or not, so that only a third one is a branch on data. Meanwhile memory is
- * asked for, from `soon` on: else it would rest until this is done. */
+/* The second walk if few turns were hit: lists one candidate after another. Two candidates of a
+ * turn are always stored, whether they exist or not, so that only a third one is a branch that
+ * depends on data. Meanwhile memory is prefetched from `soon` on, because it would otherwise be
+ * idle. */
 FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
 	struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
@@ -111,8 +112,8 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	*out = l;
 }
 
-/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves in
- * hits[] the turns with near ones. */
+/* The second walk if many turns were hit: lists the sure candidates, and zeroes them if requested.
+ * Leaves the turns with near candidates in hits[]. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
 	const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
 	__m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
@@ -205,7 +206,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
 	*out = l;
 	if (i == end)
 		return;
-	/* The rest: fewer than a turn, appended by the portable version. */
+	/* The portable version appends the rest, which is less than a turn. */
 	struct select_lists rest = l;
 	rest.index += l.n;
 	rest.value = flags & VALUES ? rest.value + l.n : NULL;
@@ -253,7 +254,7 @@ FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 	const __m256i infinity = _mm256_set1_epi32(KEY_INFINITY);
 	size_t i = 0;
 
-	/* Exponents of all ones survive the mask unchanged. */
+	/* An exponent of all ones is not changed by the mask. */
 	for (; i + TURN <= n; i += TURN) {
 		__m256i any = _mm256_setzero_si256();
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection in portable C: what the others are compared with, and the choice among
- * them. Blocks without a candidate, nearly all at usual densities, are passed over by one test. */
+ * The kernels of selection in portable C, with which the other versions are compared, and the
+ * choice of a version. One test skips a block without a candidate, which is nearly every block at
+ * usual densities. */
 #include "select_kernels.h"
 #include <stdlib.h>
 
@@ -23,7 +24,7 @@ static inline int block_reaches(const float *v, int32_t below)
 	return (half[0] | half[1]) != 0;
 }
 
-/* Storing always and counting sometimes needs no branch. */
+/* Always storing, and counting only if the value is listed, avoids a branch. */
 static inline void list_one(float v, size_t i, struct select_bounds b, struct select_lists *l,
 			    float *residual, const int flags)
 {
@@ -43,7 +44,7 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 		residual[i] = 0;
 }
 
-/* residual is x itself where something is added, else NULL. */
+/* residual is the same as x if a gradient is added, else NULL. */
 static inline __attribute__((always_inline)) void sweep_portable(
 	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
 	struct select_bounds b, struct select_lists *out, const int flags)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h; hashes are in sketch_rules.h. Coordinates are taken in runs: first the signs of a
- * run, which all rows share, then its buckets, row by row. */
+ * See sketch.h; sketch_rules.h has the hashes. Coordinates are processed in runs: first the signs
+ * of a run, which all rows share, and then its buckets, row by row. */
 #include "sketch_kernels.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,9 +27,9 @@ static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n
 		out[i] = sketch_addend(x[i], sign[i], row);
 }
 
-/* The smallest, the next one, ... up to the middle one come to the front. The two selections are
- * what the processors' instructions for the smaller and the larger of two numbers do, also with
- * zeros of both signs, and no branch depends on the values. */
+/* Moves the smallest value to the front, then the next one, and so on up to the middle. Both
+ * comparisons match the processors' instructions for the minimum and maximum of two numbers, even
+ * for zeros of different sign, and no branch depends on the values. */
 static inline float median(float *v, uint32_t n)
 {
 	for (uint32_t front = 0; front <= n / 2; front++)
@@ -77,7 +77,7 @@ void sketch_kernels_use(const struct sketch_kernels *kernels)
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
 }
 
-/* Chosen at the first call, as SLUICE_KERNELS says. */
+/* Chosen at the first call according to SLUICE_KERNELS. */
 static const struct sketch_kernels *chosen_kernels(void)
 {
 	const struct sketch_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);

@@ -14,7 +14,7 @@
 
 enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * SKETCH_GROUP };
 
-/* The lower halves of the lanes of a, and between them those of b. */
+/* The lower halves of the lanes of a, with those of b between them. */
 AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
@@ -22,8 +22,8 @@ AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 
 /* ---- signs ---- */
 
-/* Lane by lane: the value at one coordinate, what it grows by to the coordinate SKETCH_GROUP
- * further on, what that grows by, and what that grows by, which does not change. All are below
+/* For each lane: the value at one coordinate, its increase to the coordinate SKETCH_GROUP further
+ * on, the increase of that increase, and the increase of that, which is constant. All are below
  * SKETCH_PRIME. */
 struct differences {
 	__m256i of[DIFFERENCES + 1];
@@ -39,7 +39,7 @@ AVX2 static inline __m256i plus_modulo(__m256i a, __m256i b)
 	const __m256i prime = _mm256_set1_epi64x((int64_t)SKETCH_PRIME);
 	const __m256i less = _mm256_sub_epi64(_mm256_add_epi64(a, b), prime);
 
-	/* The top bit of what fell below zero says so. */
+	/* The top bit is set where the difference fell below zero. */
 	return _mm256_add_epi64(
 		less, _mm256_and_si256(prime, _mm256_cmpgt_epi64(_mm256_setzero_si256(), less)));
 }
@@ -52,7 +52,7 @@ static uint64_t signs_at(const struct sketch_hashes *h, uint64_t j)
 	return sketch_multiply_add(y, j, h->sign[0]);
 }
 
-/* Of coordinates first + odd, first + odd + 2, + 4 and + 6. */
+/* For the coordinates first + odd, first + odd + 2, + 4 and + 6. */
 AVX2 static struct differences differences(const uint64_t *value, size_t odd)
 {
 	uint64_t d[DIFFERENCES + 1][4];
@@ -119,7 +119,7 @@ AVX2 static void buckets_avx2(const struct sketch_hashes *h, uint32_t row, uint3
 
 /* ---- values ---- */
 
-/* The sign bits of a row. */
+/* The sign bits for a row. */
 AVX2 static inline __m256 row_signs(const uint32_t *sign, uint32_t row)
 {
 	const __m256i s = _mm256_loadu_si256((const __m256i *)(const void *)sign);
@@ -155,7 +155,7 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
 		__m256 v[SKETCH_ROWS_MAX];
 
-#pragma GCC unroll 8 /* with these, v is in registers if the compiler knows rows */
+#pragma GCC unroll 8 /* unrolled like this, v stays in registers if the compiler knows rows */
 		for (uint32_t r = 0; r < rows; r++)
 			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i), row_signs(sign + i, r));
 #pragma GCC unroll 8

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Top-k as public functions: the selection of a push without the push. */
+ * Top-k as public functions: the selection without a push. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "select.h"
@@ -14,7 +14,7 @@ struct sluice_selector {
 	int forget;
 };
 
-/* Names the first NaN; x has one. */
+/* Names the first NaN. x must have one. */
 static int fail_nan(const char *function, const char *name, const float *x, size_t n)
 {
 	size_t i = 0;

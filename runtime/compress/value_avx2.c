@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits for AVX2: the portable loops, eight values at once and operation by operation,
- * and the packing of codes, 32 at once. */
+ * Values in few bits for AVX2: the loops of the portable version, operation by operation on eight
+ * values at once, and the packing of codes, 32 at once. */
 #include "value_kernels.h"
 #include "value_codes.h"
 
@@ -42,7 +42,8 @@ AVX2 static uint32_t largest_avx2(const float *v, size_t n)
 	return all;
 }
 
-/* Adds four values of each of four rows, the first of all, then the second. */
+/* Adds four values of each of four rows: the first value of all rows, then the second, and so
+ * on. */
 AVX2 static inline ALWAYS __m256d sums_four(__m256d sum, const float *const row[4], size_t at)
 {
 	const __m128 mask = _mm_castsi128_ps(_mm_set1_epi32(F32_MAGNITUDE));
@@ -84,7 +85,7 @@ AVX2 static inline __m256i in_order(__m256i bytes)
 	return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* 32 numbers of 0..255 as bytes. */
+/* Stores 32 numbers of 0..255 as bytes. */
 AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, uint8_t *codes)
 {
 	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(a, b),
@@ -93,7 +94,7 @@ AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, 
 	_mm256_storeu_si256((__m256i *)(void *)codes, in_order(bytes));
 }
 
-/* 32 numbers of -zero_s..zero_s, as bytes. */
+/* Stores 32 numbers of -zero_s..zero_s as bytes. */
 AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d, int zero_s,
 				     uint8_t *codes)
 {
@@ -104,8 +105,8 @@ AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
-/* random_mix(), its steps side by side for four registers: a chain of products has nothing to do
- * beside itself. */
+/* random_mix() for four registers side by side, because the products of a single chain would wait
+ * for each other. */
 struct four {
 	__m256i a, b, c, d;
 };
@@ -141,7 +142,7 @@ AVX2 static inline ALWAYS struct four mix_four(struct four x, __m256i between, _
 	return times_four(x, plus_four(x, odd));
 }
 
-/* uniform_code() without the last level added, and what it is decoded to. */
+/* uniform_code() without the addition of the last level, and the decoded value. */
 AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 						const struct uniform_scale *s, unsigned bits,
 						int scaled_up, float *decoded)
@@ -158,7 +159,7 @@ AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 	return q;
 }
 
-/* What largest_avx2() will read next, wherever the vector ends. */
+/* Prefetches what largest_avx2() will read next, wherever the vector ends. */
 AVX2 static inline ALWAYS void ahead(const float *v)
 {
 	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
@@ -167,7 +168,7 @@ AVX2 static inline ALWAYS void ahead(const float *v)
 	_mm_prefetch((const char *)(there + 64), _MM_HINT_T0);
 }
 
-/* scaled_up, sparse: known where this is called, so that the loop has no branch. */
+/* scaled_up and sparse are constants where this is inlined, so the loop has no branch. */
 AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_numbers *r,
 					    const struct uniform_scale *scale, unsigned bits,
 					    size_t n, uint8_t *codes, float *decoded, int scaled_up,
@@ -209,7 +210,7 @@ AVX2 static void uniform_avx2(const float *v, const struct value_numbers *number
 			      const struct uniform_scale *scale, unsigned bits, size_t n,
 			      uint8_t *codes, float *decoded)
 {
-	if (scale->up != 1) /* steps so small are seldom */
+	if (scale->up != 1) /* steps that small are rare */
 		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 1, numbers->index != NULL);
 	else if (numbers->index)
 		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 0, 1);
@@ -339,7 +340,7 @@ AVX2 static int within_avx2(const uint8_t *codes, uint8_t least, uint8_t most, s
 
 /* ---- packing: bits_merge() and bits_spread() of bit_pack.h, four times eight codes ---- */
 
-/* What mask has stays, what is above it moves down. */
+/* Keeps the bits of mask, and moves the bits above it down. */
 AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 {
 	const __m256i m = _mm256_set1_epi64x((int64_t)mask);
@@ -349,8 +350,8 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Codes to fours, 4 * bits wide in lanes of 32 bits. Products add neighbours in one instruction,
- * where a factor fits into a signed byte. */
+/* Merges codes to fours, which have 4 * bits in lanes of 32 bits. Where a factor fits into a signed
+ * byte, a product adds neighbours in one instruction. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {
@@ -361,7 +362,7 @@ AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 	return _mm256_madd_epi16(x, _mm256_set1_epi32(1 | 1 << (16 + 2 * bits)));
 }
 
-/* Products make a byte of two codes of four bits, or of four of two. */
+/* Products merge two codes of four bits, or four of two bits, into a byte. */
 AVX2 static void pack_nibbles(const uint8_t *codes, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
@@ -393,7 +394,7 @@ AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t
 		const __m128i low = _mm256_castsi256_si128(x),
 			      high = _mm256_extracti128_si256(x, 1);
 
-		/* In this order: each overwrites the zeros behind the one before. */
+		/* In this order, because each store overwrites the zeros after the previous one. */
 		_mm_storel_epi64((__m128i *)(void *)out, low);
 		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));
 		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);
@@ -414,7 +415,7 @@ AVX2 static void pack_avx2(const uint8_t *codes, unsigned bits, size_t n, uint8_
 		pack_any(codes, bits, n, out);
 }
 
-/* What kept has stays, what moved has goes up. */
+/* Keeps the bits of kept, and moves those of moved up. */
 AVX2 static inline __m256i apart(__m256i x, uint64_t kept, uint64_t moved, unsigned by)
 {
 	const __m256i up = _mm256_sll_epi64(_mm256_and_si256(x, _mm256_set1_epi64x((int64_t)moved)),

@@ -40,7 +40,7 @@ FNR == 1 {
 		next # beside it, or the public header
 	seen[own, other] = 1
 	if (!((own, other) in may))
-		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but may not know `" other "`")
+		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but its row does not list `" other "`")
 }
 END {
 	for (pair in may)
