@@ -240,7 +240,7 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	}
 	checkpoint_path(&m->place, identity.rank, path);
 	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
-	return rc ? rc : contents_judge(m->model, contents, m->place.step, *file);
+	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
 /* A worker without a file takes the learning rate of one that has it, because all must train at one

@@ -122,7 +122,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 	}
 }
 
-int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file)
 {
 	for (uint32_t i = 0; i < c->n; i++) {

@@ -20,7 +20,7 @@ void contents_free(struct contents *c);
 
 /* Checks whether the numbers that were read from the file can be those of this model after `step`
  * steps. Stores nothing. Returns 0 or SLUICE_EWIRE. */
-int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
 /* Sets everything that the model keeps as numbers to what was checked; checkpoint_file_load() fills
  * the vectors. Token held. contents_restore_window() needs these vectors, so it is called after
