@@ -71,6 +71,7 @@ void dense_scaled(const float *from, float scale, uint32_t n, float *value)
 	const lanes scales = { scale, scale, scale, scale };
 	uint32_t i = 0;
 
+#pragma GCC unroll 4
 	for (; i + LANES <= n; i += LANES)
 		*(lanes *)(value + i) = scales * *(const lanes *)(from + i);
 	for (; i < n; i++)
