@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One pass over the shard per step; no fused multiply-add, so the same bits everywhere. */
 #include "model/update.h"
+#include "compress/sparse.h"
 
 /* What is left to multiply by: messages of placement "inside" carry the step size. */
 static float step_of(const struct update *u, float lr)
@@ -79,7 +80,12 @@ void update_apply(const struct update *u, float *sum, float *velocity, const flo
 		  size_t n, unsigned divisor, float lr)
 {
 	enum { PIECE = 2048 };
-	const float share = 1.0f / (float)divisor;
+	float share = 1.0f / (float)divisor, by;
+
+	if (update_scales(u, divisor, lr, &share, &by)) {
+		sparse_scale(sum, share, by, (uint32_t)n);
+		return;
+	}
 
 	for (size_t at = 0; at < n; at += PIECE)
 		apply_piece(u, sum + at, velocity ? velocity + at : NULL, params + at,
