@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which tasks of the job have ended on this node, while the launcher does not say: Slurm tells
- * nobody of a task that ends before it has called PMIx_Init. Asked by pmix_calls.c while ranks find
+ * Finds tasks of the job on this node that have ended without the launcher saying so: Slurm reports
+ * no task that ends before it has called PMIx_Init. Called by pmix_calls.c while ranks wait for
  * each other. */
 #ifndef SLURM_SIBLINGS_H
 #define SLURM_SIBLINGS_H
