@@ -5,8 +5,8 @@
 #ifndef SLURM_SIBLINGS_H
 #define SLURM_SIBLINGS_H
 
-/* local: the ranks on this node, "0,1,5", among them self; in_namespace: the value of
- * PMIX_NAMESPACE that they share. The lowest of these ranks whose process has ended; -1 if there is
- * none, or where /proc does not show it for certain. */
+/* Returns the lowest rank whose process has ended, or -1 if there is none or /proc does not show it
+ * for certain. local: the ranks on this node, such as "0,1,5", with self among them. in_namespace:
+ * their common value of PMIX_NAMESPACE. */
 int siblings_ended(const char *in_namespace, const char *local, int self);
 #endif

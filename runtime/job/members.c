@@ -7,13 +7,16 @@
  * ends the job) decides alone. There is no election, nothing has to be repaired when rank 0 dies,
  * and epochs have a single order:
  *
- *   any rank    notices that worker w is lost (process ended, no heartbeat, it gave up, it broke
- * the wire format), and writes its block without w into its line at the announcer. announcer drops
- * w: the epoch grows by one, w's bit is cleared, and the block is written into the announcer's line
- * at every rank. It is also written at w, so that a worker that was only stopped learns of it when
- * it wakes up. every rank  adopts the epoch: w's mails, pushes and reports do not count any more.
- * Bits are only ever cleared, because a lost worker does not come back. If a block is overwritten
- *               before it was read, nothing is missed, because the newer one includes it.
+ *   any rank    notices that worker w is lost (its process ended, its heartbeat stopped, it gave
+ *               up, or it broke the wire format), and writes its block without w into its line at
+ *               the announcer.
+ *   announcer   drops w: the epoch grows by one, w's bit is cleared, and the block is written into
+ *               the announcer's line at every rank. It is also written at w, so that a worker that
+ *               was only stopped learns of it when it wakes up.
+ *   every rank  adopts the epoch: w's mails, pushes and reports do not count any more. Bits are
+ *               only ever cleared, because a lost worker does not come back. If a block is
+ *               overwritten before it was read, nothing is missed, because the newer one includes
+ *               it.
  *
  * A report is always believed, because a worker that some rank cannot reach is of no use to the
  * job. The shards adopt an epoch at different moments, so one shard may count the last push of a
