@@ -93,8 +93,8 @@ static int device_memory_is_found(void)
 	const struct device_ops *ops = device_load(&why), *found = NULL;
 	struct memory memory;
 
-	if (!ops || ops->alloc(MEMORY_DEVICE, 100, &memory) || device_of((char *)memory.address + 99, &found) ||
-	    found != ops)
+	if (!ops || ops->alloc(MEMORY_DEVICE, 100, &memory) ||
+	    device_of((char *)memory.address + 99, &found) || found != ops)
 		return NO;
 	ops->release(&memory);
 	return memory.address ? NO : YES;
