@@ -40,6 +40,7 @@ library_sources += \
 library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
+	runtime/model/compressor.c runtime/model/compressor.h \
 	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
@@ -61,20 +62,19 @@ library_sources += \
 	runtime/worker/device.c runtime/worker/device.h \
 	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
 	runtime/worker/local.c runtime/worker/local.h \
-	runtime/worker/signal.c \
+	runtime/worker/hooks.c runtime/worker/hooks.h \
+	runtime/worker/signal.c runtime/worker/signal.h \
 	runtime/worker/step.c \
+	runtime/worker/upload.c runtime/worker/upload.h \
 	runtime/worker/watch.c \
 	runtime/worker/worker.c runtime/worker/worker.h \
 	runtime/worker/worker_census.c runtime/worker/worker_census.h \
-	runtime/worker/worker_encode.c \
-	runtime/worker/worker_measure.c \
-	runtime/worker/worker_select.c \
+	runtime/worker/worker_measure.c runtime/worker/worker_measure.h \
 	runtime/worker/worker_setup.c
 
 # The half that sums and publishes.
 library_sources += \
 	runtime/shard/agreed.c runtime/shard/agreed.h \
-	runtime/shard/candidates.c runtime/shard/candidates.h \
 	runtime/shard/gather.c runtime/shard/gather.h \
 	runtime/shard/inbox.c runtime/shard/inbox.h \
 	runtime/shard/lazy_sum.c runtime/shard/lazy_sum.h \
@@ -84,6 +84,7 @@ library_sources += \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
 	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
+	runtime/shard/shard_hooks.c runtime/shard/shard_hooks.h \
 	runtime/shard/shard_setup.c
 
 # What outlives the job.

@@ -449,11 +449,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))
-			model_remember(model, host.host);
-		if (!rc && sluice_is_worker(job))
-			local_begin(model, host.host);
-		if (!rc && sluice_is_worker(job))
-			async_begin(model, host.host);
+			worker_begin(model, host.host);
 	}
 	rc = on_device_return(&host, rc);
 	if (rc) {

@@ -188,21 +188,20 @@ static void say_stages(struct text *t, const struct recipe *recipe, const char *
 
 static void say_phases(struct text *t, const struct schedule *schedule)
 {
-	static const char *const payload[] = { [PAYLOAD_PAIRS] = "positions and values",
-					       [PAYLOAD_VALUES] = "values",
-					       [PAYLOAD_INDICES] = "positions",
-					       [PAYLOAD_SKETCH] = "a sketch" };
-	static const char *const support[] = { [SUPPORT_OWN] = "of the sender's selection",
-					       [SUPPORT_ALL] = "of all coordinates",
-					       [SUPPORT_AGREED] = "of the agreed coordinates" };
+	static const char *const payload[PAYLOADS] = {
+		[PAYLOAD_PAIRS] = "positions and values of the sender's selection",
+		[PAYLOAD_VALUES] = "values of all coordinates",
+		[PAYLOAD_AGREED] = "values of the agreed coordinates",
+		[PAYLOAD_INDICES] = "positions of the sender's selection",
+		[PAYLOAD_SKETCH] = "a sketch of all coordinates"
+	};
 
 	say(t, "exchanges of a step\n");
 	for (unsigned p = 0; p < schedule->n_phases; p++) {
 		const struct phase *phase = &schedule->phases[p];
 		const int up = phase->direction == PHASE_UP;
 
-		say(t, "  %2u %-4s %s %s", p + 1, up ? "up" : "down", payload[phase->payload],
-		    support[phase->support]);
+		say(t, "  %2u %-4s %s", p + 1, up ? "up" : "down", payload[phase->payload]);
 		if (up)
 			say(t, "; complete with %s",
 			    phase->close == CLOSE_ANY ? "the message of any worker" :

@@ -13,8 +13,8 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 	progress_take(model->job); /* shards move under it */
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
-		for (uint32_t j = 0; shard->residual && j < shard->at->span; j++)
-			sum += (double)shard->residual[j] * (double)shard->residual[j];
+		for (uint32_t j = 0; shard_residual(shard) && j < shard->at->span; j++)
+			sum += (double)shard_residual(shard)[j] * (double)shard_residual(shard)[j];
 		loss.all += shard->loss.all;
 		loss.lost += shard->loss.lost;
 	}
@@ -33,7 +33,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	size_t size = stats->size;
 	const int residual = size >= offsetof(sluice_model_stats, residual_norm) +
 					     sizeof stats->residual_norm &&
-			     model->worker->residual && model->recipe.memory != MEMORY_NONE;
+			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
 		on_device_await(model); /* its errors are the job's, or for the pull */
 	progress_take(model->job);
@@ -46,11 +46,12 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	}
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (residual) {
+		const float *kept = worker_residual(model);
 		double sum = 0;
 		if ((rc = on_device_fetch_residual(model)))
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
-			sum += (double)model->worker->residual[i] * model->worker->residual[i];
+			sum += (double)kept[i] * kept[i];
 		now.residual_norm = sqrt(sum);
 	}
 	if (size >=

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_contents.h"
 #include "checkpoint/checkpoint_rounds.h"
 #include "shard/shard.h"
+#include "worker/hooks.h"
 #include "worker/worker.h"
 #include <math.h>
 #include <stdio.h>
@@ -306,10 +307,10 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
-	if (!m->mine.status)
-		local_begin(m->model, params);
-	if (!m->mine.status && !file)
-		model_remember(m->model, params);
+	if (!m->mine.status && file) /* which held what a worker remembers */
+		hooks_begin(m->model, params);
+	else if (!m->mine.status)
+		worker_begin(m->model, params);
 	rc = meeting_speak(m, NULL); /* all have read them */
 	return rc ? rc : meeting_verdict(m);
 }

@@ -1,5 +1,6 @@
 library_sources += \
 	runtime/compress/bit_pack.h \
+	runtime/compress/candidates.c runtime/compress/candidates.h \
 	runtime/compress/choose.c runtime/compress/choose.h \
 	runtime/compress/choose_block.c runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
 	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c runtime/compress/choose_topk.c \

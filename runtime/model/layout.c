@@ -124,7 +124,7 @@ static int publishes_union(const struct recipe *recipe)
 static int publishes_support(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER &&
-	       schedule->phases[schedule->n_phases - 1].support == SUPPORT_AGREED;
+	       schedule->phases[schedule->n_phases - 1].payload == PAYLOAD_AGREED;
 }
 
 static uint32_t down_capacity(const struct layout *l, const struct shard_layout *s,

@@ -66,7 +66,7 @@ static inline enum value_type model_pushed_type(const sluice_model *model)
 	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad_type;
 }
 
-/* The phase that a half is in. */
+/* A phase of the step. */
 static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)
 {
 	return &model->schedule.phases[phase];
@@ -74,7 +74,7 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 /* A phase whose support an earlier one settled, or that settles it. */
 static inline int phase_agrees(const struct phase *p)
 {
-	return p->support == SUPPORT_AGREED || p->payload == PAYLOAD_INDICES ||
+	return p->payload == PAYLOAD_AGREED || p->payload == PAYLOAD_INDICES ||
 	       p->payload == PAYLOAD_SKETCH;
 }
 

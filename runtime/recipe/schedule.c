@@ -12,7 +12,6 @@ static struct phase phase_of(enum phase_direction direction, const struct direct
 {
 	int all = d->select == SELECT_ALL;
 	return (struct phase){ .direction = direction,
-			       .support = all ? SUPPORT_ALL : SUPPORT_OWN,
 			       .payload = all ? PAYLOAD_VALUES : PAYLOAD_PAIRS,
 			       .close = CLOSE_ALL_LIVING };
 }
@@ -26,8 +25,8 @@ static void add(struct schedule *s, struct phase phase)
 /* The shard says which coordinates it wants, and every worker sends its values of these. */
 static void agree(struct schedule *s)
 {
-	add(s, (struct phase){ PHASE_DOWN, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
-	add(s, (struct phase){ PHASE_UP, SUPPORT_AGREED, PAYLOAD_VALUES, CLOSE_ALL_LIVING });
+	add(s, (struct phase){ PHASE_DOWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+	add(s, (struct phase){ PHASE_UP, PAYLOAD_AGREED, CLOSE_ALL_LIVING });
 }
 
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
@@ -55,20 +54,18 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
-		add(out,
-		    (struct phase){ PHASE_UP, SUPPORT_OWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+		add(out, (struct phase){ PHASE_UP, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	case EXCHANGE_SKETCH:
-		add(out, (struct phase){ PHASE_UP, SUPPORT_ALL, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
+		add(out, (struct phase){ PHASE_UP, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	}
 	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
 	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
-		last = (struct phase){ PHASE_DOWN, SUPPORT_AGREED, PAYLOAD_VALUES,
-				       CLOSE_ALL_LIVING };
+		last = (struct phase){ PHASE_DOWN, PAYLOAD_AGREED, CLOSE_ALL_LIVING };
 	add(out, last);
 	return 0;
 }

@@ -5,19 +5,25 @@
 #define RUNTIME_SCHEDULE_H
 #include "recipe/recipe.h"
 
-/* Phase = direction x support x payload x closes on; worker.c and shard.c are two loops over
- * this. */
+/* A phase is a direction, what its messages carry, and when it closes. worker.c and shard.c are two
+ * loops over a step's phases, each with a table that has a row for each payload and one for each
+ * closing. */
 enum phase_direction { PHASE_UP, PHASE_DOWN };
-enum phase_support {
-	SUPPORT_OWN,
-	SUPPORT_ALL,
-	SUPPORT_AGREED /* in an earlier phase of the step */
+enum phase_payload {
+	PAYLOAD_PAIRS,   /* positions of the sender's own selection, and values */
+	PAYLOAD_VALUES,  /* values of all coordinates */
+	PAYLOAD_AGREED,  /* values of the coordinates that an earlier phase of the step agreed on */
+	PAYLOAD_INDICES, /* positions alone */
+	PAYLOAD_SKETCH,  /* a sketch of all coordinates */
+	PAYLOADS
 };
-enum phase_payload { PAYLOAD_PAIRS, PAYLOAD_VALUES, PAYLOAD_INDICES, PAYLOAD_SKETCH };
-enum phase_close { CLOSE_ALL_LIVING, CLOSE_ANY /* one push, of whomever */ };
+enum phase_close {
+	CLOSE_ALL_LIVING, /* when the messages of all living workers are in */
+	CLOSE_ANY,        /* with each push, of whichever worker it is */
+	CLOSINGS
+};
 struct phase {
 	enum phase_direction direction;
-	enum phase_support support;
 	enum phase_payload payload;
 	enum phase_close close;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See agreed.h. Called by shard.c and shard_setup.c; gather.c asks for the count. */
+ * See agreed.h. */
 #include "shard/agreed.h"
 #include "base/error.h"
 #include "compress/sketch.h"
@@ -12,11 +12,12 @@ struct agreed {
 	float *cells;         /* the sum of the workers' sketches; NULL without up=sketch */
 };
 
-int agreed_open(struct shard *shard)
+static int agreed_open(sluice_model *model, struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 	struct agreed *a;
 
+	(void)model;
 	if (!at->support_capacity)
 		return 0;
 	a = shard->agreed = calloc(1, sizeof(*a));
@@ -30,7 +31,7 @@ int agreed_open(struct shard *shard)
 	return 0;
 }
 
-void agreed_close(struct shard *shard)
+static void agreed_close(struct shard *shard)
 {
 	if (!shard->agreed)
 		return;
@@ -40,8 +41,9 @@ void agreed_close(struct shard *shard)
 	shard->agreed = NULL;
 }
 
-void agreed_restart(struct shard *shard)
+static void agreed_restart(const sluice_model *model, struct shard *shard)
 {
+	(void)model;
 	if (shard->agreed)
 		shard->agreed->n = 0;
 }
@@ -51,28 +53,38 @@ uint32_t agreed_count(const struct shard *shard)
 	return shard->agreed ? shard->agreed->n : 0;
 }
 
-const char *agreed_take(const sluice_model *model, struct shard *shard, int worker,
-			const struct message *m)
+const char *agreed_take_sketch(sluice_model *model, struct shard *shard, int worker,
+			       const struct message *m)
 {
-	const struct phase *phase = phase_now(model, shard->phase);
-	const struct scratch *got = shard->scratch;
+	(void)model;
+	(void)worker;
+	if (m->coding != CODING_DENSE)
+		return "a sketch has all its cells";
+	sparse_add(shard->agreed->cells, NULL, scratch_entries(shard->scratch).value, m->count);
+	return NULL;
+}
+
+const char *agreed_take_indices(sluice_model *model, struct shard *shard, int worker,
+				const struct message *m)
+{
+	const struct entries got = scratch_entries(shard->scratch);
 	struct agreed *a = shard->agreed;
 
-	if (phase->payload == PAYLOAD_SKETCH) {
-		if (m->coding != CODING_DENSE)
-			return "a sketch has all its cells";
-		sparse_add(a->cells, NULL, got->value, m->count);
-	} else if (phase->payload == PAYLOAD_INDICES &&
-		   worker != schedule_leader(shard->version + 1, model->job->workers)) {
-		if (m->count)
-			return "another worker selects in this step";
-	} else if (phase->payload == PAYLOAD_INDICES) {
-		for (uint32_t i = 0; i < m->count; i++)
-			a->support[i] = m->coding == CODING_DENSE ? i : got->index[i];
-		a->n = m->count;
-	} else {
-		reduction_add(&shard->reduction, a->support, got->value, m->count);
-	}
+	if (worker != schedule_leader(shard->version + 1, model->job->workers))
+		return m->count ? "another worker selects in this step" : NULL;
+	for (uint32_t i = 0; i < m->count; i++)
+		a->support[i] = m->coding == CODING_DENSE ? i : got.index[i];
+	a->n = m->count;
+	return NULL;
+}
+
+const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
+			       const struct message *m)
+{
+	(void)model;
+	(void)worker;
+	reduction_add(&shard->reduction, shard->agreed->support,
+		      scratch_entries(shard->scratch).value, m->count);
 	return NULL;
 }
 
@@ -92,12 +104,12 @@ static void find_heavy(const sluice_model *model, struct shard *shard)
 		for (uint64_t i = shard->spans[s].begin;
 		     i < shard->spans[s].end && shard->spans[s].exempt; i++)
 			estimate[i] = 1;
-	a->n = (uint32_t)select_topk(shard->scratch->selector, estimate, shard->spans,
-				     shard->n_spans, k < at->span ? k : at->span,
-				     shard->scratch->index);
+	const struct entries heavy = scratch_entries(shard->scratch);
+	a->n = (uint32_t)select_topk(scratch_selector(shard->scratch), estimate, shard->spans,
+				     shard->n_spans, k < at->span ? k : at->span, heavy.index);
 	shard->reduction.whole = 1; /* it was written to, all over */
 	reduction_clear(&shard->reduction);
-	memcpy(a->support, shard->scratch->index, a->n * sizeof(*a->support));
+	memcpy(a->support, heavy.index, a->n * sizeof(*a->support));
 	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
 }
 
@@ -125,24 +137,27 @@ struct message agreed_support(const sluice_model *model, struct shard *shard,
 int agreed_chooses(const sluice_model *model, const struct shard *shard)
 {
 	return model->schedule.n_downs > 1 && shard->agreed &&
-	       (phase_now(model, model->schedule.n_phases - 1)->support == SUPPORT_AGREED ||
+	       (phase_now(model, model->schedule.n_phases - 1)->payload == PAYLOAD_AGREED ||
 		selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH);
 }
 
-uint32_t agreed_choose(const sluice_model *model, struct shard *shard, const float *x)
+struct pick agreed_pick(const sluice_model *model, struct shard *shard, float *x)
 {
 	const struct direction *up = &model->recipe.up;
-	const struct scratch *out = shard->scratch;
-	uint32_t n = shard->agreed->n;
+	uint32_t *index = scratch_entries(shard->scratch).index;
+	struct pick p = { .index = shard->agreed->support, .vector = x, .n = shard->agreed->n };
 
 	if (selection_kinds[up->select].exchange == EXCHANGE_SKETCH) {
-		double density = schedule_density(&model->schedule, up, shard->version + 1);
-		n = (uint32_t)select_topk(
-			out->selector, x, shard->spans, shard->n_spans,
-			schedule_count(density, shard->at->span - shard->at->exempt), out->index);
-	} else {
-		memcpy(out->index, shard->agreed->support, n * sizeof(*out->index));
+		const double density = schedule_density(&model->schedule, up, shard->version + 1);
+
+		p.n = select_topk(scratch_selector(shard->scratch), x, shard->spans, shard->n_spans,
+				  schedule_count(density, shard->at->span - shard->at->exempt),
+				  index);
+		p.index = index;
 	}
-	sparse_gather(x, out->index, out->value, n);
-	return n;
+	return p;
 }
+
+const struct shard_hooks agreed_hooks = { .open = agreed_open,
+					  .close = agreed_close,
+					  .restart = agreed_restart };

@@ -4,21 +4,22 @@
  * the sum of the sketches. */
 #ifndef RUNTIME_AGREED_H
 #define RUNTIME_AGREED_H
-#include "model/model.h"
+#include "model/compressor.h"
+#include "shard/shard_hooks.h"
 
 struct shard;
 struct agreed; /* shard.agreed; NULL where no support is agreed on */
 
-int agreed_open(struct shard *shard); /* 0 or SLUICE_ENOMEM */
-void agreed_close(struct shard *shard);
-void agreed_restart(struct shard *shard);
-
 /* Of the support of this step, 0 while there is none. */
 uint32_t agreed_count(const struct shard *shard);
-/* Takes what a worker's message of an agreeing phase brought (in the scratch). NULL, or why it is
+/* Takes what a worker's message of such a phase brought (the scratch's entries). NULL, or why it is
  * refused. */
-const char *agreed_take(const sluice_model *model, struct shard *shard, int worker,
-			const struct message *m);
+const char *agreed_take_sketch(sluice_model *model, struct shard *shard, int worker,
+			       const struct message *m);
+const char *agreed_take_indices(sluice_model *model, struct shard *shard, int worker,
+				const struct message *m);
+const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
+			       const struct message *m);
 /* All are in: the message that carries the support, but for the rate; *index are its
  * coordinates. */
 struct message agreed_support(const sluice_model *model, struct shard *shard,
@@ -26,6 +27,8 @@ struct message agreed_support(const sluice_model *model, struct shard *shard,
 /* Under an agreed support what is published is part of it, unless the update moves more than
  * that. */
 int agreed_chooses(const sluice_model *model, const struct shard *shard);
-/* Of x, what is published under it, into the scratch's index and value; returns how many. */
-uint32_t agreed_choose(const sluice_model *model, struct shard *shard, const float *x);
+/* What is published of x under it. */
+struct pick agreed_pick(const sluice_model *model, struct shard *shard, float *x);
+
+extern const struct shard_hooks agreed_hooks;
 #endif

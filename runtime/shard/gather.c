@@ -37,7 +37,7 @@ static void expect(const sluice_model *model, const struct shard *shard, int wor
 	want->phase = shard->phase;
 	want->span = phase->payload == PAYLOAD_SKETCH ? at->sketch_cells : at->span;
 	want->count_max = indices ? at->support_capacity : at->room;
-	if (phase->support == SUPPORT_AGREED) {
+	if (phase->payload == PAYLOAD_AGREED) {
 		want->agreed = 1;
 		want->count_max = agreed_count(shard);
 	}

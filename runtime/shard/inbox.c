@@ -98,7 +98,8 @@ int inbox_take(sluice_model *model, const struct shard *shard, int worker,
 {
 	const size_t room = shard->at->slot_bytes;
 	const struct inbox *inbox = inbox_of(shard, worker);
-	const struct scratch *own = shard->scratch;
+	uint8_t *copy = scratch_copy(shard->scratch);
+	const struct entries to = scratch_entries(shard->scratch);
 	struct message_expect want = { .rank = (uint64_t)worker,
 				       .epoch = model_epoch(model),
 				       .model = model->id,
@@ -111,14 +112,14 @@ int inbox_take(sluice_model *model, const struct shard *shard, int worker,
 	if (depth == INBOX_HEADER)
 		rc = message_peek(t->slot, room, &t->m, &t->payload_crc, &why);
 	else
-		rc = message_copy(t->slot, room, own->copy, room, &t->m, &why);
+		rc = message_copy(t->slot, room, copy, room, &t->m, &why);
 	if (!rc) {
 		intake->expect(model, shard, worker, &t->m, &want);
 		rc = message_check(&t->m, &want, &why);
 	}
 	t->m.stream.seed = model->recipe.seed;
 	if (!rc && depth == INBOX_DECODE)
-		rc = message_decode(&t->m, own->copy, own->index, own->value, &why);
+		rc = message_decode(&t->m, copy, to.index, to.value, &why);
 	if (!rc && (why = intake->judge(model, shard, worker, &t->m)))
 		rc = SLUICE_EWIRE;
 	return rc ? inbox_refuse(model, shard, worker, why) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See lazy_sum.h. Called by shard.c and shard_setup.c. */
+ * See lazy_sum.h. */
 #include "shard/lazy_sum.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -14,7 +14,7 @@ struct lazy_sum {
 	uint32_t uploads[]; /* taken so far, of each worker */
 };
 
-int lazy_sum_open(const sluice_model *model, struct shard *shard)
+static int lazy_sum_open(sluice_model *model, struct shard *shard)
 {
 	const size_t workers = (size_t)model->job->workers;
 	float *running = shard->kept.of[KEPT_SHARD_RUNNING];
@@ -28,13 +28,21 @@ int lazy_sum_open(const sluice_model *model, struct shard *shard)
 	return 0;
 }
 
-void lazy_sum_close(struct shard *shard)
+static void lazy_sum_close(struct shard *shard)
 {
 	free(shard->lazy);
 	shard->lazy = NULL;
 }
 
-void lazy_sum_restart(const sluice_model *model, struct shard *shard)
+static void lazy_sum_step_ends(struct shard *shard)
+{
+	if (!shard->lazy)
+		return;
+	shard->lazy->refresh = 0;
+	shard->lazy->restarted = 0;
+}
+
+static void lazy_sum_restart(const sluice_model *model, struct shard *shard)
 {
 	if (!shard->lazy)
 		return;
@@ -42,8 +50,10 @@ void lazy_sum_restart(const sluice_model *model, struct shard *shard)
 	memset(shard->lazy->uploads, 0, (size_t)model->job->workers * sizeof(uint32_t));
 }
 
-void lazy_sum_take(const sluice_model *model, struct shard *shard, int worker,
-		   const struct message *m)
+/* Compares how many uploads a worker has made with how many were taken: where one is missing or
+ * came twice, all workers are asked to begin anew. */
+static void lazy_sum_taken(const sluice_model *model, struct shard *shard, int worker,
+			   const struct message *m)
 {
 	struct lazy_sum *lazy = shard->lazy;
 
@@ -66,25 +76,20 @@ void lazy_sum_take(const sluice_model *model, struct shard *shard, int worker,
 	lazy->uploads[worker] = m->anchor / 2 + m->anchor % 2;
 }
 
-void lazy_sum_join(struct shard *shard)
+/* The sum of the step joins the running one, and the reduction holds that. */
+static void lazy_sum_summed(struct shard *shard)
 {
 	if (shard->lazy)
 		reduction_run(&shard->reduction, shard->lazy->running);
 }
 
-int lazy_sum_lacks(const struct shard *shard, uint32_t counted)
+/* 1 if the sum is not that of all references, and the workers are to begin anew. */
+static uint32_t lazy_sum_mark(const struct shard *shard)
 {
 	const struct lazy_sum *lazy = shard->lazy;
 
-	return lazy && (lazy->refresh || (lazy->restarted && lazy->restarted != counted));
-}
-
-void lazy_sum_step_ends(struct shard *shard)
-{
-	if (!shard->lazy)
-		return;
-	shard->lazy->refresh = 0;
-	shard->lazy->restarted = 0;
+	return lazy &&
+	       (lazy->refresh || (lazy->restarted && lazy->restarted != gather_counted(shard)));
 }
 
 uint32_t *lazy_sum_uploads(struct shard *shard, int worker)
@@ -96,3 +101,11 @@ float *lazy_sum_running(struct shard *shard)
 {
 	return shard->lazy->running;
 }
+
+const struct shard_hooks lazy_sum_hooks = { .open = lazy_sum_open,
+					    .close = lazy_sum_close,
+					    .restart = lazy_sum_restart,
+					    .taken = lazy_sum_taken,
+					    .summed = lazy_sum_summed,
+					    .mark = lazy_sum_mark,
+					    .step_ends = lazy_sum_step_ends };

@@ -52,22 +52,45 @@ void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t
 		 (unsigned long long)shard->version + 1, model_place(model, shard->at->begin + at));
 }
 
-const uint8_t *publish(sluice_model *model, struct shard *shard, struct readers readers,
-		       struct message *m, const uint32_t *index, const float *value)
+const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct message *m,
+			    struct pick *p)
 {
-	const size_t most = shard->at->delta_bytes;
-	uint8_t *entry = publish_reserve(shard, readers);
-	size_t bytes = message_encode(m, index, value, value ? shard->scratch->value : NULL, entry,
-				      most);
+	const uint32_t span = shard->at->span;
+	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
+	size_t bytes = compressor_emit(shard->compressor, m, p, 0, span, entry,
+				       shard->at->delta_bytes);
 
 	if (!bytes) {
-		publish_overflowed(model, shard, index ? index[m->bad] : m->bad);
+		publish_overflowed(model, shard, m->bad);
 		return NULL;
 	}
-	if (readers.worker == READERS_ALL && m->kind == MESSAGE_DELTA)
-		bytes += census_note_delta(model, shard, entry + bytes);
-	publish_commit(model, shard, readers, m, bytes);
+	bytes += census_note_delta(model, shard, entry + bytes);
+	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
 	return entry;
+}
+
+int publish_all_of(sluice_model *model, struct shard *shard, struct readers readers,
+		   struct message *m, const float *value)
+{
+	const size_t bytes = message_encode(m, NULL, value, scratch_entries(shard->scratch).value,
+					    publish_reserve(shard, readers),
+					    shard->at->delta_bytes);
+
+	if (bytes)
+		publish_commit(model, shard, readers, m, bytes);
+	else
+		publish_overflowed(model, shard, m->bad);
+	return bytes != 0;
+}
+
+void publish_support(sluice_model *model, struct shard *shard, struct message *m,
+		     const uint32_t *index)
+{
+	const size_t bytes = message_encode(m, index, NULL, NULL,
+					    publish_reserve(shard, READERS_EVERYBODY),
+					    shard->at->delta_bytes);
+
+	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
 }
 
 /* ---- deltas and snapshots -------------------------------------------------- */
@@ -101,7 +124,7 @@ struct message publish_delta(const sluice_model *model, const struct shard *shar
 		.have_version = shard->published,
 		.span = at->span,
 		.count = n,
-		.agreed = phase_now(model, shard->phase + 1)->support == SUPPORT_AGREED,
+		.agreed = phase_now(model, shard->phase + 1)->payload == PAYLOAD_AGREED,
 		.divisor = g->counted,
 		.lr = g->lr
 	};

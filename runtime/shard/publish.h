@@ -3,6 +3,7 @@
  * workers that are to hear of it. Also the header of a delta, and snapshots. */
 #ifndef RUNTIME_PUBLISH_H
 #define RUNTIME_PUBLISH_H
+#include "model/compressor.h"
 #include "model/model.h"
 
 struct shard;
@@ -16,12 +17,19 @@ struct readers {
 enum { READERS_ALL = -1 };
 #define READERS_EVERYBODY ((struct readers){ READERS_ALL, 0 })
 
-/* Encodes m into the log, with the census's note where the step has one, and announces it. What is
- * encoded is index[] (NULL: everywhere) and value[]; what the workers will decode is then in the
- * scratch's value. Returns where it lies in the log; NULL: a value is NaN or infinite, and the job
- * ends before anybody hears of it. */
-const uint8_t *publish(sluice_model *model, struct shard *shard, struct readers readers,
-		       struct message *m, const uint32_t *index, const float *value);
+/* Each encodes m into the log and announces it. */
+/* A delta for all, of a pick whose positions count from the shard's first coordinate, with the note
+ * that the step may want behind it. *p is then what was emitted. Returns where the message lies in
+ * the log; NULL: a value is NaN or infinite, and the job ends before anybody hears of it. */
+const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct message *m,
+			    struct pick *p);
+/* The values of all coordinates, 1, or 0 as above. What the readers decode is then in the scratch.
+ */
+int publish_all_of(sluice_model *model, struct shard *shard, struct readers readers,
+		   struct message *m, const float *value);
+/* The positions of a support, for all. */
+void publish_support(sluice_model *model, struct shard *shard, struct message *m,
+		     const uint32_t *index);
 /* The two ends of it, for whoever makes the message in its place. */
 uint8_t *publish_reserve(struct shard *shard, struct readers readers);
 void publish_commit(sluice_model *model, struct shard *shard, struct readers readers,

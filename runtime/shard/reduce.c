@@ -313,13 +313,12 @@ void reduction_run(struct reduction *r, float *running)
 
 /* ---- the step -------------------------------------------------------------- */
 
-void reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
+void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call)
 {
 	float share = 1, by = 1;
 	int scales = update_scales(c->update, c->divisor, c->lr, &share, &by);
 
-	call->x = c->residual ? c->residual : r->sum;
-	call->residual = NULL;
+	call->vector = c->residual ? c->residual : r->sum;
 	call->grad = NULL;
 	if (scales && !c->everywhere && c->residual && r->n_lists) {
 		change_lists(r, c->residual, share, by, c->candidates);
@@ -341,8 +340,7 @@ void reduction_change(struct reduction *r, const struct change *c, struct select
 		if (!one)
 			update_apply(c->update, r->sum, c->velocity, c->params, r->span, c->divisor,
 				     c->lr);
-		call->x = NULL;
-		call->residual = c->residual;
+		call->vector = NULL;
 		call->grad = r->sum;
 		call->scale = one ? by * share : 1;
 		return;

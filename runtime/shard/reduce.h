@@ -4,10 +4,9 @@
  * Pure. */
 #ifndef RUNTIME_REDUCE_H
 #define RUNTIME_REDUCE_H
-#include "compress/select.h"
 #include "compress/sparse.h"
 #include "model/update.h"
-#include "shard/candidates.h"
+#include "model/compressor.h"
 
 /* More messages than these are not kept apart. */
 enum { REDUCTION_LISTS = 64 };
@@ -48,16 +47,16 @@ struct change {
 	float lr;
 	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's
 			    place */
-	int selects;     /* select_run() follows, and may add */
+	int selects;     /* a pick follows that may add */
 	struct candidates *candidates; /* follow what is added to the residual, or forget; NULL:
 					  none are kept */
 	int everywhere; /* the sign of zeros counts: the change of no line is left out */
 };
 
-/* Makes the change, and sets in *call where select_run() finds the vector of which a part is
- * published: call->x, or, where adding is left to its pass, residual, grad and scale. The other
- * fields of *call stay. The same bits either way. */
-void reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
+/* Makes the change, and sets in *call where a pick finds the vector of which a part is published:
+ * call->vector, or, where adding is left to the pick's pass over the residual, grad and scale. The
+ * other fields of *call stay. The same bits either way. */
+void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
 
 /* After publishing: the sum is zero again, for the next step. */
 void reduction_clear(struct reduction *r);

@@ -5,17 +5,38 @@
  * computes. */
 #include "shard/shard.h"
 #include "base/log.h"
+#include "shard/shard_hooks.h"
 #include <stdio.h>
 #include <string.h>
 
 /* ---- gather ---------------------------------------------------------------- */
+
+static const char *take_pairs(sluice_model *model, struct shard *shard, int worker,
+			      const struct message *m)
+{
+	const struct entries got = scratch_entries(shard->scratch);
+
+	(void)model;
+	(void)worker;
+	reduction_add(&shard->reduction, m->coding == CODING_DENSE ? NULL : got.index, got.value,
+		      m->count);
+	return NULL;
+}
+
+/* What a phase carries. take: adds what a worker's message of a phase up brought (the scratch's
+ * entries); NULL, or why it is refused. answer: all messages of the phase before are in, and its
+ * publication is made; 1 if it is. */
+static const struct payload_kind {
+	const char *(*take)(sluice_model *model, struct shard *shard, int worker,
+			    const struct message *m);
+	int (*answer)(sluice_model *model, struct shard *shard);
+} kinds[PAYLOADS];
 
 /* Takes the next worker's message out of its inbox, and adds it. 1 if it was there or is not
  * expected any more. */
 static int take_push(sluice_model *model, struct shard *shard)
 {
 	const int worker = gather_next(shard);
-	const struct scratch *got = shard->scratch;
 	const char *why = NULL;
 	struct taken t;
 
@@ -28,217 +49,202 @@ static int take_push(sluice_model *model, struct shard *shard)
 	if (!inbox_has(shard, worker) ||
 	    inbox_take(model, shard, worker, &gather_intake, INBOX_DECODE, &t))
 		return 0;
-	if (census_take_push(model, shard, inbox_next_seq(shard, worker),
-			     t.slot + message_bytes(&t.m),
-			     shard->at->slot_bytes - message_bytes(&t.m), &why)) {
+	why = shard_hooks_note(model, shard, inbox_next_seq(shard, worker),
+			       t.slot + message_bytes(&t.m),
+			       shard->at->slot_bytes - message_bytes(&t.m));
+	if (why) {
 		inbox_refuse(model, shard, worker, why);
 		return 0;
 	}
 	if (!gather_same_rate(model, shard, worker, t.m.lr, !gather_counted(shard)) ||
 	    !gather_count(model, shard, worker, &t.m))
 		return 0;
-	lazy_sum_take(model, shard, worker, &t.m);
-	if (!phase_agrees(phase_now(model, shard->phase)))
-		reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got->index,
-			      got->value, t.m.count);
-	else if ((why = agreed_take(model, shard, worker, &t.m))) {
+	shard_hooks_taken(model, shard, worker, &t.m);
+	why = kinds[phase_now(model, shard->phase)->payload].take(model, shard, worker, &t.m);
+	if (why)
 		inbox_refuse(model, shard, worker, why);
-		return 0;
-	}
-	return 1;
+	return !why;
 }
 
-/* ---- choose ---------------------------------------------------------------- */
+/* ---- pick ------------------------------------------------------------------ */
 
-/* Asks the recipe's selector for the way down; call is as reduction_change() left it. */
-static size_t select_down(sluice_model *model, struct shard *shard, double density,
-			  const struct select_call *call)
-{
-	const struct direction *down = &model->recipe.down;
-	const struct selection_kind *kind = &selection_kinds[down->select];
-	const struct span whole = { 0, shard->at->span, 0 };
-	if (kind->adds && call->x && candidates_serve(&shard->candidates, call->k))
-		return candidates_select(&shard->candidates, shard->scratch->selector, call);
-	candidates_forget(&shard->candidates);
-	if (kind->adds)
-		return select_run(shard->scratch->selector, call, NULL);
-	const struct choice choice = {
-		.x = shard->residual ? shard->residual : shard->reduction.sum,
-		.spans = kind->seeded ? &whole : shard->spans,
-		.n_spans = kind->seeded ? 1 : shard->n_spans,
-		.density = density,
-		.k = call->k,
-		.level = down->level,
-		.scale = model->recipe.memory == MEMORY_NONE,
-		/* Workers are below 2^23: a shard's numbers are no worker's. */
-		.stream = { kind->seeded ? RANDOM_SUPPORT_DOWN : RANDOM_KEEP, shard->id | 1u << 23,
-			    shard->version + 1, model->recipe.seed },
-		.first_shard = shard->id,
-		.selector = shard->scratch->selector,
-		.hint = &shard->hint,
-		.index = shard->scratch->index
-	};
-	size_t n = kind->run(&choice);
-	sparse_gather(choice.x, shard->scratch->index, shard->scratch->value, (uint32_t)n);
-	return n;
-}
-
-/* Of the sum's change and what earlier steps left: what is published, into shard->scratch->index
- * and value; or all of it (the return value is 1), whose values are *vector. */
-static int choose(sluice_model *model, struct shard *shard, const float **vector, uint32_t *n_out)
+/* Of the sum's change and what earlier steps left, what is published. */
+static struct pick pick_down(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
-	uint32_t span = shard->at->span;
+	const struct selection_kind *kind = &selection_kinds[recipe->down.select];
 	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
-	const double density = rule.down;
-	int selects = !rule.all_down;
-	int sparse = !rule.all_up;
+	const uint32_t of = shard->at->span - shard->at->exempt;
 	const struct update update = update_of_step(&model->update, shard->version + 1);
 	const struct change change = { .update = &update,
 				       .velocity = shard->velocity,
 				       .params = shard->copy,
 				       .divisor = gather_counted(shard),
 				       .lr = gather_lr(shard),
-				       .residual = shard->residual,
-				       .candidates = &shard->candidates,
-				       .selects = selects &&
-						  selection_kinds[recipe->down.select].adds,
-				       .everywhere = !sparse };
-	uint32_t of = span - shard->at->exempt;
-	struct select_call call = { .spans = shard->spans,
-				    .n_spans = shard->n_spans,
-				    .k = selection_kinds[recipe->down.select].global ?
-						 census_down_count(model, shard, density, of) :
-						 schedule_count(density, of),
-				    .index = shard->scratch->index,
-				    .value = shard->scratch->value,
-				    .hint = &shard->hint };
-	lazy_sum_join(shard);
+				       .residual = shard_residual(shard),
+				       .candidates = compressor_candidates(shard->compressor),
+				       .selects = !rule.all_down && kind->adds,
+				       .everywhere = rule.all_up };
+	struct pick_call call = { .step = shard->version + 1,
+				  .density = rule.down,
+				  .k = kind->global ?
+					       census_down_count(model, shard, rule.down, of) :
+					       schedule_count(rule.down, of) };
+	const struct entries out = scratch_entries(shard->scratch);
+
+	shard_hooks_summed(shard);
 	reduction_change(&shard->reduction, &change, &call);
-	if (agreed_chooses(model, shard)) {
-		*n_out = agreed_choose(model, shard, call.x);
-		selects = 1;
-	} else if (selects) {
-		*n_out = (uint32_t)select_down(model, shard, density, &call);
-	} else if (sparse) { /* the union of what the workers selected, and what earlier steps
-			      * left */
-		*n_out = (uint32_t)select_nonzero(call.x, span, shard->scratch->index,
-						  shard->at->down_capacity);
-		sparse_gather(call.x, shard->scratch->index, shard->scratch->value, *n_out);
-	} else {
-		*n_out = span;
-	}
-	*vector = call.x;
-	return !selects && !sparse;
+	if (agreed_chooses(model, shard))
+		return agreed_pick(model, shard, call.vector);
+	if (!rule.all_down)
+		return compressor_pick(shard->compressor, &call);
+	if (rule.all_up)
+		return pick_all(call.vector, shard->at->span);
+	/* The union of what the workers selected, and what earlier steps left. */
+	return (struct pick){ .index = out.index,
+			      .vector = call.vector,
+			      .n = select_nonzero(call.vector, shard->at->span, out.index,
+						  shard->at->down_capacity) };
 }
 
 /* ---- publish --------------------------------------------------------------- */
 
-/* All of an agreeing phase are in: the support goes out. */
-static int publish_support(sluice_model *model, struct shard *shard)
+/* The support that the workers asked for, or that their sketches show. */
+static int answer_support(sluice_model *model, struct shard *shard)
 {
 	const uint32_t *index;
 	struct message m = agreed_support(model, shard, &index);
 
 	m.lr = gather_lr(shard);
-	if (!publish(model, shard, READERS_EVERYBODY, &m, index, NULL))
-		return 0;
+	publish_support(model, shard, &m, index);
 	shard->phase += 2;
 	return 1;
 }
 
-/* How much compression takes away of a delta (model/measure.h): of x, the scratch's value[0..n) is
- * published at index[] (NULL: everywhere). */
-static void measure_published(const sluice_model *model, struct shard *shard, const float *x,
-			      const uint32_t *index, uint32_t n)
+/* How much compression takes away of a delta (model/measure.h). */
+static void measure_published(const sluice_model *model, struct shard *shard,
+			      const struct pick *emitted)
 {
+	const float *x = emitted->vector;
+
 	/* An unbiased selector has scaled x already: nothing is known of what it was. */
 	if (!model->measure.on || selection_kinds[model->recipe.down.select].unbiased)
 		return;
 	shard->loss.all = loss_squares(x, shard->at->span);
-	shard->loss.lost = shard->loss.all - loss_spared(x, index, shard->scratch->value, n);
+	shard->loss.lost = shard->loss.all -
+			   loss_spared(x, emitted->index, emitted->value, (uint32_t)emitted->n);
+}
+
+/* The copy follows as the workers' parameters will. */
+static void add_to_copy(const sluice_model *model, struct shard *shard, const struct message *m,
+			const uint8_t *entry, const struct pick *emitted)
+{
+	float *value = scratch_entries(shard->scratch).value;
+	const uint32_t *index = emitted->index;
+	uint32_t n = (uint32_t)emitted->n;
+	const char *why;
+
+	if (index && m->coding == CODING_DENSE) {
+		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not
+		 * -0. */
+		message_decode(m, entry, NULL, value, &why);
+		index = NULL;
+		n = shard->at->span;
+	}
+	if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(shard->copy, index, value, n);
+	else
+		sparse_add(shard->copy, index, value, n);
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the
  * workers will decode it, added to the copy with the workers' own function. 0: it has overflowed,
  * and the job ends. */
-static int publish_change(sluice_model *model, struct shard *shard)
+static int answer_change(sluice_model *model, struct shard *shard)
 {
-	uint32_t n;
-	const float *vector;
-	int whole = choose(model, shard, &vector, &n);
-	const struct scratch *chosen = shard->scratch;
-	const uint32_t *index = whole ? NULL : chosen->index;
-	struct message m = publish_delta(model, shard, n);
-	m.anchor = (uint32_t)lazy_sum_lacks(shard, gather_counted(shard));
-	const uint8_t *entry = publish(model, shard, READERS_EVERYBODY, &m, index,
-				       whole ? vector : chosen->value);
+	struct pick pick = pick_down(model, shard);
+	struct message m = publish_delta(model, shard, (uint32_t)pick.n);
+	m.anchor = shard_hooks_mark(shard);
+	const uint8_t *entry = publish_pick(model, shard, &m, &pick);
+
 	if (!entry)
 		return 0;
-	measure_published(model, shard, vector ? vector : shard->residual, index, n);
-	if (shard->residual)
-		sparse_subtract(shard->residual, index, chosen->value, n);
-	candidates_published(&shard->candidates, chosen->value);
-	if (index && m.coding == CODING_DENSE) {
-		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not
-		 * -0. */
-		const char *why;
-		message_decode(&m, entry, NULL, chosen->value, &why);
-		index = NULL;
-		n = shard->at->span;
-	}
-	if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(shard->copy, index, chosen->value, n);
-	else
-		sparse_add(shard->copy, index, chosen->value, n);
+	measure_published(model, shard, &pick);
+	compressor_settle(shard->compressor, &pick, 0, 0);
+	add_to_copy(model, shard, &m, entry, &pick);
 	reduction_clear(&shard->reduction);
-	lazy_sum_step_ends(shard);
+	shard_hooks_step_ends(shard);
 	publish_step_ends(shard);
 	return 1;
 }
 
+static const struct payload_kind kinds[PAYLOADS] = {
+	[PAYLOAD_PAIRS] = { take_pairs, answer_change },
+	[PAYLOAD_VALUES] = { take_pairs, answer_change },
+	[PAYLOAD_AGREED] = { agreed_take_values, answer_change },
+	[PAYLOAD_INDICES] = { agreed_take_indices, answer_support },
+	[PAYLOAD_SKETCH] = { agreed_take_sketch, NULL },
+};
+
 /* ---- the loop -------------------------------------------------------------- */
 
-static int step(sluice_model *model, struct shard *shard)
+/* Where every living worker's message is awaited, in rank order. */
+static int advance_step(sluice_model *model, struct shard *shard)
 {
 	const int workers = model->job->workers;
+	const enum dense_outcome dense = shard_dense_advance(model, shard);
 	int moved = 0;
 
+	if (dense != DENSE_NONE)
+		return dense == DENSE_PUBLISHED;
 	while (gather_next(shard) < workers && take_push(model, shard))
 		moved = 1;
 	if (gather_next(shard) < workers || !gather_counted(shard))
 		return moved;
-	if (phase_now(model, shard->phase + 1)->payload == PAYLOAD_INDICES)
-		return publish_support(model, shard);
-	return publish_change(model, shard);
+	return kinds[phase_now(model, shard->phase + 1)->payload].answer(model, shard);
+}
+
+static int excused_from_step(const struct shard *shard, int worker)
+{
+	return worker < gather_next(shard);
+}
+
+/* advance: gathers and publishes whatever can be; 1 if something moved. excused: 1 if the shard
+ * does not wait for a message of this worker. */
+static const struct closing {
+	int (*advance)(sluice_model *model, struct shard *shard);
+	int (*excused)(const struct shard *shard, int worker);
+} closings[CLOSINGS] = {
+	[CLOSE_ALL_LIVING] = { advance_step, excused_from_step },
+	[CLOSE_ANY] = { shard_async_advance, shard_async_excused },
+};
+
+static const struct closing *closing_of(const sluice_model *model)
+{
+	return &closings[model->schedule.phases[0].close];
 }
 
 int shard_advance(sluice_model *model, struct shard *shard)
 {
-	int moved;
-
 	if (model->job->failure.code)
 		return 0;
-	if (shard->async) {
-		moved = shard_async_advance(model, shard);
-	} else {
-		const enum dense_outcome dense = shard_dense_advance(model, shard);
-		moved = dense == DENSE_NONE ? step(model, shard) : dense == DENSE_PUBLISHED;
-	}
+	const int moved = closing_of(model)->advance(model, shard);
+
 	return inboxes_notify(model, shard) | moved;
 }
 
 /* ---- explain --------------------------------------------------------------- */
 
 /* Names up to four workers whose push of this step has not come; returns how many there are. */
-static int missing_workers(const sluice_job *job, const struct shard *shard, char *who, size_t cap)
+static int missing_workers(const sluice_model *model, const struct shard *shard, char *who,
+			   size_t cap)
 {
+	const sluice_job *job = model->job;
 	int missing = 0;
 	*who = 0;
 	for (int w = 0; w < job->workers; w++) {
-		const int done = shard->async ? shard_async_excused(shard, w) :
-						w < gather_next(shard);
-		if (done || !job_living(job, w) || inbox_has(shard, w))
+		if (closing_of(model)->excused(shard, w) || !job_living(job, w) ||
+		    inbox_has(shard, w))
 			continue;
 		size_t used = strlen(who);
 		if (missing < 5)
@@ -255,8 +261,7 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 	*text = 0;
 	for (uint32_t i = 0; i < model->n_own && !*text; i++) {
 		const struct shard *shard = &model->shards[i];
-		if (inboxes_waiting_since(shard) &&
-		    missing_workers(model->job, shard, who, sizeof who))
+		if (inboxes_waiting_since(shard) && missing_workers(model, shard, who, sizeof who))
 			snprintf(text, cap,
 				 "; shard %u here waits for the push of step %llu from %s",
 				 shard->id, (unsigned long long)shard->version + 1, who);
@@ -275,7 +280,7 @@ void shards_explain(sluice_model *model, uint64_t now, int always)
 		if (!since || (!always && now - since < warn_after))
 			continue;
 		char who[256];
-		if (!missing_workers(job, shard, who, sizeof who))
+		if (!missing_workers(model, shard, who, sizeof who))
 			continue;
 		char line[384];
 		snprintf(line, sizeof line,

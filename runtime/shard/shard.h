@@ -3,9 +3,9 @@
  * other. It knows workers only by their messages. */
 #ifndef RUNTIME_SHARD_H
 #define RUNTIME_SHARD_H
-#include "compress/choose.h"
 #include "compress/sparse.h"
 #include "job/job.h"
+#include "model/compressor.h"
 #include "model/delta_log.h"
 #include "model/kept.h"
 #include "model/measure.h"
@@ -21,23 +21,16 @@
 #include "shard/shard_census.h"
 #include "shard/shard_dense.h"
 
-/* Of all shards of a rank: room for one message at a time. */
-struct scratch {
-	uint8_t *copy;
-	uint32_t *index;
-	float *value;
-	struct selector *selector;
-};
-
 struct shard {
 	const struct shard_layout *at;
 	uint32_t id;
-	struct span *spans;
+	struct span *spans, whole;
 	size_t n_spans;
-	struct scratch *scratch;
+	struct scratch *scratch;       /* of all shards of the rank */
+	struct compressor *compressor; /* of the change, over the shard */
 	struct vectors kept;
-	/* Three of them; all but the copy NULL where the recipe has none. */
-	float *copy, *residual, *velocity;
+	/* Two of them; velocity NULL where the recipe has none. */
+	float *copy, *velocity;
 	uint64_t version;   /* steps completed */
 	uint64_t published; /* publications for all, of which a step may have several */
 	unsigned phase;
@@ -46,9 +39,7 @@ struct shard {
 	struct inboxes *inboxes;
 	struct gathered gathered;
 	struct reduction reduction;
-	struct candidates candidates; /* of the residual, for topk and global */
-	struct select_hint hint;      /* from the last version's selection */
-	struct loss loss;             /* of the last version, where it is measured */
+	struct loss loss; /* of the last version, where it is measured */
 	struct delta_log log;
 	uint8_t *snapshot; /* snapshot.h */
 
@@ -59,6 +50,12 @@ struct shard {
 	struct shard_census *census;
 	struct dense_message *dense; /* always there: any recipe may send all */
 };
+
+/* What was not published yet; NULL where the recipe keeps nothing. */
+static inline float *shard_residual(const struct shard *shard)
+{
+	return compressor_residual(shard->compressor);
+}
 
 /* ---- shard.c ---- */
 /* Gathers and publishes whatever can be; returns 1 if something moved. Never waits. */

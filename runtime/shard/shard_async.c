@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half of asynchronous steps; see shard_async.h. Called by shard.c. */
+ * The shard half of asynchronous steps; see shard_async.h. */
 #include "shard/shard_async.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -34,11 +34,15 @@ struct async_shard {
 
 /* ---- memory ---------------------------------------------------------------- */
 
-int shard_async_open(sluice_model *model, struct shard *shard)
+static int shard_async_open(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
 	const size_t workers = (size_t)model->job->workers;
-	struct async_shard *a = shard->async = calloc(1, sizeof *a + workers * sizeof a->of[0]);
+	struct async_shard *a;
+
+	if (!model_async(model))
+		return 0;
+	a = shard->async = calloc(1, sizeof(*a) + workers * sizeof(a->of[0]));
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 	a->anchor = shard->kept.of[KEPT_SHARD_ANCHOR];
@@ -49,7 +53,7 @@ int shard_async_open(sluice_model *model, struct shard *shard)
 	return a->behind ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
-void shard_async_close(struct shard *shard)
+static void shard_async_close(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	if (!a)
@@ -59,7 +63,7 @@ void shard_async_close(struct shard *shard)
 	shard->async = NULL;
 }
 
-void shard_async_restart(const sluice_model *model, struct shard *shard)
+static void shard_async_restart(const sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	if (!a)
@@ -96,7 +100,7 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 	const struct shard_layout *at = shard->at;
 	struct async_shard *a = shard->async;
 	struct async_worker *of = &a->of[worker];
-	float *difference = shard->scratch->value;
+	float *difference = scratch_entries(shard->scratch).value;
 	const float *value = kind == MESSAGE_SNAPSHOT ? a->anchor : shard->copy;
 	struct message m = {
 		.kind = kind,
@@ -124,7 +128,7 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 			difference[i] = shard->copy[i] - a->anchor[i];
 		value = difference;
 	}
-	if (!publish(model, shard, (struct readers){ worker, of->answers }, &m, NULL, value))
+	if (!publish_all_of(model, shard, (struct readers){ worker, of->answers }, &m, value))
 		return;
 	of->answers++;
 	of->have_version = shard->version;
@@ -276,7 +280,7 @@ static int look(sluice_model *model, struct shard *shard, int worker)
 static int add_push(sluice_model *model, struct shard *shard, int worker)
 {
 	struct async_shard *a = shard->async;
-	const struct scratch *got = shard->scratch;
+	const struct entries got = scratch_entries(shard->scratch);
 	struct taken t;
 	if (inbox_take(model, shard, worker, &intake, INBOX_DECODE, &t))
 		return SLUICE_EWIRE;
@@ -284,7 +288,7 @@ static int add_push(sluice_model *model, struct shard *shard, int worker)
 		return inbox_refuse(model, shard, worker, "it changed while it waited");
 	if (accept(shard, worker, t.m.kind))
 		return SLUICE_EWIRE;
-	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got->index, got->value,
+	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got.index, got.value,
 		      t.m.count);
 	a->of[worker].steps++;
 	a->lr = t.m.lr;
@@ -313,7 +317,7 @@ static void update(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	const struct update rule = update_of_step(&model->update, shard->version + 1);
-	struct select_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
+	struct pick_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
 	const struct change change = { .update = &rule,
 				       .velocity = shard->velocity,
 				       .params = shard->copy,
@@ -323,7 +327,7 @@ static void update(sluice_model *model, struct shard *shard)
 	if (a->mean)
 		reduction_add(&shard->reduction, NULL, a->mean, shard->at->span);
 	reduction_change(&shard->reduction, &change, &call);
-	sparse_add(a->leading ? a->leading : shard->copy, NULL, call.x, shard->at->span);
+	sparse_add(a->leading ? a->leading : shard->copy, NULL, call.vector, shard->at->span);
 	reduction_clear(&shard->reduction);
 	if (a->leading) {
 		combine(shard);
@@ -440,3 +444,7 @@ int shard_async_excused(const struct shard *shard, int worker)
 	const struct async_shard *a = shard->async;
 	return worker < a->next_rank || (a->of[worker].parked && !a->gathering);
 }
+
+const struct shard_hooks shard_async_hooks = { .open = shard_async_open,
+					       .close = shard_async_close,
+					       .restart = shard_async_restart };

@@ -25,14 +25,12 @@
  * all workers. A push says which anchor it belongs to; of another one it is refused and counted. */
 #ifndef RUNTIME_SHARD_ASYNC_H
 #define RUNTIME_SHARD_ASYNC_H
-#include "model/model.h"
+#include "shard/shard_hooks.h"
 
 struct shard;
 struct async_shard; /* shard.async; NULL unless the recipe says when=async */
 
-int shard_async_open(sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
-void shard_async_close(struct shard *shard);
-void shard_async_restart(const sluice_model *model, struct shard *shard);
+extern const struct shard_hooks shard_async_hooks;
 /* shard.copy is what all workers begin with. */
 void shard_async_begin(sluice_model *model, struct shard *shard);
 /* As shard_advance(), but for the notices. */

@@ -23,24 +23,26 @@ uint64_t census_down_count(const sluice_model *model, const struct shard *shard,
 	return constituent_count(own_share(model, shard), density, n);
 }
 
-int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, const uint8_t *from,
-		     size_t n, const char **why)
+/* The note behind a push. */
+static const char *census_note_taken(sluice_model *model, struct shard *shard, uint64_t seq,
+				     const uint8_t *from, size_t room)
 {
 	const struct direction *down = &model->recipe.down;
 	const uint64_t step = shard->version + 1;
+	const char *why;
 	struct note note;
 
 	if (!census_push_has_note(&model->recipe, shard->id, step))
-		return 0;
+		return NULL;
 	const int sums = !shard->id && census_exchanges(&model->recipe.up, step);
 
-	if (note_read(from, n, shard->id, seq, shard->census->note, &note, why) ||
-	    note_add(&note, sums ? shard->census->workers : NULL, why))
-		return SLUICE_EWIRE;
+	if (note_read(from, room, shard->id, seq, shard->census->note, &note, &why) ||
+	    note_add(&note, sums ? shard->census->workers : NULL, &why))
+		return why;
 	if (!gather_counted(shard) && census_exchanges(down, step - 1))
 		constituent_answered(own_share(model, shard), note.level,
 				     schedule_density(&model->schedule, down, step - 1));
-	return 0;
+	return NULL;
 }
 
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out)
@@ -62,8 +64,8 @@ size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out)
 
 		note.histogram_bytes = constituent_look(
 			own_share(model, shard),
-			shard->residual ? shard->residual : shard->reduction.sum, shard->spans,
-			shard->n_spans, &stream, out + NOTE_HEADER_BYTES);
+			shard_residual(shard) ? shard_residual(shard) : shard->reduction.sum,
+			shard->spans, shard->n_spans, &stream, out + NOTE_HEADER_BYTES);
 	}
 	return note_write(&note, shard->id, version, out);
 }
@@ -159,3 +161,5 @@ const struct sluice_histogram *shard_census_workers(const struct shard *shard)
 {
 	return shard->census->workers;
 }
+
+const struct shard_hooks shard_census_hooks = { .note = census_note_taken };

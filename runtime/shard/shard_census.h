@@ -4,7 +4,7 @@
 #ifndef RUNTIME_SHARD_CENSUS_H
 #define RUNTIME_SHARD_CENSUS_H
 #include "model/census.h"
-#include "model/model.h"
+#include "shard/shard_hooks.h"
 
 struct shard;
 
@@ -19,9 +19,6 @@ void shard_census_close(sluice_model *model);
 /* How many of n coordinates are selected at this density. */
 uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
 			   uint64_t n);
-/* Takes the note behind a push; SLUICE_EWIRE with *why. */
-int census_take_push(sluice_model *model, struct shard *shard, uint64_t seq, const uint8_t *note,
-		     size_t n, const char **why);
 /* Before what was selected leaves. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 
@@ -32,6 +29,8 @@ void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *number
 const char *census_judge_shard(const sluice_model *model, uint64_t version,
 			       const uint64_t *numbers);
 void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
+extern const struct shard_hooks shard_census_hooks;
+
 /* For tests: the sum of the workers' histograms of this step. */
 const struct sluice_histogram *shard_census_workers(const struct shard *shard);
 #endif

@@ -123,21 +123,22 @@ static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t
 /* Where a residual is left from sparse steps, it goes out with the change. */
 static void with_residual(const struct shard *shard, uint32_t at, float *change, uint32_t n)
 {
-	if (!shard->residual)
-		return;
-	for (uint32_t i = 0; i < n; i++)
-		change[i] = shard->residual[at + i] + change[i];
+	const float *residual = shard_residual(shard);
+
+	for (uint32_t i = 0; residual && i < n; i++)
+		change[i] = residual[at + i] + change[i];
 }
 
 /* As what was published leaves it: it is zero already in all steps but the first. */
 static void clear_residual(struct shard *shard, uint32_t at, uint32_t n)
 {
+	float *residual = shard_residual(shard);
 	uint32_t any = 0;
 
-	for (uint32_t i = 0; shard->residual && i < n; i++)
-		any |= float_bits(shard->residual[at + i]);
+	for (uint32_t i = 0; residual && i < n; i++)
+		any |= float_bits(residual[at + i]);
 	if (any)
-		memset(shard->residual + at, 0, n * sizeof(float));
+		memset(residual + at, 0, n * sizeof(float));
 }
 
 /* The change is a multiple of the sum: it is written where it is published from. */
@@ -240,7 +241,7 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 		return seen;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY),
 		*payload = entry + MESSAGE_HEADER_BYTES;
-	candidates_forget(&shard->candidates);
+	candidates_forget(compressor_candidates(shard->compressor));
 	if (update_scales(&update, (unsigned)model->job->workers, gather_lr(shard), &factor[0],
 			  &factor[1]))
 		done = change_directly(model, shard, factor, payload, &crc);

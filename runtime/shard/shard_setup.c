@@ -28,12 +28,10 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard->snapshot = base + at->snapshot_offset;
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
-	candidates_forget(&shard->candidates);
+	candidates_forget(compressor_candidates(shard->compressor));
 	inboxes_restart(model, shard);
 	gather_restart(shard);
-	lazy_sum_restart(model, shard);
-	agreed_restart(shard);
-	shard_async_restart(model, shard);
+	shard_hooks_restart(model, shard);
 }
 
 /* Of the list that deltas are selected from, where they are a top-k of a residual; else none. */
@@ -51,6 +49,29 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 			       at->exempt);
 }
 
+static int open_compressor(const sluice_model *model, struct shard *shard)
+{
+	const struct recipe *recipe = &model->recipe;
+
+	shard->whole = (struct span){ 0, shard->at->span, 0 };
+	return compressor_open(
+		&(struct compressor_attr){
+			.direction = &recipe->down,
+			.down = 1,
+			.number = shard->id | 1u << 23,
+			.first_shard = shard->id,
+			.seed = recipe->seed,
+			.spans = shard->spans,
+			.n_spans = shard->n_spans,
+			.shards = &shard->whole,
+			.n_shards = 1,
+			.residual = shard->kept.of[KEPT_SHARD_RESIDUAL],
+			.remembers = recipe->memory != MEMORY_NONE,
+			.candidates = candidates_of(&model->layout, shard->at, recipe),
+			.scratch = shard->scratch },
+		&shard->compressor);
+}
+
 static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 {
 	const struct recipe *recipe = &model->recipe;
@@ -63,23 +84,17 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
 	int rc = vectors_open(&shard->kept, recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
-	shard->residual = shard->kept.of[KEPT_SHARD_RESIDUAL];
 	shard->velocity = shard->kept.of[KEPT_SHARD_VELOCITY];
 	if (!rc)
 		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
-		rc = candidates_open(&shard->candidates, candidates_of(&model->layout, at, recipe),
-				     shard->spans, shard->n_spans);
+		rc = open_compressor(model, shard);
 	if (!rc)
 		rc = inboxes_open(model->job->workers, &shard->inboxes);
 	if (!rc)
-		rc = lazy_sum_open(model, shard);
-	if (!rc)
-		rc = agreed_open(shard);
+		rc = shard_hooks_open(model, shard);
 	if (!rc)
 		rc = shard_dense_open(model, shard);
-	if (!rc && recipe->when == WHEN_ASYNC)
-		rc = shard_async_open(model, shard);
 	if (rc)
 		return rc;
 	shard_restart(model, shard, 0);
@@ -89,29 +104,12 @@ static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
 /* The shards of a rank share it. */
 static int open_scratch(sluice_model *model, struct layout_largest own)
 {
-	struct scratch *scratch = calloc(1, sizeof *scratch);
+	struct scratch *scratch;
+	int rc = scratch_open(own.slot_bytes, own.room, own.span, &scratch);
 
 	for (uint32_t i = 0; i < model->n_own; i++)
 		model->shards[i].scratch = scratch;
-	if (scratch) {
-		scratch->copy = malloc(own.slot_bytes);
-		scratch->index = malloc(own.room * sizeof *scratch->index);
-		scratch->value = malloc(own.room * sizeof *scratch->value);
-	}
-	if (!scratch || !scratch->copy || !scratch->index || !scratch->value)
-		return fail(SLUICE_ENOMEM, "no memory for %u shards", model->n_own);
-	return selector_open(own.span, &scratch->selector);
-}
-
-static void close_scratch(struct scratch *scratch)
-{
-	if (!scratch)
-		return;
-	free(scratch->copy);
-	free(scratch->index);
-	free(scratch->value);
-	selector_close(&scratch->selector);
-	free(scratch);
+	return rc;
 }
 
 int shards_open(sluice_model *model)
@@ -139,7 +137,7 @@ void shards_close(sluice_model *model)
 	if (!model->n_own)
 		return;
 	shard_census_close(model);
-	close_scratch(model->shards[0].scratch);
+	scratch_close(&model->shards[0].scratch);
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];
 		if (!shard->at)
@@ -147,12 +145,10 @@ void shards_close(sluice_model *model)
 		free(shard->spans);
 		vectors_close(&shard->kept);
 		reduction_close(&shard->reduction);
-		candidates_close(&shard->candidates);
+		compressor_close(&shard->compressor);
 		inboxes_close(&shard->inboxes);
-		lazy_sum_close(shard);
-		agreed_close(shard);
+		shard_hooks_close(shard);
 		shard_dense_close(shard);
-		shard_async_close(shard);
 	}
 	free(model->shards);
 }
@@ -165,8 +161,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 	struct layout_largest own = layout_largest(l, rank);
 	if (!own.span)
 		return 0;
-	bytes = own.slot_bytes + own.room * (sizeof(uint32_t) + sizeof(float)) +
-		selector_bytes(own.span);
+	bytes = scratch_bytes(own.slot_bytes, own.room, own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *at = &l->shards[i];
 		if (at->owner != rank)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See agree.h. Called by worker.c. */
+ * See agree.h. */
 #include "worker/agree.h"
 #include "compress/sketch.h"
 #include "recipe/schedule.h"
@@ -14,13 +14,14 @@ struct agreed {
 	} of[];
 };
 
-int agree_open(const sluice_model *model, struct agreed **out)
+static int agree_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
 
 	if (!l->support_most)
 		return 0;
-	struct agreed *a = *out = calloc(1, sizeof(*a) + l->n_shards * sizeof(a->of[0]));
+	struct agreed *a = model->worker->agreed = calloc(1, sizeof(*a) + l->n_shards *
+										  sizeof(a->of[0]));
 	if (a)
 		a->room = calloc(l->support_most, sizeof(*a->room));
 	if (!a || !a->room)
@@ -34,13 +35,21 @@ int agree_open(const sluice_model *model, struct agreed **out)
 	return 0;
 }
 
-void agree_close(struct agreed **agreed)
+static void agree_close(sluice_model *model)
 {
-	if (!*agreed)
+	struct agreed *a = model->worker->agreed;
+
+	if (!a)
 		return;
-	free((*agreed)->room);
-	free(*agreed);
-	*agreed = NULL;
+	free(a->room);
+	free(a);
+	model->worker->agreed = NULL;
+}
+
+static uint64_t agree_memory(const struct layout *l, const struct recipe *recipe)
+{
+	(void)recipe;
+	return l->support_most * sizeof(uint32_t);
 }
 
 const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out)
@@ -51,133 +60,133 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 	return support->index;
 }
 
-static int encode_indices(sluice_model *model)
+/* One worker selects for all. That the others are ready for what it selects must be known all the
+ * same, because a shard keeps the newest publication for its readers, not the one before. */
+int agree_send_indices(sluice_model *model, const struct signal *signal)
 {
-	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
-	size_t n = worker_select(model), from = 0;
+	const struct worker *w = model->worker;
+	const double density = model->stats.density_up;
+	const struct pick_call call = { .step = w->step,
+					.density = density,
+					.k = schedule_count(density, l->count - l->exempt),
+					.vector = worker_residual(model) };
+	size_t from = 0;
+
+	(void)signal;
+	if (model->job->rank != schedule_leader(w->step, model->job->workers)) {
+		upload_empty(model, MESSAGE_SUPPORT);
+		return 0;
+	}
+	const struct pick all = compressor_pick(w->compressor, &call);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
-		size_t to = from;
-		while (to < n && w->index[to] < at->begin + at->span)
-			to++;
-		uint32_t here = (uint32_t)(to - from);
-		for (uint32_t i = 0; i < here; i++)
-			w->relative[i] = w->index[from + i] - (uint32_t)at->begin;
-		if (here > at->up_capacity) {
-			sparse_gather(w->residual + at->begin, w->relative, w->value, here);
-			here = worker_fit(model, at, here);
-		}
-		struct message m = worker_message(model, s);
+		struct pick pick = pick_part(&all, at->begin + at->span, &from);
+		struct message m = upload_head(model, s);
+
 		m.kind = MESSAGE_SUPPORT;
-		m.count = here;
-		worker_stage(model, s, &m, w->relative, NULL);
-		from = to;
+		int rc = upload_pick(model, &m, &pick, at->begin);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
 
-/* Another one selects; that this worker is ready for what it selects must be known all the same,
- * because a shard keeps the newest publication for its readers, not the one before. */
-static int encode_consent(sluice_model *model)
-{
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = worker_message(model, s);
-		m.kind = MESSAGE_SUPPORT;
-		m.count = 0;
-		worker_stage(model, s, &m, model->worker->relative, NULL);
-	}
-	return 0;
-}
-
-/* A cell of that shard's sketch is not finite: it is told by a coordinate, if one is it. */
+/* A cell of that shard's sketch is not finite; if a coordinate is to blame, it is reported. */
 static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
-	struct worker *w = model->worker;
-	const size_t i = first_nonfinite(w->residual + at->begin, at->span);
-	w->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
+	const size_t i = first_nonfinite(worker_residual(model) + at->begin, at->span);
+
+	model->worker->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
 	return SLUICE_ENUMERIC;
 }
 
-static int encode_sketches(sluice_model *model)
+int agree_send_sketches(sluice_model *model, const struct signal *signal)
 {
-	struct worker *w = model->worker;
+	float *cells = compressor_entries(model->worker->compressor).value;
 	int rc = 0;
-	if (on_device_selects(model))
-		return on_device_emit(model);
+
+	(void)signal;
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct sketch_shape shape = model_sketch_shape(model, at, s);
-		memset(w->value, 0, at->sketch_cells * sizeof *w->value);
-		sketch_add(&shape, w->residual + at->begin, at->span, w->value);
-		struct message m = worker_message(model, s);
-		m.span = at->sketch_cells;
-		if (worker_stage(model, s, &m, NULL, w->value))
+		struct message m = upload_head(model, s);
+
+		memset(cells, 0, at->sketch_cells * sizeof(*cells));
+		sketch_add(&shape, worker_residual(model) + at->begin, at->span, cells);
+		m.span = m.count = at->sketch_cells;
+		if (upload_encode(model, &m, NULL, cells))
 			rc = sketch_overflowed(model, at);
 	}
 	return rc;
 }
 
-static int encode_values(sluice_model *model)
+int agree_send_values(sluice_model *model, const struct signal *signal)
 {
-	struct worker *w = model->worker;
-	if (on_device_selects(model))
-		return on_device_emit(model);
+	/* What a sketch asked for may not be published: it is settled when that is known. */
+	const int settles = selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER;
+	float *values = compressor_entries(model->worker->compressor).value;
+
+	(void)signal;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct support *support = &w->agreed->of[s];
-		struct message m = worker_message(model, s);
-		sparse_gather(w->residual + at->begin, support->index, w->value, support->n);
-		m.count = support->n;
+		const struct support *support = &model->worker->agreed->of[s];
+		const struct pick sent = { .index = support->index,
+					   .value = values,
+					   .n = support->n };
+		struct message m = upload_head(model, s);
+
 		m.agreed = 1;
-		int rc = worker_stage(model, s, &m, support->index, w->value);
+		m.count = support->n;
+		sparse_gather(worker_residual(model) + at->begin, support->index, values,
+			      support->n);
+		int rc = upload_encode(model, &m, support->index, values);
 		if (rc)
 			return rc;
-		/* What a sketch asked for may not be published: it is settled when that is
-		 * known. */
-		if (selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER)
-			worker_settle(model, at, support->index, support->n);
+		if (settles) {
+			measure_hooks.emitted(model, at, &sent);
+			upload_settle(model, s, &sent);
+		}
 		model->stats.pushed_elements += support->n;
 	}
 	return 0;
 }
 
-int agree_encode(sluice_model *model)
+int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	const struct phase *phase = phase_now(model, model->worker->phase);
-	sluice_job *job = model->job;
-	lanes_forget(model);
-	if (phase->payload == PAYLOAD_INDICES &&
-	    job->rank != schedule_leader(model->worker->step, job->workers))
-		return encode_consent(model);
-	if (phase->payload == PAYLOAD_INDICES)
-		return encode_indices(model);
-	return phase->payload == PAYLOAD_SKETCH ? encode_sketches(model) : encode_values(model);
-}
-
-void agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
-{
+	const struct entries got = compressor_entries(model->worker->compressor);
 	struct support *support = &model->worker->agreed->of[shard];
+
 	for (uint32_t i = 0; i < m->count; i++)
-		support->index[i] = m->coding == CODING_DENSE ? i : model->worker->relative[i];
+		support->index[i] = m->coding == CODING_DENSE ? i : got.index[i];
 	support->n = m->count;
+	return 0;
 }
 
-int agree_clear_published(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-			  const float *value, uint32_t n)
+/* What was published of the values that the shards asked for leaves the residual. */
+static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *index,
+			   const float *value, const struct message *m)
 {
-	struct worker *w = model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	float *residual = worker_residual(model);
+	float *velocity = compressor_velocity(model->worker->compressor);
+
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
 		return 0;
 	if (on_device_selects(model))
-		return on_device_clear(model, at, index, n);
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t j = at->begin + (index ? index[i] : i);
+		return on_device_clear(model, at, index, m->count);
+	for (uint32_t i = 0; i < m->count; i++) {
+		const uint64_t j = at->begin + (index ? index[i] : i);
+
 		if (!index && value[i] == 0)
 			continue; /* between the published ones */
-		w->residual[j] = 0;
-		if (w->velocity && model->recipe.mask)
-			w->velocity[j] = 0;
+		residual[j] = 0;
+		if (velocity && model->recipe.mask)
+			velocity[j] = 0;
 	}
 	return 0;
 }
+
+const struct step_hooks agree_hooks = {
+	.open = agree_open, .close = agree_close, .memory = agree_memory, .applied = clear_published
+};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See async.h. Called by worker.c, step.c and, before a collective, events.c. */
+ * See async.h. */
 #include "worker/async.h"
 #include "worker/worker.h"
 #include <stdio.h>
@@ -10,40 +10,34 @@ struct async {
 	float *anchor;
 	uint32_t anchors; /* before this one */
 	uint64_t awaited;
-	int parked;     /* the shards do not count on this worker */
-	uint64_t *base; /* [shard]: its version in params; what it has answered is the lane's */
+	int parked; /* the shards do not count on this worker */
 };
 
-int async_open(const sluice_model *model, struct async **out)
+static int async_open(sluice_model *model)
 {
 	if (!model_async(model))
 		return 0;
-	struct async *a = *out = calloc(1, sizeof(*a));
-	if (a) {
-		a->anchor = model->worker->kept.of[KEPT_ANCHOR];
-		a->base = calloc(model->layout.n_shards, sizeof(*a->base));
-	}
-	return a && a->base ? 0 :
-			      fail(SLUICE_ENOMEM, "no memory for the versions of %u shards",
-				   model->layout.n_shards);
+	struct async *a = model->worker->async = calloc(1, sizeof(*a));
+	if (!a)
+		return fail(SLUICE_ENOMEM, "no memory for asynchronous steps");
+	a->anchor = model->worker->kept.of[KEPT_ANCHOR];
+	return 0;
 }
 
-void async_close(struct async **async)
+static void async_close(sluice_model *model)
 {
-	if (!*async)
-		return;
-	free((*async)->base);
-	free(*async);
-	*async = NULL;
+	free(model->worker->async);
+	model->worker->async = NULL;
 }
 
-void async_restart(struct async *async)
+/* The shards do not count on this worker until it begins. */
+static void async_restart(sluice_model *model)
 {
-	if (async)
-		async->parked = 1;
+	if (model->worker->async)
+		model->worker->async->parked = 1;
 }
 
-void async_begin(sluice_model *model, const float *params)
+static void async_begin(sluice_model *model, const float *params)
 {
 	struct async *a = model->worker->async;
 
@@ -53,16 +47,6 @@ void async_begin(sluice_model *model, const float *params)
 	a->parked = 0;
 }
 
-uint32_t async_anchors(const struct async *async)
-{
-	return async ? async->anchors : 0;
-}
-
-uint64_t async_base(const struct async *async, uint32_t shard)
-{
-	return async->base[shard];
-}
-
 int sluice_anchor_due(const sluice_model *model)
 {
 	return model && schedule_at_anchor(&model->schedule, model->step + 1);
@@ -70,7 +54,8 @@ int sluice_anchor_due(const sluice_model *model)
 
 /* ---- answers ---------------------------------------------------------------- */
 
-void async_step_begins(sluice_model *model)
+/* The next message is a push, or asks: a pull waits for the answer to it. */
+static void async_step_begins(sluice_model *model)
 {
 	struct async *a = model->worker->async;
 
@@ -78,11 +63,12 @@ void async_step_begins(sluice_model *model)
 		return;
 	a->awaited = lane_next_seq(model, 0);
 	a->parked = 0;
+	model->worker->mark = a->anchors;
 }
 
-uint64_t async_awaited(const struct async *async)
+uint64_t async_awaited(const sluice_model *model)
 {
-	return async->awaited;
+	return model->worker->async->awaited;
 }
 
 /* The last message was the push before an anchor: its answer is that anchor. */
@@ -92,17 +78,19 @@ static int expects_anchor(const sluice_model *model)
 	       schedule_before_anchor(&model->schedule, model->worker->step);
 }
 
-void async_expect(const sluice_model *model, struct message_expect *want)
+void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want)
 {
+	(void)shard;
 	want->kind = expects_anchor(model) ? MESSAGE_SNAPSHOT : MESSAGE_DELTA;
 	want->step = MESSAGE_ANY; /* the version, which only the shard knows */
 	want->phase = 0;
 }
 
-const char *async_judge(const sluice_model *model, const struct message *m)
+const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m)
 {
 	const struct async *a = model->worker->async;
 
+	(void)shard;
 	if (m->coding != CODING_DENSE)
 		return "it has not all coordinates";
 	if (m->anchor != a->anchors + (unsigned)expects_anchor(model))
@@ -110,13 +98,13 @@ const char *async_judge(const sluice_model *model, const struct message *m)
 	return NULL;
 }
 
-void async_apply(sluice_model *model, uint32_t shard, const struct message *m)
+int async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	float *restrict params = w->target + at->begin;
 	float *restrict anchor = w->async->anchor + at->begin;
-	const float *restrict value = w->value;
+	const float *restrict value = compressor_entries(w->compressor).value;
 
 	if (m->kind == MESSAGE_SNAPSHOT || model->recipe.whole)
 		memcpy(params, value, at->span * sizeof(*params));
@@ -125,10 +113,15 @@ void async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 			params[i] = anchor[i] + value[i];
 	if (m->kind == MESSAGE_SNAPSHOT)
 		memcpy(anchor, value, at->span * sizeof(*anchor));
-	w->async->base[shard] = m->step;
+	return 0;
 }
 
-void async_pulled(sluice_model *model)
+uint64_t async_base(const struct message *m)
+{
+	return m->step;
+}
+
+static void async_pulled(sluice_model *model)
 {
 	if (model->worker->async)
 		model->worker->async->anchors += (unsigned)expects_anchor(model);
@@ -136,33 +129,17 @@ void async_pulled(sluice_model *model)
 
 /* ---- what a worker says beside gradients ------------------------------------ */
 
-static void stage_empty(sluice_model *model, enum message_kind kind)
-{
-	struct worker *w = model->worker;
-
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = worker_message(model, s);
-
-		m.kind = kind;
-		m.phase = 0;
-		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
-		m.seeded = 0;
-		m.count = 0;
-		worker_stage(model, s, &m, w->relative, w->value);
-	}
-}
-
 int async_ask(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	int rc = step_await_slots(model);
+	int rc = lanes_await_slots(model);
 
 	if (rc)
 		return rc;
 	async_step_begins(model);
 	w->phase = 0;
 	w->shards_done = 0;
-	stage_empty(model, MESSAGE_ASK);
+	upload_empty(model, MESSAGE_ASK);
 	w->encoded = 1;
 	return 0;
 }
@@ -186,6 +163,14 @@ int async_park(sluice_model *model)
 	if (!a || a->parked)
 		return 0;
 	a->parked = 1;
-	stage_empty(model, MESSAGE_PARK);
+	model->worker->mark = a->anchors;
+	upload_empty(model, MESSAGE_PARK);
 	return progress_until(model->job, posted, describe, model);
 }
+
+const struct step_hooks async_hooks = { .open = async_open,
+					.close = async_close,
+					.restart = async_restart,
+					.begin = async_begin,
+					.step_begins = async_step_begins,
+					.pulled = async_pulled };

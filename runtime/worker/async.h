@@ -5,37 +5,26 @@
  * it. */
 #ifndef RUNTIME_WORKER_ASYNC_H
 #define RUNTIME_WORKER_ASYNC_H
-#include "model/model.h"
+#include "worker/hooks.h"
 
 struct async; /* worker.async is NULL unless the recipe says when=async */
 
-int async_open(const sluice_model *model, struct async **out); /* 0 or SLUICE_ENOMEM */
-void async_close(struct async **async);
-/* The shards do not count on this worker until async_begin(). */
-void async_restart(struct async *async);
-
-/* All workers hold params, version 0. */
-void async_begin(sluice_model *model, const float *params);
-/* What a push says: which anchor its gradient belongs to, and which version of the shard its
- * parameters are. */
-uint32_t async_anchors(const struct async *async);
-uint64_t async_base(const struct async *async, uint32_t shard);
-
-/* The next message is a push, or asks: a pull waits for the answer to it. */
-void async_step_begins(sluice_model *model);
+/* ---- a closing: how the answer to a worker's own message is taken ---- */
 /* The message whose answer a pull waits for. */
-uint64_t async_awaited(const struct async *async);
+uint64_t async_awaited(const sluice_model *model);
 /* What an answer to the last message must be. */
-void async_expect(const sluice_model *model, struct message_expect *want);
+void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want);
 /* NULL, or why it is refused. */
-const char *async_judge(const sluice_model *model, const struct message *m);
-/* worker.value becomes the shard's part of the target. */
-void async_apply(sluice_model *model, uint32_t shard, const struct message *m);
-/* All shards have answered. */
-void async_pulled(sluice_model *model);
+const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m);
+/* The entries become the shard's part of the target. */
+int async_apply(sluice_model *model, uint32_t shard, const struct message *m);
+/* The version of the shard that it brought, which only the shard counts. */
+uint64_t async_base(const struct message *m);
 
 /* A pull without a push: asks for the newest, and counts on the bound again. */
 int async_ask(sluice_model *model);
 /* Tells the shards that they need not wait for this worker, if they count on it. Token held. */
 int async_park(sluice_model *model);
+
+extern const struct step_hooks async_hooks;
 #endif

@@ -26,7 +26,7 @@ int dense_push_fits(const sluice_model *model)
 static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n,
 			float scale, float *value)
 {
-	float *residual = model->worker->residual + at;
+	float *residual = worker_residual(model) + at;
 	const int remembers = model->recipe.memory != MEMORY_NONE;
 	uint32_t any = 0;
 
@@ -51,7 +51,7 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const struct lane_payload placed = { .way = LANE_PLACED };
-	struct message m = worker_message(model, shard);
+	struct message m = upload_head(model, shard);
 	uint8_t *slot = lane_slot(model, shard, m.seq);
 	uint8_t *there = lane_slot_there(model, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
@@ -71,7 +71,7 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
 	message_head(&m, crc, slot);
-	worker_staged(model, shard, &m, there ? &placed : NULL);
+	upload_stage(model, &m, there ? &placed : NULL);
 	model->stats.pushed_elements += at->span;
 	return 0;
 }
@@ -81,8 +81,7 @@ int dense_push(sluice_model *model, const float *grad)
 	const float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	struct worker *w = model->worker;
 
-	w->skip = w->summed = 0;
-	w->addend = NULL;
+	w->skip = 0;
 	/* Own shards last: what the others wait for is cold by then, and this is not. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
@@ -90,7 +89,7 @@ int dense_push(sluice_model *model, const float *grad)
 			    encode(model, s, grad, scale)) {
 				/* The gradient itself, or what it was added to. */
 				int rc = signal_judge_sum(model, grad);
-				return rc < 0 ? rc : signal_overflowed(model, 0);
+				return rc ? rc : signal_overflowed(model, 0);
 			}
 		}
 	w->encoded = 1;
@@ -155,29 +154,31 @@ static int add_verified(const sluice_model *model, const uint8_t *payload, uint3
 	return 0;
 }
 
-int dense_pull(sluice_model *model, uint32_t shard)
+int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect *want,
+	       const char *(*welcome)(const sluice_model *model, uint32_t shard,
+				      const struct message *m),
+	       struct message *m)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const uint32_t bytes = lane_last_bytes(model, shard);
-	const struct message_expect want = worker_expect(model, shard);
 	const int own = at->owner == model->job->rank;
 	float *target = w->target + at->begin;
+	uint32_t *passed = compressor_entries(w->compressor).index;
 	const uint8_t *entry, *payload;
-	struct message m;
 	const char *why;
 	uint32_t crc;
 
 	if (!pull_fits(model) || !(entry = lane_entry(model, shard)) ||
-	    message_peek(entry, bytes, &m, &crc, &why) || !dense_plain(&m) ||
-	    message_check(&m, &want, &why) || !worker_welcomes(model, shard, &m, &why))
+	    message_peek(entry, bytes, m, &crc, &why) || !dense_plain(m) ||
+	    message_check(m, want, &why) || welcome(model, shard, m))
 		return 0;
 	payload = entry + MESSAGE_HEADER_BYTES;
 	if (own) /* this rank's log, which it alone can write, and wrote nothing infinite to */
-		apply(model, target, (const float *)(const void *)payload, m.span);
-	else if (!verify(payload, &m, crc, w->relative))
+		apply(model, target, (const float *)(const void *)payload, m->span);
+	else if (!verify(payload, m, crc, passed))
 		return 0;
-	if (!own && add_verified(model, payload, m.span, w->relative, target)) {
+	if (!own && add_verified(model, payload, m->span, passed, target)) {
 		job_fail(model->job, SLUICE_EWIRE, at->owner,
 			 "version %llu of shard %u from %s changed while it was read",
 			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner));
@@ -187,6 +188,5 @@ int dense_pull(sluice_model *model, uint32_t shard)
 		&model->remote_logs[at->owner]->endpoint->transport->counters;
 	counters->gets++;
 	counters->get_bytes += bytes;
-	worker_took_delta(model, shard, &m, want.seq);
 	return 1;
 }

@@ -164,15 +164,10 @@ static const char *why_not(const sluice_model *model)
 static void list_seeded(const sluice_model *model, double density, struct device_select *call)
 {
 	const struct worker *w = model->worker;
-	const struct choice choice = { .spans = w->shard_spans,
-				       .n_spans = model->layout.n_shards,
-				       .density = density,
-				       .index = w->index,
-				       .stream = { RANDOM_SUPPORT_UP, (uint32_t)model->job->rank,
-						   w->step, model->recipe.seed } };
+	size_t n;
 
-	call->list = w->index;
-	call->listed = (uint32_t)selection_kinds[SELECT_RANDK].run(&choice);
+	call->list = compressor_support(w->compressor, density, w->step, &n);
+	call->listed = (uint32_t)n;
 }
 
 /* How this step selects: the k largest, or the rule that the recipe names. */
@@ -251,7 +246,7 @@ static int begin_selecting(sluice_model *model, const void *grad)
 		return rc;
 	if (d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
-	if (!rc && model->worker->velocity &&
+	if (!rc && compressor_velocity(model->worker->compressor) &&
 	    d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->velocity))
 		rc = device_fail(d->ops, "momentum on the GPU");
 	if (!rc)
@@ -331,8 +326,8 @@ int on_device_fetch_residual(sluice_model *model)
 	struct worker *w = model->worker;
 	return on_device_state(model) <= DEVICE_STALE ?
 		       0 :
-		       on_device_copy_home(model, w->residual, w->device->residual.address,
-					   vector_bytes(model));
+		       on_device_copy_home(model, worker_residual(model),
+					   w->device->residual.address, vector_bytes(model));
 }
 
 int on_device_fetch_velocity(sluice_model *model)
@@ -340,8 +335,8 @@ int on_device_fetch_velocity(sluice_model *model)
 	struct worker *w = model->worker;
 	return on_device_state(model) <= DEVICE_STALE || !w->device->velocity.address ?
 		       0 :
-		       on_device_copy_home(model, w->velocity, w->device->velocity.address,
-					   vector_bytes(model));
+		       on_device_copy_home(model, compressor_velocity(w->compressor),
+					   w->device->velocity.address, vector_bytes(model));
 }
 
 int on_device_come_home(sluice_model *model)
@@ -365,9 +360,10 @@ int on_device_take_up(sluice_model *model)
 	const size_t bytes = vector_bytes(model);
 	if (on_device_state(model) != DEVICE_STALE)
 		return 0;
-	if (d->ops->copy(d->residual.address, w->residual, bytes, d->stream) ||
+	if (d->ops->copy(d->residual.address, worker_residual(model), bytes, d->stream) ||
 	    (d->velocity.address &&
-	     d->ops->copy(d->velocity.address, w->velocity, bytes, d->stream)))
+	     d->ops->copy(d->velocity.address, compressor_velocity(w->compressor), bytes,
+			  d->stream)))
 		return -1;
 	on_device_become(model, DEVICE_IDLE);
 	return 0;
@@ -380,16 +376,17 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 	struct on_device *d = w->device;
 	float *residual = (float *)d->residual.address + at->begin;
 	float *velocity = (float *)d->velocity.address;
+	const struct entries got = compressor_entries(w->compressor);
 	uint32_t published = index ? n : 0;
 	for (uint32_t i = 0; !index && i < n; i++)
-		if (w->value[i] != 0)
-			w->relative[published++] = i;
+		if (got.value[i] != 0)
+			got.index[published++] = i;
 	if (!index)
-		index = w->relative;
-	memset(w->value, 0, n * sizeof(*w->value)); /* applied already */
-	if (d->ops->apply(d->compressor, residual, index, w->value, published, 1, d->stream) ||
+		index = got.index;
+	memset(got.value, 0, n * sizeof(*got.value)); /* applied already */
+	if (d->ops->apply(d->compressor, residual, index, got.value, published, 1, d->stream) ||
 	    (velocity && model->recipe.mask &&
-	     d->ops->apply(d->compressor, velocity + at->begin, index, w->value, published, 1,
+	     d->ops->apply(d->compressor, velocity + at->begin, index, got.value, published, 1,
 			   d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;

@@ -98,11 +98,13 @@ int on_device_return(struct borrowed *b, int failed);
 /* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On failure
  * the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);
-/* What worker_send() does in a phase upwards: all messages into their staging slots, of pairs and
- * sketches when the device has made them. Values that shards asked for are enqueued;
- * on_device_valued() stages them. On failure nothing is posted. SLUICE_ENUMERIC: what was made is
- * not finite; worker.overflowed says where. */
-int on_device_emit(sluice_model *model);
+/* What worker_send() does in a phase up: all messages are staged, of pairs and sketches when the
+ * device has made them. Values that shards asked for are enqueued; on_device_valued() stages them.
+ * On failure nothing is posted. SLUICE_ENUMERIC: what was made is not finite; worker.overflowed
+ * says where. */
+int on_device_emit_pairs(sluice_model *model);
+int on_device_emit_sketches(sluice_model *model);
+int on_device_ask_values(sluice_model *model);
 /* Token held, of the pull: 1: the values are staged, or none are awaited. */
 int on_device_valued(sluice_model *model);
 /* What the device is at, as what is waited for. 0: it is at nothing. */

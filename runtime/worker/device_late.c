@@ -36,7 +36,7 @@ void on_device_advance(sluice_model *model)
 			on_device_become(model, DEVICE_LISTED);
 			return;
 		}
-		worker_send(model); /* headers: it asks nothing of CUDA, and cannot fail */
+		worker_send(model, NULL); /* headers: it asks nothing of CUDA, and cannot fail */
 		model->stats.compress_ns += now_ns() - start;
 		on_device_become(model, DEVICE_STAGED);
 	}
@@ -102,7 +102,7 @@ static int await_all(sluice_model *model, int pushing)
 	if (!pushing && (rc = on_device_ready(model, "messages that the host encodes")))
 		return rc; /* the push stands */
 	const uint64_t start = now_ns();
-	rc = worker_send(model);
+	rc = worker_send(model, NULL);
 	progress_take(job);
 	model->stats.compress_ns += now_ns() - start;
 	sent_listed(model, rc);
@@ -124,7 +124,7 @@ int on_device_park(sluice_model *model)
 	int rc = await(model);
 	/* While the stream is captured it is left to the pull, after that. */
 	if (!rc && on_device_state(model) == DEVICE_LISTED && !d->ops->ready(d->stream)) {
-		sent_listed(model, worker_send(model));
+		sent_listed(model, worker_send(model, NULL));
 		rc = await(model);
 	}
 	return rc;

@@ -55,7 +55,8 @@ struct outbox {
 	struct window staging;  /* worker.staging, pinned */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
-	float *rest;           /* selected_most: what messages leave that the host encodes */
+	uint32_t *listed;      /* selected_most: positions that the host encodes, */
+	float *rest;           /* and what their messages leave of them */
 	uint32_t *unsent;  /* the same: which of them keep their momentum; NULL: the recipe masks
 			      none */
 	int settled;       /* what the last push's messages hold has left the residual */
@@ -199,7 +200,7 @@ int outbox_open(sluice_model *model)
 {
 	const uint32_t shards = model->layout.n_shards;
 	const size_t most = model->layout.selected_most + 1;
-	const int masks = model->worker->velocity && model->recipe.mask;
+	const int masks = compressor_velocity(model->worker->compressor) && model->recipe.mask;
 	struct outbox *o = calloc(1, sizeof(*o));
 	int rc = 0;
 	model->worker->device->outbox = o;
@@ -209,11 +210,12 @@ int outbox_open(sluice_model *model)
 		o->heads = calloc(shards, sizeof(*o->heads));
 		o->lanes = calloc(shards, sizeof(*o->lanes));
 		o->windows = calloc((size_t)model->job->size, sizeof(*o->windows));
+		o->listed = malloc(most * sizeof(*o->listed));
 		o->rest = malloc(most * sizeof(*o->rest));
 		o->unsent = masks ? malloc(most * sizeof(*o->unsent)) : NULL;
 	}
-	if (!o || !o->parts || !o->sent || !o->heads || !o->lanes || !o->windows || !o->rest ||
-	    (masks && !o->unsent))
+	if (!o || !o->parts || !o->sent || !o->heads || !o->lanes || !o->windows || !o->listed ||
+	    !o->rest || (masks && !o->unsent))
 		rc = fail(SLUICE_ENOMEM, "no memory for %zu selected values", most);
 	if (!rc)
 		rc = open_payloads(model);
@@ -237,6 +239,7 @@ void outbox_close(sluice_model *model)
 	free(o->heads);
 	free(o->lanes);
 	free(o->windows);
+	free(o->listed);
 	free(o->rest);
 	free(o->unsent);
 	free(o);
@@ -290,7 +293,7 @@ static void aim(sluice_model *model)
 	}
 }
 
-/* As worker_message() has them. */
+/* As upload_head() has them. */
 static struct device_values values_of(const sluice_model *model)
 {
 	const struct value_coding *c = &model->recipe.up.values;
@@ -303,11 +306,10 @@ static struct device_values values_of(const sluice_model *model)
 				       .seed = model->recipe.seed };
 }
 
-/* As worker_settle() has it. */
+/* As upload_settle() has it. */
 static int masks(const sluice_model *model)
 {
-	const struct worker *w = model->worker;
-	return w->velocity && model->recipe.mask && w->step > model->schedule.warmup_steps;
+	return compressor_velocity(model->worker->compressor) && upload_masks(model);
 }
 
 int on_device_fold(sluice_model *model, const void *grad)
@@ -315,7 +317,6 @@ int on_device_fold(sluice_model *model, const void *grad)
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
-	w->addend = NULL;
 	w->skip = 0;
 	const struct device_push push = {
 		.payload = sketches(model)              ? DEVICE_SKETCHES :
@@ -330,7 +331,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 	};
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		o->heads[s] = worker_message(model, s);
+		o->heads[s] = upload_head(model, s);
 		o->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
 	}
 	o->asked_ns = now_ns();
@@ -454,7 +455,7 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	if (o->landing.address && o->lanes[shard].way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
-	worker_staged(model, shard, m, &payload);
+	upload_stage(model, m, &payload);
 }
 
 static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
@@ -473,19 +474,25 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	float *rest = d->outbox->rest + sent->first;
+	uint32_t *listed = d->outbox->listed;
+	float *residual = worker_residual(model), *velocity = compressor_velocity(w->compressor);
+	struct pick pick = { .index = listed, .vector = residual, .n = sent->count };
+	struct message m = head_of(model, shard);
 	const int marks = masks(model);
-	if (d->ops->fetch(d->compressor, sent->first, sent->count, w->index, rest, d->stream))
+	if (d->ops->fetch(d->compressor, sent->first, sent->count, listed, rest, d->stream))
 		return device_fail(d->ops, "sluice_push");
 	for (uint32_t i = 0; i < sent->count; i++)
-		w->residual[w->index[i]] = rest[i];
+		residual[listed[i]] = rest[i];
 	for (uint32_t i = 0; i < sent->count && marks; i++)
-		w->velocity[w->index[i]] = 1;
-	if (worker_encode_as(model, head_of(model, shard), w->index, sent->count))
+		velocity[listed[i]] = 1;
+	if (upload_pick(model, &m, &pick, model->layout.shards[shard].begin))
 		return SLUICE_ENUMERIC;
+	upload_settle(model, shard, &pick);
+	model->stats.pushed_elements += pick.n;
 	for (uint32_t i = 0; i < sent->count; i++)
-		rest[i] = w->residual[w->index[i]];
+		rest[i] = residual[listed[i]];
 	for (uint32_t i = 0; i < sent->count && marks; i++)
-		d->outbox->unsent[sent->first + i] = w->velocity[w->index[i]] != 0;
+		d->outbox->unsent[sent->first + i] = velocity[listed[i]] != 0;
 	return 0;
 }
 
@@ -501,7 +508,7 @@ static int settle(sluice_model *model)
 	return 0;
 }
 
-static int emit_pairs(sluice_model *model)
+int on_device_emit_pairs(sluice_model *model)
 {
 	const struct outbox *o = outbox_of(model);
 	const uint64_t pushed = model->stats.pushed_elements,
@@ -526,7 +533,7 @@ static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	struct worker *w = model->worker;
 	const float *there = (const float *)w->device->residual.address + at->begin;
-	float *here = w->residual + at->begin;
+	float *here = worker_residual(model) + at->begin;
 	int rc = on_device_copy_home(model, here, there, at->span * sizeof(*there));
 	if (rc)
 		return rc;
@@ -535,7 +542,7 @@ static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 	return SLUICE_ENUMERIC;
 }
 
-static int emit_sketches(sluice_model *model)
+int on_device_emit_sketches(sluice_model *model)
 {
 	const struct outbox *o = outbox_of(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
@@ -583,7 +590,7 @@ static int stage_values(sluice_model *model)
 	if (d->ops->pushed(d->compressor, &nothing, d->outbox->sent, d->stream))
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = worker_message(model, s);
+		struct message m = upload_head(model, s);
 		agree_support(model, s, &m.count);
 		m.coding = CODING_AGREED;
 		stage_made(model, s, &m);
@@ -611,13 +618,8 @@ int on_device_valued(sluice_model *model)
 	return !end_job(model, rc);
 }
 
-int on_device_emit(sluice_model *model)
+int on_device_ask_values(sluice_model *model)
 {
-	const struct phase *phase = phase_now(model, model->worker->phase);
-	if (!phase_agrees(phase))
-		return emit_pairs(model);
-	if (phase->payload == PAYLOAD_SKETCH)
-		return emit_sketches(model);
 	end_job(model, ask_for_values(model));
 	return 0;
 }

@@ -2,10 +2,12 @@
  * See lane.h. Called by the loop (worker.c) and by what makes or takes messages for it. */
 #include "worker/lane.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "model/delta_log.h"
 #include "rdma/ring.h"
 #include "worker/worker.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { TORN_MAX = 64 }; /* READs of one publication that may find it half written */
@@ -24,6 +26,7 @@ struct lane {
 	uint64_t version, log_end; /* newest notice: publications, of which a step has several */
 	uint32_t last_bytes;
 	uint64_t have; /* publications taken */
+	uint64_t base; /* what the next push is based on */
 	enum lane_down down;
 	int read_status;
 	unsigned torn;
@@ -96,7 +99,7 @@ void lanes_restart(sluice_model *model, uint64_t publications)
 
 		ring_writer_init(&lane->ring, at->slot_depth, at->slot_bytes);
 		lane->up = UP_POSTED;
-		lane->version = lane->have = publications;
+		lane->version = lane->have = lane->base = publications;
 		lane->log_end = 0;
 		lane->last_bytes = 0;
 		lane->down = DOWN_IDLE;
@@ -231,13 +234,43 @@ int lanes_post(sluice_model *model)
 	return complete && !model->job->failure.code;
 }
 
-uint32_t lanes_full(const sluice_model *model)
+/* The first shard at which no slot is free; n_shards if there is none. */
+static uint32_t first_full(const sluice_model *model)
 {
 	uint32_t s = 0;
 
 	while (s < model->layout.n_shards && ring_writer_free(&lane_of(model, s)->ring))
 		s++;
 	return s;
+}
+
+static int slots_free(void *context)
+{
+	const sluice_model *model = context;
+
+	return first_full(model) == model->layout.n_shards;
+}
+
+static void describe_full(void *context, char *text, size_t cap)
+{
+	const sluice_model *model = context;
+	/* Where one was freed just now, the first shard is as good as any. */
+	const uint32_t s = first_full(model) % model->layout.n_shards;
+
+	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
+		 (unsigned long long)(model->step / model->recipe.period + 1), s,
+		 rank_text(model->job, model->layout.shards[s].owner));
+}
+
+int lanes_await_slots(sluice_model *model)
+{
+	const uint64_t start = now_ns();
+
+	progress_take(model->job);
+	const int rc = progress_until(model->job, slots_free, describe_full, model);
+	progress_release(model->job);
+	model->stats.push_ns += now_ns() - start;
+	return rc;
 }
 
 /* ---- for tests and tools that look into messages ---------------------------- */
@@ -312,6 +345,11 @@ void lane_read_ended(sluice_model *model, uint32_t shard, int status)
 uint64_t lane_have(const sluice_model *model, uint32_t shard)
 {
 	return lane_of(model, shard)->have;
+}
+
+uint64_t lane_base(const sluice_model *model, uint32_t shard)
+{
+	return lane_of(model, shard)->base;
 }
 
 uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard)
@@ -389,11 +427,12 @@ int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **
 	return 0;
 }
 
-void lane_took(sluice_model *model, uint32_t shard, uint64_t taken)
+void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base)
 {
 	struct lane *lane = lane_of(model, shard);
 
 	lane->have = taken;
+	lane->base = base;
 	lane->torn = 0;
 	const int own = model->layout.shards[shard].owner == model->job->rank;
 	*(own ? &model->stats.own_pulled_bytes : &model->stats.pulled_bytes) += lane->last_bytes;

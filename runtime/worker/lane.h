@@ -49,8 +49,8 @@ int lane_post(sluice_model *model, uint32_t shard);
 /* The same for all lanes; 0 also if the job has failed. */
 int lanes_post(sluice_model *model);
 int lane_posted(const sluice_model *model, uint32_t shard);
-/* The first shard at which no slot is free; n_shards if there is none. */
-uint32_t lanes_full(const sluice_model *model);
+/* Waits until each shard has a free slot. 0, or why the job has ended. */
+int lanes_await_slots(sluice_model *model);
 
 /* ---- down ---- */
 
@@ -58,8 +58,10 @@ uint32_t lanes_full(const sluice_model *model);
 void lane_notice(sluice_model *model, uint32_t shard);
 /* The READ of this lane has ended. */
 void lane_read_ended(sluice_model *model, uint32_t shard, int status);
-/* The newest publication that this worker has taken, and its length in the log. */
+/* The newest publication that this worker has taken, what its pushes say that they are based on,
+ * and its length in the log. */
 uint64_t lane_have(const sluice_model *model, uint32_t shard);
+uint64_t lane_base(const sluice_model *model, uint32_t shard);
 uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
 /* 1 if publication `wanted` is announced, not taken, and no READ is under way. */
 int lane_announced(const sluice_model *model, uint32_t shard, uint64_t wanted);
@@ -72,8 +74,8 @@ int lane_arrived(const sluice_model *model, uint32_t shard);
 /* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
  * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
-/* Publication `taken` is dealt with. */
-void lane_took(sluice_model *model, uint32_t shard, uint64_t taken);
+/* Publication `taken` is dealt with; the next push is based on `base`. */
+void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */
 struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard);

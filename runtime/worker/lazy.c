@@ -126,14 +126,14 @@ struct lazy {
 	int refresh;              /* the next one sends everything anew */
 };
 
-int lazy_open(const sluice_model *model, struct lazy **out)
+static int lazy_open(sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct vectors *kept = &model->worker->kept;
 
 	if (recipe->signal != SIGNAL_INNOVATION)
 		return 0;
-	struct lazy *lazy = *out = calloc(1, sizeof(*lazy));
+	struct lazy *lazy = model->worker->lazy = calloc(1, sizeof(*lazy));
 	if (lazy) {
 		lazy->reference = kept->of[KEPT_REFERENCE];
 		lazy->since = kept->of[KEPT_SINCE];
@@ -148,17 +148,22 @@ int lazy_open(const sluice_model *model, struct lazy **out)
 			    model->layout.n_shards);
 }
 
-void lazy_close(struct lazy **lazy)
+static void lazy_close(sluice_model *model)
 {
-	if (!*lazy)
+	struct lazy *lazy = model->worker->lazy;
+
+	if (!lazy)
 		return;
-	free((*lazy)->moved);
-	free(*lazy);
-	*lazy = NULL;
+	free(lazy->moved);
+	free(lazy);
+	model->worker->lazy = NULL;
 }
 
-void lazy_restart(struct lazy *lazy)
+/* No upload was made yet. The vectors stay: they may have been restored. */
+static void lazy_restart(sluice_model *model)
 {
+	struct lazy *lazy = model->worker->lazy;
+
 	if (!lazy)
 		return;
 	lazy->uploads = 0;
@@ -182,17 +187,17 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
 
 /* ---- push ------------------------------------------------------------------- */
 
-/* Squared norms of what a message carries (worker.value) and of what it leaves of the
- * accumulator. */
+/* Squared norms of what a message carries and of what it leaves of the residual. */
 static void weigh(const sluice_model *model, struct lazy *lazy, const struct shard_layout *at,
-		  const uint32_t *index, uint32_t n)
+		  const struct pick *emitted)
 {
-	const struct worker *w = model->worker;
-	const float *vector = w->residual + at->begin;
+	const uint32_t *index = emitted->index;
+	const float *vector = worker_residual(model) + at->begin;
 	double carried = 0, all = 0, sent = 0, off = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		double value = (double)w->value[i], exact = (double)vector[index ? index[i] : i];
+	for (size_t i = 0; i < emitted->n; i++) {
+		double value = (double)emitted->value[i],
+		       exact = (double)vector[index ? index[i] : i];
 		carried += value * value;
 		sent += exact * exact;
 		off += (exact - value) * (exact - value);
@@ -203,12 +208,18 @@ static void weigh(const sluice_model *model, struct lazy *lazy, const struct sha
 	lazy->error += off + (index && all > sent ? all - sent : 0);
 }
 
-uint32_t lazy_mark(const struct lazy *lazy)
+/* What the messages of this push say of the worker's uploads. */
+static void set_mark(sluice_model *model, int uploading)
 {
-	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
+	struct lazy *lazy = model->worker->lazy;
+
+	lazy->uploading = uploading;
+	model->worker->mark = lazy->refresh ? INNOVATION_REFRESH :
+					      2 * lazy->uploads + (uint32_t)uploading;
 }
 
-void lazy_renew(sluice_model *model)
+/* A reference that a shard has lost count of begins anew. */
+static void lazy_step_begins(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
 
@@ -218,49 +229,47 @@ void lazy_renew(sluice_model *model)
 	lazy->rule.uploaded = 0; /* so that this push is not left out */
 }
 
-void lazy_begin(sluice_model *model, int skip)
+/* Nothing is weighed yet. */
+static void lazy_folded(sluice_model *model, struct signal *signal)
 {
 	struct lazy *lazy = model->worker->lazy;
 
+	(void)signal;
 	if (!lazy)
 		return;
 	lazy->innovation = lazy->error = 0;
-	lazy->skip = skip;
-	lazy->uploading = !skip;
+	lazy->skip = model->worker->skip;
+	set_mark(model, !lazy->skip);
 	memset(lazy->moved, 0, model->layout.n_shards * sizeof(*lazy->moved));
 }
 
-void lazy_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-		 uint32_t n)
+/* The reference follows, or waits for the decision. */
+static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
+			 const struct pick *emitted)
 {
 	struct lazy *lazy = model->worker->lazy;
 
 	if (!lazy)
 		return;
 	if (model->recipe.when == WHEN_LAZY)
-		weigh(model, lazy, at, index, n);
+		weigh(model, lazy, at, emitted);
 	else
-		sparse_add(lazy->reference + at->begin, index, model->worker->value, n);
+		sparse_add(lazy->reference + at->begin, emitted->index, emitted->value,
+			   (uint32_t)emitted->n);
 }
 
 /* Each message becomes one without coordinates, which says that there is nothing new. */
 static void withdraw(sluice_model *model)
 {
-	struct worker *w = model->worker;
-
-	w->lazy->uploading = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = worker_message(model, s);
-
-		m.count = 0;
-		worker_stage(model, s, &m, w->relative, w->value);
-	}
+	set_mark(model, 0);
+	upload_empty(model, MESSAGE_PUSH);
 }
 
 /* What the shards will add, this worker adds: its own messages, decoded as theirs. */
 static void follow(sluice_model *model)
 {
-	struct worker *w = model->worker;
+	const struct worker *w = model->worker;
+	const struct entries sent = compressor_entries(w->compressor);
 
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
@@ -269,10 +278,10 @@ static void follow(sluice_model *model)
 		const char *why;
 
 		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
-		    message_decode(&m, slot, w->relative, w->value, &why))
+		    message_decode(&m, slot, sent.index, sent.value, &why))
 			continue; /* cannot be: this worker wrote it */
 		sparse_add(w->lazy->reference + at->begin,
-			   m.coding == CODING_DENSE ? NULL : w->relative, w->value, m.count);
+			   m.coding == CODING_DENSE ? NULL : sent.index, sent.value, m.count);
 	}
 }
 
@@ -302,7 +311,7 @@ static void decide(sluice_model *model, struct lazy *lazy, uint64_t elements)
 	lazy_uploaded(&lazy->rule, lazy->error);
 }
 
-void lazy_decide(sluice_model *model, uint64_t elements)
+static void lazy_sent(sluice_model *model, uint64_t elements)
 {
 	struct lazy *lazy = model->worker->lazy;
 
@@ -316,22 +325,23 @@ void lazy_decide(sluice_model *model, uint64_t elements)
 
 /* ---- pull ------------------------------------------------------------------- */
 
-void lazy_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
-		uint32_t n, int lacks)
+static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+			const float *value, const struct message *m)
 {
 	struct lazy *lazy = model->worker->lazy;
 	double moved = 0;
 
 	if (!lazy)
-		return;
-	lazy->refresh |= lacks;
+		return 0;
+	lazy->refresh |= m->anchor != 0; /* the shard's sum lacks something */
 	if (!lazy->rule.window)
-		return;
-	for (uint32_t i = 0; i < n; i++)
+		return 0;
+	for (uint32_t i = 0; i < m->count; i++)
 		moved += (double)value[i] * (double)value[i];
 	lazy->moved[shard] = moved;
 	if (lazy->since)
-		sparse_add(lazy->since + model->layout.shards[shard].begin, index, value, n);
+		sparse_add(lazy->since + model->layout.shards[shard].begin, index, value, m->count);
+	return 0;
 }
 
 static void measure_distance(const sluice_model *model, struct lazy *lazy)
@@ -343,7 +353,7 @@ static void measure_distance(const sluice_model *model, struct lazy *lazy)
 	lazy->distance = distance;
 }
 
-void lazy_pulled(sluice_model *model)
+static void lazy_pulled(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
 	double moved = 0;
@@ -390,3 +400,13 @@ int sluice_set_smoothness(sluice_model *model, float smoothness)
 		model->worker->lazy->smoothness = smoothness;
 	return 0;
 }
+
+const struct step_hooks lazy_hooks = { .open = lazy_open,
+				       .close = lazy_close,
+				       .restart = lazy_restart,
+				       .step_begins = lazy_step_begins,
+				       .folded = lazy_folded,
+				       .emitted = lazy_emitted,
+				       .sent = lazy_sent,
+				       .applied = lazy_applied,
+				       .pulled = lazy_pulled };

@@ -6,7 +6,7 @@
  * Chen, Giannakis, Yang, NeurIPS 2019). lazy.c owns all that a worker keeps for it. */
 #ifndef RUNTIME_LAZY_H
 #define RUNTIME_LAZY_H
-#include "model/model.h"
+#include "worker/hooks.h"
 
 /* ---- the rule: pure --------------------------------------------------------- */
 
@@ -49,11 +49,6 @@ void lazy_skipped(struct lazy_rule *l);
 
 struct lazy;
 
-int lazy_open(const sluice_model *model, struct lazy **out); /* 0 or SLUICE_ENOMEM */
-void lazy_close(struct lazy **lazy);
-/* No upload was made yet. The vectors stay: they may have been restored. */
-void lazy_restart(struct lazy *lazy);
-
 /* What a gradient is compared with; NULL: with nothing. */
 const float *lazy_reference(const struct lazy *lazy);
 /* What a checkpoint holds beside the vectors. */
@@ -62,21 +57,5 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no uploa
 /* numbers: what lazy_save() gave; NULL where there is no rule. */
 void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh);
 
-/* Before the gradient is folded: a reference that a shard has lost count of begins anew. */
-void lazy_renew(sluice_model *model);
-/* A push begins: nothing is weighed yet. skip: the gradient is left out. */
-void lazy_begin(sluice_model *model, int skip);
-/* What a push says of the worker's uploads. */
-uint32_t lazy_mark(const struct lazy *lazy);
-/* A message to a shard is encoded (worker.value); the reference follows, or waits for the
- * decision. */
-void lazy_settle(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-		 uint32_t n);
-/* All are encoded and none is posted. elements: of stats before this push. */
-void lazy_decide(sluice_model *model, uint64_t elements);
-/* A delta is being applied; `lacks`: the shard's sum lacks something, so all begin anew. */
-void lazy_apply(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
-		uint32_t n, int lacks);
-/* All deltas of the step are applied. */
-void lazy_pulled(sluice_model *model);
+extern const struct step_hooks lazy_hooks;
 #endif

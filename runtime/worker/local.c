@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See local.h. Called by step.c. */
+ * See local.h. */
 #include "worker/local.h"
 #include "worker/worker.h"
 #include <stdlib.h>
@@ -11,13 +11,13 @@ struct local {
 	int apart;   /* sum is not the residual */
 };
 
-int local_open(const sluice_model *model, struct local **out)
+static int local_open(sluice_model *model)
 {
 	const struct vectors *kept = &model->worker->kept;
 
 	if (!kept->of[KEPT_BASE])
 		return 0;
-	struct local *local = *out = calloc(1, sizeof(*local));
+	struct local *local = model->worker->local = calloc(1, sizeof(*local));
 	if (!local)
 		return fail(SLUICE_ENOMEM, "no memory for a worker's own steps");
 	local->base = kept->of[KEPT_BASE];
@@ -26,10 +26,10 @@ int local_open(const sluice_model *model, struct local **out)
 	return 0;
 }
 
-void local_close(struct local **local)
+static void local_close(sluice_model *model)
 {
-	free(*local);
-	*local = NULL;
+	free(model->worker->local);
+	model->worker->local = NULL;
 }
 
 float *local_sum(const struct local *local)
@@ -47,32 +47,38 @@ int local_step(const sluice_model *model)
 	return (model->step + 1) % model->recipe.period != 0;
 }
 
-void local_begin(sluice_model *model, const float *params)
+static void local_begin(sluice_model *model, const float *params)
 {
 	if (model->worker->local)
 		memcpy(model->worker->local->base, params, model->layout.count * sizeof(*params));
 }
 
-void local_gather(sluice_model *model)
+/* Before an exchange is sent, the steps of the period enter the residual. */
+static void local_folded(sluice_model *model, struct signal *signal)
 {
 	struct worker *w = model->worker;
 
+	(void)signal;
 	if (!w->local)
 		return;
 	w->skip = 0; /* the last step's gradient was left out, not the steps before it */
 	if (w->local->apart)
-		sparse_add(w->residual, NULL, w->local->sum, (uint32_t)model->layout.count);
+		sparse_add(worker_residual(model), NULL, w->local->sum,
+			   (uint32_t)model->layout.count);
 }
 
-void local_restart(sluice_model *model)
+/* After it a new period begins. */
+static void local_sent(sluice_model *model, uint64_t elements)
 {
 	struct worker *w = model->worker;
+	float *velocity = compressor_velocity(w->compressor);
 
+	(void)elements;
 	if (!w->local)
 		return;
 	memset(w->local->sum, 0, model->layout.count * sizeof(*w->local->sum));
-	if (w->velocity)
-		memset(w->velocity, 0, model->layout.count * sizeof(*w->velocity));
+	if (velocity)
+		memset(velocity, 0, model->layout.count * sizeof(*velocity));
 }
 
 void local_pull(sluice_model *model, float *params)
@@ -91,3 +97,9 @@ int sluice_in_sync(const sluice_model *model)
 	       (!model_async(model) || !model->step ||
 		schedule_before_anchor(&model->schedule, model->step));
 }
+
+const struct step_hooks local_hooks = { .open = local_open,
+					.close = local_close,
+					.begin = local_begin,
+					.folded = local_folded,
+					.sent = local_sent };

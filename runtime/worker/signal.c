@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal,
- * added to what earlier steps left unsent. Called by worker.c at the top of a push; no network. */
+ * See signal.h. Called by step.c at the top of a push; no network. */
+#include "worker/signal.h"
 #include "worker/worker.h"
 #include "base/error.h"
 #include "compress/clip_rules.h"
@@ -185,13 +185,14 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 		}
 }
 
-/* Turns what the last push left in worker.residual[at .. at + n) into what the recipe's memory adds
- * in this step. Once a step for each coordinate. */
+/* Turns what the last push left in the residual's coordinates at .. at + n into what the recipe's
+ * memory adds in this step. Once a step for each coordinate. */
 static void recall(const sluice_model *model, uint64_t at, size_t n)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct worker *w = model->worker;
 	const uint64_t step = w->step;
+	float *residual = worker_residual(model) + at;
 	float *filter = w->kept.of[KEPT_FILTER];
 	float alpha, newer, older;
 
@@ -199,14 +200,13 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 	case MEMORY_NONE:
 	case MEMORY_RESIDUAL: return;
 	case MEMORY_LOWPASS:
-		lowpass(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at, n,
-			recipe->memory_beta);
+		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory_beta);
 		return;
 	case MEMORY_TWOSTEP:
 		alpha = update_alpha(&model->update, step);
 		newer = update_alpha(&model->update, step - 1) / alpha * (2 - alpha);
 		older = update_alpha(&model->update, step - 2) / alpha * (1 - alpha);
-		twostep(w->residual + at, (float *)w->kept.of[KEPT_MEMORY] + at,
+		twostep(residual, (float *)w->kept.of[KEPT_MEMORY] + at,
 			filter ? filter + at : NULL, n, recipe->memory_beta, newer, older);
 		return;
 	}
@@ -214,13 +214,13 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 
 /* ---- the signal -------------------------------------------------------------- */
 
-/* One cache-resident piece: velocity and accumulator from g. */
+/* One cache-resident piece: velocity and residual from g. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n,
 		 float scale)
 {
 	const struct worker *w = model->worker;
 	const float *restrict reference = lazy_reference(w->lazy);
-	float *restrict sum = (w->local ? local_sum(w->local) : w->residual) + at;
+	float *restrict sum = (w->local ? local_sum(w->local) : worker_residual(model)) + at;
 	int keep = model->recipe.memory != MEMORY_NONE || w->local;
 	if (reference) {
 		reference += at;
@@ -229,7 +229,7 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 		return;
 	}
 	if (model->recipe.signal == SIGNAL_MOMENTUM) {
-		float *restrict u = model->worker->velocity + at;
+		float *restrict u = compressor_velocity(w->compressor) + at;
 		const float m = model->recipe.signal_momentum;
 		for (size_t i = 0; i < n; i++) {
 			u[i] = m * u[i] + scale * g[i];
@@ -252,16 +252,15 @@ static int selection_adds(const sluice_model *model, enum value_type type)
 	return type == VALUE_F32 && plan_takes(&model->plan, PATH_FOLD, traits);
 }
 
-int signal_accumulate(sluice_model *model, const void *grad, const void *before, uint64_t begin,
-		      uint64_t count)
+int signal_fold(sluice_model *model, const void *grad, const void *before, uint64_t begin,
+		uint64_t count, struct signal *out)
 {
 	const enum value_type type = model_pushed_type(model);
-	model->worker->addend = NULL;
-	model->worker->skip = model->worker->summed = 0;
-	if (model->worker->accumulates && grad == model->worker->residual + begin) {
-		model->worker->summed = count == model->layout.count &&
-					selection_adds(model, VALUE_F32);
-		return model->worker->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
+	*out = (struct signal){ .addend = NULL };
+	model->worker->skip = 0;
+	if (model->worker->accumulates && grad == worker_residual(model) + begin) {
+		out->summed = count == model->layout.count && selection_adds(model, VALUE_F32);
+		return out->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
 	}
 	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the
 	 * cache. */
@@ -293,8 +292,8 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 		in.clip = clip(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
 	if (count == model->layout.count && selection_adds(model, type)) {
-		model->worker->addend = grad;
-		model->worker->addend_scale = factor;
+		out->addend = grad;
+		out->scale = factor;
 		return 0;
 	}
 	for (uint64_t at = 0; at < count; at += CHUNK) {
@@ -311,23 +310,10 @@ int signal_accumulate(sluice_model *model, const void *grad, const void *before,
 	return 0;
 }
 
-int signal_sum_finite(const struct worker *w, size_t selected, int nan)
-{
-	int finite = !nan;
-	/* What is infinite is selected before everything else. */
-	if (w->valued)
-		return finite && first_nonfinite(w->selected, selected) == selected;
-	for (size_t i = 0; i < selected && finite; i++)
-		finite = isfinite(w->residual[w->index[i]]) != 0;
-	return finite;
-}
-
 int signal_judge_sum(sluice_model *model, const float *grad)
 {
-	int rc = 0;
-	if (model->recipe.nonfinite == NONFINITE_ABORT)
-		rc = grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count) :
-			    judge(model, VALUE_F32, model->worker->residual, 0,
-				  model->layout.count);
-	return rc ? rc : 1;
+	if (model->recipe.nonfinite != NONFINITE_ABORT)
+		return 0;
+	return grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count) :
+		      judge(model, VALUE_F32, worker_residual(model), 0, model->layout.count);
 }

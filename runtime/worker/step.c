@@ -4,27 +4,12 @@
 #include "worker/worker.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "worker/hooks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- what the calls have in common ------------------------------------------- */
-
-static int slots_free(void *context)
-{
-	const sluice_model *model = context;
-	return lanes_full(model) == model->layout.n_shards;
-}
-
-static void describe_full(void *context, char *text, size_t cap)
-{
-	const sluice_model *model = context;
-	uint32_t s = lanes_full(model) %
-		     model->layout.n_shards; /* freed just now: the first, as good as any */
-	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
-		 (unsigned long long)(model->step / model->recipe.period + 1), s,
-		 rank_text(model->job, model->layout.shards[s].owner));
-}
 
 static int push_done(void *context)
 {
@@ -92,16 +77,6 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 					      "the last push was not pulled yet");
 }
 
-int step_await_slots(sluice_model *model)
-{
-	uint64_t start = now_ns();
-	progress_take(model->job);
-	int rc = progress_until(model->job, slots_free, describe_full, model);
-	progress_release(model->job);
-	model->stats.push_ns += now_ns() - start;
-	return rc;
-}
-
 static void step_begin(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -110,9 +85,9 @@ static void step_begin(sluice_model *model)
 	w->encoded = 0;
 	w->target = NULL;
 	w->shards_done = 0;
-	async_step_begins(model);
 	w->rule = model_rule(model, w->step, w->chosen);
 	model->stats.density_up = w->rule.up;
+	hooks_step_begins(model);
 }
 
 static int step_sent(sluice_model *model)
@@ -151,7 +126,7 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 	if ((rc = on_device_come_home(model)))
 		return rc;
 	model->worker->accumulates = 1;
-	*accumulator = model->worker->residual;
+	*accumulator = worker_residual(model);
 	*scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	return 0;
 }
@@ -160,9 +135,10 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 			     const char *function)
 {
 	const struct worker *w = model->worker;
-	const uintptr_t first = (uintptr_t)w->residual, given = (uintptr_t)grad;
+	const float *residual = worker_residual(model);
+	const uintptr_t first = (uintptr_t)residual, given = (uintptr_t)grad;
 	if (!w->accumulates || given < first ||
-	    given >= (uintptr_t)(w->residual + model->layout.count) || grad == w->residual + begin)
+	    given >= (uintptr_t)(residual + model->layout.count) || grad == residual + begin)
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: the vector lies in what sluice_accumulator gave, at byte %llu, where "
@@ -182,12 +158,12 @@ static int pull_done(void *context)
 
 static int push(sluice_model *model, const void *grad, const void *before)
 {
-	int alone = local_step(model), rc = alone ? 0 : step_await_slots(model);
+	int alone = local_step(model), rc = alone ? 0 : lanes_await_slots(model);
+	struct signal signal = { .addend = NULL };
 	if (rc)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model);
-	lazy_renew(model);
 	if (!grad) /* not wanted */
 		model->worker->skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
@@ -200,17 +176,14 @@ static int push(sluice_model *model, const void *grad, const void *before)
 	} else if (on_device_selects(model)) {
 		rc = on_device_fold(model, grad);
 		return rc ? rc : on_device_leave(model, start);
-	} else if ((rc = signal_accumulate(model, grad, before, 0, model->layout.count)))
+	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
 		return rc;
 	if (alone) {
 		model->worker->in_step = STEP_PUSHED;
 		return 0;
 	}
-	local_gather(model);
-	measure_push(model);
-	if (worker_send(model))
+	if (worker_send(model, &signal))
 		return signal_overflowed(model, 0);
-	local_restart(model);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	return step_sent(model);
 }
@@ -335,25 +308,24 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	struct worker *w = model->worker;
 	if ((rc = on_device_range(model, &grad, count)))
 		return rc;
-	if (w->in_step == STEP_DONE && (rc = step_await_slots(model)))
+	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = take_range(model, begin, count)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
 		step_begin(model);
-	if ((rc = signal_accumulate(model, grad, NULL, begin, count)))
+	struct signal signal;
+	if ((rc = signal_fold(model, grad, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
 	/* A grid's range is that of the whole vector. */
 	if (selection_kinds[model->recipe.up.select].by_coordinate &&
-	    model->recipe.up.values.type != VALUE_GRID) {
+	    model->recipe.up.values.type != VALUE_GRID)
 		rc = send_complete_shards(model, begin, begin + count);
-	} else if (whole) {
-		measure_push(model);
-		rc = worker_send(model);
-	}
+	else if (whole)
+		rc = worker_send(model, &signal);
 	if (rc)
 		return signal_overflowed(model, 0);
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
@@ -412,10 +384,7 @@ static int pull_into(sluice_model *model, float *target)
 		memcpy(params, target, model->layout.count * sizeof *params);
 	if (w->in_step == STEP_DONE) /* nothing was pushed */
 		return 0;
-	census_end_step(model);
-	measure_step(model);
-	lazy_pulled(model);
-	async_pulled(model);
+	hooks_pulled(model);
 	model->stats.density_down = w->rule.down;
 	watch_step(model);
 	return step_ends(model);

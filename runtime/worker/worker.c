@@ -1,23 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half: a gradient goes down this file (select, encode, post), a delta comes back up it
- * (notice, READ, validate, add). Non-blocking step functions over the schedule's phases; the calls
- * in step.c wait for them. Knows shards only by their messages. */
+ * The loop of the worker half: a gradient goes down this file (pick, emit, post), a delta comes
+ * back up it (notice, READ, validate, apply). Its functions never wait: they go over the schedule's
+ * phases as far as they can, and the calls in step.c wait for them. What a phase carries, and how
+ * its messages are answered, are two tables; what methods add are hooks. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "worker/hooks.h"
 #include <float.h>
+#include <math.h>
 
-/* ---- push ------------------------------------------------------------------ */
+/* ---- pick ------------------------------------------------------------------ */
 
-/* Encoded and posted at once, so that it is on its way while the next one is encoded. */
-static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *selected, uint32_t n)
+/* Picks among these spans (NULL: the whole vector). SLUICE_ENUMERIC: the sum is not finite. */
+static int pick_up(sluice_model *model, const struct signal *signal, const struct span *spans,
+		   size_t n_spans, struct pick *out)
 {
-	int rc = worker_encode(model, shard, selected, n);
-	if (rc || model->worker->phase || model->recipe.lazy_window)
-		return rc; /* token held, or it may be left out: what is encoded is posted when all
-			      is */
-	uint64_t start = now_ns();
+	struct worker *w = model->worker;
+	const struct recipe *recipe = &model->recipe;
+	const uint64_t of = model->layout.count - model->layout.exempt;
+	const double density = model->stats.density_up;
+	const int looks = signal->addend || signal->summed;
+	const struct pick_call call = { .step = w->step,
+					.density = density,
+					.k = selection_kinds[recipe->up.select].global ?
+						     census_up_count(model, density, of) :
+						     schedule_count(density, of),
+					.spans = spans,
+					.n_spans = n_spans,
+					.vector = signal->addend ? NULL : worker_residual(model),
+					.grad = signal->addend,
+					.scale = signal->scale,
+					/* Where the shard decodes what is sent, bit for bit. */
+					.take = looks && recipe->up.values.type == VALUE_F32 &&
+						!recipe->lazy_window };
+
+	*out = compressor_pick(w->compressor, &call);
+	if (!looks || pick_finite(out))
+		return 0;
+	pick_put_back(out); /* infinity less infinity is not zero */
+	return signal_judge_sum(model, signal->addend);
+}
+
+/* ---- emit ------------------------------------------------------------------ */
+
+/* Made and posted at once, so that it is on its way while the next one is made. */
+static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
+{
+	struct worker *w = model->worker;
+	struct message m = upload_head(model, shard);
+
+	if (w->rule.reset)
+		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
+	int rc = upload_pick(model, &m, &pick, model->layout.shards[shard].begin);
+	if (rc)
+		return rc;
+	hooks_emitted(model, &model->layout.shards[shard], &pick);
+	upload_settle(model, shard, &pick);
+	model->stats.pushed_elements += pick.n;
+	if (w->phase || model->recipe.lazy_window)
+		return 0; /* the token is held, or it may be left out: posted when all are made */
+	const uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		lane_post(model, shard);
@@ -26,189 +69,293 @@ static int send_to_shard(sluice_model *model, uint32_t shard, const uint32_t *se
 	return 0;
 }
 
+/* The part of the spans that lies in one shard. */
+static size_t spans_of(const sluice_model *model, const struct shard_layout *at, struct span *spans)
+{
+	const size_t n = layout_shard_spans(&model->layout, at, spans);
+
+	for (size_t i = 0; i < n; i++) {
+		spans[i].begin += at->begin;
+		spans[i].end += at->begin;
+	}
+	return n;
+}
+
 int worker_send_shard(sluice_model *model, uint32_t shard)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	size_t n = at->span;
-	w->valued = w->taken = 0;
-	int sparse = w->index && !w->rule.all_up;
-	if (sparse) {
-		size_t n_spans = layout_shard_spans(&model->layout, at, w->spans);
-		for (size_t i = 0; i < n_spans; i++) {
-			w->spans[i].begin += at->begin;
-			w->spans[i].end += at->begin;
-		}
-		worker_select_from(model, w->spans, n_spans,
-				   &n); /* it adds nothing: it cannot fail */
-	}
-	return send_to_shard(model, shard, sparse ? w->index : NULL, (uint32_t)n);
+	struct pick pick = pick_all(worker_residual(model), at->span);
+
+	if (!w->rule.all_up) /* nothing is added: it cannot fail */
+		pick_up(model, &(struct signal){ .addend = NULL }, w->spans,
+			spans_of(model, at, w->spans), &pick);
+	return send_to_shard(model, shard, pick);
 }
 
-/* One decision over the whole vector, then one message per shard; "nothing to send" is one too. */
-static int send_messages(sluice_model *model)
+/* A grid is as wide as the largest magnitude of the whole vector. */
+static int find_range(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	const float *residual = worker_residual(model);
+
+	if (model->recipe.up.values.type != VALUE_GRID)
+		return 0;
+	w->range = largest_magnitude(residual, model->layout.count);
+	if (w->range <= FLT_MAX)
+		return 0;
+	w->overflowed = first_nonfinite(residual, model->layout.count);
+	return SLUICE_ENUMERIC;
+}
+
+/* One decision over the whole vector, then one message to each shard; "nothing to send" is one
+ * too. */
+static int send_selection(sluice_model *model, const struct signal *signal)
 {
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
-	size_t n = 0, from = 0;
-	int sparse = w->index && !w->rule.all_up;
-	int left_out = w->skip && !w->rule.reset;
-	int rc = sparse && !w->skip && !on_device_selects(model) ?
-			 worker_select_from(model, l->spans, l->n_spans, &n) :
-			 0;
-	if (rc)
-		return rc;
-	if (model->recipe.up.values.type == VALUE_GRID && !on_device_selects(model)) {
-		w->range = largest_magnitude(w->residual, l->count);
-		if (!(w->range <= FLT_MAX)) {
-			w->overflowed = first_nonfinite(w->residual, l->count);
-			return SLUICE_ENUMERIC;
-		}
-	}
-	census_look(model);
-	if (on_device_selects(model))
-		return on_device_emit(model);
+	const int left_out = w->skip && !w->rule.reset;
+	struct pick all = pick_none(worker_residual(model));
+	size_t from = 0;
+	int rc = left_out || w->rule.all_up ? 0 : pick_up(model, signal, NULL, 0, &all);
+
+	if (!rc)
+		rc = find_range(model);
+	if (!rc)
+		hooks_picked(model);
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++) {
-		uint64_t end = l->shards[s].begin + l->shards[s].span;
-		size_t to = from;
-		while (to < n && w->index[to] < end)
-			to++;
-		uint32_t here = sparse || left_out ? (uint32_t)(to - from) : l->shards[s].span;
-		rc = send_to_shard(model, s, sparse ? w->index + from : NULL, here);
-		from = to;
+		const uint64_t end = l->shards[s].begin + l->shards[s].span;
+
+		rc = send_to_shard(model, s,
+				   w->rule.all_up && !left_out ?
+					   pick_all(all.vector, l->shards[s].span) :
+					   pick_part(&all, end, &from));
 	}
 	return rc;
 }
 
-int worker_send(sluice_model *model)
+/* ---- what a phase carries -------------------------------------------------- */
+
+static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m);
+
+/* send: makes the messages of a phase up; on_device: the same where a device selects, whose work is
+ * enqueued. apply: does what a decoded message of a phase down says; 0 or an error. */
+static const struct payload_kind {
+	int (*send)(sluice_model *model, const struct signal *signal);
+	int (*on_device)(sluice_model *model);
+	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m);
+} kinds[PAYLOADS] = {
+	[PAYLOAD_PAIRS] = { send_selection, on_device_emit_pairs, apply_delta },
+	[PAYLOAD_VALUES] = { send_selection, on_device_emit_pairs, apply_delta },
+	[PAYLOAD_AGREED] = { agree_send_values, on_device_ask_values, apply_delta },
+	[PAYLOAD_INDICES] = { agree_send_indices, NULL, agree_apply_support },
+	[PAYLOAD_SKETCH] = { agree_send_sketches, on_device_emit_sketches, NULL },
+};
+
+static const struct payload_kind *kind_of(const sluice_model *model)
 {
+	return &kinds[phase_now(model, model->worker->phase)->payload];
+}
+
+int worker_send(sluice_model *model, struct signal *signal)
+{
+	struct worker *w = model->worker;
+	const struct payload_kind *kind = kind_of(model);
 	const uint64_t elements = model->stats.pushed_elements;
-	model->worker->valued = model->worker->taken = 0;
-	lazy_begin(model, model->worker->skip);
-	int rc = phase_agrees(phase_now(model, model->worker->phase)) ? agree_encode(model) :
-									send_messages(model);
-	if (!rc)
-		lazy_decide(model, elements);
-	model->worker->encoded = 1;
+	struct signal folded = { .addend = NULL };
+	int rc;
+
+	if (!signal)
+		signal = &folded;
+	if (!w->phase)
+		hooks_folded(model, signal);
+	lanes_forget(model);
+	rc = on_device_selects(model) ? kind->on_device(model) : kind->send(model, signal);
+	if (!rc && !w->phase)
+		hooks_sent(model, elements);
+	w->encoded = 1;
 	return rc;
+}
+
+/* ---- how a phase closes ---------------------------------------------------- */
+
+static uint64_t wanted_of_step(const sluice_model *model)
+{
+	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
+}
+
+static void expect_of_step(const sluice_model *model, uint32_t shard, struct message_expect *want)
+{
+	const struct phase *phase = phase_now(model, model->worker->phase);
+	const struct shard_layout *at = &model->layout.shards[shard];
+	uint32_t n;
+
+	want->step = model->worker->step;
+	want->phase = model->worker->phase;
+	if (phase->payload == PAYLOAD_INDICES) {
+		want->kind = MESSAGE_SUPPORT;
+		want->count_max = at->support_capacity;
+	} else if (phase->payload == PAYLOAD_AGREED) {
+		agree_support(model, shard, &n);
+		want->agreed = 1;
+		want->count_max = n;
+	}
+}
+
+static const char *judge_of_step(const sluice_model *model, uint32_t shard, const struct message *m)
+{
+	return m->have_version != lane_have(model, shard) ?
+		       "it applies to another version than this worker holds" :
+		       NULL;
+}
+
+/* What the target becomes by a delta (the entries), and what methods make of it. */
+static int apply_of_step(sluice_model *model, uint32_t shard, const struct message *m)
+{
+	struct worker *w = model->worker;
+	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct entries got = compressor_entries(w->compressor);
+	uint32_t agreed;
+	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
+				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
+							     got.index;
+	int rc = on_device_apply(model, w->target + at->begin, index, got.value, m->count);
+
+	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
+}
+
+/* Publications of a step count for themselves. */
+static uint64_t base_of_step(const struct message *m)
+{
+	return m->seq;
+}
+
+/* wanted: the publication that a phase down waits for. expect: what it must be, judge: NULL, or why
+ * one that is right by itself may not come now. apply: what it does to the target. base: what the
+ * next push says that its gradient is based on. */
+static const struct closing {
+	uint64_t (*wanted)(const sluice_model *model);
+	void (*expect)(const sluice_model *model, uint32_t shard, struct message_expect *want);
+	const char *(*judge)(const sluice_model *model, uint32_t shard, const struct message *m);
+	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m);
+	uint64_t (*base)(const struct message *m);
+} closings[CLOSINGS] = {
+	[CLOSE_ALL_LIVING] = { wanted_of_step, expect_of_step, judge_of_step, apply_of_step,
+			       base_of_step },
+	[CLOSE_ANY] = { async_awaited, async_expect, async_judge, async_apply, async_base },
+};
+
+static const struct closing *closing_of(const sluice_model *model)
+{
+	return &closings[model->schedule.phases[0].close];
 }
 
 /* ---- pull ------------------------------------------------------------------ */
 
-/* The publication that answers the phase under way. */
 uint64_t worker_wanted(const sluice_model *model)
 {
-	if (model_async(model))
-		return async_awaited(model->worker->async);
-	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
+	return closing_of(model)->wanted(model);
 }
 
-struct message_expect worker_expect(const sluice_model *model, uint32_t shard)
+/* What a publication of the phase under way must be. */
+static struct message_expect expect(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct phase *phase = phase_now(model, model->worker->phase);
-	struct message_expect want = {
-		.kind = phase->payload == PAYLOAD_INDICES ? MESSAGE_SUPPORT : MESSAGE_DELTA,
-		.rank = (uint64_t)at->owner,
-		.epoch = model_epoch(model),
-		.model = model->id,
-		.shard = shard,
-		.seq = worker_wanted(model),
-		.step = model->worker->step,
-		.phase = model->worker->phase,
-		.span = at->span,
-		.count_max = phase->payload == PAYLOAD_INDICES ? at->support_capacity : at->room
-	};
-	if (phase->support == SUPPORT_AGREED) {
-		uint32_t n;
-		agree_support(model, shard, &n);
-		want.agreed = 1;
-		want.count_max = n;
-	}
-	if (model_async(model))
-		async_expect(model, &want);
+	struct message_expect want = { .kind = MESSAGE_DELTA,
+				       .rank = (uint64_t)at->owner,
+				       .epoch = model_epoch(model),
+				       .model = model->id,
+				       .shard = shard,
+				       .seq = worker_wanted(model),
+				       .span = at->span,
+				       .count_max = at->room };
+
+	closing_of(model)->expect(model, shard, &want);
 	return want;
 }
 
-int worker_welcomes(const sluice_model *model, uint32_t shard, const struct message *m,
-		    const char **why)
+/* NULL, or why a message that is right by itself may not come now. */
+static const char *welcome(const sluice_model *model, uint32_t shard, const struct message *m)
 {
-	const char *judged = model_async(model) ? async_judge(model, m) : NULL;
-	if (m->have_version != lane_have(model, shard) && !model_async(model))
-		judged = "it applies to another version than this worker holds";
-	else if (!judged && m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
-		judged = "it chooses what there is not";
-	if (judged)
-		*why = judged;
-	return !judged;
-}
+	const char *why = closing_of(model)->judge(model, shard, m);
 
-/* It is in the target. */
-static void count_delta(sluice_model *model, const struct shard_layout *at, const struct message *m)
-{
-	model->stats.pulled_elements += m->count;
-	model_count_dense(model, at);
+	if (!why && m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+		why = "it chooses what there is not";
+	return why;
 }
 
 /* Nothing is left to do of this publication. */
-static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m,
-			     uint64_t publication)
+static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	struct worker *w = model->worker;
-	lane_took(model, shard, publication);
+
+	lane_took(model, shard, worker_wanted(model), closing_of(model)->base(m));
 	w->raised |= m->raised;
 	if (!shard) /* all workers follow one shard */
 		watch_chosen(model, m->chosen);
 	w->shards_done++;
 }
 
-void worker_took_delta(sluice_model *model, uint32_t shard, const struct message *m,
-		       uint64_t publication)
+static void count_delta(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	count_delta(model, &model->layout.shards[shard], m);
-	publication_ends(model, shard, m, publication);
+	model->stats.pulled_elements += m->count;
+	model_count_dense(model, &model->layout.shards[shard]);
 }
 
-/* The private copy that a READ brought is validated, then added. */
-static void apply_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
+static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	struct worker *w = model->worker;
+	int rc = closing_of(model)->apply(model, shard, m);
+
+	if (!rc)
+		count_delta(model, shard, m);
+	return rc;
+}
+
+/* The private copy that a READ brought is validated, then applied. */
+static void take_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
+{
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct message_expect want = worker_expect(model, shard);
+	const struct entries to = compressor_entries(model->worker->compressor);
+	const struct message_expect want = expect(model, shard);
 	const size_t note = message_bytes(m);
-	const char *why = "";
-	uint32_t agreed;
+	const char *why = welcome(model, shard, m);
+
 	m->stream.seed = model->recipe.seed;
-	if (!worker_welcomes(model, shard, m, &why) || message_check(m, &want, &why) ||
-	    message_decode(m, copy, w->relative, w->value, &why) ||
-	    census_take_delta(model, shard, copy + note, lane_last_bytes(model, shard) - note,
-			      &why)) {
+	if (why || message_check(m, &want, &why) ||
+	    message_decode(m, copy, to.index, to.value, &why) ||
+	    hooks_note(model, shard, copy + note, lane_last_bytes(model, shard) - note, &why)) {
 		job_fail(job, SLUICE_EWIRE, at->owner,
 			 "version %llu of shard %u from %s was refused: %s",
-			 (unsigned long long)w->step, shard, rank_text(job, at->owner), why);
+			 (unsigned long long)model->worker->step, shard, rank_text(job, at->owner),
+			 why);
 		return;
 	}
-	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
-				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
-							     w->relative;
-	if (m->kind == MESSAGE_SUPPORT) {
-		agree_apply_support(model, shard, m);
-	} else if (model_async(model)) {
-		async_apply(model, shard, m);
-		count_delta(model, at, m);
-	} else {
-		int rc = on_device_apply(model, w->target + at->begin, index, w->value, m->count);
-		lazy_apply(model, shard, index, w->value, m->count, m->anchor != 0);
-		if (!rc)
-			rc = agree_clear_published(model, at, index, w->value, m->count);
-		if (rc) {
-			job_fail(job, rc, job->rank, "%s", sluice_last_error());
-			return;
-		}
-		count_delta(model, at, m);
+	int rc = kind_of(model)->apply(model, shard, m);
+	if (rc) {
+		job_fail(job, rc, job->rank, "%s", sluice_last_error());
+		return;
 	}
-	publication_ends(model, shard, m, want.seq);
+	publication_ends(model, shard, m);
+}
+
+/* What a shard has announced is added from where it lies, or READ. */
+static void fetch_delta(sluice_model *model, uint32_t shard)
+{
+	const uint64_t start = now_ns();
+	const struct message_expect want = expect(model, shard);
+	struct message m;
+
+	if (!dense_pull(model, shard, &want, welcome, &m)) {
+		lane_read(model, shard);
+		model->stats.pull_ns += now_ns() - start;
+		return;
+	}
+	if (!model->job->failure.code) {
+		count_delta(model, shard, &m);
+		publication_ends(model, shard, &m);
+	}
+	model->stats.apply_ns += now_ns() - start;
 }
 
 /* Returns 1 when the version of this step is applied for every shard. */
@@ -216,38 +363,36 @@ static int take_deltas(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	const uint64_t publication = worker_wanted(model);
+
 	if (!w->target)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct message m;
 		uint8_t *copy;
-		if (lane_announced(model, s, publication)) {
-			uint64_t start = now_ns();
-			if (dense_pull(model, s)) {
-				model->stats.apply_ns += now_ns() - start;
-				continue;
-			}
-			lane_read(model, s);
-			model->stats.pull_ns += now_ns() - start;
-		}
+
+		if (lane_announced(model, s, publication))
+			fetch_delta(model, s);
 		if (lane_arrived(model, s)) {
-			uint64_t start = now_ns();
+			const uint64_t start = now_ns();
+
 			if (lane_take(model, s, &m, &copy))
-				apply_delta(model, s, &m, copy);
+				take_delta(model, s, &m, copy);
 			model->stats.apply_ns += now_ns() - start;
 		}
 	}
 	return w->shards_done == model->layout.n_shards;
 }
 
-/* ---- both ------------------------------------------------------------------ */
+/* ---- the loop -------------------------------------------------------------- */
 
 int worker_advance(sluice_model *model, unsigned until)
 {
 	struct worker *w = model->worker;
+
 	while (w->phase < until) {
-		int up = phase_now(model, w->phase)->direction == PHASE_UP;
-		if (up && !w->encoded && worker_send(model))
+		const int up = phase_now(model, w->phase)->direction == PHASE_UP;
+
+		if (up && !w->encoded && worker_send(model, NULL))
 			signal_overflowed(model, 1);
 		if (!(up ? on_device_valued(model) && lanes_post(model) : take_deltas(model)))
 			return 0;

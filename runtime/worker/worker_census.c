@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half of a census (model/census.h): called in the order of worker_census.h. */
+ * The worker half of a census (model/census.h). */
+#include "worker/worker_census.h"
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include <float.h>
@@ -10,7 +11,8 @@ uint64_t census_up_count(const sluice_model *model, double density, uint64_t n)
 	return constituent_count(&model->worker->census->up, density, n);
 }
 
-void census_look(sluice_model *model)
+/* Before what was picked leaves the residual. */
+static void census_picked(sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
@@ -24,8 +26,8 @@ void census_look(sluice_model *model)
 
 	/* Who leaves its gradient out has no say. */
 	c->message_bytes = w->skip ? 0 :
-				     constituent_look(&c->up, w->residual, l->spans, l->n_spans,
-						      &stream, c->note);
+				     constituent_look(&c->up, worker_residual(model), l->spans,
+						      l->n_spans, &stream, c->note);
 }
 
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
@@ -47,8 +49,9 @@ size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8
 	return note_write(&note, shard, seq, out);
 }
 
-int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, size_t n,
-		      const char **why)
+/* Takes the note behind a delta. */
+static int census_note(sluice_model *model, uint32_t shard, const uint8_t *from, size_t n,
+		       const char **why)
 {
 	const struct direction *up = &model->recipe.up;
 	const uint64_t step = model->worker->step;
@@ -70,7 +73,7 @@ int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *from, 
 	return 0;
 }
 
-void census_end_step(sluice_model *model)
+static void census_pulled(sluice_model *model)
 {
 	const struct direction *down = &model->recipe.down;
 	const uint64_t step = model->worker->step;
@@ -125,15 +128,16 @@ void census_restore_worker(sluice_model *model, const uint64_t *numbers)
 	constituent_restore(&c->up, numbers[0]);
 }
 
-uint64_t worker_census_memory(const struct recipe *recipe)
+static uint64_t census_memory(const struct layout *l, const struct recipe *recipe)
 {
+	(void)l;
 	if (!census_room(recipe, 0))
 		return 0;
 	return sizeof(struct worker_census) + census_room(recipe, 0) + constituent_memory() +
 	       (uint64_t)histogram_bytes(CENSUS_MANTISSA_BITS);
 }
 
-int worker_census_open(sluice_model *model)
+static int census_open(sluice_model *model)
 {
 	size_t room = census_room(&model->recipe, 0);
 
@@ -152,7 +156,7 @@ int worker_census_open(sluice_model *model)
 	return rc ? rc : histogram_open(CENSUS_MANTISSA_BITS, &c->shards);
 }
 
-void worker_census_close(sluice_model *model)
+static void census_close(sluice_model *model)
 {
 	struct worker_census *c = model->worker->census;
 
@@ -164,3 +168,10 @@ void worker_census_close(sluice_model *model)
 	free(c);
 	model->worker->census = NULL;
 }
+
+const struct step_hooks census_hooks = { .open = census_open,
+					 .close = census_close,
+					 .memory = census_memory,
+					 .picked = census_picked,
+					 .note = census_note,
+					 .pulled = census_pulled };

@@ -3,7 +3,7 @@
 #ifndef RUNTIME_WORKER_CENSUS_H
 #define RUNTIME_WORKER_CENSUS_H
 #include "model/census.h"
-#include "sluice.h"
+#include "worker/hooks.h"
 
 struct worker_census {
 	struct constituent up;
@@ -13,26 +13,17 @@ struct worker_census {
 	size_t message_bytes;
 };
 
-uint64_t worker_census_memory(const struct recipe *recipe);
-int worker_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
-void worker_census_close(sluice_model *model);
-
 /* How many of n coordinates are selected at this density. */
 uint64_t census_up_count(const sluice_model *model, double density, uint64_t n);
 
-/* At the accumulator, before what was selected leaves. */
-void census_look(sluice_model *model);
 /* Writes the note behind a push; returns its bytes. */
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out);
-/* Takes the note behind a delta; SLUICE_EWIRE with *why. */
-int census_take_delta(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
-		      const char **why);
-/* All deltas of the step are there. */
-void census_end_step(sluice_model *model);
 
 /* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
 void census_save_worker(const sluice_model *model, uint64_t *numbers);
 const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers);
 void census_restore_worker(sluice_model *model, const uint64_t *numbers);
+
+extern const struct step_hooks census_hooks;
 #endif

@@ -1,37 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What compression takes away of a push (model/measure.h). Called by step.c, push_range.c and
- * worker.c. */
+ * See worker_measure.h. */
+#include "worker/worker_measure.h"
 #include "worker/worker.h"
 #include <string.h>
 
-void measure_push(sluice_model *model)
+/* The residual is complete, and nothing is picked yet. */
+static void measure_folded(sluice_model *model, struct signal *signal)
 {
 	struct measure *m = &model->measure;
-	struct worker *w = model->worker;
+	float *residual = worker_residual(model);
 	const uint64_t count = model->layout.count;
 
-	m->under_way = m->on && !w->skip;
+	m->under_way = m->on && !model->worker->skip;
 	if (!m->under_way)
 		return;
-	if (w->addend) { /* the same bits as the selection would make */
+	if (signal->addend) { /* the same bits as the selection would make */
 		for (uint64_t i = 0; i < count; i++)
-			w->residual[i] += w->addend_scale * w->addend[i];
-		w->addend = NULL;
+			residual[i] += signal->scale * signal->addend[i];
+		signal->addend = NULL;
 	}
-	m->up.all = m->up.lost = loss_squares(w->residual, count);
+	m->up.all = m->up.lost = loss_squares(residual, count);
 	if (m->before) /* selectors may scale in place */
-		memcpy(m->before, w->residual, count * sizeof(*m->before));
+		memcpy(m->before, residual, count * sizeof(*m->before));
 }
 
-void measure_sent(sluice_model *model, uint64_t begin, const uint32_t *index, uint32_t n)
+static void measure_emitted(sluice_model *model, const struct shard_layout *at,
+			    const struct pick *emitted)
 {
 	struct measure *m = &model->measure;
 
 	if (m->under_way && m->before)
-		m->up.lost -= loss_spared(m->before + begin, index, model->worker->value, n);
+		m->up.lost -= loss_spared(m->before + at->begin, emitted->index, emitted->value,
+					  (uint32_t)emitted->n);
 }
 
-void measure_step(sluice_model *model)
+static void measure_pulled(sluice_model *model)
 {
 	struct measure *m = &model->measure;
 
@@ -39,6 +42,10 @@ void measure_step(sluice_model *model)
 		return;
 	m->under_way = 0;
 	if (!m->before) /* what was sent has left */
-		m->up.lost = loss_squares(model->worker->residual, model->layout.count);
+		m->up.lost = loss_squares(worker_residual(model), model->layout.count);
 	model->stats.compression_error = loss_share(m->up);
 }
+
+const struct step_hooks measure_hooks = { .folded = measure_folded,
+					  .emitted = measure_emitted,
+					  .pulled = measure_pulled };

@@ -47,7 +47,9 @@ static double held_back(const sluice_model *server, size_t j)
 		const struct shard *shard = &server->shards[s];
 
 		if (j >= shard->at->begin && j - shard->at->begin < shard->at->span)
-			return shard->residual ? (double)shard->residual[j - shard->at->begin] : 0;
+			return shard_residual(shard) ?
+				       (double)shard_residual(shard)[j - shard->at->begin] :
+				       0;
 	}
 	return 0;
 }
@@ -84,7 +86,7 @@ static int heaviest_first(const struct seat *seat)
 	for (uint32_t i = 0; i < m.count; i++)
 		least = fminf(least, value[i] != 0 ? fabsf(value[i]) : INFINITY);
 	for (size_t j = 0; j < D; j++)
-		most = fmaxf(most, fabsf(seat->model->worker->residual[j]));
+		most = fmaxf(most, fabsf(worker_residual(seat->model)[j]));
 	return least >= most;
 }
 
@@ -115,8 +117,8 @@ static int enter(struct seat *seat)
 		book->moved[seat->rank][j] += moved;
 		book->size[seat->rank][j] += fabs(moved);
 	}
-	if (seat->model->worker->residual)
-		memcpy(book->residual[seat->rank], seat->model->worker->residual,
+	if (worker_residual(seat->model))
+		memcpy(book->residual[seat->rank], worker_residual(seat->model),
 		       sizeof book->residual[0]);
 	if (seat->model->recipe.up.select == SELECT_THRESHOLD && seat->run->shards < 2)
 		book->lighter |= !heaviest_first(seat);

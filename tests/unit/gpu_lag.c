@@ -92,8 +92,9 @@ void expect_same_pair(struct pair *p)
 	expect_on_device(p->ops, p->there, p->params);
 	CHECK_OK(on_device_fetch_residual(p->gpu));
 	CHECK(p->host->recipe.memory == MEMORY_NONE ||
-	      !memcmp(p->gpu->worker->residual, p->host->worker->residual, sizeof p->params));
+	      !memcmp(worker_residual(p->gpu), worker_residual(p->host), sizeof p->params));
 	CHECK_OK(on_device_fetch_velocity(p->gpu));
-	CHECK(!p->host->worker->velocity ||
-	      !memcmp(p->gpu->worker->velocity, p->host->worker->velocity, sizeof p->params));
+	CHECK(!compressor_velocity(p->host->worker->compressor) ||
+	      !memcmp(compressor_velocity(p->gpu->worker->compressor),
+		      compressor_velocity(p->host->worker->compressor), sizeof p->params));
 }

@@ -88,7 +88,7 @@ static int train(int rank, void *argument)
 		uint64_t digest = check_same(job, params, sizeof params);
 		if (!rank) {
 			trial->params[i / 2][i % 2] = digest;
-			trial->residual[i / 2][i % 2] = sluice_digest(model->worker->residual,
+			trial->residual[i / 2][i % 2] = sluice_digest(worker_residual(model),
 								      sizeof params);
 		}
 		sluice_model_close(&model);

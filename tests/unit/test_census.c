@@ -89,7 +89,7 @@ static int train(int rank, void *argument)
 	check_same(job, &model->worker->census->up_level, sizeof(float));
 	check_same(job, &model->worker->census->down_level, sizeof(float));
 	plan->pushed[rank] = stats.pushed_elements;
-	plan->own_threshold[rank] = bits_float(model->worker->hint.last);
+	plan->own_threshold[rank] = bits_float(compressor_hint(model->worker->compressor)->last);
 	if (!rank) {
 		plan->digest = digest;
 		plan->pulled = stats.pulled_elements;
@@ -325,8 +325,28 @@ struct half_model {
 	struct span span;
 	struct shard shard;
 	struct worker worker;
+	struct scratch *scratch;
 	float residual[SPAN];
 };
+
+/* The hooks by which the two halves reach their census. */
+static int take_push(struct half_model *h, uint64_t seq, const uint8_t *note, size_t n,
+		     const char **why)
+{
+	*why = shard_census_hooks.note(&h->model, &h->shard, seq, note, n);
+	return *why ? SLUICE_EWIRE : 0;
+}
+
+static void open_compressors(struct half_model *h, float *shard_residual)
+{
+	const struct compressor_attr attr = { .residual = h->residual, .scratch = h->scratch },
+				     down = { .residual = shard_residual, .scratch = h->scratch };
+
+	compressor_close(&h->worker.compressor);
+	compressor_close(&h->shard.compressor);
+	assert_int_equal(compressor_open(&attr, &h->worker.compressor), 0);
+	assert_int_equal(compressor_open(&down, &h->shard.compressor), 0);
+}
 
 /* A model of one shard, in its first step, that has just selected. */
 static struct half_model *half_of(const char *recipe)
@@ -349,19 +369,23 @@ static struct half_model *half_of(const char *recipe)
 	h->shard.spans = &h->span;
 	h->shard.n_spans = 1;
 	h->model.worker->step = 1;
-	h->model.worker->residual = h->residual;
+	assert_int_equal(scratch_open(0, SPAN, 0, &h->scratch), 0);
+	open_compressors(h, NULL);
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
-	assert_int_equal(worker_census_open(&h->model), 0);
+	assert_int_equal(census_hooks.open(&h->model), 0);
 	assert_int_equal(shard_census_open(&h->model), 0);
-	census_look(&h->model);
+	census_hooks.picked(&h->model);
 	return h;
 }
 
 static void half_free(struct half_model *h)
 {
-	worker_census_close(&h->model);
+	census_hooks.close(&h->model);
 	shard_census_close(&h->model);
+	compressor_close(&h->worker.compressor);
+	compressor_close(&h->shard.compressor);
+	scratch_close(&h->scratch);
 	free(h);
 }
 
@@ -374,7 +398,7 @@ static void note__of_a_push__is_taken_as_it_was_written(void **state)
 	(void)state;
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
-	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
+	assert_int_equal(take_push(h, 7, note, n, &why), 0);
 	const struct sluice_histogram *sum = shard_census_workers(&h->shard);
 	assert_int_equal(sum->total, SPAN);
 	assert_memory_equal(sum->count, h->model.worker->census->up.histogram->count,
@@ -390,12 +414,12 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 	const char *why;
 
 	(void)state;
-	h->shard.residual = h->residual;
+	open_compressors(h, h->residual);
 	size_t n = census_note_push(&h->model, 0, 7, note);
-	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), 0);
+	assert_int_equal(take_push(h, 7, note, n, &why), 0);
 	n = census_note_delta(&h->model, &h->shard, note);
-	assert_int_equal(census_take_delta(&h->model, 0, note, n, &why), 0);
-	census_end_step(&h->model);
+	assert_int_equal(census_hooks.note(&h->model, 0, note, n, &why), 0);
+	census_hooks.pulled(&h->model);
 	float level = h->model.worker->census->up_level;
 	uint32_t above = 0;
 	for (uint32_t i = 0; i < SPAN; i++)
@@ -405,7 +429,7 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 	h->model.worker->step = 2;
 	h->shard.version = 1;
 	n = census_note_push(&h->model, 0, 8, note);
-	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), 0);
+	assert_int_equal(take_push(h, 8, note, n, &why), 0);
 	assert_int_equal(census_up_count(&h->model, 0.1, SPAN), 50);
 	assert_int_equal(census_down_count(&h->model, &h->shard, 0.1, SPAN), 50);
 	half_free(h);
@@ -420,20 +444,17 @@ static void note__any_bit_flipped_cut_or_of_another_message__refused(void **stat
 	(void)state;
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	for (size_t cut = 0; cut < n; cut++)
-		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, cut, &why),
-				 SLUICE_EWIRE);
+		assert_int_equal(take_push(h, 7, note, cut, &why), SLUICE_EWIRE);
 	for (size_t bit = 0; bit < 8 * n; bit++) {
 		memcpy(wrong, note, n);
 		wrong[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		assert_int_equal(
-			census_take_push(&h->model, &h->shard, 7, wrong, sizeof wrong, &why),
-			SLUICE_EWIRE);
+		assert_int_equal(take_push(h, 7, wrong, sizeof wrong, &why), SLUICE_EWIRE);
 		assert_non_null(why);
 	}
-	assert_int_equal(census_take_push(&h->model, &h->shard, 8, note, n, &why), SLUICE_EWIRE);
+	assert_int_equal(take_push(h, 8, note, n, &why), SLUICE_EWIRE);
 	put_le32(note + 16, 1);
 	put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
-	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why), SLUICE_EWIRE);
+	assert_int_equal(take_push(h, 7, note, n, &why), SLUICE_EWIRE);
 	assert_int_equal(shard_census_workers(&h->shard)->total, 0);
 	half_free(h);
 }
@@ -456,8 +477,7 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 
 		put_le32(note + lies[i].offset, lies[i].value);
 		put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
-		assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, n, &why),
-				 SLUICE_EWIRE);
+		assert_int_equal(take_push(h, 7, note, n, &why), SLUICE_EWIRE);
 		assert_non_null(why);
 		assert_int_equal(shard_census_workers(&h->shard)->total, 0);
 		half_free(h);
@@ -475,10 +495,9 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 	size_t n = census_note_push(&up->model, 0, 7, note);
 	down->model.worker->step = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
-	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why),
-			 SLUICE_EWIRE);
+	assert_int_equal(take_push(down, 7, note, n, &why), SLUICE_EWIRE);
 	n = census_note_push(&down->model, 0, 7, note);
-	assert_int_equal(census_take_push(&down->model, &down->shard, 7, note, n, &why), 0);
+	assert_int_equal(take_push(down, 7, note, n, &why), 0);
 	half_free(up);
 	half_free(down);
 }
@@ -493,12 +512,12 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 	(void)state;
 	assert_null(h->shard.census);
 	assert_null(h->model.worker->census);
-	census_look(&h->model);
+	census_hooks.picked(&h->model);
 	assert_int_equal(census_room(&h->model.recipe, 0), 0);
-	assert_int_equal(worker_census_memory(&h->model.recipe), 0);
+	assert_int_equal(census_hooks.memory(&h->model.layout, &h->model.recipe), 0);
 	assert_int_equal(shard_census_memory(&h->model.recipe, 3), 0);
 	assert_int_equal(census_note_push(&h->model, 0, 7, note), 0);
-	assert_int_equal(census_take_push(&h->model, &h->shard, 7, note, 0, &why), 0);
+	assert_int_equal(take_push(h, 7, note, 0, &why), 0);
 	assert_int_equal(census_room(&up->model.recipe, 1), 0);
 	assert_int_equal(census_note_push(&up->model, 1, 7, note), 0);
 	for (uint64_t step = 1; step <= 11; step++) {

@@ -34,14 +34,14 @@ static int split_exactly(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	struct shard *shard = rank ? NULL : &model->shards[0];
 	for (uint64_t step = 1; step <= STEPS; step++) {
-		const float *residual = model->worker->residual;
+		const float *residual = worker_residual(model);
 		for (int i = 0; i < COUNT; i++) {
 			float z = noise(5, step, (uint64_t)rank, (uint64_t)i);
 			grad[i] = ldexpf(z, (int)(i + step) % 60 - 40);
 		}
 		memcpy(before, residual, sizeof before);
 		if (shard)
-			memcpy(epsilon, shard->residual, sizeof epsilon);
+			memcpy(epsilon, shard_residual(shard), sizeof epsilon);
 		CHECK_OK(sluice_push(model, grad));
 		float *sent = shared->sent[rank];
 		uint32_t n = last_sent(model, sent);
@@ -61,7 +61,7 @@ static int split_exactly(int rank, void *argument)
 			for (int i = 0; i < COUNT; i++) {
 				float change = -((0.0f + shared->sent[0][i] + shared->sent[1][i]) *
 						 0.5f);
-				CHECK(float_bits(published[i] + shard->residual[i]) ==
+				CHECK(float_bits(published[i] + shard_residual(shard)[i]) ==
 				      float_bits(epsilon[i] + change));
 			}
 		}
@@ -129,8 +129,9 @@ static int keep_momentum(int rank, void *argument)
 			residual[i] = residual[i] + velocity[i] - sent[i];
 			if (mask && step > WARMUP && sent[i] != 0 && i < N - BIAS)
 				velocity[i] = 0;
-			CHECK(float_bits(model->worker->velocity[i]) == float_bits(velocity[i]));
-			CHECK(float_bits(model->worker->residual[i]) == float_bits(residual[i]));
+			CHECK(float_bits(compressor_velocity(model->worker->compressor)[i]) ==
+			      float_bits(velocity[i]));
+			CHECK(float_bits(worker_residual(model)[i]) == float_bits(residual[i]));
 			CHECK(i < N - BIAS || residual[i] == 0); /* sent whole */
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -165,12 +166,12 @@ static void enter(struct ledger *book, int rank, sluice_model *model, const floa
 		book->moved[rank][i] += (double)lr * (double)grad[i];
 		book->size[rank][i] += fabs((double)lr * (double)grad[i]);
 	}
-	memcpy(book->residual[rank], model->worker->residual, sizeof book->residual[rank]);
+	memcpy(book->residual[rank], worker_residual(model), sizeof book->residual[rank]);
 	progress_take(model->job);
 	for (uint32_t s = 0; s < model->n_own; s++)
-		if (model->shards[s].residual)
+		if (shard_residual(&model->shards[s]))
 			memcpy(book->epsilon + model->shards[s].at->begin,
-			       model->shards[s].residual,
+			       shard_residual(&model->shards[s]),
 			       model->shards[s].at->span * sizeof(float));
 	progress_release(model->job);
 }
@@ -377,7 +378,7 @@ static int overflow(int rank, void *argument)
 		grad[SHARD * 1000 + i] = (float)(i % 2 ? -i : i);
 	for (int step = 1; step <= 24; step++) { /* then the last 39 fit */
 		sluice_model_stats stats = { .size = sizeof stats };
-		memcpy(before, model->worker->residual, sizeof before);
+		memcpy(before, worker_residual(model), sizeof before);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(last_sent(model, sent) == CAPACITY);
@@ -388,7 +389,7 @@ static int overflow(int rank, void *argument)
 		      (uint64_t)(CAPACITY * (step - 1) + selected - CAPACITY));
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + (step == 1 ? 0.5f * grad[i] : 0);
-			CHECK(float_bits(sent[i] + model->worker->residual[i]) ==
+			CHECK(float_bits(sent[i] + worker_residual(model)[i]) ==
 			      float_bits(accumulated));
 			if (step == 1) /* the heaviest go first */
 				CHECK((sent[i] != 0) ==
@@ -426,12 +427,12 @@ static int flood(int rank, void *argument)
 		float least_sent = INFINITY, largest_kept = 0;
 		for (int i = 0; i < N; i++)
 			grad[i] = noise(11, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
-		memcpy(before, model->worker->residual, sizeof before);
+		memcpy(before, worker_residual(model), sizeof before);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(last_sent(model, sent) == CAPACITY);
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + 0.5f * grad[i];
-			CHECK(float_bits(sent[i] + model->worker->residual[i]) ==
+			CHECK(float_bits(sent[i] + worker_residual(model)[i]) ==
 			      float_bits(accumulated));
 			if (sent[i] != 0)
 				least_sent = fminf(least_sent, fabsf(sent[i]));

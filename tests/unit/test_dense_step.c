@@ -87,8 +87,8 @@ static int both_ways(int rank, void *argument)
 		CHECK(lane_sent_way(model[1], 0) == LANE_STAGED);
 		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
 		     i++)
-			CHECK(float_bits(model[0]->worker->residual[i]) ==
-			      float_bits(model[1]->worker->residual[i]));
+			CHECK(float_bits(worker_residual(model[0])[i]) ==
+			      float_bits(worker_residual(model[1])[i]));
 		CHECK_OK(sluice_barrier(job)); /* nobody goes on before all have looked */
 	}
 	for (int m = 0; m < 2; m++) {

@@ -49,7 +49,7 @@ static int lowpass(sluice_job *job, void *context)
 		gradient(job, step, params, grad);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(last_sent(model, sent) > 0);
-		const float *left = model->worker->residual;
+		const float *left = worker_residual(model);
 		for (int i = 0; i < D; i++) {
 			float p = memory[i] + 0.25f * grad[i];
 			CHECK(fabsf(sent[i] + left[i] - p) <= 1e-6f * (fabsf(sent[i]) + fabsf(p)));
@@ -137,7 +137,7 @@ static int twostep(sluice_job *job, void *context)
 					    a2 / a0 * (1 - a0) * older[i]);
 			older[i] = newest[i];
 			newest[i] = a + filter[i] - (double)sent[i];
-			CHECK(fabs((double)model->worker->residual[i] - newest[i]) < 1e-3);
+			CHECK(fabs((double)worker_residual(model)[i] - newest[i]) < 1e-3);
 			newest[i] = (double)model->worker
 					    ->residual[i]; /* roundings do not add up here */
 			b->error[rank][i] = newest[i];
@@ -206,7 +206,7 @@ static int look_back(sluice_job *job, void *context)
 			CHECK(point[i] ==
 			      (igt ? params[i] + (1 - alpha) / alpha * (params[i] - last[i]) :
 			       model->worker->kept.of[KEPT_PREVIOUS] ? last[i] :
-							 params[i]));
+								       params[i]));
 		gradient(job, step, igt ? point : params, grad);
 		gradient(job, step, point, before);
 		memcpy(last, params, sizeof last);

@@ -234,11 +234,12 @@ static int push_failing(int rank, void *argument)
 				CHECK_OK(on_device_fetch_residual(gpu));
 				/* without a memory it is scratch */
 				CHECK(host->recipe.memory == MEMORY_NONE ||
-				      !memcmp(gpu->worker->residual, host->worker->residual,
+				      !memcmp(worker_residual(gpu), worker_residual(host),
 					      sizeof params));
 				CHECK_OK(on_device_fetch_velocity(gpu));
-				CHECK(!host->worker->velocity ||
-				      !memcmp(gpu->worker->velocity, host->worker->velocity,
+				CHECK(!compressor_velocity(host->worker->compressor) ||
+				      !memcmp(compressor_velocity(gpu->worker->compressor),
+					      compressor_velocity(host->worker->compressor),
 					      sizeof params));
 				expect_same_stats(host, gpu, f->skewed);
 			}

@@ -153,7 +153,7 @@ static int train_both(int rank, void *argument)
 		CHECK_OK(ops->wait(NULL));
 		CHECK(!memcmp(got, params, sizeof got));
 		CHECK_OK(on_device_fetch_residual(gpu));
-		CHECK(!memcmp(gpu->worker->residual, host->worker->residual, sizeof got));
+		CHECK(!memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
 	}
 	unsigned in_place = 0;
 	for (uint32_t s = 0; s < SHARDS; s++) {

@@ -115,7 +115,7 @@ static int train_both(int rank, void *argument)
 			CHECK_OK(sluice_pull(b, narrow));
 			CHECK(!memcmp(wide, narrow, sizeof wide));
 			CHECK(a->recipe.memory == MEMORY_NONE ||
-			      !memcmp(a->worker->residual, b->worker->residual, sizeof wide));
+			      !memcmp(worker_residual(a), worker_residual(b), sizeof wide));
 			CHECK_OK(sluice_stats(a, &x));
 			CHECK_OK(sluice_stats(b, &y));
 			CHECK(x.pushed_bytes == y.pushed_bytes &&

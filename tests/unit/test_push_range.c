@@ -132,7 +132,7 @@ static int train(int rank, void *argument)
 			digests->params[i / 2][i % 2] = digest;
 			if (model->recipe.memory != MEMORY_NONE) /* else nothing in it is kept */
 				digests->residual[i / 2][i % 2] = sluice_digest(
-					model->worker->residual, sizeof params);
+					worker_residual(model), sizeof params);
 			sluice_model_stats stats = { .size = sizeof stats };
 			CHECK_OK(sluice_stats(model, &stats));
 			CHECK((stats.nonfinite_elements == STEPS) ==
@@ -242,7 +242,7 @@ static int refuse_ranges(int rank, void *argument)
 	CHECK(sluice_push_range(NULL, grad, 0, 5) == SLUICE_EINVAL);
 	CHECK_OK(sluice_set_lr(model, 0.05f)); /* nothing has begun */
 	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
-	memcpy(residual, model->worker->residual, sizeof residual);
+	memcpy(residual, worker_residual(model), sizeof residual);
 	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL &&
 	      error_says("coordinate 100", "[50, 101)"));
 	CHECK(sluice_push_range(model, grad + 299, 299, 9) == SLUICE_EINVAL &&
@@ -254,7 +254,7 @@ static int refuse_ranges(int rank, void *argument)
 	      error_says("sluice_pull:", "leave out coordinate 0"));
 	CHECK(sluice_set_lr(model, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
 	CHECK(sluice_step(model) == 0);
-	CHECK(!memcmp(residual, model->worker->residual, sizeof residual)); /* nothing changed */
+	CHECK(!memcmp(residual, worker_residual(model), sizeof residual)); /* nothing changed */
 	CHECK_OK(sluice_push_range(model, grad, 0, 100));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
 	      error_says("leave out coordinate 300", NULL));

@@ -44,19 +44,26 @@ static void plain_step(struct side *s, struct selector *selector, const struct c
 static void step(struct side *s, struct reduction *r, struct selector *selector, struct change c)
 {
 	const struct span all = { 0, SPAN, 0 };
-	struct select_call call = {
-		.spans = &all, .n_spans = 1, .k = BUDGET, .index = s->index, .value = s->value
-	};
+	struct pick_call call = { 0 };
 
 	c.velocity = s->velocity;
 	c.params = s->params;
 	c.residual = c.residual ? s->residual : NULL;
 	reduction_change(r, &c, &call);
 	if (c.selects) {
-		s->n = select_run(selector, &call, NULL);
+		const struct select_call select = { .x = call.vector,
+						    .residual = s->residual,
+						    .grad = call.grad,
+						    .scale = call.scale,
+						    .spans = &all,
+						    .n_spans = 1,
+						    .k = BUDGET,
+						    .index = s->index,
+						    .value = s->value };
+		s->n = select_run(selector, &select, NULL);
 	} else {
-		s->n = select_nonzero(call.x, SPAN, s->index, SPAN);
-		sparse_gather(call.x, s->index, s->value, (uint32_t)s->n);
+		s->n = select_nonzero(call.vector, SPAN, s->index, SPAN);
+		sparse_gather(call.vector, s->index, s->value, (uint32_t)s->n);
 	}
 }
 
@@ -227,14 +234,14 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 				  .divisor = divisor,
 				  .lr = 0.1f,
 				  .residual = s->residual };
-	struct select_call call = { 0 };
+	struct pick_call call = { 0 };
 
 	update_apply(&sgd, s->sum, NULL, NULL, LONG, divisor, 0.1f);
 	for (uint32_t i = 0; i < LONG; i++)
 		if (everywhere || float_bits(s->sum[i]) << 1)
 			s->expected[i] += s->sum[i];
 	reduction_change(&s->reduction, &c, &call);
-	assert_ptr_equal(call.x, s->residual);
+	assert_ptr_equal(call.vector, s->residual);
 	for (uint32_t i = 0; i < LONG;
 	     i++) /* zeros by their value: a neighbour's line was added to or not */
 		if (s->expected[i] != 0 || s->residual[i] != 0)
@@ -349,7 +356,7 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 	static float residual[SPAN], params[SPAN];
 	const uint32_t index[] = { 0, 17, SPAN - 1 };
 	const float value[] = { 1, 2, 3 };
-	struct select_call call = { 0 };
+	struct pick_call call = { 0 };
 	struct reduction r;
 
 	(void)state;
@@ -364,7 +371,7 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 				  .residual = residual,
 				  .selects = 1 };
 	reduction_change(&r, &c, &call);
-	assert_ptr_equal(call.x, residual);
+	assert_ptr_equal(call.vector, residual);
 	assert_null(call.grad);
 	assert_true(residual[0] == 0.25f && residual[17] == 0.5f && residual[SPAN - 1] == 0.75f);
 	for (size_t i = 2 * VECTOR_LINE; i < SPAN - VECTOR_LINE; i++)

@@ -118,7 +118,7 @@ static int count_everything(int rank, void *argument)
 		CHECK(stats.density_down ==
 		      schedule_density(&model->schedule, &model->recipe.down, step));
 		double norm = model->recipe.memory == MEMORY_RESIDUAL ?
-				      norm_of(model->worker->residual, COUNT) :
+				      norm_of(worker_residual(model), COUNT) :
 				      0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
 	}
@@ -225,7 +225,7 @@ static int measure_error(int rank, void *argument)
 		CHECK_OK(sluice_measure(model, on));
 		for (uint64_t i = 0; i < COUNT; i++) {
 			grad[i] = noise(12, step, (uint64_t)rank, i);
-			before[i] = (keeps ? model->worker->residual[i] : 0) + rate * grad[i];
+			before[i] = (keeps ? worker_residual(model)[i] : 0) + rate * grad[i];
 		}
 		if (how->ranges) {
 			CHECK_OK(sluice_push_range(model, grad + 1000, 1000, COUNT - 1000));
@@ -248,7 +248,8 @@ static int measure_error(int rank, void *argument)
 		CHECK(stats.staleness[7] == 0 && stats.skipped_pushes == 0);
 		double norm = 0;
 		for (uint32_t s = 0; s < model->n_own && keeps; s++)
-			norm += pow(norm_of(model->shards[s].residual, model->shards[s].at->span),
+			norm += pow(norm_of(shard_residual(&model->shards[s]),
+					    model->shards[s].at->span),
 				    2);
 		CHECK(fabs(stats.shard_residual_norm - sqrt(norm)) <= 1e-9 * sqrt(norm));
 		/* What shards keep is what they did not publish of what they had. */

@@ -42,12 +42,12 @@ struct bench {
 	const struct options *o;
 	struct list *messages; /* STEPS * o->messages */
 	struct reduction reduction;
-	struct selector *selector;
-	struct select_hint hint;
+	struct scratch *scratch;
+	struct compressor *compressor;
+	struct direction down;
 	struct span whole;
-	struct candidates candidates;
 	float *residual, *copy, *params, *plain, *grad; /* n each */
-	struct list published;
+	struct pick published;
 	struct samples ms[TIMES], ratio[TIMES], lines;
 	uint8_t *touched; /* of each line of coordinates: named by a message of this step */
 	uint64_t step, k;
@@ -65,22 +65,14 @@ static void publish(struct bench *b)
 				       .divisor = (unsigned)b->o->messages,
 				       .lr = 0.1f,
 				       .residual = b->residual,
-				       .candidates = &b->candidates,
+				       .candidates = compressor_candidates(b->compressor),
 				       .selects = 1 };
-	struct select_call call = { .spans = &b->whole,
-				    .n_spans = 1,
-				    .k = b->k,
-				    .index = b->published.index,
-				    .value = b->published.value,
-				    .hint = &b->hint };
+	struct pick_call call = { .k = b->k };
 
 	reduction_change(&b->reduction, &change, &call);
-	b->published.n = (uint32_t)(call.x && candidates_serve(&b->candidates, b->k) ?
-					    candidates_select(&b->candidates, b->selector, &call) :
-					    select_run(b->selector, &call, NULL));
-	sparse_subtract(b->residual, b->published.index, b->published.value, b->published.n);
-	candidates_published(&b->candidates, b->published.value);
-	sparse_add(b->copy, b->published.index, b->published.value, b->published.n);
+	b->published = compressor_pick(b->compressor, &call);
+	compressor_settle(b->compressor, &b->published, 0, 0);
+	sparse_add(b->copy, b->published.index, b->published.value, (uint32_t)b->published.n);
 	reduction_clear(&b->reduction);
 }
 
@@ -120,7 +112,7 @@ static void repeat(struct bench *b, double ms[TIMES])
 	began[PUBLISH] = now_ns();
 	publish(b);
 	ended[PUBLISH] = began[APPLY] = now_ns();
-	sparse_add(b->params, b->published.index, b->published.value, b->published.n);
+	sparse_add(b->params, b->published.index, b->published.value, (uint32_t)b->published.n);
 	ended[APPLY] = now_ns();
 	for (int i = 0; i < TIMES; i++)
 		ms[i] = (double)(ended[i] - began[i]) * 1e-6;
@@ -239,6 +231,24 @@ static void free_list(struct list *l)
 	*l = (struct list){ 0 };
 }
 
+/* As a shard's, of a recipe with down=topk. */
+static int open_compressor(struct bench *b)
+{
+	const struct compressor_attr attr = {
+		.direction = &b->down,
+		.down = 1,
+		.spans = &b->whole,
+		.n_spans = 1,
+		.residual = b->residual,
+		.remembers = 1,
+		.candidates = candidates_size((uint32_t)b->o->n, b->k, b->o->messages * b->k, 0),
+		.scratch = b->scratch
+	};
+
+	b->down.select = SELECT_TOPK;
+	return compressor_open(&attr, &b->compressor);
+}
+
 static int one_density(void *bench, size_t k, int first)
 {
 	struct bench *b = bench;
@@ -247,22 +257,15 @@ static int one_density(void *bench, size_t k, int first)
 	int rc = 0;
 
 	b->k = k;
-	b->hint = (struct select_hint){ 0 };
 	data_fill(o->distribution, o->seed, b->grad, o->n);
 	for (size_t i = 0; i < o->n; i++)
 		b->residual[i] = b->copy[i] = b->params[i] = b->plain[i] = 0;
-	b->published.index = calloc(k, sizeof *b->published.index);
-	b->published.value = calloc(k, sizeof *b->published.value);
 	for (size_t i = 0; i < n_messages && !rc; i++)
 		rc = fill_message(o, i, k, &b->messages[i]);
 	b->whole = (struct span){ .begin = 0, .end = o->n };
 	if (!rc)
-		rc = candidates_open(&b->candidates,
-				     candidates_size((uint32_t)o->n, k, o->messages * k, 0),
-				     &b->whole, 1);
-	if (rc || !b->published.index || !b->published.value)
-		rc = -1;
-	else
+		rc = open_compressor(b);
+	if (!rc)
 		rc = measure(b);
 	if (rc)
 		fprintf(stderr, "sluice-bench: no memory for %zu messages of %zu\n", n_messages, k);
@@ -270,8 +273,7 @@ static int one_density(void *bench, size_t k, int first)
 		print_row(b, first);
 	for (size_t i = 0; i < n_messages; i++)
 		free_list(&b->messages[i]);
-	free_list(&b->published);
-	candidates_close(&b->candidates);
+	compressor_close(&b->compressor);
 	samples_close(&b->lines);
 	for (int i = 0; i < TIMES; i++) {
 		samples_close(&b->ms[i]);
@@ -294,14 +296,15 @@ int bench_reduce(const struct options *o)
 	b.grad = malloc(bytes);
 	b.touched = calloc(lines_of(&b), 1);
 	if (b.messages && b.touched && b.residual && b.copy && b.params && b.plain && b.grad &&
-	    !reduction_open(&b.reduction, (uint32_t)o->n) && !selector_open(o->n, &b.selector)) {
+	    !reduction_open(&b.reduction, (uint32_t)o->n) &&
+	    !scratch_open(0, o->n, o->n, &b.scratch)) {
 		print_head(o);
 		rc = densities_run(o, one_density, &b);
 	} else {
 		fprintf(stderr, "sluice-bench: no memory for vectors of %llu elements\n",
 			(unsigned long long)o->n);
 	}
-	selector_close(&b.selector);
+	scratch_close(&b.scratch);
 	reduction_close(&b.reduction);
 	free(b.messages);
 	free(b.touched);

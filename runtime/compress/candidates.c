@@ -2,10 +2,10 @@
  * See candidates.h. Selection orders coordinates by magnitude, equal ones by their number. The list
  * is a beginning of that order, without zeros: whatever is not listed comes after all that is. So
  * the k largest of the list are the k largest of the residual, wherever it has that many. */
-#include "shard/candidates.h"
+#include "candidates.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "compress/sparse.h"
+#include "sparse.h"
 #include "sluice.h"
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ uint64_t candidates_bytes(struct candidates_size size, size_t n_spans)
 			   0;
 }
 
-int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans,
+int candidates_open(struct candidates *c, struct candidates_size size, const struct span *spans,
 		    size_t n_spans)
 {
 	const uint32_t room = size.room;

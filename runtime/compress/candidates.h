@@ -4,16 +4,16 @@
  * largest are taken from the list: to the bit the ones that a pass over the whole residual would
  * find. Where too few are left, one such pass lists anew, with a lower floor. Called by reduce.c
  * (changes) and shard.c. Pure. */
-#ifndef RUNTIME_CANDIDATES_H
-#define RUNTIME_CANDIDATES_H
-#include "compress/select.h"
+#ifndef COMPRESS_CANDIDATES_H
+#define COMPRESS_CANDIDATES_H
+#include "select.h"
 
 struct candidates {
 	uint32_t *index;  /* room: ascending; and behind it an end that is after every coordinate */
 	float *value;     /* room + 1: what the residual has there */
 	uint32_t *chosen; /* places in the list that the last selection took */
-	struct span *spans;  /* the shard's own, whose exempt ones are listed but for zeros */
-	struct span *places; /* the same as places in the list */
+	const struct span *spans; /* the shard's own, whose exempt ones are listed but for zeros */
+	struct span *places;      /* the same as places in the list */
 	size_t n_spans;
 	uint32_t n, room, wanted, n_chosen;
 	/* Listed is every key above floor, and those equal to it up to this coordinate; floor 0:
@@ -34,7 +34,7 @@ struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arrivin
 uint64_t candidates_bytes(struct candidates_size size,
 			  size_t n_spans); /* of memory that candidates_open() takes */
 /* spans stay the caller's. 0 or SLUICE_ENOMEM. */
-int candidates_open(struct candidates *c, struct candidates_size size, struct span *spans,
+int candidates_open(struct candidates *c, struct candidates_size size, const struct span *spans,
 		    size_t n_spans);
 void candidates_close(struct candidates *c);
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a method adds to a shard's step: a row of functions that the loop (shard.c) goes through
+ * without knowing a method by name; the shard's counterpart of worker/hooks.h. A function that is
+ * NULL is left out; one of a method that the recipe does not use returns at once. */
+#ifndef RUNTIME_SHARD_HOOKS_H
+#define RUNTIME_SHARD_HOOKS_H
+#include "model/model.h"
+
+struct shard;
+
+struct shard_hooks {
+	int (*open)(sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
+	void (*close)(struct shard *shard);
+	/* The vectors may have been restored. */
+	void (*restart)(const sluice_model *model, struct shard *shard);
+
+	/* Takes what lies behind a worker's next message, which is checked and not yet counted;
+	 * room bytes may be read. NULL, or why the message is refused. */
+	const char *(*note)(sluice_model *model, struct shard *shard, uint64_t seq,
+			    const uint8_t *note, size_t room);
+	/* A worker's message is counted. */
+	void (*taken)(const sluice_model *model, struct shard *shard, int worker,
+		      const struct message *m);
+	/* All messages of the step are in the sum, of which the change is made next. */
+	void (*summed)(struct shard *shard);
+	/* What the delta says as `anchor`. */
+	uint32_t (*mark)(const struct shard *shard);
+	void (*step_ends)(struct shard *shard);
+};
+
+/* Each calls that function of all rows; the first error or refusal ends it. */
+int shard_hooks_open(sluice_model *model, struct shard *shard);
+void shard_hooks_close(struct shard *shard);
+void shard_hooks_restart(const sluice_model *model, struct shard *shard);
+const char *shard_hooks_note(sluice_model *model, struct shard *shard, uint64_t seq,
+			     const uint8_t *note, size_t room);
+void shard_hooks_taken(const sluice_model *model, struct shard *shard, int worker,
+		       const struct message *m);
+void shard_hooks_summed(struct shard *shard);
+uint32_t shard_hooks_mark(const struct shard *shard);
+void shard_hooks_step_ends(struct shard *shard);
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a method adds to a worker's step: a row of functions that the loop (worker.c) and the calls
+ * (step.c) go through, none of which knows a method by name. A function that is NULL is left out;
+ * one of a method that the recipe does not use returns at once.
+ *
+ * To add a method with a state of its own: a file that owns it and defines its row, and the row's
+ * line in hooks.c. */
+#ifndef RUNTIME_HOOKS_H
+#define RUNTIME_HOOKS_H
+#include "model/compressor.h"
+#include "model/model.h"
+#include "worker/signal.h"
+
+struct step_hooks {
+	/* ---- as long as the model ---- */
+	int (*open)(sluice_model *model); /* 0 or SLUICE_ENOMEM */
+	void (*close)(sluice_model *model);
+	/* The model is as after worker_open(); the kept vectors may have been restored since. */
+	void (*restart)(sluice_model *model);
+	/* The training begins with these parameters on all workers. */
+	void (*begin)(sluice_model *model, const float *params);
+	uint64_t (*memory)(const struct layout *l, const struct recipe *recipe);
+
+	/* ---- a push, in this order ---- */
+	void (*step_begins)(sluice_model *model);
+	/* The gradient is in the residual, or left to the selection to add (*signal). */
+	void (*folded)(sluice_model *model, struct signal *signal);
+	/* Coordinates are picked for all messages, and none has been emitted. */
+	void (*picked)(sluice_model *model);
+	/* One message is made, and what it holds is still in the residual. The positions count from
+	 * the shard's first coordinate. */
+	void (*emitted)(sluice_model *model, const struct shard_layout *at,
+			const struct pick *emitted);
+	/* All messages of the step's first phase are made. elements: of stats, before the push. */
+	void (*sent)(sluice_model *model, uint64_t elements);
+
+	/* ---- a pull ---- */
+	/* Takes the n bytes behind a delta: 0, or SLUICE_EWIRE with *why. */
+	int (*note)(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
+		    const char **why);
+	/* A delta is in the target; the entries are the message's (index NULL: all). 0 or an error.
+	 */
+	int (*applied)(sluice_model *model, uint32_t shard, const uint32_t *index,
+		       const float *value, const struct message *m);
+	/* All deltas of the step are applied. */
+	void (*pulled)(sluice_model *model);
+};
+
+/* Each calls that function of all rows; the first error ends it. */
+int hooks_open(sluice_model *model);
+void hooks_close(sluice_model *model);
+void hooks_restart(sluice_model *model);
+void hooks_begin(sluice_model *model, const float *params);
+uint64_t hooks_memory(const struct layout *l, const struct recipe *recipe);
+void hooks_step_begins(sluice_model *model);
+void hooks_folded(sluice_model *model, struct signal *signal);
+void hooks_picked(sluice_model *model);
+void hooks_emitted(sluice_model *model, const struct shard_layout *at, const struct pick *emitted);
+void hooks_sent(sluice_model *model, uint64_t elements);
+int hooks_note(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
+	       const char **why);
+int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
+		  const struct message *m);
+void hooks_pulled(sluice_model *model);
+#endif
