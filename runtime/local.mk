@@ -61,6 +61,7 @@ library_sources += \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/device.c runtime/worker/device.h \
 	runtime/worker/device_late.c runtime/worker/device_push.c runtime/worker/device_state.h \
+	runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
 	runtime/worker/signal.c runtime/worker/signal.h \

@@ -152,6 +152,16 @@ int agree_send_values(sluice_model *model, const struct signal *signal)
 	return 0;
 }
 
+int agree_ask_device(sluice_model *model)
+{
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct support *support = &model->worker->agreed->of[s];
+
+		on_device_ask(model, s, support->index, support->n);
+	}
+	return on_device_ask_values(model);
+}
+
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	const struct entries got = compressor_entries(model->worker->compressor);

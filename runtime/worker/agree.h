@@ -16,6 +16,8 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 int agree_send_indices(sluice_model *model, const struct signal *signal);
 int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
+/* The last of them, where a device selects. */
+int agree_ask_device(sluice_model *model);
 /* A shard said which coordinates it wants (the entries). */
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the vectors of a model with an accelerator live, and how they move (device.h): gradients
- * and parameters of the application, and residual and momentum of the worker. */
+ * Gradients in the memory of an accelerator (device.h): where a push selects them, and how they
+ * come to the host where the recipe has to see them there. It stands above device_push.c. */
 #include "worker/device_state.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,53 +11,6 @@
 static size_t vector_bytes(const sluice_model *model)
 {
 	return model->layout.count * sizeof(float);
-}
-
-/* ---- the state ------------------------------------------------------------- */
-
-enum on_device_state on_device_state(const sluice_model *model)
-{
-	const struct on_device *d = model->worker->device;
-	return (enum on_device_state)atomic_load_explicit(&d->state, memory_order_acquire);
-}
-
-int on_device_goes_on(enum on_device_state state)
-{
-	return state == DEVICE_ENQUEUED || state == DEVICE_STAGED || state == DEVICE_ASKED;
-}
-
-int on_device_at_work(enum on_device_state state)
-{
-	return state == DEVICE_ENQUEUED || state == DEVICE_ASKED;
-}
-
-void on_device_become(sluice_model *model, enum on_device_state state)
-{
-	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(model));
-	if (more) /* then the token is held */
-		progress_unannounced(model->job, more);
-	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
-}
-
-int on_device_selects(const sluice_model *model)
-{
-	return on_device_state(model) != DEVICE_AWAY;
-}
-
-int on_device_pulls(const sluice_model *model)
-{
-	return model->worker->device->target != NULL;
-}
-
-void *on_device_stream(const sluice_model *model)
-{
-	return model->worker->device->stream;
-}
-
-void on_device_renewed(sluice_model *model)
-{
-	if (on_device_selects(model))
-		on_device_become(model, DEVICE_STALE);
 }
 
 /* ---- opening and closing --------------------------------------------------- */
@@ -118,32 +71,18 @@ void on_device_close(sluice_model *model)
 	model->worker->device = NULL;
 }
 
-/* pointer: to memory of the device. */
-static int open_compressor(sluice_model *model, const void *pointer)
+int on_device_come_home(sluice_model *model)
 {
-	struct on_device *d = model->worker->device;
-	const struct layout *l = &model->layout;
-	struct device_span *exempt = d->compressor ? NULL : calloc(l->n_spans + 1, sizeof(*exempt));
-	/* k: what is selected, or asked for */
-	struct device_shape shape = { .n = l->count,
-				      .k = l->selected_most > l->support_most ? l->selected_most :
-										l->support_most,
-				      .exempt = exempt,
-				      .parts = l->n_shards,
-				      .sketch_span = (uint32_t)layout_largest(l, -1).span,
-				      .sketch_columns = outbox_columns(model) };
-	if (d->compressor)
+	if (!on_device_selects(model))
 		return 0;
-	if (!exempt)
-		return fail(SLUICE_ENOMEM, "no memory for %zu spans", l->n_spans);
-	for (size_t i = 0; i < l->n_spans; i++)
-		if (l->spans[i].exempt)
-			exempt[shape.n_exempt++] = (struct device_span){
-				(uint32_t)l->spans[i].begin, (uint32_t)l->spans[i].end
-			};
-	int rc = d->ops->find(pointer, &shape.device) < 0 || d->ops->open(&shape, &d->compressor);
-	free(exempt);
-	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
+	int rc = on_device_fetch_residual(model);
+	if (!rc)
+		rc = on_device_fetch_velocity(model);
+	if (rc)
+		return rc;
+	on_device_become(model, DEVICE_AWAY);
+	stop_selecting(model);
+	return 0;
 }
 
 /* ---- recipes that select there --------------------------------------------- */
@@ -159,89 +98,13 @@ static const char *why_not(const sluice_model *model)
 							       plan_why_not(PATH_DEVICE, traits);
 }
 
-/* Coordinates that are drawn at random, but follow from step and shard alone: the host makes the
- * list. */
-static void list_seeded(const sluice_model *model, double density, struct device_select *call)
-{
-	const struct worker *w = model->worker;
-	size_t n;
-
-	call->list = compressor_support(w->compressor, density, w->step, &n);
-	call->listed = (uint32_t)n;
-}
-
-/* How this step selects: the k largest, or the rule that the recipe names. */
-static void rule_of(const sluice_model *model, struct device_select *call)
-{
-	const struct recipe *recipe = &model->recipe;
-	const double density = model->stats.density_up;
-
-	call->k = schedule_count(density, model->layout.count - model->layout.exempt);
-	call->fresh = recipe->memory == MEMORY_NONE;
-	switch (recipe->up.select) {
-	case SELECT_THRESHOLD:
-		call->by_level = 1;
-		call->level = recipe->up.level;
-		break;
-	case SELECT_GAUSSIANK:
-		call->gaussian = 1;
-		call->quantile = gaussian_quantile(density);
-		break;
-	case SELECT_RANDOM:
-	case SELECT_VARIANCE:
-		call->draw = recipe->up.select == SELECT_RANDOM ? DEVICE_DRAW_DENSITY :
-								  DEVICE_DRAW_VARIANCE;
-		call->wanted = call->draw == DEVICE_DRAW_DENSITY ? density :
-								   (double)recipe->up.level;
-		call->purpose = RANDOM_KEEP;
-		call->rank = (uint32_t)model->job->rank;
-		call->seed = recipe->seed;
-		call->step = model->worker->step;
-		break;
-	case SELECT_RANDK: list_seeded(model, density, call); break;
-	default: break;
-	}
-}
-
-struct device_select on_device_select_of(const sluice_model *model, const void *grad)
-{
-	const struct on_device *d = model->worker->device;
-	const struct recipe *recipe = &model->recipe;
-	const int zero = recipe->nonfinite == NONFINITE_ZERO;
-	struct device_select call = {
-		.residual = d->residual.address,
-		.grad = grad,
-		.grad_type = (int)model_pushed_type(model),
-		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
-		.judge = !zero,
-		.zero = zero,
-		.clip = recipe->clip,
-		.velocity = d->velocity.address,
-		.momentum = recipe->signal_momentum,
-	};
-	rule_of(model, &call);
-	return call;
-}
-
 /* ---- gradients ------------------------------------------------------------- */
-
-/* The stream is not captured into a graph, which would hold one step's messages for ever. */
-static int check_stream(const struct device_ops *ops, void *stream, const char *function)
-{
-	return ops->ready(stream) ? device_fail(ops, function) : 0;
-}
-
-int on_device_ready(const sluice_model *model, const char *function)
-{
-	const struct on_device *d = model->worker->device;
-	return check_stream(d->ops, d->stream, function);
-}
 
 /* At the first gradient in device memory that can be selected there. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = model->worker->device;
-	int rc = open_compressor(model, grad);
+	int rc = on_device_open_compressor(model, grad);
 	if (rc)
 		return rc;
 	if (d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->residual))
@@ -268,7 +131,7 @@ static int gradient_home(sluice_model *model, int which, const void **grad, uint
 	int rc = *grad ? device_of(*grad, &ops) : 0;
 	if (rc || !*grad || !ops)
 		return rc;
-	if ((rc = check_stream(ops, d->stream, "sluice_push")))
+	if ((rc = on_device_check_stream(ops, d->stream, "sluice_push")))
 		return rc;
 	d->ops = ops;
 	const size_t width = value_bytes(model_pushed_type(model)), bytes = count * width;
@@ -287,7 +150,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	const char *why = why_not(model);
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
-		rc = check_stream(ops, d->stream, "sluice_push");
+		rc = on_device_check_stream(ops, d->stream, "sluice_push");
 	if (!rc && ops && !why) {
 		d->ops = ops;
 		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
@@ -308,183 +171,4 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count)
 {
 	int rc = on_device_come_home(model);
 	return rc ? rc : gradient_home(model, 0, grad, count);
-}
-
-/* ---- residual and momentum ------------------------------------------------- */
-
-int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes)
-{
-	struct on_device *d = model->worker->device;
-	if (d->ops->ready(d->stream) || d->ops->copy(to, from, bytes, d->stream) ||
-	    d->ops->wait(d->stream))
-		return device_fail(d->ops, "a copy from the GPU");
-	return 0;
-}
-
-int on_device_fetch_residual(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	return on_device_state(model) <= DEVICE_STALE ?
-		       0 :
-		       on_device_copy_home(model, worker_residual(model),
-					   w->device->residual.address, vector_bytes(model));
-}
-
-int on_device_fetch_velocity(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	return on_device_state(model) <= DEVICE_STALE || !w->device->velocity.address ?
-		       0 :
-		       on_device_copy_home(model, compressor_velocity(w->compressor),
-					   w->device->velocity.address, vector_bytes(model));
-}
-
-int on_device_come_home(sluice_model *model)
-{
-	if (!on_device_selects(model))
-		return 0;
-	int rc = on_device_fetch_residual(model);
-	if (!rc)
-		rc = on_device_fetch_velocity(model);
-	if (rc)
-		return rc;
-	on_device_become(model, DEVICE_AWAY);
-	stop_selecting(model);
-	return 0;
-}
-
-int on_device_take_up(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
-	const size_t bytes = vector_bytes(model);
-	if (on_device_state(model) != DEVICE_STALE)
-		return 0;
-	if (d->ops->copy(d->residual.address, worker_residual(model), bytes, d->stream) ||
-	    (d->velocity.address &&
-	     d->ops->copy(d->velocity.address, compressor_velocity(w->compressor), bytes,
-			  d->stream)))
-		return -1;
-	on_device_become(model, DEVICE_IDLE);
-	return 0;
-}
-
-int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-		    uint32_t n)
-{
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
-	float *residual = (float *)d->residual.address + at->begin;
-	float *velocity = (float *)d->velocity.address;
-	const struct entries got = compressor_entries(w->compressor);
-	uint32_t published = index ? n : 0;
-	for (uint32_t i = 0; !index && i < n; i++)
-		if (got.value[i] != 0)
-			got.index[published++] = i;
-	if (!index)
-		index = got.index;
-	memset(got.value, 0, n * sizeof(*got.value)); /* applied already */
-	if (d->ops->apply(d->compressor, residual, index, got.value, published, 1, d->stream) ||
-	    (velocity && model->recipe.mask &&
-	     d->ops->apply(d->compressor, velocity + at->begin, index, got.value, published, 1,
-			   d->stream)))
-		return device_fail(d->ops, "sluice_pull");
-	return 0;
-}
-
-/* ---- parameters ------------------------------------------------------------ */
-
-/* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
-static int target_is_host(const sluice_model *model)
-{
-	const struct worker *w = model->worker;
-	return w->local || w->kept.of[KEPT_PREVIOUS] || w->async;
-}
-
-int on_device_target(sluice_model *model, float **target)
-{
-	struct on_device *d = model->worker->device;
-	const size_t bytes = vector_bytes(model);
-	int rc = device_of(*target, &d->target);
-	if (rc || !d->target || (rc = check_stream(d->target, d->stream, "sluice_pull")))
-		return rc;
-	d->ops = d->target;
-	if (!target_is_host(model))
-		return open_compressor(model, *target);
-	d->target = NULL;
-	if (!d->params_copy.address && d->ops->alloc(MEMORY_HOST, bytes, &d->params_copy))
-		return device_fail(d->ops, "a copy of the parameters");
-	rc = on_device_copy_home(model, d->params_copy.address, *target, bytes);
-	if (rc)
-		return rc;
-	d->params = *target;
-	*target = d->params_copy.address;
-	return 0;
-}
-
-int on_device_pulled(sluice_model *model, int rc)
-{
-	if (!model)
-		return rc;
-	struct on_device *d = model->worker->device;
-	if (!rc && d->params &&
-	    (d->ops->copy(d->params, d->params_copy.address, vector_bytes(model), d->stream) ||
-	     d->ops->wait(d->stream)))
-		rc = device_fail(d->ops, "sluice_pull");
-	d->params = NULL;
-	return rc;
-}
-
-int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
-		    uint32_t count)
-{
-	struct on_device *d = model->worker->device;
-	const int average = model->recipe.update == UPDATE_AVERAGE;
-	if (!d->target) {
-		(average ? sparse_set : sparse_add)(vector, index, value, count);
-		return 0;
-	}
-	return d->target->apply(d->compressor, vector, index, value, count, average, d->stream) ?
-		       device_fail(d->target, "sluice_pull") :
-		       0;
-}
-
-int on_device_zero(sluice_model *model, float *target, size_t n)
-{
-	struct on_device *d = model->worker->device;
-	if (!d->target)
-		memset(target, 0, n * sizeof(float));
-	else if (d->target->zero(target, n * sizeof(float), d->stream))
-		return device_fail(d->target, "sluice_pull_mean");
-	return 0;
-}
-
-int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
-{
-	void *stream = model->worker->device->stream;
-	const struct device_ops *ops = NULL;
-	int rc = params ? device_of(params, &ops) : 0;
-	*out = (struct borrowed){ .host = params, .params = params, .stream = stream, .n = n };
-	if (rc || !ops || (rc = check_stream(ops, stream, "parameters")))
-		return rc;
-	out->ops = ops;
-	out->host = malloc(n * sizeof(float));
-	if (!out->host)
-		return fail(SLUICE_ENOMEM, "no memory for a copy of %zu parameters", n);
-	if (out->ops->copy(out->host, params, n * sizeof(float), stream) || out->ops->wait(stream))
-		return device_fail(out->ops, "a copy of the parameters");
-	return 0;
-}
-
-int on_device_return(struct borrowed *b, int failed)
-{
-	int rc = failed;
-	if (!b->ops)
-		return rc;
-	if (!rc && (b->ops->copy(b->params, b->host, b->n * sizeof(float), b->stream) ||
-		    b->ops->wait(b->stream)))
-		rc = device_fail(b->ops, "a copy of the parameters");
-	free(b->host);
-	*b = (struct borrowed){ 0 };
-	return rc;
 }

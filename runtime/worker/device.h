@@ -8,9 +8,10 @@
  * made there, all of it enqueued. worker.residual is then merely the place where the encoder meets
  * what the device does not pack. With other recipes the gradient is copied to the host.
  *
- * device.c owns struct on_device: where vectors live, and how they move. device_push.c owns what a
- * push makes: how a gradient is folded and selected, and its messages. device_late.c drives a push
- * whose call has returned; it stands above worker.c, the other two stand below it. */
+ * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
+ * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
+ * each gradient where it is selected, and opens and closes. device_late.c drives a push whose call
+ * has returned; it stands above worker.c, the first two stand below it. */
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
 #include "compress/message.h"
@@ -41,7 +42,7 @@ enum payload_way {
 	PAYLOAD_IN_PLACE /* read by the card where it is made; the header is posted after it */
 };
 
-/* ---- device.c: vectors ---- */
+/* ---- device.c, device_vectors.c: vectors ---- */
 /* Of a new model; stream is the application's. */
 int on_device_open(sluice_model *model, void *stream);
 void on_device_close(sluice_model *model);
@@ -104,6 +105,8 @@ int on_device_fold(sluice_model *model, const void *grad);
  * says where. */
 int on_device_emit_pairs(sluice_model *model);
 int on_device_emit_sketches(sluice_model *model);
+/* The values of these coordinates of a shard, n of them, are in the next messages. */
+void on_device_ask(sluice_model *model, uint32_t shard, const uint32_t *index, uint32_t n);
 int on_device_ask_values(sluice_model *model);
 /* Token held, of the pull: 1: the values are staged, or none are awaited. */
 int on_device_valued(sluice_model *model);

@@ -70,7 +70,7 @@ static int await(sluice_model *model)
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (job->seat && on_device_state(model) == DEVICE_ENQUEUED && d->ops->wait(d->stream))
 		give_up(model);
-	int rc = progress_until(job, came_to_rest, step_describe, model);
+	int rc = progress_until(job, came_to_rest, worker_describe, model);
 	return !rc && job->failure.code ? job_failed(job) : rc;
 }
 

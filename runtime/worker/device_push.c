@@ -246,15 +246,6 @@ void outbox_close(sluice_model *model)
 	d->outbox = NULL;
 }
 
-uint32_t outbox_columns(const sluice_model *model)
-{
-	uint32_t most = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && sketches(model); s++)
-		if (model->layout.shards[s].sketch_columns > most)
-			most = model->layout.shards[s].sketch_columns;
-	return most;
-}
-
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
 {
 	return outbox_of(model)->lanes[shard].way;
@@ -559,6 +550,14 @@ int on_device_emit_sketches(sluice_model *model)
 
 /* ---- the values of a pull: token held -------------------------------------- */
 
+void on_device_ask(sluice_model *model, uint32_t shard, const uint32_t *index, uint32_t n)
+{
+	struct device_part *part = &outbox_of(model)->parts[shard];
+
+	part->index = index;
+	part->bytes = n * (uint32_t)sizeof(float);
+}
+
 static int ask_for_values(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -568,11 +567,6 @@ static int ask_for_values(sluice_model *model)
 					  .vector = d->residual.address,
 					  .parts = o->parts };
 	aim(model);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		uint32_t n;
-		o->parts[s].index = agree_support(model, s, &n);
-		o->parts[s].bytes = n * (uint32_t)sizeof(float);
-	}
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (d->ops->push(d->compressor, &push, d->stream) ||
@@ -591,7 +585,7 @@ static int stage_values(sluice_model *model)
 		return device_fail(d->ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = upload_head(model, s);
-		agree_support(model, s, &m.count);
+		m.count = d->outbox->parts[s].bytes / (uint32_t)sizeof(float);
 		m.coding = CODING_AGREED;
 		stage_made(model, s, &m);
 		model->stats.pushed_elements += m.count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What device.c, device_push.c and device_late.c ask of each other, and nobody else. */
+ * What the device files ask of each other, and nobody else. */
 #ifndef RUNTIME_WORKER_DEVICE_STATE_H
 #define RUNTIME_WORKER_DEVICE_STATE_H
 #include "base/device.h"
@@ -7,9 +7,8 @@
 #include "worker/device.h"
 #include <stdatomic.h>
 
-/* ---- device.c ---- */
-/* The accelerator's side of a worker half. Its members are read by device.c and, where the outbox
- * says so, by device_push.c. */
+/* ---- device_vectors.c ---- */
+/* The accelerator's side of a worker half. Its members are read by the device files alone. */
 struct on_device {
 	void *stream;                    /* the application's */
 	const struct device_ops *ops;    /* of the gradients so far; NULL: they were host memory */
@@ -33,16 +32,19 @@ int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t 
 /* worker.residual and velocity to the device, where they are newer; enqueued. 0, or -1 as an
  * operation of the device. */
 int on_device_take_up(sluice_model *model);
+/* Opens the device's part of a selection, if it is not open yet; pointer is to memory of the
+ * device. */
+int on_device_open_compressor(sluice_model *model, const void *pointer);
 /* What the recipe does to the gradient of this step, and what is selected from the sum. */
 struct device_select on_device_select_of(const sluice_model *model, const void *grad);
-/* SLUICE_EGPU, unless the host may take part in work on the model's stream now. */
+/* SLUICE_EGPU, unless the host may take part in work on the stream, or on the model's stream, now:
+ * it is not captured into a graph, which would hold one step's messages for ever. */
+int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
 int on_device_ready(const sluice_model *model, const char *function);
 
 /* ---- device_push.c ---- */
 int outbox_open(sluice_model *model);
 void outbox_close(sluice_model *model);
-/* Of up=sketch: the columns of the widest sketch; else 0. */
-uint32_t outbox_columns(const sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */
 int outbox_packs(const struct recipe *recipe);

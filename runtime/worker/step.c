@@ -16,27 +16,6 @@ static int push_done(void *context)
 	return worker_advance(context, 1);
 }
 
-void step_describe(void *context, char *text, size_t cap)
-{
-	sluice_model *model = context;
-	struct worker *w = model->worker;
-	uint32_t waiting = 0, first = 0;
-	uint64_t wanted = worker_wanted(model);
-	if (on_device_busy(model, text, cap))
-		return;
-	int down = w->phase < model->schedule.n_phases &&
-		   phase_now(model, w->phase)->direction == PHASE_DOWN;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		int missing = down ? lane_have(model, s) < wanted : !lane_posted(model, s);
-		if (missing && !waiting++)
-			first = s;
-	}
-	int owner = model->layout.shards[first].owner;
-	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
-		 down ? "the new version of" : "a free slot at", first,
-		 rank_text(model->job, owner), waiting > 1 ? " and of others" : "");
-}
-
 /* A failure of the job cuts a step short: then it is what to say of the next call. */
 static int has_failed(sluice_job *job)
 {
@@ -97,7 +76,7 @@ static int step_sent(sluice_model *model)
 	model->worker->encoded = 1;
 	model->worker->in_step = STEP_PUSHED;
 	progress_take(model->job);
-	int rc = progress_until(model->job, push_done, step_describe, model);
+	int rc = progress_until(model->job, push_done, worker_describe, model);
 	progress_release(model->job);
 	model->stats.push_ns += now_ns() - start;
 	return rc;
@@ -373,7 +352,7 @@ static int pull_into(sluice_model *model, float *target)
 	progress_take(model->job);
 	w->target = target;
 	w->raised = 0;
-	int rc = progress_until(model->job, pull_done, step_describe, model);
+	int rc = progress_until(model->job, pull_done, worker_describe, model);
 	w->target = NULL;
 	progress_release(model->job);
 	busy = model->stats.pull_ns + model->stats.apply_ns - busy;

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "worker/hooks.h"
 #include <float.h>
-#include <math.h>
+#include <stdio.h>
 
 /* ---- pick ------------------------------------------------------------------ */
 
@@ -147,7 +147,7 @@ static const struct payload_kind {
 } kinds[PAYLOADS] = {
 	[PAYLOAD_PAIRS] = { send_selection, on_device_emit_pairs, apply_delta },
 	[PAYLOAD_VALUES] = { send_selection, on_device_emit_pairs, apply_delta },
-	[PAYLOAD_AGREED] = { agree_send_values, on_device_ask_values, apply_delta },
+	[PAYLOAD_AGREED] = { agree_send_values, agree_ask_device, apply_delta },
 	[PAYLOAD_INDICES] = { agree_send_indices, NULL, agree_apply_support },
 	[PAYLOAD_SKETCH] = { agree_send_sketches, on_device_emit_sketches, NULL },
 };
@@ -401,4 +401,25 @@ int worker_advance(sluice_model *model, unsigned until)
 		w->shards_done = 0;
 	}
 	return 1;
+}
+
+void worker_describe(void *context, char *text, size_t cap)
+{
+	sluice_model *model = context;
+	struct worker *w = model->worker;
+	uint32_t waiting = 0, first = 0;
+	uint64_t wanted = worker_wanted(model);
+	if (on_device_busy(model, text, cap))
+		return;
+	int down = w->phase < model->schedule.n_phases &&
+		   phase_now(model, w->phase)->direction == PHASE_DOWN;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		int missing = down ? lane_have(model, s) < wanted : !lane_posted(model, s);
+		if (missing && !waiting++)
+			first = s;
+	}
+	int owner = model->layout.shards[first].owner;
+	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
+		 down ? "the new version of" : "a free slot at", first,
+		 rank_text(model->job, owner), waiting > 1 ? " and of others" : "");
 }

@@ -91,6 +91,8 @@ int worker_send_shard(sluice_model *model, uint32_t shard);
 /* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token
  * held. */
 int worker_advance(sluice_model *model, unsigned until);
+/* For progress_until(): what of the step is missing. context: the model. */
+void worker_describe(void *context, char *text, size_t cap);
 
 /* ---- dense.c ---- */
 /* 1 if a step that sends a whole gradient of host memory can be dense_push(). */
@@ -111,8 +113,6 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
  * none either. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
-/* For progress_until(): what of the step is missing. context: the model. */
-void step_describe(void *context, char *text, size_t cap);
 /* Steps of which this rank pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many

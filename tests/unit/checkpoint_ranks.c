@@ -77,8 +77,7 @@ static void open_rank(int rank, uint64_t step)
 				.kept = { .count = r->layout[s].span,
 					  .of = { [KEPT_SHARD_COPY] = r->copy[s],
 						  [KEPT_SHARD_RESIDUAL] = r->shard_residual[s] } },
-				.copy = r->copy[s],
-				.residual = r->shard_residual[s]
+				.copy = r->copy[s]
 			};
 	}
 	if (rank < world.workers) {
@@ -168,7 +167,8 @@ void assert_state(uint64_t step)
 			struct shard *s = &r->shards[i];
 			assert_memory_equal(s->copy, want->copy[s->id],
 					    s->at->span * sizeof(float));
-			assert_memory_equal(s->residual, want->shard_residual[s->id],
+			assert_memory_equal(s->kept.of[KEPT_SHARD_RESIDUAL],
+					    want->shard_residual[s->id],
 					    s->at->span * sizeof(float));
 			assert_int_equal(s->version, step);
 		}

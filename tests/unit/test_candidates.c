@@ -111,7 +111,12 @@ static void add_and_change(struct side *s, const struct story *story, struct ran
 		if (c)
 			candidates_forget(c);
 	}
-	reduction_change(&s->reduction, &change, call);
+	struct pick_call picks = { .vector = NULL };
+	reduction_change(&s->reduction, &change, &picks);
+	call->x = picks.vector;
+	call->residual = s->residual;
+	call->grad = picks.grad;
+	call->scale = picks.scale;
 }
 
 static void take_out(struct side *s, const struct story *story, struct candidates *c)

@@ -76,7 +76,8 @@ static int both_ways(int rank, void *argument)
 					   *other = &model[1]->shards[s];
 			const size_t span = own->at->span * sizeof(float);
 			CHECK(!memcmp(own->copy, other->copy, span));
-			CHECK(!own->residual || !memcmp(own->residual, other->residual, span));
+			CHECK(!shard_residual(own) ||
+			      !memcmp(shard_residual(own), shard_residual(other), span));
 			CHECK(!own->velocity || !memcmp(own->velocity, other->velocity, span));
 			CHECK(is_zero(own->reduction.sum, own->at->span));
 			CHECK(step > 1 || shard_dense_summed(own) == shape->shard_part);

@@ -138,8 +138,8 @@ static int twostep(sluice_job *job, void *context)
 			older[i] = newest[i];
 			newest[i] = a + filter[i] - (double)sent[i];
 			CHECK(fabs((double)worker_residual(model)[i] - newest[i]) < 1e-3);
-			newest[i] = (double)model->worker
-					    ->residual[i]; /* roundings do not add up here */
+			newest[i] = (double)worker_residual(
+				model)[i]; /* roundings do not add up here */
 			b->error[rank][i] = newest[i];
 		}
 		CHECK_OK(sluice_pull(model, params));
