@@ -95,7 +95,7 @@ struct message {
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
 	uint32_t anchor; /* svrg: how many anchors came before the one that this belongs to;
-			  * innovation: what innovation.c counts; else 0 */
+			  * innovation: what lazy.c counts; else 0 */
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */
 	uint32_t bad; /* set by message_encode if it returns 0: value[bad] is NaN or infinite */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Which coordinates of a vector are there already, when it arrives in ranges of any order. Called
- * by push_range.c. Pure. */
+ * by step.c. Pure. */
 #ifndef RUNTIME_TILING_H
 #define RUNTIME_TILING_H
 #include <stddef.h>

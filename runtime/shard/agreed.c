@@ -134,30 +134,35 @@ struct message agreed_support(const sluice_model *model, struct shard *shard,
 				 .count = shard->agreed->n };
 }
 
-int agreed_chooses(const sluice_model *model, const struct shard *shard)
+/* What is published is part of the support, unless the update moves more than that. */
+static int picks(const sluice_model *model, const struct shard *shard)
 {
+	const struct phase *last = phase_now(model, model->schedule.n_phases - 1);
+
 	return model->schedule.n_downs > 1 && shard->agreed &&
-	       (phase_now(model, model->schedule.n_phases - 1)->payload == PAYLOAD_AGREED ||
+	       (last->payload == PAYLOAD_AGREED ||
 		selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH);
 }
 
-struct pick agreed_pick(const sluice_model *model, struct shard *shard, float *x)
+static int agreed_pick(const sluice_model *model, struct shard *shard, float *x, struct pick *out)
 {
 	const struct direction *up = &model->recipe.up;
 	uint32_t *index = scratch_entries(shard->scratch).index;
-	struct pick p = { .index = shard->agreed->support, .vector = x, .n = shard->agreed->n };
 
+	if (!picks(model, shard))
+		return 0;
+	*out = (struct pick){ .index = shard->agreed->support, .vector = x, .n = shard->agreed->n };
 	if (selection_kinds[up->select].exchange == EXCHANGE_SKETCH) {
 		const double density = schedule_density(&model->schedule, up, shard->version + 1);
 
-		p.n = select_topk(scratch_selector(shard->scratch), x, shard->spans, shard->n_spans,
-				  schedule_count(density, shard->at->span - shard->at->exempt),
-				  index);
-		p.index = index;
+		out->n = select_topk(
+			scratch_selector(shard->scratch), x, shard->spans, shard->n_spans,
+			schedule_count(density, shard->at->span - shard->at->exempt), index);
+		out->index = index;
 	}
-	return p;
+	return 1;
 }
 
-const struct shard_hooks agreed_hooks = { .open = agreed_open,
-					  .close = agreed_close,
-					  .restart = agreed_restart };
+const struct shard_hooks agreed_hooks = {
+	.open = agreed_open, .close = agreed_close, .restart = agreed_restart, .pick = agreed_pick
+};

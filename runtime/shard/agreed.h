@@ -24,11 +24,5 @@ const char *agreed_take_values(sluice_model *model, struct shard *shard, int wor
  * coordinates. */
 struct message agreed_support(const sluice_model *model, struct shard *shard,
 			      const uint32_t **index);
-/* Under an agreed support what is published is part of it, unless the update moves more than
- * that. */
-int agreed_chooses(const sluice_model *model, const struct shard *shard);
-/* What is published of x under it. */
-struct pick agreed_pick(const sluice_model *model, struct shard *shard, float *x);
-
 extern const struct shard_hooks agreed_hooks;
 #endif

@@ -87,15 +87,14 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 				       .everywhere = rule.all_up };
 	struct pick_call call = { .step = shard->version + 1,
 				  .density = rule.down,
-				  .k = kind->global ?
-					       census_down_count(model, shard, rule.down, of) :
-					       schedule_count(rule.down, of) };
+				  .k = shard_hooks_count(model, shard, rule.down, of) };
+	struct pick pick;
 	const struct entries out = scratch_entries(shard->scratch);
 
 	shard_hooks_summed(shard);
 	reduction_change(&shard->reduction, &change, &call);
-	if (agreed_chooses(model, shard))
-		return agreed_pick(model, shard, call.vector);
+	if (shard_hooks_pick(model, shard, call.vector, &pick))
+		return pick;
 	if (!rule.all_down)
 		return compressor_pick(shard->compressor, &call);
 	if (rule.all_up)

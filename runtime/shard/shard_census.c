@@ -17,9 +17,11 @@ static struct constituent *own_share(const sluice_model *model, const struct sha
 	return &shard->census->down[shard - model->shards];
 }
 
-uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
-			   uint64_t n)
+static uint64_t census_count(const sluice_model *model, const struct shard *shard, double density,
+			     uint64_t n)
 {
+	if (!selection_kinds[model->recipe.down.select].global)
+		return 0;
 	return constituent_count(own_share(model, shard), density, n);
 }
 
@@ -162,4 +164,4 @@ const struct sluice_histogram *shard_census_workers(const struct shard *shard)
 	return shard->census->workers;
 }
 
-const struct shard_hooks shard_census_hooks = { .note = census_note_taken };
+const struct shard_hooks shard_census_hooks = { .note = census_note_taken, .count = census_count };

@@ -16,9 +16,6 @@ uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
 int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 void shard_census_close(sluice_model *model);
 
-/* How many of n coordinates are selected at this density. */
-uint64_t census_down_count(const sluice_model *model, const struct shard *shard, double density,
-			   uint64_t n);
 /* Before what was selected leaves. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 

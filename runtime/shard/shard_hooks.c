@@ -58,6 +58,26 @@ void shard_hooks_summed(struct shard *shard)
 			rows[i]->summed(shard);
 }
 
+uint64_t shard_hooks_count(const sluice_model *model, const struct shard *shard, double density,
+			   uint64_t n)
+{
+	uint64_t count = 0;
+
+	for (int i = 0; i < ROWS && !count; i++)
+		count = rows[i]->count ? rows[i]->count(model, shard, density, n) : 0;
+	return count ? count : schedule_count(density, n);
+}
+
+int shard_hooks_pick(const sluice_model *model, struct shard *shard, float *vector,
+		     struct pick *out)
+{
+	int picks = 0;
+
+	for (int i = 0; i < ROWS && !picks; i++)
+		picks = rows[i]->pick ? rows[i]->pick(model, shard, vector, out) : 0;
+	return picks;
+}
+
 uint32_t shard_hooks_mark(const struct shard *shard)
 {
 	uint32_t mark = 0;

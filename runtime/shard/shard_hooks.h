@@ -4,6 +4,7 @@
  * NULL is left out; one of a method that the recipe does not use returns at once. */
 #ifndef RUNTIME_SHARD_HOOKS_H
 #define RUNTIME_SHARD_HOOKS_H
+#include "model/compressor.h"
 #include "model/model.h"
 
 struct shard;
@@ -23,6 +24,12 @@ struct shard_hooks {
 		      const struct message *m);
 	/* All messages of the step are in the sum, of which the change is made next. */
 	void (*summed)(struct shard *shard);
+	/* How many of n coordinates are picked at this density; 0: as many as the density says. */
+	uint64_t (*count)(const sluice_model *model, const struct shard *shard, double density,
+			  uint64_t n);
+	/* Picks in place of the recipe's selector; 0: it does not in this recipe. */
+	int (*pick)(const sluice_model *model, struct shard *shard, float *vector,
+		    struct pick *out);
 	/* What the delta says as `anchor`. */
 	uint32_t (*mark)(const struct shard *shard);
 	void (*step_ends)(struct shard *shard);
@@ -37,6 +44,10 @@ const char *shard_hooks_note(sluice_model *model, struct shard *shard, uint64_t 
 void shard_hooks_taken(const sluice_model *model, struct shard *shard, int worker,
 		       const struct message *m);
 void shard_hooks_summed(struct shard *shard);
+uint64_t shard_hooks_count(const sluice_model *model, const struct shard *shard, double density,
+			   uint64_t n);
+int shard_hooks_pick(const sluice_model *model, struct shard *shard, float *vector,
+		     struct pick *out);
 uint32_t shard_hooks_mark(const struct shard *shard);
 void shard_hooks_step_ends(struct shard *shard);
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients and parameters in the memory of an accelerator. Called by step.c, worker.c,
- * worker_agree.c, push_range.c, model_open.c, events.c, stats.c and checkpoint.c, each with a line
- * or two; everything else of the runtime sees host memory.
+ * Gradients and parameters in the memory of an accelerator. Called by the calls (step.c), the loop
+ * (worker.c), agree.c, model_open.c, events.c, stats.c and checkpoint.c, each with a line or two;
+ * everything else of the runtime sees host memory.
  *
  * Where the recipe allows it (gradient or momentum, with a residual or none), residual and momentum
  * live on the device, and the gradient is folded and selected there and the messages' payloads are
- * made there, all of it enqueued. worker.residual is then merely the place where the encoder meets
- * what the device does not pack. With other recipes the gradient is copied to the host.
+ * made there, all of it enqueued. The residual in host memory is then merely the place where the
+ * encoder meets what the device does not pack. With other recipes the gradient is copied to the
+ * host.
  *
  * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
  * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
@@ -23,10 +24,10 @@ struct on_device;
 
 /* Where gradients are selected, and what of a push is under way. */
 enum on_device_state {
-	DEVICE_AWAY,     /* gradients are selected on the host */
-	DEVICE_STALE,    /* on the device; worker.residual and velocity were restored and are newer
-			    than what lives there */
-	DEVICE_IDLE,     /* on the device, and no push is under way */
+	DEVICE_AWAY,  /* gradients are selected on the host */
+	DEVICE_STALE, /* on the device; residual and momentum in host memory were restored and are
+			 newer than what lives there */
+	DEVICE_IDLE,  /* on the device, and no push is under way */
 	DEVICE_ENQUEUED, /* the device is at a push, or will be */
 	DEVICE_LISTED,   /* it is through, and left some of the messages to the host, or the answer
 			    to what is wrong */
@@ -52,7 +53,7 @@ int on_device_selects(const sluice_model *model);
 /* 1: the target of the pull under way is there. */
 int on_device_pulls(const sluice_model *model);
 void *on_device_stream(const sluice_model *model);
-/* worker.residual and velocity are newer from now on. */
+/* Residual and momentum in host memory are newer from now on. */
 void on_device_renewed(sluice_model *model);
 
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves
@@ -64,8 +65,7 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count);
 /* Residual and momentum come to the host, if they live on the device: gradients are selected on the
  * host from now on. */
 int on_device_come_home(sluice_model *model);
-/* Copies the residual to worker.residual, or the momentum to worker.velocity, if it lives on the
- * device. */
+/* Copies the residual, or the momentum, to the host, if it lives on the device. */
 int on_device_fetch_residual(sluice_model *model);
 int on_device_fetch_velocity(sluice_model *model);
 
@@ -79,8 +79,8 @@ int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, c
 		    uint32_t count);
 /* n zeros. */
 int on_device_zero(sluice_model *model, float *target, size_t n);
-/* up=sketch: what was published (worker.value, which is overwritten) begins anew; index is relative
- * to the shard, NULL: all but the zeros. */
+/* up=sketch: what was published (the entries' values, which are overwritten) begins anew; index is
+ * relative to the shard, NULL: all but the zeros. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		    uint32_t n);
 
@@ -96,8 +96,8 @@ int on_device_borrow(const sluice_model *model, float *params, size_t n, struct 
 int on_device_return(struct borrowed *b, int failed);
 
 /* ---- device_push.c: a push on the device ---- */
-/* signal_accumulate(), the selection and the payloads, enqueued on the model's stream. On failure
- * the job has ended. */
+/* What signal_fold() does, the selection and the payloads, enqueued on the model's stream. On
+ * failure the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);
 /* What worker_send() does in a phase up: all messages are staged, of pairs and sketches when the
  * device has made them. Values that shards asked for are enqueued; on_device_valued() stages them.

@@ -13,7 +13,7 @@
  *
  * Where more was selected for a shard than its slot holds, or the device does not pack
  * (outbox_packs()), that part's list comes to the host, which encodes it as it does any other.
- * worker.velocity is then the place where worker_settle() says which momentum it cleared.
+ * The momentum in host memory is then the place where upload_settle() says which it cleared.
  *
  * With up=sketch the push sends the shards' sketches, and the pull, when the shards have asked for
  * them, the exact values. */
@@ -52,7 +52,7 @@ struct outbox {
 	struct window *windows; /* [rank] of the owners */
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
-	struct window staging;  /* worker.staging, pinned */
+	struct window staging;  /* the lanes' staging region, pinned */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -458,8 +458,8 @@ static void stage_packed(sluice_model *model, uint32_t shard, const struct devic
 	model->stats.pushed_elements += sent->count;
 }
 
-/* Encoded here; what it leaves is noted for settle(). worker.velocity marks the coordinates before,
- * and those that were sent have lost the mark after. */
+/* Encoded here; what it leaves is noted for settle(). The momentum in host memory marks the
+ * coordinates before, and those that were sent have lost the mark after. */
 static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
 {
 	struct worker *w = model->worker;

@@ -29,8 +29,8 @@ int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* bytes from the device, waited for. */
 int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
-/* worker.residual and velocity to the device, where they are newer; enqueued. 0, or -1 as an
- * operation of the device. */
+/* Residual and momentum go to the device, where those of the host are newer; enqueued. 0, or -1 as
+ * an operation of the device. */
 int on_device_take_up(sluice_model *model);
 /* Opens the device's part of a selection, if it is not open yet; pointer is to memory of the
  * device. */

@@ -66,6 +66,15 @@ void hooks_folded(sluice_model *model, struct signal *signal)
 			rows[i]->folded(model, signal);
 }
 
+uint64_t hooks_count(const sluice_model *model, double density, uint64_t n)
+{
+	uint64_t count = 0;
+
+	for (int i = 0; i < ROWS && !count; i++)
+		count = rows[i]->count ? rows[i]->count(model, density, n) : 0;
+	return count ? count : schedule_count(density, n);
+}
+
 void hooks_picked(sluice_model *model)
 {
 	for (int i = 0; i < ROWS; i++)

@@ -25,6 +25,8 @@ struct step_hooks {
 	void (*step_begins)(sluice_model *model);
 	/* The gradient is in the residual, or left to the selection to add (*signal). */
 	void (*folded)(sluice_model *model, struct signal *signal);
+	/* How many of n coordinates are picked at this density; 0: as many as the density says. */
+	uint64_t (*count)(const sluice_model *model, double density, uint64_t n);
 	/* Coordinates are picked for all messages, and none has been emitted. */
 	void (*picked)(sluice_model *model);
 	/* One message is made, and what it holds is still in the residual. The positions count from
@@ -54,6 +56,7 @@ void hooks_begin(sluice_model *model, const float *params);
 uint64_t hooks_memory(const struct layout *l, const struct recipe *recipe);
 void hooks_step_begins(sluice_model *model);
 void hooks_folded(sluice_model *model, struct signal *signal);
+uint64_t hooks_count(const sluice_model *model, double density, uint64_t n);
 void hooks_picked(sluice_model *model);
 void hooks_emitted(sluice_model *model, const struct shard_layout *at, const struct pick *emitted);
 void hooks_sent(sluice_model *model, uint64_t elements);

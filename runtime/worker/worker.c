@@ -23,9 +23,7 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 	const int looks = signal->addend || signal->summed;
 	const struct pick_call call = { .step = w->step,
 					.density = density,
-					.k = selection_kinds[recipe->up.select].global ?
-						     census_up_count(model, density, of) :
-						     schedule_count(density, of),
+					.k = hooks_count(model, density, of),
 					.spans = spans,
 					.n_spans = n_spans,
 					.vector = signal->addend ? NULL : worker_residual(model),

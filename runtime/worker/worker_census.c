@@ -6,8 +6,10 @@
 #include <float.h>
 #include <stdlib.h>
 
-uint64_t census_up_count(const sluice_model *model, double density, uint64_t n)
+static uint64_t census_count(const sluice_model *model, double density, uint64_t n)
 {
+	if (!selection_kinds[model->recipe.up.select].global)
+		return 0;
 	return constituent_count(&model->worker->census->up, density, n);
 }
 
@@ -172,6 +174,7 @@ static void census_close(sluice_model *model)
 const struct step_hooks census_hooks = { .open = census_open,
 					 .close = census_close,
 					 .memory = census_memory,
+					 .count = census_count,
 					 .picked = census_picked,
 					 .note = census_note,
 					 .pulled = census_pulled };

@@ -13,9 +13,6 @@ struct worker_census {
 	size_t message_bytes;
 };
 
-/* How many of n coordinates are selected at this density. */
-uint64_t census_up_count(const sluice_model *model, double density, uint64_t n);
-
 /* Writes the note behind a push; returns its bytes. */
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out);
 

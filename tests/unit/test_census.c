@@ -430,8 +430,8 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 	h->shard.version = 1;
 	n = census_note_push(&h->model, 0, 8, note);
 	assert_int_equal(take_push(h, 8, note, n, &why), 0);
-	assert_int_equal(census_up_count(&h->model, 0.1, SPAN), 50);
-	assert_int_equal(census_down_count(&h->model, &h->shard, 0.1, SPAN), 50);
+	assert_int_equal(census_hooks.count(&h->model, 0.1, SPAN), 50);
+	assert_int_equal(shard_census_hooks.count(&h->model, &h->shard, 0.1, SPAN), 50);
 	half_free(h);
 }
 

@@ -112,12 +112,15 @@ enum { WRONG_STEP = 4 };
 
 /* What this rank's pushes say more of their anchor than is so. */
 static __thread uint32_t too_many;
-uint32_t __real_async_anchors(const struct async *async);
-uint32_t __wrap_async_anchors(const struct async *async);
+struct message __real_upload_head(const sluice_model *model, uint32_t shard);
+struct message __wrap_upload_head(const sluice_model *model, uint32_t shard);
 
-uint32_t __wrap_async_anchors(const struct async *async)
+struct message __wrap_upload_head(const sluice_model *model, uint32_t shard)
 {
-	return __real_async_anchors(async) + too_many;
+	struct message m = __real_upload_head(model, shard);
+
+	m.anchor += too_many;
+	return m;
 }
 
 static int step_with_a_wrong_anchor(sluice_job *job, sluice_model *model, uint64_t at,
