@@ -5,10 +5,11 @@
  * Each file calls only files above it, and its own header says the rest:
  *
  *   lines, client, seat, budget   control lines, who is told of events, simulated turns, timers
+ *   mails                         the mails of the collectives
  *   failure                       the job's first failure, and how a rank leaves
  *   members                       going on without lost workers
  *   peers                         what becomes of a peer, and what that means for the job
- *   heart, mails                  heartbeats; the mails of the collectives
+ *   heart                         heartbeats
  *   progress                      token, thread, waits; hands events to all of the above
  *   collective, window, traffic   what the application calls
  *   join, job, simulate           from sluice_init() to sluice_finalize() */

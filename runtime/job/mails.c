@@ -3,6 +3,7 @@
 #include "job/mails.h"
 #include "base/bytes.h"
 #include "job/job.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,15 +90,41 @@ uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(mail_from(job, peer, seq) + 8);
 }
 
+/* Whether the rank wrote in this round that it closes a model, and what it said. */
+static int says_closing(const sluice_job *job, int rank, uint64_t seq, uint32_t *model,
+			uint64_t *steps)
+{
+	struct mail mail;
+	if (mails_read(job, rank, seq, &mail) || mail.op != COLLECTIVE_CLOSE ||
+	    mail.bytes != CLOSING_BYTES)
+		return 0; /* whoever takes it judges it */
+	*model = get_le32(mail.copy + MAIL_HEADER_BYTES);
+	*steps = get_le64(mail.copy + MAIL_HEADER_BYTES + 4);
+	return 1;
+}
+
 /* If what this peer waits for is that all close a model, the client hears of it. */
 static void tell_closing(sluice_job *job, int peer)
 {
-	struct mail mail;
-	if (mails_read(job, peer, mails_next(job), &mail) || mail.op != COLLECTIVE_CLOSE ||
-	    mail.bytes != CLOSING_BYTES)
-		return; /* whoever takes it judges it */
-	const uint8_t *closing = mail.copy + MAIL_HEADER_BYTES;
-	clients_told(&job->clients)->closed(job, get_le32(closing), peer, get_le64(closing + 4));
+	uint32_t model;
+	uint64_t steps;
+	if (says_closing(job, peer, mails_next(job), &model, &steps))
+		clients_told(&job->clients)->closed(job, model, peer, steps);
+}
+
+/* The notify of the mail may not be here yet: the checksum tells whether the mail is. */
+int mails_closing_text(const sluice_job *job, int rank, char *text, size_t cap)
+{
+	uint32_t model;
+	uint64_t steps;
+	const int mine = rank == job->rank;
+	*text = 0;
+	if ((mine && !mails_claimed(job)) ||
+	    !says_closing(job, rank, mine ? job->mails.seq : mails_next(job), &model, &steps))
+		return 0;
+	snprintf(text, cap, "it closed model %u after %llu steps", model,
+		 (unsigned long long)steps);
+	return 1;
 }
 
 void mails_arrived(sluice_job *job, int peer, int waits)

@@ -59,6 +59,10 @@ uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq);
 /* A mail of this peer has come (IMM_MAIL). If a call of this rank waits, and the peer has begun to
  * close a model, the client hears of it. */
 void mails_arrived(sluice_job *job, int peer, int waits);
+/* "it closed model 0 after 3 steps" of a peer that has begun to close a model and this rank has
+ * not, or of this rank itself while it closes one; else "". Returns whether there is such a text.
+ */
+int mails_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
 /* Tells the client of all peers that have begun to close a model, because a call now waits. */
 void mails_closings(sluice_job *job);
 #endif

@@ -238,24 +238,30 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	uint32_t epoch = get_le32(block);
 	uint64_t closed_seq = get_le64(block + 8);
 	const uint8_t *living = block + MEMBERS_HEADER_BYTES;
+	char closed[96];
 	if (epoch < job->membership_epoch || closed_seq < m->closed_seq)
 		return;
 	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
 		char why[ERROR_TEXT_BYTES];
+		const int closing = mails_closing_text(job, job->rank, closed, sizeof(closed));
 		snprintf(why, sizeof(why),
-			 "%s dropped this rank: it was silent or broke the rules, and the job goes "
-			 "on without it (SLUICE_ON_FAILURE=continue)",
-			 rank_text(job, from));
+			 "%s dropped this rank: %s%sit was silent or broke the rules, and the job "
+			 "goes on without it (SLUICE_ON_FAILURE=continue)",
+			 rank_text(job, from), closed,
+			 closing ? " while other workers need more of them, or " : "");
 		failure_record(job, SLUICE_EPEER, job->rank, why);
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {
 		if (!members_bit(m->living, w) || members_bit(living, w))
 			continue;
+		const int closing = mails_closing_text(job, w, closed, sizeof(closed));
 		if (job->peers[w].state != PEER_LOST) /* not seen from here yet */
 			log_line(LOG_WARN, "runtime",
-				 "%s is lost: %s dropped it; the job goes on without it",
-				 rank_text(job, w), rank_text(job, from));
+				 "%s is lost: %s%s%s dropped it, and its log says why; the job "
+				 "goes on without it",
+				 rank_text(job, w), closed, closing ? ", and " : "",
+				 rank_text(job, from));
 		m->living[w / 8] &= (uint8_t) ~(1 << w % 8);
 		dropped(job, w);
 	}

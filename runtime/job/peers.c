@@ -145,11 +145,12 @@ void peers_members(sluice_job *job, int peer)
 	if (!members_arrived(job, peer, block))
 		return;
 	for (int w = 0; w < job->workers && !job->failure.code; w++) {
-		char why[128];
+		char why[384], closed[96];
 		if (!members_unheard(job, peer, block, w))
 			continue;
-		snprintf(why, sizeof(why), "%s reported it, and its log says why",
-			 rank_text(job, peer));
+		const int closing = mails_closing_text(job, w, closed, sizeof(closed));
+		snprintf(why, sizeof(why), "%s%s%s reported it, and its log says why", closed,
+			 closing ? ", and " : "", rank_text(job, peer));
 		peers_lost(job, w, why);
 	}
 	members_taken(job);

@@ -257,7 +257,9 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	(void)backlog;
 	if (fake_fails("rdma_listen", EADDRINUSE))
 		return -1;
+	fake_lock();
 	id_of(id)->listening = 1;
+	fake_unlock();
 	return 0;
 }
 

@@ -181,10 +181,12 @@ int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 {
 	struct fake_srq *srq = (struct fake_srq *)(void *)ibv_srq;
 
+	fake_lock();
 	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		if (q->qp.srq == ibv_srq)
 			fake_misuse("ibv_destroy_srq of a queue in use");
 	fake_count(&fake_counts.srqs, -1);
+	fake_unlock();
 	free(srq->wr_ids);
 	free(srq);
 	return 0;

@@ -271,12 +271,13 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 		errno = EINVAL;
 		return NULL;
 	}
+	fake_lock();
 	if (fake_counts.mrs >= fake.attr.max_mr) {
+		fake_unlock();
 		errno = ENOMEM;
 		return NULL;
 	}
 	m = fake_new(sizeof(*m));
-	fake_lock();
 	last_key++;
 	*m = (struct fake_mr){ .mr = { .context = pd->context,
 				       .pd = pd,

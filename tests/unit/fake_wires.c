@@ -22,13 +22,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 
 	if (fake_fails("ibv_create_qp", ENOMEM))
 		return NULL;
+	fake_lock();
 	if (attr->cap.max_inline_data > fake.max_inline || fake_counts.qps >= fake.attr.max_qp ||
 	    attr->cap.max_send_wr > (uint32_t)fake.attr.max_qp_wr) {
+		fake_unlock();
 		errno = attr->cap.max_inline_data > fake.max_inline ? EINVAL : ENOMEM;
 		return NULL;
 	}
 	q = fake_new(sizeof(*q));
-	fake_lock();
 	*q = (struct fake_qp){ .qp = { .context = pd->context,
 				       .pd = pd,
 				       .send_cq = attr->send_cq,

@@ -39,6 +39,8 @@ static void kill__two_or_three_at_once__the_others_go_on(void **state)
 	static const unsigned sets[] = { 0x3, 0x6, 0xc, 0x9, 0x7, 0xe, 0xd };
 	(void)state;
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+		if (thinned(i, 5)) /* one of each recipe, with sums and without */
+			continue;
 		struct plan *p = new_plan((int)i & 1, sets[i]);
 		p->with_sums = i % 3 != 0;
 		run(p);
