@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C for what crosses the wire or a disk, by CPU instructions where the CPU has them and by
- * tables elsewhere, and the 64-bit digest that compares replicas. */
+ * CRC32C of what crosses the wire or is written to disk, computed by CPU instructions where the CPU
+ * has them and by tables elsewhere; and the 64-bit digest that compares replicas. */
 #include "base/bytes.h"
 #include "sluice.h"
 
@@ -26,7 +26,7 @@
 enum { SLICES = 8 };
 static const uint32_t reflected_polynomial = 0x82F63B78u;
 
-/* slice_table[s][b]: remainder of byte b followed by s zero bytes. */
+/* slice_table[s][b] is the remainder of byte b followed by s zero bytes. */
 static uint32_t slice_table[SLICES][256];
 static pthread_once_t slice_table_once = PTHREAD_ONCE_INIT;
 
@@ -85,7 +85,7 @@ static int have_crc_instructions(void)
 	return (getauxval(AT_HWCAP) & hwcap_crc32) != 0;
 }
 
-#if defined(__clang__) /* whose arm_acle.h declares these only when the whole file targets them */
+#if defined(__clang__) /* its arm_acle.h declares these only when the whole file targets them */
 #define crc_of_8(r, word) __builtin_arm_crc32cd((r), (word))
 #define crc_of_1(r, byte) __builtin_arm_crc32cb((r), (byte))
 #else
@@ -94,8 +94,9 @@ static int have_crc_instructions(void)
 #endif
 #endif
 
-/* One instruction waits for the one before it, three at once do not. So three streams side by side,
- * each STREAM bytes long, are put together by what STREAM zero bytes make of a remainder. */
+/* A CRC instruction has to wait for the result of the one before it, but three independent ones run
+ * side by side. The input is therefore read as three streams of STREAM bytes each. Their remainders
+ * are combined by the effect that STREAM zero bytes have on a remainder. */
 enum { STREAM = 1024 };
 static uint32_t shift_table[4][256];
 static pthread_once_t shift_table_once = PTHREAD_ONCE_INIT;
@@ -130,7 +131,7 @@ __attribute__((target(CRC_TARGET))) static uint32_t crc32c_by_instructions(uint3
 	for (; n >= 3 * STREAM; n -= 3 * STREAM, p += 3 * STREAM) {
 		uint32_t second = 0, third = 0;
 
-#pragma GCC unroll 8 /* else counting takes a quarter of the time */
+#pragma GCC unroll 8 /* without unrolling, the loop counter costs a quarter of the time */
 		for (int i = 0; i < STREAM; i += 8) {
 			r = crc_of_8(r, get_le64(p + i));
 			second = crc_of_8(second, get_le64(p + STREAM + i));
@@ -189,7 +190,8 @@ uint64_t digest64(const void *bytes, size_t n)
 {
 	const uint8_t *p = bytes;
 	uint8_t last[BLOCK_BYTES] = { 0 };
-	/* Four variables, not an array: compilers keep them in registers. */
+	/* These are four variables and not an array, because compilers then keep them in
+	 * registers. */
 	uint64_t a = odd_factor[0], b = odd_factor[1], c = odd_factor[2], d = odd_factor[3];
 
 	for (size_t left = n; left > 0;) {
@@ -206,7 +208,8 @@ uint64_t digest64(const void *bytes, size_t n)
 		left -= taken;
 	}
 
-	uint64_t h = spread((uint64_t)n + end_factor); /* the length tells padding from zeros */
+	/* The length tells padding apart from real zeros. */
+	uint64_t h = spread((uint64_t)n + end_factor);
 
 	h = spread(rotate_left(h, 17) ^ a);
 	h = spread(rotate_left(h, 17) ^ b);

@@ -47,12 +47,13 @@ HOST_AND_DEVICE static inline float bits_float(uint32_t u)
 	return f;
 }
 
-/* crc of the concatenation: pass the previous result, 0 to start. Hardware where it exists (chosen
- * at run time), portable tables elsewhere; same result. */
+/* Extends the CRC of preceding data, 0 for none, by n bytes. Uses CPU instructions where they exist
+ * (checked at run time) and tables elsewhere, with the same result. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
-/* The table version itself: what crc32c() falls back to, and what tests compare it with. */
+/* The table version. crc32c() falls back to it, and tests compare crc32c() with it. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
-/* 64-bit hash, the same on every machine and at every alignment. Two buffers of one length that
- * differ only within one aligned 8-byte group never have the same digest. Not for secrets. */
+/* A 64-bit hash that is the same on every machine and at every alignment. Two buffers of equal
+ * length that differ only within one aligned group of 8 bytes never have the same digest. It is not
+ * suitable for secrets. */
 uint64_t digest64(const void *bytes, size_t n);
 #endif

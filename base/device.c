@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds and loads the module of gpu/. A process in which nobody uses CUDA pays one look at the
- * number of loaded libraries a call: without the driver's library there is no memory of its
- * kind. */
+ * Finds and loads the GPU module that gpu/ builds. A process that does not use CUDA pays, per call,
+ * for one comparison of the number of loaded libraries: without the driver's library there is no
+ * device memory. */
 #include "base/device.h"
 #include "base/error.h"
 #include "base/module.h"
@@ -20,11 +20,12 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *_Atomic loaded;
-static void *module_handle;         /* of what is loaded; set before it, and for ever */
-static char module_file[PATH_MAX];  /* under lock; what load() opened, or tried to */
-static char reason[PATH_MAX + 256]; /* under lock; why loading failed, which is tried once */
+static void *module_handle; /* handle of the loaded module; set before `loaded`, and never closed */
+static char module_file[PATH_MAX]; /* the file that load_module() opened or tried to open; protected
+				      by lock */
+static char reason[PATH_MAX + 256]; /* why loading failed (it is tried once); protected by lock */
 
-/* Writes module_file. -1: there is none, and reason says why. */
+/* Writes module_file. Returns -1 if there is no module; reason then says why. */
 static int choose_file(void)
 {
 	const char *named = getenv("SLUICE_GPU");
@@ -44,7 +45,7 @@ static int choose_file(void)
 	return -1;
 }
 
-static const struct device_ops *load(void)
+static const struct device_ops *load_module(void)
 {
 	const struct device_ops *ops;
 	device_module_fn *module;
@@ -79,7 +80,7 @@ const struct device_ops *device_load(const char **why)
 	pthread_mutex_lock(&lock);
 	ops = loaded;
 	if (!ops && !*reason)
-		loaded = ops = load();
+		loaded = ops = load_module();
 	*why = reason;
 	pthread_mutex_unlock(&lock);
 	return ops;
@@ -98,9 +99,9 @@ const char *device_module_path(void)
 	return module_file;
 }
 
-/* Asks the driver that is in the process already, when the module cannot be asked. Its ABI:
- * cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2, CUdeviceptr), 2 is device
- * memory. */
+/* Asks the driver that is already in the process, for the case that the module cannot be asked.
+ * This relies on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE =
+ * 2, CUdeviceptr), where the result 2 means device memory. */
 static int driver_says_device(void *driver, const void *p)
 {
 	int (*get)(void *, int, unsigned long long);
@@ -111,7 +112,8 @@ static int driver_says_device(void *driver, const void *p)
 	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
 }
 
-/* The first object of all, whose entry also counts how many were ever loaded. */
+/* dl_iterate_phdr() calls this with the first object only. Its entry also holds how many objects
+ * were ever loaded. */
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 {
 	if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
@@ -119,11 +121,13 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 	return 1;
 }
 
-/* The driver's library, if somebody loaded it; to be closed. It is looked for, in files too, only
- * if anything was loaded since the last time: this is part of every push and pull. */
+/* Returns a handle of the driver's library, which the caller closes, or NULL if nobody loaded it.
+ * The search goes through files, too, so it runs only if a library was loaded since the last
+ * search: this function is part of every push and pull. */
 static void *driver_in_process(void)
 {
-	static _Atomic unsigned long long without; /* so many are loaded, and it is none of them */
+	/* How many libraries were loaded when a search found no driver. */
+	static _Atomic unsigned long long without;
 	unsigned long long now = 0;
 	void *driver;
 
@@ -145,7 +149,8 @@ int device_of(const void *p, const struct device_ops **ops_out)
 
 	*ops_out = NULL;
 	if (!ops) {
-		/* A module that is named is asked in any case: it may bring a driver of its own. */
+		/* A module that SLUICE_GPU names is asked in any case, because it may bring a
+		 * driver of its own. */
 		driver = driver_in_process();
 		if (!driver && !(named && strchr(named, '/')))
 			return 0;
@@ -162,7 +167,7 @@ int device_of(const void *p, const struct device_ops **ops_out)
 	return 0;
 }
 
-/* What launchers set for a process that has GPUs. */
+/* Launchers set these variables for a process that has GPUs. */
 static int was_given_gpus(void)
 {
 	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS",

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of a GPU module one by one, as no push of the library calls them: for sluice-bench,
- * for tests/gpu/speed.cu and for the tests that compare each with its counterpart on the CPU. All
- * can be captured into a graph, but for those that wait, and for selections of a list. Operations
- * return as those of base/device.h. */
+ * The kernels of a GPU module one by one. No push of the library calls them: they are for
+ * sluice-bench, for tests/gpu/speed.cu and for the tests that compare each kernel with its
+ * counterpart on the CPU. All can be captured into a graph, except for those that wait and for
+ * selections of a list. Operations return values as in base/device.h. */
 #ifndef BASE_DEVICE_KERNELS_H
 #define BASE_DEVICE_KERNELS_H
 #include "base/device.h"
 
-/* Scratch for selections from vectors of up to n elements; one selection at a time. */
+/* Scratch memory for selections from vectors of up to n elements. It serves one selection at a
+ * time. */
 struct device_selector;
 
-/* A selection alone. */
+/* One selection outside of a push. */
 struct device_selection {
 	struct device_select call;
-	const float *x; /* instead of adding: what is selected from, and not written */
-	int clear;      /* selected coordinates of the residual become 0 */
-	int forget;     /* made as if it were the first */
+	const float *x; /* if not NULL: select from this vector, add nothing and change nothing */
+	int clear;      /* set the selected coordinates of the residual to 0 */
+	int forget;     /* ignore the hint of earlier selections */
 };
 
-/* A message's payload, as message_encode() makes it (message.h). All pointers are device memory. */
+/* Makes the payload of a message, as message_encode() does (message.h). All pointers point to
+ * device memory. */
 struct device_pack {
-	const uint32_t *index; /* ascending; base is subtracted */
+	const uint32_t *index; /* in ascending order; base is subtracted */
 	const float *value;
-	float *decoded;   /* what the receiver will decode; may be value */
+	float *decoded;   /* receives what the receiver will decode; may be the same as value */
 	uint8_t *payload; /* message_bound() bytes, 4-byte aligned */
 	uint32_t base, count, span;
 	int value_type; /* enum value_type */
@@ -34,26 +36,28 @@ struct device_packed {
 	float scale;
 };
 
-/* Values in few bits, as few_bits_encode() makes them (few_bits.h). All pointers are device
+/* Encodes values in few bits, as few_bits_encode() does (few_bits.h). All pointers point to device
  * memory. */
 struct device_quantize {
-	/* value i is rounded as coordinate first + index[i]; NULL: first + i */
+	/* Value i is rounded with the random number of coordinate first + index[i], or of first + i
+	 * if index is NULL. */
 	const uint32_t *index;
 	const float *value;
-	float *decoded; /* what the receiver will decode; may be value */
-	uint8_t *out;   /* few_bits_bytes() */
+	float *decoded; /* receives what the receiver will decode; may be the same as value */
+	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
 	int value_type; /* VALUE_UNIFORM or VALUE_GRID */
 	unsigned bits, block;
-	float range;                  /* grid: covers at least this magnitude */
+	float range;                  /* for a grid: at least the largest magnitude */
 	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
 	uint64_t step, first;
 };
 
-/* Scratch for adding vectors to count sketches; one at a time. */
+/* Scratch memory for adding vectors to count sketches, one at a time. */
 struct device_sketch;
 
-/* As sketch_add() (sketch.h). x and cells are device memory, n and columns at most as opened. */
+/* Does what sketch_add() does (sketch.h). x and cells are device memory; n and columns are at most
+ * what the scratch was opened for. */
 struct device_sketch_call {
 	const float *x;
 	float *cells; /* rows * columns */
@@ -63,22 +67,23 @@ struct device_sketch_call {
 
 struct device_kernels {
 	size_t size; /* sizeof(struct device_kernels) */
-	/* parts and sketch of the shape are not looked at */
+	/* Ignores parts and the sketch of the shape. */
 	int (*selector_open)(const struct device_shape *shape, struct device_selector **out);
 	void (*selector_close)(struct device_selector **selector);
 	int (*select)(struct device_selector *s, const struct device_selection *selection,
 		      void *stream);
-	/* Waits for it; index and value (host memory, room as opened; value may be NULL) are
-	 * filled. */
+	/* Waits for the selection, and copies it to index and value. These are host memory with
+	 * room for what the selector was opened for; value may be NULL. */
 	int (*selected)(struct device_selector *s, uint32_t *index, float *value,
 			struct device_selected *out, void *stream);
-	/* At most as many entries as the selector has room for: k and the exempt ones. */
+	/* A call takes at most as many entries as the selector has room for: k and the exempt
+	 * coordinates. */
 	int (*pack)(struct device_selector *s, const struct device_pack *call, void *stream);
-	/* Waits for it. */
+	/* Waits for pack(). */
 	int (*packed)(struct device_selector *s, struct device_packed *out, void *stream);
 	int (*quantize)(struct device_selector *s, const struct device_quantize *call,
 			void *stream);
-	/* Waits for it; the scale of the message. */
+	/* Waits for quantize(), and returns the scale of the message. */
 	int (*quantized)(struct device_selector *s, float *scale, void *stream);
 	int (*sketch_open)(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 	void (*sketch_close)(struct device_sketch **sketch);
@@ -86,7 +91,7 @@ struct device_kernels {
 			  void *stream);
 };
 
-/* The symbol of a module that gives these. */
+/* The type of the function by which a module returns these, and that function's name. */
 typedef const struct device_kernels *device_kernels_fn(void);
 #define DEVICE_KERNELS_SYMBOL "sluice_device_kernels"
 #endif

@@ -122,8 +122,9 @@ static uint64_t multiply_saturated(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* Reads DIGITS[.DIGITS][UNIT], not by strtod, whose decimal point depends on the locale. Returns 0,
- * or -1 if the text has another form. A value beyond 64 bits is UINT64_MAX. */
+/* Reads DIGITS[.DIGITS][UNIT]. strtod() cannot be used, because its decimal point depends on the
+ * locale. Returns 0, or -1 if the text has another form. A value beyond 64 bits is read as
+ * UINT64_MAX. */
 static int read_quantity(const char *text, const struct unit *units, uint64_t plain_factor,
 			 uint64_t *out)
 {
@@ -135,7 +136,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 	for (; *p >= '0' && *p <= '9'; p++)
 		if (__builtin_mul_overflow(whole, 10, &whole) ||
 		    __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole))
-			whole = UINT64_MAX / 10; /* stays too large for every range */
+			whole = UINT64_MAX / 10; /* this remains too large for every range */
 	if (*p == '.') {
 		for (p++; *p >= '0' && *p <= '9' && scale < 1000000; p++) {
 			fraction = fraction * 10 + (uint64_t)(*p - '0');
@@ -156,7 +157,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 			return -1;
 		factor = u->factor;
 	} else if (scale > 1 && plain_factor == 1) {
-		return -1; /* half a rank, half a byte */
+		return -1; /* half a rank or half a byte makes no sense */
 	}
 
 	uint64_t value = multiply_saturated(whole, factor);
@@ -172,8 +173,8 @@ static int is_number(enum env_kind kind)
 	       kind == ENV_BYTES;
 }
 
-/* In microseconds, bytes or pieces. */
-static int read_number(enum env_kind kind, const char *text, uint64_t *out)
+/* Reads a value in the unit of its kind: microseconds, bytes, or a plain count. */
+static int read_setting(enum env_kind kind, const char *text, uint64_t *out)
 {
 	if (kind == ENV_MILLISECONDS)
 		return read_quantity(text, time_units, 1000000, out);
@@ -216,7 +217,7 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 	uint64_t number, least, most;
 	char range[64];
 
-	if (read_number(entry->kind, text, &number)) {
+	if (read_setting(entry->kind, text, &number)) {
 		snprintf(why, WHY_BYTES, "is not %s, %s", number_form(entry->kind), entry->range);
 		return -1;
 	}
@@ -229,8 +230,8 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 		return -1;
 	}
 	*dots = '\0';
-	if (read_number(entry->kind, range, &least) || read_number(entry->kind, dots + 4, &most) ||
-	    number < least || number > most) {
+	if (read_setting(entry->kind, range, &least) ||
+	    read_setting(entry->kind, dots + 4, &most) || number < least || number > most) {
 		snprintf(why, WHY_BYTES, "is outside %s", entry->range);
 		return -1;
 	}
@@ -240,7 +241,7 @@ static int set_number(const struct env_entry *entry, const char *text, struct se
 
 /* ---- texts and words ------------------------------------------------------- */
 
-/* Cuts list[] at its separators. */
+/* Splits list[] in place at its separators. */
 static size_t cut_words(char *list, const char *separators, const char *words[WORDS_MAX])
 {
 	size_t n = 0;
@@ -251,8 +252,8 @@ static size_t cut_words(char *list, const char *separators, const char *words[WO
 	return n;
 }
 
-static int refuse_word(const char *word, const char *const *known, size_t n_known,
-		       char why[WHY_BYTES])
+static int refuse_list_word(const char *word, const char *const *known, size_t n_known,
+			    char why[WHY_BYTES])
 {
 	const char *near = nearest_word(word, known, n_known);
 	int n = snprintf(why, WHY_BYTES, "has an unknown word \"%.40s\"%s%s%s; known: ", word,
@@ -295,11 +296,12 @@ static int set_choice(const struct env_entry *entry, const char *text, struct se
 	size_t n_known = cut_words(choices, "|", known);
 
 	if (!is_known(text, known, n_known))
-		return refuse_word(text, known, n_known, why);
+		return refuse_list_word(text, known, n_known, why);
 	return set_text(entry, text, out, why);
 }
 
-/* Stores the list with the first known word in front if it is not in it. */
+/* Stores the list. The first known word is always in it: it is put in front if the text lacks
+ * it. */
 static int set_list(const struct env_entry *entry, const char *text, struct settings *out,
 		    char why[WHY_BYTES])
 {
@@ -307,7 +309,8 @@ static int set_list(const struct env_entry *entry, const char *text, struct sett
 	const char *known[WORDS_MAX], *words[WORDS_MAX];
 
 	if (strlen(text) >= sizeof(list))
-		return set_text(entry, text, out, why); /* which refuses it */
+		return set_text(entry, text, out,
+				why); /* set_text() refuses a text of this length */
 	snprintf(choices, sizeof(choices), "%s", entry->range);
 	snprintf(list, sizeof(list), "%s", text);
 
@@ -316,7 +319,7 @@ static int set_list(const struct env_entry *entry, const char *text, struct sett
 
 	for (size_t i = 0; i < n; i++)
 		if (!is_known(words[i], known, n_known))
-			return refuse_word(words[i], known, n_known, why);
+			return refuse_list_word(words[i], known, n_known, why);
 	if (is_known(known[0], words, n))
 		return set_text(entry, text, out, why);
 	snprintf(whole, sizeof(whole), "%s,%s", known[0], text);
@@ -345,7 +348,7 @@ static int set_value(const struct env_entry *entry, const char *text, struct set
 	return set_text(entry, text, out, why);
 }
 
-/* assignment: "SLUICE_X=..." of the environment. */
+/* assignment is an entry of the environment, such as "SLUICE_X=1". */
 static void warn_if_unknown(const char *assignment)
 {
 	char name[128];
@@ -363,7 +366,8 @@ static void warn_if_unknown(const char *assignment)
 		known[n_known] = env_table[n_known].name + PREFIX_BYTES;
 	}
 
-	/* Compared without the common prefix, which would make everything look alike. */
+	/* The common prefix is left out of the comparison, because it would make all names look
+	 * alike. */
 	const char *near = nearest_word(name + PREFIX_BYTES, known, n_known);
 
 	if (near)
@@ -404,7 +408,7 @@ int env_load(struct settings *out)
 	return SLUICE_OK;
 }
 
-/* The largest unit that needs no fraction. */
+/* Prints the number in the largest unit that needs no fraction. */
 static void print_quantity(uint64_t number, const struct unit *units, FILE *to)
 {
 	const struct unit *best = NULL;

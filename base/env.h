@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 struct settings {
-	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; self always
-			       in it */
-	char device[64];    /* SLUICE_DEVICE: "name[:port]", "" the first usable one */
-	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
+	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; "self" is
+			       always included */
+	char device[64]; /* SLUICE_DEVICE: "name[:port]"; "" stands for the first usable device */
+	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char log[128];          /* SLUICE_LOG, default "warn" */
 	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
@@ -32,10 +32,10 @@ enum env_kind {
 	ENV_TEXT,
 	ENV_COUNT,
 	ENV_MILLISECONDS, /* durations: us, ms, s, m, h; a plain number is seconds ... */
-	ENV_MICROSECONDS, /* ... here microseconds */
-	ENV_BYTES,        /* K, M, G, T are powers of 1024, a plain number is bytes */
+	ENV_MICROSECONDS, /* the same, but a plain number is microseconds */
+	ENV_BYTES,        /* K, M, G and T are powers of 1024; a plain number is bytes */
 	ENV_CHOICE,       /* one of the words of range */
-	ENV_LIST          /* a comma list of the words of range, the first one always included */
+	ENV_LIST          /* a comma list of words of range; the first word is always included */
 };
 
 struct env_entry {
@@ -44,17 +44,18 @@ struct env_entry {
 	const char *fallback; /* default as text, parsed like a value */
 	const char *range;    /* "1ms .. 1h" (enforced), or the words separated by '|' */
 	const char *help;     /* one or two sentences, fit for mdoc */
-	size_t offset, bytes; /* of the field in struct settings */
+	size_t offset, bytes; /* position and size of the field in struct settings */
 };
 extern const struct env_entry env_table[];
 extern const size_t env_table_size;
 
-/* Fills *out from defaults and the environment (a variable set to "" counts as not set) and applies
- * SLUICE_LOG by log_configure(). A value that does not parse or is out of range is SLUICE_EINVAL
- * with the variable, the value and the range named. An unknown SLUICE_* variable is a warning that
- * names the nearest known one. */
+/* Fills *out from the defaults and the environment, and applies SLUICE_LOG by log_configure(). A
+ * variable that is set to "" counts as not set. A value that does not parse or is out of range is
+ * SLUICE_EINVAL; the message names the variable, the value and the range. An unknown SLUICE_*
+ * variable is a warning that names the nearest known one. */
 int env_load(struct settings *out);
-/* "NAME=value (default|environment|attribute)" lines of the effective settings; attribute: the
- * value differs from what defaults and environment say, so the application chose it. */
+/* Prints the effective settings in lines of the form "NAME=value (default|environment|attribute)".
+ * "attribute" means that the application chose the value: it differs from what the defaults and the
+ * environment say. */
 void env_dump(const struct settings *settings, FILE *to);
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* mdoc wants each sentence to begin a line, and lines of at most 80 bytes. */
+/* mdoc requires that each sentence begins on a new line, and that lines have at most 80 bytes. */
 static void print_sentences(const char *text)
 {
 	size_t column = 0;

@@ -14,11 +14,11 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
-static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "": none is held back */
+static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "" if no error is held back */
 static _Thread_local int holds_next;
 static _Thread_local struct error_scope *innermost;
 
-static void keep(struct error_scope *scope, const char *text)
+static void keep_in_scope(struct error_scope *scope, const char *text)
 {
 	if (!scope || scope->kept)
 		return;
@@ -28,7 +28,8 @@ static void keep(struct error_scope *scope, const char *text)
 
 static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
 {
-	/* Formatted aside: the arguments may point into last_error itself. */
+	/* The text is formatted into a buffer of its own, because the arguments may point into
+	 * last_error. */
 	char text[ERROR_TEXT_BYTES];
 	int n = vsnprintf(text, sizeof(text), format, args);
 
@@ -36,7 +37,7 @@ static void __attribute__((format(printf, 1, 0))) remember(const char *format, v
 		snprintf(text, sizeof(text), "%s", "(the error message could not be formatted)");
 	else if ((size_t)n >= sizeof(text))
 		memcpy(text + sizeof(text) - 4, "...", 4);
-	keep(innermost, last_error);
+	keep_in_scope(innermost, last_error);
 	memcpy(last_error, text, strlen(text) + 1);
 }
 
@@ -51,7 +52,7 @@ int error_end(struct error_scope *scope, int rc)
 {
 	innermost = scope->outer;
 	if (scope->kept && rc)
-		keep(innermost, scope->text);
+		keep_in_scope(innermost, scope->text);
 	else if (scope->kept)
 		memcpy(last_error, scope->text, strlen(scope->text) + 1);
 	return rc;
@@ -82,7 +83,7 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	holds_next = 0; /* this was the next one */
+	holds_next = 0; /* the error that was to be held back is this one */
 	errno = saved_errno;
 	return code;
 }

@@ -15,27 +15,28 @@ int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3))
 /* The same without the log line: for a failure that was logged where it was detected. */
 int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The time of a call in which something may fail that is then dealt with (a transport that is not
- * needed, a full queue). Scopes lie on the stack, within each other, on one thread. */
+/* The duration of a call in which something may fail that the call then copes with, such as a full
+ * queue or a transport that is not needed. Scopes lie on the stack, nested, on one thread. */
 struct error_scope {
 	struct error_scope *outer;
-	int kept;                    /* something failed: */
+	int kept;                    /* something failed in this scope */
 	char text[ERROR_TEXT_BYTES]; /* what sluice_last_error() said before that */
 };
 void error_begin(struct error_scope *scope);
-/* rc 0: what failed in this scope leaves no trace in sluice_last_error(). Returns rc. */
+/* Ends the scope and returns rc. If rc is 0, failures within the scope leave no trace in
+ * sluice_last_error(). */
 int error_end(struct error_scope *scope, int rc);
 
-/* The next error of this thread is remembered, but not logged before error_release(): a collective
- * call holds its own error back until it knows whether other ranks have the same one. Errors after
- * it are logged at once. */
+/* The next error of this thread is remembered, but not logged before error_release(). A collective
+ * call uses this to hold its own error back until it knows whether other ranks have the same one.
+ * Later errors are logged at once. */
 void error_hold(void);
-/* Ends that. The error that was held back, if there is one, is logged at this level, and is again
- * what sluice_last_error() says. */
+/* Ends error_hold(). If an error was held back, it is logged at this level and becomes what
+ * sluice_last_error() says. */
 void error_release(enum log_level level);
 
-/* Of a sentence that another process wrote: control characters become blanks, because it is shown
- * on a terminal. */
+/* Replaces the control characters of a text from another process by blanks, because the text is
+ * shown on a terminal. */
 void blank_controls(char *text);
 
 /* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Log lines: formatted on the caller's stack and written with one write(2), so that lines of
- * threads and ranks that share a stderr do not mix and no lock is taken. */
+ * Log lines are formatted on the caller's stack and written by one write(2). Lines of threads and
+ * ranks that share a stderr therefore do not mix, and no lock is needed. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -11,16 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A line stays below PIPE_BUF (4096), up to which a write to a pipe is atomic. */
+/* A line stays below PIPE_BUF (4096), because a write to a pipe is atomic up to that size. */
 enum { NODE_BYTES = 64, TEXT_BYTES = 1024, LINE_BYTES = 1280 };
 
 const char *const log_level_names[LOG_LEVELS] = { "error", "warn", "info", "debug" };
 const char *const log_module_names[LOG_MODULES] = { "runtime", "rdma", "slurm", "compress" };
 static _Atomic int thresholds[LOG_MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
 
-/* Where lines go. A change fills the copy that is not in use and then publishes it, so log_line()
- * reads without a lock. A reader that sleeps through two changes could see the second one half
- * done; changes happen before the progress thread starts or after it ended. */
+/* Where lines go. A change fills the copy that is not in use and then publishes it, so that
+ * log_line() can read without a lock. A reader that is suspended during two changes could see the
+ * second one half done. This does no harm, because changes happen before the progress thread starts
+ * or after it has ended. */
 struct output {
 	sluice_log_fn sink;
 	void *context;
@@ -46,7 +47,7 @@ int log_enabled(enum log_level level, const char *module)
 	return (int)level <= threshold;
 }
 
-/* A line is one line, whatever a file name or a peer's text brings along. */
+/* One message stays one line, whatever bytes a file name or a peer's text contains. */
 static void replace_control_bytes(char *text)
 {
 	for (; *text; text++)
@@ -96,7 +97,7 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	errno = saved_errno;
 }
 
-/* change_lock is held from begin_change() to end_change(). */
+/* Locks change_lock; end_change() unlocks it. */
 static struct output *begin_change(void)
 {
 	pthread_mutex_lock(&change_lock);

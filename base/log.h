@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One log line at a time to stderr, prefixed by rank, node and level, or to the application's sink,
- * which gets level and text without the prefix. Control characters become blanks.
- * SLUICE_LOG chooses levels: "warn" or "all+warn,rdma+debug"; the modules are runtime, rdma, slurm
- * and compress. */
+ * Writes one log line at a time, either to stderr, prefixed by rank, node and level, or to the
+ * application's sink, which gets level and text without the prefix. Control characters become
+ * blanks. SLUICE_LOG chooses levels, for example "warn" or "all+warn,rdma+debug". The modules are
+ * runtime, rdma, slurm and compress. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 #include "sluice.h"
@@ -16,12 +16,12 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int log_enabled(enum log_level level, const char *module);
 
-/* Parses a SLUICE_LOG text and applies it; modules it does not name are at warn. 0, or
- * SLUICE_EINVAL with the message set (nearest known word named) and nothing changed. */
+/* Parses a SLUICE_LOG text and applies it. Modules that it does not name are set to warn. Returns
+ * 0, or SLUICE_EINVAL with a message that names the nearest known word; nothing is changed then. */
 int log_configure(const char *text);
 void log_set_levels(const int levels[LOG_MODULES]); /* enum log_level of each module */
-/* Rank and node of the prefix "sluice[3 n2]: "; before this call, and after one with
- * rank -1, the prefix is "sluice: ". */
+/* Sets rank and node of the prefix "sluice[3 n2]: ". Before this call, and after one with rank -1,
+ * the prefix is "sluice: ". */
 void log_identify(int rank, const char *node);
 void log_set_sink(sluice_log_fn sink, void *context);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads SLUICE_LOG. Apart from log.c, because refusals are errors, and errors are logged. */
+ * Reads SLUICE_LOG. This is not part of log.c, because it reports errors, and reporting an error
+ * needs log.c. */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -14,8 +15,8 @@ static int find_word(const char *word, const char *const *known, size_t n_known)
 	return -1;
 }
 
-static int refuse_word(const char *what, const char *word, const char *const *known, size_t n_known,
-		       const char *list)
+static int refuse_log_word(const char *what, const char *word, const char *const *known,
+			   size_t n_known, const char *list)
 {
 	const char *near = nearest_word(word, known, n_known);
 
@@ -26,10 +27,10 @@ static int refuse_word(const char *what, const char *word, const char *const *kn
 		    near ? "\"?" : "", what, list);
 }
 
-/* One "LEVEL" or "MODULE+LEVEL", cut out of the list. */
+/* Applies one "LEVEL" or "MODULE+LEVEL" of the list. Writes into item. */
 static int configure_item(char *item, int levels[LOG_MODULES])
 {
-	enum { ALL = LOG_MODULES }; /* a word of SLUICE_LOG, not a module of its own */
+	enum { ALL = LOG_MODULES }; /* "all" is a word of SLUICE_LOG, but not a module */
 	const char *modules[ALL + 1];
 	char *plus = strchr(item, '+');
 	const char *module = plus ? item : "all";
@@ -44,11 +45,11 @@ static int configure_item(char *item, int levels[LOG_MODULES])
 	int l = find_word(level, log_level_names, LOG_LEVELS);
 
 	if (m < 0)
-		return refuse_word("module", module, modules, ALL + 1,
-				   "all, runtime, rdma, slurm and compress");
+		return refuse_log_word("module", module, modules, ALL + 1,
+				       "all, runtime, rdma, slurm and compress");
 	if (l < 0)
-		return refuse_word("level", level, log_level_names, LOG_LEVELS,
-				   "error, warn, info and debug");
+		return refuse_log_word("level", level, log_level_names, LOG_LEVELS,
+				       "error, warn, info and debug");
 	for (int i = 0; i < LOG_MODULES; i++)
 		if (m == ALL || m == i)
 			levels[i] = l;
@@ -65,7 +66,7 @@ int log_configure(const char *text)
 			    text, sizeof(list) - 1);
 	memcpy(list, text, strlen(text) + 1);
 	for (int m = 0; m < LOG_MODULES; m++)
-		levels[m] = LOG_WARN; /* modules that the text does not name */
+		levels[m] = LOG_WARN; /* for modules that the text does not name */
 
 	char *rest = list;
 	char *item;

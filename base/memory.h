@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A piece of memory that a network card may be given: host memory by its address, device memory by
- * what its allocator can say about it. gpu/ allocates and exports it, rdma/ registers it. */
+ * A block of memory that can be registered with a network card: host memory by its address, device
+ * memory by what its allocator knows about it. gpu/ allocates and exports it, rdma/ registers
+ * it. */
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 #include <stddef.h>
@@ -10,13 +11,11 @@ enum memory_place { MEMORY_HOST, MEMORY_DEVICE };
 
 struct memory {
 	enum memory_place place;
-	void *address; /* host: where it is; device: its virtual address there, not to be read
-			* here */
+	void *address; /* host memory: its address; device memory: its virtual address on the
+			  device, which the host cannot read */
 	size_t bytes;
-	int fd;             /* device: a dma-buf that holds it, -1 if it could not be exported */
-	uint64_t fd_offset; /* device: where in the dma-buf it begins */
-	/* device: copies n bytes to or from host memory, told apart by address; 0 or -1. NULL: it
-	 * cannot. */
-	int (*copy)(void *to, const void *from, size_t n);
+	int fd; /* for device memory: a dma-buf that contains it, or -1 if it could not be exported
+		 */
+	uint64_t fd_offset; /* for device memory: its offset in the dma-buf */
 };
 #endif

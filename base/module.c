@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See module.h. What moves together keeps its distances: a library's modules are as far from it as
- * the two folders were apart when configure chose them, and so are a program's. */
+ * See module.h. An installation that is moved as a whole keeps its relative paths: the folder of
+ * the library's modules is as far from the library as configure decided, and that of a program's
+ * modules as far from the program. */
 #include "base/module.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How much two paths have in common, in whole components. */
+/* The length of the beginning that two paths share, in whole components. */
 static size_t common_length(const char *a, const char *b)
 {
 	size_t common = 0;
@@ -24,8 +25,8 @@ static size_t common_length(const char *a, const char *b)
 	}
 }
 
-/* Writes the folder of modules of the installation to which this code's object belongs. -1: it
- * cannot be told. */
+/* Writes the folder of modules in the installation that the object with this code belongs to.
+ * Returns -1 if the folder cannot be determined. */
 static int folder_beside(char *folder, size_t cap)
 {
 	const char *home = SLUICE_LIB_DIR, *file;
@@ -37,7 +38,8 @@ static int folder_beside(char *folder, size_t cap)
 	if (!dladdr1((const void *)(uintptr_t)folder_beside, &info, (void **)&map, RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
-	if (!*file) { /* the program itself, whose name may be relative to any folder */
+	if (!*file) { /* the object is the program itself, whose recorded name may be relative to
+			 any folder */
 		home = SLUICE_BIN_DIR;
 		file = "/proc/self/exe";
 	}
@@ -47,7 +49,8 @@ static int folder_beside(char *folder, size_t cap)
 	for (const char *up = home + common;; up++) {
 		if (*up && *up != '/')
 			continue;
-		slash = strrchr(self, '/'); /* first the file's own name, then a folder for each */
+		slash = strrchr(self, '/'); /* cuts off the file's name first, then one folder for
+					       each component of home */
 		if (!slash)
 			return -1;
 		*slash = 0;

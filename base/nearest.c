@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * "Did you mean": edit distance with transpositions between short words, case ignored. Called where
- * a recipe word, an environment variable or an option is not known. */
+ * "Did you mean": the edit distance between short words, with transpositions and without regard to
+ * case. Called where a word of a recipe, an environment variable or an option is not known. */
 #include "base/nearest.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Insertions, deletions, substitutions and swaps of neighbours that turn a into b. */
+/* The number of insertions, deletions, substitutions and swaps of neighbours that turn a into b. */
 static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
 	size_t rows[3][WORD_MAX + 1];
@@ -49,7 +49,7 @@ static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b
 static int is_beginning(const char *word, size_t n, const char *known)
 {
 	for (size_t i = 0; i < n; i++)
-		if (lower(word[i]) != lower(known[i])) /* also at the end of known */
+		if (lower(word[i]) != lower(known[i])) /* this also stops at the end of known */
 			return 0;
 	return 1;
 }
@@ -67,14 +67,14 @@ const char *nearest_word(const char *word, const char *const *known, size_t n_kn
 
 		if (n_candidate > WORD_MAX)
 			continue;
-		/* A third of the longer word may be wrong, and one letter always; but not all of
-		 * it. */
+		/* A third of the longer word may differ, and one letter always may. The whole word
+		 * may not. */
 		size_t longer = n > n_candidate ? n : n_candidate;
 		size_t limit = longer < 6 ? 1 : longer / 3;
 		size_t distance = edit_distance(word, n, known[i], n_candidate);
 
 		if (n >= 3 && distance > 1 && is_beginning(word, n, known[i]))
-			distance = 1; /* "resid" means "residual" */
+			distance = 1; /* for example, "resid" means "residual" */
 		if (distance <= limit && distance < longer && distance < best_distance) {
 			best = known[i];
 			best_distance = distance;

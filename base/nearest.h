@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * "Did you mean": the known word nearest to a mistyped one (edit distance), NULL if none is
- * near. */
+ * "Did you mean": returns the known word that is nearest to a mistyped one by edit distance, or
+ * NULL if none is near. */
 #ifndef BASE_NEAREST_H
 #define BASE_NEAREST_H
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See room.h. The machine's memory, every memory control group above this process (Slurm's for the
- * job, a container's), version 1 or 2, and the limit on the address space. File pages that the
- * kernel can drop count as left, and swap where it may be used. */
+ * See room.h. Three limits are read: the memory of the machine, the memory control groups above
+ * this process (Slurm's for the job, or a container's; version 1 or 2), and the limit on the
+ * address space. File pages that the kernel can drop count as free, and so does swap space where it
+ * may be used. */
 #include "base/room.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@ static FILE *open_under(const char *root, const char *folder, const char *name)
 	return fopen(path, "re");
 }
 
-/* The number that a file holds alone; no_limit: none ("max"), or no such file. */
-static uint64_t number_in(const char *root, const char *folder, const char *name)
+/* Returns the number that a file contains. Returns no_limit if it contains "max" or does not
+ * exist. */
+static uint64_t number_in_file(const char *root, const char *folder, const char *name)
 {
 	FILE *file = open_under(root, folder, name);
 	uint64_t value;
@@ -35,7 +37,8 @@ static uint64_t number_in(const char *root, const char *folder, const char *name
 	return value;
 }
 
-/* The sum of the numbers beside the given keys, of lines "KEY NUMBER" or "KEY: NUMBER kB". */
+/* Returns the sum of the numbers beside the given keys, in lines such as "KEY NUMBER" or "KEY:
+ * NUMBER kB". */
 static uint64_t sum_of(const char *root, const char *folder, const char *name,
 		       const char *const *keys)
 {
@@ -55,12 +58,12 @@ static uint64_t sum_of(const char *root, const char *folder, const char *name,
 	return sum;
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
+static uint64_t left_after(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -77,10 +80,10 @@ static uint64_t left_of_machine(const char *root, uint64_t *swap)
 	return memory ? memory + *swap : no_limit;
 }
 
-/* What the files of a control group are called. */
+/* The names of a control group's files in one version of the interface. */
 struct version {
 	const char *mount, *limit, *used, *swap_limit, *swap_used;
-	const char *droppable[3]; /* in memory.stat */
+	const char *droppable[3]; /* keys in memory.stat */
 };
 
 static const struct version versions[2] = {
@@ -90,7 +93,7 @@ static const struct version versions[2] = {
 	  "memory.swap.max",
 	  "memory.swap.current",
 	  { "inactive_file", "active_file", NULL } },
-	/* Version 1 limits memory and swap together: no swap is counted on. */
+	/* Version 1 limits memory and swap together, so swap is not counted as free. */
 	{ "/sys/fs/cgroup/memory",
 	  "memory.limit_in_bytes",
 	  "memory.usage_in_bytes",
@@ -102,19 +105,23 @@ static const struct version versions[2] = {
 static uint64_t left_of_group(const char *root, const struct version *v, const char *folder,
 			      uint64_t swap)
 {
-	uint64_t limit = number_in(root, folder, v->limit), used = number_in(root, folder, v->used);
+	uint64_t limit = number_in_file(root, folder, v->limit),
+		 used = number_in_file(root, folder, v->used);
 	uint64_t left;
 
-	if (limit >= no_limit / 4 || used == no_limit) /* version 1 says "none" by a huge number */
+	if (limit >= no_limit / 4 ||
+	    used == no_limit) /* version 1 expresses "no limit" by a huge number */
 		return no_limit;
-	left = minus(limit, minus(used, sum_of(root, folder, "memory.stat", v->droppable)));
+	left = left_after(limit,
+			  left_after(used, sum_of(root, folder, "memory.stat", v->droppable)));
 	if (!v->swap_limit)
 		return left;
-	return left + least(swap, minus(number_in(root, folder, v->swap_limit),
-					number_in(root, folder, v->swap_used)));
+	return left + smaller_of(swap, left_after(number_in_file(root, folder, v->swap_limit),
+						  number_in_file(root, folder, v->swap_used)));
 }
 
-/* The group of this process and all above it, up to what is seen of them here. */
+/* The smallest room left in the group of this process and in all groups above it that are visible
+ * here. */
 static uint64_t left_of_groups(const char *root, uint64_t swap)
 {
 	FILE *file = open_under(root, "/proc/self", "cgroup");
@@ -135,7 +142,7 @@ static uint64_t left_of_groups(const char *root, uint64_t swap)
 			char *last;
 
 			snprintf(folder, sizeof folder, "%s%s", v->mount, group);
-			left = least(left, left_of_group(root, v, folder, swap));
+			left = smaller_of(left, left_of_group(root, v, folder, swap));
 			last = strrchr(group, '/');
 			if (!last)
 				break;
@@ -154,16 +161,18 @@ static uint64_t left_of_process(const char *root)
 
 	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
 		return no_limit;
-	pages = number_in(root, "/proc/self", "statm"); /* the first number: the whole size */
+	pages = number_in_file(root, "/proc/self",
+			       "statm"); /* the first number is the total size in pages */
 	if (pages == no_limit)
 		return no_limit;
-	return minus(limit.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
+	return left_after(limit.rlim_cur, pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 struct room room_left(const char *root)
 {
 	uint64_t swap, machine = left_of_machine(root, &swap), groups = left_of_groups(root, swap);
-	struct room room = { .node = least(machine, groups), .process = left_of_process(root) };
+	struct room room = { .node = smaller_of(machine, groups),
+			     .process = left_of_process(root) };
 
 	snprintf(room.node_limit, sizeof room.node_limit, "%s",
 		 groups < machine ? "a memory control group (cgroup)" : "the machine");

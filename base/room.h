@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How much memory there still is: asked before much of it is taken, because beyond the limit of a
- * control group no allocation fails, but a process is killed. Called by model_open.c. */
+ * Determines how much memory is left. Callers ask before they allocate much, because the limit of a
+ * control group does not make an allocation fail: the kernel kills a process. Called by
+ * model_open.c. */
 #ifndef BASE_ROOM_H
 #define BASE_ROOM_H
 #include <stdint.h>
@@ -8,13 +9,14 @@
 enum { ROOM_TEXT = 64 };
 
 struct room {
-	uint64_t node;    /* bytes left to all processes that share the limit; UINT64_MAX: none */
-	uint64_t process; /* bytes of address space left to this one */
-	char node_limit[ROOM_TEXT]; /* which limit the first is: "the machine", "the job's control
-				       group" */
+	uint64_t node; /* bytes left to all processes that share the limit; UINT64_MAX if there is
+			  no limit */
+	uint64_t process;           /* bytes of address space left to this process */
+	char node_limit[ROOM_TEXT]; /* names the limit of `node`: "the machine" or "a memory control
+				       group (cgroup)" */
 };
 
-/* root: "" or a folder that stands for the root of the file system, for tests. What cannot be read
- * is no limit. */
+/* root is "", or in tests a folder that stands for the root of the file system. A limit that cannot
+ * be read counts as none. */
 struct room room_left(const char *root);
 #endif

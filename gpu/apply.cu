@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done at the coordinates of a decoded message, as runtime/compress/sparse.c does it: every
- * coordinate is touched by one thread and one rounding, so the bits are the CPU's. 256 threads, any
- * grid, one entry a thread and turn; 8 bytes of list and two sectors of 32 bytes of the vector are
- * touched an entry. */
+ * Operations at the coordinates of a decoded message, as in runtime/compress/sparse.c. One thread
+ * handles each coordinate, with one rounding, so the bits are those of the CPU. 256 threads, any
+ * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list and two sectors of 32
+ * bytes of the vector. */
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 

@@ -8,20 +8,20 @@
 
 struct apply_args {
 	float *vector;
-	const uint32_t *index; /* ascending; NULL: coordinates 0..count - 1 */
+	const uint32_t *index; /* in ascending order; NULL: the coordinates 0..count - 1 */
 	const float *value;
 	uint32_t count;
 	int assign; /* vector[index[i]] = value[i] instead of += */
 };
 
-/* value[i] = vector[index[i]]; *found = count, or 0 if *refused is not. */
+/* Sets value[i] = vector[index[i]] and *found = count, or *found = 0 if *refused is not zero. */
 struct gather_args {
 	const float *vector;
 	const uint32_t *index;
 	float *value;
 	uint32_t count;
 	uint32_t *found;
-	const uint32_t *refused; /* NULL: nothing was judged */
+	const uint32_t *refused; /* NULL if the gradient was not checked */
 };
 
 #ifdef __cplusplus

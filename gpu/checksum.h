@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C (base/bytes.h) in pieces. A message is a polynomial over two elements, the checksum its
- * remainder; so words that different threads hold add up (exclusive or), each multiplied by the
- * power of x that its distance from the end asks for. Used by parts.cu and, for the powers,
- * compressor.c. */
+ * CRC32C (base/bytes.h) computed in pieces. A message is a polynomial over the field of two
+ * elements, and the checksum is its remainder. The words that different threads hold can therefore
+ * be combined by exclusive or, after each is multiplied by a power of x for its distance from the
+ * end. Used by parts.cu and, for the powers, by compressor.c. */
 #ifndef GPU_CHECKSUM_H
 #define GPU_CHECKSUM_H
 #include "base/both.h"
@@ -11,7 +11,7 @@
 /* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
 #define CHECKSUM_ONE        0x80000000u
-/* The checksum begins with this before the first word, and this is added after the last. */
+/* The checksum starts with this before the first word, and this is added after the last. */
 #define CHECKSUM_BEGIN 0xffffffffu
 enum { CHECKSUM_POWERS = 32 };
 
@@ -29,7 +29,7 @@ HOST_AND_DEVICE static inline uint32_t checksum_times(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* power[i] = x^(32 * 2^i): a word is multiplied by it if 2^i words follow, itself included. */
+/* power[i] = x^(32 * 2^i). A word is multiplied by it if 2^i words follow, including itself. */
 HOST_AND_DEVICE static inline void checksum_powers(uint32_t power[CHECKSUM_POWERS])
 {
 	uint32_t p = CHECKSUM_ONE;

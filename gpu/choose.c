@@ -23,7 +23,7 @@ int choose_count(int *n)
 	return cuda_check(error, "looking for GPUs");
 }
 
-/* Of this process on its node; -1: Slurm does not say. */
+/* The number of this process on its node; -1 if Slurm does not say. */
 static long local_rank(void)
 {
 	const char *text = getenv("SLURM_LOCALID");
@@ -36,7 +36,7 @@ static long local_rank(void)
 	return *end ? -1 : rank;
 }
 
-int choose_device(int *device, char *why, size_t cap)
+int choose_gpu(int *device, char *why, size_t cap)
 {
 	struct cudaDeviceProp properties;
 	char bus_id[BUS_ID_BYTES], by[64];
@@ -65,7 +65,7 @@ int choose_and_use(char *why, size_t cap)
 {
 	int device;
 
-	return choose_device(&device, why, cap) ||
+	return choose_gpu(&device, why, cap) ||
 			       cuda_check(cudaSetDevice(device), "choosing the GPU") ?
 		       -1 :
 		       0;
@@ -77,7 +77,7 @@ int choose_bus_id(char *text, size_t cap)
 	int device;
 
 	if (cuda_check(cudaGetDevice(&device), "asking for the device") ||
-	    (device == 0 && choose_device(&device, why, sizeof(why))))
+	    (device == 0 && choose_gpu(&device, why, sizeof(why))))
 		return -1;
 	return cuda_check(cudaDeviceGetPCIBusId(text, (int)cap, device),
 			  "asking for a GPU's place on the bus");

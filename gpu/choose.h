@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which of a node's GPUs is this process's. */
+ * Which of a node's GPUs this process uses. */
 #ifndef GPU_CHOOSE_H
 #define GPU_CHOOSE_H
 #include <stddef.h>
 
 enum { BUS_ID_BYTES = 32 };
 
-/* The only visible GPU, or SLURM_LOCALID modulo their number: each rank of a node its own. why:
- * "GPU 1 of 4 (name, 0000:1b:00.0), by SLURM_LOCALID=5". Does not make it current. 0, or -1
- * (failure.h). */
-int choose_device(int *device, char *why, size_t cap);
-/* "0000:1b:00.0": of the device that is current, unless that is the first one, which all processes
- * begin with: then of the one that choose_device() says. */
+/* Chooses the only visible GPU, or the one with number SLURM_LOCALID modulo their number, so that
+ * each rank of a node has its own. why is for example "GPU 1 of 4 (name, 0000:1b:00.0), by
+ * SLURM_LOCALID=5". Does not make the GPU current. Returns 0, or -1 (failure.h). */
+int choose_gpu(int *device, char *why, size_t cap);
+/* Writes the bus id, for example "0000:1b:00.0". It is that of the current device, unless that is
+ * the first one, which is current in every new process. In that case it is that of the device from
+ * choose_gpu(). */
 int choose_bus_id(char *text, size_t cap);
-/* Makes it current. */
+/* Chooses a GPU and makes it current. */
 int choose_and_use(char *why, size_t cap);
-/* How many can be used; 0 is a failure with its reason. */
+/* Counts the usable GPUs. If there is none, this fails and says why. */
 int choose_count(int *n);
 #endif

@@ -27,10 +27,10 @@ enum {
 	GATHER_BLOCKS_EACH = 8,
 	ENTRY_WORDS = 2,
 	CELL_BYTES = 4,
-	SIGNS_BYTES = 64 /* alone in their line */
+	SIGNS_BYTES = 64 /* the words have a cache line of their own */
 };
 
-/* What comes back, in one piece. */
+/* The results, which are copied to the host in one piece. */
 struct results {
 	struct push_summary summary;
 	struct push_part part[];
@@ -38,18 +38,19 @@ struct results {
 
 struct device_compressor {
 	struct device_selector *s;
-	struct device_sketch *sketch; /* NULL: it was opened without */
+	struct device_sketch *sketch; /* NULL if it was opened without sketches */
 	size_t parts, results_bytes;
-	struct results *results; /* on the device; behind them the places */
+	struct results *results; /* on the device, followed by the places */
 	struct push_place *places;
-	struct results *arrived; /* pinned; behind them the places as they are sent */
+	struct results *arrived; /* pinned memory, followed by the places to be sent */
 	struct push_place *asked;
-	struct push_signs *signs; /* pinned too, before them */
-	uint32_t turn;            /* the number of the last push; not 0 once there was one */
-	int device;               /* for those who ask what is waited for */
-	int few_bits;             /* its values are */
-	int known;                /* the host knows how long its payloads are */
-	uint32_t found;           /* of the push that cuda_pushed() waited for last */
+	struct push_signs *signs; /* pinned memory, in front of `arrived` */
+	uint32_t turn;            /* number of the last push; 0 before the first */
+	int device;               /* for messages about what is waited for */
+	int few_bits;             /* whether the values are in few bits */
+	int known;                /* whether the host knows the lengths of the payloads */
+	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
+	uint32_t found;
 	uint32_t power[CHECKSUM_POWERS];
 };
 
@@ -64,14 +65,14 @@ static size_t granules(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-static int allocate(struct device_compressor *c, size_t bytes)
+static int allocate_results(struct device_compressor *c, size_t bytes)
 {
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL;
 	int rc;
 
 	capture_allow(&mode);
-	/* Kernels reach pinned memory at the host's address. */
+	/* Kernels reach pinned memory by the host's address. */
 	rc = cuda_check(cudaMalloc((void **)&c->results, bytes), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory");
@@ -98,7 +99,7 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 						       shape->sketch_columns, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
 	    selector_leave(c->s, before,
-			   allocate(c, results + parts * sizeof(struct push_place)))) {
+			   allocate_results(c, results + parts * sizeof(struct push_place)))) {
 		cuda_close(&c);
 		return -1;
 	}
@@ -129,7 +130,7 @@ void cuda_close(struct device_compressor **compressor)
 	*compressor = NULL;
 }
 
-/* Behind the positions of part i. */
+/* Encodes the values of part i, after its positions. */
 static int quantize_part(struct device_compressor *c, const struct selector_view *v, size_t i,
 			 const struct device_part *part, const struct device_values *values,
 			 uint32_t most, void *stream)
@@ -186,10 +187,10 @@ static int pack_parts(struct device_compressor *c, const struct device_part *par
 	return 0;
 }
 
-/* What the host asks for, and zeroed results, go to the device. */
+/* Copies the host's request and zeroed results to the device. */
 static int send_places(struct device_compressor *c, const struct device_part *parts, void *stream)
 {
-	/* The last push was waited for: its places are read. */
+	/* The last push was waited for, so its places have been read. */
 	for (size_t i = 0; i < c->parts; i++)
 		c->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload,
 						   parts[i].copy, c->known ? parts[i].bytes : 0 };
@@ -201,7 +202,8 @@ static int send_places(struct device_compressor *c, const struct device_part *pa
 			  "clearing a push");
 }
 
-/* The selection, and what it came to; with splits, each part's share of it too. */
+/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
+ * in it. */
 static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
 			     int splits, void *stream)
 {
@@ -224,9 +226,9 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
 }
 
-/* Checksums and copies of all payloads, of words at most. A few blocks on each multiprocessor fill
- * a bus. */
-static int seal(struct device_compressor *c, uint64_t words, void *stream)
+/* Enqueues the checksums and copies of all payloads, which together have at most so many words. A
+ * few blocks per multiprocessor fill the bus. */
+static int enqueue_seal(struct device_compressor *c, uint64_t words, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	struct seal_args args = { .place = c->places,
@@ -240,7 +242,7 @@ static int seal(struct device_compressor *c, uint64_t words, void *stream)
 			  "starting the kernel seal");
 }
 
-/* The end of a push, and the way back. */
+/* Enqueues the end of a push and the copy of its results. */
 static int report(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
@@ -282,7 +284,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 		return -1;
 	return push->payload == DEVICE_PAIRS &&
 			       (pack_parts(c, push->parts, &push->values, stream) ||
-				seal(c, most * ENTRY_WORDS, stream)) ?
+				enqueue_seal(c, most * ENTRY_WORDS, stream)) ?
 		       -1 :
 		       0;
 }
@@ -296,7 +298,7 @@ static uint64_t most_cells(const struct device_compressor *c, const struct devic
 	return most / CELL_BYTES;
 }
 
-/* Part i's sketch, whose seed is i. */
+/* Makes the sketch of part i, with i as seed. */
 static int sketch_part(struct device_compressor *c, const float *vector,
 		       const struct device_part *part, size_t i, uint32_t rows, void *stream)
 {
@@ -325,10 +327,10 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	for (size_t i = 0; i < c->parts; i++)
 		if (sketch_part(c, adding.residual, &push->parts[i], i, push->rows, stream))
 			return -1;
-	return seal(c, most_cells(c, push->parts), stream);
+	return enqueue_seal(c, most_cells(c, push->parts), stream);
 }
 
-/* The lists take the place of a selection's. */
+/* The lists of coordinates take the place of a selection's lists. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
@@ -358,10 +360,10 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 			return -1;
 		at += count;
 	}
-	return seal(c, most_cells(c, push->parts), stream);
+	return enqueue_seal(c, most_cells(c, push->parts), stream);
 }
 
-static int enqueue(struct device_compressor *c, const struct device_push *push, void *stream)
+static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	int rc = send_places(c, push->parts, stream);
 
@@ -387,11 +389,11 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
 		return cuda_refuse("sketches without rows, or of a compressor opened without them");
-	if (cuda_ready(stream)) /* its result comes to the host */
+	if (cuda_ready(stream)) /* the results come to the host */
 		return -1;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, enqueue(c, push, stream));
+	return selector_leave(c->s, before, enqueue_push(c, push, stream));
 }
 
 /* ---- what became of it ----------------------------------------------------- */
@@ -404,8 +406,8 @@ static int is_done(const struct device_compressor *c)
 static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
 			      "seal or report), or one before it,";
 
-/* Whether the stream is idle, or failed. */
-static int ask(const struct device_compressor *c, void *stream)
+/* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
+static int query_stream(const struct device_compressor *c, void *stream)
 {
 	enum cudaStreamCaptureMode mode;
 	cudaError_t error;
@@ -414,7 +416,7 @@ static int ask(const struct device_compressor *c, void *stream)
 	error = cudaStreamQuery(stream);
 	capture_restore(mode);
 	if (error == cudaErrorNotReady) {
-		cudaGetLastError(); /* it is none */
+		cudaGetLastError(); /* this is not an error */
 		return 0;
 	}
 	if (cuda_check(error, kernels))
@@ -430,11 +432,11 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 
 	if (is_done(c))
 		return 1;
-	if (!asks || cuda_ready(stream)) /* asking would spoil the capture */
+	if (!asks || cuda_ready(stream)) /* asking would invalidate the capture */
 		return 0;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, ask(c, stream));
+	return selector_leave(c->s, before, query_stream(c, stream));
 }
 
 void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
@@ -494,8 +496,8 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 	return 0;
 }
 
-static int fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
-		 float *value, void *stream)
+static int copy_selection(struct device_compressor *c, uint32_t first, uint32_t count,
+			  uint32_t *index, float *value, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 
@@ -516,12 +518,12 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 
 	if (!count)
 		return 0;
-	if (selector_enter(c->s, &before)) /* it may be another call's thread */
+	if (selector_enter(c->s, &before)) /* the caller may be another thread than in the push */
 		return -1;
-	return selector_leave(c->s, before, fetch(c, first, count, index, value, stream));
+	return selector_leave(c->s, before, copy_selection(c, first, count, index, value, stream));
 }
 
-/* What the host encoded of part sent leaves. */
+/* Copies to the device what the host left unsent of a part. */
 static int send_rest(const struct selector_view *v, const struct device_sent *sent,
 		     const float *rest, const uint32_t *unsent, void *stream)
 {
@@ -539,9 +541,9 @@ static int send_rest(const struct selector_view *v, const struct device_sent *se
 			  "copying what is left unsent");
 }
 
-static int settle(struct device_compressor *c, float *residual, float *velocity,
-		  const struct device_sent *sent, const float *rest, const uint32_t *unsent,
-		  void *stream)
+static int enqueue_settle(struct device_compressor *c, float *residual, float *velocity,
+			  const struct device_sent *sent, const float *rest, const uint32_t *unsent,
+			  void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct settle_args args = { .residual = residual,
@@ -574,7 +576,7 @@ int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before,
-			      settle(c, residual, velocity, sent, rest, unsent, stream));
+			      enqueue_settle(c, residual, velocity, sent, rest, unsent, stream));
 }
 
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push on the device: what the kernels of parts.cu are given, and the host's part,
- * compressor.c, whose operations are as in base/device.h. */
+ * A push on the device: the arguments of the kernels in parts.cu, and the host's part in
+ * compressor.c, whose operations are those of base/device.h. */
 #ifndef GPU_COMPRESSOR_H
 #define GPU_COMPRESSOR_H
 #include "gpu/checksum.h"
@@ -8,46 +8,46 @@
 #include "gpu/quantize.h"
 #include "gpu/topk.h"
 
-/* A part of the vector and where its message goes, as the host asks for it in this step. */
+/* A part of the vector and where its message goes, as the host requests it in this step. */
 struct push_place {
 	uint32_t begin, span;
-	const uint8_t *payload; /* device memory, where pack wrote it */
-	uint8_t *copy;  /* host memory as the device reaches it; NULL: it stays where it is */
-	uint32_t bytes; /* of the payload, where the host knows them; else 0 */
+	const uint8_t *payload; /* device memory into which pack wrote it */
+	uint8_t *copy;          /* host memory at the device's address; NULL: there is no copy */
+	uint32_t bytes;         /* length of the payload, if the host knows it; else 0 */
 };
 
-/* What became of it. */
+/* The result for a part. */
 struct push_part {
-	struct pack_range range; /* of the selection's lists */
+	struct pack_range range; /* range in the lists of selected coordinates */
 	uint32_t crc;
-	uint32_t nonfinite; /* of a payload whose length the host knows: some value in it is NaN or
-			       infinite */
+	/* For a payload whose length the host knows: whether a value is NaN or infinite. */
+	uint32_t nonfinite;
 	struct pack_state packing;
 	struct quantize_state quantizing;
 };
 
-/* Of the selection, as struct topk_state; and how it ended. */
+/* The result of the selection, from struct topk_state. */
 struct push_summary {
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
-	uint32_t blocks;  /* of report that are through */
-	uint32_t settled; /* what messages hold has left the residual */
+	uint32_t blocks;  /* how many blocks of report are done */
+	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
 	uint32_t bad;     /* the first value that is not finite */
 };
 
-/* Pinned words that the device writes as a push goes on: the number of the push. */
+/* Pinned words into which the device writes the number of the push when it reaches a stage. */
 struct push_signs {
-	uint32_t selected; /* its selection is over */
-	uint32_t done;     /* its results are here */
+	uint32_t selected; /* the selection is done */
+	uint32_t done;     /* the results are in host memory */
 };
 
 struct split_args {
 	const struct topk_state *selection;
 	const uint32_t *index;
 	const struct push_place *place;
-	uint32_t parts, room; /* room: of index */
+	uint32_t parts, room; /* room: entries of index */
 	struct push_summary *summary;
 	struct push_part *part;
-	uint32_t *selected, turn; /* push_signs.selected */
+	uint32_t *selected, turn; /* the address of push_signs.selected */
 };
 
 struct seal_args {
@@ -57,32 +57,32 @@ struct seal_args {
 	uint32_t power[CHECKSUM_POWERS];
 };
 
-/* After a message: residual[index[i]] = value[i], and what is not exempt begins anew,
- * velocity[index[i]] = 0, but for what was not sent. */
+/* The update after a message: residual[index[i]] = value[i], and, unless the coordinate is exempt
+ * or was not sent, velocity[index[i]] = 0. */
 struct settle_args {
-	float *residual, *velocity; /* velocity NULL: none */
+	float *residual, *velocity; /* velocity may be NULL */
 	const uint32_t *index;      /* ascending */
 	const float *value;
-	const uint32_t *unsent; /* NULL: all was sent */
+	const uint32_t *unsent; /* NULL if everything was sent */
 	const struct device_span *exempt;
 	uint32_t n_exempt, count;
 };
 
 struct report_args {
-	/* If all parts are packed; residual NULL: nothing is. count: the most, what the lists have
-	 * room for. */
+	/* Applied if all parts are packed, unless residual is NULL. count is an upper bound: the
+	 * room in the lists. */
 	struct settle_args settle;
 	struct push_summary *summary;
 	const struct push_part *part;
 	uint32_t parts;
-	/* of which the first value that is not finite is reported; NULL: none is */
+	/* The first value of it that is not finite is reported; NULL: none is. */
 	const void *grad;
 	int narrow;                   /* its values have 16 bits */
-	struct topk_state *selection; /* is cleared: what it says is in summary */
-	const uint32_t *from;         /* the results, in so many words, */
-	uint32_t *to;                 /* and where the host reads them, */
+	struct topk_state *selection; /* cleared after its content is copied to summary */
+	const uint32_t *from;         /* the results, as a number of words */
+	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	uint32_t *done, turn; /* once *done is turn */
+	uint32_t *done, turn; /* *done becomes turn after that */
 };
 
 #ifdef __cplusplus

@@ -28,7 +28,7 @@ void capture_allow(enum cudaStreamCaptureMode *before)
 	*before = cudaStreamCaptureModeRelaxed;
 	if (cudaThreadExchangeStreamCaptureMode(before) == cudaSuccess)
 		return;
-	cudaGetLastError(); /* who allocates is told why */
+	cudaGetLastError(); /* the allocation reports the error */
 	*before = cudaStreamCaptureModeGlobal;
 }
 

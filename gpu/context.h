@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Living beside an application that uses CUDA too. It may capture a stream into a graph while the
- * library works on the same one or another: kernels can be captured; what waits, or copies for the
- * host, cannot. And its current device may be another one than what an object lies on. Called by
- * the host's files of gpu/. */
+ * Coexistence with an application that uses CUDA, too. The application may capture a stream into a
+ * graph while the library works on this stream or another one. Kernels can be captured, but nothing
+ * that waits or copies for the host. The application's current device may also differ from the
+ * device of an object. Called by the host code of gpu/. */
 #ifndef GPU_CONTEXT_H
 #define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>
 
-/* 0: work in which the host takes part may be put on the stream now. -1: it is being captured, or
- * is the default one beside a captured one; asking spoils no capture. */
+/* Returns 0 if work with the host's participation may be enqueued on the stream now, and -1 if the
+ * stream is being captured, or is the default stream while another one is captured. Asking does not
+ * invalidate a capture. */
 int cuda_ready(void *stream);
 
-/* Around allocations and their like, in pairs: in CUDA's default mode one of them would spoil a
- * capture of any other stream. What is allocated is no part of a graph, so this thread may say that
- * it knows what it does. */
+/* Used in pairs around allocations and similar calls. In CUDA's default mode, such a call would
+ * invalidate the capture of any other stream. This thread may declare it safe, because what it
+ * allocates is not part of a graph. */
 void capture_allow(enum cudaStreamCaptureMode *before);
 void capture_restore(enum cudaStreamCaptureMode before);
 
-/* A stream that no other waits for: the default one is of no use while another is captured. Waited
- * for and ended. */
+/* Opens a stream that no other stream waits for, because the default stream cannot be used while
+ * another one is captured. capture_stream_close() waits for it. */
 int capture_stream_open(cudaStream_t *out);
 int capture_stream_close(cudaStream_t stream, int rc, const char *what);
 
-/* Makes a device the current one for a call; *before: the one that was. */
+/* Makes a device current for a call. *before receives the previous one. */
 int device_enter(int device, int *before);
-/* Puts that back. Returns rc, or -1 if it cannot be put back. */
+/* Makes the previous device current again. Returns rc, or -1 if that fails. */
 int device_leave(int device, int before, int rc);
 #endif

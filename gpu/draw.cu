@@ -9,7 +9,7 @@
 #include "runtime/compress/draw_rules.h"
 #include "runtime/compress/philox.h"
 
-/* One coordinate: 1 if it is kept; *v becomes what is kept of it. */
+/* Draws one coordinate. Returns 1 if it is kept; *v becomes its new value. */
 __device__ static inline int draw_one(double lambda, float value, int exempt, uint32_t number,
 				      float *v)
 {
@@ -25,7 +25,7 @@ __device__ static inline int draw_one(double lambda, float value, int exempt, ui
 	return 1;
 }
 
-/* Marks what is kept of a tile, and writes to the residual what it became. */
+/* Marks the coordinates of a tile that are kept, and writes their new values to the residual. */
 __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t tile, double lambda,
 					    float value)
 {
@@ -60,7 +60,7 @@ __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t 
 	return marks;
 }
 
-/* One thread of each block searches; all compute the same. */
+/* One thread of each block searches, and all compute the same. */
 struct draw_shared {
 	uint64_t sums[WARPS];
 	struct draw_search s;

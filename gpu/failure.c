@@ -24,7 +24,7 @@ int cuda_check(cudaError_t error, const char *what)
 		return 0;
 	if (cudaGetDevice(&device) != cudaSuccess)
 		device = -1;
-	cudaGetLastError(); /* so that the next call is not blamed for it */
+	cudaGetLastError(); /* clears the error, so that the next call does not return it */
 	if (device < 0)
 		return cuda_refuse("%s failed: %s (%s)", what, cudaGetErrorName(error),
 				   cudaGetErrorString(error));

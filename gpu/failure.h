@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The module's errors: a sentence per thread, made where CUDA said no. */
+ * The module's errors: one sentence per thread, made where CUDA reported the error. */
 #ifndef GPU_FAILURE_H
 #define GPU_FAILURE_H
 #include <cuda_runtime_api.h>
 
-/* Remembers "what failed on device N: CUDA's name (CUDA's text)" and returns -1; 0 for cudaSuccess.
- * what names the operation or the kernel. */
+/* Returns 0 for cudaSuccess. Otherwise remembers "what failed on device N: CUDA's name (CUDA's
+ * text)" and returns -1. what names the operation or the kernel. */
 int cuda_check(cudaError_t error, const char *what);
-/* The same for what CUDA has no code for. */
+/* The same for failures for which CUDA has no code. */
 int cuda_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *cuda_failure(void);
 #endif

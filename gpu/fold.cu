@@ -11,7 +11,7 @@
 #include "gpu/moments.h"
 #include "runtime/compress/clip_rules.h"
 
-__device__ static inline float4 times(float factor, float4 v)
+__device__ static inline float4 times4(float factor, float4 v)
 {
 	v.x = factor * v.x;
 	v.y = factor * v.y;
@@ -20,7 +20,7 @@ __device__ static inline float4 times(float factor, float4 v)
 	return v;
 }
 
-__device__ static inline float4 plus(float4 a, float4 b)
+__device__ static inline float4 plus4(float4 a, float4 b)
 {
 	a.x += b.x;
 	a.y += b.y;
@@ -35,7 +35,8 @@ __device__ static inline float narrow_one(const struct fold_args *a, uint64_t at
 	return i < left ? widened(((const uint16_t *)a->grad)[at + i], a->grad_type) : 0.0f;
 }
 
-/* Half a tile of the gradient, which lies anywhere, as floats; beyond the end zeros. */
+/* Loads half a tile of the gradient, which may have any alignment, as floats. Beyond the end it
+ * returns zeros. */
 __device__ static inline void load_gradient(const struct fold_args *a, uint64_t at, int whole,
 					    float4 *g)
 {
@@ -61,7 +62,7 @@ __device__ static inline void load_gradient(const struct fold_args *a, uint64_t 
 	}
 }
 
-/* What of a gradient is NaN or infinite, by this lane. */
+/* The NaN and infinite values of a gradient that this lane saw. */
 struct bad {
 	uint32_t n, inverted;
 };
@@ -106,8 +107,8 @@ __device__ static inline int ends_within(const struct fold_args *a, uint32_t til
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* Counts what is NaN or infinite; the sum of squares, the same on every thread, if it is
- * clipped. */
+/* Counts NaN and infinite values. With clip, returns the sum of squares, which is the same on every
+ * thread. */
 __device__ static inline double look_over(const struct fold_args *a, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_in(a);
@@ -144,7 +145,7 @@ __device__ static inline double look_over(const struct fold_args *a, uint32_t *p
 	return squares;
 }
 
-/* Half a tile: all is loaded before anything is stored, so that no load waits for a store. */
+/* Handles half a tile. All loads precede all stores, so that no load waits for a store. */
 __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, int whole,
 					float scale, int counts, struct bad *bad)
 {
@@ -158,12 +159,12 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 	}
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++)
-		g[j] = times(scale, a->zero ? finite_four(g[j]) : g[j]);
+		g[j] = times4(scale, a->zero ? finite_four(g[j]) : g[j]);
 	if (a->velocity) {
 		load_half(a->velocity, at, a->n, whole, t);
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
-			g[j] = plus(times(a->momentum, t[j]), g[j]);
+			g[j] = plus4(times4(a->momentum, t[j]), g[j]);
 	}
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++)
@@ -172,7 +173,7 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 		load_half(a->residual, at, a->n, whole, t);
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
-			sum[j] = plus(t[j], g[j]);
+			sum[j] = plus4(t[j], g[j]);
 	}
 	if (a->velocity)
 		store_half(a->velocity, at, a->n, whole, g);
@@ -191,7 +192,7 @@ KERNEL_OF_SUMS(fold, fold_args)
 		const double squares = look_over(&a, &passed);
 
 		if (a.judge && look(&a.state->nonfinite)) {
-			a.state->nan = 1; /* nothing is selected */
+			a.state->nan = 1; /* nothing will be selected */
 			return;
 		}
 		scale *= a.clip > 0 ? clip_factor(squares, a.clip) : 1.0f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A gradient's way into the residual where more is done to it than adding (fold.cu). Called by
+ * Adds a gradient to the residual where that takes more than an addition (fold.cu). Called by
  * selector.c before a selection. */
 #ifndef GPU_FOLD_H
 #define GPU_FOLD_H
@@ -9,17 +9,18 @@ struct fold_args {
 	const void *grad;
 	enum value_type grad_type; /* F32, F16 or BF16 */
 	float scale;
-	int judge;  /* if grad holds NaN or infinity, nothing is changed and nothing selected
-		       (state->nan) */
-	int zero;   /* a NaN or infinity in grad counts as 0 */
-	float clip; /* the 2-norm of grad is at most this; 0: it may be anything */
+	/* If grad holds NaN or infinity: change nothing and select nothing (state->nan). */
+	int judge;
+	int zero;   /* NaN and infinity in grad count as 0 */
+	float clip; /* the 2-norm of grad is limited to this; 0: no limit */
 	float *residual;
-	int keep;        /* 0: what the residual holds is replaced, not added to */
-	float *velocity; /* becomes momentum * velocity + scale * grad, and is added to the
-			    residual; NULL: scale * grad is added */
+	int keep; /* 0: the residual is replaced, and not added to */
+	/* If not NULL: becomes momentum * velocity + scale * grad and is added to the residual, in
+	 * place of scale * grad. */
+	float *velocity;
 	float momentum;
 	uint32_t n;
-	/* nonfinite and inverted_first are counted up */
+	/* Its members nonfinite and inverted_first are updated. */
 	struct topk_state *state;
 	double *tile_sums, *group_sums; /* pairs */
 };
@@ -29,7 +30,7 @@ extern "C" {
 #endif
 /* How many of its blocks fit on a multiprocessor of the current device. */
 cudaError_t fold_residents(int *blocks_each);
-/* Enqueues one cooperative launch. The state is clear before it. */
+/* Enqueues one cooperative launch. The state must be zero before it. */
 cudaError_t fold_enqueue(const struct fold_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

@@ -8,8 +8,9 @@
 #include "gpu/moments.h"
 #include "runtime/compress/gaussian_rules.h"
 
-/* How many keys that are not exempt are above this one, added to *count. */
-__device__ static inline void count_above(const struct topk_args *a, uint32_t key, uint32_t *count)
+/* Adds the number of keys above this one, of coordinates that are not exempt, to *count. */
+__device__ static inline void count_keys_above(const struct topk_args *a, uint32_t key,
+					       uint32_t *count)
 {
 	const struct search s = { KEY_MASK, key, 0, 0 };
 	const uint32_t tiles = tiles_of(a);
@@ -22,7 +23,7 @@ __device__ static inline void count_above(const struct topk_args *a, uint32_t ke
 		atomicAdd(count, seen.sure);
 }
 
-/* One thread of each block searches; all compute the same. */
+/* One thread of each block searches, and all compute the same. */
 struct gaussian_shared {
 	uint64_t sums[WARPS];
 	struct gaussian g;
@@ -53,7 +54,7 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	while (sh.counting) {
 		uint32_t *count = &state->above[passes - 2];
 
-		count_above(&a, key_of((float)sh.g.level), count);
+		count_keys_above(&a, key_of((float)sh.g.level), count);
 		grid_barrier(&state->barrier, &passed);
 		if (threadIdx.x == 0)
 			sh.counting = gaussian_count(&sh.g, look(count), &sh.cut);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Histograms of keys in an interval, of a vector and of a list, and the bin that holds the k-th
- * largest. One block counts in shared memory and adds up at the end. Called by topk.cu. */
+ * Histograms of the keys in an interval, over a vector or a list, and the bin that holds the k-th
+ * largest key. Each block counts in shared memory and adds its counts up at the end. Called by
+ * topk.cu. */
 #ifndef GPU_HISTOGRAM_H
 #define GPU_HISTOGRAM_H
 #include "gpu/sweep.h"
@@ -27,8 +28,8 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 			atomicAdd(&counts[i], sh->bins[i]);
 }
 
-/* All lanes call it. Where the keys of a warp share a bin, as in sorted or constant vectors, one
- * lane counts for all: 32 additions to one word would wait for each other. */
+/* All lanes call this. If the keys of a warp share a bin, as in sorted or constant vectors, one
+ * lane counts for all, because 32 additions to one word would wait for each other. */
 __device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
 					float v)
 {
@@ -86,7 +87,7 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	const unsigned shift = known_shift(known);
 
 	clear_bins(sh);
-	/* whole warps go on together */
+	/* Whole warps stay in the loop together. */
 	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < listed;
 	     from += (uint64_t)gridDim.x * BLOCK) {
 		uint64_t i = from + threadIdx.x;
@@ -97,9 +98,9 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	bins_up(sh, a->state->of_candidates[pass]);
 }
 
-/* Finds the bin, from the highest one down, that holds the need-th key: sh->bin (BINS if there are
- * fewer keys). sh->need becomes how many of that bin are needed, and sh->inside how many are in it.
- * Every block finds the same. */
+/* Finds the bin that holds the need-th key, counted from the highest bin down: sh->bin, or BINS if
+ * there are fewer keys. sh->need becomes the number of keys that are needed from that bin, and
+ * sh->inside how many it has. Every block finds the same bin. */
 __device__ static inline void find_bin(struct histogram *sh, const uint32_t *counts, uint32_t need)
 {
 	enum { EACH = BINS / BLOCK };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The end of a selection: candidates lie tile by tile wherever a warp found room; here those that a
- * cut takes go to their places in the result, ascending. Called by topk.cu, gaussian.cu and
- * draw.cu. */
+ * The end of a selection. Candidates lie tile by tile wherever a warp found room. These functions
+ * move those that a cut selects to their places in the result, in ascending order. Called by
+ * topk.cu, gaussian.cu and draw.cu. */
 #ifndef GPU_IN_ORDER_H
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
 
-/* The cut takes all keys above floor, and of those in floor - below .. floor the first `ties` by
- * index. */
+/* Selects all keys above floor, and the first `ties` by index of those in floor - below ..
+ * floor. */
 struct cut {
 	uint32_t floor, ties, below;
 };
@@ -17,8 +17,8 @@ __device__ static inline int is_tie(struct cut cut, uint32_t key)
 	return cut.floor - key <= cut.below;
 }
 
-/* Which candidates of a tile the cut takes: how many surely in the lower half, how many ties
- * above. */
+/* How many candidates of a tile the cut selects: the lower half of the word counts those above
+ * floor, the upper half the ties. */
 __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile,
 					      struct cut cut, int ties_apart)
 {
@@ -37,7 +37,7 @@ __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_
 	return sure | ties << 32;
 }
 
-/* One thread writes what the cut takes of one tile; tie: how many ties there are before. */
+/* One thread writes what the cut selects from one tile. tie: the number of ties before it. */
 __device__ static inline void write_candidates(const struct topk_args *a, uint32_t tile,
 					       struct cut cut, uint32_t to, uint32_t tie)
 {
@@ -60,7 +60,7 @@ __device__ static inline void write_candidates(const struct topk_args *a, uint32
 	}
 }
 
-/* A warp reads a tile again and writes what is above the floor and the ties that are left. */
+/* A warp reads a tile again and writes what is above floor and the remaining ties. */
 __device__ static inline void write_ties(const struct topk_args *a, uint32_t tile, struct cut cut,
 					 uint32_t to, uint32_t tie)
 {
@@ -86,9 +86,9 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* A block takes a run of tiles, each thread one of 256 at a time. Both counts share a word, because
- * each sum stays below 2^32. sums: WARPS entries of shared memory. Returns how many are selected,
- * on every thread. */
+/* A block handles a run of tiles, each thread one of 256 at a time. Both counts share a word,
+ * because each sum stays below 2^32. sums: WARPS entries of shared memory. Returns on every thread
+ * how many are selected. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
 					       struct cut cut, int ties_apart, uint32_t *passed)
 {
@@ -131,8 +131,8 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 	return (uint32_t)all + fewer((uint32_t)(all >> 32), cut.ties);
 }
 
-/* The end of a selection whose cut is known before its only sweep: what that listed goes in order,
- * and the state says how many, after so many passes. Not all blocks have swept yet. */
+/* The end of a selection whose cut is known before its only sweep: orders what the sweep listed,
+ * and stores the count and the number of passes in the state. Some blocks may still be sweeping. */
 __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums,
 					   struct cut cut, int ties_apart, uint32_t passes,
 					   uint32_t *passed)
@@ -141,7 +141,7 @@ __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *
 
 	grid_barrier(&a->state->barrier, passed);
 	listed = look(&a->state->listed[0]);
-	if (listed > a->room) { /* which tiles had room is chance, so none is taken */
+	if (listed > a->room) { /* which tiles had room depends on timing, so none is used */
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			a->state->found = listed;
 		return;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What every kernel of this folder stands on. Kernels are written in the C that CUDA's compiler and
- * a C compiler both take: nvcc builds them for GPUs, and tests/gpu/emulation, whose
- * <cuda_runtime.h> comes first then, runs the same source on the CPU, thread by thread, warp by
- * warp.
+ * The basis of every kernel in this folder. Kernels are written in C that both CUDA's compiler and
+ * a C compiler accept. nvcc builds them for GPUs. tests/gpu/emulation, whose <cuda_runtime.h> is
+ * then found first, runs the same source on the CPU, thread by thread and warp by warp.
  *
- * A kernel takes one struct by value, named a. Warp functions are called by all 32 lanes. */
+ * A kernel takes one struct by value, named a. All 32 lanes call a warp function. */
 #ifndef GPU_KERNEL_H
 #define GPU_KERNEL_H
 #include <cuda_runtime.h>
@@ -16,7 +15,7 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 #define ALL_LANES 0xffffffffu
 
 #ifdef __CUDACC__
-/* Four blocks fit on a multiprocessor: a thread has at most 64 registers. */
+/* Four blocks fit on a multiprocessor, so a thread has at most 64 registers. */
 #define KERNEL(name, args)                                                                         \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 4)                                     \
 		name(const __grid_constant__ struct args a)
@@ -42,14 +41,14 @@ __device__ static inline double shuffle_xor_double(double v, unsigned mask)
 	return __shfl_xor_sync(ALL_LANES, v, (int)mask);
 }
 
-/* 16 bytes at once: the compiler cuts a plain store in four where another path stores single
- * words. */
+/* Stores 16 bytes at once. The compiler splits a plain store into four if another path stores
+ * single words. */
 __device__ static inline void store_vector(float *p, float4 v)
 {
 	__stcg((float4 *)p, v);
 }
 
-/* What an IEEE half means, exactly; denormals too. */
+/* The exact value of an IEEE half, including denormals. */
 __device__ static inline float half_value(uint16_t code)
 {
 	float v;
@@ -64,8 +63,8 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 	return *(const volatile uint32_t *)counter;
 }
 
-/* Stores a word of pinned memory that the host polls, after all that this thread has written or
- * seen. */
+/* Stores a word in pinned memory that the host polls, after everything that this thread has written
+ * or seen. */
 __device__ static inline void tell_host(uint32_t *there, uint32_t v)
 {
 	__threadfence_system();
@@ -114,13 +113,13 @@ __device__ static inline uint64_t warp_inclusive64(uint64_t v)
 	return v;
 }
 
-/* Returns what the threads before this one have together; *all becomes what the whole block has.
- * sums: WARPS entries of shared memory. All threads of the block call it. */
+/* Returns the sum over the threads before this one; *all becomes the sum over the whole block.
+ * sums: WARPS entries of shared memory. All threads of the block call this. */
 __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint64_t *all)
 {
 	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
 
-	__syncthreads(); /* sums may still be read from the last call */
+	__syncthreads(); /* the last call may still read sums */
 	if (lane_id() == LANES - 1)
 		sums[warp_id()] = inclusive;
 	__syncthreads();
@@ -134,9 +133,9 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 
 /* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* All blocks of a cooperative launch call it; they are resident together. arrived is zero before
- * the launch, and *passed counts the barriers of this thread's block. It orders everything that any
- * block wrote before it before everything that is read after it. */
+/* A barrier for all blocks of a cooperative launch, which are resident together. arrived is zero
+ * before the launch, and *passed counts the barriers that this thread's block has passed.
+ * Everything that any block wrote before the barrier is visible after it. */
 __device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
 {
 	*passed += 1;

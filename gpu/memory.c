@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device
- * can; what cannot be is registered otherwise, or staged, by rdma/ladder.c.
+ * support that. Other buffers are registered in another way or staged, by rdma/ladder.c.
  *
- * A NIC reads device memory and never writes it. It reads what is complete: a kernel that was
- * waited for on the host, or that a later report (parts.cu) follows, has its writes where readers
- * over PCIe see them. Writes of a NIC would have to be flushed before a kernel reads them. */
+ * A network card reads device memory and never writes it. It reads completed data: the writes of a
+ * kernel are visible over PCIe once the host has waited for it, or a later report (parts.cu)
+ * follows it. Writes by a network card would have to be flushed before a kernel reads them. */
 #include "gpu/memory.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
@@ -13,10 +13,10 @@
 
 /* ---- dma-bufs -------------------------------------------------------------- */
 
-/* The one call of the driver that the runtime has no name for is fetched through it, so that the
- * module loads where there is no driver. It is written against the driver's ABI rather than its
- * header, which is not installed everywhere: cuMemGetHandleForAddressRange(void *handle,
- * CUdeviceptr, size_t, CUmemRangeHandleType, flags), CUDA 11.7. */
+/* The runtime has no function for this one call of the driver, so it is looked up through the
+ * runtime. This allows the module to be loaded where there is no driver. It relies on the driver's
+ * ABI and not on its header, which is not installed everywhere: cuMemGetHandleForAddressRange(void
+ * *handle, CUdeviceptr, size_t, CUmemRangeHandleType, flags), CUDA 11.7. */
 enum { SINCE_CUDA = 11070, RANGE_DMA_BUF = 1, DRIVER_OK = 0 };
 typedef int range_handle_fn(void *handle, unsigned long long address, size_t bytes, int type,
 			    unsigned long long flags);
@@ -37,14 +37,14 @@ static range_handle_fn *range_handle(void)
 	return function;
 }
 
-/* Whether the driver knows dma-bufs at all. */
+/* Whether the driver supports dma-bufs. */
 static int driver_exports(void)
 {
 	return range_handle() != NULL;
 }
 
-/* A dma-buf that holds address[0..bytes), a whole allocation, and where in it that begins; *fd is
- * -1 where driver or device cannot. */
+/* Exports a dma-buf that contains address[0..bytes), a whole allocation, and its offset there. *fd
+ * is -1 if driver or device cannot. */
 static void driver_export(void *address, size_t bytes, int *fd, uint64_t *offset)
 {
 	range_handle_fn *handle = range_handle();
@@ -58,7 +58,8 @@ static void driver_export(void *address, size_t bytes, int *fd, uint64_t *offset
 
 /* ---- memory ---------------------------------------------------------------- */
 
-/* The driver cuts smaller requests out of pages that others share, which cannot be exported. */
+/* The driver cuts smaller requests out of pages that are shared with others and cannot be
+ * exported. */
 enum { DEVICE_PAGE = 2 << 20 };
 
 int cuda_find(const void *p, int *device)
@@ -68,22 +69,22 @@ int cuda_find(const void *p, int *device)
 
 	if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
 		cudaGetLastError();
-		return 0; /* no device, so no memory of one */
+		return 0; /* there is no device, and so no device memory */
 	}
 	if (error == cudaErrorInvalidValue) {
 		cudaGetLastError();
-		return 0; /* what older runtimes say of memory they do not know */
+		return 0; /* older runtimes return this for memory that they do not know */
 	}
 	if (cuda_check(error, "asking what memory a pointer is"))
 		return -1;
-	/* Managed and pinned memory is the host's too. */
+	/* Managed and pinned memory can be used by the host as well. */
 	if (attributes.type != cudaMemoryTypeDevice)
 		return 0;
 	int current;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
-	/* Buffers and the default stream would be another device's, which waits for none of this
-	 * one's kernels. */
+	/* Buffers and the default stream would belong to another device, and would not wait for
+	 * this device's kernels. */
 	if (attributes.device != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
 				   "cudaSetDevice(%d) first",
@@ -92,21 +93,13 @@ int cuda_find(const void *p, int *device)
 	return 1;
 }
 
-/* One copy on the default stream, waited for: the ladder's, which is no hot path. */
-static int copy_now(void *to, const void *from, size_t n)
-{
-	return cuda_copy(to, from, n, NULL) || cuda_wait(NULL) ? -1 : 0;
-}
-
 static int alloc_device(size_t bytes, struct memory *out)
 {
 	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
 	const size_t whole = (bytes + granule - 1) / granule * granule;
 	int rc;
 
-	*out = (struct memory){
-		.place = MEMORY_DEVICE, .bytes = bytes, .fd = -1, .copy = copy_now
-	};
+	*out = (struct memory){ .place = MEMORY_DEVICE, .bytes = bytes, .fd = -1 };
 	rc = cuda_check(cudaMalloc(&out->address, whole ? whole : 1), "allocating a buffer");
 	if (!rc && granule > 1)
 		driver_export(out->address, whole, &out->fd, &out->fd_offset);
@@ -147,14 +140,14 @@ void cuda_release(struct memory *memory)
 	error = memory->place == MEMORY_DEVICE ? cudaFree(memory->address) :
 						 cudaFreeHost(memory->address);
 	if (error != cudaSuccess)
-		cudaGetLastError(); /* not for the application to find */
+		cudaGetLastError(); /* the application must not see this error */
 	capture_restore(mode);
 	*memory = (struct memory){ .fd = -1 };
 }
 
 int cuda_pin(void *host, size_t bytes, void **there)
 {
-	/* Of every device: which one pushes is not known here. */
+	/* For every device, because it is not known here which one will push. */
 	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 	enum cudaStreamCaptureMode mode;
 	int rc;
@@ -179,7 +172,7 @@ void cuda_unpin(void *host)
 		return;
 	capture_allow(&mode);
 	if (cudaHostUnregister(host) != cudaSuccess)
-		cudaGetLastError(); /* not for the application to find */
+		cudaGetLastError(); /* the application must not see this error */
 	capture_restore(mode);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Buffers on the device, and copies. Operations as in base/device.h. */
+ * Buffers on the device, and copies. The operations are those of base/device.h. */
 #ifndef GPU_MEMORY_H
 #define GPU_MEMORY_H
 #include "base/device.h"

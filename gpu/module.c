@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tables that this module gives: what the library calls, and the kernels one by one. */
+ * The tables of this module: what the library calls, and single kernels. */
 #include "gpu/context.h"
 #include "gpu/choose.h"
 #include "gpu/failure.h"
@@ -9,8 +9,8 @@
 #include "gpu/sketch.h"
 #include <stdio.h>
 
-/* One line: devices, or why there is none. */
-static int describe(char *text, size_t cap)
+/* Writes one line that lists the devices, or says why there is none. */
+static int describe_devices(char *text, size_t cap)
 {
 	size_t at = 0;
 	int n = 0;
@@ -35,7 +35,7 @@ static const struct device_ops ops = {
 	.size = sizeof(ops),
 	.name = "cuda",
 	.error = cuda_failure,
-	.describe = describe,
+	.describe = describe_devices,
 	.bus_id = choose_bus_id,
 	.choose = choose_and_use,
 	.find = cuda_find,
@@ -73,7 +73,7 @@ static const struct device_kernels kernels = {
 	.sketch_add = cuda_sketch_add,
 };
 
-/* Symbols are hidden by default; these are looked up by name. */
+/* Symbols are hidden by default, but these are looked up by name. */
 __attribute__((visibility("default"))) device_module_fn sluice_device_module;
 __attribute__((visibility("default"))) device_kernels_fn sluice_device_kernels;
 

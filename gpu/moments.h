@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp takes a
+ * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp sums up a
  * tile, then a group of tiles, and every warp adds up the groups. Called by gaussian.cu, draw.cu
  * and fold.cu. */
 #ifndef GPU_MOMENTS_H
@@ -7,7 +7,7 @@
 #include "gpu/sweep.h"
 #include "runtime/compress/moments.h"
 
-/* Adds up neighbours, then pairs of them, and so on; the result is the same on every lane. */
+/* Adds up neighbours, then pairs of them, and so on. The result is the same on every lane. */
 __device__ static inline double sum_of_lanes(double v)
 {
 	for (unsigned by = 1; by < LANES; by *= 2)
@@ -15,7 +15,7 @@ __device__ static inline double sum_of_lanes(double v)
 	return v;
 }
 
-/* Where sums go: there are two for each tile and two for each group. */
+/* Stores a pair of sums. There is one pair for each tile and one for each group. */
 __device__ static inline void put_moments(double *to, double first, double second)
 {
 	first = sum_of_lanes(first);
@@ -26,8 +26,8 @@ __device__ static inline void put_moments(double *to, double first, double secon
 	}
 }
 
-/* Sums up one tile; the gradient is added first if asked. *largest is of what is not exempt.
- * Returns how many of the lane's coordinates have no terms. */
+/* Sums up one tile, after adding the gradient if requested. *largest concerns coordinates that are
+ * not exempt. Returns how many of the lane's coordinates have no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
 					   struct moment_terms terms, uint32_t *largest,
 					   uint32_t *largest_of_all)
@@ -65,7 +65,7 @@ __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t t
 	return left_out;
 }
 
-/* This lane's share of n pairs from `from` on, for sum_of_lanes(). */
+/* This lane's share of n pairs, starting at `from`, for sum_of_lanes(). */
 __device__ static inline void lane_share(const double *from, uint32_t n, double *first,
 					 double *second)
 {
@@ -76,8 +76,8 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
-/* Adds up what put_moments() left of so many tiles, after all of their writers came to the barrier.
- * All blocks call it, and the sums are the same on every thread. */
+/* Adds up the pairs that put_moments() stored for so many tiles, after all writers have reached the
+ * barrier. All blocks call this, and every thread gets the same sums. */
 __device__ static inline void tiles_total(const double *tile_sums, double *group_sums,
 					  uint32_t tiles, uint32_t *barrier, uint32_t *passed,
 					  double *first, double *second)
@@ -97,8 +97,8 @@ __device__ static inline void tiles_total(const double *tile_sums, double *group
 	*second = sum_of_lanes(*second);
 }
 
-/* All blocks call it, and the sums are the same on every thread. left_out: a word of the state that
- * nobody has used. */
+/* All blocks call this, and every thread gets the same sums. left_out: a word of the state that is
+ * not used yet. */
 __device__ static inline struct moments moments_total(const struct topk_args *a,
 						      struct moment_terms terms, int adding,
 						      uint32_t *left_out, uint32_t *passed)

@@ -7,20 +7,18 @@
 #include "gpu/kernel.h"
 #include "runtime/compress/value_codes.h"
 
-enum { GAPS_EACH = DELTA_BLOCK / LANES };
-
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];
-	uint64_t offset[BLOCK]; /* of the delta blocks of a turn */
+	uint64_t offset[BLOCK]; /* of the delta blocks in one turn */
 };
 
-/* The delta blocks of this block of the grid. */
+/* The delta blocks that this block of the grid handles. */
 struct run {
 	uint32_t begin, end;
 };
 
-__device__ static inline struct run run_of(const struct pack_args *a)
+__device__ static inline struct run run_of_block(const struct pack_args *a)
 {
 	const uint32_t blocks = delta_blocks(a->count);
 	struct run r;
@@ -37,7 +35,7 @@ __device__ static inline uint32_t gaps_of(const struct pack_args *a, uint32_t bl
 	return left < DELTA_BLOCK ? left : DELTA_BLOCK;
 }
 
-/* Entry i's distance from the smallest index that could come there. */
+/* The distance of entry i from the smallest index that could be there. */
 __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 {
 	return i ? a->index[i] - a->index[i - 1] - 1 : a->index[0] - a->base;
@@ -45,9 +43,9 @@ __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 
 /* ---- first: lengths -------------------------------------------------------- */
 
-/* Widths of this block's run; returns their bytes together, on every thread. */
-__device__ static inline uint64_t measure(const struct pack_args *a, struct run run,
-					  struct pack_shared *sh)
+/* Computes the widths of this block's run. Returns their bytes in total, on every thread. */
+__device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct run run,
+					       struct pack_shared *sh)
 {
 	uint64_t bytes = 0, all;
 	uint32_t largest = 0;
@@ -78,7 +76,7 @@ __device__ static inline uint64_t measure(const struct pack_args *a, struct run 
 
 struct choice {
 	enum index_coding coding;
-	uint64_t payload, indices; /* bytes of all, and of the index section */
+	uint64_t payload, indices; /* bytes of the whole payload and of its index section */
 };
 
 __device__ static inline void consider(struct choice *c, enum index_coding coding, uint64_t indices,
@@ -91,7 +89,8 @@ __device__ static inline void consider(struct choice *c, enum index_coding codin
 	c->payload = indices + values;
 }
 
-__device__ static inline struct choice choose(const struct pack_args *a, uint64_t delta_bytes)
+__device__ static inline struct choice choose_coding(const struct pack_args *a,
+						     uint64_t delta_bytes)
 {
 	const uint64_t values = section_of_values(a->count, &a->values);
 	struct choice c;
@@ -101,7 +100,7 @@ __device__ static inline struct choice choose(const struct pack_args *a, uint64_
 	c.payload = section_of_values(a->span, &a->values);
 	if (a->count == a->span)
 		return c;
-	if (value_few_bits(a->values.type)) /* a zero between would not stay zero */
+	if (value_few_bits(a->values.type)) /* a zero between the values would not stay zero */
 		c.payload = UINT64_MAX;
 	consider(&c, CODING_RAW, 4 * (uint64_t)a->count, values);
 	if (a->count && a->index[a->count - 1] - a->index[0] == a->count - 1)
@@ -135,7 +134,7 @@ __device__ static inline void write_zeros(uint8_t *to, uint64_t bytes)
 		put_word(to + i, 0);
 }
 
-/* The code of one value at `to`; returns what it decodes to. */
+/* Writes the code of one value. Returns what it decodes to. */
 __device__ static inline float write_value(const struct pack_args *a, float scale, float limit,
 					   float v, uint8_t *to)
 {
@@ -159,7 +158,7 @@ __device__ static inline float write_value(const struct pack_args *a, float scal
 	return decoded;
 }
 
-/* In a row, or each at its place among zeros. */
+/* Writes the values in a row, or each at its place among zeros. */
 __device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to,
 					   int scattered)
 {
@@ -191,13 +190,13 @@ __device__ static inline void write_bitmap(const struct pack_args *a)
 	}
 }
 
-/* Byte b of a block's gaps, packed from the least significant bit on; those beyond the last are
+/* Byte b of the packed gaps of a block, least significant bit first. Gaps beyond the last are
  * zero. */
 __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width, uint32_t b)
 {
 	uint32_t from = 8 * b / width, byte = 0;
 	int shift = (int)(from * width) -
-		    (int)(8 * b); /* where gap `from` begins in this byte; <= 0 */
+		    (int)(8 * b); /* where gap `from` begins, relative to this byte; <= 0 */
 
 	for (; shift < 8 && from < DELTA_BLOCK; from++, shift += (int)width)
 		byte |= shift < 0 ? gap[from] >> -shift : gap[from] << shift;
@@ -205,13 +204,13 @@ __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width
 }
 
 /* A warp writes a delta block's width and bits. */
-__device__ static inline void write_block(const struct pack_args *a, uint32_t block, uint8_t *to,
-					  uint32_t *gap)
+__device__ static inline void write_delta_block(const struct pack_args *a, uint32_t block,
+						uint8_t *to, uint32_t *gap)
 {
 	const uint32_t n = gaps_of(a, block), first = block * DELTA_BLOCK;
 	const unsigned width = a->widths[block];
 
-	__syncwarp(ALL_LANES); /* gap may still be read from the last block */
+	__syncwarp(ALL_LANES); /* the last call may still read gap */
 	for (unsigned g = lane_id(); g < DELTA_BLOCK; g += LANES)
 		gap[g] = g < n ? gap_at(a, first + g) : 0;
 	__syncwarp(ALL_LANES);
@@ -221,7 +220,7 @@ __device__ static inline void write_block(const struct pack_args *a, uint32_t bl
 		a->payload[block] = (uint8_t)width;
 }
 
-/* before: bytes of the delta blocks before this block's run. */
+/* before: the bytes of the delta blocks before this block's run. */
 __device__ static inline void write_delta(const struct pack_args *a, struct run run,
 					  uint64_t before, struct pack_shared *sh)
 {
@@ -236,9 +235,9 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 		sh->offset[threadIdx.x] = before + here;
 		__syncthreads();
 		for (uint32_t i = warp_id(); i < BLOCK && from + i < run.end; i += WARPS)
-			write_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
+			write_delta_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
 		before += all;
-		/* block_before() of the next turn is a barrier before offset is written again */
+		/* block_before() of the next turn is a barrier before offset is written again. */
 	}
 }
 
@@ -248,7 +247,7 @@ __device__ static inline void zero_between(uint8_t *payload, uint64_t from, uint
 		payload[i] = 0;
 }
 
-/* What the paddings hold, by one thread. */
+/* One thread writes the padding. */
 __device__ static inline void write_padding(const struct pack_args *a, struct choice c,
 					    uint64_t delta_bytes)
 {
@@ -256,7 +255,7 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	const uint64_t blocks = delta_blocks(a->count);
 
 	if (c.coding == CODING_DENSE && a->count < a->span)
-		return; /* zeros already */
+		return; /* the bytes are zero already */
 	if (c.coding == CODING_DELTA) {
 		zero_between(a->payload, blocks, section_padded(blocks));
 		zero_between(a->payload, section_padded(blocks) + delta_bytes, c.indices);
@@ -264,11 +263,11 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	zero_between(a->payload, c.indices + used, c.payload);
 }
 
-/* All blocks of the grid; a is the same for all. */
+/* Called by all blocks of the grid, with the same a. */
 __device__ static inline void pack_list(const struct pack_args *a, struct pack_shared *sh)
 {
-	const struct run run = run_of(a);
-	uint64_t mine = measure(a, run, sh), before = 0, whole = 0, delta_bytes;
+	const struct run run = run_of_block(a);
+	uint64_t mine = measure_gaps(a, run, sh), before = 0, whole = 0, delta_bytes;
 	uint32_t passed = 0;
 	struct choice c;
 	float scale;
@@ -282,7 +281,7 @@ __device__ static inline void pack_list(const struct pack_args *a, struct pack_s
 	}
 	block_before(before, sh->sums, &before);
 	block_before(whole, sh->sums, &delta_bytes);
-	c = choose(a, delta_bytes);
+	c = choose_coding(a, delta_bytes);
 	scale = a->values.type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
 	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
 		write_zeros(a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
@@ -317,7 +316,7 @@ KERNEL(pack, pack_args)
 
 	if (a.range) {
 		if (a.range->count > a.count)
-			return; /* all blocks do: none waits for it */
+			return; /* all blocks return here, so none waits at a barrier */
 		here.index += a.range->first;
 		here.value += a.range->first;
 		here.decoded += a.range->first;

@@ -30,7 +30,7 @@
 
 /* ---- split ----------------------------------------------------------------- */
 
-/* How many of index[0..n), ascending, are below limit. */
+/* How many of the ascending index[0..n) are below limit. */
 __device__ static inline uint32_t below(const uint32_t *index, uint32_t n, uint64_t limit)
 {
 	uint32_t from = 0, to = n;
@@ -71,7 +71,7 @@ KERNEL(split, split_args)
 
 /* ---- seal ------------------------------------------------------------------ */
 
-/* table[b][v]: v at byte b, multiplied by what lies between a thread's words. */
+/* table[b][v]: the value v at byte b, multiplied for the distance between a thread's words. */
 enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256 };
 
 struct seal_shared {
@@ -91,8 +91,8 @@ __device__ static inline uint32_t times_stride(const struct seal_shared *sh, uin
 	       sh->table[2][sum >> 16 & 0xff] ^ sh->table[3][sum >> 24];
 }
 
-/* This thread's words of a payload: their part of the checksum; *largest: of their magnitudes as
- * f32. */
+/* Handles this thread's words of a payload and returns their part of the checksum. *largest becomes
+ * the largest of their magnitudes as f32. */
 __device__ static inline uint32_t seal_words(const struct seal_args *a,
 					     const struct seal_shared *sh,
 					     const struct push_place *place, uint32_t words,
@@ -163,7 +163,7 @@ KERNEL(settle, settle_args)
 
 /* ---- report ---------------------------------------------------------------- */
 
-/* *unpacked: of the block; 0 before. */
+/* *unpacked is shared by the block, and must be 0 before. */
 __device__ static inline int all_packed(const struct report_args *a, uint32_t *unpacked)
 {
 	for (uint32_t p = threadIdx.x; p < a->parts; p += BLOCK)

@@ -2,7 +2,8 @@
  * See plan.h. */
 #include "gpu/plan.h"
 
-/* cudaMalloc()'s own granule: every array begins where any vector load may. */
+/* GRANULE is the granule of cudaMalloc() itself, so every array begins where any vector load is
+ * allowed. */
 enum { GRANULE = 256, ROOM_LEAST = 4096, ROOM_SHARE = 64, GAPS_A_BLOCK = 128 };
 
 static size_t take(size_t *end, size_t bytes)
@@ -13,7 +14,7 @@ static size_t take(size_t *end, size_t bytes)
 	return at;
 }
 
-static size_t at_most(size_t a, size_t b)
+static size_t smaller_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
@@ -21,11 +22,12 @@ static size_t at_most(size_t a, size_t b)
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
 			       size_t state_bytes, size_t packing_bytes)
 {
-	struct select_plan p = { .n = n, .k = at_most(k, n) };
+	struct select_plan p = { .n = n, .k = smaller_size(k, n) };
 
 	p.tiles = (uint32_t)((n + TILE_COORDINATES - 1) / TILE_COORDINATES);
-	/* What is above the boundary, and about one in 64 near it; never more than there are. */
-	p.room = (uint32_t)at_most(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
+	/* Room for what is above the boundary and about one coordinate in 64 near it, but no more
+	 * than all. */
+	p.room = (uint32_t)smaller_size(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
 	p.state = take(&p.bytes, state_bytes);
 	p.exempt = take(&p.bytes, n_exempt * 2 * sizeof(uint32_t));
 	p.packing = take(&p.bytes, packing_bytes);

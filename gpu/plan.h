@@ -1,54 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sizes and launch parameters of the kernels: plain arithmetic, so that it can be tested where
- * there is no GPU. Called by gpu/ alone. */
+ * Sizes and launch parameters of the kernels. This is plain arithmetic, so that it can be tested
+ * without a GPU. Called only by gpu/. */
 #ifndef GPU_PLAN_H
 #define GPU_PLAN_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* Coordinates that a warp takes at once: eight loads of 16 bytes a lane. */
+/* The coordinates that a warp handles at once: eight loads of 16 bytes per lane. */
 enum { TILE_COORDINATES = 1024, TILE_ROUNDS = 8, ROUND_COORDINATES = 128 };
-/* Passes that an interval of 31 bits needs in bins of 11. */
+/* How many passes narrow an interval of 31 bits down, with bins of 11 bits. */
 enum { NARROWINGS = 3 };
 
-/* Where the arrays of a selector are in its one allocation, as offsets in bytes; n < 2^32. */
+/* The positions of a selector's arrays in its one allocation, as offsets in bytes; n < 2^32. */
 struct select_plan {
 	size_t n, k;
 	uint32_t tiles;
-	uint32_t room; /* of the lists: candidates, and what is selected */
-	size_t exempt; /* spans */
+	uint32_t room; /* entries of the lists, for candidates and for what is selected */
+	size_t exempt; /* for the spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
-	size_t packing, widths;       /* of pack */
-	size_t tile_sums, group_sums; /* pairs */
+	size_t packing, widths;       /* for pack */
+	size_t tile_sums, group_sums; /* pairs of sums */
 	size_t block_sums;            /* a pair for each of GRID_MOST blocks */
-	size_t bytes;                 /* of all */
+	size_t bytes;                 /* of the whole allocation */
 };
 enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
 
-/* exempt: coordinates of n_exempt spans that are selected outside of k. */
+/* exempt: the number of coordinates in n_exempt spans, which are selected in addition to k. */
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
 			       size_t state_bytes, size_t packing_bytes);
 
-/* Where the arrays of a sketch of up to n coordinates are in its one allocation. */
+/* The positions of the arrays in the one allocation of a sketch of up to n coordinates. */
 struct sketch_plan {
 	uint32_t n, columns;
 	size_t barrier, begin, end, list, block_sums, bytes;
 };
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
 
-/* How many blocks the cooperative launch of a selection has: all are resident, and none is without
- * a tile, but for the first. */
+/* The number of blocks in the cooperative launch of a selection. All are resident, and only the
+ * first may be without a tile. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 		     unsigned blocks_each);
 
-/* How many blocks the cooperative launch has that packs count entries in blocks of gaps. */
+/* The number of blocks in the cooperative launch that packs count entries in blocks of gaps. */
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
 
-/* How many blocks the cooperative launch has that quantises count values, eight a thread. */
+/* The number of blocks in the cooperative launch that quantises count values, eight per thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
 
-/* How many blocks, at least one, go over a list of count entries: one thread an entry, in turns if
- * there are many. */
+/* The number of blocks, at least one, for a list of count entries: one entry per thread, in several
+ * turns if there are many. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

@@ -25,7 +25,7 @@ __device__ static inline uint32_t warp_largest(const struct quantize_args *a, ui
 	return __reduce_max_sync(ALL_LANES, largest);
 }
 
-/* In the order of the values: every lane adds up what the lanes hold, one after the other. */
+/* Adds in the order of the values: every lane adds the values of all lanes one after the other. */
 __device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin,
 					 uint64_t end)
 {
@@ -61,7 +61,7 @@ __device__ static inline void write_steps(const struct quantize_args *a)
 	}
 }
 
-/* Of a grid: a warp takes 1024 values. */
+/* For a grid: a warp reads 1024 values at a time. */
 __device__ static inline void find_largest(const struct quantize_args *a)
 {
 	const uint64_t each = 1024;
@@ -78,7 +78,7 @@ __device__ static inline void find_largest(const struct quantize_args *a)
 		atomicMax(&a->state->largest, largest);
 }
 
-/* The code of value i; *decoded: what it decodes to. */
+/* Returns the code of value i; *decoded becomes what it decodes to. */
 __device__ static inline uint8_t uniform_of(const struct quantize_args *a,
 					    const struct random_mixer *numbers, uint64_t i,
 					    const struct uniform_scale *scale, float *decoded)
@@ -111,7 +111,7 @@ __device__ static inline uint8_t grid_of(const struct quantize_args *a, uint64_t
 	return code;
 }
 
-/* Up to eight values from `from` on, which is a multiple of eight. */
+/* Writes the codes of up to eight values. `from` is a multiple of eight. */
 __device__ static inline void write_codes(const struct quantize_args *a,
 					  const struct random_mixer *numbers, uint64_t from,
 					  float range, uint8_t *codes)
@@ -139,7 +139,7 @@ __device__ static inline void write_codes(const struct quantize_args *a,
 		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
 }
 
-/* What a grid covers. */
+/* The range that a grid covers. */
 __device__ static inline float range_of(const struct quantize_args *a)
 {
 	uint32_t most = look(&a->state->largest);
@@ -153,7 +153,7 @@ __device__ static inline float range_of(const struct quantize_args *a)
 	return grid_range(a->coding.bits, range > a->range ? range : a->range);
 }
 
-/* All blocks of the grid; a is the same for all. */
+/* Called by all blocks of the grid, with the same a. */
 __device__ static inline void quantize_list(const struct quantize_args *a)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;
@@ -187,7 +187,7 @@ KERNEL(quantize, quantize_args)
 
 	if (a.entries) {
 		if (a.packed->verdict != PACK_DONE)
-			return; /* all blocks do: none waits for it */
+			return; /* all blocks return here, so none waits at a barrier */
 		here.index += a.entries->first;
 		here.value += a.entries->first;
 		here.decoded += a.entries->first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits made on the device (quantize.cu). Called by selector.c, and by compressor.c
+ * Encodes values in few bits on the device (quantize.cu). Called by selector.c, and by compressor.c
  * for the values of a message whose positions pack.cu has written. */
 #ifndef GPU_QUANTIZE_H
 #define GPU_QUANTIZE_H
@@ -8,27 +8,28 @@
 #include "runtime/compress/random.h"
 #include <cuda_runtime_api.h>
 
-/* Zeroed before each launch. */
+/* Must be zeroed before each launch. */
 struct quantize_state {
 	float scale;      /* the range of a grid, else 1 */
-	uint32_t largest; /* magnitude, as bits */
+	uint32_t largest; /* largest magnitude, as bits */
 	uint32_t barrier;
 };
 
 struct quantize_args {
-	const uint32_t *index; /* value i is coordinate first + index[i]; NULL: first + i */
+	/* Value i has the random number of coordinate first + index[i]; NULL: of first + i. */
+	const uint32_t *index;
 	const float *value;
 	float *decoded; /* may be value */
-	int leave_rest; /* decoded receives what is left unsent instead: value - decoded */
-	/* Which entries are quantised, and what pack made of their positions, in device memory. The
-	 * values go behind the positions, if pack made any. NULL: all count entries are. */
+	int leave_rest; /* decoded receives what is left unsent instead */
+	/* The entries to quantise, and pack's result for their positions, in device memory. The
+	 * values are written after the positions, if pack wrote any. NULL: all count entries. */
 	const struct pack_range *entries;
 	const struct pack_state *packed;
-	uint8_t *out; /* few_bits_bytes(); with entries: the payload */
+	uint8_t *out; /* few_bits_bytes() bytes; with entries: the payload */
 	uint32_t count;
 	struct value_coding coding; /* uniform or grid */
-	/* A grid covers at least this magnitude, and the one whose bits are at most, in device
-	 * memory (NULL: none is). */
+	/* A grid covers at least this magnitude, and also the magnitude with the bits `most` in
+	 * device memory (NULL: none). */
 	float range;
 	const uint32_t *most;
 	struct random_stream stream;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See selector.h. A selector is one allocation on the device, which plan.c cuts up. Nothing is
- * allocated after it is open. Hints stay on the device: a kernel reads the last one and writes the
- * next. */
+ * See selector.h. A selector is one allocation on the device, which plan.c divides. Nothing is
+ * allocated after it is opened. Hints stay on the device: a kernel reads the last one and writes
+ * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
@@ -17,7 +17,7 @@
 
 enum { APPLY_BLOCK = 256, APPLY_BLOCKS_EACH = 8, SELECT_WARPS = 8 };
 
-/* What lies at plan.state on the device. */
+/* The content of the device memory at plan.state. */
 struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
@@ -33,12 +33,12 @@ struct device_selector {
 	uint8_t *memory;
 };
 
-static int enter(const struct device_selector *s, int *before)
+static int enter_device(const struct device_selector *s, int *before)
 {
 	return device_enter(s->device, before);
 }
 
-static int leave(const struct device_selector *s, int before, int rc)
+static int leave_device(const struct device_selector *s, int before, int rc)
 {
 	return device_leave(s->device, before, rc);
 }
@@ -48,7 +48,7 @@ static void *part(const struct device_selector *s, size_t offset)
 	return s->memory + offset;
 }
 
-static int allocate(struct device_selector *s, const struct device_span *exempt)
+static int allocate_memory(struct device_selector *s, const struct device_span *exempt)
 {
 	int multiprocessors, blocks_each, gaussian_each, draw_each, fold_each, packing_each,
 		quantizing_each;
@@ -79,7 +79,7 @@ static int allocate(struct device_selector *s, const struct device_span *exempt)
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
-	/* No step has been: the hint is zero. */
+	/* There was no step yet, so the hint is zero. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
 						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
@@ -116,14 +116,14 @@ int cuda_selector_open(const struct device_shape *shape, struct device_selector 
 	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct selector_state),
 			      sizeof(struct pack_state));
 	s->device = device;
-	if (enter(s, &before)) {
+	if (enter_device(s, &before)) {
 		free(s);
 		return -1;
 	}
 	capture_allow(&mode);
-	rc = allocate(s, exempt);
+	rc = allocate_memory(s, exempt);
 	capture_restore(mode);
-	if (leave(s, before, rc)) {
+	if (leave_device(s, before, rc)) {
 		cuda_selector_close(&s);
 		return -1;
 	}
@@ -138,14 +138,14 @@ void cuda_selector_close(struct device_selector **selector)
 	if (!selector || !*selector)
 		return;
 	capture_allow(&mode);
-	if (cudaFree((*selector)->memory) != cudaSuccess) /* of whatever device */
+	if (cudaFree((*selector)->memory) != cudaSuccess) /* memory of any device can be freed */
 		cudaGetLastError();
 	capture_restore(mode);
 	free(*selector);
 	*selector = NULL;
 }
 
-/* The key of the smallest magnitude that passes; zeros never do. */
+/* The key of the smallest magnitude that is selected, which is never that of zero. */
 static uint32_t level_key(float level)
 {
 	uint32_t key = key_of(level);
@@ -153,7 +153,7 @@ static uint32_t level_key(float level)
 	return level > 0 && key ? key : 1;
 }
 
-static int fetch(void *to, const void *from, size_t bytes, void *stream, const char *what)
+static int copy_to_host(void *to, const void *from, size_t bytes, void *stream, const char *what)
 {
 	if (!bytes)
 		return 0;
@@ -172,7 +172,8 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
-/* Whether more is done to the gradient than adding it, and so before the selection. */
+/* Whether the gradient is processed further than by adding it, which has to happen before the
+ * selection. */
 static int folds(const struct device_selection *selection)
 {
 	const struct device_select *call = &selection->call;
@@ -180,8 +181,8 @@ static int folds(const struct device_selection *selection)
 	return !selection->x && (call->velocity || call->clip > 0 || call->zero);
 }
 
-static int fold(struct device_selector *s, const struct device_select *call,
-		const struct topk_args *args, void *stream)
+static int enqueue_fold(struct device_selector *s, const struct device_select *call,
+			const struct topk_args *args, void *stream)
 {
 	const struct fold_args f = { .grad = call->grad,
 				     .grad_type = args->grad_type,
@@ -201,8 +202,8 @@ static int fold(struct device_selector *s, const struct device_select *call,
 	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
 }
 
-static int enqueue(struct device_selector *s, const struct device_selection *selection,
-		   const struct topk_args *args, void *stream)
+static int enqueue_kernels(struct device_selector *s, const struct device_selection *selection,
+			   const struct topk_args *args, void *stream)
 {
 	const struct device_select *call = &selection->call;
 	const struct gather_args gather = { .vector = selection->x ? selection->x : call->residual,
@@ -217,15 +218,15 @@ static int enqueue(struct device_selector *s, const struct device_selection *sel
 
 	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
 		       "clearing a selector") ||
-	    (folds(selection) && fold(s, call, args, stream)) ||
+	    (folds(selection) && enqueue_fold(s, call, args, stream)) ||
 	    (call->fresh && !folds(selection) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream),
 			"clearing a residual")) ||
-	    (call->list && fetch(args->index, call->list, call->listed * sizeof(*call->list),
-				 stream, "copying indices to the device")) ||
+	    (call->list && copy_to_host(args->index, call->list, call->listed * sizeof(*call->list),
+					stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	/* The list takes the place of what was selected, which is nothing. */
+	/* The list takes the place of the selected coordinates, of which there are none. */
 	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
 				       "starting the kernel gather") :
 			    0;
@@ -240,7 +241,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  .grad = call->grad,
 				  .grad_type = (enum value_type)call->grad_type,
 				  .scale = call->scale,
-				  /* of x there is neither a gradient nor a residual */
+				  /* With x there is neither a gradient nor a residual. */
 				  .adds = !selection->x && !folds(selection),
 				  .clear = selection->clear && !selection->x,
 				  .judge = call->judge && !selection->x && !folds(selection),
@@ -287,9 +288,9 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if ((call->draw || call->fresh) && selection->x)
 		return cuda_refuse(
 			"a draw, or a fresh residual, of a vector that may not be written");
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before, enqueue(s, selection, &args, stream));
+	return leave_device(s, before, enqueue_kernels(s, selection, &args, stream));
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
@@ -299,7 +300,7 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 	const size_t bytes = offsetof(struct topk_state, barrier);
 	struct topk_state state;
 
-	if (fetch(&state, &there->state, bytes, stream, "copying the result of topk") ||
+	if (copy_to_host(&state, &there->state, bytes, stream, "copying the result of topk") ||
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel topk, or one before it,"))
 		return -1;
 	*out = (struct device_selected){ .n = state.found,
@@ -312,10 +313,10 @@ static int take_selected(struct device_selector *s, uint32_t *index, float *valu
 		out->overfull = 1;
 		out->n = 0;
 	}
-	if (fetch(index, part(s, s->plan.index), out->n * sizeof(*index), stream,
-		  "copying the result of topk") ||
-	    (value && fetch(value, part(s, s->plan.value), out->n * sizeof(*value), stream,
-			    "copying the result of topk")))
+	if (copy_to_host(index, part(s, s->plan.index), out->n * sizeof(*index), stream,
+			 "copying the result of topk") ||
+	    (value && copy_to_host(value, part(s, s->plan.value), out->n * sizeof(*value), stream,
+				   "copying the result of topk")))
 		return -1;
 	return cuda_check(cudaStreamSynchronize(stream), "copying the result of topk");
 }
@@ -325,9 +326,9 @@ int cuda_selected(struct device_selector *s, uint32_t *index, float *value,
 {
 	int before;
 
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before, take_selected(s, index, value, out, stream));
+	return leave_device(s, before, take_selected(s, index, value, out, stream));
 }
 
 /* ---- messages -------------------------------------------------------------- */
@@ -354,23 +355,23 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 	if (args.count > s->plan.room)
 		return cuda_refuse("%u entries to pack, but the selector has room for %u",
 				   args.count, s->plan.room);
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before,
-		     cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream),
-				"clearing a pack") ||
-				     cuda_check(pack_enqueue(&args, grid, stream),
-						"starting the kernel pack") ?
-			     -1 :
-			     0);
+	return leave_device(s, before,
+			    cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream),
+				       "clearing a pack") ||
+					    cuda_check(pack_enqueue(&args, grid, stream),
+						       "starting the kernel pack") ?
+				    -1 :
+				    0);
 }
 
 static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
 {
 	struct pack_state state;
 
-	if (fetch(&state, part(s, s->plan.packing), offsetof(struct pack_state, barrier), stream,
-		  "copying the result of pack") ||
+	if (copy_to_host(&state, part(s, s->plan.packing), offsetof(struct pack_state, barrier),
+			 stream, "copying the result of pack") ||
 	    cuda_check(cudaStreamSynchronize(stream), "the kernel pack, or one before it,"))
 		return -1;
 	*out = (struct device_packed){ (int)state.coding, state.payload_bytes, state.scale };
@@ -381,10 +382,10 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 {
 	int before;
 
-	if (enter(s, &before)) /* NULL is the default stream of the current device, whichever that
-				  is */
+	/* NULL is the default stream of the current device, whichever that is. */
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before, take_packed(s, out, stream));
+	return leave_device(s, before, take_packed(s, out, stream));
 }
 
 /* ---- values in few bits ---------------------------------------------------- */
@@ -428,21 +429,21 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 
 	if (quantize_refuse(&args.coding))
 		return -1;
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before,
-		     enqueue_quantize(
-			     &args,
-			     quantize_grid(call->count, s->multiprocessors, s->quantize_residents),
-			     stream));
+	return leave_device(s, before,
+			    enqueue_quantize(&args,
+					     quantize_grid(call->count, s->multiprocessors,
+							   s->quantize_residents),
+					     stream));
 }
 
 static int take_quantized(struct device_selector *s, float *scale, void *stream)
 {
 	const struct selector_state *there = part(s, s->plan.state);
 
-	if (fetch(scale, &there->quantize.scale, sizeof(*scale), stream,
-		  "copying the result of quantize"))
+	if (copy_to_host(scale, &there->quantize.scale, sizeof(*scale), stream,
+			 "copying the result of quantize"))
 		return -1;
 	return cuda_check(cudaStreamSynchronize(stream), "the kernel quantize, or one before it,");
 }
@@ -451,15 +452,15 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 {
 	int before;
 
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before, take_quantized(s, scale, stream));
+	return leave_device(s, before, take_quantized(s, scale, stream));
 }
 
 /* ---- sparse updates -------------------------------------------------------- */
 
-/* The lists travel through the candidates' place, whose last selection is over, in pieces of its
- * room. */
+/* The lists pass through the memory of the candidates in pieces, because the last selection is
+ * over. */
 static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
 		       const float *value, uint32_t count, int assign, void *stream)
 {
@@ -475,11 +476,11 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 					   .assign = assign };
 		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
 
-		/* Pageable memory: CUDA has read it when the call returns. */
-		if ((index && fetch(there_index, index + at, n * sizeof(*index), stream,
-				    "copying indices to the device")) ||
-		    fetch(there_value, value + at, n * sizeof(*value), stream,
-			  "copying values to the device") ||
+		/* If the memory is pageable, CUDA has read it when the call returns. */
+		if ((index && copy_to_host(there_index, index + at, n * sizeof(*index), stream,
+					   "copying indices to the device")) ||
+		    copy_to_host(there_value, value + at, n * sizeof(*value), stream,
+				 "copying values to the device") ||
 		    cuda_check(apply_enqueue(&args, grid, stream), "starting the kernel apply"))
 			return -1;
 	}
@@ -491,9 +492,9 @@ int selector_apply(struct device_selector *s, float *vector, const uint32_t *ind
 {
 	int before;
 
-	if (enter(s, &before))
+	if (enter_device(s, &before))
 		return -1;
-	return leave(s, before, update_here(s, vector, index, value, count, assign, stream));
+	return leave_device(s, before, update_here(s, vector, index, value, count, assign, stream));
 }
 
 /* ---- for compressor.c ------------------------------------------------------ */
@@ -519,10 +520,10 @@ struct selector_view selector_view(const struct device_selector *s)
 
 int selector_enter(const struct device_selector *s, int *before)
 {
-	return enter(s, before);
+	return enter_device(s, before);
 }
 
 int selector_leave(const struct device_selector *s, int before, int rc)
 {
-	return leave(s, before, rc);
+	return leave_device(s, before, rc);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selections and sparse updates: the host's part of the kernels. Operations as in
- * base/device_kernels.h; compressor.c builds on them. */
+ * Selections and sparse updates: the host's part of the kernels. The operations are those of
+ * base/device_kernels.h, and compressor.c builds on them. */
 #ifndef GPU_SELECTOR_H
 #define GPU_SELECTOR_H
 #include "base/device_kernels.h"
@@ -14,16 +14,16 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 int cuda_packed(struct device_selector *s, struct device_packed *out, void *stream);
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
 int cuda_quantized(struct device_selector *s, float *scale, void *stream);
-/* As device_ops.apply. */
+/* See device_ops.apply. */
 int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
 		   const float *value, uint32_t count, int assign, void *stream);
 
-/* -1: quantize.cu does not make such values; else 0. */
+/* Returns -1 if quantize.cu cannot encode such values, else 0. */
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* What compressor.c builds on: the lists of the last selection, and scratch. All pointers are
- * device memory. */
+/* For compressor.c: the lists of the last selection, and scratch memory. All pointers are device
+ * memory. */
 struct topk_state;
 struct selector_view {
 	int device;
@@ -32,14 +32,14 @@ struct selector_view {
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */
-	uint32_t *marks; /* room words, which are free after a selection */
+	uint32_t *marks; /* `room` words, which are free after a selection */
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;
 	uint8_t *widths;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Makes the selector's device the current one, and `before` again; as device_enter() and
+/* Make the selector's device current, and the previous one again; see device_enter() and
  * device_leave(). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);

@@ -18,7 +18,7 @@ __device__ static inline uint32_t sketch_threads(void)
 	return gridDim.x * BLOCK;
 }
 
-/* end[b] becomes how many of the coordinates are in bucket b. */
+/* end[b] becomes the number of coordinates in bucket b. */
 __device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row,
 					    uint32_t *passed)
 {
@@ -32,7 +32,7 @@ __device__ static inline void count_buckets(const struct sketch_args *a, uint32_
 	grid_barrier(a->barrier, passed);
 }
 
-/* begin and end of each bucket become where its list begins; a block takes a run of buckets. */
+/* Sets begin and end of each bucket to where its list begins. A block handles a run of buckets. */
 __device__ static inline void place_buckets(const struct sketch_args *a, uint64_t *sums,
 					    uint32_t *passed)
 {
@@ -60,7 +60,7 @@ __device__ static inline void place_buckets(const struct sketch_args *a, uint64_
 	grid_barrier(a->barrier, passed);
 }
 
-/* Lists by bucket, in any order; then end[b] is where list b ends. */
+/* Lists the coordinates by bucket, in any order. Then end[b] is where list b ends. */
 __device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row,
 					       uint32_t *passed)
 {
@@ -73,7 +73,7 @@ __device__ static inline void list_coordinates(const struct sketch_args *a, uint
 	grid_barrier(a->barrier, passed);
 }
 
-/* Lets list[at] sink in the heap below it. */
+/* Moves list[at] down in the heap below it. */
 __device__ static inline void sink(uint32_t *list, uint32_t at, uint32_t n)
 {
 	const uint32_t sinking = list[at];
@@ -89,7 +89,8 @@ __device__ static inline void sink(uint32_t *list, uint32_t at, uint32_t n)
 	list[at] = sinking;
 }
 
-/* Ascending. A heap, so that a list of all coordinates does not take the square of their number. */
+/* Sorts in ascending order, by a heap, so that the time for a long list does not grow with the
+ * square of its length. */
 __device__ static inline void sort_list(uint32_t *list, uint32_t n)
 {
 	for (uint32_t at = n / 2; at; at--)
@@ -119,7 +120,7 @@ __device__ static inline void add_lists(const struct sketch_args *a, uint32_t ro
 		}
 		cells[b] = cell;
 	}
-	grid_barrier(a->barrier, passed); /* the next row takes the same lists */
+	grid_barrier(a->barrier, passed); /* the next row uses the same lists */
 }
 
 KERNEL(sketch, sketch_args)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches on the device: what sketch.cu is given, and the host's part (sketcher.c), whose
- * operations are as in base/device_kernels.h. */
+ * Count sketches on the device: the arguments of sketch.cu, and the host's part (sketcher.c), whose
+ * operations are those of base/device_kernels.h. */
 #ifndef GPU_SKETCH_H
 #define GPU_SKETCH_H
 #include "base/device_kernels.h"

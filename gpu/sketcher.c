@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h. Scratch is one allocation on the device, made at open. */
+ * See sketch.h. The scratch memory is one allocation on the device, made at open. */
 #include "gpu/sketch.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
@@ -15,7 +15,7 @@ struct device_sketch {
 	uint8_t *memory;
 };
 
-static int allocate(struct device_sketch *s)
+static int allocate_sketch(struct device_sketch *s)
 {
 	int multiprocessors, blocks_each;
 
@@ -45,7 +45,7 @@ int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_ske
 		return -1;
 	}
 	capture_allow(&mode);
-	rc = allocate(s);
+	rc = allocate_sketch(s);
 	capture_restore(mode);
 	if (device_leave(device, before, rc)) {
 		cuda_sketch_close(&s);
@@ -69,7 +69,8 @@ void cuda_sketch_close(struct device_sketch **sketch)
 	*sketch = NULL;
 }
 
-static int enqueue(struct device_sketch *s, const struct device_sketch_call *call, void *stream)
+static int enqueue_sketch(struct device_sketch *s, const struct device_sketch_call *call,
+			  void *stream)
 {
 	const struct sketch_shape shape = { call->rows, call->columns, call->seed };
 	const struct sketch_plan *p = &s->plan;
@@ -106,5 +107,5 @@ int cuda_sketch_add(struct device_sketch *s, const struct device_sketch_call *ca
 				   call->n, call->rows, call->columns, s->plan.n, s->plan.columns);
 	if (device_enter(s->device, &before))
 		return -1;
-	return device_leave(s->device, before, enqueue(s, call, stream));
+	return device_leave(s->device, before, enqueue_sketch(s, call, stream));
 }

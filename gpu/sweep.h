@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Passes over a vector that all blocks of a cooperative launch make together: judging a gradient,
- * and the sweep that adds, lists what is looked for and counts the rest, in one. Called by topk.cu
- * and gaussian.cu. */
+ * Passes over a vector that all blocks of a cooperative launch make together: the check of a
+ * gradient, and the sweep that adds the gradient, lists candidates and counts the rest in one pass.
+ * Called by topk.cu and gaussian.cu. */
 #ifndef GPU_SWEEP_H
 #define GPU_SWEEP_H
 #include "gpu/tile.h"
 
-/* Consecutive tiles go to consecutive warps, and round again. There are at most 2^22 tiles and 2^15
+/* Consecutive tiles go to consecutive warps in turn. There are at most 2^22 tiles and 2^15
  * warps. */
 __device__ static inline uint32_t first_tile(void)
 {
@@ -28,7 +28,7 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
 }
 
-/* Judges a gradient in 16 bits one by one. */
+/* Checks the values of a 16-bit gradient one by one. */
 __device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad,
 					   uint32_t *inverted)
 {
@@ -36,7 +36,7 @@ __device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *
 		judge_one(widened(((const uint16_t *)a->grad)[i], a->grad_type), i, bad, inverted);
 }
 
-/* Counts NaN and infinities of grad; 1 if there are any. */
+/* Counts NaN and infinity in grad. Returns 1 if there are any. */
 __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_of(a);
@@ -72,9 +72,9 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	return look(&a->state->nonfinite) != 0;
 }
 
-/* Called before a kernel's first pass: 1 if grad is judged and found bad. A gradient in 16 bits
- * that is not aligned is added here as a whole, one by one; of an aligned one the last tile is. So
- * no pass spends registers on what few vectors need. */
+/* Called before a kernel's first pass. Returns 1 if grad is to be checked and has NaN or infinity.
+ * Of a 16-bit gradient, adds here one by one what vector loads cannot read: all of it if it is not
+ * aligned, else the last tile. The passes thus spend no registers on rare cases. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge && judge(a, passed))
@@ -94,7 +94,7 @@ __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed
 
 /* ---- sweeping -------------------------------------------------------------- */
 
-/* The largest key that a warp saw goes to the state once. */
+/* Stores the largest key that a warp saw, once per warp. */
 __device__ static inline void report_largest(const struct topk_args *a, uint32_t largest)
 {
 	largest = __reduce_max_sync(ALL_LANES, largest);
@@ -104,7 +104,7 @@ __device__ static inline void report_largest(const struct topk_args *a, uint32_t
 		a->state->nan = 1;
 }
 
-/* What the lanes of a warp counted is added to the state once. */
+/* Adds what the lanes of a warp counted to the state, once per warp. */
 __device__ static inline void report(const struct topk_args *a, const struct seen *seen,
 				     unsigned attempt)
 {
@@ -118,8 +118,8 @@ __device__ static inline void report(const struct topk_args *a, const struct see
 	report_largest(a, seen->largest);
 }
 
-/* Takes room for what a warp found in a tile and writes it there; returns the tile's counts: how
- * many are listed. *first: where. */
+/* Reserves room for what a warp found in a tile and writes it there. Returns the tile's counts of
+ * listed coordinates; *first is their position. */
 __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile,
 					     uint32_t marks, unsigned attempt, uint32_t *first)
 {
@@ -130,13 +130,13 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 		*first = atomicAdd(&a->state->listed[attempt], counts);
 	*first = __shfl_sync(ALL_LANES, *first, 0);
 	if (*first > a->room || counts > a->room - *first)
-		return 0; /* this attempt has failed; by level: the last ones */
+		return 0; /* this attempt has failed; by level, the last coordinates are left out */
 	write_marks(a, tile, marks, &r, *first, a->candidate_index, a->candidate_value, 0);
 	return counts;
 }
 
-/* Lists what s asks for while there is room, ascending within a tile. counts: how many of a tile
- * are listed, and in the upper half how many are ties. */
+/* Lists what s describes while there is room, in ascending order within a tile. counts: how many
+ * coordinates of a tile are listed, and in the upper half how many of them are ties. */
 __device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
 				    unsigned attempt)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One tile of a vector, as a warp reads, adds, marks and writes it. A tile is 1024 coordinates: bit
- * 4 * j + c of a lane is coordinate 128 * j + 4 * lane + c, so that every load is 16 bytes a lane.
- * Called by what passes over vectors: sweep.h, histogram.h, in_order.h, moments.h. */
+ * One tile of a vector, as a warp reads it, adds to it, marks coordinates and writes them. A tile
+ * is 1024 coordinates. Bit 4 * j + c of a lane is coordinate 128 * j + 4 * lane + c, so that every
+ * load is 16 bytes per lane. Called by sweep.h, histogram.h, in_order.h and moments.h. */
 #ifndef GPU_TILE_H
 #define GPU_TILE_H
 #include "gpu/kernel.h"
@@ -20,7 +20,7 @@ __device__ static inline int tile_whole(const struct topk_args *a, uint32_t tile
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* Coordinate of this lane's first in a half of a tile. */
+/* This lane's first coordinate in a half of a tile. */
 __device__ static inline uint64_t lane_at(uint32_t tile, unsigned half)
 {
 	return (uint64_t)tile * TILE_COORDINATES + half * HALF * ROUND_COORDINATES + 4 * lane_id();
@@ -28,7 +28,7 @@ __device__ static inline uint64_t lane_at(uint32_t tile, unsigned half)
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* The application's vectors are aligned to their elements only. */
+/* The application's vectors are only aligned to their elements. */
 __device__ static inline int may_load_vectors(const void *p)
 {
 	return ((uintptr_t)p & 15) == 0;
@@ -45,8 +45,8 @@ __device__ static inline float one(const float *p, uint32_t i, uint32_t left)
 	return i < left ? p[i] : 0.0f;
 }
 
-/* Reads four rounds of a lane. Beyond the end there are zeros, which are never selected. whole: the
- * tile ends within n. */
+/* Reads four rounds of a lane. Beyond the end it returns zeros, which are never selected. whole:
+ * the tile ends within n. */
 __device__ static inline void load_half(const float *p, uint64_t at, uint64_t n, int whole,
 					float4 *v)
 {
@@ -105,7 +105,7 @@ __device__ static inline float widened(uint32_t code, enum value_type type)
 	return type == VALUE_F16 ? half_value((uint16_t)code) : bits_float(code << 16);
 }
 
-/* Whether take_half() adds this tile's gradient, 8 bytes a lane and round. What it does not add,
+/* Whether take_half() adds this tile's gradient, 8 bytes per lane and round. What it does not add,
  * prepare() has added before. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
@@ -141,7 +141,7 @@ __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_
 	}
 }
 
-/* Half a tile as it is selected from; the gradient is added first if asked. */
+/* Half a tile of the vector to select from, after adding the gradient if requested. */
 __device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole,
 					int adding, float4 *v)
 {
@@ -168,7 +168,7 @@ __device__ static inline void take_half(const struct topk_args *a, uint64_t at, 
 
 /* ---- what is exempt -------------------------------------------------------- */
 
-/* The first of n spans, ascending, that ends behind coordinate i; n if there is none. */
+/* The first of n ascending spans that ends behind coordinate i; n if there is none. */
 __device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n,
 					      uint64_t i)
 {
@@ -185,7 +185,7 @@ __device__ static inline uint32_t span_behind(const struct device_span *spans, u
 	return from;
 }
 
-/* Whether one of `length` coordinates from i on is in a span. */
+/* Whether one of the `length` coordinates from i on is in a span. */
 __device__ static inline int spans_reach(const struct device_span *spans, uint32_t n, uint64_t i,
 					 unsigned length)
 {
@@ -194,14 +194,14 @@ __device__ static inline int spans_reach(const struct device_span *spans, uint32
 	return span < n && spans[span].begin < i + length;
 }
 
-/* Whether one of them is exempt. */
+/* Whether one of these coordinates is exempt. */
 __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i, unsigned length)
 {
 	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
-/* This lane's exempt coordinates of a tile, as bits. Few tiles have any: the loops that mark them
- * are apart from those of the many, which stay short. */
+/* This lane's exempt coordinates of a tile, as bits. Few tiles have any, so the loops that mark
+ * them are separate from those for the many, which stay short. */
 __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_t tile)
 {
 	const uint64_t first = lane_at(tile, 0);
@@ -222,11 +222,11 @@ struct marks {
 	uint32_t listed, tied;
 };
 
-/* What is looked for in a vector, and what was seen. */
+/* What to look for in a vector, and what was seen. */
 struct search {
-	uint32_t low;        /* keys from here on are listed */
-	uint32_t above;      /* keys above it are counted as sure */
-	uint32_t tie, below; /* keys tie - below .. tie are marked; tie 0: none */
+	uint32_t low;        /* keys from this one on are listed */
+	uint32_t above;      /* keys above this one are counted as sure */
+	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: none */
 };
 
 struct seen {
@@ -245,7 +245,7 @@ __device__ static inline void mark_one(struct marks *m, unsigned bit, float v, i
 	seen->largest = key > seen->largest ? key : seen->largest;
 }
 
-/* exempt: of these sixteen coordinates, from bit 0 on. */
+/* exempt: bits of these sixteen coordinates, from bit 0 on. */
 __device__ static inline void mark_half(struct marks *m, unsigned half, const float4 *v,
 					uint32_t exempt, struct search s, struct seen *seen)
 {
@@ -282,8 +282,8 @@ __device__ static inline struct marks mark_tile(const struct topk_args *a, uint3
 
 /* ---- ranks ----------------------------------------------------------------- */
 
-/* How many marks of each round the lanes below have, and all lanes: 8 bits a round. The order
- * within a tile is round, lane, component. */
+/* How many coordinates the lower lanes have marked in each round, and how many all lanes have: 8
+ * bits per round. The order within a tile is round, lane, component. */
 struct ranks {
 	uint32_t even_before, odd_before, even_all, odd_all;
 };
@@ -308,7 +308,7 @@ __device__ static inline uint32_t round_field(uint32_t even, uint32_t odd, unsig
 	return (round & 1 ? odd : even) >> 8 * (round / 2) & 0xff;
 }
 
-/* How many coordinates of a tile are marked before this one of this lane. */
+/* How many marked coordinates of a tile precede this one of this lane. */
 __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks, unsigned bit)
 {
 	const unsigned round = bit / 4;
@@ -322,7 +322,7 @@ __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks,
 
 __device__ static inline uint32_t rank_total(const struct ranks *r)
 {
-	/* 8-bit fields of at most 128, in pairs of 16 bits */
+	/* Adds 8-bit fields of at most 128, as pairs of 16 bits. */
 	uint32_t pairs = (r->even_all & 0x00ff00ffu) + (r->even_all >> 8 & 0x00ff00ffu) +
 			 (r->odd_all & 0x00ff00ffu) + (r->odd_all >> 8 & 0x00ff00ffu);
 

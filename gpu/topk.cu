@@ -22,17 +22,20 @@
 
 /* ---- the whole selection --------------------------------------------------- */
 
-/* Whether what is above an interval, with what is in it, has room; the need-th of the interval is
- * wanted. */
-__device__ static inline int fits(const struct topk_args *a, uint32_t need, uint32_t inside)
+/* Whether there is room for what is above an interval together with what is in it. The need-th key
+ * of the interval is wanted. */
+__device__ static inline int interval_fits(const struct topk_args *a, uint32_t need,
+					   uint32_t inside)
 {
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
-/* The interval that holds the k-th largest key and whose candidates have room, by counting. *need:
- * which of the interval's keys, from the top, is wanted; low > high: fewer than k are not zero. */
-__device__ static inline struct known narrow(const struct topk_args *a, struct histogram *sh,
-					     int adding, uint32_t *passed, uint32_t *passes)
+/* Finds by counting the interval that holds the k-th largest key and for whose candidates there is
+ * room. *need: which key of the interval, from the top, is wanted. low > high: fewer than k values
+ * are not zero. */
+__device__ static inline struct known narrow_interval(const struct topk_args *a,
+						      struct histogram *sh, int adding,
+						      uint32_t *passed, uint32_t *passes)
 {
 	struct known known = { 1, KEY_MASK };
 	const struct known all_nonzero = { 1, 0 };
@@ -50,17 +53,18 @@ __device__ static inline struct known narrow(const struct topk_args *a, struct h
 			return all_nonzero;
 		need = sh->need;
 		known = known_bin(known, shift, sh->bin);
-		if (fits(a, sh->need, sh->inside))
+		if (interval_fits(a, sh->need, sh->inside))
 			break;
 	}
 	return known;
 }
 
-/* The need-th largest key among the candidates in the interval, and how many equal to it are
- * wanted. */
-__device__ static inline struct cut cut_of(const struct topk_args *a, struct histogram *sh,
-					   uint32_t listed, struct known known, uint32_t need,
-					   uint32_t *passed)
+/* The need-th largest key among the candidates in the interval, and how many of those equal to it
+ * are wanted. */
+__device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
+						      struct histogram *sh, uint32_t listed,
+						      struct known known, uint32_t need,
+						      uint32_t *passed)
 {
 	struct cut cut;
 
@@ -79,7 +83,7 @@ __device__ static inline struct cut cut_of(const struct topk_args *a, struct his
 	return cut;
 }
 
-/* 256 threads, any number of blocks that are resident together. */
+/* 256 threads, and any number of blocks that are resident together. */
 KERNEL(topk, topk_args)
 {
 	__shared__ struct histogram sh;
@@ -108,12 +112,13 @@ KERNEL(topk, topk_args)
 	}
 	if (!ready) {
 		if (seeks) {
-			near = narrow(&a, &sh, adding, &passed, &passes);
+			near = narrow_interval(&a, &sh, adding, &passed, &passes);
 			adding = 0;
-			ties_apart = near.low == near.high && !fits(&a, sh.need, sh.inside);
+			ties_apart = near.low == near.high &&
+				     !interval_fits(&a, sh.need, sh.inside);
 		}
-		/* Everything that is not zero is sure where k is not the limit, nothing but NaN if
-		 * k is 0. */
+		/* Where k is no limit, everything that is not zero is sure; if k is 0, only NaN
+		 * is. */
 		s.low = a.by_level           ? a.level :
 			!a.k                 ? KEY_INFINITY + 1u :
 			near.low > near.high ? 1 :
@@ -131,13 +136,14 @@ KERNEL(topk, topk_args)
 	listed = look(&state->listed[attempt]);
 	within = listed - look(&state->exempt[attempt]);
 	sure = look(&state->sure[attempt]);
-	if (listed > a.room) { /* by level only: which tiles had room is chance, so none is taken */
+	/* By level only; which tiles had room depends on timing, so none is used. */
+	if (listed > a.room) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			state->found = listed;
 		return;
 	}
 	if (!seeks || near.low > near.high) {
-		cut.floor = s.low - 1; /* all that is listed */
+		cut.floor = s.low - 1; /* everything that is listed */
 	} else if (ties_apart) {
 		boundary = cut.floor = near.low;
 		cut.ties = a.k - sure;
@@ -147,7 +153,7 @@ KERNEL(topk, topk_args)
 		boundary = near.low;
 		cut.floor = near.low - 1;
 	} else {
-		cut = cut_of(&a, &sh, listed, near, a.k - sure, &passed);
+		cut = cut_of_candidates(&a, &sh, listed, near, a.k - sure, &passed);
 		boundary = cut.floor;
 	}
 	found = put_in_order(&a, sh.sums, cut, ties_apart, &passed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rank, size, node, and one card per rank: see bootstrap.h. The launcher's calls are in
- * pmix_calls.c, the bytes of a card in card.c; this file decides what a missing launcher means and
- * what goes into the own card. Called by runtime/job/job.c. */
+ * Determines rank, size and node, and exchanges one card per rank; see bootstrap.h. pmix_calls.c
+ * calls the launcher and card.c encodes the cards. This file decides what a missing launcher means
+ * and what this rank's card contains. Called by runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/wire_version.h"
@@ -29,13 +29,13 @@
 #else
 #define BUILD_OPTIMIZED " not optimized"
 #endif
-/* Cut to the card's field: what matters stands in front. */
+/* The text is cut to the size of the card's field, so the important parts come first. */
 #define SLUICE_BUILD_ID BUILD_COMPILER __VERSION__ BUILD_OPTIMIZED
 #endif
 
 struct bootstrap {
 	int rank, size;
-	struct launcher *launcher; /* NULL: alone, or left already */
+	struct launcher *launcher; /* NULL if this process is alone, or has left the launcher */
 	char node[NODE_NAME_BYTES];
 	char origin[128];
 };
@@ -55,8 +55,8 @@ static long environment_count(const char *name)
 	return *end ? -1 : n;
 }
 
-/* How many tasks the srun step has that this process belongs to; -1 outside a step. The batch
- * script and the interactive shell of an allocation carry step numbers from INT_MAX upwards. */
+/* The number of tasks in the srun step of this process; -1 outside of a step. The batch script and
+ * the interactive shell of an allocation have step numbers from INT_MAX upwards. */
 static long step_tasks(void)
 {
 	long step = environment_count("SLURM_STEP_ID"), tasks;
@@ -69,7 +69,8 @@ static long step_tasks(void)
 	return tasks >= 0 ? tasks : environment_count("SLURM_NTASKS");
 }
 
-/* No launcher serves this process: 0 if it is a job of one, else SLUICE_EBOOT with the remedy. */
+/* Called if no launcher serves this process. Returns 0 if it is a job of one rank, else
+ * SLUICE_EBOOT with the remedy. */
 static int check_alone(void)
 {
 	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
@@ -182,7 +183,7 @@ void bootstrap_close(struct bootstrap **b)
 
 /* ---- cards ----------------------------------------------------------------- */
 
-/* The running kernel's boot id; one made up, which equals no other, where it cannot be read. */
+/* The running kernel's boot id. If it cannot be read, one is made up that equals no other. */
 static void read_boot_id(uint8_t id[16])
 {
 	char text[64];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Cards to bytes, bytes to cards, and whether the cards of a job agree: see card.h for the
- * layout. */
+ * Encodes and decodes cards, and checks whether the cards of a job agree. card.h has the layout. */
 #include "slurm/card.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -36,7 +35,7 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 	memset(to + i, 0, bytes - i);
 }
 
-/* 1 if the field holds printable text, then zeros to its end, at least one. */
+/* Returns 1 if the field has printable text followed by zeros to its end, at least one. */
 static int get_text(char *to, const uint8_t *from, size_t bytes)
 {
 	size_t i = 0;
@@ -71,7 +70,7 @@ size_t card_encode(const struct card *card, uint32_t rank, uint8_t out[CARD_MAX_
 	return n + 4;
 }
 
-static int refuse(const char *text, const char **why)
+static int refuse_card(const char *text, const char **why)
 {
 	*why = text;
 	return SLUICE_EWIRE;
@@ -82,30 +81,30 @@ int card_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct card *out,
 	uint64_t header, payload;
 
 	if (n < CARD_HEADER_BYTES + 4)
-		return refuse("it is too short", why);
+		return refuse_card("it is too short", why);
 	if (n > CARD_ACCEPT_BYTES)
-		return refuse("it is too long", why);
+		return refuse_card("it is too long", why);
 	if (memcmp(bytes + AT_MAGIC, magic, sizeof(magic)) != 0)
-		return refuse("it does not begin with the magic of a Sluice card", why);
+		return refuse_card("it does not begin with the magic of a Sluice card", why);
 	header = get_le32(bytes + AT_HEADER);
 	payload = get_le32(bytes + AT_PAYLOAD);
 	if (header < CARD_HEADER_BYTES || header + payload + 4 != n)
-		return refuse("its lengths disagree", why);
+		return refuse_card("its lengths disagree", why);
 	if (get_le32(bytes + n - 4) != crc32c(0, bytes, n - 4))
-		return refuse("its checksum is wrong", why);
+		return refuse_card("its checksum is wrong", why);
 	if (get_le32(bytes + AT_RANK) != rank)
-		return refuse("it names another rank", why);
+		return refuse_card("it names another rank", why);
 	memset(out, 0, sizeof(*out));
 	out->wire_version = get_le32(bytes + AT_WIRE);
 	if (!get_text(out->version, bytes + AT_VERSION, sizeof(out->version)) ||
 	    !get_text(out->build, bytes + AT_BUILD, sizeof(out->build)) ||
 	    !get_text(out->node, bytes + AT_NODE, sizeof(out->node)))
-		return refuse("a text in it is not printable or not ended", why);
+		return refuse_card("a text in it is not printable or not ended", why);
 	memcpy(out->boot_id, bytes + AT_BOOT, sizeof(out->boot_id));
 	if (out->wire_version != SLUICE_WIRE_VERSION)
 		return 0;
 	if (payload > CARD_PAYLOAD_BYTES)
-		return refuse("its payload is longer than any transport's", why);
+		return refuse_card("its payload is longer than any transport's", why);
 	out->payload_bytes = (uint32_t)payload;
 	memcpy(out->payload, bytes + header, payload);
 	return 0;

@@ -21,21 +21,22 @@
 enum {
 	CARD_HEADER_BYTES = 180,
 	CARD_MAX_BYTES = CARD_HEADER_BYTES + CARD_PAYLOAD_BYTES + 4,
-	/* What a later version may send at most; longer ones are refused unread. */
+	/* The most that a later version may send. Longer cards are refused unread. */
 	CARD_ACCEPT_BYTES = 64 * 1024
 };
 
-/* Writes the card of rank into out[]; returns its length. Text fields that are not printable are
- * sent with '?' in place of what is not. Assumes payload_bytes <= CARD_PAYLOAD_BYTES. */
+/* Writes the card of this rank into out[] and returns its length. In text fields, '?' replaces
+ * characters that are not printable. payload_bytes must be <= CARD_PAYLOAD_BYTES. */
 size_t card_encode(const struct card *card, uint32_t rank, uint8_t out[CARD_MAX_BYTES]);
 
-/* Reads bytes[0..n) as the card of rank. On success 0. SLUICE_EWIRE on refusal: *why is a static
- * text, *out is unspecified. The payload of another wire version is left out (payload_bytes 0), as
- * only its owner knows its meaning. */
+/* Reads bytes[0..n) as the card of this rank. Returns 0, or SLUICE_EWIRE with a static text in
+ * *why; *out is then unspecified. The payload of another wire version is left out (payload_bytes
+ * 0), because its meaning is not known. */
 int card_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct card *out, const char **why);
 
-/* Compares wire and package versions. 0, or SLUICE_EPEER with a sentence that names the versions,
- * ranks and nodes of rank 0 and of the lowest rank that differs from it: every rank that holds the
- * same cards says the same. Different build ids are a warning, given by rank 0. */
+/* Compares wire and package versions. Returns 0, or SLUICE_EPEER with a sentence that names the
+ * versions, ranks and nodes of rank 0 and of the lowest rank that differs from it. Every rank that
+ * has the same cards gets the same sentence. Different build ids are a warning, logged by rank
+ * 0. */
 int card_compare(const struct card *cards, int size, int own_rank);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What bootstrap.c needs of a launcher, so that only pmix_calls.c knows PMIx. Every call returns
- * within the timeout given at open (and Finalize's, for a launcher that does not answer). */
+ * What bootstrap.c needs from a launcher, so that only pmix_calls.c knows PMIx. Every call returns
+ * within the timeout given at open, plus the timeout of Finalize for a launcher that does not
+ * answer. */
 #ifndef SLURM_LAUNCHER_H
 #define SLURM_LAUNCHER_H
 #include <stddef.h>
@@ -8,20 +9,20 @@
 
 struct launcher;
 
-/* 1 if this build can talk to a launcher, 0 if it was configured without PMIx. */
+/* Returns 1 if this build supports a launcher, 0 if it was configured without PMIx. */
 int launcher_supported(void);
 
-/* Joins the launcher that started this process. 0 with *out NULL: none did. SLUICE_EBOOT,
- * SLUICE_ETIMEDOUT, SLUICE_ENOMEM with the message set. */
+/* Joins the launcher that started this process. Returns 0 with *out NULL if no launcher did.
+ * SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM with the message set. */
 int launcher_open(int timeout_ms, struct launcher **out);
 
 int launcher_rank(const struct launcher *l);
 int launcher_size(const struct launcher *l);
 const char *launcher_name(const struct launcher *l); /* "PMIx 4.2.2" */
-const char *launcher_node(const struct launcher *l); /* "" where the launcher does not say */
+const char *launcher_node(const struct launcher *l); /* "" if the launcher does not say */
 
-/* Takes the bytes of one rank: valid during the call only. 0, or an error that ends the
- * exchange. */
+/* Receives the bytes of one rank, which are valid during the call only. Returns 0, or an error that
+ * ends the exchange. */
 typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, size_t n);
 
 /* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to take(), in
@@ -32,6 +33,6 @@ typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, s
 int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
 		      void *context);
 
-/* Leaves the launcher if launcher_exchange() did not. Accepts pointer to NULL. */
+/* Leaves the launcher if launcher_exchange() did not. Accepts a pointer to NULL. */
 void launcher_close(struct launcher **l);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * launcher.h in a build without PMIx: nobody is met, the process is alone. bootstrap.c explains,
- * where a launcher would have been needed. */
+ * launcher.h for a build without PMIx: there is no launcher, and the process is alone. bootstrap.c
+ * explains this where a launcher would have been needed. */
 #include "slurm/launcher.h"
 
 #ifndef HAVE_PMIX

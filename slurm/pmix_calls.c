@@ -32,9 +32,10 @@ enum phase {
 	PHASE_COUNT
 };
 enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
-/* How often a rank that waits for the others looks whether those on its node live. */
+/* While a rank waits for the others, it checks so often whether those on its node are alive. */
 enum { LOOK_MS = 1000 };
-/* How long a rank that has waited in vain asks for the cards of the others, to name the missing. */
+/* After its timeout, a rank asks for so long for the cards of the others, to name the missing
+ * ones. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
 static const char card_key[] = "sluice.card";
@@ -42,7 +43,7 @@ static const char card_key[] = "sluice.card";
 struct launcher {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int holders; /* the caller, helper threads, a pending fence */
+	int holders; /* the caller, helper threads, and a pending fence */
 	int done[PHASE_COUNT];
 	int abandoned; /* the caller's deadline passed during Init */
 	pmix_status_t status[PHASE_COUNT];
@@ -53,14 +54,14 @@ struct launcher {
 	int size;
 	char node[256];
 	char name[64];
-	char *present; /* [size], by PHASE_SEARCH: ranks whose card the launcher has */
-	int n_answers; /* of PHASE_SEARCH */
-	char *local;   /* "0,1,5": the ranks on this node; NULL where the launcher does not say */
+	char *present; /* [size], by PHASE_SEARCH: the launcher has these ranks' cards */
+	int n_answers; /* in PHASE_SEARCH */
+	char *local;   /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
 
 	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
-	int n_values;              /* filled */
-	const char *call;          /* the PMIx call whose status PHASE_INIT gives */
-	pmix_info_t fence_info[2]; /* here, because a pending fence may still read it */
+	int n_values;              /* how many are set */
+	const char *call;          /* the PMIx call whose status PHASE_INIT returns */
+	pmix_info_t fence_info[2]; /* kept here, because a pending fence may still read it */
 };
 
 static void drop(struct launcher *l)
@@ -93,8 +94,8 @@ static void finish(struct launcher *l, enum phase phase, pmix_status_t status)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
-static int await(struct launcher *l, enum phase phase, int timeout_ms)
+/* Returns 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
+static int await_phase(struct launcher *l, enum phase phase, int timeout_ms)
 {
 	struct timespec until;
 	int done, err = 0;
@@ -126,7 +127,8 @@ static int run_bounded(struct launcher *l, enum phase phase, void *(*body)(void 
 	pthread_mutex_lock(&l->lock);
 	l->holders++;
 	pthread_mutex_unlock(&l->lock);
-	/* the application's signals are for its own threads, not for this one or PMIx's */
+	/* The application's signals are for its own threads, and not for this one or those of
+	 * PMIx. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&thread, NULL, body, l);
@@ -137,10 +139,11 @@ static int run_bounded(struct launcher *l, enum phase phase, void *(*body)(void 
 			    errno_text(err));
 	}
 	pthread_detach(thread);
-	return await(l, phase, timeout_ms);
+	return await_phase(l, phase, timeout_ms);
 }
 
-/* Launchers disagree on the type of a count: any integer will do. -1: not a count. */
+/* Launchers disagree on the type of a count, so any integer type is accepted. Returns -1 if it is
+ * none. */
 static long long value_count(const pmix_value_t *v)
 {
 	switch (v->type) {
@@ -197,13 +200,14 @@ static pmix_status_t ask_size_and_node(struct launcher *l)
 	if (size < 1 || size > MAX_RANKS || l->self.rank >= size)
 		return PMIX_ERR_BAD_PARAM;
 	l->size = (int)size;
-	/* optional: bootstrap.c knows other ways */
+	/* This is optional, because bootstrap.c has other ways to find the node. */
 	if (get_value(l, l->self.rank, PMIX_HOSTNAME, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string)
 			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
 		PMIX_VALUE_RELEASE(value);
 	}
-	/* optional: without it the end of a rank on this node is noticed by the time-out */
+	/* This is optional: without it, the end of a rank on this node is noticed by the
+	 * timeout. */
 	if (get_value(l, PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string)
 			l->local = strdup(value->data.string);
@@ -231,7 +235,7 @@ static void *init_body(void *argument)
 	pthread_cond_broadcast(&l->changed);
 	pthread_mutex_unlock(&l->lock);
 	if (abandoned && joined)
-		PMIx_Finalize(NULL, 0); /* nobody else will */
+		PMIx_Finalize(NULL, 0); /* the caller has given up */
 	drop(l);
 	return NULL;
 }
@@ -255,7 +259,7 @@ static struct launcher *launcher_new(int timeout_ms)
 	return l;
 }
 
-/* "OpenPMIx 4.2.2, repo rev: ..." -> "PMIx 4.2.2" */
+/* Turns "OpenPMIx 4.2.2, repo rev: ..." into "PMIx 4.2.2". */
 static void name_version(char *name, size_t bytes)
 {
 	const char *text = PMIx_Get_version(), *digit = text;
@@ -290,8 +294,8 @@ int launcher_open(int timeout_ms, struct launcher **out)
 	struct launcher *l;
 	int err;
 
-	/* every PMIx server gives its clients this; without it Init could only fail, or start a job
-	 * of one that hides the other processes */
+	/* Every PMIx server sets this for its clients. Without it, Init could only fail, or start a
+	 * job of one rank that hides the other processes. */
 	if (!getenv("PMIX_NAMESPACE")) {
 		*out = NULL;
 		return 0;
@@ -348,12 +352,12 @@ static void *finalize_body(void *argument)
 	return NULL;
 }
 
-static int leave(struct launcher *l)
+static int leave_server(struct launcher *l)
 {
 	int joined, err;
 
 	pthread_mutex_lock(&l->lock);
-	/* an abandoned Init leaves by itself when it ends */
+	/* After an abandoned Init, its helper finalizes when Init ends. */
 	joined = l->joined && !l->abandoned;
 	l->joined = 0;
 	pthread_mutex_unlock(&l->lock);
@@ -373,7 +377,7 @@ void launcher_close(struct launcher **l)
 {
 	if (!*l)
 		return;
-	leave(*l);
+	leave_server(*l);
 	drop(*l);
 	*l = NULL;
 }
@@ -407,7 +411,7 @@ static int offer(struct launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-struct question { /* for the card of one rank; freed when it is answered */
+struct question { /* asks for the card of one rank; freed when it is answered */
 	struct launcher *l;
 	int rank;
 	pmix_info_t limit;
@@ -430,8 +434,8 @@ static void card_answered(pmix_status_t status, pmix_value_t *value, void *conte
 	drop(l);
 }
 
-/* The launcher has the card of a rank as soon as that rank offered it. All are asked for at once: a
- * question about a rank that is missing may never be answered. */
+/* The launcher has a rank's card as soon as that rank offered it. All are asked for at the same
+ * time, because a question about a missing rank may never be answered. */
 static void *search_body(void *argument)
 {
 	struct launcher *l = argument;
@@ -452,7 +456,7 @@ static void *search_body(void *argument)
 		l->holders++;
 		pthread_mutex_unlock(&l->lock);
 		status = PMIx_Get_nb(&proc, card_key, &q->limit, 1, card_answered, q);
-		if (status != PMIX_SUCCESS) /* then it is not answered */
+		if (status != PMIX_SUCCESS) /* then the question will not be answered */
 			card_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 				      NULL, q);
 	}
@@ -460,7 +464,8 @@ static void *search_body(void *argument)
 	return NULL;
 }
 
-/* "rank 3, rank 5 and 2 more": those whose card the launcher does not have. "" if all are there. */
+/* Names the ranks whose card the launcher does not have, such as "rank 3, rank 5 and 2 more"; "" if
+ * it has all. */
 static void name_missing(struct launcher *l, char *text, size_t bytes)
 {
 	int rank, missing = 0;
@@ -505,10 +510,10 @@ static void *abort_body(void *argument)
 	return NULL;
 }
 
-/* A rank on this node ended before all had met. The fence never ends without it, and nothing but
- * the fence reaches the ranks on other nodes: so the launcher is asked to end the step, as it does
- * by itself when a client of PMIx dies. The ranks on this node get the time to notice for
- * themselves, so that each of them says it. */
+/* Called when a rank on this node ended before all had met. The fence cannot end without it, and
+ * only the fence reaches the ranks on other nodes. The launcher is therefore asked to end the step,
+ * as it does by itself when a client of PMIx dies. The ranks on this node get time to notice it
+ * first, so that each of them reports it. */
 static int sibling_ended(struct launcher *l, int rank)
 {
 	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
@@ -523,21 +528,21 @@ static int sibling_ended(struct launcher *l, int rank)
 	return SLUICE_EPEER;
 }
 
-/* 0 when all ranks have met, else the error. */
-static int await_all(struct launcher *l)
+/* Returns 0 when all ranks have met, else the error. */
+static int await_fence(struct launcher *l)
 {
 	int waited, rank;
 
 	for (waited = 0; waited < l->timeout_ms; waited += LOOK_MS) {
 		int rest = l->timeout_ms - waited;
 
-		if (!await(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
+		if (!await_phase(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
 			return 0;
 		rank = l->local && rest > LOOK_MS ?
 			       siblings_ended(l->self.nspace, l->local, (int)l->self.rank) :
 			       -1;
 		if (rank >= 0)
-			return await(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
+			return await_phase(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
 	}
 	return fence_timed_out(l);
 }
@@ -553,23 +558,23 @@ static void fence_done(pmix_status_t status, void *context)
 static int fence(struct launcher *l)
 {
 	pmix_info_t *info = l->fence_info;
-	bool collect =
-		true; /* without it the fence is no barrier between nodes, and gives no data */
-	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, behind ours */
+	/* Without this, the fence is no barrier between nodes and returns no data. */
+	bool collect = true;
+	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, which is later than ours */
 	pmix_status_t status;
 	int err;
 
 	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
 	pthread_mutex_lock(&l->lock);
-	l->holders++; /* given up by fence_done(); kept for good if that never comes */
+	l->holders++; /* fence_done() releases it; if that is never called, it is kept */
 	pthread_mutex_unlock(&l->lock);
 	status = PMIx_Fence_nb(NULL, 0, info, 2, fence_done, l);
 	if (status == PMIX_OPERATION_SUCCEEDED)
-		fence_done(PMIX_SUCCESS, l); /* done at once: no callback will come */
+		fence_done(PMIX_SUCCESS, l); /* PMIx will not call it */
 	else if (status != PMIX_SUCCESS)
 		fence_done(status, l);
-	err = await_all(l);
+	err = await_fence(l);
 	if (err)
 		return err;
 	status = l->status[PHASE_FENCE];
@@ -637,7 +642,7 @@ int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launche
 		err = fence(l);
 	if (!err)
 		err = collect(l, take, context);
-	left = leave(l);
+	left = leave_server(l);
 	return err ? err : left;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See siblings.h. Slurm's step daemon forks all tasks of a node before the first of them runs, and
- * each has PMIX_NAMESPACE and PMIX_RANK in the environment it was started with. So a rank for which
- * the daemon has no living child with its number has ended. A child that does not show its number
- * may be any of them, and then nothing is said. */
+ * each task has PMIX_NAMESPACE and PMIX_RANK in its initial environment. A rank has therefore ended
+ * if the daemon has no living child with its number. A child that does not show its number may be
+ * any rank, and then no rank is reported. */
 #include "slurm/siblings.h"
 
 #include <ctype.h>
@@ -16,8 +16,8 @@
 
 enum { MOST_ANCESTORS = 64 };
 
-/* Of /proc/PID/NAME, NUL behind it; the caller frees. NULL: it cannot be read. */
-static char *read_whole(pid_t pid, const char *name, size_t *bytes_out)
+/* Reads /proc/PID/NAME and appends a NUL; the caller frees it. NULL if it cannot be read. */
+static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 {
 	char path[64], *text = NULL, *grown;
 	size_t used = 0, room = 4096;
@@ -46,12 +46,13 @@ static char *read_whole(pid_t pid, const char *name, size_t *bytes_out)
 	return text;
 }
 
-/* 0 with state and parent of a process; -1: it is gone. */
+/* Returns 0 and a process's state and parent, or -1 if it does not exist any more. */
 static int look_at(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
-	char *text = read_whole(pid, "stat", &bytes);
-	/* The name may hold blanks and parentheses: count from the last closing one. */
+	char *text = read_proc(pid, "stat", &bytes);
+	/* The name may contain blanks and parentheses, so the fields are counted from the last
+	 * closing one. */
 	char *behind = text ? strrchr(text, ')') : NULL;
 	int number, rc = behind && sscanf(behind + 1, " %c %d", state, &number) == 2 ? 0 : -1;
 
@@ -61,8 +62,8 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 	return rc;
 }
 
-/* The number in text if nothing else is in it, else -1. */
-static int number_in(const char *text)
+/* The number in text if it contains nothing else, otherwise -1. */
+static int parse_number(const char *text)
 {
 	char *end;
 	long n;
@@ -73,16 +74,16 @@ static int number_in(const char *text)
 	return *end || n > INT_MAX ? -1 : (int)n;
 }
 
-/* The rank that the launcher gave the process; -1: it does not show one of this namespace. */
+/* The rank that the launcher gave to the process; -1 if it does not show one of this namespace. */
 static int rank_of(pid_t pid, const char *in_namespace)
 {
 	size_t bytes;
-	char *text = read_whole(pid, "environ", &bytes);
+	char *text = read_proc(pid, "environ", &bytes);
 	int rank = -1, ours = 0;
 
 	for (char *at = text; text && at < text + bytes; at += strlen(at) + 1) {
 		if (!strncmp(at, "PMIX_RANK=", 10))
-			rank = number_in(at + 10);
+			rank = parse_number(at + 10);
 		if (!strncmp(at, "PMIX_NAMESPACE=", 15))
 			ours = !strcmp(at + 15, in_namespace);
 	}
@@ -90,7 +91,8 @@ static int rank_of(pid_t pid, const char *in_namespace)
 	return ours ? rank : -1;
 }
 
-/* The launcher's child that is this process or, where a script started it, an ancestor. 0 or -1. */
+/* Finds the child of the launcher that is this process or, if a script started it, an ancestor. 0
+ * or -1. */
 static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *launcher)
 {
 	char state;
@@ -106,7 +108,7 @@ static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *lau
 	return -1;
 }
 
-/* Marks the ranks of the launcher's living children. -1: one of them shows no rank. */
+/* Marks the ranks of the launcher's living children. Returns -1 if one of them shows no rank. */
 static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, char *living, int most)
 {
 	DIR *all = opendir("/proc");
@@ -114,7 +116,7 @@ static int mark_living(const char *in_namespace, pid_t launcher, pid_t task, cha
 	int rc = all ? 0 : -1;
 
 	while (!rc && (entry = readdir(all)) != NULL) {
-		pid_t pid = (pid_t)number_in(entry->d_name), parent;
+		pid_t pid = (pid_t)parse_number(entry->d_name), parent;
 		char state;
 		int rank;
 
@@ -142,14 +144,14 @@ int siblings_ended(const char *in_namespace, const char *local, int self)
 		return -1;
 	list = rest = strdup(local);
 	while (rest && (word = strsep(&rest, ",")) != NULL)
-		most = number_in(word) > most ? number_in(word) : most;
+		most = parse_number(word) > most ? parse_number(word) : most;
 	free(list);
 	living = calloc((size_t)most + 1, 1);
 	list = rest = strdup(local);
 	if (living && list && !mark_living(in_namespace, launcher, task, living, most)) {
 		living[self] = 1;
 		while ((word = strsep(&rest, ",")) != NULL) {
-			int rank = number_in(word);
+			int rank = parse_number(word);
 
 			if (rank >= 0 && !living[rank] && (ended < 0 || rank < ended))
 				ended = rank;

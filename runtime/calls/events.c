@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a job tells its models (job/client.h), on its way to the half that it is for. */
+ * Passes a job's events (job/client.h) to the half of the model that they concern. */
 #include "calls/events.h"
 #include "job/client.h"
 #include "shard/shard.h"
@@ -22,7 +22,7 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 	inbox_arrived(model, shard, peer);
 }
 
-static void push_refused(sluice_job *job, uint32_t id)
+static void count_refused_push(sluice_job *job, uint32_t id)
 {
 	if (clients_model(&job->clients, id))
 		clients_model(&job->clients, id)->stats.refused_messages++;
@@ -42,7 +42,7 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 			  rank_text(job, peer), shard);
 }
 
-static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+static void model_closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 {
 	sluice_model *model = clients_model(&job->clients, id);
 	const uint64_t step = model && peer < job->workers ? step_in_vain(model, steps) : 0;
@@ -55,7 +55,7 @@ static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 			  rank_text(job, job->rank), (unsigned long long)step);
 }
 
-static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
+static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 {
 	sluice_model *model = clients_model(&job->clients, id);
 	if (!model)
@@ -71,7 +71,7 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 
 /* ---- all models (token held) ----------------------------------------------- */
 
-static void advance(sluice_job *job)
+static void advance_models(sluice_job *job)
 {
 	for (int m = 0; m < clients_models_end(&job->clients); m++) {
 		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
@@ -82,7 +82,7 @@ static void advance(sluice_job *job)
 	}
 }
 
-static void worker_dropped(sluice_job *job, int worker)
+static void drop_worker(sluice_job *job, int worker)
 {
 	for (int m = 0; m < clients_models_end(&job->clients); m++) {
 		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
@@ -91,7 +91,7 @@ static void worker_dropped(sluice_job *job, int worker)
 	}
 }
 
-static int park(sluice_job *job)
+static int park_models(sluice_job *job)
 {
 	int rc = 0;
 	for (int m = 0; m < clients_models_end(&job->clients) && !rc; m++)
@@ -103,7 +103,7 @@ static int park(sluice_job *job)
 	return rc;
 }
 
-static int waits(const sluice_job *job)
+static int shard_waits(const sluice_job *job)
 {
 	int any = 0;
 	for (int m = 0; m < clients_models_end(&job->clients); m++)
@@ -112,14 +112,14 @@ static int waits(const sluice_job *job)
 	return any;
 }
 
-static void explain(sluice_job *job, uint64_t now, int always)
+static void explain_shard_waits(sluice_job *job, uint64_t now, int always)
 {
 	for (int m = 0; m < clients_models_end(&job->clients); m++)
 		if (clients_model(&job->clients, (uint32_t)m))
 			shards_explain(clients_model(&job->clients, (uint32_t)m), now, always);
 }
 
-static void describe_waits(const sluice_job *job, char *text, size_t cap)
+static void describe_shard_waits(const sluice_job *job, char *text, size_t cap)
 {
 	*text = 0;
 	for (int m = 0; m < clients_models_end(&job->clients); m++)
@@ -129,17 +129,17 @@ static void describe_waits(const sluice_job *job, char *text, size_t cap)
 }
 
 static const struct job_client models = {
-	.advance = advance,
+	.advance = advance_models,
 	.push_arrived = push_arrived,
 	.notice_arrived = notice_arrived,
-	.push_refused = push_refused,
-	.read_done = read_done,
-	.worker_dropped = worker_dropped,
-	.closed = closed,
-	.park = park,
-	.waits = waits,
-	.explain = explain,
-	.describe_waits = describe_waits,
+	.push_refused = count_refused_push,
+	.read_done = route_read,
+	.worker_dropped = drop_worker,
+	.closed = model_closed,
+	.park = park_models,
+	.waits = shard_waits,
+	.explain = explain_shard_waits,
+	.describe_waits = describe_shard_waits,
 };
 
 void events_begin(sluice_model *model)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The models that are open in a job, and what the job tells them (job/client.h). */
+ * The models that are open in a job, and the events that the job passes to them (job/client.h). */
 #ifndef RUNTIME_EVENTS_H
 #define RUNTIME_EVENTS_H
 #include "sluice.h"
 
-/* From now on the job's events reach the model, which is number model->id; no more. Token not
- * held. */
+/* events_begin() makes the job's events reach the model under the number model->id, and
+ * events_end() stops them. Token not held. */
 void events_begin(sluice_model *model);
 void events_end(sluice_model *model);
 #endif

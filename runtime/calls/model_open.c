@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Opening a model: attributes and recipe judged and compared between ranks, memory laid out,
- * windows exchanged. Collective; a rank that cannot do its part is named on all others. */
+ * Opening a model: checks the attributes and the recipe, compares them between ranks, lays out
+ * memory and exchanges windows. Collective. A rank that cannot do its part is named on all
+ * others. */
 #include "calls/model_open.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -12,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Programs that were compiled before there were other types push floats. */
+/* A program that was compiled before there were other types pushes floats. */
 int model_grad_type(const sluice_model_attr *attr)
 {
 	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ?
@@ -62,7 +63,7 @@ static int copy_tensors(sluice_model *model, const sluice_model_attr *attr)
 	return 0;
 }
 
-/* Everything two ranks must agree on, as one number. */
+/* Everything that two ranks must agree on, as one number. */
 static uint64_t schema_of(const sluice_model *model)
 {
 	uint64_t parts[6] = { model->layout.count,
@@ -78,7 +79,7 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
-/* What ranks tell each other of their models: numbers of 8 bytes, then the recipe. */
+/* What ranks tell each other about their models: numbers of 8 bytes, then the recipe. */
 enum { TOLD_SCHEMA, TOLD_ORDER, TOLD_COUNT, TOLD_SHARDS, TOLD_TENSORS, TOLD_WARMUP, TOLD_NUMBERS };
 enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
@@ -86,7 +87,7 @@ enum {
 	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES
 };
 
-/* The first of what differs. */
+/* Describes the first difference. */
 static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
 {
 	static const struct {
@@ -117,7 +118,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 			 (int)strcspn(y_text + word, " "), y_text + word);
 }
 
-/* Compares what the ranks opened; a difference is named on all of them. */
+/* Compares what the ranks opened. A difference is reported on all of them. */
 static int compare_models(sluice_model *model)
 {
 	enum { ROW = TOLD_BYTES };
@@ -138,12 +139,12 @@ static int compare_models(sluice_model *model)
 	int first = rc ? 0 : round_leader(job);
 	uint8_t *terms = rows + (size_t)first * ROW;
 	terms[ROW - 1] = 0;
-	error_hold(); /* all ranks read the same rows, and find the same */
+	error_hold(); /* all ranks read the same rows and find the same difference */
 	for (int r = first + 1; r < job->size && !rc; r++) {
 		uint8_t *row = rows + (size_t)r * ROW;
-		row[ROW - 1] = 0; /* a peer wrote it */
+		row[ROW - 1] = 0; /* the row was written by a peer */
 		char difference[ERROR_TEXT_BYTES];
-		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* schema and order */
+		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* compares schema and order */
 			continue;
 		tell_difference(terms, row, difference, sizeof difference);
 		rc = fail(SLUICE_EPEER,
@@ -156,7 +157,7 @@ static int compare_models(sluice_model *model)
 	return rc;
 }
 
-/* One window per peer that has something to write here, one log for all readers. */
+/* Opens one window per peer that writes here, and one log for all readers. */
 static int open_regions(sluice_model *model)
 {
 	sluice_job *job = model->job;
@@ -186,7 +187,7 @@ static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor,
 	struct endpoint *e = model->job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
 	if (rc == SLUICE_EPEER && model->job->members.elastic && peer < model->job->workers)
-		return 0; /* it ended since; its event is on the way */
+		return 0; /* the peer ended meanwhile, and its event will arrive */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",
 			  rank_text(model->job, peer), (unsigned long long)(*out)->bytes,
@@ -194,7 +195,7 @@ static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor,
 	return rc;
 }
 
-/* Each peer learns how to reach its window here and the log. */
+/* Tells each peer how to reach its window here, and the log. */
 static int exchange_regions(sluice_model *model)
 {
 	enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
@@ -229,8 +230,8 @@ static int exchange_regions(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
-	/* What spread.c and read.c read into, for a short time; rank 0's region there goes before
-	 * its accumulator is touched. */
+	/* The buffer into which spread.c and read.c read for a short time. The region that rank 0
+	 * opens for this is closed before its accumulator is touched. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += layout_window_bytes(l, rank, peer);
@@ -242,9 +243,9 @@ static double mebibytes(uint64_t bytes)
 	return (double)bytes / 1048576;
 }
 
-/* Before anything is allocated: what all ranks of this node need for the model against what is
- * left. No rank has begun, because all agree first. */
-static int check_room(const sluice_model *model, uint64_t need)
+/* Compares what all ranks of this node need for the model with the memory that is left. This
+ * happens before any rank allocates, because all ranks agree first. */
+static int check_memory(const sluice_model *model, uint64_t need)
 {
 	const sluice_job *job = model->job;
 	const char *here = sluice_node(job, job->rank);
@@ -272,7 +273,7 @@ static int check_room(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
-/* Recipes that such a job cannot follow. */
+/* Refuses recipes that such a job cannot follow. */
 static int check_job(const struct recipe *recipe, const struct model_of *of)
 {
 	const int async = recipe->when == WHEN_ASYNC;
@@ -320,7 +321,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	return rc;
 }
 
-static int prepare(sluice_model *model, const sluice_model_attr *attr)
+static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 {
 	sluice_job *job = model->job;
 	const char *text = attr->recipe && *attr->recipe ? attr->recipe : job->settings.recipe;
@@ -339,8 +340,8 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 	if (rc)
 		return rc;
 	recipe_print(&model->recipe, model->recipe_text);
-	/* Without a residual, or with an optimizer of its own, nothing is kept that carries a step
-	 * size. */
+	/* Without a residual, or with an optimizer of the worker's own, no kept vector includes a
+	 * step size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      model->recipe.update == UPDATE_NONE;
 	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
@@ -358,7 +359,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 			    "the model needs %.1f MiB on %s, the limit is %.1f MiB "
 			    "(SLUICE_MEMORY): raise it, use more ranks, or a lower density",
 			    mebibytes(need), rank_text(job, job->rank), mebibytes(limit));
-	if ((rc = check_room(model, need)))
+	if ((rc = check_memory(model, need)))
 		return rc;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: %llu parameters, %u shards, %.1f MiB here, recipe %s", model->id,
@@ -370,7 +371,7 @@ static int prepare(sluice_model *model, const sluice_model_attr *attr)
 void model_free(sluice_model *model)
 {
 	sluice_job *job = model->job;
-	on_device_close(model); /* it writes to the windows */
+	on_device_close(model); /* the device may still write to the windows */
 	for (int p = 0; p < job->size; p++) {
 		const struct transport_ops *ops = job->peers[p].endpoint->transport->ops;
 		if (model->remote_windows && model->remote_windows[p])
@@ -419,7 +420,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		free(model);
 		return rc;
 	}
-	error_hold(); /* until collective_agree() knows who else has this error */
+	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	model->id = clients_free_model(&job->clients);
 	rc = model->id < JOB_MODELS ?
 		     model_check_attributes(attr, "sluice_model_open") :
@@ -428,7 +429,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 	if (!rc && !params && sluice_is_worker(job))
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
-		rc = prepare(model, attr);
+		rc = prepare_model(model, attr);
 	struct borrowed host = { 0 };
 	if (!rc)
 		rc = on_device_borrow(model, params, attr->count, &host);

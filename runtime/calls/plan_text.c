@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_plan(): what a recipe will do, as a text. It joins what both halves compute of a recipe
- * before they open anything, and needs no job. */
+ * sluice_plan(): describes in a text what a recipe will do. It needs no job, because it uses what
+ * both halves compute from a recipe before they open anything. */
 #include "calls/model_open.h"
 #include "model/kept.h"
 #include "shard/shard.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as a rank of a simulated job may see. */
+/* As many ranks as a simulated job may have. */
 enum { PLAN_RANKS_MOST = 4096 };
 
 /* ---- a text of unknown length ----------------------------------------------- */
 
 struct text {
 	char *at;
-	size_t cap, length; /* length: of the whole, which may be more than fits */
+	size_t cap, length; /* length is that of the whole text, which may be more than fits */
 };
 
 static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -33,7 +33,7 @@ static void say(struct text *t, const char *format, ...)
 
 /* ---- stages ----------------------------------------------------------------- */
 
-static int always(const struct recipe *r)
+static int in_every_step(const struct recipe *r)
 {
 	(void)r;
 	return 1;
@@ -69,7 +69,7 @@ static int sums_periods(const struct recipe *r)
 	return r->period > 1;
 }
 
-static int is_lazy(const struct recipe *r)
+static int decides_lazily(const struct recipe *r)
 {
 	return r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER;
 }
@@ -84,12 +84,12 @@ static int follows_leader(const struct recipe *r)
 	return selection_kinds[r->up.select].exchange == EXCHANGE_LEADER;
 }
 
-static int sketches(const struct recipe *r)
+static int sends_sketches(const struct recipe *r)
 {
 	return selection_kinds[r->up.select].exchange == EXCHANGE_SKETCH;
 }
 
-static int is_async(const struct recipe *r)
+static int answers_any_one(const struct recipe *r)
 {
 	return r->when == WHEN_ASYNC;
 }
@@ -119,14 +119,14 @@ static int selects_down(const struct recipe *r)
 	return r->down.select != SELECT_ALL;
 }
 
-/* key: the word of the recipe that asks for it. */
+/* key is the word of the recipe that asks for the stage. */
 struct stage {
 	const char *key, *what;
 	int (*has)(const struct recipe *recipe);
 };
 
 static const struct stage push_stages[] = {
-	{ "nonfinite", "look for values that are NaN or infinite", always },
+	{ "nonfinite", "look for values that are NaN or infinite", in_every_step },
 	{ "clip", "scale the gradient down to this norm", clips },
 	{ "signal", "add noise", adds_noise },
 	{ "signal", "make the signal of the gradient", makes_signal },
@@ -136,25 +136,25 @@ static const struct stage push_stages[] = {
 	{ "up", "select coordinates", selects_alone },
 	{ "up", "in turn, one worker selects coordinates for all", follows_leader },
 	{ "up", "add a sketch of everything up at the shards, which ask for coordinates",
-	  sketches },
-	{ "when", "leave the values out where little has changed", is_lazy },
-	{ "up", "encode one message for each shard", always },
+	  sends_sketches },
+	{ "when", "leave the values out where little has changed", decides_lazily },
+	{ "up", "encode one message for each shard", in_every_step },
 	{ "memory", "subtract what the shards decode", remembers },
 };
 static const struct stage publication_stages[] = {
-	{ "when", "take the message of one worker", is_async },
+	{ "when", "take the message of one worker", answers_any_one },
 	{ "when", "add the messages of all workers up in rank order", is_sync },
 	{ "signal", "add to that what the shards have of each worker", has_references },
 	{ "decay", "add this multiple of the parameters", decays },
-	{ "update", "make the change of the parameters", always },
+	{ "update", "make the change of the parameters", in_every_step },
 	{ "memory", "add what was not published yet", keeps_unpublished },
 	{ "down", "select coordinates", selects_down },
 	{ "down", "encode one publication for all workers", is_sync },
-	{ "down", "encode one publication for this worker", is_async },
+	{ "down", "encode one publication for this worker", answers_any_one },
 	{ "memory", "keep what was not published", keeps_unpublished },
 };
 
-/* The word KEY=... of a printed recipe; its length may be 0. */
+/* Finds the word KEY=... in a printed recipe. Its length may be 0. */
 static const char *word_of(const char *recipe, const char *key, int *length)
 {
 	const size_t n = strlen(key);
@@ -210,7 +210,7 @@ static void say_phases(struct text *t, const struct schedule *schedule)
 	}
 }
 
-static double mebibytes(uint64_t bytes)
+static double to_mebibytes(uint64_t bytes)
 {
 	return (double)bytes / 1048576;
 }
@@ -225,7 +225,7 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 	for (int k = 0; k < KEPTS; k++)
 		if (kept_rows[k].half == half && kept_rows[k].needed(recipe))
 			say(t, "  %-10s %10.3f MiB  %s\n", kept_rows[k].name,
-			    mebibytes(count * kept_rows[k].element), kept_rows[k].what);
+			    to_mebibytes(count * kept_rows[k].element), kept_rows[k].what);
 }
 
 static void say_messages(struct text *t, const struct layout *l)
@@ -259,11 +259,11 @@ static void say_memory(struct text *t, const struct layout *l, const struct reci
 	    "  the vectors and messages of a worker  %10.3f MiB\n"
 	    "  those of the largest owner of shards  %10.3f MiB\n"
 	    "  this owner's rank, with its windows   %10.3f MiB\n",
-	    mebibytes(worker_memory(l, recipe)), mebibytes(most),
-	    mebibytes(model_memory(l, recipe, owner)));
+	    to_mebibytes(worker_memory(l, recipe)), to_mebibytes(most),
+	    to_mebibytes(model_memory(l, recipe, owner)));
 	if (l->size > l->workers)
 		say(t, "  a worker's rank, with its windows     %10.3f MiB\n",
-		    mebibytes(model_memory(l, recipe, 0)));
+		    to_mebibytes(model_memory(l, recipe, 0)));
 }
 
 /* ---- paths ------------------------------------------------------------------ */
@@ -289,7 +289,8 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 	}
 }
 
-/* Of a usual step, past its warm-up; and of the others that the recipe has. */
+/* Describes the paths of a usual step after the warm-up, and of other kinds of step that the recipe
+ * has. */
 static void say_all_paths(struct text *t, const struct recipe *recipe, const struct path_plan *plan,
 			  const struct schedule *schedule)
 {

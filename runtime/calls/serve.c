@@ -8,8 +8,8 @@
 #include "worker/worker.h"
 #include <stdio.h>
 
-/* What a server waits for: that its workers begin something; or that its shards went on, so that
- * the wait, and its limit, begin anew. */
+/* A server waits until its workers begin a collective call, or until its shards made progress, so
+ * that the wait and its time limit begin anew. */
 struct serving {
 	const sluice_job *job;
 	uint64_t published;
@@ -94,7 +94,7 @@ void sluice_model_close(sluice_model **model_pointer)
 		return;
 	struct error_scope scope;
 	error_begin(&scope);
-	/* After a failure this returns at once: nobody is waited for. */
+	/* After a failure, this returns at once without waiting for any rank. */
 	int rc = collective_close(job, model->id, step_pushed(model));
 	events_end(model);
 	model_free(model);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See spread.h: rank 0's parameters to the owners, and the owners' snapshots of them to the
+ * See spread.h: copies rank 0's parameters to the owners, and the owners' snapshots of them to the
  * workers. */
 #include "calls/spread.h"
 #include "shard/shard.h"
@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens for this
- * alone. */
+/* Owners read their ranges of rank 0's parameters from a region that rank 0 opens only for this. */
 static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 {
 	sluice_job *job = model->job;
@@ -32,7 +31,7 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
 		if (!rc && shard->async) {
-			progress_take(job); /* the progress thread looks into its inboxes already */
+			progress_take(job); /* the progress thread already looks into its inboxes */
 			shard_async_begin(model, shard);
 			progress_release(job);
 		}
@@ -45,7 +44,7 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	return rc;
 }
 
-/* Rank 0's parameters go to all: nobody could train on what is no number. */
+/* Rank 0's parameters are copied to all ranks, and nobody could train on NaN or infinity. */
 static int check_finite(const sluice_model *model, const float *params)
 {
 	uint64_t bad = first_nonfinite(params, model->layout.count);
@@ -92,7 +91,7 @@ int model_spread(sluice_model *model, float *params)
 	rc = collective_agree(job, rc, "open the model"); /* all snapshots exist */
 	if (!rc && sluice_is_worker(job))
 		rc = model_read_snapshots(model, 0, params);
-	rc = collective_agree(job, rc, "open the model"); /* all have read them */
+	rc = collective_agree(job, rc, "open the model"); /* all ranks have read them */
 	region_close(&initial);
 	free(mine);
 	free(theirs);

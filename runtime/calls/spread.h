@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Parameters on their way to all ranks, at open. */
+ * Distributes the parameters to all ranks at open. */
 #ifndef RUNTIME_SPREAD_H
 #define RUNTIME_SPREAD_H
 #include "sluice.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_stats(): what both halves have counted, and norms that are summed up when they are asked
- * for. */
+ * sluice_stats(): what both halves have counted, and norms that are computed on request. */
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include <math.h>
@@ -10,7 +9,7 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 {
 	struct loss loss = { 0, 0 };
 	double sum = 0;
-	progress_take(model->job); /* shards move under it */
+	progress_take(model->job); /* shards change while they run */
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
 		for (uint32_t j = 0; shard_residual(shard) && j < shard->at->span; j++)
@@ -35,7 +34,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		on_device_await(model); /* its errors are the job's, or for the pull */
+		on_device_await(model); /* its errors belong to the job or to the next pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_checkpoint() and sluice_restore(): the order in which all ranks do it. A failed file fails
- * the call on every rank, not the job. What a rank saves, rounds, folders and files are
- * checkpoint_contents.c's, checkpoint_rounds.c's, checkpoint_folder.c's and checkpoint_file.c's. */
+ * sluice_checkpoint() and sluice_restore(): the order in which all ranks work. A failure with a
+ * file fails the call on every rank, but not the job. checkpoint_contents.c knows what a rank
+ * saves, checkpoint_rounds.c how ranks agree, checkpoint_folder.c the folders, and
+ * checkpoint_file.c the files. */
 #include "checkpoint/checkpoint.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -29,7 +30,8 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 					     .recipe = model->recipe_text };
 }
 
-/* After the workers agreed that they are between two steps, every shard has published that step. */
+/* Every shard has published the step that the workers have completed, because the workers agreed
+ * that they are between two steps. */
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
 	for (uint32_t i = 0; i < m->model->n_own; i++)
@@ -43,8 +45,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* The shards rest until this call returns on every worker: their vectors are read without the
- * token, so that heartbeats go on while the disk works. */
+/* The shards are idle until this call returns on every worker. Their vectors are therefore read
+ * without the token, so that heartbeats continue while the disk works. */
 static int write_own_file(struct meeting *m)
 {
 	char path[DURABLE_PATH_BYTES];
@@ -71,8 +73,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* A leader that was stopped, and that the others have dropped since, is none any more: what it
- * would say of the valid generation is older than what they have said. */
+/* A leader that was stopped, and that the others dropped meanwhile, is no longer the leader: the
+ * others may have named a newer generation than it would. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;
@@ -83,7 +85,8 @@ static int still_leads(void *context)
 	return rc;
 }
 
-/* The leader: the generation becomes the valid one. A rank that said nothing has no file in it. */
+/* Done by the leader: makes the generation the valid one. A rank that sent no word has no file in
+ * it. */
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
@@ -103,7 +106,7 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
-/* The leader, before the first round. */
+/* Done by the leader, before the first round. */
 static int begin(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
@@ -145,7 +148,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
-		do { /* once more if the leader was lost before it could say that it is done */
+		do { /* once more if the leader was lost before it could report that it is done */
 			namer = m->leader;
 			if (rank == namer) {
 				others = checkpoint_others(&m->place);
@@ -157,7 +160,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 		} while (!rc && namer != m->leader);
 		checkpoint_clean(&m->place, &others, !rc);
 	}
-	/* Unless a peer is lost, nobody writes any more. */
+	/* Unless a peer is lost, no rank writes any more. */
 	if (rc && begun && !m->lost)
 		checkpoint_drop(&m->place);
 	return rc;
@@ -178,8 +181,8 @@ static int save(sluice_model *model, const char *dir)
 
 /* ---- restore --------------------------------------------------------------- */
 
-/* Rank 0, which leads as long as none is lost, before the first round: *sums_out is a file's size
- * and CRC for each rank. */
+/* Done by rank 0 before the first round, because it leads unless it is lost. *sums_out receives
+ * size and CRC of each rank's file. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
 	const sluice_job *job = m->model->job;
@@ -200,10 +203,10 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	return 0;
 }
 
-/* More than a job can make: at a microsecond a step they take nine years. */
+/* More steps than a job can make: at a microsecond each, they take nine years. */
 #define STEPS_MOST (1ull << 48)
 
-/* The step is LATEST's, or that of the rank which read it. */
+/* The step must be that of LATEST, or that of the rank which read it. */
 static int check_step(const struct meeting *m)
 {
 	const uint32_t period = m->model->recipe.period;
@@ -238,10 +241,11 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	}
 	checkpoint_path(&m->place, identity.rank, path);
 	int rc = checkpoint_file_open(path, &identity, contents->sections, contents->n, &sum, file);
-	return rc ? rc : contents_judge(m->model, contents, m->place.step, *file);
+	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
-/* A worker without a file takes the learning rate of one that has: they must train at one rate. */
+/* A worker without a file takes the learning rate of one that has it, because all must train at one
+ * rate. */
 enum { HAS_RATE = 1 };
 
 static void say_rate(struct meeting *m, const struct checkpoint_file *file)
@@ -264,9 +268,10 @@ static void hear_rate(struct meeting *m)
 	}
 }
 
-/* No message is under way and nobody waits for one: only scalars need the token. Vectors are filled
- * without it, so that heartbeats go on while the disk works. */
-static int load(struct meeting *m, const struct contents *contents, struct checkpoint_file *file)
+/* No message is under way and no rank waits for one, so only the scalars need the token. Vectors
+ * are filled without it, so that heartbeats continue while the disk works. */
+static int load_state(struct meeting *m, const struct contents *contents,
+		      struct checkpoint_file *file)
 {
 	sluice_model *model = m->model;
 	sluice_job *job = model->job;
@@ -290,11 +295,11 @@ static int load(struct meeting *m, const struct contents *contents, struct check
 	return rc;
 }
 
-/* Every rank's file is known to be good. */
+/* Loads the state. By now, every rank's file is known to be good. */
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
 {
-	m->mine.status = load(m, contents, file);
+	m->mine.status = load_state(m, contents, file);
 	say_rate(m, file);
 	int rc = meeting_speak(m, NULL); /* all snapshots exist */
 	if (!rc)
@@ -303,7 +308,8 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		return rc;
 	if (!file)
 		hear_rate(m);
-	/* With update=none the shards publish means, and parameters are the application's. */
+	/* With update=none, the shards publish means, and the parameters belong to the
+	 * application. */
 	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
@@ -311,11 +317,11 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		hooks_begin(m->model, params);
 	else if (!m->mine.status)
 		worker_begin(m->model, params);
-	rc = meeting_speak(m, NULL); /* all have read them */
+	rc = meeting_speak(m, NULL); /* all ranks have read them */
 	return rc ? rc : meeting_verdict(m);
 }
 
-/* What fails from here on, on any rank, leaves all with a part of the checkpoint. */
+/* A failure on any rank from here on leaves all ranks with a part of the checkpoint. */
 static int load_in_rounds(struct meeting *m, const struct contents *contents,
 			  struct checkpoint_file *file, float *params)
 {
@@ -329,7 +335,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
 }
 
-/* failed: this rank cannot take part, as sluice_last_error() says, and all are to learn that. */
+/* failed: this rank cannot take part, for the reason in sluice_last_error(), and all ranks are to
+ * learn that. */
 static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
 	sluice_model *model = m->model;

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Of the vectors that a half keeps, those that a checkpoint holds; 0: not of that recipe's runs, or
- * they begin anew. */
+/* The section of each kept vector in a checkpoint. 0 means that no such run is saved, or that the
+ * vector begins anew. */
 static const enum section_kind section_of[KEPTS] = {
 	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
 	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
@@ -28,7 +28,7 @@ static void add_vectors(struct contents *c, const sluice_model *model, const str
 			uint32_t id)
 {
 	for (int k = 0; k < KEPTS; k++) {
-		/* Without a memory the accumulator is only scratch. */
+		/* Without a memory, the accumulator is only scratch. */
 		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
 
 		if (v->of[k] && section_of[k] && !scratch)
@@ -55,7 +55,7 @@ static uint64_t *shard_census(const struct contents *c, uint32_t own)
 	return c->census + CENSUS_WORKER_NUMBERS + own * census_shard_numbers();
 }
 
-/* Shares of a global direction. */
+/* Adds the shares of a global direction. */
 static int add_census(const sluice_model *model, struct contents *c)
 {
 	const size_t of_shard = census_shard_numbers();
@@ -118,11 +118,11 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 		return s->numbers[0] == version ?
 			       NULL :
 			       "its version is not that of the checkpoint's step";
-	default: return NULL; /* of vectors the file's reader knows that they are finite */
+	default: return NULL; /* the reader of the file has checked that vectors are finite */
 	}
 }
 
-int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file)
 {
 	for (uint32_t i = 0; i < c->n; i++) {

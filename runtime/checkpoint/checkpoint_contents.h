@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a rank saves in a checkpoint: the table of its state, whose vectors are written and read
- * where they are. Called by checkpoint.c. */
+ * What a rank saves in a checkpoint: a table of its state, whose vectors are written from and read
+ * into their own memory. Called by checkpoint.c. */
 #ifndef RUNTIME_CHECKPOINT_CONTENTS_H
 #define RUNTIME_CHECKPOINT_CONTENTS_H
 #include "checkpoint/checkpoint_file.h"
@@ -8,22 +8,23 @@
 
 struct contents {
 	struct checkpoint_section *sections;
-	uint64_t *numbers; /* the worker's counters, the shards' versions, lazy_save()'s */
-	uint64_t *census;  /* of the worker, then of each shard; NULL where there is none */
+	/* The worker's counters, the shards' versions, and those of lazy_save(). */
+	uint64_t *numbers;
+	uint64_t *census; /* of the worker, then of each shard; NULL if there are none */
 	uint32_t n;
 };
 
-/* The numbers hold the state of now. 0 or SLUICE_ENOMEM; token held. */
+/* The numbers are set to the current state. Returns 0 or SLUICE_ENOMEM; token held. */
 int contents_of(sluice_model *model, struct contents *c);
 void contents_free(struct contents *c);
 
-/* Whether the numbers that were read from the file can be those of this model after `step` steps.
- * Nothing is stored. 0 or SLUICE_EWIRE. */
-int contents_judge(const sluice_model *model, const struct contents *c, uint64_t step,
+/* Checks whether the numbers that were read from the file can be those of this model after `step`
+ * steps. Stores nothing. Returns 0 or SLUICE_EWIRE. */
+int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
-/* Everything that the model keeps as numbers becomes what was judged; its vectors are the file's to
- * fill. Token held. contents_restore_window() needs these vectors: it comes after them, without the
- * token. */
+/* Sets everything that the model keeps as numbers to what was checked; checkpoint_file_load() fills
+ * the vectors. Token held. contents_restore_window() needs these vectors, so it is called after
+ * that, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

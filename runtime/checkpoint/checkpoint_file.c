@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the format of checkpoint_file.h through one fixed buffer, so that a
- * checkpoint needs no second copy of the model. The reader walks the file twice: once to judge,
- * once to store. */
+ * Writes and reads the format of checkpoint_file.h through one fixed buffer, so that a checkpoint
+ * needs no second copy of the model. The reader goes through the file twice: once to check it, and
+ * once to store the values. */
 #include "checkpoint/checkpoint_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -19,7 +19,7 @@
 enum { BUFFER_BYTES = 1 << 18 };
 static const uint8_t magic[4] = { 'S', 'L', 'C', 'K' };
 
-/* "the parameters of shard 3", in a thread-local buffer. */
+/* For example "the parameters of shard 3", in a thread-local buffer. */
 static const char *section_text(uint32_t kind, uint32_t id)
 {
 	static _Thread_local char text[64];
@@ -68,7 +68,7 @@ static int flush(struct writer *w)
 	return rc;
 }
 
-/* Room for n <= BUFFER_BYTES bytes at the end of the buffer. */
+/* Makes room for n <= BUFFER_BYTES bytes at the end of the buffer. */
 static int room(struct writer *w, size_t n)
 {
 	return BUFFER_BYTES - w->used < n ? flush(w) : 0;
@@ -220,14 +220,14 @@ struct checkpoint_file {
 	uint8_t buffer[BUFFER_BYTES];
 };
 
-static int damaged(const struct checkpoint_file *f, const char *part, const char *why)
+static int file_damaged(const struct checkpoint_file *f, const char *part, const char *why)
 {
 	return fail(SLUICE_EWIRE,
 		    "the checkpoint file %s is damaged: %s: %s; restore from another copy", f->path,
 		    part, why);
 }
 
-/* The next n bytes, which are content of that part. */
+/* Reads the next n bytes, which are content of that part. */
 static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char *part)
 {
 	for (size_t have = 0; have < n;) {
@@ -237,7 +237,7 @@ static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char 
 		if (got < 0)
 			return durable_failed("read", f->path);
 		if (got == 0)
-			return damaged(f, part, "the file ends within it");
+			return file_damaged(f, part, "the file ends within it");
 		have += (size_t)got;
 	}
 	f->crc = crc32c(f->crc, out, n);
@@ -250,9 +250,9 @@ static int get_crc(struct checkpoint_file *f, const char *part)
 	uint8_t field[4];
 	uint32_t content = f->crc;
 	int rc = get_bytes(f, field, sizeof field, part);
-	f->crc = content; /* CRC fields are no content */
+	f->crc = content; /* CRC fields are not part of the content */
 	if (!rc && get_le32(field) != content)
-		rc = damaged(f, part, "its CRC32C does not match");
+		rc = file_damaged(f, part, "its CRC32C does not match");
 	return rc;
 }
 
@@ -266,17 +266,18 @@ static int other_shape(const struct checkpoint_file *f, const char *what, uint64
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
 
-/* All that LATEST already said, so a difference is damage or a file of another checkpoint. */
+/* Compares what LATEST said already, so that a difference is damage or a file of another
+ * checkpoint. */
 static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
 	const struct checkpoint_identity *want = &f->identity;
 	if (get_le32(h + 8) != want->rank)
-		return damaged(f, "the header", "it belongs to another rank");
+		return file_damaged(f, "the header", "it belongs to another rank");
 	if (get_le64(h + 32) != want->step || get_le32(h + 48) != want->generation)
-		return damaged(f, "the header",
-			       "it belongs to another checkpoint than LATEST names");
+		return file_damaged(f, "the header",
+				    "it belongs to another checkpoint than LATEST names");
 	if (get_le64(h + 56) != f->sum.bytes || get_le32(h + 64))
-		return damaged(f, "the header", "its length or a reserved field is wrong");
+		return file_damaged(f, "the header", "its length or a reserved field is wrong");
 	return 0;
 }
 
@@ -288,7 +289,7 @@ static int get_header(struct checkpoint_file *f, uint64_t *schema_out, uint32_t 
 	if (rc)
 		return rc;
 	if (memcmp(h, magic, sizeof magic))
-		return damaged(f, "the header", "it is no checkpoint file of Sluice");
+		return file_damaged(f, "the header", "it is no checkpoint file of Sluice");
 	if (get_le32(h + 4) != CHECKPOINT_VERSION)
 		return fail(SLUICE_EWIRE,
 			    "the checkpoint file %s has format version %u, this Sluice (%s) reads "
@@ -319,12 +320,12 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	if (!rc)
 		rc = get_crc(f, part);
 	if (!rc && (get_le32(head) != (uint32_t)kind || get_le32(head + 4) != id))
-		rc = damaged(f, part, "another section is in its place");
+		rc = file_damaged(f, part, "another section is in its place");
 	*bytes_out = get_le64(head + 8);
 	return rc;
 }
 
-/* A foreign text may reach a terminal through the error message. */
+/* The text comes from outside and may reach a terminal through the error message. */
 static int holds_control_bytes(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -333,14 +334,15 @@ static int holds_control_bytes(const char *text, size_t n)
 	return 0;
 }
 
-/* Of a recipe's word; no more than a sentence has room for. */
+/* The length of a word of a recipe, limited to what a message has room for. */
 static int word_length(const char *word)
 {
 	size_t n = strcspn(word, " ");
 	return n < 80 ? (int)n : 80;
 }
 
-/* A different recipe is told by its text; any other difference of the model only by the digest. */
+/* A different recipe is recognised by its text, any other difference of the model only by the
+ * digest. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
 	const char *part = section_text(SECTION_RECIPE, 0);
@@ -350,14 +352,14 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	if (rc)
 		return rc;
 	if (bytes >= sizeof text)
-		return damaged(f, part, "it is longer than any recipe");
+		return file_damaged(f, part, "it is longer than any recipe");
 	rc = get_bytes(f, text, (size_t)bytes, part);
 	if (!rc)
 		rc = get_crc(f, part);
 	if (rc)
 		return rc;
 	if (holds_control_bytes(text, (size_t)bytes))
-		return damaged(f, part, "it holds a NUL byte or another control character");
+		return file_damaged(f, part, "it holds a NUL byte or another control character");
 	if (strcmp(text, f->recipe)) {
 		size_t word = recipe_word_apart(text, f->recipe);
 		return fail(
@@ -377,7 +379,8 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	return 0;
 }
 
-/* One buffer after the other; nothing outside the buffer is written unless store is set. */
+/* Reads one buffer after the other. Nothing outside of the buffer is written unless store is
+ * set. */
 static int get_values(struct checkpoint_file *f, const struct checkpoint_section *s, int store)
 {
 	const char *part = section_text(s->kind, s->id);
@@ -390,7 +393,7 @@ static int get_values(struct checkpoint_file *f, const struct checkpoint_section
 		for (size_t i = 0; i < n && !rc; i++) {
 			uint32_t bits = get_le32(f->buffer + 4 * i);
 			if ((bits & 0x7f800000u) == 0x7f800000u)
-				rc = damaged(f, part, "it holds NaN or infinity");
+				rc = file_damaged(f, part, "it holds NaN or infinity");
 			else if (store)
 				s->values[at + i] = bits_float(bits);
 		}
@@ -405,7 +408,7 @@ static int get_section(struct checkpoint_file *f, const struct checkpoint_sectio
 	uint64_t bytes;
 	int rc = get_section_head(f, s->kind, s->id, &bytes);
 	if (!rc && bytes != payload_bytes(s))
-		rc = damaged(f, part, "its length is wrong");
+		rc = file_damaged(f, part, "its length is wrong");
 	if (!rc && s->values)
 		rc = get_values(f, s, store);
 	for (uint64_t i = 0; !rc && !s->values && i < s->count; i++) {
@@ -417,7 +420,7 @@ static int get_section(struct checkpoint_file *f, const struct checkpoint_sectio
 	return rc ? rc : get_crc(f, part);
 }
 
-static int walk(struct checkpoint_file *f, int store)
+static int read_sections(struct checkpoint_file *f, int store)
 {
 	uint64_t schema = 0;
 	uint32_t sections = 0;
@@ -427,31 +430,32 @@ static int walk(struct checkpoint_file *f, int store)
 	if (!rc)
 		rc = get_recipe(f, schema);
 	if (!rc && sections != f->n_sections + 1)
-		rc = damaged(f, "the header", "the number of sections is wrong");
+		rc = file_damaged(f, "the header", "the number of sections is wrong");
 	for (uint32_t i = 0; i < f->n_sections && !rc; i++)
 		rc = get_section(f, &f->sections[i], store);
 	if (!rc && f->at != f->sum.bytes)
-		rc = damaged(f, "the end", "bytes follow the last section");
+		rc = file_damaged(f, "the end", "bytes follow the last section");
 	if (!rc && f->crc != f->sum.crc)
-		rc = damaged(f, "the whole", "it is another file than LATEST names");
+		rc = file_damaged(f, "the whole", "it is another file than LATEST names");
 	return rc;
 }
 
 static int open_regular(struct checkpoint_file *f)
 {
 	struct stat st;
-	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not stop a rank */
+	/* Opening a FIFO must not block a rank. */
+	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (f->fd < 0)
 		return durable_failed("open", f->path);
 	if (fstat(f->fd, &st))
 		return durable_failed("stat", f->path);
 	if (!S_ISREG(st.st_mode))
-		return damaged(f, "the whole", "it is no regular file");
+		return file_damaged(f, "the whole", "it is no regular file");
 	if ((uint64_t)st.st_size != f->sum.bytes)
-		return damaged(f, "the whole",
-			       (uint64_t)st.st_size < f->sum.bytes ?
-				       "it is shorter than LATEST says" :
-				       "it is longer than LATEST says");
+		return file_damaged(f, "the whole",
+				    (uint64_t)st.st_size < f->sum.bytes ?
+					    "it is shorter than LATEST says" :
+					    "it is longer than LATEST says");
 	return 0;
 }
 
@@ -473,7 +477,7 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 	f->sum = *sum;
 	int rc = open_regular(f);
 	if (!rc)
-		rc = walk(f, 0);
+		rc = read_sections(f, 0);
 	if (rc)
 		checkpoint_file_close(&f);
 	else
@@ -483,13 +487,13 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 
 int checkpoint_file_load(struct checkpoint_file *file)
 {
-	return walk(file, 1);
+	return read_sections(file, 1);
 }
 
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why)
 {
-	return damaged(file, section_text(section->kind, section->id), why);
+	return file_damaged(file, section_text(section->kind, section->id), why);
 }
 
 void checkpoint_file_close(struct checkpoint_file **file)

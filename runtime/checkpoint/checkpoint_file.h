@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's file of a checkpoint: pure file work, no job. checkpoint.c says what goes in.
- * Little-endian:
+ * One rank's file of a checkpoint. This is file work without a job; checkpoint.c decides what goes
+ * in. The format is little-endian:
  *
  *   header  offset size field                 section  offset size field
  *                0    4 magic "SLCK"                        0    4 kind
@@ -19,9 +19,9 @@
  *               68    4 CRC32C
  *
  * The first section is the recipe's text. Each CRC32C field holds the CRC of everything before it
- * in the file except the CRC fields themselves; so the last one stands for the whole content, and
- * nothing can be moved or exchanged within a file. (A plain CRC over content that contains its own
- * CRC would be the same for all contents.) */
+ * in the file except for the CRC fields. The last one therefore covers the whole content, and
+ * nothing can be moved or exchanged within a file. (The CRC of content that contains its own CRC
+ * would be the same for all contents.) */
 #ifndef RUNTIME_CHECKPOINT_FILE_H
 #define RUNTIME_CHECKPOINT_FILE_H
 #include <stdint.h>
@@ -29,11 +29,11 @@
 enum {
 	CHECKPOINT_VERSION = 1,
 	CHECKPOINT_HEADER_BYTES = 72,
-	CHECKPOINT_SECTION_BYTES = 24 /* what a section needs besides its payload */
+	CHECKPOINT_SECTION_BYTES = 24 /* the bytes of a section besides its payload */
 };
 
 enum section_kind {
-	SECTION_RECIPE = 1, /* text; written and compared by checkpoint_file.c itself */
+	SECTION_RECIPE = 1, /* text, which checkpoint_file.c itself writes and compares */
 	SECTION_WORKER,     /* numbers: bits of the learning rate; bit 32: a new reference is due */
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,
@@ -48,20 +48,20 @@ enum section_kind {
 	SECTION_WORKER_SINCE,
 	SECTION_WORKER_LAZY, /* numbers: lazy_save() */
 	SECTION_SHARD_RUNNING,
-	SECTION_WORKER_CENSUS = 16, /* numbers: as census_save_worker() and _shard() say */
+	SECTION_WORKER_CENSUS = 16, /* numbers of census_save_worker() and census_save_shard() */
 	SECTION_SHARD_CENSUS
 };
 
-/* What is written, and where what is read goes: the same table in both directions. */
+/* A section: what is written, or where the contents go when it is read. One table serves both. */
 struct checkpoint_section {
 	enum section_kind kind;
 	uint32_t id;
 	uint64_t count; /* of values or numbers */
-	float *values;  /* finite; or NULL and */
+	float *values;  /* finite values; if NULL, the section has numbers */
 	uint64_t *numbers;
 };
 
-/* Whose state it is; what a reader expects to find. */
+/* Whose state it is, and what a reader expects to find. */
 struct checkpoint_identity {
 	uint32_t rank, size, workers, shards;
 	uint64_t count, step, schema;
@@ -69,15 +69,15 @@ struct checkpoint_identity {
 	const char *recipe;
 };
 
-/* What LATEST remembers of a file. */
+/* What LATEST records of a file. */
 struct checkpoint_sum {
 	uint64_t bytes;
 	uint32_t crc; /* its last CRC field */
 };
 
-/* Writes the file durably. SLUICE_EIO, SLUICE_ENOMEM; SLUICE_ENUMERIC if a value is not finite (the
- * run has diverged: what could not be restored must not replace what can). Nothing is left on
- * failure. */
+/* Writes the file durably. SLUICE_EIO, SLUICE_ENOMEM, or SLUICE_ENUMERIC if a value is not finite.
+ * In that case the run has diverged, and the checkpoint must not replace one that can be restored.
+ * On failure, no file is left. */
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out);
@@ -85,18 +85,17 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 struct checkpoint_file;
 
 /* Opens and reads the whole file, and compares everything with what is expected: exactly these
- * sections in this order. values[] stay untouched; numbers[] are filled in, the caller judges them.
- * SLUICE_EIO (cannot be read), SLUICE_EWIRE (damaged, or not the file LATEST names; file and
- * section are named), SLUICE_EINVAL (made for another job shape, model or recipe; both are named),
- * SLUICE_ENOMEM. */
+ * sections in this order. values[] are not changed; numbers[] are filled, and the caller checks
+ * them. SLUICE_EIO: the file cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that
+ * LATEST names; the message has file and section. SLUICE_EINVAL: it was made for another shape of
+ * the job, model or recipe; the message has both. SLUICE_ENOMEM. */
 int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
 			 const struct checkpoint_section *sections, uint32_t n_sections,
 			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out);
-/* Fills values[] of all sections. Every check is made again: on failure (the file changed
- * meanwhile, or the disk failed) values[] are unspecified. */
+/* Fills values[] of all sections, and repeats every check. If this fails, because the file changed
+ * meanwhile or the disk failed, values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
-/* For the caller's judgement of numbers[]: SLUICE_EWIRE with a sentence that names file and
- * section. */
+/* For the caller's check of numbers[]: SLUICE_EWIRE with a message that names file and section. */
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why);
 void checkpoint_file_close(struct checkpoint_file **file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Generations and LATEST. The manifest's text is canonical: it is valid only if printing what was
- * parsed gives the same bytes again, so nothing in it can be ignored. */
+ * Generations and LATEST. The manifest's text is canonical: it is valid only if printing the parsed
+ * manifest gives the same bytes, so nothing in it can be ignored. */
 #include "checkpoint/checkpoint_folder.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -30,7 +30,7 @@ static void generation_name(uint64_t step, uint32_t generation, char name[NAME_B
 	snprintf(name, NAME_BYTES, "step-%012" PRIu64 "-%08" PRIx32, step, generation);
 }
 
-/* Whether name is what generation_name() makes; nothing else in DIR is ours. */
+/* Whether generation_name() made this name. Nothing else in DIR belongs to Sluice. */
 static int is_generation(const char *name, uint64_t *step_out, uint32_t *generation_out)
 {
 	char again[NAME_BYTES];
@@ -69,7 +69,7 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 
 /* ---- folders --------------------------------------------------------------- */
 
-/* One folder of a path; created is permanent once its parent is synchronised. */
+/* Makes one folder of a path. A new folder is permanent once its parent is synchronised. */
 static int make_folder(const char *path)
 {
 	if (!mkdir(path, 0777)) {
@@ -163,7 +163,7 @@ static int latest_path(const char *dir, char path[DURABLE_PATH_BYTES])
 			    "the path of the checkpoint directory %.64s... is too long", dir);
 }
 
-/* The whole text, malloc'ed; NULL without memory. */
+/* Prints the whole text into malloc'ed memory. Returns NULL if there is no memory. */
 static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_out)
 {
 	size_t cap = ((size_t)m->ranks + 8) * LINE_BYTES_MAX, n;
@@ -190,8 +190,8 @@ static void warn(const char *what, const char *path)
 		 errno_text(errno));
 }
 
-/* Each draft of LATEST has a name of its own: two ranks may write one, if one of them was stopped
- * and does not know yet that the other leads now. */
+/* Each draft of LATEST has a name of its own. Two ranks may write one at the same time, if one of
+ * them was stopped and does not know yet that the other leads now. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
 	uint32_t number;
@@ -201,7 +201,8 @@ static int draft_name(char draft[DRAFT_BYTES])
 	return 0;
 }
 
-/* Of those that were stopped or ended: who wakes up finds nothing that could become LATEST. */
+/* Removes the drafts of ranks that were stopped or ended. A rank that wakes up then has no draft
+ * that could replace LATEST. */
 static void remove_other_drafts(const char *dir, const struct durable *own)
 {
 	DIR *entries = opendir(dir);
@@ -249,7 +250,7 @@ int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest 
 	return rc;
 }
 
-static int damaged(const char *path, const char *why)
+static int manifest_damaged(const char *path, const char *why)
 {
 	return fail(SLUICE_EWIRE, "%s is damaged: %s; restore the directory from another copy",
 		    path, why);
@@ -268,7 +269,7 @@ static int read_text(const char *dir, const char *path, char **text_out, size_t 
 	char *text = NULL;
 	int rc = fstat(fd, &st) ? durable_failed("stat", path) : 0;
 	if (!rc && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > cap))
-		rc = damaged(path, "it is no regular file, or longer than any manifest");
+		rc = manifest_damaged(path, "it is no regular file, or longer than any manifest");
 	cap = rc ? 0 : (size_t)st.st_size;
 	if (!rc && !(text = malloc(cap + 1)))
 		rc = fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
@@ -299,7 +300,7 @@ static const char *next_line(const char *at)
 	return end ? end + 1 : at + strlen(at);
 }
 
-/* Lenient: the comparison with the printed text is what refuses. */
+/* Parses leniently, because the comparison with the printed text refuses everything else. */
 static int parse_manifest(const char *path, const char *text, size_t bytes,
 			  struct checkpoint_manifest *m)
 {
@@ -315,21 +316,23 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 		   "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
 		   "\nranks %9" SCNu32 "\n",
 		   &version, &step, &m->generation, &m->step, &m->ranks) != 5)
-		return damaged(path, "its first lines are not those of a checkpoint");
+		return manifest_damaged(path, "its first lines are not those of a checkpoint");
 	if (!m->ranks || m->ranks > RANKS_MAX || m->ranks > bytes)
-		return damaged(path, "its number of ranks is impossible");
+		return manifest_damaged(path, "its number of ranks is impossible");
 	m->sums = calloc(m->ranks, sizeof *m->sums);
 	if (!m->sums)
 		return fail(SLUICE_ENOMEM, "no memory for %u ranks of a checkpoint", m->ranks);
 	for (int line = 0; line < 4; line++)
 		text = next_line(text);
 	for (uint32_t r = 0; r < m->ranks; r++, text = next_line(text)) {
-		char line[LINE_BYTES_MAX]; /* sscanf looks for the end of its whole text first */
+		/* Sscanf searches for the end of its whole text first, so it gets one line at a
+		 * time. */
+		char line[LINE_BYTES_MAX];
 		uint32_t rank;
 		snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
 		if (sscanf(line, "rank %10" SCNu32 " bytes %20" SCNu64 " crc32c %8" SCNx32, &rank,
 			   &m->sums[r].bytes, &m->sums[r].crc) != 3)
-			return damaged(path, "a rank's line is missing or garbled");
+			return manifest_damaged(path, "a rank's line is missing or garbled");
 	}
 	return 0;
 }
@@ -347,7 +350,7 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 	if (!rc && !(again = print_manifest(&m, &again_bytes)))
 		rc = fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
 	if (!rc && (bytes != again_bytes || memcmp(text, again, bytes)))
-		rc = damaged(path, "its lines and its CRC32C do not agree");
+		rc = manifest_damaged(path, "its lines and its CRC32C do not agree");
 	free(text);
 	free(again);
 	if (rc)
@@ -359,7 +362,8 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 /* ---- removal --------------------------------------------------------------- */
 
-/* A folder with anything else in it than rank files stays, with a warning. */
+/* Removes the folder of a generation. If it contains anything other than rank files, it stays and a
+ * warning is logged. */
 static void remove_generation(const char *folder)
 {
 	DIR *entries = opendir(folder);
@@ -377,8 +381,9 @@ static void remove_generation(const char *folder)
 		warn("remove", folder);
 }
 
-/* 0 only if LATEST certainly does not name this generation: also a rename that failed may have
- * happened on a server. Quiet: the failure that led here is the one to report. */
+/* Returns 0 only if LATEST certainly does not name this generation. Even a rename that failed may
+ * have taken effect on a file server. Logs nothing, because the failure that led here is the one to
+ * report. */
 static int may_be_latest(const struct checkpoint_place *place)
 {
 	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], line[NAME_BYTES + 16], head[256];
@@ -422,7 +427,7 @@ struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place
 			continue;
 		struct checkpoint_others *entry = malloc(sizeof *entry);
 		if (!entry)
-			break; /* the rest goes with a later checkpoint */
+			break; /* a later checkpoint removes the rest */
 		*entry = one;
 		entry->next = list;
 		list = entry;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One mail to each peer and one from each per round, and the judgement of what was heard: the same
- * on every rank, because all judge the same rows. */
+ * A round is one mail to each peer and one from each. All ranks come to the same verdict, because
+ * they decide by the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -23,7 +23,7 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	const uint8_t *row = m->heard + (size_t)rank * ROW_BYTES;
 	out->status = (int32_t)get_le32(row);
 	if (out->status > 0 || out->status < SLUICE_EIO)
-		out->status = SLUICE_EWIRE; /* no code at all */
+		out->status = SLUICE_EWIRE; /* the status is not an error code */
 	out->model = get_le32(row + 4);
 	out->step = get_le64(row + 8);
 	out->digest = get_le64(row + 16);
@@ -32,12 +32,13 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->generation = get_le32(row + 36);
 	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
-	if (out->status) /* why it failed; else it is a directory */
+	if (out->status) /* a failed rank sends the reason, any other a directory */
 		blank_controls(out->text);
 }
 
-/* A rank that cannot even take part, or will not: the others must not wait for this one. */
-static int leave(sluice_model *model, int culprit, const char *why)
+/* Fails the job for a rank that cannot or will not take part, so that the others do not wait for
+ * it. */
+static int refuse_to_meet(sluice_model *model, int culprit, const char *why)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
@@ -67,8 +68,8 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	}
 	if (!m || !m->said || !m->heard) {
 		meeting_close(&m);
-		return leave(model, model->job->rank,
-			     "has no memory for the rounds of a checkpoint");
+		return refuse_to_meet(model, model->job->rank,
+				      "has no memory for the rounds of a checkpoint");
 	}
 	m->model = model;
 	m->op = op;
@@ -96,7 +97,7 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 	int rc = collective_run(m->model->job, m->op, m->said, ROW_BYTES, ROW_BYTES, m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
 		if (m->complete && !round_has(job, w))
-			rc = leave(m->model, w, "was lost in the middle of a restore");
+			rc = refuse_to_meet(m->model, w, "was lost in the middle of a restore");
 	m->lost = rc != 0;
 	m->leader = rc ? 0 : round_leader(job);
 	return rc;
@@ -118,7 +119,7 @@ int meeting_verdict(const struct meeting *m)
 	return 0;
 }
 
-/* The same judgement on every rank, from the same rows. */
+/* Compares the rows; every rank has the same rows and gets the same result. */
 static int compare_terms(struct meeting *m, const char *function)
 {
 	const sluice_job *job = m->model->job;

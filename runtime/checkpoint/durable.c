@@ -72,7 +72,8 @@ int durable_write(struct durable *file, const void *bytes, size_t n)
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written == 0)
-			errno = ENOSPC; /* a regular file takes at least one byte or says why not */
+			errno = ENOSPC; /* writing to a regular file takes at least one byte or
+					   reports why it cannot */
 		if (written <= 0)
 			return abandon_after(file, "write");
 		at += written;
@@ -81,7 +82,7 @@ int durable_write(struct durable *file, const void *bytes, size_t n)
 	return 0;
 }
 
-/* The folder that holds path, "." or "/" if there is none in its text. */
+/* The folder of path; "." or "/" if path names none. */
 static void parent_of(const char *path, char parent[DURABLE_PATH_BYTES])
 {
 	const char *slash = strrchr(path, '/');
@@ -96,10 +97,10 @@ int durable_commit(struct durable *file)
 {
 	if (fsync(file->fd))
 		return abandon_after(file, "fsync");
-	/* Network file systems may report a full disk only here. */
+	/* Some network file systems report a full disk only here. */
 	if (close(file->fd)) {
 		int err = errno;
-		file->fd = -1; /* Linux has released it even so */
+		file->fd = -1; /* Linux has closed it even if close() failed */
 		unlink(file->temporary);
 		errno = err;
 		return durable_failed("close", file->temporary);
@@ -124,7 +125,7 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise folders say so by these two; their names are as safe
+	/* File systems that cannot synchronise folders return one of these. Their names are as safe
 	 * as they can be. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A file that is there whole or not at all, after any crash: written under another name beside its
- * place, synchronised, renamed, and the rename synchronised. Called by the checkpoint files. */
+ * Writes a file so that after any crash it exists completely or not at all: it is written under a
+ * temporary name in the same folder, synchronised and renamed, and then the rename is synchronised.
+ * Called by the checkpoint files. */
 #ifndef RUNTIME_DURABLE_H
 #define RUNTIME_DURABLE_H
 #include <stddef.h>
@@ -11,20 +12,21 @@ enum { DURABLE_PATH_BYTES = 1024 };
 struct durable {
 	char path[DURABLE_PATH_BYTES];
 	char temporary[DURABLE_PATH_BYTES]; /* path + draft + ".tmp" */
-	int fd;                             /* -1: nothing is open, nothing is left behind */
+	int fd;                             /* -1: nothing is open, and no temporary file exists */
 };
 
-/* Each returns 0 or SLUICE_EIO with path, call, reason and remedy named; a failure abandons the
- * file: the temporary one is closed and removed, what lay at path before is untouched. (Only when
- * the last sync of the commit fails, path is new already, and complete.) */
+/* Each returns 0, or SLUICE_EIO with a message that names path, call, reason and remedy. A failure
+ * abandons the file: the temporary file is closed and removed, and an earlier file at path is not
+ * changed. Only if the last synchronisation of durable_commit() fails, path already has the new
+ * contents, completely. */
 int durable_open(struct durable *file, const char *path, const char *draft);
 int durable_write(struct durable *file, const void *bytes, size_t n);
 int durable_commit(struct durable *file);
-/* Removes the temporary file, keeps the thread's last error; a second call does nothing. */
+/* Removes the temporary file and keeps the thread's last error. A second call does nothing. */
 void durable_abandon(struct durable *file);
 
-/* Makes names that were created, renamed or removed in the folder permanent. */
+/* Makes the creation, renaming or removal of names in the folder permanent. */
 int durable_sync_folder(const char *path);
-/* SLUICE_EIO for errno: "CALL of PATH failed: REASON; REMEDY". */
+/* Fails with SLUICE_EIO for errno: "CALL of PATH failed: REASON; REMEDY". */
 int durable_failed(const char *call, const char *path);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Codes of a few bits, least significant bit first, without gaps. For few_bits.c: bytes to codes of
- * up to 8 bits in groups of eight, and a writer and a reader for wider ones. Inline: each is a few
- * operations. */
+ * Packs codes of a few bits, least significant bit first, without gaps. For few_bits.c: functions
+ * for codes of up to 8 bits, stored one per byte and packed in groups of eight, and a writer and a
+ * reader for wider codes. All are inline, because each is only a few operations. */
 #ifndef COMPRESS_BIT_PACK_H
 #define COMPRESS_BIT_PACK_H
 #include "base/bytes.h"
@@ -17,8 +17,8 @@ static inline unsigned bit_length(uint32_t v)
 	return v ? 32 - (unsigned)__builtin_clz(v) : 0;
 }
 
-/* Eight bytes below 2^bits become 8 * bits bits: neighbours to pairs, pairs to fours, fours to
- * eight. */
+/* Turns eight bytes below 2^bits into 8 * bits bits: merges neighbours to pairs, pairs to fours,
+ * and fours to eight. */
 HOST_AND_DEVICE static inline uint64_t bits_merge(uint64_t x, unsigned bits)
 {
 	x = (x & 0x00ff00ff00ff00ffu) | (x & 0xff00ff00ff00ff00u) >> (8 - bits);
@@ -44,7 +44,7 @@ static inline void bits_pack(const uint8_t *codes, size_t n, unsigned bits, uint
 	uint8_t last[8] = { 0 }, eight[8];
 	size_t i = 0;
 
-	for (; (n - i) * bits >= 64; i += 8, out += bits) /* there is room for eight bytes */
+	for (; (n - i) * bits >= 64; i += 8, out += bits) /* there is room to write eight bytes */
 		put_le64(out, bits_merge(get_le64(codes + i), bits));
 	for (; i < n; i += 8, out += bits) {
 		size_t here = n - i < 8 ? n - i : 8;
@@ -56,7 +56,7 @@ static inline void bits_pack(const uint8_t *codes, size_t n, unsigned bits, uint
 	}
 }
 
-/* Reads bits_bytes(n, bits) bytes; 0 if bits behind the last code are not zero. */
+/* Reads bits_bytes(n, bits) bytes. Returns 0 if bits after the last code are not zero. */
 static inline int bits_unpack(const uint8_t *in, size_t n, unsigned bits, uint8_t *codes)
 {
 	size_t i = 0;
@@ -85,7 +85,7 @@ struct bit_writer {
 	unsigned fill;
 };
 
-/* bits up to 32. */
+/* bits is at most 32. */
 static inline void bit_write(struct bit_writer *w, uint32_t code, unsigned bits)
 {
 	w->held |= (uint64_t)code << w->fill;
@@ -106,7 +106,7 @@ static inline void bit_flush(struct bit_writer *w)
 
 struct bit_reader {
 	const uint8_t *in, *end;
-	uint64_t held; /* bits behind the last code read */
+	uint64_t held; /* the bits after the last code that was read */
 	unsigned fill;
 };
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The selectors: which coordinates of a vector are sent. A table, one row each; worker.c asks it
- * for the way up, shard.c for the way down, and neither knows a selector by name. Pure: no job, no
- * network.
- *
- * To add one: a name in the enum and the two lists below, a row in choose.c, its function in a
- * file. */
+ * The selectors, which decide the coordinates of a vector that are sent. They form a table with one
+ * row each. worker.c uses it for the way up and shard.c for the way down, and neither knows a
+ * selector by name. Pure: no job, no network. To add one, put a name into the enum and the two
+ * lists below, a row into choose.c, and its function into a file. */
 #ifndef COMPRESS_CHOOSE_H
 #define COMPRESS_CHOOSE_H
 #include "random.h"
@@ -25,7 +23,7 @@ enum selection {
 	SELECT_TENSOR_TOPK,
 	SELECTIONS
 };
-/* By enum selection; how they are written in a recipe. */
+/* How a selector is written in a recipe, in the order of enum selection. */
 #define SELECTION_NAMES                                                                            \
 	"all", "topk", "threshold", "gaussiank", "random", "variance", "randk", "cyclic",          \
 		"sketch", "block", "global", "tensor-topk"
@@ -36,21 +34,22 @@ enum selection {
 	"global(DENSITY[,EVERY])"
 
 struct choice {
-	float *x; /* what was selected may be rescaled in place (scale) */
-	/* seeded selectors: one a shard, shards counted from first_shard */
+	float *x; /* selected values may be rescaled in place (scale) */
+	/* For seeded selectors there is one span per shard, and the shards are counted from
+	 * first_shard. */
 	const struct span *spans;
 	size_t n_spans;
-	double density; /* of the coordinates that are not exempt */
-	uint64_t k;     /* the same as a number; all spans together */
+	double density; /* relative to the coordinates that are not exempt */
+	uint64_t k;     /* the same as a number, over all spans */
 	float level;    /* threshold: lambda; variance: epsilon */
-	int chunks;     /* cyclic: the largest of each chunk instead of top-k */
-	int scale;      /* nothing is remembered: scale what is sent so that its mean is x */
-	struct random_stream
-		stream; /* own numbers; for seeded ones rank is replaced by the shard */
+	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
+	int scale;      /* there is no memory, so scale what is sent to make its mean x */
+	struct random_stream stream; /* the selector's own random numbers; for seeded selectors,
+					rank is replaced by the shard */
 	uint32_t first_shard;
 	struct selector *selector;
 	struct select_hint *hint;
-	uint32_t *index; /* ascending; room for every coordinate */
+	uint32_t *index; /* in ascending order; room for every coordinate */
 };
 
 enum selection_argument {
@@ -62,26 +61,31 @@ enum selection_argument {
 	ARGUMENT_GLOBAL
 };
 
-/* How workers and shards come to the support of a step. */
+/* How workers and shards agree on the support of a step. */
 enum exchange {
-	EXCHANGE_OWN,    /* each worker sends what it selects */
+	EXCHANGE_OWN,    /* each worker sends what it selects itself */
 	EXCHANGE_LEADER, /* one worker selects for all */
-	EXCHANGE_SKETCH  /* shards ask for what the sum of the workers' sketches shows */
+	/* Shards ask for the coordinates that the sum of the workers' sketches suggests. */
+	EXCHANGE_SKETCH
 };
 
 struct selection_kind {
 	enum selection_argument argument;
-	int counted;  /* takes a count in place of its density */
-	int unbiased; /* draws and scales by itself; remembering the rest would count it twice */
-	int varies;   /* the number selected is not known before: largest message without memory */
-	int seeded;   /* the support follows from step and shard, the same for all workers */
-	int contiguous;         /* seeded, but said by its first position (CODING_RUN) */
-	enum exchange exchange; /* other than own: upwards only, and with a residual */
-	int by_tensor;          /* spans end where tensors do */
-	int by_coordinate;      /* whether one is selected depends on no other one */
-	int global;             /* k is this one's share of all who select: census.h finds it */
-	int adds;               /* select_run() may add the gradient in its own pass */
-	size_t (*run)(const struct choice *c); /* returns how many; NULL for all */
+	int counted;  /* takes a count in place of a density */
+	int unbiased; /* draws and scales by itself, so a memory of the rest would count it twice */
+	/* The number of selected coordinates is not known before, which matters for slots without
+	 * memory. */
+	int varies;
+	int seeded; /* the support follows from step and shard, and is the same for all workers */
+	int contiguous; /* seeded, but sent as its first position (CODING_RUN) */
+	/* Except for EXCHANGE_OWN: upwards only, and only with a residual. */
+	enum exchange exchange;
+	int by_tensor;     /* spans end where tensors end */
+	int by_coordinate; /* each coordinate is selected independently of the others */
+	/* K is one participant's share of the whole selection; see census.h. */
+	int global;
+	int adds; /* select_run() may add the gradient in its own pass */
+	size_t (*run)(const struct choice *c); /* returns how many were selected; NULL for all */
 };
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
@@ -96,14 +100,15 @@ size_t choose_randk(const struct choice *c);
 size_t choose_block(const struct choice *c);
 size_t choose_cyclic(const struct choice *c);
 
-/* The support of count of span coordinates that seed, step and shard stand for: uniformly random,
- * ascending. down: of a delta, else of a push. Sender and receiver call it. */
+/* The support of `count` of `span` coordinates that belongs to seed, step and shard: uniformly
+ * random and ascending. down: it is for a delta, else for a push. Sender and receiver both call
+ * this. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
 		    uint32_t count, uint32_t *index);
-/* gaussiank: z with P(|Z| > z) = share for a standard normal Z. */
+/* For gaussiank: z with P(|Z| > z) = share, for a standard normal Z. */
 double gaussian_quantile(double share);
-/* cyclic with chunks: how long one is. */
+/* For cyclic with chunks: the length of a chunk. */
 uint64_t chunk_length(double density);
-/* How many of n a density asks for: rounded up, at least 1 for n > 0. */
+/* How many of n coordinates a density selects: rounded up, and at least 1 for n > 0. */
 uint64_t density_count(double density, uint64_t n);
 #endif

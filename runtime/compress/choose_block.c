@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * block: in each step one contiguous block of each shard, the same on all workers, round and round,
- * so that every coordinate comes up once in 1/density steps (sparse parameter averaging; Jiang,
- * Agrawal, NeurIPS 2018). */
+ * block: in each step one contiguous block of each shard, the same on all workers. Blocks take
+ * turns, so that every coordinate is sent once in 1/density steps (sparse parameter averaging;
+ * Jiang, Agrawal, NeurIPS 2018). */
 #include "choose.h"
 #include <math.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * cyclic: what the leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS
- * 2020): its top-k, or of each chunk of equal length the largest coordinate, which takes one pass
- * and no threshold. */
+ * 2020). It is the leader's top k, or the largest coordinate of each chunk of equal length, which
+ * takes one pass and no threshold. */
 #include "choose.h"
 #include <math.h>
 
-/* The first of the largest magnitudes of [begin, end); end if all are zero. */
-static uint64_t largest_of(const float *x, uint64_t begin, uint64_t end)
+/* The first coordinate of largest magnitude in [begin, end); end if all are zero. */
+static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)
 {
 	uint64_t at = end;
 	float most = 0;
@@ -37,7 +37,7 @@ size_t choose_cyclic(const struct choice *c)
 
 		for (uint64_t begin = span->begin; begin < span->end; begin += step) {
 			uint64_t end = span->end - begin < step ? span->end : begin + step;
-			uint64_t at = largest_of(c->x, begin, end);
+			uint64_t at = first_largest(c->x, begin, end);
 
 			if (at < end)
 				c->index[n++] = (uint32_t)at;

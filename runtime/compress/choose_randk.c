@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * randk: k random coordinates, the same on all workers. The support follows from step and shard, so
- * no index crosses the wire (CODING_SEEDED): message.c calls seeded_support() again to read one. */
+ * no index is sent (CODING_SEEDED). message.c calls seeded_support() again to read a message. */
 #include "choose.h"
 
 size_t choose_randk(const struct choice *c)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Unbiased random selection (Wangni et al., 2018): coordinate j is kept with probability
- * p = min(1, lambda |x_j|) and then divided by p, so that the mean is x whatever was dropped. Both
- * ways to choose lambda, by the density wanted and by the variance allowed, end in the same
- * draw. */
+ * Unbiased random selection (Wangni et al., 2018): coordinate j is kept with probability p = min(1,
+ * lambda |x_j|) and then divided by p, so that the mean is x whatever is dropped. lambda follows
+ * either from the wanted density or from the allowed variance; both lead to the same draw. */
 #include "choose.h"
 #include "draw_rules.h"
 #include <math.h>
 
-/* One draw a coordinate; what is kept takes its scaled value. */
+/* Draws each coordinate once. A coordinate that is kept gets its scaled value. */
 static size_t draw(const struct choice *c, double lambda)
 {
 	const float step = draw_value(lambda);

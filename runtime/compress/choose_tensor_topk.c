@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tensor-topk: of each tensor the k largest magnitudes, k from its own length: no tensor is left
- * out because another one has larger gradients. layout.c keeps a span for each tensor where a
- * recipe asks for this. */
+ * tensor-topk: the k largest magnitudes of each tensor, with k from the tensor's own length, so
+ * that no tensor is left out because another one has larger gradients. layout.c makes a span for
+ * each tensor if a recipe uses this. */
 #include "choose.h"
 
 size_t choose_tensor_topk(const struct choice *c)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection by a magnitude that is known before the vector is sorted: threshold (Sahu et al.,
- * 2021), and gaussiank (Shi et al., 2019), which guesses it from mean and deviation and refines it
- * by counting (gaussian_rules.h). */
+ * Selection by a magnitude that is known without sorting the vector: threshold (Sahu et al., 2021),
+ * and gaussiank (Shi et al., 2019), which estimates it from mean and deviation and refines it by
+ * counting (gaussian_rules.h). */
 #include "choose.h"
 #include "gaussian_rules.h"
 #include "moments.h"
 #include <float.h>
 #include <math.h>
 
-/* |x| >= level, or > with strict; exempt spans give all their non-zeros. The first `ties`
- * coordinates with floor < |x| that do not pass are taken too. */
+/* Selects |x| >= level, or > level with strict, and all non-zeros of exempt spans. Of the
+ * coordinates that this leaves out, the first `ties` with |x| > floor are selected as well. */
 static size_t emit(const struct choice *c, float level, int strict, float floor, uint64_t ties)
 {
 	size_t n = 0;
@@ -37,7 +37,7 @@ size_t choose_threshold(const struct choice *c)
 
 /* ---- gaussiank ------------------------------------------------------------- */
 
-static float largest_of(const struct choice *c)
+static float largest_not_exempt(const struct choice *c)
 {
 	float largest = 0;
 
@@ -80,7 +80,7 @@ size_t choose_gaussiank(const struct choice *c)
 	const struct moments m = moments_of(terms, c->x, c->spans, c->n_spans);
 	struct gaussian g;
 	struct gaussian_cut cut;
-	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_of(c),
+	int counting = gaussian_begin(&g, m.first, m.second, m.n, largest_not_exempt(c),
 				      gaussian_quantile(c->density), c->k, &cut);
 
 	while (counting)

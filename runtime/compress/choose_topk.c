@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * topk and global: what select.c does; and how many coordinates a density is. */
+ * topk and global, by select.c; and how many coordinates a density is. */
 #include "choose.h"
 #include <math.h>
 

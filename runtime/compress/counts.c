@@ -8,8 +8,8 @@
 
 enum { UNARY_MAX = 7, LENGTH_BITS = 6, HEADER_BITS = 14, GAMMA_BITS_MAX = 2 * 16 + 1 };
 
-/* Bits of c without its leading zeros. */
-static unsigned length_of(uint64_t c)
+/* The length of c in bits, without leading zeros. */
+static unsigned bit_length(uint64_t c)
 {
 	return c ? 64 - (unsigned)__builtin_clzll(c) : 0;
 }
@@ -27,7 +27,7 @@ static uint64_t rounded(const struct rounding *r, uint64_t c, size_t place)
 
 	if (c >> r->b == 0 || !r->shift)
 		return c;
-	/* Of the part below the scale the highest 32 bits are compared with as many random ones. */
+	/* The highest 32 bits of the part below the scale are compared with as many random bits. */
 	uint64_t below = c & (scale - 1);
 	uint64_t part = r->shift > 32 ? below >> (r->shift - 32) : below << (32 - r->shift);
 
@@ -52,7 +52,7 @@ static void put_bits(struct bit_writer *w, uint64_t bits, unsigned n)
 
 static void put_gamma(struct bit_writer *w, uint64_t v) /* v >= 1 */
 {
-	unsigned n = length_of(v);
+	unsigned n = bit_length(v);
 
 	put_bits(w, 0, n - 1);
 	put_bits(w, 1, 1);
@@ -78,7 +78,7 @@ static uint64_t get_bits(struct bit_reader *r, unsigned n)
 	return v;
 }
 
-/* Zeros before a one, at most `most`; then there need be no one. */
+/* Counts the zeros before a one, up to `most`, after which there need not be a one. */
 static unsigned get_zeros(struct bit_reader *r, unsigned most)
 {
 	unsigned n = 0;
@@ -101,7 +101,7 @@ static uint64_t get_gamma(struct bit_reader *r)
 
 size_t counts_bound(size_t n, unsigned b)
 {
-	/* What is kept of a large count is one bit more than b where rounding up lengthened it. */
+	/* A large count keeps one bit more than b if rounding up made it longer. */
 	return (HEADER_BITS + 2 * GAMMA_BITS_MAX + n * (UNARY_MAX + LENGTH_BITS + b) + 7) / 8;
 }
 
@@ -126,7 +126,7 @@ size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 	unsigned longest = 0, before = 0;
 
 	for (size_t i = 0; i < n; i++)
-		longest = length_of(count[i]) > longest ? length_of(count[i]) : longest;
+		longest = bit_length(count[i]) > longest ? bit_length(count[i]) : longest;
 	r.shift = longest > b ? longest - b : 0;
 	while (first < n && !rounded(&r, count[first], first))
 		first++;
@@ -140,7 +140,7 @@ size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 		put_gamma(&w, first + 1);
 	for (size_t i = first; i < end; i++) {
 		uint64_t c = rounded(&r, count[i], i);
-		unsigned length = length_of(c), shift = length > b ? r.shift : 0;
+		unsigned length = bit_length(c), shift = length > b ? r.shift : 0;
 
 		put_length(&w, length, before);
 		if (length)
@@ -154,19 +154,19 @@ size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 
 /* ---- reading --------------------------------------------------------------- */
 
-static int refuse(const char **why, const char *what)
+static int refuse_counts(const char **why, const char *what)
 {
 	*why = what;
 	return SLUICE_EWIRE;
 }
 
-/* The next length; 64 if it is written as no encoder writes it. */
+/* Reads the next length. Returns 64 if no encoder would write it this way. */
 static unsigned get_length(struct bit_reader *r, unsigned before)
 {
 	unsigned z = get_zeros(r, UNARY_MAX), length;
 
 	if (z < UNARY_MAX)
-		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* below 0: huge */
+		return z % 2 ? before + (z + 1) / 2 : before - z / 2; /* below 0 it becomes huge */
 	length = (unsigned)get_bits(r, LENGTH_BITS);
 	z = length > before ? 2 * (length - before) - 1 : 2 * (before - length);
 	return z < UNARY_MAX ? 64 : length;
@@ -189,19 +189,19 @@ static int read_header(struct bit_reader *r, unsigned tag, size_t n, struct coun
 	if (!r->overrun && h->n)
 		h->first = (size_t)get_gamma(r) - 1;
 	if (r->overrun)
-		return refuse(why, "the counts end within their header");
+		return refuse_counts(why, "the counts end within their header");
 	if (tag_is != tag)
-		return refuse(why, "the counts are of another kind, or of other bins");
+		return refuse_counts(why, "the counts are of another kind, or of other bins");
 	if (h->shift + h->b > COUNTS_LENGTH_MAX)
-		return refuse(why, "the scale of the counts is too large");
+		return refuse_counts(why, "the scale of the counts is too large");
 	if (h->n > n || h->first > n - h->n)
-		return refuse(why, "there are counts of bins that do not exist");
+		return refuse_counts(why, "there are counts of bins that do not exist");
 	return 0;
 }
 
-/* Walks all counts; adds them where add is set. */
-static int walk(struct bit_reader r, const struct counts_header *h, uint64_t *count, int add,
-		const char **why)
+/* Reads all counts, and adds them if add is set. */
+static int walk_counts(struct bit_reader r, const struct counts_header *h, uint64_t *count, int add,
+		       const char **why)
 {
 	unsigned before = 0;
 
@@ -209,11 +209,11 @@ static int walk(struct bit_reader r, const struct counts_header *h, uint64_t *co
 		unsigned length = get_length(&r, before);
 
 		if (r.overrun)
-			return refuse(why, "the counts end early");
+			return refuse_counts(why, "the counts end early");
 		if (length > COUNTS_LENGTH_MAX || (length > h->b && length <= h->shift))
-			return refuse(why, "a count is longer or shorter than one can be");
+			return refuse_counts(why, "a count is longer or shorter than one can be");
 		if (!length && (i == 0 || i == h->n - 1))
-			return refuse(why, "the first or last count is zero");
+			return refuse_counts(why, "the first or last count is zero");
 
 		unsigned shift = length > h->b ? h->shift : 0;
 		uint64_t c = 0;
@@ -222,17 +222,17 @@ static int walk(struct bit_reader r, const struct counts_header *h, uint64_t *co
 			c = ((uint64_t)1 << (length - 1 - shift) | get_bits(&r, length - 1 - shift))
 			    << shift;
 		if (r.overrun)
-			return refuse(why, "the counts end early");
+			return refuse_counts(why, "the counts end early");
 		if ((count[h->first + i] + c) >> COUNTS_LENGTH_MAX)
-			return refuse(why, "a sum of counts has more than 48 bits");
+			return refuse_counts(why, "a sum of counts has more than 48 bits");
 		if (add)
 			count[h->first + i] += c;
 		before = length;
 	}
 	if (r.end - r.at >= 8)
-		return refuse(why, "there are bytes after the counts");
+		return refuse_counts(why, "there are bytes after the counts");
 	if (get_bits(&r, (unsigned)(r.end - r.at)))
-		return refuse(why, "the padding after the counts is not zero");
+		return refuse_counts(why, "the padding after the counts is not zero");
 	return 0;
 }
 
@@ -244,9 +244,9 @@ int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *c
 	int rc;
 
 	if (n_bytes > counts_bound(COUNTS_MOST, COUNTS_BITS_MAX))
-		return refuse(why, "the counts are longer than any can be");
+		return refuse_counts(why, "the counts are longer than any can be");
 	rc = read_header(&r, tag, n, &h, why);
 	if (!rc)
-		rc = walk(r, &h, count, 0, why);
-	return rc ? rc : walk(r, &h, count, 1, why);
+		rc = walk_counts(r, &h, count, 0, why);
+	return rc ? rc : walk_counts(r, &h, count, 1, why);
 }

@@ -23,18 +23,18 @@
 
 enum { COUNTS_BITS_MAX = 16, COUNTS_LENGTH_MAX = 48, COUNTS_MOST = 65535 };
 
-/* Bytes that counts_encode() needs at most for n counts of b bits. */
+/* The most bytes that counts_encode() needs for n counts of b bits. */
 size_t counts_bound(size_t n, unsigned b);
-/* Writes the n <= COUNTS_MOST counts, each below 2^(COUNTS_LENGTH_MAX - 1); out has room for the
- * bound. Those below 2^b are read back exactly. A larger one c becomes scale * floor(c / scale + u)
- * with u uniform: its mean is c, its standard error at most scale / 2; scale is 2^(length of the
- * largest - b), or 1. u is a function of the stream and the count's place. Returns the number of
- * bytes. */
+/* Writes n <= COUNTS_MOST counts, each below 2^(COUNTS_LENGTH_MAX - 1), to out, which has room for
+ * the bound. Counts below 2^b are read back exactly. A larger count c becomes scale * floor(c /
+ * scale + u) with u uniform, so its mean is c and its standard error at most scale / 2. The scale
+ * is 2^(length of the largest - b), or 1. u is a function of the stream and the count's position.
+ * Returns the number of bytes. */
 size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 		     const struct random_stream *stream, uint8_t *out);
-/* Adds the counts in bytes[0..n_bytes) to count[0..n): linear, in any order. SLUICE_EWIRE (*why
- * says what; count[] is untouched) for what counts_encode() does not write, another tag, or a sum
- * of more than 48 bits. */
+/* Adds the counts in bytes[0..n_bytes) to count[0..n). This is linear and works in any order.
+ * Returns SLUICE_EWIRE (*why says why; count[] is unchanged) for bytes that counts_encode() does
+ * not write, for another tag, and for a sum of more than 48 bits. */
 int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *count, size_t n,
 		 const char **why);
 #endif

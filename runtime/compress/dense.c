@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Four at once, in registers that every machine of today has. */
+/* Four values at once, in registers that every current machine has. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
@@ -23,14 +23,14 @@ int dense_plain(const struct message *m)
 int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
 {
 	memcpy(value, from, n * sizeof *value);
-	/* From here on the compiler may not look where they came from. */
+	/* After this, the compiler may not read the values from their source again. */
 	__asm__ volatile("" : : "r"(value), "r"(from) : "memory");
 	*crc = crc32c(*crc, value, n * sizeof *value);
 	return first_nonfinite(value, n) == n ? 0 : SLUICE_EWIRE;
 }
 
 #if defined(__SSE2__)
-/* As memcpy(). */
+/* The equivalent of memcpy(). */
 static void put_past_caches(uint8_t *to, const float *value, uint32_t n)
 {
 	uint32_t i = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Unbiased random selection (choose_random.c) as the CPU and the GPU compute it: lambda from sums
- * over those coordinates whose lambda |x| is below 1, then one draw a coordinate. Pure, inline. */
+ * Unbiased random selection (choose_random.c), as the CPU and the GPU compute it: lambda follows
+ * from sums over the coordinates with lambda |x| < 1, and then each coordinate is drawn once. Pure,
+ * inline. */
 #ifndef COMPRESS_DRAW_RULES_H
 #define COMPRESS_DRAW_RULES_H
 #include "base/both.h"
@@ -10,11 +11,11 @@
 enum { DRAW_CORRECTIONS = 2, DRAW_ROUNDS_MAX = 100 };
 
 struct draw_search {
-	int by_variance; /* wanted is epsilon, else the density */
+	int by_variance; /* wanted is epsilon, and not the density */
 	double wanted;
 	uint64_t total; /* coordinates that are not exempt */
 	double lambda, allowed;
-	uint64_t before; /* those with lambda |x| < 1 in the round before */
+	uint64_t before; /* number with lambda |x| < 1 in the previous round */
 	unsigned rounds;
 };
 
@@ -29,8 +30,9 @@ HOST_AND_DEVICE static inline void draw_begin(struct draw_search *s, int by_vari
 	s->rounds = 0;
 }
 
-/* lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round puts those with p = 1 aside and
- * solves for the rest; they only become more, so it ends, at the closed form, without a sort. */
+/* Finds the lambda with sum x^2 / p = (1 + epsilon) sum x^2. Each round sets the coordinates with p
+ * = 1 aside and solves for the rest. Their number only grows, so this ends at the closed form,
+ * without a sort. */
 HOST_AND_DEVICE static inline int draw_by_variance(struct draw_search *s,
 						   const struct moments *below)
 {
@@ -61,15 +63,15 @@ HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s,
 	return s->rounds <= DRAW_CORRECTIONS && s->lambda > 0;
 }
 
-/* below: of coordinates with s->lambda |x| < 1. 1: lambda is another now, and its sums are
- * wanted. */
+/* below: the sums over the coordinates with s->lambda |x| < 1. Returns 1 if lambda has changed and
+ * the sums for the new one are needed. */
 HOST_AND_DEVICE static inline int draw_next(struct draw_search *s, const struct moments *below)
 {
 	return s->by_variance ? draw_by_variance(s, below) : draw_by_density(s, below);
 }
 
-/* What a kept coordinate with p < 1 becomes, but for its sign: 1 / lambda, not a quotient of two
- * small numbers. */
+/* The magnitude that a kept coordinate with p < 1 gets. It is 1 / lambda, which avoids a quotient
+ * of two small numbers. */
 HOST_AND_DEVICE static inline float draw_value(double lambda)
 {
 	return lambda > 0 && 1 / lambda < (double)FLT_MAX ? (float)(1 / lambda) : FLT_MAX;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a referee makes of the few bits that many servers say about a distribution p over 0 .. n - 1
- * (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). Pure public functions; beside
- * each stands the error that its test holds it to. */
+ * What a referee can conclude from the few bits that many servers send about a distribution p over
+ * 0 .. n - 1 (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). These are pure
+ * public functions. Beside each is the error bound that its test checks. */
 #include "base/error.h"
 #include "random.h"
 #include "sluice_estimate.h"
@@ -43,8 +43,8 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 	return 0;
 }
 
-/* Each element is in a server's subset with probability 1/2: a bit of the numbers of (seed,
- * server). */
+/* Each element is in a server's subset with probability 1/2, by a bit of the random numbers for
+ * (seed, server). */
 static void subset_word(uint64_t seed, uint64_t server, uint32_t element, uint32_t four[4])
 {
 	const struct random_stream stream = { .purpose = RANDOM_SUBSET,
@@ -128,7 +128,8 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	memcpy(sorted, sample, servers * sizeof(*sorted));
 	qsort(sorted, servers, sizeof(*sorted), ascending);
 	for (size_t i = 1, next; i < intervals; i++) {
-		size_t rank = i * (servers + 1) / intervals; /* of an order statistic, from 1 */
+		/* Rank of an order statistic, counted from 1. */
+		size_t rank = i * (servers + 1) / intervals;
 
 		next = (i + 1) * (servers + 1) / intervals;
 		if (!rank)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See few_bits.h. Values go through in pieces that stay in the first cache: values to codes of one
- * byte, codes to bits. The loops over them are in value_kernels.h. Of round, whose codes are wider:
- * few_bits_round.c. */
+ * See few_bits.h. Values are processed in pieces that stay in the first-level cache: from values to
+ * codes of one byte, and from codes to bits. value_kernels.h has the loops. few_bits_round.c
+ * handles the type round, whose codes are wider. */
 #include "few_bits.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -39,7 +39,7 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 
 	switch (c->type) {
 	case VALUE_GRID:
-		if (!n) /* whatever the vector holds that it says nothing of */
+		if (!n) /* an empty message has range 0, whatever the rest of the vector holds */
 			return 0;
 		most = largest_magnitude(v, n);
 		return grid_range(c->bits, most <= range ? range : most);
@@ -48,7 +48,7 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 	}
 }
 
-static int refuse(const char **why, const char *text)
+static int refuse_coding(const char **why, const char *text)
 {
 	if (why)
 		*why = text;
@@ -61,42 +61,47 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 	case VALUE_UNIFORM:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block < 8 || c->block % 8 ||
 		    c->block > UNIFORM_BLOCK_MAX)
-			return refuse(
+			return refuse_coding(
 				why,
 				"uniform values have 1 to 8 bits in blocks of a multiple of 8");
 		return scale == 1 ? 1 :
-				    refuse(why, "uniform values have a scale a block, and 1 here");
+				    refuse_coding(
+					    why, "uniform values have a scale a block, and 1 here");
 	case VALUE_GRID:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block)
-			return refuse(why, "values on a grid have 1 to 8 bits and no blocks");
+			return refuse_coding(why,
+					     "values on a grid have 1 to 8 bits and no blocks");
 		if (!(scale >= 0 && scale <= FLT_MAX / 4) || signbit(scale) ||
 		    (scale > 0 && !(grid_width(c->bits, scale) > 0)))
-			return refuse(why, "the range of a grid must be finite and not negative");
+			return refuse_coding(why,
+					     "the range of a grid must be finite and not negative");
 		return 1;
 	case VALUE_ROUND:
 		if (c->bits > ROUND_BITS_MAX || c->block)
-			return refuse(why, "rounded values have at most 22 bits and no blocks");
+			return refuse_coding(why,
+					     "rounded values have at most 22 bits and no blocks");
 		return scale > 0 && scale <= FLT_MAX ?
 			       1 :
-			       refuse(why, "the width of rounding must be above 0");
-	default: return refuse(why, "no such value type");
+			       refuse_coding(why, "the width of rounding must be above 0");
+	default: return refuse_coding(why, "no such value type");
 	}
 }
 
 /* ---- pieces ---- */
 
-static size_t whole(size_t n)
+static size_t whole_value_groups(size_t n)
 {
 	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
 }
 
-/* How many of n values go through at once: whole, or fewer than a group at the end. */
+/* How many of n values are processed at once: a whole number of groups, or fewer than a group at
+ * the end. */
 static size_t piece(size_t n)
 {
 	return n < VALUE_GROUP ? n : n < PIECE ? n - n % VALUE_GROUP : PIECE;
 }
 
-/* end: of what may be written. Returns where the next codes go. */
+/* end: the end of the memory that may be written. Returns where the next codes go. */
 static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out,
 			  const uint8_t *end)
 {
@@ -109,7 +114,7 @@ static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t
 	return out + bytes;
 }
 
-/* Where the next codes are, or NULL: bits behind the last code are not zero. */
+/* Returns where the next codes are, or NULL if bits after the last code are not zero. */
 static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
 				uint8_t *codes)
 {
@@ -124,7 +129,7 @@ static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n,
 
 /* ---- uniform ---- */
 
-/* Of one bit: the mean magnitude of each block. */
+/* For one bit: the scale of each block is its mean magnitude. */
 static void mean_steps(const float *v, size_t n, size_t block, struct uniform_scale *scales)
 {
 	const float *row[VALUE_SUMS];
@@ -142,9 +147,9 @@ static void mean_steps(const float *v, size_t n, size_t block, struct uniform_sc
 	}
 }
 
-/* Of more bits: of several blocks before their values are looked at again, because a scale is two
- * divisions behind the last value of its block, and the divisions of several do not wait for each
- * other. */
+/* For more bits: computes the steps of several blocks before their values are read again. A step
+ * takes two divisions after the last value of its block, and the divisions of several blocks
+ * overlap. */
 static void largest_steps(const struct value_coding *c, const float *v, size_t n,
 			  struct uniform_scale *scales)
 {
@@ -159,13 +164,14 @@ static void largest_steps(const struct value_coding *c, const float *v, size_t n
 		scales[b] = uniform_scale(c->bits, uniform_step(c->bits, most[b]));
 }
 
-/* What rounding draws, with the mixer of this message. */
+/* The random numbers that rounding uses, from the mixer of this message. */
 struct numbers {
 	struct random_mixer mixer;
 	const struct rounding *rounding;
 };
 
-/* Values at..at + n) of the message, whole, or the last of a block, padded. */
+/* Encodes values at..at + n of the message. n is whole, or it is the end of a block, which is then
+ * padded. */
 static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale,
 			  const float *v, size_t at, size_t n, const struct numbers *numbers,
 			  uint8_t *codes, float *decoded)
@@ -178,13 +184,13 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 	struct value_numbers drawn = { .low = (uint32_t)base, .index = index };
 	uint32_t padded[VALUE_GROUP];
 
-	if (first >> 32 != last >> 32) { /* once in 2^32 coordinates */
+	if (first >> 32 != last >> 32) { /* happens once in 2^32 coordinates */
 		for (size_t i = 0; i < n; i++)
 			codes[i] = uniform_code(
 				v[i], random_mixed(&numbers->mixer, base + (index ? index[i] : i)),
 				scale, c->bits);
 		value_kernels()->uniform_values(codes, scale->step, uniform_levels(c->bits),
-						whole(n), decoded);
+						whole_value_groups(n), decoded);
 		return;
 	}
 	drawn.key = *random_mixer_key(&numbers->mixer, first);
@@ -193,10 +199,10 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 		memcpy(padded, index, n * sizeof(*index));
 		drawn.index = padded;
 	}
-	value_kernels()->uniform(v, &drawn, scale, c->bits, whole(n), codes, decoded);
+	value_kernels()->uniform(v, &drawn, scale, c->bits, whole_value_groups(n), codes, decoded);
 }
 
-/* One block's values; returns where the next codes go. */
+/* Encodes the values of one block. Returns where the next codes go. */
 static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale,
 			     const float *v, size_t at, size_t n, const struct numbers *numbers,
 			     uint8_t *bits, const uint8_t *end, float *decoded)
@@ -218,14 +224,15 @@ static uint8_t *block_encode(const struct value_coding *c, const struct uniform_
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (!(step > 0)) { /* nothing to divide by */
+		if (!(step > 0)) { /* cannot divide by the step */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
-				k->sign_values(codes, step, whole(here), to);
+				k->sign_values(codes, step, whole_value_groups(here), to);
 			else
-				k->uniform_values(codes, step, levels, whole(here), to);
+				k->uniform_values(codes, step, levels, whole_value_groups(here),
+						  to);
 		} else if (c->bits == 1) {
-			k->signs(from, step, whole(here), codes, to);
+			k->signs(from, step, whole_value_groups(here), codes, to);
 		} else {
 			uniform_piece(c, scale, from, i, here, numbers, codes, to);
 		}
@@ -289,21 +296,22 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 			step = bits_float(get_le32(in + at / c->block * SCALE_BYTES));
 			if (!(step >= 0 && step <= FLT_MAX) || isinf(step * (float)levels) ||
 			    signbit(step))
-				return refuse(why, "the step of a block is negative or not finite");
+				return refuse_coding(
+					why, "the step of a block is negative or not finite");
 		}
-		if (here % VALUE_GROUP) /* behind the last code are zero's */
+		if (here % VALUE_GROUP) /* pad with the codes of zero */
 			memset(codes, levels, sizeof(codes));
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
-			return refuse(why, "bits behind the last code are not zero");
+			return refuse_coding(why, "bits behind the last code are not zero");
 		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels,
-			       step > 0 ? most : (uint8_t)levels, whole(here)))
-			return refuse(why, "a code is out of range");
+			       step > 0 ? most : (uint8_t)levels, whole_value_groups(here)))
+			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
 		if (c->bits == 1)
-			k->sign_values(codes, step, whole(here), to);
+			k->sign_values(codes, step, whole_value_groups(here), to);
 		else
-			k->uniform_values(codes, step, levels, whole(here), to);
+			k->uniform_values(codes, step, levels, whole_value_groups(here), to);
 		if (to == last)
 			memcpy(v + at, last, here * sizeof(*v));
 	}
@@ -333,9 +341,10 @@ static size_t grid_encode(unsigned width_bits, float range, const float *v, size
 			from = to = last;
 		}
 		if (range > 0)
-			k->grid(from, range, width, (1 << width_bits) - 1, whole(here), codes, to);
+			k->grid(from, range, width, (1 << width_bits) - 1, whole_value_groups(here),
+				codes, to);
 		else
-			k->grid_values(codes, range, width, whole(here), to);
+			k->grid_values(codes, range, width, whole_value_groups(here), to);
 		out = codes_put(codes, here, width_bits, out, end);
 		if (to == last)
 			memcpy(decoded + at, last, here * sizeof(*v));
@@ -354,15 +363,15 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 
 	for (size_t at = 0, here; at < n; at += here) {
 		here = n - at < PIECE ? n - at : PIECE;
-		if (here < PIECE) /* behind the last code are zeros */
+		if (here < PIECE) /* pad with zeros */
 			memset(codes, 0, sizeof(codes));
 		in = codes_get(in, end, here, width_bits, codes);
 		if (!in)
-			return refuse(why, "bits behind the last code are not zero");
-		if (!(range > 0) && !k->within(codes, 0, 0, whole(here)))
-			return refuse(why, "a code is out of range");
+			return refuse_coding(why, "bits behind the last code are not zero");
+		if (!(range > 0) && !k->within(codes, 0, 0, whole_value_groups(here)))
+			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;
-		k->grid_values(codes, range, width, whole(here), to);
+		k->grid_values(codes, range, width, whole_value_groups(here), to);
 		if (to == last)
 			memcpy(v + at, last, here * sizeof(*v));
 	}
@@ -393,7 +402,7 @@ int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in
 	case VALUE_GRID: good = grid_decode(c->bits, scale, in, n, v, why); break;
 	case VALUE_ROUND:
 		wrong = round_decode(c->bits, scale, in, n, v);
-		good = wrong ? refuse(why, wrong) : 1;
+		good = wrong ? refuse_coding(why, wrong) : 1;
 		break;
 	default: break;
 	}

@@ -20,8 +20,9 @@
 #include "quantize.h"
 #include "random.h"
 
-/* Whose numbers decide the roundings of uniform: value i is coordinate first + index[i] of the
- * whole vector (index NULL: first + i), so that they do not depend on how it is cut into shards. */
+/* Whose random numbers decide the rounding of uniform. Value i is coordinate first + index[i] of
+ * the whole vector (first + i if index is NULL), so that the result does not depend on how the
+ * vector is cut into shards. */
 struct rounding {
 	struct random_stream stream;
 	uint64_t first;
@@ -33,22 +34,25 @@ HOST_AND_DEVICE static inline int value_few_bits(enum value_type type)
 	return type >= VALUE_UNIFORM;
 }
 
-/* max |v|, 0 of nothing. */
+/* max |v|; 0 if n is 0. */
 float largest_magnitude(const float *v, size_t n);
-/* Length of n values on the wire, not padded. round: with c->bits each, so call few_bits_fit()
- * before. */
+/* The length of n values in a message, without padding. Values of the type round take c->bits each,
+ * so few_bits_fit() must be called before. */
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
-/* What a message of these values needs: the scale of its header, and c->bits of round. range: grid
- * covers at least this magnitude; of no values it is 0. */
+/* Returns the scale for the header of a message with these values, and sets c->bits for the type
+ * round. A grid covers at least the magnitude range; without values it is 0. */
 float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range);
-/* 1 if a message may carry these; NULL or *why says what not. */
+/* Returns 1 if a message may have this coding and scale, else 0 with the reason in *why (may be
+ * NULL). */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);
-/* out: few_bits_bytes(). decoded (may be v) is what few_bits_decode() gives, to the bit. Returns n,
- * or which value is NaN or infinite, and then what was written is nothing. */
+/* Writes few_bits_bytes() bytes to out. decoded (may be v) receives exactly what few_bits_decode()
+ * gives. Returns n, or the number of the first value that is NaN or infinite; the output is then
+ * invalid. */
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
 		       const struct rounding *rounding, uint8_t *out, float *decoded);
-/* Everything of in[0..few_bits_bytes()) is checked: codes in range, steps finite and not negative,
- * spare bits zero, no code but zero's where the step is 0. 0 or SLUICE_EWIRE and *why. */
+/* Checks everything in in[0..few_bits_bytes()): codes are in range, steps are finite and not
+ * negative, spare bits are zero, and where the step is 0, all codes are zero's. Returns 0, or
+ * SLUICE_EWIRE and *why. */
 int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
 		    float *v, const char **why);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See few_bits_round.h. Values go through in pieces of as many as positions do, whose loops over
- * wide codes serve here too (index_kernels.h). */
+ * See few_bits_round.h. Values are processed in pieces of the same size as positions, whose loops
+ * for wide codes are used here as well (index_kernels.h). */
 #include "few_bits_round.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -11,10 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-/* 2^21 - 1 is the largest integer of which adding a half to it is still exact. */
+/* 2^21 - 1 is the largest integer to which a half can be added exactly. */
 #define ROUND_LARGEST 2097151
 
-/* The largest integer that round may send: beyond it float is not exact, or D q not finite. */
+/* The largest integer that round may send. Beyond it, a float is not exact, or D q is not
+ * finite. */
 static float round_limit(float width)
 {
 	float limit = width < FLT_MAX / ROUND_LARGEST ? ROUND_LARGEST : floorf(FLT_MAX / width);
@@ -82,7 +83,7 @@ size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_
 	return n;
 }
 
-/* The codes of one piece; 0 if bits behind the last one are not zero. */
+/* Reads the codes of one piece. Returns 0 if bits after the last one are not zero. */
 static int round_codes(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
 		       uint32_t codes[INDEX_BLOCK])
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values rounded to whole multiples of a width: the type round of few_bits.h. Called by few_bits.c.
+ * Rounds values to whole multiples of a width: the type round of few_bits.h. Called by few_bits.c.
  * Pure. */
 #ifndef COMPRESS_FEW_BITS_ROUND_H
 #define COMPRESS_FEW_BITS_ROUND_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* As many as the largest code needs. */
+/* The number of bits that the largest code needs. */
 unsigned round_bits(float width, const float *v, size_t n);
-/* As few_bits_encode(); bits: of round_bits(). */
+/* The counterpart of few_bits_encode(); bits is from round_bits(). */
 size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_t *out,
 		    float *decoded);
-/* As few_bits_decode(): NULL, or what is wrong. */
+/* The counterpart of few_bits_decode(). Returns NULL, or what is wrong. */
 const char *round_decode(unsigned bits, float width, const uint8_t *in, size_t n, float *v);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One value in few bits, of the types uniform and grid (few_bits.h), as the CPU and the GPU compute
- * it. Pure, inline, without a branch, so that loops over them become vectors. */
+ * Encodes and decodes one value in few bits, for the types uniform and grid (few_bits.h), as the
+ * CPU and the GPU do it. Pure, inline and without branches, so that compilers vectorise loops over
+ * these functions. */
 #ifndef COMPRESS_FEW_BITS_RULES_H
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"
@@ -13,28 +14,28 @@ HOST_AND_DEVICE static inline int uniform_levels(unsigned bits)
 	return (1 << (bits - 1)) - 1;
 }
 
-/* The least step of which L reach this magnitude, the largest of a block. Of an infinite one (a sum
- * that overflowed) it is infinite, which the receiver refuses. */
+/* The smallest step of which L steps reach this magnitude, the largest of a block. For an infinite
+ * magnitude (an overflowed sum) the step is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 {
 	const float levels = (float)uniform_levels(bits);
 	float step = most / levels;
 
 	step = bits_float(float_bits(step) +
-			  (step * levels < most)); /* the next one up, without a branch */
+			  (step * levels < most)); /* the next larger float, without a branch */
 	return step * levels > FLT_MAX && most <= FLT_MAX ? bits_float(float_bits(step) - 1) : step;
 }
 
-/* What turns the values of a block into whole multiples of 2^-(32 - bits) steps. Two factors,
- * because the inverse of a tiny step is not finite; up is a power of two. */
+/* Factors that turn the values of a block into whole multiples of 2^-(32 - bits) steps. There are
+ * two factors, because the inverse of a tiny step is not finite; `up` is a power of two. */
 struct uniform_scale {
 	float step, up, factor;
 };
 
-/* Of a step of 0 it is not for use. Products do not fall where a value grows: if the largest value
- * that may have this step does not go beyond the last level, none does, and there is nothing to
- * limit a value at a time. A unit of the factor's last place moves that product by half a unit of
- * its own at least. */
+/* Not valid for a step of 0. Products do not decrease when a value grows. So if the largest value
+ * that may have this step does not exceed the last level, no value does, and values need not be
+ * limited one by one. A unit in the last place of the factor moves that product by at least half a
+ * unit in its own last place. */
 HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, float step)
 {
 	const float levels = (float)uniform_levels(bits), unit = (float)(1u << (32 - bits));
@@ -49,7 +50,7 @@ HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, 
 	return s;
 }
 
-/* Adds a random share of a step, of as many bits, and rounds down. */
+/* Adds a random fraction of a step, of the same number of bits, and rounds down. */
 HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random,
 						   const struct uniform_scale *s, unsigned bits)
 {
@@ -83,11 +84,11 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
-/* The range of a message whose largest magnitude this is. Of an infinite one (a sum that
- * overflowed) it is infinite, which the receiver refuses. */
+/* The range of a message with this largest magnitude. For an infinite magnitude (an overflowed sum)
+ * it is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
-	const float grid_most = FLT_MAX / 4; /* w code - R stays finite */
+	const float grid_most = FLT_MAX / 4; /* so that width * code - range stays finite */
 
 	if (!(most <= FLT_MAX))
 		return most;
@@ -95,7 +96,7 @@ HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 	return grid_width(bits, most) > 0 ? most : 0;
 }
 
-/* most: the largest code. */
+/* most is the largest code. */
 HOST_AND_DEVICE static inline uint8_t grid_code(float v, float range, float width, int most)
 {
 	float x = v;
@@ -114,8 +115,8 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 
 /* ---- lengths --------------------------------------------------------------- */
 
-/* Bytes of n codes of so many bits, and of the step that each block of values has before them;
- * block 0: none. */
+/* Bytes of n codes of so many bits, and of the steps before the blocks of values. block 0: there
+ * are no steps. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank (Shi et al., 2019) as the CPU and the GPU compute it: a first level from mean and
- * deviation, refined within a bracket until the count above it lies in [2/3, 4/3] k, where the
- * paper multiplies by 0.5 or 1.5 up to three times, which need not end anywhere near k. Pure,
- * inline; who counts is the caller's. */
+ * gaussiank (Shi et al., 2019), as the CPU and the GPU compute it. A first level follows from mean
+ * and deviation. It is refined within a bracket until the number of magnitudes above it is in [2/3,
+ * 4/3] k. (The paper multiplies by 0.5 or 1.5 up to three times instead, which may end far from k.)
+ * Pure, inline; the caller counts. */
 #ifndef COMPRESS_GAUSSIAN_RULES_H
 #define COMPRESS_GAUSSIAN_RULES_H
 #include "base/both.h"
@@ -15,11 +15,11 @@ enum { GAUSSIAN_COUNTS_MAX = 15 };
 struct gaussian {
 	double level, low, high;
 	uint64_t k, above_high;
-	unsigned counts; /* taken so far */
+	unsigned counts; /* number of counts so far */
 };
 
-/* What is selected: magnitudes above `above`, and the first `ties` that are above floor but not
- * above that. */
+/* The selection: all magnitudes above `above`, and the first `ties` magnitudes that are above
+ * `floor` but not above `above`. */
 struct gaussian_cut {
 	float above, floor;
 	uint64_t ties;
@@ -45,8 +45,9 @@ HOST_AND_DEVICE static inline struct gaussian_cut gaussian_between(const struct 
 	return cut;
 }
 
-/* Of n coordinates with these sums of x and x^2; quantile: z with P(|Z| > z) = the density, for a
- * standard normal Z. 1: the number of magnitudes above (float)level is wanted; 0: *cut is known. */
+/* Begins with the sums of x and x^2 of n coordinates. quantile: z with P(|Z| > z) = the density,
+ * for a standard normal Z. Returns 1 if the number of magnitudes above (float)level is needed, or 0
+ * if *cut is known. */
 HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum, double squares,
 						 uint64_t n, float largest, double quantile,
 						 uint64_t k, struct gaussian_cut *cut)
@@ -64,7 +65,7 @@ HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum,
 	g->k = k;
 	g->above_high = 0;
 	g->counts = 0;
-	*cut = gaussian_above(FLT_MAX); /* exempt ones only */
+	*cut = gaussian_above(FLT_MAX); /* selects only exempt coordinates */
 	if (!(g->high > 0))
 		return 0;
 	if (!(g->level < g->high))
@@ -72,7 +73,7 @@ HOST_AND_DEVICE static inline int gaussian_begin(struct gaussian *g, double sum,
 	return 1;
 }
 
-/* n magnitudes are above (float)level. Returns as gaussian_begin(). */
+/* n is the number of magnitudes above (float)level. Returns the same as gaussian_begin(). */
 HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 						 struct gaussian_cut *cut)
 {
@@ -87,12 +88,12 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 	} else {
 		g->low = g->level;
 	}
-	/* Many equal magnitudes, or a shape that 15 counts cannot tell: the heaviest, then by
-	 * index. */
+	/* Many magnitudes are equal, or 15 counts did not suffice for this shape: take the largest,
+	 * and the rest in order of their index. */
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;
-	/* What is not bracketed from below yet falls fast. */
+	/* Without a lower bound yet, the level is halved. */
 	g->level = g->low > 0 ? sqrt(g->low * g->high) : g->level / 2;
 	return (float)g->level > 0;
 }

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbours often fall into one bin, and an addition would wait for the one before it: each of
- * four has a table of its own. Tables that are a multiple of 4096 bytes apart wait for each other
- * all the same; PAD, in entries, keeps them a line off. BLOCK floats stay in the first cache. */
+/* Neighbouring values often fall into one bin, and an addition to memory would wait for the one
+ * before it, so four tables take turns. Tables at a distance of a multiple of 4096 bytes would
+ * still wait for each other; PAD, in entries, moves them a cache line apart. BLOCK floats stay in
+ * the first-level cache. */
 enum { TABLES = 4, PAD = 16, BLOCK = 2048, MANTISSA = 23, EXPONENTS = 256 };
 
 static size_t table_entries(unsigned mantissa_bits)
@@ -35,7 +36,7 @@ size_t histogram_bytes(unsigned mantissa_bits)
 	       TABLES * stride_of(mantissa_bits) * sizeof(uint32_t);
 }
 
-/* One allocation: the histogram, then its arrays. */
+/* One allocation holds the histogram and its arrays. */
 int histogram_open(unsigned mantissa_bits, struct sluice_histogram **out)
 {
 	struct sluice_histogram *h = calloc(1, histogram_bytes(mantissa_bits));
@@ -68,7 +69,7 @@ static uint64_t zeros_in(const float *a, size_t n)
 	return zeros;
 }
 
-/* Two floats a load; the signs fall to the mask. */
+/* Loads two floats at once. The mask removes the signs. */
 static void count_block(const struct sluice_histogram *h, const float *a, size_t n)
 {
 	const unsigned shift = MANTISSA - h->mantissa_bits;
@@ -91,8 +92,8 @@ static void count_block(const struct sluice_histogram *h, const float *a, size_t
 		t0[float_bits(a[i]) >> shift & mask]++;
 }
 
-/* Zeros share their place with the least subnormals: a block that counted there is looked at again
- * while it is in the cache. */
+/* Zeros are counted in the same entry as the smallest subnormals. If a block changed this entry, it
+ * is read again while it is in the cache. */
 void histogram_see(struct sluice_histogram *h, const float *a, size_t n)
 {
 	const size_t stride = stride_of(h->mantissa_bits);
@@ -122,7 +123,8 @@ uint64_t histogram_take(struct sluice_histogram *h)
 	if (!nonfinite) {
 		h->count[0] += zeros;
 		for (size_t j = 0; j < infinite; j++) {
-			/* Exponent field 0: zeros, counted already, and subnormals. */
+			/* With exponent field 0 there are zeros, which were counted already, and
+			 * subnormals. */
 			h->count[j < normal ? 1 : 2 + j - normal] += h->tables[j];
 			h->total += h->tables[j];
 		}
@@ -159,8 +161,8 @@ int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, 
 
 /* ---- asking ---------------------------------------------------------------- */
 
-/* log2 of the least magnitude of a bin that is not 0; of one beyond the last, of what it ends
- * before. */
+/* log2 of the smallest magnitude of a bin, which must not be bin 0. For the bin after the last one,
+ * where the last one ends. */
 static double lower_edge(const struct sluice_histogram *h, uint32_t bin)
 {
 	const double normal = (double)(1u << h->mantissa_bits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The histogram and the coding of counts as public functions: arguments judged, then histogram.c
- * and counts.c. */
+ * The histogram and the coding of counts as public functions: they check the arguments and call
+ * histogram.c and counts.c. */
 #include "base/error.h"
 #include "histogram.h"
 #include "select.h"
@@ -15,7 +15,7 @@ static int check_bits(const char *function, int bits)
 	return 0;
 }
 
-static int check_room(const char *function, size_t need, size_t room)
+static int check_text_room(const char *function, size_t need, size_t room)
 {
 	if (room < need)
 		return fail(SLUICE_EINVAL, "%s: there is room for %zu bytes, %zu may be needed",
@@ -91,7 +91,7 @@ SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bi
 	if (!rc && (!histogram || !message || !bytes_out))
 		rc = fail(SLUICE_EINVAL, "%s: an argument is NULL", here);
 	if (!rc)
-		rc = check_room(here, histogram_bound(histogram, (unsigned)bits), room);
+		rc = check_text_room(here, histogram_bound(histogram, (unsigned)bits), room);
 	if (!rc)
 		rc = check_counts(here, histogram->count, histogram->bins);
 	if (!rc)
@@ -152,7 +152,7 @@ SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, u
 		rc = fail(SLUICE_EINVAL, "%s: an argument is NULL, or n=%zu is above %d", here, n,
 			  COUNTS_MOST);
 	if (!rc)
-		rc = check_room(here, counts_bound(n, (unsigned)bits), room);
+		rc = check_text_room(here, counts_bound(n, (unsigned)bits), room);
 	if (!rc)
 		rc = check_counts(here, count, n);
 	if (!rc)

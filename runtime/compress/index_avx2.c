@@ -14,8 +14,9 @@ enum { LANES = 8, READ_WIDTH_MAX = 24, WRITE_WIDTH_MAX = 15 };
 
 /* ---- reading --------------------------------------------------------------- */
 
-/* For gaps of one width: the four bytes of each lane, from where its half begins, and the bits of
- * them that are the gap's before. The upper half begins in the byte where bit 4 * width is. */
+/* For gaps of one width: the four bytes of each lane, relative to the beginning of its half, and
+ * the number of bits in them that precede the gap. The upper half begins in the byte with bit 4 *
+ * width. */
 struct lanes {
 	uint8_t bytes[4 * LANES];
 	uint32_t shift[LANES];
@@ -41,7 +42,7 @@ static const struct lanes lanes_of[READ_WIDTH_MAX + 1] = {
 	WIDTH(21), WIDTH(22), WIDTH(23), WIDTH(24)
 };
 
-static inline AVX2 __m256i load(const void *p)
+static inline AVX2 __m256i load_eight_indices(const void *p)
 {
 	return _mm256_loadu_si256((const __m256i *)p);
 }
@@ -67,7 +68,7 @@ static inline AVX2 uint32_t any_lane(__m256i v)
 	return (uint32_t)_mm_cvtsi128_si32(half);
 }
 
-/* Eight gaps of the width that bytes, shift and mask are for. */
+/* Reads eight gaps of the width that bytes, shift and mask are made for. */
 static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m256i bytes,
 				      __m256i shift, __m256i mask)
 {
@@ -78,9 +79,10 @@ static inline AVX2 __m256i eight_gaps(const uint8_t *in, unsigned upper_at, __m2
 	return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(v, bytes), shift), mask);
 }
 
-static AVX2 void codes(const uint8_t *in, unsigned width, uint32_t *gap)
+static AVX2 void gap_codes_avx2(const uint8_t *in, unsigned width, uint32_t *gap)
 {
-	const __m256i bytes = load(lanes_of[width].bytes), shift = load(lanes_of[width].shift);
+	const __m256i bytes = load_eight_indices(lanes_of[width].bytes),
+		      shift = load_eight_indices(lanes_of[width].shift);
 	const __m256i mask = _mm256_set1_epi32((1 << width) - 1);
 
 	for (int i = 0; i < INDEX_BLOCK; i += LANES, in += width)
@@ -88,7 +90,8 @@ static AVX2 void codes(const uint8_t *in, unsigned width, uint32_t *gap)
 				    eight_gaps(in, 4 * width / 8, bytes, shift, mask));
 }
 
-static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
+static AVX2 uint32_t unpack_gaps_avx2(const uint8_t *in, unsigned width, uint64_t *next,
+				      uint32_t *index)
 {
 	const __m256i one = _mm256_set1_epi32(1), last = _mm256_set1_epi32(LANES - 1);
 	const unsigned upper_at = 4 * width / 8;
@@ -96,8 +99,8 @@ static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, u
 
 	if (width > READ_WIDTH_MAX)
 		return index_portable.unpack(in, width, next, index);
-	bytes = load(lanes_of[width].bytes);
-	shift = load(lanes_of[width].shift);
+	bytes = load_eight_indices(lanes_of[width].bytes);
+	shift = load_eight_indices(lanes_of[width].shift);
 	mask = _mm256_set1_epi32((1 << width) - 1);
 	all = _mm256_setzero_si256();
 	before = _mm256_set1_epi32((int)(uint32_t)(*next - 1));
@@ -107,18 +110,18 @@ static AVX2 uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, u
 		all = _mm256_or_si256(all, v);
 		v = running_sum(_mm256_add_epi32(v, one));
 		_mm256_storeu_si256((__m256i *)(void *)(index + i), _mm256_add_epi32(v, before));
-		/* Only this addition waits for the group before. */
+		/* Only this addition has to wait for the previous group. */
 		before = _mm256_add_epi32(before, _mm256_permutevar8x32_epi32(v, last));
 	}
-	/* 128 gaps of 24 bits stay below 2^32, so the difference is what it would be without
-	 * wrapping. */
+	/* 128 gaps of 24 bits stay below 2^32, so the difference is correct although it may
+	 * wrap. */
 	*next += (uint64_t)(uint32_t)(index[INDEX_BLOCK - 1] - (uint32_t)*next) + 1;
 	return any_lane(all);
 }
 
 /* ---- writing --------------------------------------------------------------- */
 
-static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
+static AVX2 uint32_t gaps_avx2(const uint32_t *index, uint32_t next, uint32_t *gap)
 {
 	const __m256i one = _mm256_set1_epi32(1);
 	__m256i all = _mm256_setzero_si256();
@@ -127,7 +130,8 @@ static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 	for (int i = 1; i < LANES; i++)
 		first |= gap[i] = index[i] - index[i - 1] - 1;
 	for (int i = LANES; i < INDEX_BLOCK; i += LANES) {
-		__m256i v = _mm256_sub_epi32(load(index + i), load(index + i - 1));
+		__m256i v = _mm256_sub_epi32(load_eight_indices(index + i),
+					     load_eight_indices(index + i - 1));
 
 		v = _mm256_sub_epi32(v, one);
 		all = _mm256_or_si256(all, v);
@@ -136,7 +140,7 @@ static AVX2 uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 	return first | any_lane(all);
 }
 
-static AVX2 uint32_t largest(const uint32_t *index, uint32_t next)
+static AVX2 uint32_t largest_gap_avx2(const uint32_t *index, uint32_t next)
 {
 	const __m256i one = _mm256_set1_epi32(1);
 	__m256i all = _mm256_setzero_si256(), more = all;
@@ -145,20 +149,23 @@ static AVX2 uint32_t largest(const uint32_t *index, uint32_t next)
 	for (int i = 1; i < LANES; i++)
 		first |= index[i] - index[i - 1] - 1;
 	for (int i = LANES; i < INDEX_BLOCK - LANES; i += 2 * LANES) {
-		__m256i a = _mm256_sub_epi32(load(index + i), load(index + i - 1));
-		__m256i b = _mm256_sub_epi32(load(index + i + LANES), load(index + i + LANES - 1));
+		__m256i a = _mm256_sub_epi32(load_eight_indices(index + i),
+					     load_eight_indices(index + i - 1));
+		__m256i b = _mm256_sub_epi32(load_eight_indices(index + i + LANES),
+					     load_eight_indices(index + i + LANES - 1));
 
 		all = _mm256_or_si256(all, _mm256_sub_epi32(a, one));
 		more = _mm256_or_si256(more, _mm256_sub_epi32(b, one));
 	}
 	all = _mm256_or_si256(
-		all, _mm256_sub_epi32(_mm256_sub_epi32(load(index + INDEX_BLOCK - LANES),
-						       load(index + INDEX_BLOCK - LANES - 1)),
-				      one));
+		all, _mm256_sub_epi32(
+			     _mm256_sub_epi32(load_eight_indices(index + INDEX_BLOCK - LANES),
+					      load_eight_indices(index + INDEX_BLOCK - LANES - 1)),
+			     one));
 	return first | any_lane(_mm256_or_si256(all, more));
 }
 
-static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
+static AVX2 void pack_gaps_avx2(const uint32_t *gap, unsigned width, uint8_t *out)
 {
 	const __m128i by_one = _mm_cvtsi32_si128((int)width),
 		      by_two = _mm_cvtsi32_si128(2 * (int)width);
@@ -169,7 +176,7 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 		return;
 	}
 	for (int i = 0; width && i < INDEX_BLOCK; i += LANES, out += width) {
-		__m256i v = load(gap + i), pairs, fours;
+		__m256i v = load_eight_indices(gap + i), pairs, fours;
 		uint64_t low, high;
 
 		pairs = _mm256_or_si256(_mm256_and_si256(v, even),
@@ -187,25 +194,27 @@ static AVX2 void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 
 /* ---- raw positions and bitmaps --------------------------------------------- */
 
-static AVX2 int ascends(const uint32_t *index, size_t n)
+static AVX2 int ascends_avx2(const uint32_t *index, size_t n)
 {
 	__m256i wrong = _mm256_setzero_si256();
 	size_t i = 1;
 
 	for (; i + LANES <= n; i += LANES) {
-		const __m256i before = load(index + i - 1);
+		const __m256i before = load_eight_indices(index + i - 1);
 
 		wrong = _mm256_or_si256(
 			wrong,
-			_mm256_cmpeq_epi32(_mm256_max_epu32(before, load(index + i)), before));
+			_mm256_cmpeq_epi32(_mm256_max_epu32(before, load_eight_indices(index + i)),
+					   before));
 	}
 	return !any_lane(wrong) && (i >= n || index_portable.ascends(index + i - 1, n - i + 1));
 }
 
-/* Eight at once, whether they are there or not: how many there are is the only branch. */
-static __attribute__((target("avx2,bmi,popcnt"))) size_t ones(const uint8_t *in, size_t n,
-							      uint32_t room, uint32_t *index,
-							      uint32_t *found)
+/* Writes eight positions at once, even if there are fewer, so that only their number is a
+ * branch. */
+static __attribute__((target("avx2,bmi,popcnt"))) size_t ones_avx2(const uint8_t *in, size_t n,
+								   uint32_t room, uint32_t *index,
+								   uint32_t *found)
 {
 	uint32_t listed = *found;
 	size_t at = 0;
@@ -228,14 +237,15 @@ static __attribute__((target("avx2,bmi,popcnt"))) size_t ones(const uint8_t *in,
 	return at;
 }
 
-static int usable(void)
+static int index_avx2_usable(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
 	       __builtin_cpu_supports("popcnt");
 }
 
-const struct index_kernels index_avx2 = { "avx2", usable, largest, gaps, pack,
-					  unpack, codes,  ascends, ones };
+const struct index_kernels index_avx2 = { "avx2",         index_avx2_usable, largest_gap_avx2,
+					  gaps_avx2,      pack_gaps_avx2,    unpack_gaps_avx2,
+					  gap_codes_avx2, ascends_avx2,      ones_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

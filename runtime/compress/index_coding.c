@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading the positions of the sent coordinates: raw, delta with bit-packed gaps,
- * bitmap, Rice. The readers trust nothing: their bytes come from another process. */
+ * Encodes and decodes the positions of the sent coordinates: raw, delta with bit-packed gaps,
+ * bitmap, Rice. The decoders trust nothing, because their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
 #include "index_kernels.h"
@@ -10,7 +10,7 @@
 
 enum { BITS_BYTES = INDEX_BLOCK * INDEX_WIDTH_MAX / 8, RAW_PIECE = 2048 };
 
-static int refuse(const char **why, const char *text)
+static int refuse_indices(const char **why, const char *text)
 {
 	*why = text;
 	return SLUICE_EWIRE;
@@ -40,8 +40,10 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	const struct index_kernels *k = index_kernels();
 
 	if (bytes != 4 * (uint64_t)count)
-		return refuse(why, "the payload's length does not fit the number of raw indices");
-	for (size_t i = 0, n; i < count; i += n) { /* compared while they are in the cache */
+		return refuse_indices(
+			why, "the payload's length does not fit the number of raw indices");
+	/* Values are compared while they are in the cache. */
+	for (size_t i = 0, n; i < count; i += n) {
 		const size_t before = i > 0;
 
 		n = count - i < RAW_PIECE ? count - i : RAW_PIECE;
@@ -52,22 +54,22 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 			index[j] = get_le32(in + 4 * j);
 #endif
 		if (!k->ascends(index + i - before, n + before))
-			return refuse(why, "raw indices are not strictly increasing");
+			return refuse_indices(why, "raw indices are not strictly increasing");
 	}
 	if (count && index[count - 1] >= span)
-		return refuse(why, "a raw index lies beyond the shard");
+		return refuse_indices(why, "a raw index lies beyond the shard");
 	return 0;
 }
 
 /* ---- delta ---- */
 
-static unsigned bits_of(uint32_t largest)
+static unsigned width_of(uint32_t largest)
 {
 	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
 }
 
-/* The gaps of what is left of a block, or'ed; `next` is the smallest index that could come
- * first. */
+/* The gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest index
+ * that can come first. */
 static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
 			  uint32_t gap[INDEX_BLOCK])
 {
@@ -86,9 +88,9 @@ static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 
 	for (uint32_t i = 0, n; i < count; i += n) {
 		n = smaller(count - i, INDEX_BLOCK);
-		bytes += delta_block_bytes(n, bits_of(n == INDEX_BLOCK ?
-							      k->largest(index + i, next) :
-							      last_gaps(index + i, n, next, gap)));
+		bytes += delta_block_bytes(n, width_of(n == INDEX_BLOCK ?
+							       k->largest(index + i, next) :
+							       last_gaps(index + i, n, next, gap)));
 		next = index[i + n - 1] + 1;
 	}
 	return section_padded(bytes);
@@ -108,10 +110,11 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		unsigned width;
 
 		n = smaller(count - i, INDEX_BLOCK);
-		width = bits_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
-						   last_gaps(index + i, n, next, gap));
+		width = width_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
+						    last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
-		if (n < INDEX_BLOCK) /* nothing of what is behind may be in the last byte */
+		/* The last byte must not contain anything of the following bytes. */
+		if (n < INDEX_BLOCK)
 			memset(gap + n, 0, (INDEX_BLOCK - n) * sizeof(gap[0]));
 		if (end - at >= delta_block_bytes(INDEX_BLOCK, width) + INDEX_SLACK) {
 			k->pack(gap, width, at);
@@ -126,14 +129,14 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		*at++ = 0;
 }
 
-/* The last block, of n gaps; *next as in block_gaps(), wider so that nothing wraps. Returns 1 if
- * the width was the smallest possible and the spare bits are zero. */
+/* Decodes the last block of n gaps. *next is as in block_gaps(), but wider so that nothing wraps.
+ * Returns 1 if the width was the smallest possible and the spare bits are zero. */
 static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
 		       uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 	const uint32_t bytes = delta_block_bytes(n, width);
-	uint8_t bits[BITS_BYTES + 8]; /* so that each gap is one load of 8 bytes */
+	uint8_t bits[BITS_BYTES + 8]; /* extra bytes, so that each gap is one load of 8 bytes */
 	uint64_t at = *next, all = 0;
 
 	memcpy(bits, in, bytes);
@@ -148,15 +151,16 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 	*next = at;
 	if (!width)
 		return 1;
-	/* Bits beyond the last gap are in the last byte, n * width % 8 of whose bits are used. */
+	/* Bits after the last gap are in the last byte, which uses n * width % 8 of its bits. */
 	if (n * width % 8 && bits[bytes - 1] >> n * width % 8)
 		return 0;
 	return (int)(all >> (width - 1) & 1);
 }
 
-/* A whole block; left: bytes from in on. Returns 1 if the width was the smallest possible. */
-static int unpack(const struct index_kernels *k, const uint8_t *in, uint64_t left, unsigned width,
-		  uint64_t *next, uint32_t *index)
+/* Decodes a whole block. left: the number of bytes from `in` on. Returns 1 if the width was the
+ * smallest possible. */
+static int decode_block(const struct index_kernels *k, const uint8_t *in, uint64_t left,
+			unsigned width, uint64_t *next, uint32_t *index)
 {
 	const uint32_t bytes = delta_block_bytes(INDEX_BLOCK, width);
 	uint8_t bits[BITS_BYTES + INDEX_SLACK];
@@ -180,30 +184,30 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 	uint64_t needed = section_padded(blocks), next = 0;
 
 	if (bytes < needed)
-		return refuse(why, "the payload is too short for its delta widths");
+		return refuse_indices(why, "the payload is too short for its delta widths");
 	for (uint32_t block = 0; block < blocks; block++) {
 		if (widths[block] > INDEX_WIDTH_MAX)
-			return refuse(why, "a delta width exceeds 32 bits");
+			return refuse_indices(why, "a delta width exceeds 32 bits");
 		needed += delta_block_bytes(smaller(count - block * INDEX_BLOCK, INDEX_BLOCK),
 					    widths[block]);
 	}
 	if (bytes != section_padded(needed))
-		return refuse(why, "the payload's length does not fit its delta widths");
+		return refuse_indices(why, "the payload's length does not fit its delta widths");
 	for (uint64_t i = blocks; i < section_padded(blocks); i++)
 		if (in[i])
-			return refuse(why, "padding after the delta widths is not zero");
+			return refuse_indices(why, "padding after the delta widths is not zero");
 	for (uint64_t i = needed; i < bytes; i++)
 		if (in[i])
-			return refuse(why, "padding after the delta gaps is not zero");
+			return refuse_indices(why, "padding after the delta gaps is not zero");
 	for (uint32_t block = 0; block < blocks; block++) {
 		uint32_t first = block * INDEX_BLOCK, n = smaller(count - first, INDEX_BLOCK);
 
-		if (!(n == INDEX_BLOCK ? unpack(k, at, (uint64_t)(in + bytes - at), widths[block],
-						&next, index + first) :
+		if (!(n == INDEX_BLOCK ? decode_block(k, at, (uint64_t)(in + bytes - at),
+						      widths[block], &next, index + first) :
 					 unpack_last(at, n, widths[block], &next, index + first)))
-			return refuse(why, "a delta block is not packed canonically");
+			return refuse_indices(why, "a delta block is not packed canonically");
 		if (next > span)
-			return refuse(why, "a delta index lies beyond the shard");
+			return refuse_indices(why, "a delta index lies beyond the shard");
 		at += delta_block_bytes(n, widths[block]);
 	}
 	return 0;
@@ -211,7 +215,7 @@ static int delta_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint3
 
 /* ---- bitmap ---- */
 
-/* Without a branch: the word is written after each one. */
+/* Writes the word after each position, which avoids a branch. */
 static void bitmap_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
 	uint32_t word = 0, at = 0;
@@ -232,19 +236,19 @@ static int bitmap_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint
 	uint32_t n = 0;
 
 	if (bytes != index_bytes(CODING_BITMAP, NULL, count, span))
-		return refuse(why, "the payload's length does not fit the bitmap");
+		return refuse_indices(why, "the payload's length does not fit the bitmap");
 	if (span % 32 && get_le32(in + bytes - 4) >> span % 32)
-		return refuse(why, "the bitmap has bits beyond the shard");
+		return refuse_indices(why, "the bitmap has bits beyond the shard");
 	for (uint64_t at = index_kernels()->ones(in, bytes, count, index, &n); at < bytes; at += 4)
 		for (uint32_t word = get_le32(in + at); word; word &= word - 1) {
 			if (n == count)
-				return refuse(
+				return refuse_indices(
 					why,
 					"the bitmap has more bits than the message has values");
 			index[n++] = (uint32_t)(at * 8) + (uint32_t)__builtin_ctz(word);
 		}
 	if (n != count)
-		return refuse(why, "the bitmap has fewer bits than the message has values");
+		return refuse_indices(why, "the bitmap has fewer bits than the message has values");
 	return 0;
 }
 
@@ -271,10 +275,10 @@ static int rice_decode_padded(const uint8_t *in, uint64_t bytes, uint32_t count,
 	if (rc)
 		return rc;
 	if (bytes != section_padded(used))
-		return refuse(why, "the payload's length does not fit its Rice codes");
+		return refuse_indices(why, "the payload's length does not fit its Rice codes");
 	for (uint64_t i = used; i < bytes; i++)
 		if (in[i])
-			return refuse(why, "padding after the Rice codes is not zero");
+			return refuse_indices(why, "padding after the Rice codes is not zero");
 	return 0;
 }
 
@@ -291,10 +295,10 @@ static int run_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 	uint32_t first;
 
 	if (bytes != 4 || !count)
-		return refuse(why, "the payload's length does not fit a run");
+		return refuse_indices(why, "the payload's length does not fit a run");
 	first = get_le32(in);
 	if (first > span - count)
-		return refuse(why, "a run ends beyond the shard");
+		return refuse_indices(why, "a run ends beyond the shard");
 	for (uint32_t i = 0; i < count; i++)
 		index[i] = first + i;
 	return 0;
@@ -336,13 +340,13 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 		 uint32_t span, uint32_t *index, const char **why)
 {
 	if (count > span)
-		return refuse(why, "more values than the shard has elements");
+		return refuse_indices(why, "more values than the shard has elements");
 	switch (coding) {
 	case CODING_SEEDED:
 	case CODING_AGREED: /* message.c does these */
 	case CODING_DENSE:
 		if (bytes || count != span)
-			return refuse(
+			return refuse_indices(
 				why, "a dense payload does not hold exactly one value per element");
 		return 0;
 	case CODING_RAW: return raw_decode(in, bytes, count, span, index, why);
@@ -351,5 +355,5 @@ int index_decode(enum index_coding coding, const uint8_t *in, uint64_t bytes, ui
 	case CODING_RUN: return run_decode(in, bytes, count, span, index, why);
 	case CODING_RICE: return rice_decode_padded(in, bytes, count, span, index, why);
 	}
-	return refuse(why, "unknown index coding");
+	return refuse_indices(why, "unknown index coding");
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, which the other is compared with, and the choice. */
+ * The portable version, with which the other is compared, and the choice. */
 #include "index_kernels.h"
 #include "base/bytes.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static uint32_t largest(const uint32_t *index, uint32_t next)
+static uint32_t largest_gap(const uint32_t *index, uint32_t next)
 {
 	uint32_t all = index[0] - next;
 
@@ -23,10 +23,10 @@ static uint32_t gaps(const uint32_t *index, uint32_t next, uint32_t *gap)
 	return all;
 }
 
-static void pack(const uint32_t *gap, unsigned width, uint8_t *out)
+static void pack_gaps(const uint32_t *gap, unsigned width, uint8_t *out)
 {
 	uint64_t held = 0;
-	unsigned fill = 0; /* bits held, below 8 between gaps */
+	unsigned fill = 0; /* the number of bits held, which is below 8 between gaps */
 
 	for (int i = 0; i < INDEX_BLOCK; i++) {
 		held |= (uint64_t)gap[i] << fill;
@@ -38,7 +38,7 @@ static void pack(const uint32_t *gap, unsigned width, uint8_t *out)
 	}
 }
 
-static uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
+static uint32_t unpack_gaps(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 	uint64_t at = *next, all = 0;
@@ -54,7 +54,7 @@ static uint32_t unpack(const uint8_t *in, unsigned width, uint64_t *next, uint32
 	return (uint32_t)all;
 }
 
-static void codes(const uint8_t *in, unsigned width, uint32_t *gap)
+static void gap_codes(const uint8_t *in, unsigned width, uint32_t *gap)
 {
 	const uint64_t mask = ((uint64_t)1 << width) - 1;
 
@@ -81,13 +81,16 @@ static size_t ones(const uint8_t *in, size_t n, uint32_t room, uint32_t *index, 
 	return at;
 }
 
-static int usable(void)
+static int index_portable_usable(void)
 {
 	return 1;
 }
 
-const struct index_kernels index_portable = { "portable", usable, largest, gaps, pack,
-					      unpack,     codes,  ascends, ones };
+const struct index_kernels index_portable = { "portable",  index_portable_usable,
+					      largest_gap, gaps,
+					      pack_gaps,   unpack_gaps,
+					      gap_codes,   ascends,
+					      ones };
 
 /* ---- the choice ------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writing and reading messages (layout in message.h). The sender calls message_encode() once per
- * shard; the receiver calls message_copy(), message_check(), message_decode(), in this order, and
- * no byte of a message is used before all three agreed to it. Pure: no job, no network, no
+ * Encodes and decodes messages (layout in message.h). The sender calls message_encode() once per
+ * shard. The receiver calls message_copy(), message_check() and message_decode() in this order, and
+ * uses no byte of a message before all three have accepted it. Pure: no job, no network, no
  * allocation. */
 #include "message.h"
 #include "base/bytes.h"
@@ -17,7 +17,7 @@
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
 
-/* A support has positions only. */
+/* The length of the values of so many coordinates. A support has none. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
 	return m->kind == MESSAGE_SUPPORT ? 0 : section_of_values(count, &m->values);
@@ -100,8 +100,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
-	if (few_bits &&
-	    count >= span) /* dense only if all are there, which may be shorter than nearly all */
+	if (few_bits && count >= span) /* dense only if all coordinates are sent; that may be
+					  shorter than sending nearly all */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;
@@ -117,8 +117,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
 }
 
-/* The coding with the shortest payload; of equal ones the one that is read fastest. *payload_bytes
- * receives its length. */
+/* The coding with the shortest payload, and among equal ones the one that is read fastest.
+ * *payload_bytes receives its length. */
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
@@ -135,7 +135,8 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	if (m->seeded)
 		return CODING_SEEDED;
 	if (m->kind == MESSAGE_SUPPORT || value_few_bits(m->values.type))
-		*payload_bytes = UINT64_MAX; /* dense would not say which, or what is between */
+		*payload_bytes =
+			UINT64_MAX; /* a dense message would lose which coordinates were sent */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
@@ -148,7 +149,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 	return best;
 }
 
-/* Looked for while the values are in the cache. */
+/* Checks the values while they are in the cache. */
 static int all_finite(struct message *m, const float *value, size_t at, size_t n)
 {
 	const size_t finite = first_nonfinite(value + at, n);
@@ -157,8 +158,8 @@ static int all_finite(struct message *m, const float *value, size_t at, size_t n
 	return finite == n;
 }
 
-/* Values of a sparse message at their places among zeros; out[] is zero. 0: m->bad is not
- * finite. */
+/* Writes the values of a sparse message to their places among zeros. out[] must be zero. Returns 0
+ * if a value (m->bad) is not finite. */
 static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		   uint8_t *out)
 {
@@ -176,8 +177,8 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and their padding, which is zero already, and continues the checksum with both:
- * piece by piece, while they are in the cache. 0: m->bad is not finite. */
+/* Writes the values and their padding, which is zero already, and continues the checksum over both,
+ * piece by piece while they are in the cache. Returns 0 if a value (m->bad) is not finite. */
 static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
 		      uint32_t *crc)
 {
@@ -228,7 +229,7 @@ size_t message_encode(struct message *m, const uint32_t *index, const float *val
 	assert(payload_bytes <= UINT32_MAX - MESSAGE_HEADER_BYTES);
 	m->payload_bytes = (uint32_t)payload_bytes;
 	if (payload_bytes)
-		put_le32(payload + payload_bytes - 4, 0); /* where padding may be */
+		put_le32(payload + payload_bytes - 4, 0); /* the padding, if there is any */
 	if (m->coding == CODING_DENSE && m->count < m->span) {
 		memset(payload, 0, payload_bytes);
 		finite = scatter(m, index, value, decoded, payload);
@@ -260,7 +261,8 @@ size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out)
 
 /* ---- receiving ---- */
 
-__attribute__((format(printf, 2, 3))) static int refuse(const char **why, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int refuse_message(const char **why,
+								const char *format, ...)
 {
 	static _Thread_local char text[192];
 	va_list args;
@@ -273,47 +275,51 @@ __attribute__((format(printf, 2, 3))) static int refuse(const char **why, const 
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing meanwhile. After the barrier the compiler may not take
- * the copy's bytes from where they came from a second time. Bytes that are private already stay. */
-static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
+/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading a byte from
+ * its source a second time. Bytes in private memory are not copied. */
+static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 {
 	if (to != from)
 		memcpy(to, from, n);
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
-/* What must hold for every message, whoever receives it. */
+/* Checks what must hold for every message, whoever receives it. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
 	const char *text;
 
 	if (m->kind < MESSAGE_PUSH || m->kind > MESSAGE_PARK)
-		return refuse(why, "unknown message kind %u", h[6]);
+		return refuse_message(why, "unknown message kind %u", h[6]);
 	if (m->coding > CODING_RUN && m->coding != CODING_SEEDED && m->coding != CODING_AGREED)
-		return refuse(why, "unknown index coding %u", h[7]);
+		return refuse_message(why, "unknown index coding %u", h[7]);
 	if ((unsigned)m->values.type >= VALUE_TYPES)
-		return refuse(why, "unknown value type %u", h[8]);
+		return refuse_message(why, "unknown value type %u", h[8]);
 	if (m->kind == MESSAGE_SUPPORT &&
 	    (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))
-		return refuse(why, "a support that says no positions");
+		return refuse_message(why, "a support that says no positions");
 	if (m->count > m->span)
-		return refuse(why, "%u coordinates for a shard of %u elements", m->count, m->span);
+		return refuse_message(why, "%u coordinates for a shard of %u elements", m->count,
+				      m->span);
 	if (m->coding == CODING_DENSE && m->count != m->span)
-		return refuse(why, "a dense message with %u values for a shard of %u elements",
-			      m->count, m->span);
+		return refuse_message(why,
+				      "a dense message with %u values for a shard of %u elements",
+				      m->count, m->span);
 	if (value_few_bits(m->values.type)) {
 		if (!few_bits_valid(&m->values, m->scale, &text))
-			return refuse(why, "%s", text);
+			return refuse_message(why, "%s", text);
 	} else if (!value_scale_valid(m->values.type, m->scale)) {
-		return refuse(why, "scale %g is not allowed for its value type", (double)m->scale);
+		return refuse_message(why, "scale %g is not allowed for its value type",
+				      (double)m->scale);
 	} else if (m->values.bits || m->values.block) {
-		return refuse(why, "%u bits in blocks of %u for values that have none",
-			      m->values.bits, m->values.block);
+		return refuse_message(why, "%u bits in blocks of %u for values that have none",
+				      m->values.bits, m->values.block);
 	}
 	if (!(m->lr >= 0 && m->lr <= FLT_MAX))
-		return refuse(why, "learning rate %g is not a finite number >= 0", (double)m->lr);
+		return refuse_message(why, "learning rate %g is not a finite number >= 0",
+				      (double)m->lr);
 	if (m->part >= m->parts)
-		return refuse(why, "part %u of %u parts", m->part, m->parts);
+		return refuse_message(why, "part %u of %u parts", m->part, m->parts);
 	return 0;
 }
 
@@ -321,26 +327,27 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
 		       struct message *m, const char **why)
 {
-	struct message got = { 0 }; /* the sender's choices are none of the receiver's */
+	struct message got = { 0 }; /* the members that only concern the sender stay 0 */
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES)
-		return refuse(why, "a slot of %zu bytes is too small for a header", slot_bytes);
-	copy_once(h, slot, MESSAGE_HEADER_BYTES);
+		return refuse_message(why, "a slot of %zu bytes is too small for a header",
+				      slot_bytes);
+	copy_from_peer(h, slot, MESSAGE_HEADER_BYTES);
 	if (get_le32(h) != MAGIC)
-		return refuse(why, "no message: the magic is 0x%08x", get_le32(h));
+		return refuse_message(why, "no message: the magic is 0x%08x", get_le32(h));
 	if (get_le16(h + 4) != SLUICE_WIRE_VERSION)
-		return refuse(why, "wire version %u, this side speaks %u", get_le16(h + 4),
-			      SLUICE_WIRE_VERSION);
+		return refuse_message(why, "wire version %u, this side speaks %u", get_le16(h + 4),
+				      SLUICE_WIRE_VERSION);
 	if (get_le32(h + HEADER_CRC_OFFSET) != crc32c(0, h, HEADER_CRC_OFFSET))
-		return refuse(why, "the header's checksum is wrong");
+		return refuse_message(why, "the header's checksum is wrong");
 	header_get(h, &got);
 	rc = header_check(h, &got, why);
 	if (rc)
 		return rc;
 	if (got.payload_bytes > slot_bytes - MESSAGE_HEADER_BYTES)
-		return refuse(why, "a payload of %u bytes exceeds the slot of %zu",
-			      got.payload_bytes, slot_bytes);
+		return refuse_message(why, "a payload of %u bytes exceeds the slot of %zu",
+				      got.payload_bytes, slot_bytes);
 	*m = got;
 	return 0;
 }
@@ -366,22 +373,23 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 	int rc;
 
 	if (copy_cap < MESSAGE_HEADER_BYTES)
-		return refuse(why, "a buffer of %zu bytes is too small for a header", copy_cap);
+		return refuse_message(why, "a buffer of %zu bytes is too small for a header",
+				      copy_cap);
 	rc = take_header(slot, slot_bytes, h, &got, why);
 	if (rc)
 		return rc;
 	if (got.payload_bytes > copy_cap - MESSAGE_HEADER_BYTES)
-		return refuse(why, "a payload of %u bytes exceeds the buffer of %zu",
-			      got.payload_bytes, copy_cap);
+		return refuse_message(why, "a payload of %u bytes exceeds the buffer of %zu",
+				      got.payload_bytes, copy_cap);
 	memcpy(copy, h, sizeof(h));
 	for (size_t at = MESSAGE_HEADER_BYTES, left = got.payload_bytes, n; left;
 	     at += n, left -= n) {
 		n = left < COPY_STEP ? left : COPY_STEP;
-		copy_once(copy + at, from + at, n);
-		crc = crc32c(crc, copy + at, n); /* while it is in the cache */
+		copy_from_peer(copy + at, from + at, n);
+		crc = crc32c(crc, copy + at, n); /* while the piece is in the cache */
 	}
 	if (crc != get_le32(h + PAYLOAD_CRC_OFFSET))
-		return refuse(why, "the payload's checksum is wrong");
+		return refuse_message(why, "the payload's checksum is wrong");
 	*m = got;
 	return 0;
 }
@@ -401,19 +409,20 @@ int message_check(const struct message *m, const struct message_expect *want, co
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (fields[i].is != fields[i].expected && fields[i].expected != MESSAGE_ANY)
-			return refuse(why, "%s %llu where %llu is expected", fields[i].name,
-				      (unsigned long long)fields[i].is,
-				      (unsigned long long)fields[i].expected);
+			return refuse_message(why, "%s %llu where %llu is expected", fields[i].name,
+					      (unsigned long long)fields[i].is,
+					      (unsigned long long)fields[i].expected);
 	if ((m->coding == CODING_AGREED) != want->agreed)
-		return refuse(why, "%s",
-			      want->agreed ? "it brings positions where the support is agreed" :
-					     "it brings no positions, and none are agreed");
+		return refuse_message(why, "%s",
+				      want->agreed ?
+					      "it brings positions where the support is agreed" :
+					      "it brings no positions, and none are agreed");
 	if (want->agreed && m->count != want->count_max)
-		return refuse(why, "%u coordinates where %llu are agreed", m->count,
-			      (unsigned long long)want->count_max);
+		return refuse_message(why, "%u coordinates where %llu are agreed", m->count,
+				      (unsigned long long)want->count_max);
 	if (m->count > want->count_max)
-		return refuse(why, "%u coordinates where at most %llu are expected", m->count,
-			      (unsigned long long)want->count_max);
+		return refuse_message(why, "%u coordinates where at most %llu are expected",
+				      m->count, (unsigned long long)want->count_max);
 	return 0;
 }
 
@@ -429,29 +438,30 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 	const char *text;
 
 	if (m->payload_bytes < section)
-		return refuse(why, "a payload of %u bytes cannot hold %u values", m->payload_bytes,
-			      m->count);
+		return refuse_message(why, "a payload of %u bytes cannot hold %u values",
+				      m->payload_bytes, m->count);
 	if (m->coding == CODING_SEEDED || m->coding == CODING_AGREED) {
 		if (m->payload_bytes != section)
-			return refuse(why, "%u bytes where a seeded or agreed support has none",
-				      m->payload_bytes - (uint32_t)section);
+			return refuse_message(why,
+					      "%u bytes where a seeded or agreed support has none",
+					      m->payload_bytes - (uint32_t)section);
 		if (m->coding == CODING_SEEDED)
 			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard,
 				       m->span, m->count, index);
 	} else if (index_decode(m->coding, payload, m->payload_bytes - section, m->count, m->span,
 				index, &text))
-		return refuse(why, "%s", text);
+		return refuse_message(why, "%s", text);
 	values = payload + m->payload_bytes - section;
 	for (uint64_t i = used; i < section; i++)
 		if (values[i])
-			return refuse(why, "padding after the values is not zero");
+			return refuse_message(why, "padding after the values is not zero");
 	if (m->kind == MESSAGE_SUPPORT)
 		return 0;
 	if (value_few_bits(m->values.type)) {
 		if (few_bits_decode(&m->values, m->scale, values, m->count, value, &text))
-			return refuse(why, "%s", text);
+			return refuse_message(why, "%s", text);
 	} else if (values_decode(m->values.type, m->scale, values, m->count, value)) {
-		return refuse(why, "%s", message_nonfinite);
+		return refuse_message(why, "%s", message_nonfinite);
 	}
 	return 0;
 }

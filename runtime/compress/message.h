@@ -61,7 +61,7 @@ enum message_kind {
 	MESSAGE_SNAPSHOT = 3,
 	MESSAGE_SUPPORT = 4,
 	MESSAGE_ASK = 5,
-	MESSAGE_PARK = 6 /* without coordinates: shard_async.h */
+	MESSAGE_PARK = 6 /* without coordinates; see shard_async.h */
 };
 enum index_coding {
 	CODING_DENSE = 0,
@@ -78,93 +78,100 @@ struct message {
 	enum message_kind kind;
 	enum index_coding coding;   /* set by message_encode */
 	struct value_coding values; /* round: bits set by message_encode */
-	int densest; /* for message_encode: Rice may be chosen too, which is read more slowly */
-	/* For message_encode: uniform rounds by its numbers. A seeded support takes its seed, also
-	 * in message_decode: the receiver sets it. */
+	int densest; /* for message_encode: Rice may be chosen as well, which is slower to read */
+	/* For message_encode: the random numbers of uniform, and the seed of a seeded support. The
+	 * receiver sets the seed before message_decode. */
 	struct random_stream stream;
-	uint64_t first; /* for message_encode: index 0 is this coordinate of the whole vector */
-	float range;    /* for message_encode: grid covers at least this magnitude */
-	int seeded;     /* for message_encode: index[] is the seeded support, and is not sent */
-	int agreed;     /* for message_encode: index[] is known to the receiver, and is not sent */
+	/* For message_encode: the coordinate of the whole vector that index 0 stands for. */
+	uint64_t first;
+	float range; /* for message_encode: grid covers at least this magnitude */
+	int seeded;  /* for message_encode: index[] is the seeded support and is not sent */
+	int agreed;  /* for message_encode: the receiver knows index[], so it is not sent */
 	uint8_t raised;
-	uint8_t chosen; /* recipe=auto: 1 + which of its choices the sender goes on with; else 0 */
+	uint8_t chosen; /* recipe=auto: 1 + the choice that the sender continues with; else 0 */
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;          /* push: ring sequence; delta and snapshot: version */
 	uint64_t step;         /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
-	uint32_t anchor; /* svrg: how many anchors came before the one that this belongs to;
-			  * innovation: what lazy.c counts; else 0 */
+	/* svrg: how many anchors came before the one that this message belongs to; innovation: the
+	 * count of uploads (model.h); else 0. */
+	uint32_t anchor;
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */
 	uint32_t bad; /* set by message_encode if it returns 0: value[bad] is NaN or infinite */
 };
 
-/* Largest number of bytes (header included, multiple of 8) that message_encode can need for up to
- * `count` coordinates of a shard of `span` elements. Must stay below 4 GiB: open smaller shards. */
+/* The most bytes (including the header, a multiple of 8) that message_encode needs for up to
+ * `count` coordinates of a shard of `span` elements. This must be below 4 GiB, so the shard must be
+ * small enough. */
 size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 
-/* Largest for a support of up to count coordinates. */
+/* The most bytes for a support of up to count coordinates. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
-/* Encodes m->count coordinates: index[] ascending and < m->span with value[] beside it, or
- * index == NULL for all m->span values. Chooses the cheapest coding (for sparse input also dense,
- * when cheaper and not in few bits, with zeros between; a support has no values: value and decoded
- * may be NULL), sets coding, scale, count, payload_bytes and both CRCs in out. decoded[i] receives
- * what the receiver will decode for value[i] (may alias value; required). Returns the message's
- * length, a multiple of 4 and <= message_bound(). cap smaller than the bound is a programming error
- * (assert). Allocates nothing. 0: a value is NaN or infinite, whatever the type (sums overflowed):
- * m->bad says which, and what was written is no message. */
+/* Encodes m->count coordinates: index[], ascending and below m->span, with value[] beside it, or
+ * all m->span values if index is NULL. Chooses the cheapest coding, and sets coding, scale, count,
+ * payload_bytes and both CRCs in out. Sparse input becomes dense where that is cheaper and the
+ * values are not in few bits. A support has no values, so value and decoded may be NULL. Otherwise
+ * decoded[i] receives what the receiver will decode for value[i]; it may be value itself. Returns
+ * the message's length, a multiple of 4 and <= message_bound(); a cap smaller than the bound is a
+ * programming error (assert). Returns 0 if a value is NaN or infinite, whatever the type (a sum
+ * overflowed); m->bad is its number, and out holds no message. Allocates nothing. */
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
-/* For a payload that was made elsewhere, as message_encode() makes it: writes the header,
- * MESSAGE_HEADER_BYTES at out. m->coding, scale, payload_bytes and count (of a dense one: whatever)
- * are set. Returns the message's length. */
+/* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was made elsewhere in the way
+ * of message_encode(). The caller has set m->coding, scale, payload_bytes and count (which is
+ * ignored for a dense message). Returns the message's length. */
 size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
 
-/* Takes a message out of memory that a peer may be changing: reads each byte once. Copies the
- * header, checks magic, wire version, header CRC, and that header + payload fit in slot_bytes and
- * copy_cap, then copies the payload and checks its CRC. On success *m describes the private copy in
- * copy[] (header at 0, payload at MESSAGE_HEADER_BYTES). SLUICE_EWIRE on refusal, *why says what
- * (static text or a thread-local one); nothing but copy[] is written. copy may be slot itself where
- * the slot is private memory already (a READ's destination). */
+/* Copies a message out of memory that a peer may be changing, and reads each byte once. Copies the
+ * header, checks magic, wire version and header CRC, and that header and payload fit into
+ * slot_bytes and copy_cap. Then copies the payload and checks its CRC. On success *m describes the
+ * private copy in copy[], with the header at 0 and the payload at MESSAGE_HEADER_BYTES. Returns
+ * SLUICE_EWIRE if the message is refused; *why says why (a static or thread-local text), and
+ * nothing but copy[] was written. copy may be slot itself if the slot is private memory already,
+ * such as the destination of a READ. */
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
 		 struct message *m, const char **why);
 
-/* The first half of message_copy(): copies the header alone, and checks that it and the payload fit
- * in slot_bytes. On success *m is what it says, and the payload that *payload_crc is the checksum
- * of lies MESSAGE_HEADER_BYTES behind slot, unread. */
+/* The first half of message_copy(): copies only the header, and checks that it and the payload fit
+ * into slot_bytes. On success *m is the header's content and *payload_crc the checksum of the
+ * payload, which is at slot + MESSAGE_HEADER_BYTES and was not read. */
 int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc,
 		 const char **why);
 
-/* Of a message that passed message_copy() or message_peek(), header included. */
+/* The length, including the header, of a message that passed message_copy() or message_peek(). */
 static inline size_t message_bytes(const struct message *m)
 {
 	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
 }
 
-/* What the receiver knows must hold. Fields set to MESSAGE_ANY are not compared. count_max bounds
- * what message_decode will write, so a dense message is held to it with its span: give MESSAGE_ANY
- * or the span, and room for span values, unless the sender selects so little that it never turns to
- * dense. */
+/* What the receiver knows about a message before it reads one. Fields that are MESSAGE_ANY are not
+ * compared. count_max limits what message_decode will write, so it applies to a dense message's
+ * span: use MESSAGE_ANY or the span with room for span values, unless the sender selects so little
+ * that the message never becomes dense. */
 #define MESSAGE_ANY UINT64_MAX
 struct message_expect {
 	enum message_kind kind;
 	uint64_t rank, epoch, model, shard, seq, step, phase, span, count_max;
-	int agreed; /* 1: CODING_AGREED with count_max coordinates exactly; 0: not CODING_AGREED */
+	/* 1: the coding is CODING_AGREED with exactly count_max coordinates; 0: any other
+	 * coding. */
+	int agreed;
 };
 int message_check(const struct message *m, const struct message_expect *want, const char **why);
 
-/* Decodes the payload in copy[] as described by *m (which passed message_copy). For CODING_DENSE
- * writes value[0..span) and leaves index alone, for CODING_AGREED value[0..count) and leaves index
- * alone (the caller compares count with the support it knows); else index[0..count) and, but for a
- * support, value[0..count). Room for m->span (dense) or m->count elements. Everything is validated
- * (ascending, < span, exact consumption, padding zero, finite scale and values) before it returns
- * 0; on SLUICE_EWIRE the contents of index and value are unspecified and must not be used. */
+/* Decodes the payload in copy[] that *m describes (which passed message_copy). For CODING_DENSE
+ * writes value[0..span) and not index. For CODING_AGREED writes value[0..count) and not index; the
+ * caller compares count with the support that it knows. For other codings writes index[0..count)
+ * and, except for a support, value[0..count). There must be room for m->span (dense) or m->count
+ * elements. Everything is validated before it returns 0: ascending, below span, exact length,
+ * padding zero, finite scale and values. After SLUICE_EWIRE, the contents of index and value are
+ * unspecified and must not be used. */
 int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index, float *value,
 		   const char **why);
-/* Why a value that is NaN or infinite is refused. */
+/* The reason for refusing a value that is NaN or infinite. */
 extern const char message_nonfinite[];
 #endif

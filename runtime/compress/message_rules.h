@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The rules of message.c that the GPU's packing follows too. Layouts are in message.h. Pure,
- * inline. */
+ * The rules of message.c that the GPU follows when it packs messages. message.h has the layouts.
+ * Pure, inline. */
 #ifndef COMPRESS_MESSAGE_RULES_H
 #define COMPRESS_MESSAGE_RULES_H
 #include "base/both.h"
@@ -12,7 +12,7 @@ HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
 	return (bytes + 3) & ~(uint64_t)3;
 }
 
-/* Of so many values, not padded. */
+/* The length of so many values, without padding. */
 HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count,
 						     const struct value_coding *values)
 {
@@ -33,8 +33,9 @@ HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)
 	return section_padded(((uint64_t)span + 7) / 8);
 }
 
-/* Of the sparse codings, tried in the order raw, bitmap, delta, Rice: the shortest, of equal ones
- * the one that is read fastest; dense only where it is shorter than all. */
+/* Among the sparse codings, which are tried in the order raw, bitmap, delta, Rice, the shortest
+ * wins, and among equally short ones the one that is read fastest. Dense wins only where it is
+ * shorter than all of them. */
 HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best,
 					      uint64_t best_bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See moments.h. One tile after the other; the sums of a row are independent, so the compiler makes
- * vectors. */
+ * See moments.h. Tiles are processed one after the other. The sums of a row are independent, so the
+ * compiler vectorises the loops. */
 #include "moments.h"
 #include <string.h>
 
@@ -67,7 +67,7 @@ struct moments moments_end(struct moment_sum *s)
 				 .second = by_neighbours(s->of_all.second, MOMENT_LANES) };
 }
 
-/* A tile that is not all of one span. *span: the first that may reach into it. */
+/* Reads a tile that is not within a single span. *span: the first span that may reach into it. */
 static void gather_tile(const float *x, uint64_t begin, const struct span *spans, size_t n_spans,
 			size_t *span, float *tile)
 {

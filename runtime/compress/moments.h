@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums of two terms over a vector, in one order that threads can share out: floating point sums are
- * only equal where their order is. The CPU (moments.c) and the GPU (gpu/moments.h) follow it:
+ * Sums of two terms over a vector, in a fixed order that allows several threads to share the work.
+ * A fixed order is needed because floating-point sums depend on it. The CPU (moments.c) and the GPU
+ * (gpu/moments.h) use the same one:
  *
- * A tile is 1024 coordinates from a multiple of 1024 on: 128 sums, the i-th of coordinates i, i +
- * 128, ... in this order, then added up by neighbours (0 + 1, 2 + 3, ...; pairs likewise). 1024
- * tiles are a group: 32 sums, the i-th of tiles i, i + 32, ..., then by neighbours. Groups are
- * added up as the tiles of a group are. What is exempt, or beyond the end, counts as zero. */
+ * A tile is 1024 coordinates that begin at a multiple of 1024. It has 128 sums, the i-th of the
+ * coordinates i, i + 128, ... in this order. Neighbours are then added (0 + 1, 2 + 3, ...), and
+ * their sums in the same way. A group is 1024 tiles. It has 32 sums, the i-th of the tiles i, i +
+ * 32, ..., which are then added by neighbours. Groups are added up as the tiles of a group are.
+ * Coordinates that are exempt or beyond the end count as zero. */
 #ifndef COMPRESS_MOMENTS_H
 #define COMPRESS_MOMENTS_H
 #include "base/both.h"
@@ -15,7 +17,8 @@
 
 enum { MOMENT_TILE = 1024, MOMENT_ROW = 128, MOMENT_GROUP = 1024, MOMENT_LANES = 32 };
 
-/* The two terms of a coordinate: x and x^2; or |x| and x^2 where factor * |x| < 1, else nothing. */
+/* The two terms of a coordinate are x and x^2, or, for magnitudes, |x| and x^2 where factor * |x| <
+ * 1 and zero elsewhere. */
 struct moment_terms {
 	int magnitudes;
 	double factor;
@@ -23,10 +26,10 @@ struct moment_terms {
 
 struct moments {
 	double first, second;
-	uint64_t n; /* magnitudes: coordinates with factor * |x| < 1, zeros included */
+	uint64_t n; /* for magnitudes: the coordinates with factor * |x| < 1, including zeros */
 };
 
-/* Adds a coordinate's terms; returns whether it has none (magnitudes). */
+/* Adds the terms of a coordinate. Returns whether, for magnitudes, it has none. */
 HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x, double *first,
 					     double *second)
 {
@@ -42,7 +45,7 @@ HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x,
 	return 0;
 }
 
-/* Sums of a vector that comes in pieces; zeroed before the first. */
+/* The sums of a vector that arrives in pieces. Must be zeroed before the first piece. */
 struct moment_lanes {
 	double first[MOMENT_LANES], second[MOMENT_LANES];
 };
@@ -52,12 +55,12 @@ struct moment_sum {
 	uint64_t tiles, groups, left_out;
 };
 
-/* The next n coordinates: whole tiles, but for the last piece. */
+/* Adds the next n coordinates. Every piece but the last must be whole tiles. */
 void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
-/* Of all pieces; n stays 0. */
+/* The sums over all pieces; the member n is 0. */
 struct moments moments_end(struct moment_sum *s);
 
-/* Of what is not exempt in the spans, which ascend; coordinates of x. */
+/* The sums over those coordinates of x that are not exempt in the spans, which are ascending. */
 struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
 			  size_t n_spans);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values on the wire. Called by message.c for every message; the sender uses decoded[] to keep in
- * its residual what rounding took away. f16 uses the conversion instructions of the machine where
- * there are some; they give the bits of the portable functions. */
+ * Values in messages. message.c calls this for every message, and the sender keeps in its residual
+ * what decoded[] differs from the value by. For f16, the conversion instructions of the machine are
+ * used where they exist; they give the same bits as the portable functions. */
 #include "quantize.h"
 #include "sluice.h"
 #include "value_codes.h"
@@ -46,7 +46,7 @@ float value_scale(enum value_type type, const float *v, size_t n)
 int value_scale_valid(enum value_type type, float scale)
 {
 	uint32_t bits = float_bits(scale);
-	uint32_t exponent = bits >> 23; /* with the sign above it */
+	uint32_t exponent = bits >> 23; /* with the sign above the exponent */
 
 	if (type != VALUE_F16)
 		return scale == 1;
@@ -79,11 +79,11 @@ float bf16_decode(uint16_t code)
 
 #if defined(__x86_64__)
 
-/* Asked once: under a hypervisor cpuid traps. __builtin_cpu_supports() adds that the operating
- * system saves the AVX registers; not every compiler lets it be asked for f16c. */
+/* Asked only once, because cpuid traps under a hypervisor. __builtin_cpu_supports() also checks
+ * that the operating system saves the AVX registers, but not every compiler accepts f16c there. */
 static int machine_converts(void)
 {
-	static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
+	static atomic_int known; /* 0: not asked yet; 1: no; 2: yes */
 	unsigned eax, ebx, ecx, edx;
 	int answer = atomic_load_explicit(&known, memory_order_relaxed);
 
@@ -97,7 +97,8 @@ static int machine_converts(void)
 	return answer == 2;
 }
 
-/* Conversion ignores the flush-to-zero mode, rounding is part of the instruction. */
+/* The conversion ignores the flush-to-zero mode, and the rounding mode is part of the
+ * instruction. */
 __attribute__((target("avx,f16c"))) static size_t f16_encode_fast(float scale, const float *v,
 								  size_t n, uint8_t *out,
 								  float *decoded)
@@ -192,7 +193,7 @@ static int has_avx2(void)
 	return __builtin_cpu_supports("avx2");
 }
 
-/* Eight codes in lanes of 32 bits; their upper halves are zero. */
+/* Eight codes in lanes of 32 bits, whose upper halves are zero. */
 __attribute__((target("avx2"))) static inline __m256i bf16_codes(__m256i bits)
 {
 	const __m256i largest = _mm256_set1_epi32(BF16_LARGEST), sign = _mm256_set1_epi32(0x8000);
@@ -324,7 +325,7 @@ static void f32_copy_in(const uint8_t *in, size_t n, float *v)
 #endif
 }
 
-/* The values from first on; the instructions above did the others. */
+/* Encodes the values from `first` on, which the vector instructions left out. */
 static void f16_encode_rest(float scale, const float *v, size_t first, size_t n, uint8_t *out,
 			    float *decoded)
 {
@@ -394,7 +395,7 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 	const struct value_kernels *k = value_kernels();
 	uint32_t largest = 0;
 
-	for (size_t i = 0, here; i < n; i += here) { /* looked at while they are in the cache */
+	for (size_t i = 0, here; i < n; i += here) { /* checked while the values are in the cache */
 		uint32_t most;
 
 		here = n - i < DECODE_PIECE ? n - i : DECODE_PIECE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See random.h: one quad is in philox.h; here are many in portable C, and the choice of a faster
- * version. Pure. */
+ * See random.h. philox.h has a single quad. This file has runs of them in portable C, and chooses a
+ * faster version. Pure. */
 #include "random_kernels.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_
 	uint32_t numbers[RANDOM_RUN];
 	size_t whole;
 
-	if (offset && n) { /* what is left of the first quad */
+	if (offset && n) { /* the rest of the first quad */
 		const size_t here = n < 4 - offset ? n : 4 - offset;
 
 		random_quad(s, first / 4, numbers);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loops of the random numbers, in several versions with one meaning. Private to random*.c
- * and the tests; how they are chosen is in random.c. */
+ * The hot loops of the random numbers, in several versions with the same results. Private to
+ * random*.c and the tests; random.c chooses one. */
 #ifndef COMPRESS_RANDOM_KERNELS_H
 #define COMPRESS_RANDOM_KERNELS_H
 #include "philox.h"
 
-enum { RANDOM_RUN = 64 /* numbers: no version makes more at once */ };
+enum { RANDOM_RUN = 64 /* no version generates more numbers at once */ };
 
 struct random_kernels {
-	const char *name; /* as of the kernels of selection */
+	const char *name; /* as for the kernels of selection */
 	int (*usable)(void);
-	/* The numbers of quads quad, quad + 1, ...: n of them, a multiple of RANDOM_RUN. */
+	/* The numbers of the quads quad, quad + 1, ...: n numbers, where n is a multiple of
+	 * RANDOM_RUN. */
 	void (*run)(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out);
 };
 
@@ -21,16 +22,16 @@ extern const struct random_kernels random_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct random_kernels *const random_versions[];
-/* The one in use: chosen at the first call, the best usable one from the one that SLUICE_KERNELS
- * names on. */
+/* The version in use. At the first call, the best usable version is chosen, beginning with the one
+ * that SLUICE_KERNELS names. */
 const struct random_kernels *random_kernels(void);
 
-/* What every counter of a stream shares, one round ahead: in the first round only the coordinate
- * differs. */
+/* Everything that the counters of a stream share, precomputed up to the first round, in which only
+ * the coordinate differs. */
 struct random_plan {
 	uint64_t key_0[RANDOM_ROUNDS],
 		key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
-	uint64_t c0, c1, c2;          /* what is xored to, or is, the first round's */
+	uint64_t c0, c1, c2;          /* the first round's words, or what is xored into them */
 };
 
 static inline void random_plan_make(const struct random_stream *s, struct random_plan *p)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers of roundings, one a coordinate wherever it is: what value_*.c and the GPU's
- * kernels compute. Philox makes words of whatever the numbers depend on but the lower half of the
- * coordinate; these are the keys of a mixer of 32 bits, which costs two multiplications a
- * coordinate. The first is a round of a hash of Wellons (Prospecting for hash functions, 2018;
- * factor and shifts found there by search). The second, x (x + odd), is akin to the x (2 x + 1) of
- * RC6 (Rivest, Robshaw, Sidney, Yin, 1998): its upper bits depend on products of all bits, where a
- * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream each even number
- * comes twice, an odd one never: the upper 31 bits are uniform. The lower are worse, for a bit
- * depends on those below it and 15 above. Rounding compares from the top. Each stream has another
- * mixer. */
+ * The random numbers of roundings, one for each coordinate, as value_*.c and the kernels of the GPU
+ * compute them. Philox makes 32-bit words from everything that the numbers depend on except for the
+ * lower half of the coordinate. These words are the keys of a 32-bit mixer, which costs two
+ * multiplications per coordinate.
+ *
+ * The first step is a round of a hash of Wellons (Prospecting for hash functions, 2018; factor and
+ * shifts were found there by search). The second step, x (x + odd), resembles the x (2 x + 1) of
+ * RC6 (Rivest, Robshaw, Sidney, Yin, 1998). Its upper bits depend on products of all bits, while a
+ * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream, each even number
+ * occurs twice and no odd one does, so the upper 31 bits are uniform. The lower bits are worse,
+ * because a bit depends only on those below it and on 15 above. Rounding compares from the top.
+ * Each stream has another mixer. */
 #ifndef COMPRESS_RANDOM_MIX_H
 #define COMPRESS_RANDOM_MIX_H
 #include "philox.h"
@@ -20,7 +22,8 @@ struct random_key {
 	uint32_t before, between, odd;
 };
 
-/* Of coordinates from first to first + 2^32 - 1: a key for each upper half that they have. */
+/* For the coordinates from first to first + 2^32 - 1: one key for each upper half that they
+ * have. */
 struct random_mixer {
 	uint32_t high; /* the upper half of first */
 	struct random_key key[2];
@@ -39,7 +42,7 @@ HOST_AND_DEVICE static inline struct random_key random_key_of(const struct rando
 	return key;
 }
 
-/* The stream's own numbers, of random.h, are then not for use. */
+/* Opens the mixer of a stream. The stream's own numbers of random.h must not be used as well. */
 HOST_AND_DEVICE static inline void random_mixer_open(const struct random_stream *s, uint64_t first,
 						     struct random_mixer *m)
 {
@@ -48,7 +51,7 @@ HOST_AND_DEVICE static inline void random_mixer_open(const struct random_stream 
 	m->key[1] = random_key_of(s, (uint64_t)m->high + 1);
 }
 
-/* low: the lower half of a coordinate. */
+/* low is the lower half of the coordinate. */
 HOST_AND_DEVICE static inline uint32_t random_mix(const struct random_key *key, uint32_t low)
 {
 	uint32_t x = low + key->before;

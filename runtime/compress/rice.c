@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See rice.h. The low bits of all gaps lie together, the high parts in unary behind them, so that
- * both are read by whole words. */
+ * See rice.h. The low bits of all gaps are stored together, followed by the high parts in unary, so
+ * that both are read by whole words. */
 #include "rice.h"
 #include "base/bytes.h"
 #include "sluice.h"
 
-/* Low bits of a gap: floor(log2(ln 2 * span / count)), in integers so that all machines agree. */
+/* The number of low bits in a gap: floor(log2(ln 2 * span / count)), in integer arithmetic so that
+ * all machines agree. */
 static unsigned low_bits(uint32_t count, uint32_t span)
 {
 	uint64_t mean = (uint64_t)span * 45426 / 65536 / count;
@@ -36,7 +37,7 @@ uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out)
 {
-	uint64_t held = 0, place = 0; /* place: of the next unary one */
+	uint64_t held = 0, place = 0; /* place: the position of the next unary one */
 	uint8_t *unary;
 	uint32_t next = 0;
 	unsigned low, fill = 0;
@@ -60,13 +61,13 @@ void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *
 		*out = (uint8_t)held;
 }
 
-static int refuse(const char **why, const char *text)
+static int refuse_rice(const char **why, const char *text)
 {
 	*why = text;
 	return SLUICE_EWIRE;
 }
 
-/* Up to eight bytes from at on, of n in all; zeros behind them. */
+/* Up to eight bytes from `at` on, of n in all, followed by zeros. */
 static uint64_t word_at(const uint8_t *in, uint64_t n, uint64_t at)
 {
 	uint8_t last[8] = { 0 };
@@ -92,15 +93,15 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 	mask = ((uint64_t)1 << low) - 1;
 	lows = bytes_of_bits((uint64_t)count * low);
 	if (bytes < lows)
-		return refuse(why, "the payload is too short for its Rice codes");
+		return refuse_rice(why, "the payload is too short for its Rice codes");
 	if ((uint64_t)count * low % 8 && in[lows - 1] >> (uint64_t)count * low % 8)
-		return refuse(why, "spare bits of the Rice codes are not zero");
+		return refuse_rice(why, "spare bits of the Rice codes are not zero");
 	/* from: unary bits behind the last one that was read */
 	for (; n < count; word_bit += 64) {
 		uint64_t word;
 
 		if (word_bit / 8 >= bytes - lows)
-			return refuse(why, "the payload ends within a Rice code");
+			return refuse_rice(why, "the payload ends within a Rice code");
 		for (word = word_at(in + lows, bytes - lows, word_bit / 8); word && n < count;
 		     word &= word - 1, n++) {
 			uint64_t place = word_bit + (unsigned)__builtin_ctzll(word);
@@ -111,13 +112,13 @@ int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span
 				next += high << low |
 					(word_at(in, lows, bit / 8) >> bit % 8 & mask);
 			if (high > span >> low || next >= span)
-				return refuse(why, "a Rice coded index lies beyond the shard");
+				return refuse_rice(why, "a Rice coded index lies beyond the shard");
 			from = place + 1;
 			index[n] = (uint32_t)next++;
 		}
 	}
 	*used = lows + bytes_of_bits(from);
 	if (from % 8 && in[*used - 1] >> from % 8)
-		return refuse(why, "bits follow the last Rice code");
+		return refuse_rice(why, "bits follow the last Rice code");
 	return 0;
 }

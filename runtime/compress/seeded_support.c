@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The support that step and shard stand for. choose_randk.c selects it, message.c finds it
- * again. */
+ * The support that belongs to a step and a shard. choose_randk.c selects it, and message.c computes
+ * it again when it reads a message. */
 #include "choose.h"
 
-/* Selection sampling: coordinate i is taken with probability wanted / left. Integers only, so the
- * same everywhere. */
+/* Selection sampling: coordinate i is selected with probability wanted / left. Only integers are
+ * used, so the result is the same everywhere. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
 		    uint32_t count, uint32_t *index)
 {

@@ -16,7 +16,8 @@
 
 enum {
 	ROOM_LEAST = 4096,
-	MERGE_SHARED = 1 << 18 /* fewer are merged before another thread has woken */
+	MERGE_SHARED = 1 << 18 /* with fewer entries, one thread merges them before another one has
+				  woken up */
 };
 
 struct sizes {
@@ -29,7 +30,7 @@ static struct sizes sizes_for(size_t n, size_t room, unsigned threads)
 	struct sizes z = { .room = room + ROOM_LEAST, .tile = n < tile ? n : tile };
 
 	if (z.room > n)
-		z.room = n; /* more is never near */
+		z.room = n; /* there can be no more near coordinates than this */
 	z.stage = z.tile + LISTS_SLACK;
 	return z;
 }
@@ -52,7 +53,7 @@ size_t selector_bytes(size_t n)
 	return bytes_for(sizes_for(n, usual_room(n), 1), 1);
 }
 
-/* One allocation: the selector, then its arrays. */
+/* One allocation holds the selector and its arrays. */
 static int open_with(size_t n, size_t room, unsigned threads, struct selector **out)
 {
 	const struct sizes z = sizes_for(n, room, threads);
@@ -203,7 +204,7 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 
 /* ---- without a selector ---- */
 
-/* Asked for often, and by vectors of any length: chosen once. */
+/* Chosen once, because this is called often and for vectors of any length. */
 static const struct select_kernels *usual_kernels(void)
 {
 	static const struct select_kernels *_Atomic chosen;

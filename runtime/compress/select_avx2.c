@@ -10,10 +10,10 @@
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
 enum { LANES = 8 };
-/* So many turns of a block with a candidate mean several in each. */
+/* If so many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* So far ahead memory is asked for: far enough that a walk has it when it comes, near enough that
- * the processor can keep so many lines under way (of two vectors, twice as many). */
+/* How far ahead memory is prefetched: far enough that it arrives before the walk, and near enough
+ * that the processor can keep so many cache lines under way (with two vectors, twice as many). */
 enum { AHEAD = 128, AHEAD_ADD = 96 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
@@ -51,8 +51,8 @@ FOR_AVX2 static inline __m256i key_at(const float *x)
 	return keys_of(_mm256_loadu_ps(x));
 }
 
-/* Which of the 32 lanes of a turn reach, the first one in the lowest bit. */
-FOR_AVX2 static inline uint32_t candidates_of(const float *x, __m256i below)
+/* The lanes among the 32 of a turn whose key is above `below`, the first one in the lowest bit. */
+FOR_AVX2 static inline uint32_t lanes_that_reach(const float *x, __m256i below)
 {
 	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
 	const __m256i b = _mm256_cmpgt_epi32(key_at(x + LANES), below);
@@ -60,15 +60,16 @@ FOR_AVX2 static inline uint32_t candidates_of(const float *x, __m256i below)
 	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
 	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
 						 _mm256_packs_epi32(c, d));
-	/* Packing works on halves. */
+	/* Pack instructions work on the two halves separately. */
 	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 
-/* Second walk where few turns were hit: one candidate after another. Two of a turn are noted
- * whether they are there or not, so that only a third one is a branch on data. Meanwhile memory is
- * asked for, from `soon` on: else it would rest until this is done. */
+/* The second walk if few turns were hit: lists one candidate after another. Two candidates of a
+ * turn are always stored, whether they exist or not, so that only a third one is a branch that
+ * depends on data. Meanwhile memory is prefetched from `soon` on, because it would otherwise be
+ * idle. */
 FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
 	struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
@@ -79,7 +80,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	size_t n = 0;
 
 	for (size_t h = 0; h < n_hits; h++, soon += LINE) {
-		uint32_t m = candidates_of(x + hits[h], below);
+		uint32_t m = lanes_that_reach(x + hits[h], below);
 		size_t next = n + (size_t)__builtin_popcount(m);
 
 		ask_for(x, grad, soon, flags);
@@ -111,8 +112,8 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
 	*out = l;
 }
 
-/* Second walk where many were hit: lists the sure ones, and zeroes them if asked to. Leaves in
- * hits[] the turns with near ones. */
+/* The second walk if many turns were hit: lists the sure candidates, and zeroes them if requested.
+ * Leaves the turns with near candidates in hits[]. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
 	const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
 	__m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
@@ -172,7 +173,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_near(const float
 		}
 }
 
-FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
+FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
 	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
 	struct select_bounds b, struct select_lists *out, const int flags)
 {
@@ -205,7 +206,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
 	*out = l;
 	if (i == end)
 		return;
-	/* The rest: fewer than a turn, appended by the portable version. */
+	/* The portable version appends the rest, which is less than a turn. */
 	struct select_lists rest = l;
 	rest.index += l.n;
 	rest.value = flags & VALUES ? rest.value + l.n : NULL;
@@ -224,36 +225,36 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep(
 	out->largest = rest.largest;
 }
 
-FOR_AVX2 static void list(const float *x, size_t begin, size_t end, struct select_bounds b,
-			  struct select_lists *l)
+FOR_AVX2 static void list_avx2(const float *x, size_t begin, size_t end, struct select_bounds b,
+			       struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, 0);
+	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, 0);
 }
 
-FOR_AVX2 static void list_values(const float *x, size_t begin, size_t end, struct select_bounds b,
-				 struct select_lists *l)
+FOR_AVX2 static void list_values_avx2(const float *x, size_t begin, size_t end,
+				      struct select_bounds b, struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, VALUES);
 }
 
-FOR_AVX2 static void add_list(float *residual, const float *grad, float scale, size_t begin,
-			      size_t end, struct select_bounds b, struct select_lists *l)
+FOR_AVX2 static void add_list_avx2(float *residual, const float *grad, float scale, size_t begin,
+				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD);
+	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD);
 }
 
-FOR_AVX2 static void add_take(float *residual, const float *grad, float scale, size_t begin,
-			      size_t end, struct select_bounds b, struct select_lists *l)
+FOR_AVX2 static void add_take_avx2(float *residual, const float *grad, float scale, size_t begin,
+				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
 }
 
-FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
+FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 {
 	const __m256i infinity = _mm256_set1_epi32(KEY_INFINITY);
 	size_t i = 0;
 
-	/* Exponents of all ones survive the mask unchanged. */
+	/* An exponent of all ones is not changed by the mask. */
 	for (; i + TURN <= n; i += TURN) {
 		__m256i any = _mm256_setzero_si256();
 
@@ -269,14 +270,15 @@ FOR_AVX2 static size_t nonfinite(const float *x, size_t n)
 	return i + select_portable.nonfinite(x + i, n - i);
 }
 
-static int usable(void)
+static int select_avx2_usable(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
 	       __builtin_cpu_supports("bmi");
 }
 
-const struct select_kernels select_avx2 = { "avx2",   usable,   list,     list_values,
-					    add_list, add_take, nonfinite };
+const struct select_kernels select_avx2 = { "avx2",           select_avx2_usable, list_avx2,
+					    list_values_avx2, add_list_avx2,      add_take_avx2,
+					    nonfinite_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Between which keys the k-th largest lies: guessed from a sample, whose places are spread evenly
- * and shifted pseudo-randomly (no data can be laid out to deceive it by accident), or counted. */
+ * Finds the keys between which the k-th largest lies, either from a sample or by counting. The
+ * sample's places are spread evenly and shifted pseudo-randomly, so that no data can mislead it by
+ * accident. */
 #include "select_sweep.h"
 #include <math.h>
 
@@ -41,7 +42,7 @@ enum {
 	GLANCE = 1 << 13
 };
 
-static uint64_t mixed(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
@@ -55,14 +56,14 @@ static float value_at(const struct select_call *call, int adding, uint64_t i)
 	return call->x ? call->x[i] : call->residual[i];
 }
 
-/* How far a walk over the coordinates that are not exempt has come: in span j, before which they
- * are `passed`. */
+/* How far a walk over the coordinates that are not exempt has come: it is in span j, and `passed`
+ * of them are in earlier spans. */
 struct walk {
 	size_t j;
 	uint64_t passed;
 };
 
-/* The place-th of those coordinates; places ascend. */
+/* The coordinate at this place among those that are not exempt. Places must ascend. */
 static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t place)
 {
 	const struct span *span = call->spans + w->j;
@@ -76,12 +77,12 @@ static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t
 
 static uint64_t place_of_group(size_t g, size_t stride, unsigned seed)
 {
-	uint64_t random = mixed(((uint64_t)seed << 32) + g + 1);
+	uint64_t random = mix_bits(((uint64_t)seed << 32) + g + 1);
 
 	return g * stride + (stride > GROUP ? random % (stride - GROUP) : 0);
 }
 
-static void ask_for(const struct select_call *call, int adding, uint64_t i)
+static void prefetch_group(const struct select_call *call, int adding, uint64_t i)
 {
 	const float *x = call->x ? call->x : call->residual;
 
@@ -92,12 +93,12 @@ static void ask_for(const struct select_call *call, int adding, uint64_t i)
 	}
 }
 
-/* Values of about `want` (all, if there are fewer) of the `total` coordinates that are not
- * exempt. */
+/* Takes the values of about `want` of the `total` coordinates that are not exempt, or of all if
+ * there are fewer. */
 static size_t sample(const struct select_call *call, int adding, size_t total, size_t want,
 		     unsigned seed, float *out)
 {
-	enum { SOON = 12 }; /* groups that are asked for before they are read */
+	enum { SOON = 12 }; /* groups that are prefetched before they are read */
 	const size_t groups = want / GROUP, stride = groups ? total / groups : 0;
 	struct walk asked = { 0, 0 }, read = { 0, 0 };
 	size_t n = 0;
@@ -111,8 +112,8 @@ static size_t sample(const struct select_call *call, int adding, size_t total, s
 	}
 	for (size_t g = 0; g < groups + SOON; g++) {
 		if (g < groups)
-			ask_for(call, adding,
-				walk_to(&asked, call, place_of_group(g, stride, seed)));
+			prefetch_group(call, adding,
+				       walk_to(&asked, call, place_of_group(g, stride, seed)));
 		if (g < SOON)
 			continue;
 
@@ -145,7 +146,8 @@ static size_t limited(size_t want, const struct selector *s)
 	return want > s->near_room ? s->near_room : want;
 }
 
-/* Large enough that what is near will fit, and that guessing costs little beside the pass. */
+/* A size with which the near coordinates will fit, and which costs little compared with the
+ * pass. */
 static size_t sample_size(const struct selector *s, size_t total, double p, unsigned attempt)
 {
 	double share = (double)s->near_room / (double)total;
@@ -182,7 +184,8 @@ struct known estimate(struct selector *s, const struct select_call *call, int ad
 		if (margin > (double)n)
 			return known;
 	}
-	/* Many equal keys would not fit beside others: then their key alone is tried. */
+	/* If many keys are equal, they would not fit together with others, so the interval becomes
+	 * that key alone. */
 	double within = (double)count_within(s, n, near) / (double)n * (double)total;
 	if (within > 0.8 * (double)s->near_room && near.low < near.high) {
 		uint32_t key = ranked(s, n, middle);
@@ -234,7 +237,7 @@ struct known narrow(struct selector *s, const float *x, const struct select_call
 		for (bin = width >> shift; bin && s->counts[bin] < need; bin--)
 			need -= s->counts[bin];
 		if (s->counts[bin] < need)
-			return (struct known){ 1, 0 }; /* there are fewer than k non-zeros */
+			return (struct known){ 1, 0 }; /* fewer than k values are not zero */
 		known = known_bin(known, shift, bin);
 		if (s->counts[bin] <= s->near_room)
 			break;

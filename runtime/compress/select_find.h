@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The first walk of selection over a block, the only one that reaches memory of
- * select_avx2.c. It uses registers of 32 bytes: with 64 bytes the processors that were measured
- * have fewer lines under way, and a pass took a fifth more time. */
+ * The first walk of selection over a block, which is the only one in select_avx2.c that reads from
+ * memory. It uses registers of 32 bytes: with 64 bytes, the processors that were measured keep
+ * fewer cache lines under way, and a pass took a fifth longer. */
 #ifndef COMPRESS_SELECT_FIND_H
 #define COMPRESS_SELECT_FIND_H
 #include "select_kernels.h"
@@ -28,7 +28,7 @@ FOR_FIND void ask_for(const float *x, const float *grad, size_t i, const int fla
 	}
 }
 
-/* The keys of eight lanes, to which something is added first if asked to. */
+/* The keys of eight lanes, after adding the gradient if there is one. */
 FOR_FIND __m256i first_keys(const float *x, float *residual, const float *grad, __m256 factor,
 			    size_t i, const int flags)
 {
@@ -41,8 +41,9 @@ FOR_FIND __m256i first_keys(const float *x, float *residual, const float *grad, 
 	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
 }
 
-/* Adds, and notes in hits[] the turns that hold a candidate; memory is asked for `ahead` of the
- * walk. Written out: a loop over four vectors would keep them in memory. */
+/* Adds the gradient, and records in hits[] the turns that hold a candidate. Prefetches memory
+ * `ahead` of the walk. The four vectors are written out, because a loop over them would keep them
+ * in memory. */
 FOR_FIND size_t find(const float *x, float *residual, const float *grad, float scale, size_t begin,
 		     size_t end, int32_t bound, size_t ahead, uint32_t *hits, const int flags)
 {

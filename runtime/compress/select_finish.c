@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * After a good pass: of what is near the best are found exactly and merged into what is sure, in
- * place and from the back; several threads merge a part each. Called by select.c. */
+ * The end of a good pass. The best of the near coordinates are found exactly and merged with the
+ * sure ones, in place and from the back; several threads merge a part each. Called by select.c. */
 #include "select_sweep.h"
 #include <assert.h>
 
-/* Of the near coordinates those that the cut leaves, moved to the front. */
-static size_t keep(struct selector *s, size_t n, struct cut cut)
+/* Moves the near coordinates that the cut selects to the front. */
+static size_t keep_near(struct selector *s, size_t n, struct cut cut)
 {
 	size_t kept = 0;
 
@@ -24,9 +24,9 @@ static size_t keep(struct selector *s, size_t n, struct cut cut)
 
 /* ---- merging ---- */
 
-/* A thread's share: sure entries begin ... end - 1 and the near ones between them, near_begin ...
- * near_end - 1, go to places begin + near_begin ... end + near_end - 1. Its first `saved` sure
- * entries have been copied out of the way of the share before. */
+/* A thread's share: the sure entries begin ... end - 1 and the near ones between them, near_begin
+ * ... near_end - 1, go to the places begin + near_begin ... end + near_end - 1. The first `saved`
+ * of the sure entries were copied before the previous share overwrote them. */
 struct share {
 	size_t begin, end, near_begin, near_end, saved;
 	uint32_t *index;
@@ -40,8 +40,9 @@ struct merge {
 	struct share *shares;
 };
 
-/* Sure entries `from` ... n - 1, which lie in index[] and value[] as if `from` were the first, and
- * near ones up to `near` that belong between them. Returns how many near ones are left. */
+/* Merges the sure entries `from` ... n - 1, which are in index[] and value[] as if `from` were the
+ * first, with the near ones up to `near` that belong between them. Returns how many near ones are
+ * left. */
 static inline __attribute__((always_inline)) size_t merge_run(const struct merge *m,
 							      const uint32_t *index,
 							      const float *value, size_t from,
@@ -84,7 +85,7 @@ static inline __attribute__((always_inline)) void merge_share(const struct merge
 	near = merge_run(m, m->call->index + in_place, values ? m->call->value + in_place : NULL,
 			 in_place, p->end, p->near_begin, near, values);
 	near = merge_run(m, p->index, p->value, p->begin, in_place, p->near_begin, near, values);
-	for (; near > p->near_begin; near--) { /* before all sure ones */
+	for (; near > p->near_begin; near--) { /* these precede all sure entries */
 		m->call->index[p->begin + near - 1] = m->s->near_index[near - 1];
 		if (values)
 			m->call->value[p->begin + near - 1] = m->s->near_value[near - 1];
@@ -115,7 +116,7 @@ static void save_work(void *context, unsigned worker)
 		memcpy(p->value, m->call->value + p->begin, p->saved * sizeof(*p->value));
 }
 
-/* The first near entry beyond this coordinate. */
+/* The first near entry after this coordinate. */
 static size_t near_beyond(const struct selector *s, size_t near, uint32_t coordinate)
 {
 	size_t low = 0;
@@ -131,7 +132,8 @@ static size_t near_beyond(const struct selector *s, size_t near, uint32_t coordi
 	return low;
 }
 
-/* Cuts the work into shares. 0: what is to be saved has no room behind the near ones. */
+/* Divides the work into shares. Returns 0 if there is no room for saved entries after the near
+ * ones. */
 static int cut_shares(struct merge *m, size_t n, size_t near)
 {
 	const struct selector *s = m->s;
@@ -158,8 +160,9 @@ static int cut_shares(struct merge *m, size_t n, size_t near)
 	return 1;
 }
 
-/* call->index[0..n) and the first near ones become one ascending list. */
-static void merge(const struct selector *s, const struct select_call *call, size_t n, size_t near)
+/* Merges call->index[0..n) and the first near entries into one ascending list. */
+static void merge_near(const struct selector *s, const struct select_call *call, size_t n,
+		       size_t near)
 {
 	struct share shares[SELECT_THREADS_MAX];
 	struct merge m = { .s = s, .call = call, .n_shares = s->threads, .shares = shares };
@@ -177,7 +180,8 @@ static void merge(const struct selector *s, const struct select_call *call, size
 
 /* ---- the end ---- */
 
-/* Completes what a good pass found; returns the number selected and the k-th largest key. */
+/* Completes what a good pass found. Returns the number of selected coordinates and the k-th largest
+ * key. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 {
 	struct selector *s = w->s;
@@ -193,7 +197,7 @@ size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 				       .budget = w->budget,
 				       .room = w->room };
 
-		if (w->adding && w->call->clear) /* the pass is repeated without adding */
+		if (w->adding && w->call->clear) /* the pass will be repeated without adding */
 			for (size_t i = 0; i < w->n; i++)
 				w->call->residual[w->call->index[i]] = w->call->value[i];
 		sweep_run(&again);
@@ -211,13 +215,13 @@ size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 					s->counts);
 
 		*boundary = cut.floor;
-		chosen = keep(s, chosen, cut);
+		chosen = keep_near(s, chosen, cut);
 	} else {
 		*boundary = near.low;
 	}
 	if (w->adding && w->call->clear)
 		for (size_t i = 0; i < chosen; i++)
 			w->call->residual[s->near_index[i]] = 0;
-	merge(s, w->call, w->n, chosen);
+	merge_near(s, w->call, w->n, chosen);
 	return w->n + chosen;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A few threads that sleep between calls; owned by a selector. */
+ * A few threads that sleep between calls. A selector owns them. */
 #ifndef COMPRESS_SELECT_POOL_H
 #define COMPRESS_SELECT_POOL_H
 
 struct select_pool;
 typedef void select_work_fn(void *context, unsigned worker);
 
-/* Starts threads - 1 threads (the caller of pool_run is one too). 0 or SLUICE_ENOMEM. */
+/* Starts threads - 1 threads, because the caller of select_pool_run() is one as well. Returns 0 or
+ * SLUICE_ENOMEM. */
 int select_pool_open(unsigned threads, struct select_pool **out);
 void select_pool_close(struct select_pool **pool);
-/* Calls work(context, 0..threads-1), each on its own thread, 0 on the caller's; returns when all
- * have returned. */
+/* Calls work(context, i) for i = 0..threads - 1, each on its own thread, and 0 on the caller's.
+ * Returns when all have returned. */
 void select_pool_run(struct select_pool *pool, select_work_fn *work, void *context);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection in portable C: what the others are compared with, and the choice among
- * them. Blocks without a candidate, nearly all at usual densities, are passed over by one test. */
+ * The kernels of selection in portable C, with which the other versions are compared, and the
+ * choice of a version. One test skips a block without a candidate, which is nearly every block at
+ * usual densities. */
 #include "select_kernels.h"
 #include <stdlib.h>
 
@@ -23,7 +24,7 @@ static inline int block_reaches(const float *v, int32_t below)
 	return (half[0] | half[1]) != 0;
 }
 
-/* Storing always and counting sometimes needs no branch. */
+/* Always storing, and counting only if the value is listed, avoids a branch. */
 static inline void list_one(float v, size_t i, struct select_bounds b, struct select_lists *l,
 			    float *residual, const int flags)
 {
@@ -43,12 +44,10 @@ static inline void list_one(float v, size_t i, struct select_bounds b, struct se
 		residual[i] = 0;
 }
 
-/* residual is x itself where something is added, else NULL. */
-static inline __attribute__((always_inline)) void sweep(const float *x, float *residual,
-							const float *grad, float scale,
-							size_t begin, size_t end,
-							struct select_bounds b,
-							struct select_lists *out, const int flags)
+/* residual is the same as x if a gradient is added, else NULL. */
+static inline __attribute__((always_inline)) void sweep_portable(
+	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
+	struct select_bounds b, struct select_lists *out, const int flags)
 {
 	struct select_lists l = *out;
 	size_t i = begin;
@@ -81,25 +80,25 @@ static inline __attribute__((always_inline)) void sweep(const float *x, float *r
 static void list(const float *x, size_t begin, size_t end, struct select_bounds b,
 		 struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, 0);
+	sweep_portable(x, NULL, NULL, 0, begin, end, b, l, 0);
 }
 
 static void list_values(const float *x, size_t begin, size_t end, struct select_bounds b,
 			struct select_lists *l)
 {
-	sweep(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+	sweep_portable(x, NULL, NULL, 0, begin, end, b, l, VALUES);
 }
 
 static void add_list(float *residual, const float *grad, float scale, size_t begin, size_t end,
 		     struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD);
+	sweep_portable(residual, residual, grad, scale, begin, end, b, l, ADD);
 }
 
 static void add_take(float *residual, const float *grad, float scale, size_t begin, size_t end,
 		     struct select_bounds b, struct select_lists *l)
 {
-	sweep(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+	sweep_portable(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
 }
 
 static size_t nonfinite(const float *x, size_t n)
@@ -113,13 +112,14 @@ static size_t nonfinite(const float *x, size_t n)
 	return i;
 }
 
-static int usable(void)
+static int select_portable_usable(void)
 {
 	return 1;
 }
 
-const struct select_kernels select_portable = { "portable", usable,   list,     list_values,
-						add_list,   add_take, nonfinite };
+const struct select_kernels select_portable = {
+	"portable", select_portable_usable, list, list_values, add_list, add_take, nonfinite
+};
 
 const struct select_kernels *const select_versions[] = {
 #if defined(__x86_64__)

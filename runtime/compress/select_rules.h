@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The rules of exact selection that the CPU's passes and the GPU's kernels share: how magnitudes
- * order, how an interval is cut into bins, where the next boundary is expected. Pure, inline. */
+ * are ordered, how an interval is cut into bins, and where the next boundary is expected. Pure,
+ * inline. */
 #ifndef COMPRESS_SELECT_RULES_H
 #define COMPRESS_SELECT_RULES_H
 #include "base/bytes.h"
 #include <stdint.h>
 
-/* The *key* of a float is its bits without the sign: keys order as magnitudes, NaN is above
- * infinity. */
+/* The *key* of a float is its bits without the sign. Keys are ordered as magnitudes are, with NaN
+ * above infinity. */
 enum { KEY_MASK = 0x7fffffff, KEY_INFINITY = 0x7f800000 };
 
 HOST_AND_DEVICE static inline uint32_t key_of(float x)
@@ -17,7 +18,7 @@ HOST_AND_DEVICE static inline uint32_t key_of(float x)
 
 /* ---- intervals ------------------------------------------------------------- */
 
-/* What is known of the k-th largest key: low <= key <= high. Bins are counted from low. */
+/* What is known about the k-th largest key: low <= key <= high. Bins are counted from low. */
 struct known {
 	uint32_t low, high;
 };
@@ -44,9 +45,9 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 
 /* ---- hints ----------------------------------------------------------------- */
 
-/* Where the boundary (a magnitude's bits) was in the last vector of a sequence, and where it is
- * expected next, within width (0: it is not foretold); zeroed before the first. A wrong hint costs
- * time, at most about one pass. */
+/* Where the boundary (the bits of a magnitude) was in the last vector of a sequence, and where it
+ * is expected next, within width (0: no expectation). Must be zeroed before the first vector. A
+ * wrong hint costs time, at most about one pass. */
 struct select_hint {
 	uint32_t last, next, width;
 };
@@ -73,8 +74,8 @@ HOST_AND_DEVICE static inline uint32_t key_distance(uint32_t a, uint32_t b)
 	return a > b ? a - b : b - a;
 }
 
-/* The boundary is expected to move on as it did; the interval is as wide as it was off, and narrows
- * slowly, for being right once may be luck. */
+/* The boundary is expected to continue its last movement. The interval is as wide as the last
+ * error, and narrows slowly, because one good prediction may be luck. */
 HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint32_t key)
 {
 	uint32_t moved = key_distance(key, hint->last), off = key_distance(key, hint->next);
@@ -83,7 +84,7 @@ HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint3
 
 	if (hint->last == 0 || moved > HINT_WIDEST) {
 		hint->next = key;
-		width = 0; /* too fast to foretell: sample or count */
+		width = 0; /* it moves too fast to predict: sample or count */
 	} else {
 		hint->next = key + (key - hint->last);
 		least = least < HINT_NARROWEST ? HINT_NARROWEST : least;

@@ -54,7 +54,7 @@ static void list_tile(const struct sweep *w, const struct tile *t, struct select
 			call->x ? call->x : call->residual, t->begin, t->end, b, l);
 }
 
-/* What add_take cleared is put back. */
+/* Restores what add_take cleared. */
 static void undo(const struct sweep *w, const uint32_t *index, const float *value, size_t n)
 {
 	if (w->adding && w->call->clear)
@@ -62,7 +62,7 @@ static void undo(const struct sweep *w, const uint32_t *index, const float *valu
 			w->call->residual[index[i]] = value[i];
 }
 
-/* add_list keeps no values: they are read again while the tile is in the cache. */
+/* add_list stores no values, so they are read again while the tile is in the cache. */
 static void fetch_values(const struct sweep *w, struct select_lists *l)
 {
 	if (w->adding && w->call->value && !w->call->clear)
@@ -70,7 +70,7 @@ static void fetch_values(const struct sweep *w, struct select_lists *l)
 			l->value[i] = w->call->residual[l->index[i]];
 }
 
-/* Both lists of a tile, ascending, as one. */
+/* Merges both lists of a tile into one ascending list. */
 static void put_merged(struct sweep *w, const struct select_lists *l)
 {
 	const struct select_call *call = w->call;
@@ -96,18 +96,18 @@ static enum sweep_end end_so_far(const struct sweep *w)
 	return __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 }
 
-/* What the tiles before have listed is undone when all are through. */
+/* When all threads are done, what earlier tiles listed is undone. */
 static void end_early(struct sweep *w, enum sweep_end why)
 {
 	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
 }
 
-/* Where the lists of a tile belong. */
+/* Where the lists of a tile go. */
 struct place {
 	size_t at, n, near_at, n_near;
 };
 
-/* In the turn of the tile: says where its lists belong, or ends the pass because they cannot go
+/* Called in the tile's turn: determines where its lists go, or ends the pass because they cannot go
  * there. */
 static struct place reserve(struct sweep *w, const struct tile *t, const struct select_lists *l)
 {
@@ -139,7 +139,8 @@ static struct place reserve(struct sweep *w, const struct tile *t, const struct 
 	return p;
 }
 
-/* Out of turn, because nobody else writes there. They may be there already. */
+/* Copies the lists to their place. This needs no turn, because no other thread writes there. The
+ * lists may be there already. */
 static void put(const struct sweep *w, const struct place *p, const struct select_lists *l)
 {
 	const struct select_call *call = w->call;
@@ -158,7 +159,7 @@ static void put(const struct sweep *w, const struct place *p, const struct selec
 	}
 }
 
-/* The lists of a tile go to their place where there is surely room, else to the stage. */
+/* The lists of a tile go directly to their place if there certainly is room, else to the stage. */
 static struct select_lists lists_for(const struct sweep *w, const struct select_stage *stage,
 				     size_t length)
 {
@@ -181,7 +182,8 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 	return l;
 }
 
-/* Short: the tiles before are under way. Unless their thread lost its core, so give way. */
+/* The wait is short, because the earlier tiles are under way, unless their thread has lost its
+ * core. Therefore the thread yields. */
 static void await_turn(struct sweep *w, uint64_t number)
 {
 	enum { SPINS = 1000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One pass over the vector, by one thread or several: select_sweep.c. How the bounds of a pass are
- * guessed: select_estimate.c. select.c puts them together. */
+ * One pass over the vector, by one thread or several (select_sweep.c). select_estimate.c estimates
+ * the bounds of a pass, and select.c combines both. */
 #ifndef COMPRESS_SELECT_SWEEP_H
 #define COMPRESS_SELECT_SWEEP_H
 #include "select.h"
@@ -8,10 +8,11 @@
 #include "select_pool.h"
 #include <pthread.h>
 
-/* One thread lists into place, tile after tile; several wait for each other less often. */
+/* One thread lists coordinates directly into their place, tile after tile. With several threads,
+ * larger tiles make them wait for each other less often. */
 enum { TILE = 16384, TILE_SHARED = 65536 };
 
-/* Listed but not yet in its place: one tile's entries. */
+/* The entries of one tile that are listed but not yet in their place. */
 struct select_stage {
 	uint32_t *index, *near_index;
 	float *value, *near_value;
@@ -20,73 +21,73 @@ struct select_stage {
 struct selector {
 	const struct select_kernels *kernels;
 	size_t n, tile, near_room;
-	size_t merge_least;   /* of so many sure ones each thread merges a share */
-	uint32_t *near_index; /* near_room */
-	float *near_value;    /* near_room; holds the sample before the pass */
-	uint32_t *counts;     /* BINS */
+	size_t merge_least;   /* with so many sure coordinates, each thread merges a share */
+	uint32_t *near_index; /* near_room entries */
+	float *near_value;    /* near_room entries; holds the sample before the pass */
+	uint32_t *counts;     /* BINS entries */
 	unsigned threads;
-	struct select_stage *stages; /* threads */
+	struct select_stage *stages; /* one per thread */
 	struct select_pool *pool;    /* NULL for one thread */
-	pthread_mutex_t lock;        /* of the sweep under way */
+	pthread_mutex_t lock;        /* protects the sweep under way */
 };
 
 enum sweep_end {
 	SWEEP_COMPLETE,
-	SWEEP_TOO_MANY, /* more than k are sure: the boundary is higher */
+	SWEEP_TOO_MANY, /* more than k are sure, so the boundary is higher */
 	SWEEP_OVERFULL  /* no room for all that is near */
 };
 
 struct sweep {
 	struct selector *s;
 	const struct select_call *call;
-	int adding;     /* residual += scale * grad on the way */
-	int one_key;    /* all near ones are ties: the first near_room are enough */
-	int merge_ties; /* the first `ties` near ones are selected at once */
+	int adding;     /* residual += scale * grad during the pass */
+	int one_key;    /* all near coordinates are ties, so the first near_room are enough */
+	int merge_ties; /* the first `ties` near coordinates are selected at once */
 	size_t ties;
-	int ties_found; /* as many as are needed: no more are looked for */
+	int ties_found; /* enough were found, so no more are looked for */
 	struct select_bounds bounds;
-	size_t budget, room; /* k; entries of call->index */
-	/* what was found */
-	size_t n, counted; /* listed; of them, within the budget */
+	size_t budget, room; /* k, and the entries of call->index */
+	/* The result. */
+	size_t n, counted; /* how many are listed, and how many of them count towards the budget */
 	size_t n_near, near_stored;
 	int32_t largest;
 	enum sweep_end end;
-	/* under lock: the next tile */
+	/* Protected by lock: the next tile. */
 	size_t span;
 	uint64_t at, next_tile;
-	/* tiles before this one are in place */
+	/* The tiles before this one are in place. */
 	uint64_t turn;
 };
 
-/* Bounds between which nothing but NaN lies, and those with which all non-zeros are sure. */
+/* Bounds between which only NaN lies, and bounds with which all non-zeros are sure. */
 #define BOUNDS_NOTHING ((struct select_bounds){ KEY_MASK, KEY_INFINITY })
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
 void sweep_run(struct sweep *w);
-/* Completes what a good pass found; returns the number selected and the k-th largest key:
- * select_finish.c. near: what the pass called so. */
+/* select_finish.c: completes what a good pass found. Returns the number of selected coordinates and
+ * the k-th largest key. near: the interval of the pass. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
-/* Selected are keys above floor, and the first `ties` of those equal to it. */
+/* Selects the keys above floor, and the first `ties` of those equal to it. */
 struct cut {
 	uint32_t floor;
 	size_t ties;
 };
-/* The cut that leaves the need-th largest of v[0..n), whose keys are in [low, high]; 0 < need <=
+/* The cut that leaves the need-th largest of v[0..n), whose keys are in [low, high]. 0 < need <=
  * n. */
 struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 		  uint32_t counts[BINS]);
 
-/* What the next pass should call near: an interval that holds the k-th largest key most probably,
- * from a sample; wider and from a larger sample at each attempt. */
+/* Estimates from a sample the interval for the next pass, which most probably holds the k-th
+ * largest key. With each attempt, the sample is larger and the interval wider. */
 struct known estimate(struct selector *s, const struct select_call *call, int adding, size_t total,
 		      struct known known, unsigned attempt);
-/* Whether a small sample agrees that the boundary is within the hint, and the near ones have
- * room. */
+/* Whether a small sample agrees that the boundary is within the hint, and that there is room for
+ * the near coordinates. */
 int hint_agrees(struct selector *s, const struct select_call *call, int adding, size_t total,
 		struct known hinted);
-/* The same interval by counting, when guessing failed: passes over x until what is near has
- * room. */
+/* Finds the interval by counting, after estimates have failed: makes passes over x until there is
+ * room for the near coordinates. */
 struct known narrow(struct selector *s, const float *x, const struct select_call *call,
 		    struct known known);
 #endif

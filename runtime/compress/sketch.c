@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h; hashes are in sketch_rules.h. Coordinates are taken in runs: first the signs of a
- * run, which all rows share, then its buckets, row by row. */
+ * See sketch.h; sketch_rules.h has the hashes. Coordinates are processed in runs: first the signs
+ * of a run, which all rows share, and then its buckets, row by row. */
 #include "sketch_kernels.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 /* ---- the portable version, and the choice ---- */
 
-static void signs(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
+static void sign_words(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
 {
 	for (size_t i = 0; i < n; i++)
 		out[i] = (uint32_t)sketch_signs(h, first + (uint32_t)i);
@@ -27,9 +27,9 @@ static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n
 		out[i] = sketch_addend(x[i], sign[i], row);
 }
 
-/* The smallest, the next one, ... up to the middle one come to the front. The two selections are
- * what the processors' instructions for the smaller and the larger of two numbers do, also with
- * zeros of both signs, and no branch depends on the values. */
+/* Moves the smallest value to the front, then the next one, and so on up to the middle. Both
+ * comparisons match the processors' instructions for the minimum and maximum of two numbers, even
+ * for zeros of different sign, and no branch depends on the values. */
 static inline float median(float *v, uint32_t n)
 {
 	for (uint32_t front = 0; front <= n / 2; front++)
@@ -54,14 +54,14 @@ static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *s
 	}
 }
 
-static int usable(void)
+static int sketch_portable_usable(void)
 {
 	return 1;
 }
 
-const struct sketch_kernels sketch_portable = {
-	"portable", usable, signs, buckets, addends, medians
-};
+const struct sketch_kernels sketch_portable = { "portable", sketch_portable_usable,
+						sign_words, buckets,
+						addends,    medians };
 
 const struct sketch_kernels *const sketch_versions[] = {
 #if defined(__x86_64__)
@@ -77,7 +77,7 @@ void sketch_kernels_use(const struct sketch_kernels *kernels)
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
 }
 
-/* Chosen at the first call, as SLUICE_KERNELS says. */
+/* Chosen at the first call according to SLUICE_KERNELS. */
 static const struct sketch_kernels *chosen_kernels(void)
 {
 	const struct sketch_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -95,12 +95,12 @@ static const struct sketch_kernels *chosen_kernels(void)
 
 /* ---- sketches ---- */
 
-static uint32_t run_of(uint32_t first, uint32_t n)
+static uint32_t run_length(uint32_t first, uint32_t n)
 {
 	return n - first < SKETCH_RUN ? n - first : SKETCH_RUN;
 }
 
-static size_t whole(uint32_t n)
+static size_t whole_groups(uint32_t n)
 {
 	return ((size_t)n + SKETCH_GROUP - 1) / SKETCH_GROUP * SKETCH_GROUP;
 }
@@ -113,12 +113,12 @@ void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, fl
 	float addend[SKETCH_RUN];
 
 	for (uint32_t first = 0; first < n; first += here) {
-		here = run_of(first, n);
-		k->signs(&h, first, whole(here), sign);
+		here = run_length(first, n);
+		k->signs(&h, first, whole_groups(here), sign);
 		for (uint32_t r = 0; r < shape->rows; r++) {
 			float *row = cells + (size_t)r * shape->columns;
 
-			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+			k->buckets(&h, r, first, shape->columns, whole_groups(here), bucket);
 			k->addends(x + first, sign, r, here, addend);
 #pragma GCC unroll 8
 			for (uint32_t i = 0; i < here; i++)
@@ -135,17 +135,17 @@ void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint3
 	float seen[SKETCH_ROWS_MAX][SKETCH_RUN], last[SKETCH_RUN];
 
 	for (uint32_t first = 0; first < n; first += here) {
-		here = run_of(first, n);
-		k->signs(&h, first, whole(here), sign);
+		here = run_length(first, n);
+		k->signs(&h, first, whole_groups(here), sign);
 		for (uint32_t r = 0; r < shape->rows; r++) {
 			const float *row = cells + (size_t)r * shape->columns;
 
-			k->buckets(&h, r, first, shape->columns, whole(here), bucket);
+			k->buckets(&h, r, first, shape->columns, whole_groups(here), bucket);
 #pragma GCC unroll 8
-			for (uint32_t i = 0; i < whole(here); i++)
+			for (uint32_t i = 0; i < whole_groups(here); i++)
 				seen[r][i] = row[bucket[i]];
 		}
-		k->medians(seen, shape->rows, sign, whole(here), last);
+		k->medians(seen, shape->rows, sign, whole_groups(here), last);
 		memcpy(out + first, last, here * sizeof(*out));
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Count sketch (Charikar, Chen, Farach-Colton 2002), as Sketched-SGD uses it (Ivkin and others,
- * NeurIPS 2019): a linear summary of a vector from which its heavy coordinates can be told.
+ * NeurIPS 2019): a linear summary of a vector from which its large coordinates can be found.
  * Sketches of equal shape and seed are added cell by cell. Pure. */
 #ifndef COMPRESS_SKETCH_H
 #define COMPRESS_SKETCH_H
@@ -10,13 +10,13 @@
 enum { SKETCH_ROWS_MAX = 15 };
 
 struct sketch_shape {
-	uint32_t rows;    /* odd, 1 .. SKETCH_ROWS_MAX: so that there is a middle estimate */
+	uint32_t rows;    /* odd, so that there is a middle estimate; 1 .. SKETCH_ROWS_MAX */
 	uint32_t columns; /* >= 1 */
 	uint64_t seed;
 };
 
 /* cells[r * columns + bucket] += sign * x[j] for each of the n coordinates and each row. */
 void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, float *cells);
-/* out[j] becomes the median over the rows of what the cells say about coordinate j. */
+/* out[j] becomes the median over the rows of the estimates of coordinate j. */
 void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint32_t n, float *out);
 #endif

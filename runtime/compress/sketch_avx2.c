@@ -14,7 +14,7 @@
 
 enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * SKETCH_GROUP };
 
-/* The lower halves of the lanes of a, and between them those of b. */
+/* The lower halves of the lanes of a, with those of b between them. */
 AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
@@ -22,24 +22,24 @@ AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 
 /* ---- signs ---- */
 
-/* Lane by lane: the value at one coordinate, what it grows by to the coordinate SKETCH_GROUP
- * further on, what that grows by, and what that grows by, which does not change. All are below
+/* For each lane: the value at one coordinate, its increase to the coordinate SKETCH_GROUP further
+ * on, the increase of that increase, and the increase of that, which is constant. All are below
  * SKETCH_PRIME. */
 struct differences {
 	__m256i of[DIFFERENCES + 1];
 };
 
-static uint64_t minus(uint64_t a, uint64_t b)
+static uint64_t minus_modulo(uint64_t a, uint64_t b)
 {
 	return a >= b ? a - b : a + SKETCH_PRIME - b;
 }
 
-AVX2 static inline __m256i plus(__m256i a, __m256i b)
+AVX2 static inline __m256i plus_modulo(__m256i a, __m256i b)
 {
 	const __m256i prime = _mm256_set1_epi64x((int64_t)SKETCH_PRIME);
 	const __m256i less = _mm256_sub_epi64(_mm256_add_epi64(a, b), prime);
 
-	/* The top bit of what fell below zero says so. */
+	/* The top bit is set where the difference fell below zero. */
 	return _mm256_add_epi64(
 		less, _mm256_and_si256(prime, _mm256_cmpgt_epi64(_mm256_setzero_si256(), less)));
 }
@@ -52,7 +52,7 @@ static uint64_t signs_at(const struct sketch_hashes *h, uint64_t j)
 	return sketch_multiply_add(y, j, h->sign[0]);
 }
 
-/* Of coordinates first + odd, first + odd + 2, + 4 and + 6. */
+/* For the coordinates first + odd, first + odd + 2, + 4 and + 6. */
 AVX2 static struct differences differences(const uint64_t *value, size_t odd)
 {
 	uint64_t d[DIFFERENCES + 1][4];
@@ -64,20 +64,21 @@ AVX2 static struct differences differences(const uint64_t *value, size_t odd)
 	for (size_t i = 1; i <= DIFFERENCES; i++)
 		for (size_t j = DIFFERENCES; j >= i; j--)
 			for (size_t lane = 0; lane < 4; lane++)
-				d[j][lane] = minus(d[j][lane], d[j - 1][lane]);
+				d[j][lane] = minus_modulo(d[j][lane], d[j - 1][lane]);
 	for (size_t i = 0; i <= DIFFERENCES; i++)
 		out.of[i] = _mm256_loadu_si256((const __m256i *)(const void *)d[i]);
 	return out;
 }
 
-AVX2 static inline void advance(struct differences *d)
+AVX2 static inline void advance_hashes(struct differences *d)
 {
 #pragma GCC unroll 4
 	for (size_t i = 0; i < DIFFERENCES; i++)
-		d->of[i] = plus(d->of[i], d->of[i + 1]);
+		d->of[i] = plus_modulo(d->of[i], d->of[i + 1]);
 }
 
-AVX2 static void signs(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *out)
+AVX2 static void sign_words_avx2(const struct sketch_hashes *h, uint32_t first, size_t n,
+				 uint32_t *out)
 {
 	uint64_t value[EVALUATED];
 	struct differences even, odd;
@@ -88,15 +89,15 @@ AVX2 static void signs(const struct sketch_hashes *h, uint32_t first, size_t n, 
 	odd = differences(value, 1);
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
 		_mm256_storeu_si256((__m256i *)(void *)(out + i), alternate(even.of[0], odd.of[0]));
-		advance(&even);
-		advance(&odd);
+		advance_hashes(&even);
+		advance_hashes(&odd);
 	}
 }
 
 /* ---- buckets ---- */
 
-AVX2 static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t first,
-			 uint32_t columns, size_t n, uint32_t *out)
+AVX2 static void buckets_avx2(const struct sketch_hashes *h, uint32_t row, uint32_t first,
+			      uint32_t columns, size_t n, uint32_t *out)
 {
 	const uint64_t m = h->multiplier[row], at = m * first + h->offset[row];
 	const __m256i step = _mm256_set1_epi64x((int64_t)(SKETCH_GROUP * m));
@@ -118,7 +119,7 @@ AVX2 static void buckets(const struct sketch_hashes *h, uint32_t row, uint32_t f
 
 /* ---- values ---- */
 
-/* The sign bits of a row. */
+/* The sign bits for a row. */
 AVX2 static inline __m256 row_signs(const uint32_t *sign, uint32_t row)
 {
 	const __m256i s = _mm256_loadu_si256((const __m256i *)(const void *)sign);
@@ -127,7 +128,8 @@ AVX2 static inline __m256 row_signs(const uint32_t *sign, uint32_t row)
 			     _mm256_castsi256_ps(_mm256_slli_epi32(s, 31 - (int)row)));
 }
 
-AVX2 static void addends(const float *x, const uint32_t *sign, uint32_t row, size_t n, float *out)
+AVX2 static void addends_avx2(const float *x, const uint32_t *sign, uint32_t row, size_t n,
+			      float *out)
 {
 	const __m256 zero = _mm256_setzero_ps(), minus_zero = _mm256_set1_ps(-0.0f);
 	size_t i = 0;
@@ -153,7 +155,7 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 	for (size_t i = 0; i < n; i += SKETCH_GROUP) {
 		__m256 v[SKETCH_ROWS_MAX];
 
-#pragma GCC unroll 8 /* with these, v is in registers if the compiler knows rows */
+#pragma GCC unroll 8 /* unrolled like this, v stays in registers if the compiler knows rows */
 		for (uint32_t r = 0; r < rows; r++)
 			v[r] = _mm256_xor_ps(_mm256_loadu_ps(cells[r] + i), row_signs(sign + i, r));
 #pragma GCC unroll 8
@@ -169,8 +171,8 @@ AVX2 static inline __attribute__((always_inline)) void medians_of(float (*cells)
 	}
 }
 
-AVX2 static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *sign, size_t n,
-			 float *out)
+AVX2 static void medians_avx2(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *sign,
+			      size_t n, float *out)
 {
 	if (rows == 3)
 		medians_of(cells, 3, sign, n, out);
@@ -182,12 +184,13 @@ AVX2 static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32
 		medians_of(cells, rows, sign, n, out);
 }
 
-static int usable(void)
+static int sketch_avx2_usable(void)
 {
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct sketch_kernels sketch_avx2 = { "avx2", usable, signs, buckets, addends, medians };
+const struct sketch_kernels sketch_avx2 = { "avx2",       sketch_avx2_usable, sign_words_avx2,
+					    buckets_avx2, addends_avx2,       medians_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

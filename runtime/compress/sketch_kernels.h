@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loops of count sketches, in several versions with one meaning; what buckets and signs are
- * is in sketch_rules.h. Private to sketch*.c and the tests. */
+ * The hot loops of count sketches, in several versions with the same results. sketch_rules.h
+ * defines buckets and signs. Private to sketch*.c and the tests. */
 #ifndef COMPRESS_SKETCH_KERNELS_H
 #define COMPRESS_SKETCH_KERNELS_H
 #include "base/bytes.h"
 #include "sketch_rules.h"
 #include <stddef.h>
 
-/* SKETCH_RUN: no kernel is called for more coordinates at once. SKETCH_GROUP: where n is said to be
- * whole it is a multiple of this. */
+/* SKETCH_RUN: the most coordinates in one call of a kernel. SKETCH_GROUP: a "whole" n is a multiple
+ * of this. */
 enum { SKETCH_GROUP = 8, SKETCH_RUN = 1024 };
 
 struct sketch_kernels {
-	const char *name; /* as of the kernels of selection */
+	const char *name; /* as for the kernels of selection */
 	int (*usable)(void);
-	/* The lower half of sketch_signs() of coordinates first .. first + n - 1, n whole. Those
-	 * from 2^32 on, which no sketch has, may be anything. */
+	/* The lower halves of sketch_signs() for the coordinates first .. first + n - 1, with whole
+	 * n. Those from 2^32 on, which no sketch has, are unspecified. */
 	void (*signs)(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *signs);
-	/* sketch_bucket() of the same. */
+	/* sketch_bucket() for the same coordinates. */
 	void (*buckets)(const struct sketch_hashes *h, uint32_t row, uint32_t first,
 			uint32_t columns, size_t n, uint32_t *buckets);
-	/* out[i] becomes x[i] with the sign that signs[i] has for the row; a zero becomes -0, which
-	 * leaves any number as it is that it is added to. Any n. */
+	/* out[i] becomes x[i] with the sign that signs[i] has for the row. A zero becomes -0, which
+	 * does not change any number that it is added to. n may be any number. */
 	void (*addends)(const float *x, const uint32_t *signs, uint32_t row, size_t n, float *out);
 	/* out[i] becomes the median of cells[row][i] over the rows, each with the sign that
-	 * signs[i] has for it. n whole; rows odd. */
+	 * signs[i] has for it. n is whole, and the number of rows odd. */
 	void (*medians)(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *signs, size_t n,
 			float *out);
 };
@@ -41,6 +41,6 @@ extern const struct sketch_kernels sketch_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct sketch_kernels *const sketch_versions[];
-/* Another one from now on, for tests and measurements. */
+/* Uses another version from now on; for tests and measurements. */
 void sketch_kernels_use(const struct sketch_kernels *kernels);
 #endif

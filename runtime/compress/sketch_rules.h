@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where a coordinate goes in a count sketch, and with which sign, as the CPU and the GPU compute
- * it: buckets by multiply-add-shift (pairwise independent, one hash for each row), signs of all
- * rows from the bits of one polynomial of degree three over the field of 2^61 - 1 (4-wise
+ * The bucket and the sign of a coordinate in a count sketch, as the CPU and the GPU compute them.
+ * Buckets come from multiply-add-shift (pairwise independent, one hash per row). The signs of all
+ * rows are the bits of one polynomial of degree three over the field of 2^61 - 1 (4-wise
  * independent). Pure, inline. */
 #ifndef COMPRESS_SKETCH_RULES_H
 #define COMPRESS_SKETCH_RULES_H
@@ -38,7 +38,7 @@ static inline struct sketch_hashes sketch_hashes(const struct sketch_shape *shap
 	return h;
 }
 
-/* a * b + c modulo the prime, all below it; the product needs 128 bits. */
+/* a * b + c modulo the prime. All three are below it, and the product needs 128 bits. */
 HOST_AND_DEVICE static inline uint64_t sketch_multiply_add(uint64_t a, uint64_t b, uint64_t c)
 {
 	unsigned __int128 product = (unsigned __int128)a * b;
@@ -48,7 +48,7 @@ HOST_AND_DEVICE static inline uint64_t sketch_multiply_add(uint64_t a, uint64_t 
 	return sum >= SKETCH_PRIME ? sum - SKETCH_PRIME : sum;
 }
 
-/* Bit r: the sign of row r. */
+/* Bit r is the sign for row r. */
 HOST_AND_DEVICE static inline uint64_t sketch_signs(const struct sketch_hashes *h, uint32_t j)
 {
 	uint64_t y = sketch_multiply_add(h->sign[3], j, h->sign[2]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sparse.h. At the usual densities each coordinate lies in a line of its own, far from the one
- * before, and the processor foresees none of them: they are asked for in time. */
+ * See sparse.h. At the usual densities, each coordinate is in a cache line of its own, far from the
+ * previous one, and the processor cannot predict it. The lines are therefore prefetched. */
 #include "compress/sparse.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
-/* Coordinates far from each other are also far from each other in the page table: with pages of 2
- * MiB, if the system gives them, a shard's whole table is in the processor. */
+/* Coordinates that are far apart are also far apart in the page table. With pages of 2 MiB, if the
+ * system grants them, the page table entries of a whole shard stay in the processor. */
 enum { LARGE_PAGE = 2 << 20 };
 
 static int in_large_pages(size_t n)
@@ -23,7 +23,8 @@ static size_t large_bytes(size_t n)
 	return (n * sizeof(float) + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
 }
 
-/* From the system: such pages are zero, and take no memory before somebody writes to them. */
+/* Memory is mapped directly from the system: its pages are zero and take no memory before they are
+ * written. */
 static float *map_large(size_t n)
 {
 	const size_t bytes = large_bytes(n);
@@ -36,8 +37,8 @@ static float *map_large(size_t n)
 	if (before)
 		munmap(base, before);
 	munmap(base + before + bytes, LARGE_PAGE - before);
-	/* Not the last, partly used one: what is announced would be exceeded. If it is refused,
-	 * pages stay small. */
+	/* The last, partly used page stays small, because the announced memory would be exceeded
+	 * otherwise. If the request is refused, all pages stay small. */
 	(void)madvise(base + before, n * sizeof(float) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
 	return (float *)(void *)(base + before);
 }
@@ -61,7 +62,7 @@ void vector_close(float *vector, size_t n)
 		free(vector);
 }
 
-/* Four at once, in registers that every machine of today has. */
+/* Four values at once, in registers that every current machine has. */
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
@@ -110,7 +111,7 @@ void sparse_subtract(float *vector, const uint32_t *index, const float *value, u
 	uint32_t i = 0;
 
 	if (!index) {
-		add_all(vector, value, count, -1); /* a - b is a + -b */
+		add_all(vector, value, count, -1); /* a - b is computed as a + -b */
 		return;
 	}
 	for (uint32_t end = with_one_ahead(count); i < end; i++) {

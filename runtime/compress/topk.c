@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Top-k as public functions: the selection of a push without the push. */
+ * Top-k as public functions: the selection without a push. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "select.h"
@@ -14,7 +14,7 @@ struct sluice_selector {
 	int forget;
 };
 
-/* Names the first NaN; x has one. */
+/* Names the first NaN. x must have one. */
 static int fail_nan(const char *function, const char *name, const float *x, size_t n)
 {
 	size_t i = 0;
@@ -26,8 +26,8 @@ static int fail_nan(const char *function, const char *name, const float *x, size
 		    name, i);
 }
 
-static int check_room(const char *function, size_t n, size_t k, const uint32_t *index,
-		      const size_t *selected)
+static int check_output(const char *function, size_t n, size_t k, const uint32_t *index,
+			const size_t *selected)
 {
 	if ((n && k && !index) || !selected)
 		return fail(SLUICE_EINVAL, "%s: index and selected must not be NULL", function);
@@ -91,7 +91,7 @@ static int select_for(const char *function, sluice_selector *selector, const flo
 {
 	int nan, rc = check_k(function, selector, k);
 
-	if (rc || (rc = check_room(function, selector->n, k, index, selected)))
+	if (rc || (rc = check_output(function, selector->n, k, index, selected)))
 		return rc;
 	if (selector->n && !x)
 		return fail(SLUICE_EINVAL, "%s: x must not be NULL", function);
@@ -124,7 +124,7 @@ static int select_residual_for(const char *function, sluice_selector *selector, 
 {
 	int nan, rc = check_k(function, selector, k);
 
-	if (rc || (rc = check_room(function, selector->n, k, index, selected)))
+	if (rc || (rc = check_output(function, selector->n, k, index, selected)))
 		return rc;
 	if (selector->n && (!grad || !residual || (k && !value)))
 		return fail(SLUICE_EINVAL, "%s: grad, residual and value must not be NULL",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits for AVX2: the portable loops, eight values at once and operation by operation,
- * and the packing of codes, 32 at once. */
+ * Values in few bits for AVX2: the loops of the portable version, operation by operation on eight
+ * values at once, and the packing of codes, 32 at once. */
 #include "value_kernels.h"
 #include "value_codes.h"
 
@@ -11,12 +11,12 @@
 #define ALWAYS __attribute__((always_inline))
 enum { LANES = 8 };
 
-AVX2 static inline __m256i load(const void *p)
+AVX2 static inline __m256i load_eight(const void *p)
 {
 	return _mm256_loadu_si256((const __m256i *)p);
 }
 
-AVX2 static uint32_t largest(const float *v, size_t n)
+AVX2 static uint32_t largest_avx2(const float *v, size_t n)
 {
 	const __m256i mask = _mm256_set1_epi32(F32_MAGNITUDE);
 	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
@@ -25,10 +25,10 @@ AVX2 static uint32_t largest(const float *v, size_t n)
 	size_t i = 0;
 
 	for (; i + 4 * LANES <= n; i += 4 * LANES) {
-		a = _mm256_max_epi32(a, _mm256_and_si256(load(v + i), mask));
-		b = _mm256_max_epi32(b, _mm256_and_si256(load(v + i + LANES), mask));
-		c = _mm256_max_epi32(c, _mm256_and_si256(load(v + i + 2 * LANES), mask));
-		d = _mm256_max_epi32(d, _mm256_and_si256(load(v + i + 3 * LANES), mask));
+		a = _mm256_max_epi32(a, _mm256_and_si256(load_eight(v + i), mask));
+		b = _mm256_max_epi32(b, _mm256_and_si256(load_eight(v + i + LANES), mask));
+		c = _mm256_max_epi32(c, _mm256_and_si256(load_eight(v + i + 2 * LANES), mask));
+		d = _mm256_max_epi32(d, _mm256_and_si256(load_eight(v + i + 3 * LANES), mask));
 	}
 	a = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
 	half = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -42,7 +42,8 @@ AVX2 static uint32_t largest(const float *v, size_t n)
 	return all;
 }
 
-/* Adds four values of each of four rows, the first of all, then the second. */
+/* Adds four values of each of four rows: the first value of all rows, then the second, and so
+ * on. */
 AVX2 static inline ALWAYS __m256d sums_four(__m256d sum, const float *const row[4], size_t at)
 {
 	const __m128 mask = _mm_castsi128_ps(_mm_set1_epi32(F32_MAGNITUDE));
@@ -56,7 +57,7 @@ AVX2 static inline ALWAYS __m256d sums_four(__m256d sum, const float *const row[
 	return _mm256_add_pd(sum, _mm256_cvtps_pd(_mm_and_ps(d, mask)));
 }
 
-AVX2 static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
+AVX2 static void sums_avx2(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
 {
 	__m256d low = _mm256_setzero_pd(), high = low;
 	size_t i = 0;
@@ -84,7 +85,7 @@ AVX2 static inline __m256i in_order(__m256i bytes)
 	return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* 32 numbers of 0..255 as bytes. */
+/* Stores 32 numbers of 0..255 as bytes. */
 AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, uint8_t *codes)
 {
 	const __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(a, b),
@@ -93,7 +94,7 @@ AVX2 static inline void store_codes(__m256i a, __m256i b, __m256i c, __m256i d, 
 	_mm256_storeu_si256((__m256i *)(void *)codes, in_order(bytes));
 }
 
-/* 32 numbers of -zero_s..zero_s, as bytes. */
+/* Stores 32 numbers of -zero_s..zero_s as bytes. */
 AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d, int zero_s,
 				     uint8_t *codes)
 {
@@ -104,13 +105,13 @@ AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
-/* random_mix(), its steps side by side for four registers: a chain of products has nothing to do
- * beside itself. */
+/* random_mix() for four registers side by side, because the products of a single chain would wait
+ * for each other. */
 struct four {
 	__m256i a, b, c, d;
 };
 
-AVX2 static inline ALWAYS struct four fold(struct four x, int shift)
+AVX2 static inline ALWAYS struct four fold_four(struct four x, int shift)
 {
 	x.a = _mm256_xor_si256(x.a, _mm256_srli_epi32(x.a, shift));
 	x.b = _mm256_xor_si256(x.b, _mm256_srli_epi32(x.b, shift));
@@ -119,29 +120,29 @@ AVX2 static inline ALWAYS struct four fold(struct four x, int shift)
 	return x;
 }
 
-AVX2 static inline ALWAYS struct four times(struct four x, struct four by)
+AVX2 static inline ALWAYS struct four times_four(struct four x, struct four by)
 {
 	return (struct four){ _mm256_mullo_epi32(x.a, by.a), _mm256_mullo_epi32(x.b, by.b),
 			      _mm256_mullo_epi32(x.c, by.c), _mm256_mullo_epi32(x.d, by.d) };
 }
 
-AVX2 static inline ALWAYS struct four plus(struct four x, __m256i y)
+AVX2 static inline ALWAYS struct four plus_four(struct four x, __m256i y)
 {
 	return (struct four){ _mm256_add_epi32(x.a, y), _mm256_add_epi32(x.b, y),
 			      _mm256_add_epi32(x.c, y), _mm256_add_epi32(x.d, y) };
 }
 
-AVX2 static inline ALWAYS struct four mixed(struct four x, __m256i between, __m256i odd)
+AVX2 static inline ALWAYS struct four mix_four(struct four x, __m256i between, __m256i odd)
 {
 	const __m256i factor = _mm256_set1_epi32(MIX_FACTOR);
 
-	x = fold(x, MIX_SHIFT_0);
-	x = plus(times(x, (struct four){ factor, factor, factor, factor }), between);
-	x = fold(x, MIX_SHIFT_1);
-	return times(x, plus(x, odd));
+	x = fold_four(x, MIX_SHIFT_0);
+	x = plus_four(times_four(x, (struct four){ factor, factor, factor, factor }), between);
+	x = fold_four(x, MIX_SHIFT_1);
+	return times_four(x, plus_four(x, odd));
 }
 
-/* uniform_code() without the last level added, and what it is decoded to. */
+/* uniform_code() without the addition of the last level, and the decoded value. */
 AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 						const struct uniform_scale *s, unsigned bits,
 						int scaled_up, float *decoded)
@@ -158,7 +159,7 @@ AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 	return q;
 }
 
-/* What largest() will read next, wherever the vector ends. */
+/* Prefetches what largest_avx2() will read next, wherever the vector ends. */
 AVX2 static inline ALWAYS void ahead(const float *v)
 {
 	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
@@ -167,7 +168,7 @@ AVX2 static inline ALWAYS void ahead(const float *v)
 	_mm_prefetch((const char *)(there + 64), _MM_HINT_T0);
 }
 
-/* scaled_up, sparse: known where this is called, so that the loop has no branch. */
+/* scaled_up and sparse are constants where this is inlined, so the loop has no branch. */
 AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_numbers *r,
 					    const struct uniform_scale *scale, unsigned bits,
 					    size_t n, uint8_t *codes, float *decoded, int scaled_up,
@@ -186,16 +187,17 @@ AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_n
 		if (sparse) {
 			const uint32_t *index = r->index + i;
 
-			x = plus((struct four){ load(index), load(index + 8), load(index + 16),
-						load(index + 24) },
-				 before);
+			x = plus_four((struct four){ load_eight(index), load_eight(index + 8),
+						     load_eight(index + 16),
+						     load_eight(index + 24) },
+				      before);
 		} else {
 			x = (struct four){ next, _mm256_add_epi32(next, _mm256_set1_epi32(8)),
 					   _mm256_add_epi32(next, _mm256_set1_epi32(16)),
 					   _mm256_add_epi32(next, _mm256_set1_epi32(24)) };
 			next = _mm256_add_epi32(next, _mm256_set1_epi32(VALUE_GROUP));
 		}
-		x = mixed(x, between, odd);
+		x = mix_four(x, between, odd);
 		x.a = uniform_eight(v + i, x.a, &s, bits, scaled_up, decoded + i);
 		x.b = uniform_eight(v + i + 8, x.b, &s, bits, scaled_up, decoded + i + 8);
 		x.c = uniform_eight(v + i + 16, x.c, &s, bits, scaled_up, decoded + i + 16);
@@ -204,11 +206,11 @@ AVX2 static inline ALWAYS void uniform_loop(const float *v, const struct value_n
 	}
 }
 
-AVX2 static void uniform(const float *v, const struct value_numbers *numbers,
-			 const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
-			 float *decoded)
+AVX2 static void uniform_avx2(const float *v, const struct value_numbers *numbers,
+			      const struct uniform_scale *scale, unsigned bits, size_t n,
+			      uint8_t *codes, float *decoded)
 {
-	if (scale->up != 1) /* steps so small are seldom */
+	if (scale->up != 1) /* steps that small are rare */
 		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 1, numbers->index != NULL);
 	else if (numbers->index)
 		uniform_loop(v, numbers, scale, bits, n, codes, decoded, 0, 1);
@@ -228,7 +230,7 @@ AVX2 static inline ALWAYS __m256i signs_eight(const float *v, float step, float 
 	return _mm256_srli_epi32(negative, 31);
 }
 
-AVX2 static void signs(const float *v, float step, size_t n, uint8_t *codes, float *decoded)
+AVX2 static void signs_avx2(const float *v, float step, size_t n, uint8_t *codes, float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
 		const __m256i a = signs_eight(v + i, step, decoded + i);
@@ -254,8 +256,8 @@ AVX2 static inline ALWAYS __m256i grid_eight(const float *v, float range, float 
 	return limited;
 }
 
-AVX2 static void grid(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
-		      float *decoded)
+AVX2 static void grid_avx2(const float *v, float range, float width, int most, size_t n,
+			   uint8_t *codes, float *decoded)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
 		const __m256i a = grid_eight(v + i, range, width, most, decoded + i);
@@ -267,8 +269,8 @@ AVX2 static void grid(const float *v, float range, float width, int most, size_t
 	}
 }
 
-AVX2 static void nearest(const float *v, float width, float limit, size_t n, int32_t *q,
-			 float *decoded)
+AVX2 static void nearest_avx2(const float *v, float width, float limit, size_t n, int32_t *q,
+			      float *decoded)
 {
 	const __m256 by = _mm256_set1_ps(width), shift = _mm256_set1_ps(0x1.8p23f);
 
@@ -288,7 +290,8 @@ AVX2 static inline __m256i eight_codes(const uint8_t *codes)
 	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
 }
 
-AVX2 static void uniform_values(const uint8_t *codes, float step, int levels, size_t n, float *v)
+AVX2 static void uniform_values_avx2(const uint8_t *codes, float step, int levels, size_t n,
+				     float *v)
 {
 	const __m256 by = _mm256_set1_ps(step);
 	const __m256i zero_s = _mm256_set1_epi32(levels);
@@ -299,7 +302,7 @@ AVX2 static void uniform_values(const uint8_t *codes, float step, int levels, si
 						      by));
 }
 
-AVX2 static void sign_values(const uint8_t *codes, float step, size_t n, float *v)
+AVX2 static void sign_values_avx2(const uint8_t *codes, float step, size_t n, float *v)
 {
 	const __m256i magnitude = _mm256_castps_si256(_mm256_set1_ps(step));
 
@@ -310,7 +313,8 @@ AVX2 static void sign_values(const uint8_t *codes, float step, size_t n, float *
 								      F32_SIGN_SHIFT)));
 }
 
-AVX2 static void grid_values(const uint8_t *codes, float range, float width, size_t n, float *v)
+AVX2 static void grid_values_avx2(const uint8_t *codes, float range, float width, size_t n,
+				  float *v)
 {
 	const __m256 from = _mm256_set1_ps(range), by = _mm256_set1_ps(width);
 
@@ -321,13 +325,13 @@ AVX2 static void grid_values(const uint8_t *codes, float range, float width, siz
 				      from));
 }
 
-AVX2 static int within(const uint8_t *codes, uint8_t least, uint8_t most, size_t n)
+AVX2 static int within_avx2(const uint8_t *codes, uint8_t least, uint8_t most, size_t n)
 {
-	__m256i low = load(codes), high = low;
+	__m256i low = load_eight(codes), high = low;
 
 	for (size_t i = VALUE_GROUP; i < n; i += VALUE_GROUP) {
-		low = _mm256_min_epu8(low, load(codes + i));
-		high = _mm256_max_epu8(high, load(codes + i));
+		low = _mm256_min_epu8(low, load_eight(codes + i));
+		high = _mm256_max_epu8(high, load_eight(codes + i));
 	}
 	low = _mm256_cmpeq_epi8(_mm256_max_epu8(low, _mm256_set1_epi8((char)least)), low);
 	high = _mm256_cmpeq_epi8(_mm256_min_epu8(high, _mm256_set1_epi8((char)most)), high);
@@ -336,7 +340,7 @@ AVX2 static int within(const uint8_t *codes, uint8_t least, uint8_t most, size_t
 
 /* ---- packing: bits_merge() and bits_spread() of bit_pack.h, four times eight codes ---- */
 
-/* What mask has stays, what is above it moves down. */
+/* Keeps the bits of mask, and moves the bits above it down. */
 AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 {
 	const __m256i m = _mm256_set1_epi64x((int64_t)mask);
@@ -346,8 +350,8 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Codes to fours, 4 * bits wide in lanes of 32 bits. Products add neighbours in one instruction,
- * where a factor fits into a signed byte. */
+/* Merges codes to fours, which have 4 * bits in lanes of 32 bits. Where a factor fits into a signed
+ * byte, a product adds neighbours in one instruction. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {
@@ -358,11 +362,11 @@ AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 	return _mm256_madd_epi16(x, _mm256_set1_epi32(1 | 1 << (16 + 2 * bits)));
 }
 
-/* Products make a byte of two codes of four bits, or of four of two. */
+/* Products merge two codes of four bits, or four of two bits, into a byte. */
 AVX2 static void pack_nibbles(const uint8_t *codes, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		const __m256i twos = _mm256_maddubs_epi16(load(codes + i),
+		const __m256i twos = _mm256_maddubs_epi16(load_eight(codes + i),
 							  _mm256_set1_epi16(1 | 1 << 12));
 
 		_mm_storeu_si128((__m128i *)(void *)(out + i / 2),
@@ -374,7 +378,7 @@ AVX2 static void pack_nibbles(const uint8_t *codes, size_t n, uint8_t *out)
 AVX2 static void pack_pairs(const uint8_t *codes, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP) {
-		const __m256i x = fours(load(codes + i), 2);
+		const __m256i x = fours(load_eight(codes + i), 2);
 		const __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(x),
 						      _mm256_extracti128_si256(x, 1));
 
@@ -385,12 +389,12 @@ AVX2 static void pack_pairs(const uint8_t *codes, size_t n, uint8_t *out)
 AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
 {
 	for (size_t i = 0; i < n; i += VALUE_GROUP, out += 4 * bits) {
-		const __m256i x = closer(fours(load(codes + i), bits), 0x00000000ffffffffu,
+		const __m256i x = closer(fours(load_eight(codes + i), bits), 0x00000000ffffffffu,
 					 32 - 4 * bits);
 		const __m128i low = _mm256_castsi256_si128(x),
 			      high = _mm256_extracti128_si256(x, 1);
 
-		/* In this order: each overwrites the zeros behind the one before. */
+		/* In this order, because each store overwrites the zeros after the previous one. */
 		_mm_storel_epi64((__m128i *)(void *)out, low);
 		_mm_storel_epi64((__m128i *)(void *)(out + bits), _mm_unpackhi_epi64(low, low));
 		_mm_storel_epi64((__m128i *)(void *)(out + 2 * bits), high);
@@ -399,7 +403,7 @@ AVX2 static void pack_any(const uint8_t *codes, unsigned bits, size_t n, uint8_t
 	}
 }
 
-AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
+AVX2 static void pack_avx2(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out)
 {
 	if (bits == 8)
 		memcpy(out, codes, n);
@@ -411,7 +415,7 @@ AVX2 static void pack(const uint8_t *codes, unsigned bits, size_t n, uint8_t *ou
 		pack_any(codes, bits, n, out);
 }
 
-/* What kept has stays, what moved has goes up. */
+/* Keeps the bits of kept, and moves those of moved up. */
 AVX2 static inline __m256i apart(__m256i x, uint64_t kept, uint64_t moved, unsigned by)
 {
 	const __m256i up = _mm256_sll_epi64(_mm256_and_si256(x, _mm256_set1_epi64x((int64_t)moved)),
@@ -426,7 +430,7 @@ AVX2 static inline __m128i two_groups(const uint8_t *in, unsigned bits)
 				  _mm_loadl_epi64((const __m128i *)(const void *)(in + bits)));
 }
 
-AVX2 static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
+AVX2 static void unpack_avx2(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
 {
 	const uint64_t four = ((uint64_t)1 << 4 * bits) - 1, two = ((uint64_t)1 << 2 * bits) - 1;
 	const uint64_t one = ((uint64_t)1 << bits) - 1;
@@ -443,14 +447,16 @@ AVX2 static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *cod
 	}
 }
 
-static int usable(void)
+static int value_avx2_usable(void)
 {
 	return __builtin_cpu_supports("avx2");
 }
 
-const struct value_kernels value_avx2 = { "avx2",      usable, largest, sums,           uniform,
-					  signs,       grid,   nearest, uniform_values, sign_values,
-					  grid_values, within, pack,    unpack };
+const struct value_kernels value_avx2 = { "avx2",           value_avx2_usable, largest_avx2,
+					  sums_avx2,        uniform_avx2,      signs_avx2,
+					  grid_avx2,        nearest_avx2,      uniform_values_avx2,
+					  sign_values_avx2, grid_values_avx2,  within_avx2,
+					  pack_avx2,        unpack_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One value on the wire, in portable C: the definition that quantize.c's vector instructions and
- * the GPU's kernels follow, bit by bit. */
+ * Encodes and decodes one value in portable C. These functions define what quantize.c's vector
+ * instructions and the GPU's kernels compute, bit by bit. */
 #ifndef COMPRESS_VALUE_CODES_H
 #define COMPRESS_VALUE_CODES_H
 #include "base/bytes.h"
@@ -16,14 +16,14 @@ enum {
 	SCALED_EXPONENT = 14
 };
 
-/* The largest scaled value that decodes to a finite one: the largest f16, or where f32 ends before,
- * the largest f32 of f16's precision. */
+/* The largest scaled value that decodes to a finite one. It is the largest f16, or, where f32
+ * overflows before, the largest f32 of f16's precision. */
 HOST_AND_DEVICE static inline float f16_limit(float scale)
 {
 	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
 }
 
-/* The scale of a message whose largest magnitude (bits without sign) this is. */
+/* The scale of a message with this largest magnitude (bits without sign). */
 HOST_AND_DEVICE static inline float f16_scale_of(uint32_t largest)
 {
 	int exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);

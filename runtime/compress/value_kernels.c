@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, which the other is compared with, and the choice. The loops have a fixed
- * inner length and no branch, so that the compiler makes vectors of them. */
+ * The portable version, with which the other is compared, and the choice. The loops have a fixed
+ * inner length and no branch, so that the compiler vectorises them. */
 #include "value_kernels.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -30,7 +30,7 @@ static uint32_t largest(const float *v, size_t n)
 	return all;
 }
 
-/* Four rows at once: an addition waits for the one before it. */
+/* Adds four rows at once, because an addition waits for the previous one. */
 static void sums(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS])
 {
 	for (size_t j = 0; j < VALUE_SUMS; j += 4) {
@@ -113,7 +113,7 @@ static void nearest(const float *v, float width, float limit, size_t n, int32_t 
 		float x = v[i] / width;
 
 		x = x > limit ? limit : x < -limit ? -limit : x;
-		q[i] = (int32_t)((x + 0x1.8p23f) - 0x1.8p23f); /* to nearest, ties to even */
+		q[i] = (int32_t)((x + 0x1.8p23f) - 0x1.8p23f); /* to the nearest, ties to even */
 		decoded[i] = (float)q[i] * width;
 	}
 }
@@ -138,15 +138,15 @@ static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
 	bits_unpack(in, n, bits, codes);
 }
 
-static int usable(void)
+static int value_portable_usable(void)
 {
 	return 1;
 }
 
-const struct value_kernels value_portable = { "portable",     usable,      largest,     sums,
-					      uniform,        signs,       grid,        nearest,
-					      uniform_values, sign_values, grid_values, within,
-					      pack,           unpack };
+const struct value_kernels value_portable = {
+	"portable", value_portable_usable, largest,     sums,        uniform, signs, grid,
+	nearest,    uniform_values,        sign_values, grid_values, within,  pack,  unpack
+};
 
 /* ---- the choice ---- */
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loops of values in few bits, in several versions with one meaning; what the codes mean is
- * in few_bits.h. Private to few_bits.c, quantize.c, value_*.c and the tests. */
+ * The hot loops of values in few bits, in several versions with the same results. few_bits.h
+ * defines the codes. Private to few_bits.c, quantize.c, value_*.c and the tests. */
 #ifndef COMPRESS_VALUE_KERNELS_H
 #define COMPRESS_VALUE_KERNELS_H
 #include "few_bits_rules.h"
 #include "random_mix.h"
 #include <stddef.h>
 
-/* Where n is said to be whole it is a multiple of VALUE_GROUP, up to VALUE_PIECE. VALUE_AHEAD: of
- * so many values the largest is sought before the first of them is rounded. PACK_SLACK: bytes
- * beyond what is said that pack may write and unpack may read. */
+/* A "whole" n is a multiple of VALUE_GROUP and at most VALUE_PIECE. VALUE_AHEAD: the largest
+ * magnitudes of so many values are found before the first of them is rounded. PACK_SLACK: so many
+ * bytes more may be written by pack and read by unpack. */
 enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, VALUE_SUMS = 8, PACK_SLACK = 8 };
 
-/* The random numbers of roundings: value i takes random_mix() of low + index[i], or of low + i
- * where index is NULL. */
+/* The random numbers of roundings: value i uses random_mix() of low + index[i], or of low + i if
+ * index is NULL. */
 struct value_numbers {
 	struct random_key key;
 	uint32_t low;
@@ -21,32 +21,32 @@ struct value_numbers {
 };
 
 struct value_kernels {
-	const char *name; /* as of the kernels of selection */
+	const char *name; /* as for the kernels of selection */
 	int (*usable)(void);
-	/* The largest magnitude's bits, 0 of nothing; any n, any values. */
+	/* The bits of the largest magnitude, 0 if n is 0. Any n and any values are allowed. */
 	uint32_t (*largest)(const float *v, size_t n);
-	/* The sums of the magnitudes of row[j][0..n), each added up one after the other; rows may
-	 * be the same. */
+	/* The sums of the magnitudes of row[j][0..n), each added up in order. Rows may be the
+	 * same. */
 	void (*sums)(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS]);
-	/* Codes of v[0..n), whole, and what they are decoded to; decoded may be v. The scale is
-	 * that of a block to which v belongs. */
+	/* Encodes v[0..n), with whole n, and writes what the codes are decoded to; decoded may be
+	 * v. The scale is that of the block to which v belongs. */
 	void (*uniform)(const float *v, const struct value_numbers *numbers,
 			const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
 			float *decoded);
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);
-	/* The nearest of all multiples of width up to limit times, ties to even: which, and its
-	 * value. */
+	/* For each value, the nearest multiple of width, at most limit times width, ties to even:
+	 * its factor and its value. */
 	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
 			float *decoded);
-	/* The opposite. */
+	/* The inverse functions. */
 	void (*uniform_values)(const uint8_t *codes, float step, int levels, size_t n, float *v);
 	void (*sign_values)(const uint8_t *codes, float step, size_t n, float *v);
 	void (*grid_values)(const uint8_t *codes, float range, float width, size_t n, float *v);
-	/* 1 if all of codes[0..n), whole, are least..most. */
+	/* Returns 1 if all of codes[0..n), with whole n, are in least..most. */
 	int (*within)(const uint8_t *codes, uint8_t least, uint8_t most, size_t n);
-	/* Codes below 2^bits, n whole, to n * bits bits and back; bits 1..8. */
+	/* Convert codes below 2^bits to n * bits bits and back, with whole n and bits 1..8. */
 	void (*pack)(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out);
 	void (*unpack)(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes);
 };
@@ -58,6 +58,6 @@ extern const struct value_kernels value_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct value_kernels *const value_versions[];
-/* The one in use: chosen at the first call, as SLUICE_KERNELS says. */
+/* The version in use, which is chosen at the first call according to SLUICE_KERNELS. */
 const struct value_kernels *value_kernels(void);
 #endif

@@ -3,13 +3,13 @@
 #include "job/budget.h"
 #include "base/log.h"
 
-/* A peer is judged after 17 of 20 beats, so that it is named within lost_after: hearing a beat and
- * looking for the next may each come one beat late. */
+/* A peer is given up after 17 of 20 heartbeats without a sign of it. The other three allow for one
+ * beat of delay each in sending and in reading, so that the peer is named within lost_after. */
 enum { BEATS = 20, BEATS_MISSED = 17, NS_PER_MS = 1000000 };
 
 /* A rank that beats but makes no progress is given up before the waits of the others end the job,
- * because with on_failure=continue it can still be dropped. Long steps under the progress token
- * look the same, so it is never given up before so many times lost_after. */
+ * because with on_failure=continue it can still be dropped. A long step under the progress token
+ * looks the same, so no rank is given up before this many times lost_after. */
 enum { STALLED_AFTER = 4 };
 
 void budget_make(const struct settings *settings, struct budget *out)

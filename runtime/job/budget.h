@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The one time budget: how long each part of noticing a loss may take, all derived from lost_after.
- * Made and printed once by sluice_init(); nobody else computes a timer of its own. Transports get
- * lost_after (transport_config) and hold their retries and reconnects within it. */
+ * The job's timers, all derived from lost_after: how long each part of noticing a lost rank may
+ * take. sluice_init() computes and prints them once, and no other file computes a timer of its own.
+ * Transports get lost_after (transport_config) and keep their retries and reconnects within it. */
 #ifndef RUNTIME_BUDGET_H
 #define RUNTIME_BUDGET_H
 #include "base/env.h"
 
 struct budget {
-	uint64_t heartbeat_ns; /* between two of our heartbeats, and between two looks at theirs */
-	uint64_t silent_ns;    /* heard nothing for so long: lost, before lost_after is over */
-	uint64_t stalled_ns;   /* it beats, but made no progress for so long: lost */
+	/* Between two of our heartbeats, and between two reads of a peer's. */
+	uint64_t heartbeat_ns;
+	/* A peer that was silent for so long is lost. Shorter than lost_after. */
+	uint64_t silent_ns;
+	uint64_t stalled_ns; /* a peer that beats but made no progress for so long is lost */
 	uint64_t lost_after_ns;
-	uint64_t stopped_ns;    /* our own look came so late: it is we who were stopped, not they */
-	uint64_t warn_after_ns; /* alive, but keeps us waiting: say so */
-	uint64_t wait_timeout_ns; /* the longest wait */
+	/* If our own read comes so late, this rank was stopped, and not the peers. */
+	uint64_t stopped_ns;
+	uint64_t warn_after_ns;   /* after so long, a wait for a living peer logs a warning */
+	uint64_t wait_timeout_ns; /* the longest that any call waits */
 };
 
 void budget_make(const struct settings *settings, struct budget *out);
-/* One line at level info. */
+/* Prints one line at level info. */
 void budget_print(const struct budget *budget);
 #endif

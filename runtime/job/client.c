@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which models and regions are open, and the client of a job without models: nothing waits there,
- * and what is sent to a model that is not there is dropped. */
+ * Which models and regions are open, and the table of a job without models: nothing waits there,
+ * and events for a model that does not exist are ignored. */
 #include "job/client.h"
 
-static void advance(sluice_job *job)
+static void idle_advance(sluice_job *job)
 {
 	(void)job;
 }
 
-static void arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard)
+static void idle_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard)
 {
 	(void)job;
 	(void)id;
@@ -16,13 +16,13 @@ static void arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard)
 	(void)shard;
 }
 
-static void push_refused(sluice_job *job, uint32_t id)
+static void idle_refused(sluice_job *job, uint32_t id)
 {
 	(void)job;
 	(void)id;
 }
 
-static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
+static void idle_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 {
 	(void)job;
 	(void)id;
@@ -30,13 +30,13 @@ static void read_done(sluice_job *job, uint32_t id, uint32_t index, int status)
 	(void)status;
 }
 
-static void worker_dropped(sluice_job *job, int worker)
+static void idle_dropped(sluice_job *job, int worker)
 {
 	(void)job;
 	(void)worker;
 }
 
-static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+static void idle_closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 {
 	(void)job;
 	(void)id;
@@ -44,26 +44,26 @@ static void closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
 	(void)steps;
 }
 
-static int park(sluice_job *job)
+static int idle_park(sluice_job *job)
 {
 	(void)job;
 	return 0;
 }
 
-static int waits(const sluice_job *job)
+static int idle_waits(const sluice_job *job)
 {
 	(void)job;
 	return 0;
 }
 
-static void explain(sluice_job *job, uint64_t now, int always)
+static void idle_explain(sluice_job *job, uint64_t now, int always)
 {
 	(void)job;
 	(void)now;
 	(void)always;
 }
 
-static void describe_waits(const sluice_job *job, char *text, size_t cap)
+static void idle_describe(const sluice_job *job, char *text, size_t cap)
 {
 	(void)job;
 	if (cap)
@@ -71,17 +71,17 @@ static void describe_waits(const sluice_job *job, char *text, size_t cap)
 }
 
 static const struct job_client idle_client = {
-	.advance = advance,
-	.push_arrived = arrived,
-	.notice_arrived = arrived,
-	.push_refused = push_refused,
-	.read_done = read_done,
-	.worker_dropped = worker_dropped,
-	.closed = closed,
-	.park = park,
-	.waits = waits,
-	.explain = explain,
-	.describe_waits = describe_waits,
+	.advance = idle_advance,
+	.push_arrived = idle_arrived,
+	.notice_arrived = idle_arrived,
+	.push_refused = idle_refused,
+	.read_done = idle_read,
+	.worker_dropped = idle_dropped,
+	.closed = idle_closed,
+	.park = idle_park,
+	.waits = idle_waits,
+	.explain = idle_explain,
+	.describe_waits = idle_describe,
 };
 
 void clients_init(struct clients *clients)

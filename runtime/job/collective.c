@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Collectives among all ranks after the bootstrap: each rank writes one mail to each peer and
- * waits for theirs. Two mails a pair are enough: nobody can begin round n+2 before all have
- * finished round n. Control path only; gradients and deltas never come here.
+ * Collectives among all ranks after the bootstrap. Each rank writes one mail to each peer and waits
+ * for theirs. There is room for two mails per pair of ranks, which is enough, because no rank can
+ * begin round n+2 before all have finished round n. This is the control path only: gradients and
+ * deltas are never sent here.
  *
- * Where lost workers are dropped (members.c) a round has one step more, or a worker that died
- * after it wrote to some ranks only would count on these and not on the others:
+ * Where lost workers are dropped (members.c), a round has one step more. Without it, a worker that
+ * died after it wrote to some ranks would count there and not on the others:
  *
- *   1. each rank writes its mail to each living peer;
- *   2. a rank that holds the mails of all that live in its epoch reports so to the announcer. A
- *      lost worker's missing mail holds this up only until the epoch without it is adopted;
- *   3. the announcer, when all living ranks have reported, closes the round with the workers that
- *      live then, and announces both. What a rank reported under an older epoch is enough: it then
- *      holds more mails than it needs;
- *   4. a rank takes the mails of the workers named in 3, which it surely holds; rows of others are
- *      zero.
+ *   1. Each rank writes its mail to each living peer.
+ *   2. A rank that holds the mails of all ranks that live in its epoch reports this to the
+ *      announcer. The missing mail of a lost worker delays this only until the epoch without that
+ *      worker is adopted.
+ *   3. When all living ranks have reported, the announcer closes the round with the workers that
+ *      live then, and announces both. A report from an older epoch is enough, because that rank
+ *      then holds more mails than it needs.
+ *   4. A rank uses the mails of the workers named in 3, all of which it holds. The rows of others
+ *      are zero.
  *
- * So all ranks, whenever they learn of a loss, use the same rows in the same round, and no round
- * is ever repeated: a worker counts if it lived when the round was closed, even if it dies before
- * it hears of it. It does not matter which worker is lost, rank 0 or another, nor how many. */
+ * So all ranks use the same rows in the same round, whenever they learn of a loss, and no round is
+ * ever repeated. A worker counts if it lived when the round was closed, even if it dies before it
+ * learns of that. It does not matter which worker is lost, rank 0 or another, or how many. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -27,7 +29,7 @@ struct round {
 	sluice_job *job;
 	uint64_t seq;
 	uint32_t op;
-	int next_post; /* peers below it have our mail */
+	int next_post; /* peers below this one have our mail */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
@@ -50,14 +52,16 @@ static const char *op_name(uint32_t op)
 							       "an unknown collective";
 }
 
-/* Posts what is not posted yet; stops at a full queue and is called again after progress. */
+/* Posts the mails that are not posted yet. Stops at a full queue, and is called again after
+ * progress. */
 static int post_mails(struct round *r)
 {
 	sluice_job *job = r->job;
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			continue; /* waiting for its mail will name it, or it will be dropped */
+			continue; /* the wait for its mail will name it, or it will be
+				     dropped */
 		int rc = mails_put(job, p, r->seq, r->op,
 				   r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
@@ -84,7 +88,8 @@ static int round_done(void *context)
 	if (!r->job->members.elastic)
 		return 1;
 	members_held(r->job, r->seq);
-	/* Who is last to hear of it must not miss it because this rank leaves. */
+	/* The last rank to learn that the round is closed must not miss it because this rank
+	 * leaves. */
 	return members_closed(r->job, r->seq);
 }
 
@@ -105,7 +110,8 @@ static void round_describe(void *context, char *text, size_t cap)
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
-/* Takes the mails out of memory the peers can write: one copy, judged before use. */
+/* Copies the mails out of memory that the peers can write, and validates each copy before it is
+ * used. */
 static int take_mails(struct round *r, uint8_t *all)
 {
 	sluice_job *job = r->job;
@@ -119,7 +125,7 @@ static int take_mails(struct round *r, uint8_t *all)
 		if (mails_read(job, p, r->seq, &mail))
 			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
 					rank_text(job, p));
-		/* Dedicated servers may give nothing, workers give what this rank gives. */
+		/* Dedicated servers may send nothing; workers send as much as this rank does. */
 		int fits = r->mine && (p < job->workers || mail.bytes) ? mail.bytes == r->bytes :
 									 mail.bytes <= r->bytes;
 		if (mail.op != r->op || !fits)
@@ -167,8 +173,8 @@ static void describe_other(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the collective call of another thread");
 }
 
-/* mine == NULL: this rank takes part but gives nothing (bytes then bounds what the others may
- * give). */
+/* If mine is NULL, this rank takes part but sends nothing; bytes then limits what the others may
+ * send. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all)
 {
@@ -197,10 +203,10 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	return rc;
 }
 
-/* What a rank tells the others of its error: code, text as far as it fits, digest of the text. */
+/* A rank tells the others of its error by code, text as far as it fits, and digest of the text. */
 enum { TOLD_TEXT = 4, TOLD_DIGEST = 248, TOLD_BYTES = 256 };
 
-/* Whether no lower rank told the same. */
+/* Whether no lower rank told the same error. */
 static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *mine)
 {
 	for (int r = 0; r < job->rank; r++)
@@ -209,9 +215,9 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
 	return 1;
 }
 
-/* An error that several ranks have in the same words is logged as an error by the lowest of them
- * alone, and by the others at level info. That holds for what rc stands for, if the caller held it
- * back (error_hold), and for the ranks that fail because another one did. */
+/* If several ranks have an error in the same words, the lowest of them logs it as an error and the
+ * others at level info. This holds for the error behind rc, if the caller held it back
+ * (error_hold), and for the ranks that fail because another one did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
 	uint8_t mine[TOLD_BYTES] = { 0 };
@@ -222,7 +228,8 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		put_le64(mine + TOLD_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
-		error_release(LOG_ERROR); /* there is none: what comes now is logged at once */
+		/* No error is held back, so from now on errors are logged at once. */
+		error_release(LOG_ERROR);
 	}
 	uint8_t *rows = malloc((size_t)job->size * TOLD_BYTES);
 	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, TOLD_BYTES, rows) :
@@ -284,7 +291,7 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		for (size_t i = 0; i < part && !rc; i++) {
 			double sum = 0;
 			for (int r = 0; r < job->workers;
-			     r++) /* rank order: same bits everywhere */
+			     r++) /* rank order, so that every rank gets the same bits */
 				sum += rows[(size_t)r * part + i];
 			values[at + i] = sum;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The one place that records a job's failure, and the last words by which the peers hear of it;
- * and whose job it is: its ranks, their names, and the process that may use it. */
+ * Records a job's failure and writes the status from which the peers learn of it. Also answers
+ * whose job it is: its ranks, their names, and the process that may use it. */
 #include "job/failure.h"
 #include "job/job.h"
 #include "base/bytes.h"
@@ -51,9 +51,10 @@ const char *sluice_node(const sluice_job *job, int rank)
 
 /* ---- failure --------------------------------------------------------------- */
 
-/* Writes the last words to every peer that has not left, also to a lost one: it may only have been
- * stopped, and then learns why nobody waited. A bye goes also to those that said theirs: while they
- * tear down they may still see this process end. Nobody answers. */
+/* Writes this rank's status into its line at every peer that has not left. A lost peer gets it as
+ * well: it may only have been stopped, and then learns why nobody waited. A bye also goes to peers
+ * that said theirs, because they may still see this process end while they close. No peer
+ * answers. */
 static void announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = outbox_at(job, LINE_STATUS);
@@ -76,18 +77,23 @@ void failure_announce(sluice_job *job, int culprit, const char *text)
 	announce(job, LINE_GAVE_UP, culprit, text);
 }
 
-int failure_record(sluice_job *job, int code, int culprit, const char *text)
+int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter)
 {
 	struct failure *f = &job->failure;
 	TOKEN_HELD(job);
-	if (f->code) /* maybe found by another thread, or in a wait that ended well */
+	if (f->code) /* another thread recorded a failure before */
 		return job_failed(job);
-	snprintf(f->text, sizeof(f->text), "%s", text);
+	if (reporter < 0)
+		snprintf(f->text, sizeof(f->text), "%s", text);
+	else
+		snprintf(f->text, sizeof(f->text), "%s (reported by rank %d)", text, reporter);
 	f->code = code;
 	f->culprit = culprit;
+	/* The peers get the text without the reporter, because each of them appends the rank that
+	 * told it. */
 	if (!f->finalizing)
-		announce(job, LINE_GAVE_UP, culprit, f->text);
-	return fail(code, "%s", f->text); /* last: it is what sluice_last_error() says */
+		announce(job, LINE_GAVE_UP, culprit, text);
+	return fail(code, "%s", f->text); /* comes last, because it sets sluice_last_error() */
 }
 
 int job_failed(sluice_job *job)

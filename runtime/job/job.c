@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A page that the kernel empties in forked children. NULL where it cannot (Linux before 4.14). */
+/* Maps a page that the kernel clears in forked children. Returns NULL where it cannot (Linux before
+ * 4.14). */
 static int *open_page_of_this_process(void)
 {
 	int *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
@@ -31,7 +32,7 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
-	heart_close(job); /* it beats until the connections end */
+	heart_close(job); /* the heart beats until the connections end */
 	lines_close(&job->lines);
 	mails_close(&job->mails);
 	members_close(&job->members);
@@ -58,7 +59,7 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 	int rc = job_join(job, attr, &boot);
 	bootstrap_close(&boot);
 	if (rc) {
-		/* Peers that are connected already learn why from our last words. */
+		/* Peers that are connected already learn the reason from our status. */
 		if (!job->failure.code && progress_started(job)) {
 			progress_take(job);
 			failure_announce(job, job->rank, sluice_last_error());
@@ -87,7 +88,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		return;
 	*job_pointer = NULL;
 	if (job_in_child(job)) {
-		/* The parent's job goes on; here it only stays reachable for leak checkers. */
+		/* The parent's job goes on. In the child it only stays reachable for leak
+		 * checkers. */
 		static sluice_job *volatile parents __attribute__((unused));
 		parents = job;
 		return;
@@ -108,8 +110,9 @@ void sluice_finalize(sluice_job **job_pointer)
 		progress_release(job);
 	}
 	error_end(&scope, !left);
-	if (open) { /* their regions are still in use by the model: leaked with a warning, not
-		       unmapped */
+	/* the open models still use its regions, so the job is leaked with a warning and not
+	 * unmapped */
+	if (open) {
 		progress_stop(job);
 		heart_stop(job);
 	} else {

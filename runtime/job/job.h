@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A job: the struct, what its files offer to each other and to the models above them, and the
- * inline functions that need all of it. The job calls the models through client.h alone.
+ * A job: its struct, what its files offer to each other and to the models above them, and the
+ * inline functions that need the whole struct. The job calls the models through client.h alone.
  *
- * Each file calls only files above it, and its own header says the rest:
+ * Each file calls only files above it in this list. Its own header says the rest:
  *
- *   lines, client, seat, budget   control lines, who is told of events, simulated turns, timers
+ *   lines, client, seat, budget   control lines, receivers of events, simulated ranks, timers
  *   mails                         the mails of the collectives
  *   failure                       the job's first failure, and how a rank leaves
- *   members                       going on without lost workers
- *   peers                         what becomes of a peer, and what that means for the job
+ *   members                       continuing without lost workers
+ *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
- *   progress                      token, thread, waits; hands events to all of the above
+ *   progress                      token, thread, waits; passes events to all of the above
  *   collective, window, traffic   what the application calls
  *   join, job, simulate           from sluice_init() to sluice_finalize() */
 #ifndef RUNTIME_JOB_H
@@ -37,24 +37,24 @@ enum { JOB_TRANSPORTS = 4 };
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 
-/* join.c connects the peers, and members.c and peers.c change their states. Everybody may read. */
+/* join.c connects the peers. members.c and peers.c change their states. Every file may read. */
 struct peer {
 	struct endpoint *endpoint;
-	struct remote *control; /* its control region; our line is number `rank` */
+	struct remote *control; /* the peer's control region; our line in it is number `rank` */
 	enum peer_state state;
 };
 
-/* A job is a struct of structs, each of which belongs to the file that it is named after: no other
- * file reads its members, unless its header says which. What is not in one of them is made by
- * sluice_init() and does not change until sluice_finalize(); everybody may read it. */
+/* A job is a struct of structs, each of which belongs to the file of the same name. No other file
+ * reads its members, unless its header names them. The other members are set by sluice_init() and
+ * do not change until sluice_finalize(); every file may read them. */
 struct sluice_job {
-	int *page_of_this_process; /* holds 0 in a forked child; asks no kernel */
-	pid_t pid;                 /* of the process that called sluice_init */
+	int *page_of_this_process; /* 0 in a forked child, which costs no system call to find out */
+	pid_t pid;                 /* the process that called sluice_init() */
 	int rank, size, servers, workers;
-	struct peer *peers; /* size; [rank] is this rank over `self` */
+	struct peer *peers; /* `size` entries; [rank] is this rank over `self` */
 	struct progress progress;
 	struct failure failure;
-	/* 1 from bootstrap on; a push reads it without the token. members.c alone writes it. */
+	/* 1 after the bootstrap. A push reads it without the token. Only members.c writes it. */
 	atomic_uint membership_epoch;
 	struct membership members;
 	struct lines lines;
@@ -62,23 +62,23 @@ struct sluice_job {
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
 
-	struct seat *seat; /* of a simulated rank; NULL in a real job */
+	struct seat *seat; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
 	struct budget budget; /* all timers, from settings */
 	struct card *cards;   /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
-	/* Why transports that were not asked for by name are not there. */
+	/* Why transports are missing that the user did not ask for by name. */
 	char unopened[ERROR_TEXT_BYTES];
 };
 
-/* In builds that check it: the calling thread holds the job's token. */
+/* In builds that check it: asserts that the calling thread holds the job's token. */
 #define TOKEN_HELD(job) progress_check(&(job)->progress)
 
 /* ---- failure.c ---- */
-/* "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
+/* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
 const char *rank_text(const sluice_job *job, int rank);
-/* Of the process that called sluice_init. */
+/* Whether this process is a forked child of the one that called sluice_init(). */
 static inline int job_in_child(const sluice_job *job)
 {
 	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
@@ -87,8 +87,8 @@ static inline int job_in_child(const sluice_job *job)
 int job_check(const sluice_job *job, const char *function);
 
 /* ---- join.c ---- */
-/* Everything of sluice_init(): the caller closes *boot, and frees what there is of the job on
- * failure. */
+/* Does the work of sluice_init(). The caller closes *boot, and on failure frees what exists of the
+ * job. */
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot);
 
 /* ---- peers.c ---- */
@@ -96,32 +96,34 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
  * Returns code. Token held, here and in the functions below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* A peer broke the rules. With on_failure=continue a worker is dropped, as if it were lost; else,
- * and for a server, the same as job_fail(). Returns code. */
+/* Called when a peer broke the rules. With on_failure=continue, a worker is dropped as if it were
+ * lost. Otherwise, and for a server, this does the same as job_fail(). Returns code. */
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Nothing can be written to it or expected from it any more. why: "its process ended". */
+/* The peer is lost: nothing can be written to it or expected from it. why is for example "its
+ * process ended". */
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 void peers_status(sluice_job *job, int peer);                /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer);               /* IMM_MEMBERS */
-/* Tells the living peers, who wait for this rank's shard, whom the shard waits for. */
+/* Tells the living peers whom this rank's shard waits for, because they wait for the shard. */
 void peers_report(sluice_job *job, const char *text);
-/* IMM_REPORT. waits: a call of this rank waits. */
+/* Handles IMM_REPORT. waits: a call of this rank waits. */
 void peers_reported(sluice_job *job, int peer, int waits);
 
 /* ---- members.h, for all ranks ---- */
-/* In this epoch. Servers always are: losing one ends the job. */
+/* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
 static inline int job_living(const sluice_job *job, int rank)
 {
 	return rank >= job->workers || members_living(&job->members, rank);
 }
-/* Whether what that rank gave in the last collective counts, on all ranks alike. */
+/* Whether the rank's contribution to the last collective counts. All ranks get the same answer. */
 static inline int round_has(const sluice_job *job, int rank)
 {
 	return rank >= job->workers || members_counted(&job->members, rank);
 }
-/* The lowest worker of the last collective, on all ranks alike; it does what only one must do. */
+/* The lowest worker of the last collective, which does what only one rank must do. All ranks get
+ * the same answer. */
 static inline int round_leader(const sluice_job *job)
 {
 	int rank = 0;
@@ -131,32 +133,32 @@ static inline int round_leader(const sluice_job *job)
 }
 
 /* ---- collective.c ---- */
-/* All ranks give `bytes` bytes (<= MAIL_BYTES) to each peer: from mine + stride * peer (stride 0:
- * the same to all), and receive: all + r * bytes holds what rank r gave this rank (`all` may be
- * NULL). A rank that gives fewer bytes (a server in a worker's sum) leaves its row zero; so does a
- * lost worker: round_has() tells, on all ranks alike, whose rows count. Token not held. */
+/* Exchanges `bytes` bytes (<= MAIL_BYTES) with each peer. Peer p gets mine + stride * p (stride 0:
+ * all get the same), and all + r * bytes receives what rank r sent to this rank (`all` may be
+ * NULL). The row of a rank that sends fewer bytes (a server in a sum of workers) is zero, and so is
+ * that of a lost worker. round_has() says whose rows count, on all ranks alike. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
-/* Collective: 0 if every rank came with rc 0, so that nobody is left waiting for one that failed.
- * Own rc if it is not 0, else SLUICE_EPEER naming the first rank that could not do `what` ("open
- * the model"), and why. */
+/* Collective: returns 0 if every rank came with rc 0, so that no rank is left waiting for one that
+ * failed. Otherwise returns the rank's own rc if that is not 0, else SLUICE_EPEER with a message
+ * that names the first rank that could not do `what` ("open the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
-/* Closes a model of which this rank's worker pushed the gradients of so many steps: others learn
- * at once if they wait for more. */
+/* Closes a model whose worker on this rank pushed the gradients of so many steps. Ranks that wait
+ * for more steps learn of it at once. */
 int collective_close(sluice_job *job, uint32_t model, uint64_t steps);
-/* The operation that the lowest living worker has begun and this rank has not joined, 0 if none:
- * what a server mirrors. */
+/* The operation that the lowest living worker has begun and this rank has not joined; 0 if there is
+ * none. A server joins it. */
 uint32_t collective_pending(const sluice_job *job);
 
 /* ---- progress.h, for callers of which each instruction counts ---- */
-/* The token for work that is not a call of the application, and is not counted as one. */
+/* Takes the token for work that is not a call of the application and is not counted as one. */
 static inline void progress_enter(sluice_job *job)
 {
 	if (!progress_try(&job->progress))
 		progress_queue(job);
 }
-/* The token for a caller that only posts: the transports stay armed for the sleeping progress
- * thread, which spares the system calls of disarming and arming. */
+/* Takes the token for a caller that only posts. The transports stay armed for the sleeping progress
+ * thread, which saves the system calls of disarming and arming. */
 static inline void progress_lock(sluice_job *job)
 {
 	progress_enter(job);
@@ -166,15 +168,15 @@ static inline void progress_unlock(sluice_job *job)
 {
 	progress_leave(&job->progress);
 }
-/* The token for a caller that polls. */
+/* Takes the token for a caller that polls. */
 static inline void progress_take(sluice_job *job)
 {
 	progress_lock(job);
 	if (progress_is_armed(&job->progress))
 		progress_cancel(job);
 }
-/* Hands the transports back to the progress thread: armed, so that it wakes at the next event,
- * unless it dozes and will look by itself. */
+/* Hands the transports back to the progress thread. They are armed, so that it wakes at the next
+ * event, unless it dozes and polls by itself. */
 static inline void progress_release(sluice_job *job)
 {
 	if (progress_wants_events(&job->progress))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joining a job: settings, transports, the exchange of cards, the job's secret, and connections
- * with all peers at once. Called by sluice_init(). */
+ * Joining a job, for sluice_init(): settings, transports, the exchange of cards, the job's secret,
+ * and the connections with all peers at once. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -13,10 +13,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Notifies that a peer may have outstanding here: a push or notice per shard and a few mails. */
+/* Most notifies of a peer that may be outstanding here: a push or notice per shard and a few
+ * mails. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
-/* The same for a simulated rank, from all peers together; a full queue makes its writers take
- * turns. */
+/* The same for a simulated rank, for all peers together. Writers that find the queue full pass
+ * their turn on. */
 enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
@@ -28,7 +29,7 @@ static int allowed(const struct settings *settings, const char *name)
 	return !strcmp(name, "self");
 }
 
-/* Did somebody say which transports to use? */
+/* Whether the user said which transports to use. */
 static int transports_named(const struct settings *settings)
 {
 	for (size_t i = 0; i < env_table_size; i++)
@@ -37,8 +38,8 @@ static int transports_named(const struct settings *settings)
 	return 1;
 }
 
-/* A transport that was named must work. Of the others only those must that are needed: why one is
- * not there is told when a rank cannot be reached without it. */
+/* A transport that the user named must work. The others must only if they are needed, so why one is
+ * missing is reported when a rank cannot be reached without it. */
 static int open_transports(sluice_job *job)
 {
 	struct transport_config config = { .rank = job->rank,
@@ -85,7 +86,7 @@ static int open_transports(sluice_job *job)
 	return 0;
 }
 
-/* Rank 0 makes the secret of the job; it travels to the others in rank 0's card. */
+/* Rank 0 makes the secret of the job, which the others get in rank 0's card. */
 static int make_secret(const sluice_job *job, struct job_secret *secret)
 {
 	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
@@ -107,14 +108,15 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 enum { SECRET_BYTES = 32 + 64, REASON_BYTES = 600 };
 static const char secret_name[8] = "secret", failed_name[8] = "failed";
 
-/* What all ranks must have alike, as the first word of the payload says it. */
+/* The settings that all ranks must share, as the first word of the payload holds them. */
 static uint32_t terms(const sluice_job *job)
 {
 	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
 }
 
-/* The card's payload: the terms, then per transport its name (8 bytes), a length and its address;
- * rank 0 adds the job's secret in the same form. A rank that cannot take part says why instead. */
+/* Writes the card's payload: the terms, then for each transport its name (8 bytes), a length and
+ * its address. Rank 0 adds the job's secret in the same form. A rank that cannot take part writes
+ * the reason instead. */
 static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *bytes_out)
 {
 	size_t at = 4;
@@ -171,8 +173,8 @@ static const uint8_t *find_address(const struct card *card, const char *name, si
 	return NULL;
 }
 
-/* Hands the secret to the transports that prove it, and wipes the copies in the cards. */
-static int admit(sluice_job *job)
+/* Hands the secret to the transports that need it as proof, and erases the copies in the cards. */
+static int hand_out_secret(sluice_job *job)
 {
 	size_t bytes = 0;
 	const uint8_t *found = find_address(&job->cards[0], secret_name, &bytes);
@@ -221,7 +223,7 @@ static int connect_peer(sluice_job *job, int peer)
 		    job->settings.transport);
 }
 
-/* 1: connected, its control region is known. 0: not yet. */
+/* Returns 1 if the peer is connected and its control region known, 0 if not yet. */
 static int finish_peer(sluice_job *job, int peer)
 {
 	struct peer *p = &job->peers[peer];
@@ -281,13 +283,13 @@ static int all_connected(void *context)
 	return j->rc ? j->rc : !missing;
 }
 
-/* Connects to all at once; nobody blocks the others. */
+/* Connects to all peers at once, so that no peer blocks another one. */
 static int connect_all(sluice_job *job)
 {
 	struct joining j = { .job = job,
 			     .give_up_ns = now_ns() +
 					   (uint64_t)job->settings.boot_timeout_ms * 1000000 };
-	progress_take(job); /* the thread waits until all endpoints exist */
+	progress_take(job); /* the progress thread waits until all endpoints exist */
 	int rc = job->seat ? 0 : heart_start(job);
 	if (!rc && !job->seat)
 		rc = progress_start(job);
@@ -309,7 +311,7 @@ static int check_servers(sluice_job *job)
 	return 0;
 }
 
-/* The lowest rank that cannot take part ends the job for all, at once. */
+/* The lowest rank that cannot take part ends the job for all ranks, at once. */
 static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
@@ -326,7 +328,7 @@ static int check_reasons(sluice_job *job)
 	return 0;
 }
 
-/* The same rule on every rank, and again for what the others said. */
+/* Checks the cards: every rank applies the same rule to all of them. */
 static int check_cards(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
@@ -343,8 +345,8 @@ static int check_cards(sluice_job *job)
 	return 0;
 }
 
-/* What this rank needs before it can be told to the others. */
-static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
+/* Opens what this rank needs for its card, and writes the card's payload. */
+static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
 {
 	int rc;
 	if ((rc = check_servers(job)) || (rc = members_open(job)))
@@ -361,14 +363,14 @@ static int prepare(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t 
 	return write_payload(job, payload, payload_bytes);
 }
 
-/* Cards are exchanged also by a rank that failed: else the others would wait for it until their
- * time-out. */
+/* A rank that failed exchanges cards as well. Otherwise the others would wait for it until their
+ * timeout. */
 static int meet(sluice_job *job, struct bootstrap *boot)
 {
 	uint8_t payload[CARD_PAYLOAD_BYTES];
 	char reason[ERROR_TEXT_BYTES];
 	size_t payload_bytes = 0;
-	int own = prepare(job, payload, &payload_bytes);
+	int own = prepare_card(job, payload, &payload_bytes);
 	if (own) {
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
 		payload_bytes = write_reason(job, reason, payload);
@@ -380,10 +382,10 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 		return fail_quietly(own, "%s", reason);
 	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
 		return rc;
-	return admit(job);
+	return hand_out_secret(job);
 }
 
-/* Rank and size, from the launcher or from the simulation this thread belongs to. */
+/* Finds rank and size, from the launcher or from the simulation that this thread belongs to. */
 static int find_place(sluice_job *job, struct bootstrap **boot)
 {
 	job->seat = seat_of_thread();
@@ -441,6 +443,6 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
 		 *boot ? bootstrap_origin(*boot) : "simulated");
 	rc = connect_all(job);
-	/* Nobody goes on before all are connected. */
+	/* No rank goes on before all are connected. */
 	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The regions of the control lines, and the way to a peer's; see lines.h. */
+ * The regions of the control lines, and writing to a peer's line; see lines.h. */
 #include "job/lines.h"
 #include "job/job.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Control lines: each rank has a region with one line for each peer, which that peer alone writes,
- * and an outbox, from which it writes to its own lines at the peers. This file fixes where in a
- * line everything lies, and lines.c owns both regions. failure.c, members.c, peers.c, mails.c and
- * heart.c know what the parts of a line mean. */
+ * Control lines. Each rank has a region with one line for each peer, which only that peer writes,
+ * and an outbox, from which it writes to its own lines at the peers. This file defines the layout
+ * of a line, and lines.c owns both regions. failure.c, members.c, peers.c, mails.c and heart.c know
+ * what the parts of a line mean. */
 #ifndef RUNTIME_LINES_H
 #define RUNTIME_LINES_H
 #include "rdma/transport.h"
 #include "sluice.h"
 #include <stdint.h>
 
-/* What travels in the 32 bits of a notify: kind, model or 0, and an index (shard, region). */
+/* The 32 bits of a notify hold a kind, the model (or 0), and an index (shard or region). */
 enum imm_kind {
 	IMM_MAIL = 1,
 	IMM_STATUS,
@@ -24,7 +24,7 @@ static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t ind
 	return (uint32_t)kind << 28 | model << 24 | index;
 }
 
-/* Cookies of GETs: who is told when it is done. */
+/* The cookie of a GET says who is told when it is done. */
 enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {
@@ -34,20 +34,19 @@ static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t 
 enum {
 	MAIL_BYTES = 1024,
 	MAIL_HEADER_BYTES = 32, /* seq u64, op u32, length u32, crc u32, zeros */
-	/* Two counters of 8 bytes, which this rank itself writes into each line; the peer reads
+	/* Two counters of 8 bytes. This rank itself writes them into each line, and the peer reads
 	 * them. */
 	LINE_BEATS = 0,
 	LINE_PROGRESS = 8,
-	PULSE_BYTES = 16, /* both counters */
+	PULSE_BYTES = 16, /* size of both counters */
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
-	LINE_STATUS_TEXT = LINE_STATUS + 16,
 	STATUS_TEXT_BYTES = 432,
 	LINE_REPORT = 512, /* crc u32, length u32, text: whom a shard of the writer waits for */
 	REPORT_TEXT_BYTES = 376,
 	LINE_MAIL = 896,
 	/* epoch u32, CRC32C of the rest u32, round u64, zeros; then two bitmaps (members.c) */
 	LINE_MEMBERS = LINE_MAIL + 2 * (MAIL_HEADER_BYTES + MAIL_BYTES),
-	MEMBERS_MAX = 4096, /* workers, with on_failure=continue */
+	MEMBERS_MAX = 4096, /* most workers with on_failure=continue */
 	MEMBERS_BYTES = MEMBERS_MAX / 8,
 	MEMBERS_HEADER_BYTES = 64,
 	MEMBERS_BLOCK_BYTES = MEMBERS_HEADER_BYTES + 2 * MEMBERS_BYTES,
@@ -56,7 +55,7 @@ enum {
 enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
 
 struct lines {
-	struct region *own;    /* size lines, written by the peers except for the pulse */
+	struct region *own;    /* `size` lines; the peers write them, except for the pulse */
 	struct region *outbox; /* status, report, two mails for each peer, membership block */
 };
 
@@ -64,20 +63,20 @@ int lines_open(sluice_job *job);
 int lines_open_outbox(sluice_job *job);
 /* The regions may be missing. */
 void lines_close(struct lines *lines);
-/* 0 before lines_open(). */
+/* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
-/* A transport hands out the keys of this region, line by line. */
+/* The region of which a transport hands out keys, line by line. */
 struct region *lines_region(const sluice_job *job);
 
-/* This rank's line that the peer writes; hostile bytes. */
+/* This rank's line that the peer writes. Its bytes may be hostile. */
 uint8_t *line_of(const sluice_job *job, int peer);
-/* The sources of what this rank writes to its lines at the peers. */
+/* The place in the outbox from which this rank writes that part of its lines at the peers. */
 uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line);
 uint8_t *outbox_mail(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);
 
 /* Writes bytes of the outbox to this rank's line at a peer. Returns what the transport's post()
- * does. Token held. */
+ * returns. Token held. */
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Mails on their way out of the outbox and in from the lines; see mails.h. */
+ * Writes mails from the outbox and reads them from the lines; see mails.h. */
 #include "job/mails.h"
 #include "base/bytes.h"
 #include "job/job.h"
@@ -36,7 +36,7 @@ uint64_t mails_next(const sluice_job *job)
 
 uint64_t mails_begin(sluice_job *job)
 {
-	job->mails.ahead = 0; /* nobody can be in the round after this one yet */
+	job->mails.ahead = 0; /* no rank can be in the round after this one yet */
 	return ++job->mails.seq;
 }
 
@@ -55,7 +55,7 @@ void mails_free(sluice_job *job)
 	job->mails.busy = 0;
 }
 
-/* The mail stays untouched in the outbox until round seq + 2. */
+/* The mail stays in the outbox, unchanged, until round seq + 2. */
 int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, const uint8_t *bytes, size_t n)
 {
 	uint8_t *mail = outbox_mail(job, peer, (int)(seq & 1));

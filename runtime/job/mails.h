@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The mails of the collectives: one to each peer in each round, two places a pair. Two are enough,
- * because nobody can begin round n+2 before all have finished round n. mails.c owns struct mails;
- * collective.c makes rounds of them. The token is held in all functions. */
+ * The mails of the collectives: in each round, one to each peer. There is room for two mails per
+ * pair of ranks, which is enough, because no rank can begin round n+2 before all have finished
+ * round n. mails.c owns struct mails; collective.c builds rounds from them. All functions are
+ * called with the token held. */
 #ifndef RUNTIME_MAILS_H
 #define RUNTIME_MAILS_H
 #include "job/lines.h"
@@ -10,9 +11,9 @@
 
 struct mails {
 	uint64_t seq;   /* rounds that this rank has begun */
-	uint64_t *came; /* [rank] notifies of mails: mail seq <= came is complete */
-	int ahead;      /* peers that have begun the next round already */
-	int busy;       /* a thread of this rank is in a round; another one has to wait */
+	uint64_t *came; /* [rank] mails up to this round have arrived completely */
+	int ahead;      /* how many peers have begun the next round already */
+	int busy;       /* a thread of this rank is in a round, and another one has to wait */
 };
 
 enum collective {
@@ -27,37 +28,37 @@ enum collective {
 	COLLECTIVE_FINALIZE
 };
 
-/* What the mail of a rank that closes a model says: model u32, steps u64. */
+/* The mail of a rank that closes a model holds: model u32, steps u64. */
 enum { CLOSING_BYTES = 12 };
 
-/* A mail as its reader finds it: one copy, whose length and checksum are right. */
+/* A private copy of a mail, whose length and checksum are right. */
 struct mail {
 	uint32_t op, bytes;
 	uint8_t copy[MAIL_HEADER_BYTES + MAIL_BYTES];
 };
 
-/* Begin and end the life of the struct; mails_open() needs the size of the job. */
+/* Create and free the struct. mails_open() needs the size of the job. */
 int mails_open(sluice_job *job);
 void mails_close(struct mails *mails);
 
-/* The round that this rank begins next. */
+/* The number of the round that this rank begins next. */
 uint64_t mails_next(const sluice_job *job);
-/* This thread begins a round, after mails_claim(); returns its number. */
+/* Begins a round for this thread, which called mails_claim(). Returns the round's number. */
 uint64_t mails_begin(sluice_job *job);
-/* Only one thread is in a round: from mails_claim() to mails_free(). */
+/* Only one thread is in a round at a time: from mails_claim() to mails_free(). */
 int mails_claimed(const sluice_job *job);
 void mails_claim(sluice_job *job);
 void mails_free(sluice_job *job);
 
-/* Writes a mail to a peer. Returns what the transport's post() does. */
+/* Writes a mail to a peer. Returns what the transport's post() returns. */
 int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, const uint8_t *bytes, size_t n);
 int mails_has(const sluice_job *job, int peer, uint64_t seq);
-/* 0, or the mail of that round does not check. */
+/* Returns 0 if the mail of that round is valid. */
 int mails_read(const sluice_job *job, int peer, uint64_t seq, struct mail *out);
-/* The operation of a mail that has come; it is not judged. */
+/* The operation of a mail that has arrived. It is not validated. */
 uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq);
-/* A mail of this peer has come (IMM_MAIL). If a call of this rank waits, and the peer has begun to
- * close a model, the client hears of it. */
+/* Handles IMM_MAIL: a mail of this peer has arrived. If a call of this rank waits, and the peer has
+ * begun to close a model, the client is told. */
 void mails_arrived(sluice_job *job, int peer, int waits);
 /* "it closed model 0 after 3 steps" of a peer that has begun to close a model and this rank has
  * not, or of this rank itself while it closes one; else "". Returns whether there is such a text.

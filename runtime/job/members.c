@@ -38,8 +38,8 @@
 #include <string.h>
 
 struct member {
-	uint64_t held_seq; /* at the announcer: this peer holds all mails of that round */
-	int due;           /* our membership block is not written to it yet */
+	uint64_t held_seq; /* at the announcer: the last round of which this peer holds all mails */
+	int due;           /* our membership block is still to be written to this peer */
 };
 
 static int announcer(const sluice_job *job)
@@ -82,7 +82,7 @@ void members_close(struct membership *m)
 
 /* ---- writing --------------------------------------------------------------- */
 
-static int post(sluice_job *job, int peer)
+static int post_members(sluice_job *job, int peer)
 {
 	return lines_put(job, peer, LINE_MEMBERS, outbox_members(job), MEMBERS_BLOCK_BYTES,
 			 imm_make(IMM_MEMBERS, 0, 0));
@@ -100,16 +100,16 @@ void members_post(sluice_job *job)
 {
 	for (int p = 0; p < job->size && job->members.due; p++) {
 		struct member *peer = &job->members.members[p];
-		if (!peer->due || (post(job, p) == SLUICE_EAGAIN && job_living(job, p)))
+		if (!peer->due || (post_members(job, p) == SLUICE_EAGAIN && job_living(job, p)))
 			continue;
-		peer->due = 0; /* of a lost peer no more is wanted than one try */
+		peer->due = 0; /* to a lost peer, one attempt is enough */
 		job->members.due--;
 	}
 }
 
-/* The block is rewritten while an older one may still be under way: the reader then finds a wrong
- * checksum, and the notify of this one behind it. */
-static void write_block(sluice_job *job)
+/* The block is rewritten while an older write of it may still be under way. The reader then finds a
+ * wrong checksum, and later the notify of this newer block. */
+static void write_members(sluice_job *job)
 {
 	struct membership *m = &job->members;
 	uint8_t *block = outbox_members(job);
@@ -130,12 +130,13 @@ static void write_block(sluice_job *job)
 
 /* ---- dropping -------------------------------------------------------------- */
 
-/* In this rank's books; the caller has cleared the bit. */
+/* Removes the worker from this rank's own state. The caller has cleared its bit. */
 static void dropped(sluice_job *job, int worker)
 {
 	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
-	/* Not when its connection ends: a worker that only hung may wake up and write. */
+	/* Access is revoked here and not when the connection ends, because a worker that only hung
+	 * may wake up and write. */
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
 	atomic_fetch_sub(&job->members.n_living, 1);
@@ -157,24 +158,24 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (!job_living(job, peer))
 		return 1;
-	members_overtaken(job); /* the others may have left since */
+	members_overtaken(job); /* the others may have dropped this rank meanwhile */
 	if (job->failure.code)
 		return 1;
 	if (peer >= job->workers)
 		return 0;
 	if (job->rank == announcer(job) && sluice_living(job) == 1)
-		return 0; /* nobody is left to go on */
+		return 0; /* no worker is left */
 	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job goes on without it",
 		 rank_text(job, peer), why);
 	if (!job_living(job, peer))
-		return 1; /* that epoch was already there */
+		return 1; /* the epoch was adopted before */
 	if (job->rank == announcer(job)) {
 		m->living[peer / 8] &= (uint8_t) ~(1 << peer % 8);
 		job->membership_epoch++;
 		dropped(job, peer);
 		say_epoch(job);
 	}
-	write_block(job);
+	write_members(job);
 	if (job->rank == announcer(job))
 		close_round(job);
 	return 1;
@@ -182,8 +183,9 @@ int members_lost(sluice_job *job, int peer, const char *why)
 
 /* ---- rounds ---------------------------------------------------------------- */
 
-/* The announcer: a round whose mails all living ranks hold counts those who live now. Everybody has
- * their mails, because everybody reported; nobody can be in the next round before. */
+/* Called at the announcer. It closes a round when all living ranks hold its mails, and the workers
+ * that live now count. Every rank has their mails, because every rank reported, and no rank can be
+ * in the next round before. */
 static void close_round(sluice_job *job)
 {
 	struct membership *m = &job->members;
@@ -195,7 +197,7 @@ static void close_round(sluice_job *job)
 			return;
 	memcpy(m->closed, m->living, sizeof m->closed);
 	m->closed_seq = seq;
-	write_block(job);
+	write_members(job);
 }
 
 void members_held(sluice_job *job, uint64_t seq)
@@ -206,7 +208,7 @@ void members_held(sluice_job *job, uint64_t seq)
 	if (job->rank == announcer(job))
 		close_round(job);
 	else
-		write_block(job);
+		write_members(job);
 }
 
 int members_hold(const sluice_job *job, uint64_t seq)
@@ -249,14 +251,15 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 			 "goes on without it (SLUICE_ON_FAILURE=continue)",
 			 rank_text(job, from), closed,
 			 closing ? " while other workers need more of them, or " : "");
-		failure_record(job, SLUICE_EPEER, job->rank, why);
+		failure_record(job, SLUICE_EPEER, job->rank, why, -1);
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {
 		if (!members_bit(m->living, w) || members_bit(living, w))
 			continue;
 		const int closing = mails_closing_text(job, w, closed, sizeof(closed));
-		if (job->peers[w].state != PEER_LOST) /* not seen from here yet */
+		/* This rank has not noticed the loss itself. */
+		if (job->peers[w].state != PEER_LOST)
 			log_line(LOG_WARN, "runtime",
 				 "%s is lost: %s%s%s dropped it, and its log says why; the job "
 				 "goes on without it",
@@ -275,7 +278,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	}
 }
 
-/* 0, or it is just being overwritten. */
+/* Returns 0, or -1 while the block is being overwritten. */
 static int copy_block(const sluice_job *job, int peer, uint8_t *block)
 {
 	memcpy(block, line_of(job, peer) + LINE_MEMBERS, MEMBERS_BLOCK_BYTES);
@@ -293,7 +296,7 @@ int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES
 	struct member *p = &job->members.members[peer];
 	TOKEN_HELD(job);
 	if (copy_block(job, peer, block))
-		return 0; /* the newer one has a notify of its own */
+		return 0; /* a notify follows for the newer block */
 	if (job->rank != announcer(job)) {
 		adopt(job, peer, block);
 		return 0;

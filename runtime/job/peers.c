@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who is alive, and whose fault it is that one is not: the end of a process as its transport
- * reports it, the last words that a peer wrote before it left, what others report of it, and what
- * breaks the rules. heart.c tells of those that are silent. failure.c records what follows for the
- * job, and members.c what follows where the job goes on. */
+ * Decides who is alive, and who is to blame for a loss. The sources are: the end of a process as
+ * its transport reports it, the status that a peer wrote before it left, losses that other ranks
+ * report, and violations of the rules. heart.c reports silent peers. failure.c records the
+ * consequence for the job, and members.c handles it where the job goes on. */
 #include "job/job.h"
 #include "base/bytes.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	va_end(arguments);
 	if (code == SLUICE_EWIRE)
 		members_overtaken(job);
-	return failure_record(job, code, culprit, text);
+	return failure_record(job, code, culprit, text, -1);
 }
 
 void peers_lost(sluice_job *job, int peer, const char *why)
@@ -46,7 +46,8 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	return code;
 }
 
-/* What a peer says of itself begins with its name; so do the sentences around it. */
+/* A peer's sentence about itself begins with its name, and so does the sentence that will quote
+ * it. */
 static const char *without_name(const sluice_job *job, int peer, const char *text)
 {
 	const char *name = rank_text(job, peer);
@@ -54,7 +55,8 @@ static const char *without_name(const sluice_job *job, int peer, const char *tex
 	return !strncmp(text, name, n) && text[n] == ' ' ? text + n + 1 : text;
 }
 
-/* Reads the peer's last words, if it wrote any. 1: it left properly or gave up (handled here). */
+/* Reads the peer's status, if it wrote one. Returns 1 if the peer left properly or gave up, both of
+ * which are handled here. */
 static int read_status(sluice_job *job, int peer)
 {
 	uint8_t copy[16 + STATUS_TEXT_BYTES];
@@ -74,7 +76,8 @@ static int read_status(sluice_job *job, int peer)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
-		char why[STATUS_TEXT_BYTES + 32]; /* whoever it blames: a worker's end is its own */
+		/* Whoever the worker blames, only the worker itself is dropped. */
+		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));
 		peers_lost(job, peer, why);
 		return 1;
@@ -90,7 +93,7 @@ static int read_status(sluice_job *job, int peer)
 		job_fail(job, SLUICE_EPEER, job->rank, "%s dropped this rank: %s",
 			 rank_text(job, peer), text);
 	else
-		job_fail(job, SLUICE_EPEER, (int)culprit, "%s (reported by rank %d)", text, peer);
+		failure_record(job, SLUICE_EPEER, (int)culprit, text, peer);
 	return 1;
 }
 

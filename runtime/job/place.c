@@ -11,7 +11,7 @@
 #include <hwloc/linux.h>
 #include <sched.h>
 
-/* What the device is attached to: a NUMA node, a package, or the machine. */
+/* The object that the device is attached to: a NUMA node, a package, or the machine. */
 static hwloc_obj_t beside_device(hwloc_topology_t t, const char *device)
 {
 	hwloc_obj_t o = NULL;
@@ -39,8 +39,8 @@ static void say_settled(const char *processors, const char *device, char why[PLA
 		 processors, device ? device : "the calling thread");
 }
 
-/* The processors beside the device, or of the package of `here`; its file had another name before
- * Linux 5.3. */
+/* Reads the processors beside the device, or of the package of `here`. The file of the latter has
+ * another name before Linux 5.3. */
 static int read_near(const char *root, int here, const char *device, hwloc_bitmap_t near)
 {
 	static const char *const package[] = { "package_cpus", "core_siblings" };
@@ -113,11 +113,11 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 	return 1;
 }
 
-/* Only what the decision needs: packages and NUMA nodes, and devices if there is one. */
-static int load(hwloc_topology_t t, const char *device)
+/* Loads only what the decision needs: packages and NUMA nodes, and devices if one is used. */
+static int load_topology(hwloc_topology_t t, const char *device)
 {
-	/* The kernel's files say all that is needed; these open devices, which takes time and
-	 * memory. */
+	/* The kernel's files hold all that is needed. These components open devices, which takes
+	 * time and memory. */
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
 					      "rsmi", "levelzero", "gl" };
 	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -141,7 +141,8 @@ static int is_settled(const char *device, char why[PLACE_WHY_BYTES])
 	return settled;
 }
 
-/* Loading takes milliseconds, on large nodes a tenth of a second, of every rank at once. */
+/* Loading a topology takes milliseconds, or on large nodes a tenth of a second, and all ranks do it
+ * at the same time. */
 static void place_by_topology(pthread_t thread, const char *device, char why[PLACE_WHY_BYTES])
 {
 	hwloc_topology_t t;
@@ -149,7 +150,7 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 	hwloc_bitmap_t chosen = hwloc_bitmap_alloc();
 	if (hwloc_topology_init(&t))
 		t = NULL;
-	if (t && allowed && here && chosen && !load(t, device) &&
+	if (t && allowed && here && chosen && !load_topology(t, device) &&
 	    !hwloc_get_cpubind(t, allowed, HWLOC_CPUBIND_THREAD) &&
 	    !hwloc_get_last_cpu_location(t, here, HWLOC_CPUBIND_THREAD) &&
 	    place_choose(t, allowed, here, device, chosen, why) &&

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * On which processors the progress thread runs: beside its RDMA device, else on the package of the
- * thread that works with the model; never outside of what the launcher gave this rank. place.c
- * alone includes hwloc. */
+ * Chooses the processors on which the progress thread runs: those beside its RDMA device, or else
+ * the package of the thread that works with the model. It never leaves the processors that the
+ * launcher gave this rank. Only place.c includes hwloc. */
 #ifndef RUNTIME_PLACE_H
 #define RUNTIME_PLACE_H
 #include <pthread.h>
 #include <stddef.h>
 
-/* Binds the thread, or leaves it as it is, and logs the choice. device: "mlx5_0"; NULL: none is
- * used. Never fails: a thread somewhere else is slower, and nothing else. */
+/* Binds the thread or leaves it as it is, and logs the choice. device is for example "mlx5_0", or
+ * NULL if none is used. This never fails, because a thread in another place is only slower. */
 void place_thread(pthread_t thread, const char *device);
 
 #ifdef HAVE_HWLOC
 struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
-/* What the kernel's files say alone: 1 if every processor allowed is beside the device (NULL: the
- * processor here), so that there is nothing to choose and no topology to load; why says so. 0: who
- * knows. root: "", or a folder that stands for the root of the file system, for tests. */
+/* Decides from the kernel's files alone: returns 1 if every allowed processor is beside the device
+ * (or, if device is NULL, beside the processor `here`). Then there is nothing to choose, why says
+ * so, and no topology is loaded. Returns 0 if that is not known. root is "", or in tests a folder
+ * that stands for the root of the file system. */
 int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here,
 		  const char *device, char why[PLACE_WHY_BYTES]);
-/* The decision alone: 1 and the processors in chosen, or 0; why says which and why. allowed: of
- * this rank; here: where its thread runs now. */
+/* Makes the decision from a topology. Returns 1 and the processors in chosen, or 0; why says which
+ * and why. allowed: the processors of this rank; here: where its thread runs now. */
 int place_choose(struct hwloc_topology *topology, const struct hwloc_bitmap_s *allowed,
 		 const struct hwloc_bitmap_s *here, const char *device,
 		 struct hwloc_bitmap_s *chosen, char why[PLACE_WHY_BYTES]);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounds in which no rank's wait ends. A step's chain of phases, and queues that fill, need a
- * few. */
+/* So many rounds may pass in which no rank's wait ends. A step's sequence of phases, and full
+ * queues, need a few. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 
@@ -27,8 +27,9 @@ struct seats {
 	struct card *cards; /* size */
 	int cards_given;
 	pthread_mutex_t lock;
-	int turn;      /* rank that runs; NOBODY before the start, ABANDONED: go home */
-	uint64_t idle; /* turns since a wait ended */
+	/* The rank that runs; NOBODY before the start, ABANDONED if there is no start. */
+	int turn;
+	uint64_t idle; /* turns since a wait ended last */
 };
 
 static _Thread_local struct seat *own_seat;
@@ -58,7 +59,7 @@ struct neighbours *seat_neighbours(struct seat *seat)
 
 /* ---- turns ----------------------------------------------------------------- */
 
-/* Lock held. */
+/* Passes the turn to the next rank after `from`. Lock held. */
 static void pass_on(struct seats *s, int from)
 {
 	for (int i = 1; i <= s->size; i++) {
@@ -71,8 +72,8 @@ static void pass_on(struct seats *s, int from)
 	}
 }
 
-/* Lock held. 0: the simulation was abandoned before it began. */
-static int await_turn(struct seat *seat)
+/* Lock held. Returns 0 if the simulation was abandoned before it began. */
+static int await_seat(struct seat *seat)
 {
 	struct seats *s = seat->all;
 	while (s->turn != seat->rank && s->turn != ABANDONED)
@@ -87,7 +88,7 @@ int seat_hand_over(struct seat *seat)
 	int hope = ++s->idle < (uint64_t)IDLE_ROUNDS * (uint64_t)s->size;
 	if (hope) {
 		pass_on(s, seat->rank);
-		await_turn(seat);
+		await_seat(seat);
 	}
 	pthread_mutex_unlock(&s->lock);
 	log_identify(seat->rank, "simulated");
@@ -103,7 +104,7 @@ int seat_enter(struct seat *seat)
 {
 	struct seats *s = seat->all;
 	pthread_mutex_lock(&s->lock);
-	int begin = await_turn(seat);
+	int begin = await_seat(seat);
 	pthread_mutex_unlock(&s->lock);
 	if (!begin)
 		return 0;
@@ -185,7 +186,7 @@ void seats_close(struct seats **seats)
 		return;
 	for (int r = 0; r < s->size; r++)
 		pthread_cond_destroy(&s->seats[r].go);
-	if (s->size) /* it was opened to the end */
+	if (s->size) /* seats_open() succeeded completely */
 		pthread_mutex_destroy(&s->lock);
 	free(s->seats);
 	free(s->cards);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_simulate(): a job of which all ranks are threads of this process, that take turns
- * (seat.h). Results are those of a real job in any order. */
+ * sluice_simulate(): runs a job whose ranks are threads of this process that take turns (seat.h).
+ * Results are those of a real job in every order of its messages. */
 #include "job/seat.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -20,7 +20,7 @@ struct simulation {
 	struct player *players; /* size */
 };
 
-/* Who sits on a seat. */
+/* The thread of one rank, and how it ended. */
 struct player {
 	const struct simulation *simulation;
 	struct seat *seat;
@@ -38,7 +38,7 @@ static int live(struct player *player)
 	if (rc)
 		return rc;
 	rc = s->rank_main(job, s->context);
-	if (rc) { /* as if its process had ended: the others hear of it */
+	if (rc) { /* as if its process had ended, so that the others learn of it */
 		progress_take(job);
 		if (!job->failure.code)
 			job_fail(job, SLUICE_EPEER, player->rank,
@@ -84,9 +84,9 @@ static int start(struct simulation *s)
 			   started, s->size, errno_text(err));
 }
 
-/* What is to blame rather than what followed from it: ranks that heard of a failure say
- * SLUICE_EPEER. */
-static int judge(const struct simulation *s)
+/* Returns the first failure that is a cause. A rank that only heard of a failure has SLUICE_EPEER,
+ * so any other code is preferred. */
+static int first_cause(const struct simulation *s)
 {
 	const struct player *found = NULL;
 	for (int r = 0; r < s->size; r++) {
@@ -121,7 +121,7 @@ int sluice_simulate(const sluice_job_attr *attr, int size,
 	if (!rc)
 		rc = start(&s);
 	if (!rc)
-		rc = judge(&s);
+		rc = first_cause(&s);
 	free(s.players);
 	seats_close(&s.seats);
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Waiting for the token, and waking who waits; see token.h. */
+ * Waiting for the token, and waking threads that wait; see token.h. */
 #include "job/token.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -13,11 +13,12 @@ void token_await(struct token *token)
 	const struct timespec look_again = { 0, LOOK_AGAIN_NS };
 	do {
 		atomic_store(&token->awaited, 1);
-		/* Sleeps only while it is held. Whatever ends this, the next line tells whether it
-		 * is free. */
+		/* Sleeps only while the token is held. Whatever ends the sleep, the next line finds
+		 * out whether the token is free. */
 		syscall(SYS_futex, &token->held, FUTEX_WAIT_PRIVATE, 1, &look_again, NULL, 0);
 	} while (!token_try(token));
-	atomic_store(&token->awaited, 1); /* there may be more, whom token_wake() has not woken */
+	/* There may be more waiters, whom token_wake() has not woken. */
+	atomic_store(&token->awaited, 1);
 }
 
 void token_wake(struct token *token)

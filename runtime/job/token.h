@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The progress token: a lock that is taken and left at every call and seldom waited for, so leaving
- * it is a plain store and not one more locked instruction, which a short put would feel.
- *
- * The price: a processor may look whether somebody waits before others see that the token is free.
- * Then nobody wakes who just fell asleep; so whoever sleeps looks again after a while. Who holds
- * what is never in doubt: taking is one atomic exchange, and what a holder wrote is visible to the
- * next. */
+ * The progress token: a lock that every call takes and releases, and that is seldom contended.
+ * Releasing it is therefore a plain store and not another locked instruction, which would slow down
+ * a short put. The price is that a processor may check for waiters before others can see that the
+ * token is free. A thread that has just fallen asleep is then not woken, so sleepers check again
+ * after a while. Mutual exclusion is never in doubt: taking the token is one atomic exchange, and
+ * the next holder sees what the last one wrote. */
 #ifndef RUNTIME_TOKEN_H
 #define RUNTIME_TOKEN_H
 #include <stdatomic.h>
@@ -14,12 +13,12 @@
 #include <pthread.h>
 #endif
 
-/* Zeros: free. */
+/* All zeros means free. */
 struct token {
 	atomic_uint held;    /* 0 or 1; sleepers wait for a change of it */
-	atomic_uint awaited; /* somebody sleeps, or is about to */
+	atomic_uint awaited; /* a thread sleeps, or is about to */
 #ifdef SLUICE_CHECK_TOKEN
-	atomic_ulong holder; /* its pthread_self(); 0 while the token is free */
+	atomic_ulong holder; /* pthread_self() of the holder; 0 while the token is free */
 #endif
 };
 
@@ -53,7 +52,7 @@ static inline void token_check(struct token *token)
 }
 #endif
 
-/* 1 if it is now the caller's. */
+/* Returns 1 if the caller now holds the token. */
 static inline int token_try(struct token *token)
 {
 	if (atomic_exchange_explicit(&token->held, 1, memory_order_acquire))
@@ -73,7 +72,7 @@ static inline void token_leave(struct token *token)
 	token_check(token);
 	token_sign(token, 0);
 	atomic_store_explicit(&token->held, 0, memory_order_release);
-	atomic_signal_fence(memory_order_seq_cst); /* the compiler, at least, keeps the order */
+	atomic_signal_fence(memory_order_seq_cst); /* keeps the order at least in the compiler */
 	if (atomic_load_explicit(&token->awaited, memory_order_relaxed))
 		token_wake(token);
 }

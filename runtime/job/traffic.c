@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_transports(): how many bytes went which way. */
+ * sluice_transports(): how many bytes were sent and received over which transport. */
 #include "job/job.h"
 #include <stddef.h>
 #include <string.h>
@@ -13,7 +13,7 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 		return rc;
 	if (!n_out || (n && !stats))
 		return fail(SLUICE_EINVAL, "sluice_transports: stats or n_out is NULL");
-	/* A program compiled with another header has elements of another size. */
+	/* A program that was compiled with another header has elements of another size. */
 	size_t stride = n ? stats->size : 0;
 	if (n && (stride < LEAST_SIZE || stride % sizeof(uint64_t)))
 		return fail(SLUICE_EINVAL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Public regions: a window of equal size on every rank that all peers may put to and get from. This
- * half opens, closes and waits for notifies; window_move.c moves bytes. */
+ * Public regions: a window of equal size on every rank, which all peers may put to and get from.
+ * This file opens, closes and waits for notifies; window_move.c moves bytes. */
 #include "job/window.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -32,7 +32,7 @@ static void window_free(sluice_region *region)
 /* What each rank tells each peer when it opens a region. */
 enum { ROW_STATUS = REGION_DESCRIPTOR_BYTES, ROW_BYTES = ROW_STATUS + 4, ROW = ROW_BYTES + 8 };
 
-/* Opens the peers' windows from what they told. */
+/* Opens the peers' windows from the rows that they sent. */
 static int open_remotes(sluice_region *region, const uint8_t *theirs)
 {
 	sluice_job *job = region->job;
@@ -63,15 +63,15 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
 		if (rc == SLUICE_EPEER && job->members.elastic && p < job->workers)
-			rc = 0; /* it ended since; its event is on the way */
+			rc = 0; /* the peer ended meanwhile, and its event will arrive */
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-/* Tells every peer how to reach this rank's window, or that there is none (status), and learns
- * theirs. */
+/* Tells every peer how to reach this rank's window, or by status that there is none, and learns the
+ * same of theirs. */
 static int exchange(sluice_region *region, int status)
 {
 	sluice_job *job = region->job;
@@ -110,7 +110,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	region->job = job;
 	region->id = id;
-	error_hold(); /* until collective_agree() knows who else has this error */
+	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
 	region->notified = calloc((size_t)job->size, sizeof *region->notified);
 	region->flying = calloc((size_t)job->size, sizeof *region->flying);
@@ -127,7 +127,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 				   region); /* before any peer can know that it may put here */
 	progress_release(job);
 	rc = collective_agree(job, rc,
-			      "open the region"); /* nobody closes what another still opens */
+			      "open the region"); /* no rank closes what another still opens */
 	if (rc) {
 		progress_take(job);
 		clients_drop_region(&job->clients, id);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the two halves of a public region share: window.c opens, closes and waits; window_move.c
- * puts and gets. */
+ * What window.c and window_move.c share about a public region. window.c opens, closes and waits;
+ * window_move.c puts and gets. */
 #ifndef RUNTIME_WINDOW_H
 #define RUNTIME_WINDOW_H
 #include "base/error.h"
 #include "job/job.h"
 
-/* Bytes that are not in the own window go through a bounce buffer, a slot each. */
+/* Bytes outside of this rank's own window go through a slot of a bounce buffer. */
 enum { BOUNCE_SLOTS = 16, SLOT_BYTES = 64 << 10 };
 
 struct sluice_region {
@@ -15,27 +15,28 @@ struct sluice_region {
 	struct region *window, *bounce;
 	struct remote **remotes;     /* [rank] */
 	uint64_t *notified;          /* [rank] */
-	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is to come */
-	uint32_t in_flight;          /* their sum */
-	int slot_user[BOUNCE_SLOTS]; /* rank + 1; 0: free */
+	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is still to come */
+	uint32_t in_flight;          /* sum of flying[] */
+	int slot_user[BOUNCE_SLOTS]; /* the rank that uses it + 1; 0: free */
 	uint32_t next_slot;
-	int status;  /* of the first transfer that failed, until it is returned */
-	int culprit; /* the rank of that */
+	int status;  /* of the first transfer that failed, until a call returns it */
+	int culprit; /* the rank of that transfer */
 };
 
 static inline int window_has(const sluice_region *region, size_t offset, size_t bytes)
 {
 	return offset <= region->window->bytes && bytes <= region->window->bytes - offset;
 }
-/* Whether window_check() finds nothing wrong. */
+/* Whether window_check() would find nothing wrong. */
 static inline int window_holds(const sluice_region *region, int rank, size_t offset, size_t bytes)
 {
 	return region && !job_in_child(region->job) && rank >= 0 && rank < region->job->size &&
 	       window_has(region, offset, bytes);
 }
-/* 0, or SLUICE_EINVAL: no such rank, or bytes at offset reach beyond the window. */
+/* Returns 0, or SLUICE_EINVAL if there is no such rank, or if the bytes at offset end outside of
+ * the window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);
-/* For struct region_client's done. */
+/* For `done` of struct region_client. */
 void window_done(sluice_region *region, uint32_t index, int status);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How bytes move between windows. A transfer is cut into pieces, several of which are under way at
- * a time. A piece starts or ends in registered memory: the own window, or a slot of the bounce
- * buffer; a transport that copies at post takes any memory, so nothing bounces there. */
+ * Moves bytes between windows. A transfer is cut into pieces, several of which are under way at a
+ * time. A piece starts or ends in registered memory: this rank's own window, or a slot of the
+ * bounce buffer. A transport that copies at post takes any memory, so it needs no bounce buffer. */
 #include "rdma/transfer.h"
 #include "job/window.h"
 #include <stdio.h>
@@ -9,8 +9,9 @@
 
 enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
-	IN_FLIGHT = 64,        /* pieces; a transport reports at least so many at a time */
-	OWN_MEMORY = 0xff      /* in place of a slot: nobody waits for this piece alone */
+	/* A transport reports at least so many completions at a time. */
+	IN_FLIGHT = 64,
+	OWN_MEMORY = 0xff /* in place of a slot; no call waits for this piece alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
@@ -32,13 +33,13 @@ void window_done(sluice_region *region, uint32_t index, int status)
 {
 	int rank = (int)(index >> 8);
 	if (rank >= region->job->size || !region->flying[rank])
-		return; /* late news of a rank that is lost */
+		return; /* a late completion of a rank that is lost */
 	if ((index & 0xff) < BOUNCE_SLOTS)
 		region->slot_user[index & 0xff] = 0;
 	landed(region, rank, 1, status);
 }
 
-/* What was under way to a rank that is lost never lands. */
+/* Counts the transfers to lost ranks as ended, because they never complete. */
 static void give_up_on_lost(sluice_region *region)
 {
 	for (int p = 0; p < region->job->size; p++)
@@ -59,8 +60,8 @@ static int take_failure(sluice_region *region)
 			0;
 }
 
-static int check_range(const sluice_region *region, size_t offset, size_t bytes,
-		       const char *function)
+static int check_window_range(const sluice_region *region, size_t offset, size_t bytes,
+			      const char *function)
 {
 	if (!window_has(region, offset, bytes))
 		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
@@ -82,7 +83,7 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rank < 0 || rank >= region->job->size)
 		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function,
 			    rank, region->job->size - 1);
-	return check_range(region, offset, bytes, function);
+	return check_window_range(region, offset, bytes, function);
 }
 
 /* ---- one piece ------------------------------------------------------------- */
@@ -91,9 +92,9 @@ struct piece {
 	sluice_region *region;
 	int rank;
 	struct transfer transfer;
-	uint32_t slot; /* of the bounce buffer, or OWN_MEMORY */
+	uint32_t slot; /* slot of the bounce buffer, or OWN_MEMORY */
 	int rc;
-	int settled; /* posted, or it never will be */
+	int settled; /* it was posted, or it never will be */
 };
 
 static struct endpoint *endpoint_of(const sluice_region *region, int rank)
@@ -106,14 +107,14 @@ static int copies(const sluice_region *region, int rank)
 	return endpoint_of(region, rank)->transport->ops->copies_at_post;
 }
 
-static int post(struct piece *p)
+static int post_window_piece(struct piece *p)
 {
 	struct endpoint *e = endpoint_of(p->region, p->rank);
 	int ends = transfer_ends(&p->transfer);
 	if (ends && p->region->in_flight >= IN_FLIGHT)
 		return p->rc = SLUICE_EAGAIN;
 	if (!p->transfer.remote || p->region->job->peers[p->rank].state == PEER_LOST)
-		return p->rc = SLUICE_EPEER; /* a worker that was dropped may still be there */
+		return p->rc = SLUICE_EPEER; /* a dropped worker's process may still exist */
 	p->rc = e->transport->ops->post(e, &p->transfer);
 	if (!p->rc && ends) {
 		p->region->flying[p->rank]++;
@@ -124,25 +125,27 @@ static int post(struct piece *p)
 	return p->rc;
 }
 
-/* A queue is full, or the rank is lost and the news of it comes with the next polls. */
+/* Whether to wait before the piece is posted: a queue is full, or the rank is lost and the next
+ * polls will report it. */
 static int must_wait(const struct piece *p)
 {
 	return p->rc == SLUICE_EAGAIN ||
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
-/* Asked again when it has said yes, because whoever waits looks once more: a notify is posted
- * once. */
-static int posted(void *context)
+/* Whoever waits asks again after a yes, because it polls once more; the notify must still be posted
+ * only once. */
+static int piece_posted(void *context)
 {
 	struct piece *p = context;
 	if (p->settled)
 		return p->rc ? p->rc : 1;
 	give_up_on_lost(p->region);
-	/* Having waited, wait for half of the queue: so a stream of posts sleeps seldom. */
+	/* After a wait, wait until half of the queue is free, so that a stream of posts seldom
+	 * sleeps. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
-	post(p);
+	post_window_piece(p);
 	p->settled = !must_wait(p);
 	return p->settled && p->rc ? p->rc : p->settled;
 }
@@ -163,27 +166,27 @@ static int failed_piece(const struct piece *p)
 	return p->rc;
 }
 
-/* Token held. */
+/* Posts a piece and waits while a queue is full. Token held. */
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	progress_unannounced(job, 1); /* a peer that takes from its queue says nothing */
-	int rc = progress_until(job, posted, describe_piece, p);
+	progress_unannounced(job, 1); /* no event tells when a peer takes from its queue */
+	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
 }
 
-/* SLUICE_EAGAIN: it must be posted again, waiting. Token held. */
+/* Returns SLUICE_EAGAIN if the piece must be posted by post_waiting(). Token held. */
 static int post_at_once(struct piece *p)
 {
 	sluice_job *job = p->region->job;
 	if (job->failure.code)
 		return job_failed(job);
-	post(p);
+	post_window_piece(p);
 	return must_wait(p) ? SLUICE_EAGAIN : failed_piece(p);
 }
 
-/* Without a system call of ours if no queue is full. Token not held. */
+/* Needs no system call of its own unless a queue is full. Token not held. */
 static int post_quickly(struct piece *p)
 {
 	sluice_job *job = p->region->job;
@@ -200,9 +203,9 @@ static int post_quickly(struct piece *p)
 
 /* ---- memory that needs no bounce ------------------------------------------- */
 
-/* What goes inline: a flag, a word, a notify alone. SLUICE_EAGAIN: nothing was done, and it takes
- * the long way, which waits or says why it cannot. Most often this is all, so it asks nothing
- * twice. */
+/* Puts what fits inline: a flag, a word, or a notify alone. Returns SLUICE_EAGAIN if nothing was
+ * done; the caller then takes the long way, which waits or says why it cannot. Most puts are of
+ * this kind, so nothing is checked twice. */
 static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes,
 		     int notify)
 {
@@ -228,7 +231,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
 }
 
-/* local_region holds the bytes at local. report: a put's end is to be counted too. */
+/* local_region contains the bytes at local. report: the end of a put is to be reported, too. */
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
@@ -240,8 +243,8 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 	do {
 		const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 		const int inlined = put && n <= TRANSFER_INLINE_BYTES, last = at + n == bytes;
-		/* All members: to clear what is left out costs as much as the transfer of a
-		 * line. */
+		/* All members are set by hand, because clearing the others would cost as much as
+		 * the transfer of a line. */
 		struct piece p = { .region = region,
 				   .rank = rank,
 				   .slot = OWN_MEMORY,
@@ -314,7 +317,7 @@ static int check_both(const sluice_region *region, int rank, size_t offset, size
 		      size_t bytes, const char *function)
 {
 	int rc = window_check(region, rank, offset, bytes, function);
-	return rc ? rc : check_range(region, local_offset, bytes, function);
+	return rc ? rc : check_window_range(region, local_offset, bytes, function);
 }
 
 int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,
@@ -371,7 +374,7 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 			       } };
 }
 
-/* Returns when the last piece is copied and posted: data is the caller's again. */
+/* Returns when the last piece is copied and posted; data then belongs to the caller again. */
 static int bounce_put(sluice_region *region, int rank, size_t offset, const uint8_t *data,
 		      size_t bytes, int notify)
 {
@@ -440,7 +443,7 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		rc = fail(SLUICE_EINVAL, "sluice_region_put: data is NULL");
 	if (rc || (!bytes && !notify))
 		return rc;
-	/* const is dropped for struct transfer, which serves gets as well; a put only reads. */
+	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
 	uint8_t *local = (uint8_t *)(uintptr_t)data;
 	struct region anywhere = { .base = local, .bytes = bytes };
 	if (copies(region, rank) || bytes <= TRANSFER_INLINE_BYTES)

@@ -6,12 +6,13 @@
 #include <float.h>
 #include <string.h>
 
-/* 8 bits a count: sums of counts to a few parts in a thousand, in some hundred bytes. */
+/* Counts have 8 bits, so a histogram takes some hundred bytes and its sums are right to a few parts
+ * in a thousand. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* Of the way to what the threshold says, at each exchange. What waits in a residual lies close
- * below the threshold, so that a small difference of thresholds looks like a large one of counts:
- * going all the way overshoots, and never settles. */
+/* At each exchange, a share moves this part of the way to what the threshold says. Most values in a
+ * residual lie close below the threshold, so a small difference of thresholds looks like a large
+ * difference of counts. Going all the way overshoots and does not converge. */
 static const double step_of_the_way = 0.3;
 
 static int is_global(const struct direction *d)
@@ -56,7 +57,7 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
-	/* Half a coordinate would never be sent, and would wait in the residual for ever. */
+	/* Half a coordinate would never be sent and would stay in the residual. */
 	if (k < 1)
 		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
@@ -92,15 +93,15 @@ size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t
 	return NOTE_FRAME_BYTES + body;
 }
 
-static int refuse(const char **why, const char *what)
+static int refuse_note(const char **why, const char *what)
 {
 	*why = what;
 	return SLUICE_EWIRE;
 }
 
-/* Copies bytes that a peer may be changing: after the barrier the compiler reads them no second
- * time. */
-static void copy_once(uint8_t *to, const uint8_t *from, size_t n)
+/* Copies bytes that a peer may be changing. The barrier keeps the compiler from reading them a
+ * second time. */
+static void copy_note(uint8_t *to, const uint8_t *from, size_t n)
 {
 	memcpy(to, from, n);
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
@@ -112,28 +113,28 @@ int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8
 	uint8_t *b = copy + NOTE_FRAME_BYTES;
 
 	if (n < NOTE_HEADER_BYTES)
-		return refuse(why, "there is no room for the note that must follow");
-	copy_once(copy, from, NOTE_FRAME_BYTES);
+		return refuse_note(why, "there is no room for the note that must follow");
+	copy_note(copy, from, NOTE_FRAME_BYTES);
 
 	size_t body = get_le32(copy + 4);
 
 	if (get_le32(copy) != MAGIC || body < BODY_HEADER || body > n - NOTE_FRAME_BYTES ||
 	    body > BODY_HEADER + histogram_most())
-		return refuse(why, "no note follows, or one that is too long");
-	copy_once(b, from + NOTE_FRAME_BYTES, body);
+		return refuse_note(why, "no note follows, or one that is too long");
+	copy_note(b, from + NOTE_FRAME_BYTES, body);
 	if (get_le32(copy + 20) != crc32c(crc32c(0, copy, 20), b, body))
-		return refuse(why, "the note's checksum is wrong");
+		return refuse_note(why, "the note's checksum is wrong");
 	if (get_le64(copy + 8) != seq || get_le32(copy + 16) != shard)
-		return refuse(why, "the note belongs to another message");
+		return refuse_note(why, "the note belongs to another message");
 	*note = (struct note){ bits_float(get_le32(b)), b + BODY_HEADER, get_le32(b + 4) };
 	if (!(note->level >= 0 && note->level <= FLT_MAX))
-		return refuse(why, "the threshold is not a finite number >= 0");
+		return refuse_note(why, "the threshold is not a finite number >= 0");
 	if (note->histogram_bytes > body ||
 	    ((BODY_HEADER + note->histogram_bytes + 3) & ~(size_t)3) != body)
-		return refuse(why, "the note's lengths disagree");
+		return refuse_note(why, "the note's lengths disagree");
 	for (size_t i = BODY_HEADER + note->histogram_bytes; i < body; i++)
 		if (b[i])
-			return refuse(why, "padding after the note is not zero");
+			return refuse_note(why, "padding after the note is not zero");
 	return 0;
 }
 
@@ -142,7 +143,7 @@ int note_add(const struct note *note, struct sluice_histogram *sum, const char *
 	if (!note->histogram_bytes)
 		return 0;
 	if (!sum)
-		return refuse(why, "the note brings a histogram out of turn");
+		return refuse_note(why, "the note brings a histogram out of turn");
 	return histogram_merge(sum, note->histogram, note->histogram_bytes, why);
 }
 
@@ -161,8 +162,8 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	return histogram_merge(c->histogram, out, bytes, &why) ? 0 :
-								 bytes; /* it always is merged */
+	/* Merging cannot fail, because the message was made here. */
+	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes;
 }
 
 struct random_stream census_stream(const struct recipe *recipe, uint32_t who, uint64_t step)

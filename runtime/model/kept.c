@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See kept.h. Called by worker_setup.c, shard_setup.c and explain.c. */
+ * See kept.h. Called by worker_setup.c, shard_setup.c and plan_text.c. */
 #include "model/kept.h"
 #include "base/error.h"
 #include "compress/sparse.h"
@@ -8,7 +8,7 @@
 
 /* ---- when a recipe needs one ------------------------------------------------ */
 
-static int always(const struct recipe *r)
+static int is_kept_always(const struct recipe *r)
 {
 	(void)r;
 	return 1;
@@ -45,39 +45,39 @@ static int steps_alone(const struct recipe *r)
 	return r->period > 1 && r->update != UPDATE_AVERAGE;
 }
 
-/* Without a memory the residual itself holds the sum. */
+/* Without a memory, the residual itself holds the sum. */
 static int sums_apart(const struct recipe *r)
 {
 	return steps_alone(r) && r->memory != MEMORY_NONE;
 }
 
-static int is_async(const struct recipe *r)
+static int keeps_anchors(const struct recipe *r)
 {
 	return r->when == WHEN_ASYNC;
 }
 
-/* After sketches the workers themselves keep what was not published. */
+/* After sketches, the workers keep what was not published. */
 static int remembers_at_shard(const struct recipe *r)
 {
-	return r->memory != MEMORY_NONE && !is_async(r) &&
+	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&
 	       selection_kinds[r->up.select].exchange != EXCHANGE_SKETCH;
 }
 
 static int has_anchors(const struct recipe *r)
 {
-	return is_async(r) && r->signal == SIGNAL_SVRG;
+	return keeps_anchors(r) && r->signal == SIGNAL_SVRG;
 }
 
 static int accelerates(const struct recipe *r)
 {
-	return is_async(r) && r->update == UPDATE_ACCELERATED;
+	return keeps_anchors(r) && r->update == UPDATE_ACCELERATED;
 }
 
 /* ---- the table -------------------------------------------------------------- */
 
 const struct kept_row kept_rows[KEPTS] = {
 	[KEPT_RESIDUAL] = { "residual", "what was not sent yet, plus the signal of this step",
-			    HALF_WORKER, sizeof(float), 1, always },
+			    HALF_WORKER, sizeof(float), 1, is_kept_always },
 	[KEPT_VELOCITY] = { "velocity", "the momentum of signal=momentum", HALF_WORKER,
 			    sizeof(float), 0, has_momentum },
 	[KEPT_MEMORY] = { "memory", "lowpass: its average; twostep: the error before the last",
@@ -95,9 +95,9 @@ const struct kept_row kept_rows[KEPTS] = {
 	[KEPT_LOCAL] = { "local", "the sum of this period's own steps", HALF_WORKER, sizeof(float),
 			 0, sums_apart },
 	[KEPT_ANCHOR] = { "anchor", "what asynchronous publications are differences to",
-			  HALF_WORKER, sizeof(float), 0, is_async },
+			  HALF_WORKER, sizeof(float), 0, keeps_anchors },
 	[KEPT_SHARD_COPY] = { "copy", "the parameters as all workers hold them", HALF_SHARD,
-			      sizeof(float), 1, always },
+			      sizeof(float), 1, is_kept_always },
 	[KEPT_SHARD_RESIDUAL] = { "residual", "what was not published yet", HALF_SHARD,
 				  sizeof(float), 1, remembers_at_shard },
 	[KEPT_SHARD_VELOCITY] = { "velocity", "the running average of the update rule", HALF_SHARD,
@@ -105,7 +105,7 @@ const struct kept_row kept_rows[KEPTS] = {
 	[KEPT_SHARD_RUNNING] = { "running", "the sum of the workers' references", HALF_SHARD,
 				 sizeof(float), 0, sends_innovations },
 	[KEPT_SHARD_ANCHOR] = { "anchor", "what asynchronous publications are differences to",
-				HALF_SHARD, sizeof(float), 0, is_async },
+				HALF_SHARD, sizeof(float), 0, keeps_anchors },
 	[KEPT_SHARD_MEAN] = { "mean", "the full gradient at the anchor", HALF_SHARD, sizeof(float),
 			      0, has_anchors },
 	[KEPT_SHARD_LEADING] = { "leading", "the leading sequence of update=accelerated",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The vectors that a recipe makes each half keep from step to step: one table, a row for each. It
- * drives what is opened and closed, how much memory is announced, and what sluice_plan() prints.
- * Pure. */
+ * The vectors that a recipe makes each half keep from step to step, as a table with a row for each.
+ * The table determines what is opened and closed, how much memory is announced, and what
+ * sluice_plan() prints. Pure. */
 #ifndef RUNTIME_KEPT_H
 #define RUNTIME_KEPT_H
 #include "recipe/recipe.h"
@@ -9,7 +9,7 @@
 enum half { HALF_WORKER, HALF_SHARD };
 
 enum kept {
-	/* a worker's, as long as the model */
+	/* Vectors of a worker, each as long as the model. */
 	KEPT_RESIDUAL,
 	KEPT_VELOCITY,
 	KEPT_MEMORY,
@@ -20,7 +20,7 @@ enum kept {
 	KEPT_BASE,
 	KEPT_LOCAL,
 	KEPT_ANCHOR,
-	/* a shard's, as long as the shard */
+	/* Vectors of a shard, each as long as the shard. */
 	KEPT_SHARD_COPY,
 	KEPT_SHARD_RESIDUAL,
 	KEPT_SHARD_VELOCITY,
@@ -34,10 +34,11 @@ enum kept {
 
 struct kept_row {
 	const char *name; /* as sluice_plan() prints it */
-	const char *what; /* what it holds, in one line */
+	const char *what; /* what the vector holds, in one line */
 	enum half half;
-	uint8_t element; /* bytes */
-	uint8_t large;   /* from vector_open(): scattered additions meet it */
+	uint8_t element; /* size of an element in bytes */
+	/* Allocate it with vector_open(), because additions are scattered over it. */
+	uint8_t large;
 	int (*needed)(const struct recipe *recipe);
 };
 extern const struct kept_row kept_rows[KEPTS];
@@ -48,7 +49,8 @@ struct vectors {
 	uint64_t count;
 };
 
-/* Zeroed vectors of count elements. 0, or SLUICE_ENOMEM, which names the one that had no room. */
+/* Opens zeroed vectors of count elements. Returns 0, or SLUICE_ENOMEM with a message that names the
+ * vector. */
 int vectors_open(struct vectors *v, const struct recipe *recipe, enum half half, uint64_t count);
 void vectors_close(struct vectors *v);
 uint64_t vectors_bytes(const struct recipe *recipe, enum half half, uint64_t count);

@@ -10,7 +10,7 @@
 
 enum { COUNT_PER_SHARD = 65536, SLOT_MARGIN = 4 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t least_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -65,22 +65,22 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	size_t n = 0;
 	for (size_t i = 0; i < l->n_spans; i++) {
 		uint64_t b = l->spans[i].begin > begin ? l->spans[i].begin : begin;
-		uint64_t e = least(l->spans[i].end, end);
+		uint64_t e = least_of(l->spans[i].end, end);
 		if (b < e)
 			out[n++] = (struct span){ b - begin, e - begin, l->spans[i].exempt };
 	}
 	return n;
 }
 
-/* Coordinates of a shard that a sketch publishes, at the largest density. */
+/* Coordinates of a shard that are published from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
 {
 	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
 }
 
-/* Most coordinates a push to this shard carries. With a residual a slot of four times the mean is
- * enough, the rest waits; without one nothing may be left behind. */
+/* The most coordinates that a push to this shard carries. With a residual, four times the mean is
+ * enough, because the rest waits there. Without one, nothing may be left out. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -89,26 +89,27 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	if (recipe->up.select == SELECT_ALL || recipe->automatic)
 		return s->span;
 	if (kind->exchange == EXCHANGE_SKETCH)
-		return (uint32_t)least(s->span,
-				       recipe->up.sketch_pool * sketched(s, schedule, recipe) +
-					       s->exempt);
+		return (uint32_t)least_of(s->span,
+					  recipe->up.sketch_pool * sketched(s, schedule, recipe) +
+						  s->exempt);
 	if (kind->seeded)
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	if (kind->argument ==
-	    ARGUMENT_LEVEL) /* nothing says how many: a quarter, but small shards whole */
-		return (uint32_t)least(s->span, (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
+	/* How many will pass the level is not known: a quarter, but all of a small shard. */
+	if (kind->argument == ARGUMENT_LEVEL)
+		return (uint32_t)least_of(s->span,
+					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
 	uint64_t k = schedule_count(density, l->count - l->exempt);
 	uint64_t mean = (k * s->span + l->count - 1) / l->count;
 	uint64_t pairs = recipe->memory != MEMORY_NONE ? SLOT_MARGIN * mean : k;
-	if (kind->by_tensor) /* each is rounded up */
+	if (kind->by_tensor) /* the count of each tensor is rounded up */
 		pairs += l->n_spans;
-	return (uint32_t)least(s->span, pairs + s->exempt);
+	return (uint32_t)least_of(s->span, pairs + s->exempt);
 }
 
-/* Whether a step publishes just what the workers' messages hold together: everything that moved,
- * where the update rule moves nothing else and no earlier step left anything. */
+/* Whether a step publishes exactly the coordinates that the workers' messages hold together. These
+ * are all that changed if the update rule changes no others and no earlier step left any. */
 static int publishes_union(const struct recipe *recipe)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
@@ -120,7 +121,7 @@ static int publishes_union(const struct recipe *recipe)
 	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
 }
 
-/* Whether a step publishes just what workers and shards have agreed on. */
+/* Whether a step publishes exactly the coordinates that workers and shards agreed on. */
 static int publishes_support(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER &&
@@ -132,9 +133,9 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 {
 	double density = schedule_largest_density(schedule, &recipe->down);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
-		return (uint32_t)least(s->span, sketched(s, schedule, recipe) + s->exempt);
+		return (uint32_t)least_of(s->span, sketched(s, schedule, recipe) + s->exempt);
 	if (publishes_union(recipe))
-		return (uint32_t)least(s->span, (uint64_t)l->workers * s->up_capacity);
+		return (uint32_t)least_of(s->span, (uint64_t)l->workers * s->up_capacity);
 	if (publishes_support(recipe, schedule))
 		return s->up_capacity;
 	if (recipe->down.select == SELECT_ALL || selection_kinds[recipe->down.select].varies)
@@ -142,10 +143,10 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	uint64_t k = schedule_count(density, s->span - s->exempt);
 	if (selection_kinds[recipe->down.select].by_tensor)
 		k += l->n_spans;
-	return (uint32_t)least(s->span, k + s->exempt);
+	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
-/* Room for the messages of all phases, each with a note behind it. */
+/* Sets the room for the messages of all phases, each with a note behind it. */
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
@@ -162,8 +163,8 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	if (s->support_capacity &&
 	    delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With resets, and at anchors, everything fits too; the capacities are for the other
-	 * steps. */
+	/* With resets and at anchors, every coordinate has to fit as well. The capacities are for
+	 * the other steps. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	s->slot_bytes = whole && slot < everything ? everything : slot;
@@ -173,7 +174,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->snapshot_bytes = snapshot_bytes(s->span);
 }
 
-/* A message of so many coordinates, or fewer, never becomes dense because that is shorter. */
+/* Whether a message with at most so many coordinates is always shorter than a dense one. */
 static int stays_sparse(uint32_t span, uint32_t count, struct value_coding values)
 {
 	if (value_few_bits(values.type))
@@ -181,16 +182,15 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Scratch for everything, unless both ways only ever carry as many coordinates as the recipe
- * says. */
+/* Room for all coordinates, unless both directions only ever carry as many as the recipe says. */
 static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
 			     const struct recipe *recipe, const struct schedule *schedule)
 {
 	const struct selection_kind *up = &selection_kinds[recipe->up.select];
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
-	uint32_t selected = (uint32_t)least(l->selected_most,
-					    s->span); /* before they are fitted into a slot */
+	uint32_t selected = (uint32_t)least_of(l->selected_most,
+					       s->span); /* before they are fitted into a slot */
 	const int settled = publishes_union(recipe) || publishes_support(recipe, schedule) ||
 			    up->exchange == EXCHANGE_SKETCH;
 
@@ -206,7 +206,7 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
-/* Columns follow the recipe's own density, so that a warm-up does not change the sketch. */
+/* The columns follow the recipe's own density, so that a warm-up does not change the sketch. */
 static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 {
 	double columns = ceil((double)recipe->up.sketch_width *
@@ -265,7 +265,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		slots[s->owner] += s->slot_depth * s->slot_bytes;
 		s->notice_index = owned[s->owner]++;
 		s->log_offset = logs[s->owner];
-		/* Asynchronous workers read what was published for each of them. */
+		/* An asynchronous worker reads what was published for it alone. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 		s->snapshot_offset = s->log_offset + s->log_bytes;
@@ -282,8 +282,8 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
 	uint64_t shards = attr->shards;
 	if (!shards)
-		shards = least((uint64_t)workers,
-			       (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
+		shards = least_of((uint64_t)workers,
+				  (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
 	if (shards > attr->count || shards > 0xffffff)
 		return fail(SLUICE_EINVAL,
 			    "shards=%llu for a model of %llu parameters: at most one a parameter",
@@ -306,7 +306,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		out->selected_most = 0;
 	else if (recipe->up.select == SELECT_CYCLIC &&
 		 recipe->up.chunks) /* each span ends with a short chunk */
-		out->selected_most = least(
+		out->selected_most = least_of(
 			out->count, out->exempt + out->n_spans +
 					    out->count / chunk_length(schedule_largest_density(
 								 schedule, &recipe->up)));
@@ -315,9 +315,9 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 				     schedule_count(schedule_largest_density(schedule, &recipe->up),
 						    out->count - out->exempt);
 	if (kind->by_tensor)
-		out->selected_most = least(out->count, out->selected_most + out->n_spans);
-	if (kind->seeded) /* rounded up in each shard */
-		out->selected_most = least(out->count, out->selected_most + out->n_shards);
+		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
+	if (kind->seeded) /* each shard's count is rounded up */
+		out->selected_most = least_of(out->count, out->selected_most + out->n_shards);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);
 	if (rc)
@@ -333,7 +333,8 @@ void layout_free(struct layout *l)
 	l->spans = NULL;
 }
 
-size_t layout_slots_bytes(const struct layout *l, int rank)
+/* Bytes of the slots that the shards of a rank have for one worker. */
+static size_t slots_bytes(const struct layout *l, int rank)
 {
 	size_t bytes = 0;
 	for (uint32_t i = 0; i < l->n_shards; i++)
@@ -344,12 +345,12 @@ size_t layout_slots_bytes(const struct layout *l, int rank)
 
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer)
 {
-	return layout_slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
+	return slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
 }
 
 size_t layout_window_bytes(const struct layout *l, int rank, int peer)
 {
-	size_t bytes = layout_slots_bytes(l, rank);
+	size_t bytes = slots_bytes(l, rank);
 	for (uint32_t i = 0; i < l->n_shards; i++)
 		if (l->shards[i].owner == peer)
 			bytes += NOTICE_BYTES;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where everything of a model lies: shards and their owners, slots, logs, notices. Pure arithmetic
- * that every rank repeats, so that both ends of a transfer agree without asking. */
+ * Where every part of a model is: shards and their owners, slots, logs, notices. This is pure
+ * arithmetic that every rank repeats, so that both ends of a transfer agree without asking. */
 #ifndef RUNTIME_LAYOUT_H
 #define RUNTIME_LAYOUT_H
 #include "compress/select.h"
@@ -8,11 +8,11 @@
 #include "sluice.h"
 
 enum {
-	SLOT_DEPTH = 2, /* slots of a (worker, shard) ring: one read, one being written */
-	/* when=async: a push between two words that its worker parks, none of which it knows to be
-	   read. */
+	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: one is read while one is written */
+	/* With when=async there may be a push between two messages by which the worker parks, and
+	 * the worker does not know whether any of the three was read. */
 	ASYNC_SLOT_DEPTH = 3,
-	LOG_ENTRIES = 2,   /* versions a delta log keeps: staleness 0 + 2 */
+	LOG_ENTRIES = 2,   /* versions in a delta log: staleness 0 + 2 */
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; last entry's bytes, CRC32C u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28
 };
@@ -21,16 +21,18 @@ struct shard_layout {
 	uint64_t begin;            /* first coordinate */
 	uint32_t span;             /* coordinates */
 	int owner;                 /* rank */
-	uint32_t exempt;           /* coordinates sent whole (dense=) */
+	uint32_t exempt;           /* coordinates that are sent whole (dense=) */
 	uint32_t up_capacity;      /* most coordinates of a push message */
 	uint32_t down_capacity;    /* most coordinates of a delta message */
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
 	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
-	uint32_t slot_depth;                   /* slots of each worker's ring */
-	uint32_t room; /* most coordinates that a message of any phase is made of or decoded to */
+	uint32_t slot_depth;                   /* slots in each worker's ring */
+	/* Most coordinates that a message of any phase is encoded from or decoded to. */
+	uint32_t room;
 	size_t slot_bytes, delta_bytes, snapshot_bytes;
-	size_t slots_offset;                           /* in the owner's window for any worker */
-	size_t notice_index;                           /* among the owner's shards */
+	/* The same in the owner's window for every worker. */
+	size_t slots_offset;
+	size_t notice_index;                           /* number among the owner's shards */
 	size_t log_offset, log_bytes, snapshot_offset; /* in the owner's log region */
 };
 
@@ -39,27 +41,27 @@ struct layout {
 	int size, workers;
 	uint32_t n_shards;
 	struct shard_layout *shards;
-	/* of the whole vector, exempt or not, ascending, adjacent ones merged */
+	/* The whole vector, exempt or not, in ascending order, with adjacent spans merged. */
 	struct span *spans;
 	size_t n_spans;
 	uint64_t exempt;        /* coordinates in exempt spans */
-	uint64_t support_most;  /* support_capacity of all shards */
+	uint64_t support_most;  /* sum of support_capacity over all shards */
 	uint64_t selected_most; /* coordinates that a worker selects in a step; 0 for up=all */
 };
 
-/* Shapes and capacities from the attributes and the recipe, whose counts become densities here.
- * SLUICE_EINVAL, SLUICE_ENOMEM. */
+/* Computes shapes and capacities from the attributes and the recipe, and turns the recipe's counts
+ * into densities. SLUICE_EINVAL, SLUICE_ENOMEM. */
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out);
 void layout_free(struct layout *l);
 
 /* A window: what `peer` may write at `rank`. First the slots of rank's shards (for workers), then
  * the notice lines for peer's shards. */
-size_t layout_slots_bytes(const struct layout *l, int rank);
 size_t layout_window_bytes(const struct layout *l, int rank, int peer);
 size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
 size_t layout_log_bytes(const struct layout *l, int rank);
-/* The largest part of a shard's snapshot. */
+/* The largest sizes over the owner's shards, for scratch memory that its shards share. owner -1:
+ * over all shards. */
 size_t layout_part_bytes(const struct layout *l);
 /* What the halves share out among their shards: room for the largest one at a time. owner: -1 for
  * any. */

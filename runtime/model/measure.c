@@ -24,7 +24,7 @@ SLUICE_API int sluice_measure(sluice_model *model, int on)
 			return fail(SLUICE_ENOMEM, "sluice_measure: no memory for %llu coordinates",
 				    (unsigned long long)model->layout.count);
 	}
-	progress_take(model->job); /* shards ask too */
+	progress_take(model->job); /* shards call this as well */
 	m->on = on != 0;
 	progress_release(model->job);
 	if (!on) {

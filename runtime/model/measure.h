@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How much compression takes away: |a - C(a)|^2 / |a|^2 of what a worker pushes, or a shard
- * publishes. Passes over the vectors, so only when asked for (sluice_measure), by worker_measure.c
- * and shard.c. */
+ * How much compression loses: |a - C(a)|^2 / |a|^2 of what a worker pushes or a shard publishes.
+ * This takes passes over the vectors, so it is done only on request (sluice_measure). Called by
+ * worker_measure.c and shard.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "sluice.h"
 
-/* Squared norms of a step under way, or of the last one. */
+/* Squared norms of the step under way or of the last one. */
 struct loss {
 	double all, lost;
 };
@@ -14,7 +14,7 @@ struct loss {
 struct measure {
 	int on;
 	int under_way; /* worker: the push of this step is measured */
-	float *before; /* worker: a copy where what is sent does not leave; else NULL */
+	float *before; /* worker: a copy of the vector where sent values stay in it; else NULL */
 	struct loss up;
 };
 
@@ -24,7 +24,7 @@ static inline double loss_share(struct loss l)
 }
 
 double loss_squares(const float *x, uint64_t n);
-/* By how much the loss is smaller if of x, decoded[0..n) is sent for the coordinates index[] (NULL:
+/* By how much the loss shrinks if, of x, decoded[0..n) is sent for the coordinates index[] (NULL:
  * all). */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What both halves ask of a model: what a step sends, the name of a coordinate. */
+ * What both halves ask of a model, such as what a step sends and the name of a coordinate. */
 #include "model/model.h"
 #include "base/error.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A model, as both of its halves see it: the worker half (worker/worker.h) and the shard half
- * (shard/shard.h) add what is theirs. Neither half looks into the other: they meet in messages. */
+ * A model, as both of its halves see it. The worker half (worker/worker.h) and the shard half
+ * (shard/shard.h) add their own parts. Neither half reads the other: they meet in messages. */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
@@ -16,11 +16,11 @@
 struct worker;
 struct shard;
 
-/* Index in the cookie of a READ that belongs to no lane. */
+/* In the cookie of a READ that belongs to no lane. */
 enum { READ_BLOCKING = 0x7fffffff };
 
-/* signal=innovation, in a push: everything is sent anew. Else twice the uploads so far, and one
- * more if the push is one. */
+/* With signal=innovation, the count in a push: INNOVATION_REFRESH if everything is sent anew.
+ * Otherwise twice the number of uploads so far, plus one if this push is one. */
 #define INNOVATION_REFRESH UINT32_MAX
 
 struct sluice_model {
@@ -35,32 +35,34 @@ struct sluice_model {
 	char **tensor_names; /* n_tensors */
 	uint64_t *tensor_ends;
 	size_t n_tensors;
-	uint64_t schema; /* digest of everything that must agree */
+	uint64_t schema; /* digest of everything that all ranks must agree on */
 	float lr;
-	enum value_type grad_type; /* of the gradients pushed here; parameters (update=average) are
-				      floats */
-	uint64_t step;             /* completed */
-	uint64_t first_step;       /* exchanges completed at open, or restored */
-	int half_restored;  /* loading a checkpoint failed on some rank: it can only be closed */
-	struct worth worth; /* the worker half's */
+	/* Type of the gradients that are pushed here; parameters (update=average) are floats. */
+	enum value_type grad_type;
+	uint64_t step;       /* completed steps */
+	uint64_t first_step; /* exchanges completed at open or at the restored checkpoint */
+	/* Some rank failed to load a checkpoint, so the model can only be closed. */
+	int half_restored;
+	struct worth worth;        /* the worker half's */
 	struct worth_step watched; /* sums up to the last step */
 
-	struct region **windows; /* [peer]: what the peer may write here; NULL if nothing */
+	/* [peer]: what the peer may write here; NULL if it may write nothing. */
+	struct region **windows;
 	struct remote **remote_windows;
-	struct region *log; /* deltas and snapshots of own shards; NULL if none */
+	struct region *log; /* deltas and snapshots of this rank's shards; NULL if it has none */
 	struct remote **remote_logs;
 
-	int read_pending, read_status; /* of a READ that the caller waits for (READ_BLOCKING) */
+	int read_pending, read_status; /* the READ that the caller waits for (READ_BLOCKING) */
 
-	struct worker *worker; /* all ranks have one; a server's is not used */
-	struct shard *shards;  /* own ones, n_own */
+	struct worker *worker; /* every rank has one; that of a server is not used */
+	struct shard *shards;  /* this rank's n_own shards */
 	uint32_t n_own;
 	struct measure measure;
 
 	sluice_model_stats stats;
 };
 
-/* What the vector of a push is made of: VALUE_F32, F16 or BF16. */
+/* The type of the values in a push: VALUE_F32, F16 or BF16. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
 	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad_type;
@@ -71,7 +73,8 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 {
 	return &model->schedule.phases[phase];
 }
-/* A phase whose support an earlier one settled, or that settles it. */
+/* Whether the phase sends values for a support that an earlier phase agreed on, or agrees on
+ * one. */
 static inline int phase_agrees(const struct phase *p)
 {
 	return p->payload == PAYLOAD_AGREED || p->payload == PAYLOAD_INDICES ||
@@ -83,12 +86,12 @@ static inline int model_async(const sluice_model *model)
 	return model->recipe.when == WHEN_ASYNC;
 }
 
-/* What the epoch of a message must be: MESSAGE_ANY where ranks may be in different ones. */
+/* The epoch that a message must have; MESSAGE_ANY where ranks may be in different epochs. */
 static inline uint64_t model_epoch(const sluice_model *model)
 {
 	return model->job->members.elastic ? MESSAGE_ANY : model->job->membership_epoch;
 }
-/* A worker's sketch of a shard. */
+/* The shape of a worker's sketch of a shard. */
 static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 						     const struct shard_layout *at, uint32_t shard)
 {
@@ -96,21 +99,22 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 }
 
 /* ---- model.c ---- */
-/* What step t = 1, 2, ... sends; chosen as in the halves. */
+/* The rule of step t = 1, 2, ...; chosen: the candidate of recipe=auto, as the halves know it. */
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
-/* Counts a message of this shard as up=all down=all would have it. */
+/* Counts what a message of this shard would be with up=all down=all. */
 void model_count_dense(sluice_model *model, const struct shard_layout *at);
-/* "index 3 of tensor w1", for messages; in a model without named tensors "index 3". The text is the
- * thread's own, until the next call. */
+/* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text
+ * belongs to the thread and is valid until its next call. */
 const char *model_place(const sluice_model *model, uint64_t i);
 
-/* 0, or SLUICE_EINVAL for a function that needs a whole model. */
+/* Returns 0, or SLUICE_EINVAL for a function that needs every rank's part of the model. */
 int model_whole(const sluice_model *model, const char *function);
 
 /* ---- read.c ---- */
-/* Fills local (inside region) from the peer's region, and waits for it. */
+/* Reads from the peer's region into local (inside region), and waits for it. */
 int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
 	       const struct region *region, void *local, size_t bytes);
-/* Reads every shard's snapshot of `version` into params. Collective call order is the caller's. */
+/* Reads every shard's snapshot of `version` into params. All ranks must call this in the same
+ * order. */
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params);
 #endif

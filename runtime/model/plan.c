@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See plan.h. Called by model.c, and asked by the files of both halves that have a quicker path. */
+ * See plan.h. Called by model.c, and by the files of both halves that have a quicker path. */
 #include "model/plan.h"
 #include "compress/choose.h"
 
@@ -178,7 +178,7 @@ const char *plan_why_not(enum path path, uint64_t traits)
 
 /* ---- what a recipe has ------------------------------------------------------ */
 
-/* Whether the rule is one of the device's. */
+/* Whether the device can select by this rule. */
 static int device_knows(const struct recipe *recipe)
 {
 	switch (recipe->up.select) {
@@ -187,8 +187,8 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_GAUSSIANK:
 	case SELECT_RANDOM:
 	case SELECT_VARIANCE:
-	case SELECT_SKETCH: /* which selects nothing */ return 1;
-	case SELECT_RANDK: /* without a memory it scales what it sends */
+	case SELECT_SKETCH: return 1;
+	case SELECT_RANDK: /* without a memory, it scales what it sends */
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
 	}
@@ -278,7 +278,7 @@ struct step_rule plan_step(const struct path_plan *plan, const struct recipe *re
 			   const struct schedule *schedule, uint64_t step, double up, double down)
 {
 	const int reset = schedule_sends_all(schedule, step);
-	/* recipe=auto says topk(1) of a dense step. */
+	/* A dense step of recipe=auto has topk(1). */
 	const int all_up = reset || recipe->up.select == SELECT_ALL ||
 			   (recipe->automatic && up >= 1);
 	const int all_down = reset || recipe->down.select == SELECT_ALL ||

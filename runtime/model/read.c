@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One-sided READs that the caller waits for: owners' snapshots become a worker's parameters, at
- * open and after a restore. */
+ * One-sided READs that the caller waits for. They turn the owners' snapshots into a worker's
+ * parameters, at open and after a restore. */
 #include "model/model.h"
 #include "base/clock.h"
 #include "model/snapshot.h"
@@ -14,7 +14,7 @@ struct blocking_read {
 	int posted, rc;
 };
 
-static int read_done(void *context)
+static int blocking_read_done(void *context)
 {
 	struct blocking_read *r = context;
 	sluice_model *model = r->model;
@@ -29,8 +29,8 @@ static int read_done(void *context)
 			return 0;
 		}
 		r->posted = 1;
-		if (!r->rc) /* transports that copy at once have the event ready for the next
-			     * poll */
+		/* With a transport that copies at once, the next poll returns the event. */
+		if (!r->rc)
 			return 0;
 	}
 	return r->rc || !model->read_pending;
@@ -57,7 +57,7 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 						 .cookie = cookie_make(COOKIE_MODEL, model->id,
 								       READ_BLOCKING) } };
 	progress_take(model->job);
-	int rc = progress_until(model->job, read_done, describe_read, &r);
+	int rc = progress_until(model->job, blocking_read_done, describe_read, &r);
 	if (!rc && (r.rc || model->read_status))
 		rc = job_fail(model->job, r.rc ? r.rc : model->read_status, peer,
 			      "a READ of %zu bytes from %s failed", bytes,
@@ -66,7 +66,7 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 	return rc;
 }
 
-/* A part of a snapshot in private memory becomes parameters. */
+/* Decodes a part of a snapshot from private memory into the parameters. */
 static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part,
 		     uint8_t *bytes, float *params)
 {
@@ -86,8 +86,8 @@ static int take_part(const sluice_model *model, uint32_t s, uint64_t version, ui
 	return 0;
 }
 
-/* One part after the other, through a buffer for one; *taking_ns receives how long all were made
- * parameters. */
+/* Reads one part after the other through a buffer for one. *taking_ns receives the time that
+ * decoding took. */
 static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 			 const struct region *buffer, float *params, uint64_t *taking_ns)
 {
@@ -107,9 +107,9 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	return rc;
 }
 
-/* What a byte of a dense message costs this rank, and over the wire: the last snapshot is taken
- * again, and a part of another rank's is read again, now that the memory on its way has been
- * touched. */
+/* Measures what a byte of a dense message costs this rank, and what it costs on the network. For
+ * this, the last snapshot is decoded again, and a part of another rank's snapshot is read again. By
+ * then, all memory involved has been touched once. */
 static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
 			 float *params)
 {

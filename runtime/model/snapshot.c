@@ -41,7 +41,8 @@ int snapshot_write(const struct message *like, float *vector, uint32_t span, uin
 		m.span = m.count = at.span;
 		m.part = (uint16_t)i;
 		m.parts = (uint16_t)snapshot_parts(span);
-		/* What is decoded is what was encoded: it goes where it came from. */
+		/* The values are decoded as they were encoded, so they go back to where they came
+		 * from unchanged. */
 		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset,
 				    at.bytes))
 			return SLUICE_ENUMERIC;

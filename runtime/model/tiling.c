@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A set of coordinates as a sorted list of pieces (tiling.h). Back-propagation frees its buckets
- * from the last tensor to the first, so the list is one piece long nearly always. */
+ * A set of coordinates as a sorted list of ranges (tiling.h). Back-propagation completes its
+ * buckets from the last tensor to the first, so the list nearly always has a single range. */
 #include "model/tiling.h"
 #include "base/error.h"
 #include "sluice.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* The first piece that ends behind x; n if none does. */
-static size_t find(const struct tiling *t, uint64_t x)
+/* The first range that ends behind x; n if there is none. */
+static size_t find_tile(const struct tiling *t, uint64_t x)
 {
 	size_t low = 0, high = t->n;
 
@@ -40,7 +40,7 @@ static int make_room(struct tiling *t)
 
 int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_out)
 {
-	size_t at = find(t, begin);
+	size_t at = find_tile(t, begin);
 	int after, before;
 
 	if (at < t->n && t->tiles[at].begin < end) {
@@ -69,7 +69,7 @@ int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_o
 
 int tiling_covers(const struct tiling *t, uint64_t begin, uint64_t end)
 {
-	size_t at = find(t, begin);
+	size_t at = find_tile(t, begin);
 
 	return at < t->n && t->tiles[at].begin <= begin && end <= t->tiles[at].end;
 }

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which coordinates of a vector are there already, when it arrives in ranges of any order. Called
- * by step.c. Pure. */
+ * Records which coordinates of a vector have arrived, in ranges of any order. Called by
+ * worker/step.c. Pure. */
 #ifndef RUNTIME_TILING_H
 #define RUNTIME_TILING_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed before the first use. Memory grows with the number of separate pieces, and is kept. */
+/* Must be zeroed before the first use. Memory grows with the number of separate ranges, and is
+ * kept. */
 struct tiling {
 	struct tile {
 		uint64_t begin, end;
-	} * tiles; /* ascending; adjacent ones are one */
+	} * tiles; /* ascending; adjacent ranges are merged */
 	size_t n, room;
 };
 
-/* Adds [begin, end), begin < end. 0; SLUICE_EINVAL where it overlaps what is there (*taken_out: the
- * first such coordinate; no sentence set), SLUICE_ENOMEM; nothing changes then. */
+/* Adds [begin, end), where begin < end. Returns 0, SLUICE_EINVAL if it overlaps an earlier range
+ * (*taken_out: the first such coordinate; no message is set), or SLUICE_ENOMEM. On failure, nothing
+ * changes. */
 int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_out);
 int tiling_covers(const struct tiling *t, uint64_t begin, uint64_t end);
-/* The lowest coordinate that is not there. */
+/* The lowest coordinate that has not arrived. */
 uint64_t tiling_gap(const struct tiling *t);
 void tiling_clear(struct tiling *t);
 void tiling_free(struct tiling *t);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One pass over the shard per step; no fused multiply-add, so the same bits everywhere. */
+ * Applies the update rule in one pass over the shard per step. No fused multiply-add is used, so
+ * the bits are the same everywhere. */
 #include "model/update.h"
 
-/* What is left to multiply by: messages of placement "inside" carry the step size. */
+/* The factor that is still to be applied: messages of placement "inside" include the step size
+ * already. */
 static float step_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? 1.0f : lr;
@@ -11,7 +13,7 @@ static float step_of(const struct update *u, float lr)
 float update_alpha(const struct update *u, uint64_t step)
 {
 	if (u->kind != UPDATE_EMA || step <= 1 ||
-	    step > UINT64_MAX - 2) /* also what is before the first one */
+	    step > UINT64_MAX - 2) /* also in the step before the first one */
 		return 1;
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
@@ -34,7 +36,7 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 	return 1;
 }
 
-/* A piece that stays in the first cache from one rule to the next. */
+/* Handles a piece that stays in the first-level cache from one rule to the next. */
 static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
 			const float *restrict params, size_t n, float share, float step, float lr)
 {
@@ -50,7 +52,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	case UPDATE_NONE:
 	case UPDATE_AVERAGE: return;
 	case UPDATE_SGD:
-	case UPDATE_ACCELERATED: /* the shard's other vectors are shard_async.c's */
+	case UPDATE_ACCELERATED: /* shard_async.c keeps the other vectors of this rule */
 		for (size_t i = 0; i < n; i++)
 			sum[i] = -step * sum[i];
 		return;

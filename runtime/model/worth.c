@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The arithmetic of worth.h. Whole steps of a candidate are compared by their quickest: what else a
- * machine does only ever adds time. */
+ * The arithmetic of worth.h. Candidates are compared by the quickest of their steps, because other
+ * activity on a machine only ever adds time. */
 #include "model/worth.h"
 #include <stdio.h>
 #include <string.h>
 
-/* Downwards more is sent, as in the default recipe: a delta carries what several workers
+/* More is sent down than up, as in the default recipe, because a delta carries what several workers
  * selected. */
 const struct candidate worth_candidates[WORTH_CANDIDATES] = {
 	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
 };
 
-/* A sparser candidate must take at most this part of the time of the one that it replaces. */
+/* A sparser candidate may take at most this part of the time of the one that it replaces. */
 static const double quicker = 0.9;
 
 unsigned worth_candidate(uint64_t steps, unsigned chosen)
@@ -31,7 +31,7 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
 	struct worth_step *least = &w->least[candidate];
 
 	if ((steps - 1) % WORTH_TRIES == 0)
-		return; /* the first of its kind: memory is touched, boundaries are looked for */
+		return; /* the first step of a candidate still has to warm up */
 	if (!total(least) || total(step) < total(least))
 		*least = *step;
 }
@@ -76,7 +76,7 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap)
 {
-	/* Of each parameter a dense step writes the gradient into a message, and reads the
+	/* For each parameter, a dense step writes the gradient into a message and reads the
 	 * change. */
 	double dense_work = 2 * 4 * (double)parameters * w->work_ns_per_byte;
 	double dense_wire = (double)w->least[0].dense_bytes * w->wire_ns_per_byte;

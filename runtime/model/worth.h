@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whether compression is worth its time: what recipe=auto tries in which step and chooses from what
- * was measured, and the verdict on a recipe that was given. Pure: times are handed in (by
- * watch.c). */
+ * Decides whether compression is worth its time: what recipe=auto tries in which step and chooses
+ * from the measurements, and the verdict on a recipe that the user gave. Pure: watch.c passes the
+ * times in. */
 #ifndef RUNTIME_WORTH_H
 #define RUNTIME_WORTH_H
 #include <stddef.h>
@@ -9,11 +9,12 @@
 
 enum {
 	WORTH_CANDIDATES = 4, /* the first one is dense */
-	WORTH_TRIES = 5,      /* steps of each candidate; the first of them is not counted */
+	WORTH_TRIES = 5,      /* steps per candidate; the first of them is not counted */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
-	/* Steps after which there is a verdict; the first of them is not counted. */
+	/* A verdict needs this many steps; the first of them is not counted. */
 	WORTH_WATCHED = 10,
-	/* What a dense step must save for a verdict: less says nothing about the job. */
+	/* A verdict against compression needs a dense step to save this much. Less says nothing
+	 * about the job. */
 	WORTH_SAVING_NS = 200000
 };
 
@@ -22,33 +23,34 @@ struct candidate {
 };
 extern const struct candidate worth_candidates[WORTH_CANDIDATES];
 
-/* What one step took of one worker. */
+/* The cost of one step on one worker. */
 struct worth_step {
-	uint64_t work_ns;     /* accumulate, select, encode; validate and add deltas */
+	uint64_t work_ns;     /* accumulating, selecting, encoding; validating and adding deltas */
 	uint64_t wire_ns;     /* posting, waiting for versions, reading them */
 	uint64_t bytes;       /* to and from other ranks */
-	uint64_t dense_bytes; /* what up=all down=all would have moved */
+	uint64_t dense_bytes; /* what up=all down=all would have sent and received */
 };
 
 struct worth {
-	struct worth_step
-		least[WORTH_CANDIDATES]; /* the quickest step of each; no auto: of the first */
-	unsigned proposed; /* 1 + candidate that this worker would choose; 0: not known yet */
-	/* Of a dense message, measured at open; 0: not measured. */
+	struct worth_step least[WORTH_CANDIDATES]; /* the quickest step of each candidate; without
+						      auto, only the first is used */
+	unsigned proposed; /* 1 + the candidate that this worker would choose; 0: not known yet */
+	/* Cost of a dense message, measured at open; 0 if it was not measured. */
 	double wire_ns_per_byte, work_ns_per_byte;
 };
 
-/* The candidate of the step after `steps` ones since the start: one after another, then the chosen
- * one (1 + candidate); the last one where none is chosen yet. */
+/* The candidate of the step after `steps` ones. Candidates are tried one after another, and then
+ * the chosen one (1 + candidate) is used, or the last one if none is chosen yet. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
-/* Enters a step: the steps-th since the start (from 1 on), of this candidate. */
+/* Records a step: the steps-th since the start, counted from 1, with this candidate. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);
-/* After the trial: 1 + the candidate to go on with. Each sparser one must be at least a tenth
- * quicker than the denser one it replaces, which trains better. */
+/* After the trial, returns 1 + the candidate to use. A sparser candidate must be at least a tenth
+ * quicker than the denser one that it replaces, because the denser one trains better. */
 unsigned worth_choose(const struct worth *w);
-/* What was measured and chosen, in one line. */
+/* Writes one line that says what was measured and chosen. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
-/* 1 if a dense step over this wire would have taken less time, by WORTH_SAVING_NS and a tenth of
- * the step or more; then text says so in one line. 0 also where that is not known. */
+/* Returns 1 if a dense step over this network would have been quicker by at least WORTH_SAVING_NS
+ * and a tenth of the step; text then says so in one line. Returns 0 also where this is not
+ * known. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of published methods. Only what works is listed; tests/unit/test_methods.c parses
- * each. */
+ * The table of published methods. Every entry works: tests/unit/test_methods.c parses each of
+ * them. */
 #include "recipe/methods.h"
 #include "base/nearest.h"
 #include <string.h>
 
-/* d parameters, W workers, k = density * d; vectors are float32 of d elements (at a shard: of its
- * share). */
+/* d: parameters; W: workers; k = density * d. Vectors are float32 with d elements (at a shard, with
+ * its share of d). */
 const struct method methods[] = {
 	{ "topk", "Alistarh et al., The Convergence of Sparsified Gradient Methods, NeurIPS 2018",
 	  "up=topk(0.01) down=all memory=residual(inside) update=sgd",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c),
- * settles the defaults that depend on other axes and refuses combinations that make no sense.
- * model_open.c calls it; sluice-train to check a recipe early. */
+ * sets the defaults that depend on other axes, and refuses combinations that make no sense. Called
+ * by model_open.c, and by sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
 #include "recipe/methods.h"
 #include "base/error.h"
@@ -55,7 +55,7 @@ static int is_blank(char c)
 	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Copies the next word to w->text; the text after it, NULL when there is none. */
+/* Copies the next word to w->text. Returns the text after it, or NULL if there is no word. */
 static const char *next_word(const char *text, struct word *w)
 {
 	size_t n = 0;
@@ -85,7 +85,7 @@ static int refuse_key(const char *key, const char *quote)
 		    all_keys(list));
 }
 
-/* In place of up= and down=: room for all that may be chosen. */
+/* auto stands in place of up= and down=, and reserves room for all that may be chosen. */
 static int read_auto(struct draft *d)
 {
 	if (d->recipe.automatic)
@@ -94,7 +94,7 @@ static int read_auto(struct draft *d)
 	return SLUICE_OK;
 }
 
-/* A word without "=" that is not auto: the name of a method. */
+/* Reads a word without "=" other than auto, which is the name of a method. */
 static int read_name(const struct word *w, struct draft *d)
 {
 	const struct method *method = method_find(w->text);
@@ -127,7 +127,7 @@ static int read_name(const struct word *w, struct draft *d)
 		    near ? "\"?" : "", all_keys(list));
 }
 
-/* The axis whose key stands at text, in front of a "="; AXES if there is none. */
+/* The axis whose key is at text, before a "="; AXES if there is none. */
 static int axis_at(const char *text)
 {
 	size_t n = strcspn(text, "=,;(");
@@ -141,7 +141,7 @@ static int axis_at(const char *text)
 	return id;
 }
 
-/* Two words with a comma between them, where a blank is meant. */
+/* Refuses two words with a comma between them where a blank is meant. */
 static int refuse_comma(const struct word *w)
 {
 	for (const char *p = w->value; (p = strpbrk(p, ",;")) != NULL; p++)
@@ -187,7 +187,7 @@ static int read_word(struct word *w, struct draft *d)
 	return read_value((enum axis_id)id, w, d);
 }
 
-/* The words of the method for what the recipe itself does not say. */
+/* Reads the method's words for the axes that the recipe itself does not mention. */
 static int read_method(struct draft *d)
 {
 	const char *rest = d->method->recipe;
@@ -222,14 +222,14 @@ static void set_dependent_defaults(struct draft *d)
 		lossy = 0;
 	if (!given(d, AXIS_DENSE) &&
 	    (selection_kinds[r->up.select].seeded || selection_kinds[r->down.select].seeded))
-		r->dense[0] = '\0'; /* a seeded support knows no tensors */
+		r->dense[0] = '\0'; /* a seeded support ignores tensors */
 
 	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
-		lossy = 0; /* each publication is of the whole model anew: nothing is left out of it
-			      for long */
+		lossy = 0; /* each publication has the whole model again, so nothing is left out of
+			      it for long */
 	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG ||
 	    r->update == UPDATE_AVERAGE)
-		lossy = 0; /* what was left out is in the next difference; parameters are not
+		lossy = 0; /* the next difference includes what was left out; parameters are not
 			      gradients */
 	if (!given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
@@ -237,7 +237,7 @@ static void set_dependent_defaults(struct draft *d)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }
 
-/* What theory forbids of a selector, in either direction. */
+/* Refuses what theory rules out for a selector, in either direction. */
 static int refuse_selection(const struct draft *d, enum axis_id id, const struct direction *way)
 {
 	const struct selection_kind *kind = &selection_kinds[way->select];
@@ -291,7 +291,7 @@ static int refuse_selection(const struct draft *d, enum axis_id id, const struct
 	return SLUICE_OK;
 }
 
-/* What auto chooses itself, or what its choices cannot do without. */
+/* Refuses words for what auto chooses itself, and recipes that lack what its choices require. */
 static int refuse_beside_auto(const struct draft *d)
 {
 	static const enum axis_id chosen[] = { AXIS_UP, AXIS_DOWN, AXIS_WARMUP };
@@ -303,7 +303,7 @@ static int refuse_beside_auto(const struct draft *d)
 				"recipe: \"%s\" beside auto, which chooses the densities itself, "
 				"from dense to sparse in the first steps: leave one of the two out",
 				d->quotes[chosen[i]]);
-	if (d->recipe.memory != MEMORY_RESIDUAL) /* the default is that one */
+	if (d->recipe.memory != MEMORY_RESIDUAL) /* a residual is the default */
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" beside auto, whose sparse choices need "
 			    "memory=residual",
@@ -347,19 +347,19 @@ static int refuse_combinations(const struct draft *d)
 	return SLUICE_OK;
 }
 
-/* Not right on average. f16 and bf16 are not either, but by little. */
+/* Whether rounding is biased. f16 and bf16 are biased as well, but only by little. */
 static int rounds_one_way(const struct value_coding *values)
 {
 	return values->type == VALUE_GRID || values->type == VALUE_ROUND ||
 	       (values->type == VALUE_UNIFORM && values->bits == 1);
 }
 
-/* Legal, but rarely meant. Each is said once in a process. */
+/* Warns about combinations that are allowed but rarely meant, each once in a process. */
 static void warn_about_combinations(const struct recipe *r)
 {
 	static atomic_flag said_dropped = ATOMIC_FLAG_INIT;
 	static atomic_flag said_twice = ATOMIC_FLAG_INIT, said_signs = ATOMIC_FLAG_INIT;
-	/* Unbiased ones drop on purpose, and randk scales for it. */
+	/* Unbiased selectors drop values on purpose, and randk scales the rest accordingly. */
 	int biased = 0;
 	const struct direction *const ways[] = { &r->up, &r->down };
 
@@ -421,7 +421,7 @@ int recipe_parse(const char *text, struct recipe *out)
 	if (!next_word(rest, &w))
 		rest = RECIPE_DEFAULT;
 
-	/* Padding too is zero, so that equal recipes are equal bytes. */
+	/* Padding is zeroed as well, so that equal recipes are equal bytes. */
 	memset(&d, 0, sizeof(d));
 	d.recipe.up.density = d.recipe.down.density = 1;
 	d.recipe.update = UPDATE_SGD;

@@ -66,14 +66,15 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density; /* 1 where the selector takes none, and of a count before recipe_count() */
-	uint32_t count; /* coordinates of the whole vector, in place of a density; 0: a density */
-	float level;    /* threshold: lambda, variance: epsilon; else 0 */
-	int chunks;     /* cyclic */
-	uint32_t sketch_rows,
-		sketch_pool; /* sketch: rows; coordinates asked for, times those published */
-	float sketch_width;  /* sketch: columns, times coordinates published */
-	uint32_t every;      /* global: steps from one histogram to the next; else 0 */
+	double density; /* 1 where the selector has none, and for a count before recipe_count() */
+	/* Coordinates of the whole vector in place of a density; 0: a density is given. */
+	uint32_t count;
+	float level;                       /* threshold: lambda; variance: epsilon; else 0 */
+	int chunks;                        /* for cyclic */
+	uint32_t sketch_rows, sketch_pool; /* for sketch: rows, and how many times the published
+					      coordinates are asked for */
+	float sketch_width;                /* for sketch: columns per published coordinate */
+	uint32_t every; /* for global: steps from one histogram to the next; else 0 */
 	struct value_coding values;
 };
 
@@ -82,7 +83,7 @@ struct recipe {
 	enum signal_kind signal;
 	float signal_momentum;
 	int mask;           /* momentum factor masking */
-	float signal_alpha; /* storm, igt: as update_alpha */
+	float signal_alpha; /* storm, igt: as for update_alpha */
 	float noise;        /* standard deviation; 0: none */
 	enum memory_kind memory;
 	float memory_beta; /* lowpass, twostep */
@@ -98,50 +99,54 @@ struct recipe {
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
-	int automatic; /* up and down are chosen in the first steps of the job; topk(1) here */
-	uint32_t seed; /* of all random numbers */
+	/* Up and down are chosen in the first steps of the job; here they are topk(1). */
+	int automatic;
+	uint32_t seed; /* the seed of all random numbers */
 	enum when_kind when;
-	uint32_t period; /* steps from exchange to exchange; 1 unless when=every */
-	uint32_t lazy_window, lazy_longest; /* longest 0: no bound */
+	uint32_t period;                    /* steps between exchanges; 1 unless when=every */
+	uint32_t lazy_window, lazy_longest; /* longest: 0 means no bound */
 	float lazy_weight;
-	uint32_t staleness; /* async: most updates between a push and its parameters; else 0 */
-	int whole; /* async: parameters are published, not their difference to the anchor */
-	uint32_t svrg_steps; /* of all workers together, from anchor to anchor; 0 unless
-			      * signal=svrg */
+	/* async: the most updates between the parameters of a push and its arrival; else 0. */
+	uint32_t staleness;
+	int whole; /* async: parameters are published, and not their difference from the anchor */
+	/* Steps between anchors, of all workers together; 0 unless signal=svrg. */
+	uint32_t svrg_steps;
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
 enum { RECIPE_TEXT_BYTES = 1024 };
 
-/* NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with the sentence set by fail(): an unknown key,
- * value or argument is answered with the nearest known one and the list; a key given twice, a
- * density outside (0, 1], a momentum outside [0, 1), trailing garbage are each named with the
- * offending word. Combinations that make no sense are refused with the reason: update=none with a
- * momentum... (see recipe.c). */
+/* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with a message: an unknown key,
+ * value or argument is answered with the nearest known one and the list. A key that is given twice,
+ * a density outside (0, 1], a momentum outside [0, 1) and trailing text are named with the word at
+ * fault. Combinations that make no sense are refused with the reason, for example update=none with
+ * a momentum (see recipe.c). */
 int recipe_parse(const char *text, struct recipe *out);
-/* The normalised text, every axis spelled out; recipe_parse(recipe_print(r)) == r. */
+/* Writes the normalised text with every axis spelled out; recipe_parse() of it gives the same
+ * recipe. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
-/* Makes densities of the counts: of n coordinates, those of the whole vector that are not exempt.
- * SLUICE_EINVAL where a count is larger. layout.c calls it, which knows n. */
+/* Turns counts into densities. n is the number of coordinates of the whole vector that are not
+ * exempt. SLUICE_EINVAL if a count is larger. Called by layout.c, which knows n. */
 int recipe_count(struct recipe *r, uint64_t n);
-/* Where the first word begins that two printed recipes do not share: in both at the same place. */
+/* The position at which the first word begins that two printed recipes do not share. It is the same
+ * in both. */
 size_t recipe_word_apart(const char *a, const char *b);
-/* 1 if the worker keeps x of the last step: what sluice_point() needs. */
+/* Whether the worker keeps x of the last step, which sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
 }
-/* 1 if the shards keep a running average of what is pushed. */
+/* Whether the shards keep a running average of what is pushed. */
 static inline int recipe_velocity(const struct recipe *r)
 {
 	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV ||
 	       r->update == UPDATE_EMA;
 }
-/* 1 if a step may take a second gradient, by sluice_push_pair(). */
+/* Whether a step may have a second gradient, given by sluice_push_pair(). */
 static inline int recipe_pairs(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
 }
-/* 1 if the tensor name matches one of the dense= patterns. */
+/* Whether the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);
 #endif

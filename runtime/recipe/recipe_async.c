@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The words of a recipe that belong to asynchronous steps: when=async, signal=svrg,
- * update=accelerated. Read, and refused where they do not fit the others. Called by recipe_when.c
- * and recipe_dynamics.c. */
+ * The words of a recipe that concern asynchronous steps: when=async, signal=svrg,
+ * update=accelerated. They are read here, and refused where they do not fit the others. Called by
+ * recipe_when.c and recipe_dynamics.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "sluice.h"

@@ -15,7 +15,7 @@ static const char density_rule[] = "density must be above 0 and at most 1, the s
 
 /* ---- selectors ------------------------------------------------------------- */
 
-/* A number above 1 is a count, or a percentage, that was written as a share. */
+/* Refuses a number above 1: the user meant a count or a percentage, but wrote a share. */
 static int refuse_density(const struct word *w, const struct item *item, double number, int counted)
 {
 	const char *text = item->argument;
@@ -53,7 +53,7 @@ static int read_count(const struct word *w, const struct item *item, struct dire
 	return !d->count || *text ? refuse_number(w, item->argument, rule) : SLUICE_OK;
 }
 
-/* DENSITY, or k=COUNT. */
+/* Reads DENSITY or k=COUNT. */
 static int read_density(const struct word *w, const struct item *item, struct direction *d)
 {
 	char scaled[RECIPE_TEXT_BYTES + 4];
@@ -70,7 +70,8 @@ static int read_density(const struct word *w, const struct item *item, struct di
 		return read_count(w, item, d);
 	end = read_number(item->argument, &density);
 	if (end && strcmp(end, "%") == 0) {
-		/* By the exponent: 0.7 / 100 is not the double nearest to 0.007. */
+		/* The percentage is scaled by the exponent, because 0.7 / 100 is not the double
+		 * nearest to 0.007. */
 		snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - item->argument),
 			 item->argument);
 		end = read_number(scaled, &density);
@@ -83,7 +84,7 @@ static int read_density(const struct word *w, const struct item *item, struct di
 	return SLUICE_OK;
 }
 
-/* Cuts "a,b,c" at its commas, at most `most` pieces; returns how many, or SLUICE_EINVAL. */
+/* Splits "a,b,c" at its commas into at most `most` pieces. Returns how many, or SLUICE_EINVAL. */
 static int cut_list(const struct word *w, const struct item *item, char *text, const char *pieces[],
 		    int most)
 {
@@ -168,7 +169,7 @@ static int read_global(const struct word *w, const struct item *item, struct dir
 	return read_density(w, &(struct item){ item->name, pieces[0] }, d);
 }
 
-/* What stands in the parentheses behind a selector. */
+/* Reads the arguments in the parentheses after a selector. */
 static int read_selection(const struct word *w, const struct item *item, struct direction *d)
 {
 	static const char rule[] = "threshold(LAMBDA) takes the least magnitude that is sent "
@@ -195,7 +196,7 @@ static int read_selection(const struct word *w, const struct item *item, struct 
 
 /* ---- values ---------------------------------------------------------------- */
 
-/* What stands in the parentheses behind a type of values. */
+/* Reads the arguments in the parentheses after a value type. */
 static int read_coding_argument(const struct word *w, const struct item *item,
 				struct value_coding *c)
 {

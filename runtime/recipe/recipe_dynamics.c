@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The axes of a recipe that say how a step follows from the ones before: signal=, memory=, update=
- * and reset=. Read, and refused where they do not fit each other. Called by recipe.c and
+ * The axes of a recipe that say how a step follows from earlier ones: signal=, memory=, update= and
+ * reset=. They are read here, and refused where they do not fit each other. Called by recipe.c and
  * recipe_values.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
@@ -44,7 +44,7 @@ static int read_momentum(const struct word *w, const struct item *item, float *o
 	return SLUICE_OK;
 }
 
-/* Above 0 and at most 1. */
+/* Reads a number above 0 and up to 1. */
 static int read_share(const struct word *w, const struct item *item, const char *rule, float *out)
 {
 	float share;
@@ -78,7 +78,7 @@ static int read_noise(const struct word *w, const struct item *item, float *out)
 	return rc ? rc : *out > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
 }
 
-/* What may stand behind the signal's name. */
+/* Reads an option that may follow the signal's name. */
 static int read_signal_option(const struct word *w, const struct item *item, struct draft *d)
 {
 	struct recipe *r = &d->recipe;
@@ -218,10 +218,11 @@ int read_reset(const struct word *w, struct draft *d)
 
 /* ---- combinations ---- */
 
-/* Leaves so much behind that two-step memory at BETA = 1 grows without end. */
+/* Whether the selection leaves so much behind that two-step memory with BETA = 1 grows without
+ * bound. */
 static int is_coarse(const struct direction *up)
 {
-	const double least_density = 0.5; /* it is 1 for selectors that take none */
+	const double least_density = 0.5; /* the density is 1 for selectors that have none */
 
 	if (up->density < least_density)
 		return 1;

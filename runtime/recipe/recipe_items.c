@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done with an item of a recipe word, and with the numbers in it, wherever it stands. Every
- * refusal is one sentence that quotes the offending word and says what would be right. */
+ * Functions for an item of a recipe word and for the numbers in it, whatever the axis. Every
+ * refusal is one sentence that quotes the word at fault and says what would be right. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "topk0.1", "topk=0.1": the word that lacks its parentheses; NULL if item is no such one. */
+/* For "topk0.1" or "topk=0.1", returns the word that lacks its parentheses, else NULL. */
 static const char *word_without_parentheses(const struct axis *axis, const char *name,
 					    const char **number)
 {
@@ -85,7 +85,7 @@ int refuse_text(const struct word *w, const char *text, const char *rule)
 		    w->quote, rule);
 }
 
-/* What a float cannot hold breaks the rule. */
+/* A number that a float cannot hold breaks the rule. */
 int read_float(const struct word *w, const char *text, const char *rule, float *out)
 {
 	double value;

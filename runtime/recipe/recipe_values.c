@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads the value of one recipe word: one function for each axis, of which recipe_direction.c,
- * recipe_dynamics.c and recipe_when.c hold some. Called by recipe.c. */
+ * Reads the value of one recipe word. There is one function for each axis, some of them in
+ * recipe_direction.c, recipe_dynamics.c and recipe_when.c. Called by recipe.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -104,7 +104,8 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
-/* One word of the axis's list, without argument: its place there, or SLUICE_EINVAL. */
+/* Reads one word of the axis's list, without an argument. Returns its place in the list, or
+ * SLUICE_EINVAL. */
 static int read_choice(const struct word *w)
 {
 	int found = find_item(w, &w->items[0]), rc;
@@ -181,7 +182,7 @@ static int cut_items(struct word *w)
 	return SLUICE_OK;
 }
 
-/* These take one number or a list of patterns, not items. */
+/* Whether the axis takes a number or a list of patterns, and no items. */
 static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||

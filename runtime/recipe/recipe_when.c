@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The axis of a recipe that says in which steps a worker uploads: when=. Read, and refused where it
- * does not fit the others. Called by recipe.c and recipe_values.c. */
+ * The axis of a recipe that says in which steps a worker uploads: when=. It is read here, and
+ * refused where it does not fit the others. Called by recipe.c and recipe_values.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "sluice.h"

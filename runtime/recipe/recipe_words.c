@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The word tables of the recipe language, its numbers, and the printer. A printed recipe is what
- * ranks compare, checkpoints keep and sluice_recipe() returns: the locale must not change it. */
+ * The tables of words of the recipe language, its numbers, and the printer. Ranks compare the
+ * printed recipe, checkpoints store it and sluice_recipe() returns it, so the locale must not
+ * change it. */
 #include "recipe/recipe_words.h"
 
 #include <float.h>
@@ -70,14 +71,15 @@ static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 
 static void open_c_locale(void)
 {
-	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* predefined: does not fail */
+	/* This locale is predefined, so the call cannot fail. */
+	c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 const char *read_number(const char *text, double *out)
 {
 	char *end;
 
-	/* What strtod would take besides: blanks, signs, inf, nan, hexadecimal. */
+	/* strtod would also accept blanks, signs, inf, nan and hexadecimal. */
 	if (!(*text >= '0' && *text <= '9') && *text != '.')
 		return NULL;
 	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
@@ -96,7 +98,7 @@ static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 
 	if (value >= 0 && value < 1e15 && value == (double)(uint64_t)value) {
 		snprintf(text, NUMBER_BYTES, "%llu", (unsigned long long)value);
-		return text; /* 250, not 2.5e+02 */
+		return text; /* for example 250, and not 2.5e+02 */
 	}
 	pthread_once(&c_locale_once, open_c_locale);
 	locale_t callers = uselocale(c_locale);
@@ -119,7 +121,8 @@ struct writer {
 	size_t n;
 };
 
-static void __attribute__((format(printf, 2, 3))) add(struct writer *w, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+write_text(struct writer *w, const char *format, ...)
 {
 	va_list args;
 
@@ -128,7 +131,8 @@ static void __attribute__((format(printf, 2, 3))) add(struct writer *w, const ch
 	va_end(args);
 	if (n > 0)
 		w->n += (size_t)n;
-	if (w->n >= RECIPE_TEXT_BYTES) /* cannot be: all axes at their longest take about 600 */
+	/* impossible: all axes at their longest take about 600 bytes. */
+	if (w->n >= RECIPE_TEXT_BYTES)
 		w->n = RECIPE_TEXT_BYTES - 1;
 }
 
@@ -144,29 +148,29 @@ static void print_direction(struct writer *w, enum axis_id id, const struct dire
 {
 	char number[NUMBER_BYTES];
 
-	add(w, "%s=", recipe_axes[id].key);
-	add(w, "%s", direction_words[d->select]);
+	write_text(w, "%s=", recipe_axes[id].key);
+	write_text(w, "%s", direction_words[d->select]);
 	switch (selection_kinds[d->select].argument) {
 	case ARGUMENT_NONE: break;
-	case ARGUMENT_DENSITY: add(w, "(%s)", density_text(d, number)); break;
-	case ARGUMENT_LEVEL: add(w, "(%s)", shortest(d->level, 1, number)); break;
+	case ARGUMENT_DENSITY: write_text(w, "(%s)", density_text(d, number)); break;
+	case ARGUMENT_LEVEL: write_text(w, "(%s)", shortest(d->level, 1, number)); break;
 	case ARGUMENT_CYCLIC:
-		add(w, "(%s%s)", density_text(d, number), d->chunks ? ",chunks" : "");
+		write_text(w, "(%s%s)", density_text(d, number), d->chunks ? ",chunks" : "");
 		break;
 	case ARGUMENT_SKETCH:
-		add(w, "(%s,%u,", density_text(d, number), d->sketch_rows);
-		add(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
+		write_text(w, "(%s,%u,", density_text(d, number), d->sketch_rows);
+		write_text(w, "%s,%u)", shortest(d->sketch_width, 1, number), d->sketch_pool);
 		break;
-	case ARGUMENT_GLOBAL: add(w, "(%s,%u)", density_text(d, number), d->every); break;
+	case ARGUMENT_GLOBAL: write_text(w, "(%s,%u)", density_text(d, number), d->every); break;
 	}
-	add(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
+	write_text(w, ",%s", direction_words[WORD_VALUES + (int)d->values.type]);
 	if (d->values.type == VALUE_UNIFORM)
-		add(w, "(%u,%u)", d->values.bits, d->values.block);
+		write_text(w, "(%u,%u)", d->values.bits, d->values.block);
 	else if (d->values.type == VALUE_GRID)
-		add(w, "(%u)", d->values.bits);
+		write_text(w, "(%u)", d->values.bits);
 	else if (d->values.type == VALUE_ROUND)
-		add(w, "(%s)", shortest(d->values.step, 1, number));
-	add(w, " ");
+		write_text(w, "(%s)", shortest(d->values.step, 1, number));
+	write_text(w, " ");
 }
 
 static void print_warmup(struct writer *w, const struct recipe *r)
@@ -174,7 +178,8 @@ static void print_warmup(struct writer *w, const struct recipe *r)
 	char number[NUMBER_BYTES];
 	const char *unit = r->warmup_unit == WARMUP_EPOCHS ? "epoch" : "step";
 
-	add(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit, r->warmup == 1 ? "" : "s");
+	write_text(w, "warmup=%s%s%s ", shortest(r->warmup, 0, number), unit,
+		   r->warmup == 1 ? "" : "s");
 }
 
 static const char *alpha_text(float alpha, char number[NUMBER_BYTES])
@@ -186,34 +191,34 @@ static void print_signal(struct writer *w, const struct recipe *r)
 {
 	char number[NUMBER_BYTES];
 
-	add(w, "signal=%s", signal_words[r->signal]);
+	write_text(w, "signal=%s", signal_words[r->signal]);
 	if (r->signal == SIGNAL_MOMENTUM)
-		add(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
-		    signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
+		write_text(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
+			   signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
 	else if (recipe_looks_back(r))
-		add(w, "(%s)", alpha_text(r->signal_alpha, number));
+		write_text(w, "(%s)", alpha_text(r->signal_alpha, number));
 	if (r->signal == SIGNAL_SVRG)
-		add(w, "(%u)", r->svrg_steps);
+		write_text(w, "(%u)", r->svrg_steps);
 	if (r->noise > 0)
-		add(w, ",noise(%s)", shortest(r->noise, 1, number));
-	add(w, " ");
+		write_text(w, ",noise(%s)", shortest(r->noise, 1, number));
+	write_text(w, " ");
 }
 
 static void print_when(struct writer *w, const struct recipe *r)
 {
 	char number[NUMBER_BYTES];
 
-	add(w, "when=%s", when_words[r->when]);
+	write_text(w, "when=%s", when_words[r->when]);
 	if (r->when == WHEN_EVERY)
-		add(w, "(%u)", r->period);
+		write_text(w, "(%u)", r->period);
 	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
-		add(w, "(%u,%s", r->lazy_window, shortest(r->lazy_weight, 1, number));
+		write_text(w, "(%u,%s", r->lazy_window, shortest(r->lazy_weight, 1, number));
 	if (r->lazy_longest)
-		add(w, ",%u", r->lazy_longest);
+		write_text(w, ",%u", r->lazy_longest);
 	if (r->lazy_window)
-		add(w, ")");
+		write_text(w, ")");
 	if (r->when == WHEN_ASYNC)
-		add(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");
+		write_text(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");
 }
 
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
@@ -222,35 +227,35 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	char number[NUMBER_BYTES];
 
 	if (r->automatic) {
-		add(&w, "auto ");
+		write_text(&w, "auto ");
 	} else {
 		print_direction(&w, AXIS_UP, &r->up);
 		print_direction(&w, AXIS_DOWN, &r->down);
 	}
 	print_signal(&w, r);
-	add(&w, "memory=%s", memory_words[r->memory]);
+	write_text(&w, "memory=%s", memory_words[r->memory]);
 	if (r->memory == MEMORY_RESIDUAL)
-		add(&w, "(%s)", placement_words[r->placement]);
+		write_text(&w, "(%s)", placement_words[r->placement]);
 	if (r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP)
-		add(&w, "(%s)", shortest(r->memory_beta, 1, number));
+		write_text(&w, "(%s)", shortest(r->memory_beta, 1, number));
 	if (r->memory == MEMORY_LOWPASS)
-		add(&w, ",%s", placement_words[r->placement]);
-	add(&w, " update=%s", update_words[r->update]);
+		write_text(&w, ",%s", placement_words[r->placement]);
+	write_text(&w, " update=%s", update_words[r->update]);
 	if (r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV)
-		add(&w, "(%s)", shortest(r->update_momentum, 1, number));
+		write_text(&w, "(%s)", shortest(r->update_momentum, 1, number));
 	if (r->update == UPDATE_EMA)
-		add(&w, "(%s)", alpha_text(r->update_alpha, number));
-	add(&w, " ");
+		write_text(&w, "(%s)", alpha_text(r->update_alpha, number));
+	write_text(&w, " ");
 	print_warmup(&w, r);
-	add(&w, "dense=%s ", *r->dense ? r->dense : "none");
-	add(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
-	add(&w, "decay=%s ", shortest(r->decay, 1, number));
-	add(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
-	add(&w, "coding=%s reset=", coding_words[r->coding]);
+	write_text(&w, "dense=%s ", *r->dense ? r->dense : "none");
+	write_text(&w, "clip=%s ", r->clip > 0 ? shortest(r->clip, 1, number) : "none");
+	write_text(&w, "decay=%s ", shortest(r->decay, 1, number));
+	write_text(&w, "nonfinite=%s ", nonfinite_words[r->nonfinite]);
+	write_text(&w, "coding=%s reset=", coding_words[r->coding]);
 	if (r->reset)
-		add(&w, "%llu seed=%u ", (unsigned long long)r->reset, r->seed);
+		write_text(&w, "%llu seed=%u ", (unsigned long long)r->reset, r->seed);
 	else
-		add(&w, "none seed=%u ", r->seed);
+		write_text(&w, "none seed=%u ", r->seed);
 	print_when(&w, r);
 }
 

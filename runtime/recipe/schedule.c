@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Phases of a recipe and the density of each step. Called by model_open.c, worker.c and shard.c. */
+ * The phases of a recipe and the density of each step. Called by model_open.c, worker.c and
+ * shard.c. */
 #include "recipe/schedule.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -16,17 +17,18 @@ static struct phase phase_of(enum phase_direction direction, const struct direct
 			       .close = CLOSE_ALL_LIVING };
 }
 
-static void add(struct schedule *s, struct phase phase)
+static void add_phase(struct schedule *s, struct phase phase)
 {
 	s->phases[s->n_phases++] = phase;
 	s->n_downs += phase.direction == PHASE_DOWN;
 }
 
-/* The shard says which coordinates it wants, and every worker sends its values of these. */
+/* In these two phases the shard says which coordinates it wants, and every worker sends its values
+ * there. */
 static void agree(struct schedule *s)
 {
-	add(s, (struct phase){ PHASE_DOWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
-	add(s, (struct phase){ PHASE_UP, PAYLOAD_AGREED, CLOSE_ALL_LIVING });
+	add_phase(s, (struct phase){ PHASE_DOWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+	add_phase(s, (struct phase){ PHASE_UP, PAYLOAD_AGREED, CLOSE_ALL_LIVING });
 }
 
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
@@ -42,23 +44,24 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)(steps /
-				       recipe->period); /* densities are those of exchanges */
+				       /* Densities count exchanges and not steps. */
+				       recipe->period);
 	out->reset = recipe->reset;
 	out->n_phases = 0;
 	out->n_downs = 0;
 	out->anchor_period = 0;
 	switch (selection_kinds[recipe->up.select].exchange) {
 	case EXCHANGE_OWN:
-		add(out, phase_of(PHASE_UP, &recipe->up));
+		add_phase(out, phase_of(PHASE_UP, &recipe->up));
 		if (recipe->when == WHEN_ASYNC)
 			out->phases[0].close = CLOSE_ANY;
 		break;
 	case EXCHANGE_LEADER:
-		add(out, (struct phase){ PHASE_UP, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
+		add_phase(out, (struct phase){ PHASE_UP, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	case EXCHANGE_SKETCH:
-		add(out, (struct phase){ PHASE_UP, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
+		add_phase(out, (struct phase){ PHASE_UP, PAYLOAD_SKETCH, CLOSE_ALL_LIVING });
 		agree(out);
 		break;
 	}
@@ -66,7 +69,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
 		last = (struct phase){ PHASE_DOWN, PAYLOAD_AGREED, CLOSE_ALL_LIVING };
-	add(out, last);
+	add_phase(out, last);
 	return 0;
 }
 

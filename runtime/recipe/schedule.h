@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a recipe means over time: the list of phases that one step is, and the density of each
- * step. */
+ * What a recipe means over time: the list of phases of a step, and the density of each step. */
 #ifndef RUNTIME_SCHEDULE_H
 #define RUNTIME_SCHEDULE_H
 #include "recipe/recipe.h"
@@ -30,33 +29,34 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
-	uint64_t reset; /* every so many steps everything is sent; 0: never */
+	uint64_t reset; /* everything is sent every so many steps; 0: never */
 	struct phase phases[SCHEDULE_PHASES];
-	unsigned n_phases, n_downs; /* downs: publications of a shard in a step */
+	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
 	uint64_t warmup_steps;
-	uint64_t anchor_period; /* svrg: steps of a worker from anchor to anchor, that of the anchor
-				   included; else 0 */
+	/* svrg: steps of a worker from anchor to anchor, including that of the anchor; else 0. */
+	uint64_t anchor_period;
 };
 
-/* SLUICE_EINVAL when warmup is given in epochs and steps_per_epoch is 0. */
+/* SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out);
-/* Of svrg's steps each worker takes an equal part, rounded up, and one more at the anchor. */
+/* Each worker takes an equal part of svrg's steps, rounded up, and one more at the anchor. */
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers);
-/* 1 if step t = 1, 2, ... pushes the full gradient at the anchor; 1 if it is the last before the
- * next one. */
+/* Whether step t = 1, 2, ... pushes the full gradient at the anchor, and whether it is the last
+ * step before the next anchor. */
 int schedule_at_anchor(const struct schedule *s, uint64_t step);
 int schedule_before_anchor(const struct schedule *s, uint64_t step);
 /* The worker that selects for all in step t = 1, 2, ... */
 int schedule_leader(uint64_t step, int workers);
-/* Publications of a shard up to and with this phase of step t. */
+/* How often a shard has published up to and including this phase of step t. */
 uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase);
-/* Density of step t = 1, 2, ...: geometric from 25 % down to the recipe's over the warm-up. */
+/* The density of step t = 1, 2, ...: during the warm-up it falls geometrically from 25 % to the
+ * recipe's. */
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
-/* The largest density any step of the run asks for: sizes slots and logs. */
+/* The largest density of any step of the run, which determines the size of slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
-/* 1 in the steps in which all that is left is sent, in f32: both ways because of reset=, up at an
- * anchor. */
+/* Whether the step sends everything that is left, in f32: in both directions because of reset=, or
+ * up at an anchor. */
 int schedule_sends_all(const struct schedule *s, uint64_t step);
-/* Coordinates that density asks for out of n: at least 1 for n > 0. */
+/* How many of n coordinates the density selects: at least 1 for n > 0. */
 uint64_t schedule_count(double density, uint64_t n);
 #endif

@@ -16,7 +16,7 @@ static uint64_t largest(const uint64_t *count, size_t n)
 	return most;
 }
 
-/* Those below 2^BITS are the same, others differ by less than the scale. */
+/* Counts below 2^BITS are the same, and others differ by less than the scale. */
 static void expect_near(const uint64_t *got, const uint64_t *want, size_t n)
 {
 	unsigned length = 0;

@@ -84,7 +84,7 @@ static uint64_t bytes_of_values(enum values values, uint64_t n)
 	return 0;
 }
 
-/* Of a message with that support. What is in few bits never becomes dense. */
+/* The bytes of a message with that support. Values in few bits never become dense. */
 static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small,
 			       enum values values)
 {

@@ -42,6 +42,6 @@ typedef int (*async_step_function)(sluice_job *job, sluice_model *model, uint64_
 int async_run(sluice_job *job, struct plan *plan, async_step_function step, int together);
 /* The same with plain steps, together; context is the plan. */
 int async_train(sluice_job *job, void *context);
-/* Of so many workers in one process; prints what came of it. */
+/* Solves the problem with so many workers in one process, and prints the result. */
 struct plan async_simulate(const char *recipe, int workers, uint64_t steps, float lr);
 #endif

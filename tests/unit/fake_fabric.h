@@ -62,7 +62,7 @@ void fake_reset(void);
 const char *fake_leak(void);
 void fake_lock(void); /* may be taken again by who holds it */
 void fake_unlock(void);
-/* Of fake_counts: so many more are open. */
+/* Counts so many more open objects, in a member of fake_counts. */
 void fake_count(int *objects, int more);
 /* 1: this call is the one to fail; errno is set. */
 int fake_fails(const char *call, int error);

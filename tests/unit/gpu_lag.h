@@ -8,7 +8,7 @@
 
 enum { AT_ONCE, LAGGING, BESIDE, ALL = 1 << 20, FAILURE = 719 };
 
-/* Of the emulated device. */
+/* Functions of the emulated device. */
 struct emulated {
 	void (*lag)(int how);
 	unsigned (*run)(unsigned most);
@@ -44,7 +44,7 @@ void close_pair(struct pair *p);
 
 void new_gradient(struct pair *p, int step);
 enum on_device_state late(const struct pair *p);
-/* Of the messages to shard 0: grows when one is posted. */
+/* The sequence number of the next message to shard 0, which grows with each that is posted. */
 uint64_t next_seq(struct pair *p);
 /* Waits until somebody else has done it. */
 void expect_becomes(const struct pair *p, enum on_device_state state);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Which folder may include from which: the table "Who may know whom" of CONTRIBUTING.md against the #include lines of
+# Which folder may include from which: the table "Which folder may include which" of CONTRIBUTING.md against the #include lines of
 # the sources. Fails on an arrow that is not in the table, and on a folder that has no row.
 set -u
 export LC_ALL=C
@@ -9,7 +9,7 @@ top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 cd "$top_srcdir" || exit 1
 
 # Rows "| `folder` | `other` ... | what it is |", then the sources.
-sed -n '/^## Who may know whom/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
+sed -n '/^## Which folder may include which/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
 function wrong(text) { print "wrong: " text; bad = 1 }
 FILENAME == "-" {
 	split($0, cell, "|")
@@ -17,7 +17,7 @@ FILENAME == "-" {
 	row[cell[2]] = 1
 	for (i = split(cell[3], name, " "); i > 0; i--) {
 		if (!(name[i] in row))
-			wrong("CONTRIBUTING.md: `" cell[2] "` knows `" name[i] "`, which has no row above it")
+			wrong("CONTRIBUTING.md: `" cell[2] "` includes `" name[i] "`, which has no row above it")
 		may[cell[2], name[i]] = 1
 	}
 	next
@@ -40,13 +40,13 @@ FNR == 1 {
 		next # beside it, or the public header
 	seen[own, other] = 1
 	if (!((own, other) in may))
-		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but may not know `" other "`")
+		wrong(FILENAME ":" FNR ": `" own "` includes " part[2] ", but its row does not list `" other "`")
 }
 END {
 	for (pair in may)
 		if (!(pair in seen)) {
 			split(pair, name, SUBSEP)
-			wrong("CONTRIBUTING.md: `" name[1] "` knows `" name[2] "`, but includes nothing of it")
+			wrong("CONTRIBUTING.md: `" name[1] "` includes `" name[2] "`, but includes nothing of it")
 		}
 	exit bad
 }' - base/*.[ch] rdma/*.[ch] slurm/*.[ch] gpu/*.[ch] gpu/*.cu runtime/*/*.[ch]

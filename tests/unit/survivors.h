@@ -79,7 +79,7 @@ int lost_after_ms(void);
 void wait_for_step(struct plan *p, int worker, uint64_t step);
 /* The supervisor: kills or stops the plan's victims when it is time. */
 void lose(const pid_t *pids, void *argument);
-/* Those of `killed` were ended by a signal, all others returned 0. */
+/* The ranks in `killed` were ended by a signal, and all others returned 0. */
 void check_ends(const int *status, unsigned killed);
 /* How survivors_train() ended, and that the oracle ends with the same bits. */
 void survivors_judge(const struct plan *p, const int *status);

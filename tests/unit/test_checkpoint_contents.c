@@ -25,7 +25,7 @@ enum { LR_IS_HALF = 0x3f000000 };
 #define INFINITE  0x7ff0000000000000u
 #define NO_NUMBER 0x7ff8000000000000u
 
-/* Of the first section of that kind this number becomes this value. */
+/* A case: this number of the first section of that kind is set to this value. */
 struct content {
 	const char *recipe;
 	enum section_kind kind;

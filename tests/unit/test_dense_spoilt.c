@@ -140,8 +140,8 @@ static int under_attack(int rank, void *argument)
 	CHECK(error_says("rank 1 (node n1)", attack->says));
 	const struct shard *own = &model->shards[0];
 	if (attack->second_look ? rank == VICTIM : attack->from_log && rank != ATTACKER) {
-		/* Of the attacker's shard; the others are as they ought to be, before or behind the
-		 * step. */
+		/* This concerns the attacker's shard. The other shards are complete, either before
+		 * or after the step. */
 		const uint32_t piece = attack->second_look ?
 					       attack->at / DENSE_PIECE * DENSE_PIECE :
 					       0;

@@ -15,7 +15,7 @@
 
 enum { N = 5000, K = 50, LAUNCHES = 3, GLOBAL = 0, NON_BLOCKING = 1, FAILURE = 719 };
 
-/* Of CUDA's runtime, which the module brings. */
+/* Functions of CUDA's runtime, which comes with the module. */
 static struct {
 	const struct device_ops *ops;
 	const struct device_kernels *kernels;

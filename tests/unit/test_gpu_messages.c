@@ -266,7 +266,7 @@ static int all_packed(const struct device_sent *sent)
 	return n == PARTS;
 }
 
-/* Of what the device did not pack, nothing is sent: all of it is left. */
+/* Settles parts that the device did not pack as if nothing had been sent: everything is left. */
 static void settle_unsent(struct device_compressor *c, float *residual,
 			  const struct device_sent *sent, size_t selected)
 {
@@ -453,8 +453,8 @@ static float few_bits_value(int kind, uint32_t i, struct random *r)
 
 static void compare_quantize(struct value_coding c, uint32_t n, int kind, int listed)
 {
-	/* Of many values some are beyond a multiple of 2^32, where their numbers have another
-	 * key. */
+	/* With many values, some coordinates are beyond a multiple of 2^32, where the random
+	 * numbers have another key. */
 	const uint64_t first = n < 500 ? 1234567 : 0x2ffffff00;
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 2, 77, 5 }, .first = first };
 	struct random r = { n + c.bits };

@@ -2,6 +2,7 @@
  * sluice_last_error(): the sentence of the last call that failed. What fails on the way of a call
  * that succeeds leaves no trace in it. And which of several ranks logs what all have found. */
 #include "ranks.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "job/job.h"
 #include <math.h>
@@ -111,6 +112,48 @@ static void last_error__job_fails_while_a_call_succeeds__the_next_call_says_it(v
 {
 	(void)state;
 	run_ranks(1, fail_meanwhile, NULL);
+}
+
+/* ---- failures that peers report ---------------------------------------------- */
+
+/* Rank 2 finds in its line of rank 1 that rank 0 is lost. */
+static int hear_of_a_loss(int rank, void *argument)
+{
+	const char *said = argument;
+	uint32_t length = (uint32_t)strlen(said);
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 2) {
+		char mine[256];
+		progress_take(job);
+		uint8_t *status = line_of(job, 1) + LINE_STATUS;
+		put_le32(status, LINE_GAVE_UP);
+		put_le32(status + 4, 0);
+		put_le32(status + 12, length);
+		memcpy(status + 16, said, length);
+		put_le32(status + 8, crc32c(crc32c(0, status, 8), status + 12, 4 + length));
+		peers_status(job, 1);
+		const uint8_t *told_others = outbox_at(job, LINE_STATUS);
+		CHECK(get_le32(told_others + 12) == length);
+		CHECK(!memcmp(told_others + 16, said, length));
+		progress_release(job);
+		snprintf(mine, sizeof mine, "%s (reported by rank 1)", said);
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+		CHECK(!strcmp(sluice_last_error(), mine));
+	} else {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+		const char *reporter = strstr(sluice_last_error(), "(reported by");
+		CHECK(!reporter || !strstr(reporter + 1, "(reported by"));
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter(void **state)
+{
+	(void)state;
+	run_ranks(3, hear_of_a_loss, "rank 0 (node n0) is lost: its process ended");
 }
 
 /* ---- scopes ---------------------------------------------------------------- */
@@ -279,6 +322,8 @@ int main(void)
 		cmocka_unit_test(last_error__calls_that_succeed__leave_it_as_it_was),
 		cmocka_unit_test(
 			last_error__job_fails_while_a_call_succeeds__the_next_call_says_it),
+		cmocka_unit_test(
+			last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter),
 		cmocka_unit_test(scope__ends_well__takes_back_what_failed_in_it),
 		cmocka_unit_test(
 			scope__ends_with_an_error__keeps_its_sentence_and_the_one_around_takes_it_back),

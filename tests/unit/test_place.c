@@ -178,7 +178,7 @@ static void *wait_here(void *mutex)
 	return NULL;
 }
 
-/* Of this machine, whatever it is. */
+/* On this machine, whatever it is. */
 static void place_thread__this_machine__stays_within_the_binding(void **state)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

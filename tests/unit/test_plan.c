@@ -373,7 +373,8 @@ static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 
 /* ---- the manual -------------------------------------------------------------- */
 
-/* Of sluice_recipe(7), below ".It PATH": what excludes it, a line each, with ';' or '.' behind. */
+/* Compares the traits that exclude a path with the list below ".It PATH" in sluice_recipe(7), where
+ * each is on a line and followed by ';' or '.'. */
 static void check_item(const char *page, enum path path)
 {
 	char item[64], name[96];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shm transport when the process at the other end is killed, leaves, or was never there: its
- * last words come first, it is reported once, sleepers wake, and nobody dies along with it. */
+ * last messages come first, it is reported once, sleepers wake, and nobody dies along with it. */
 #include "base/clock.h"
 #include "rdma/transport.h"
 #include "rdma_pair.h"

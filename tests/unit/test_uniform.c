@@ -229,7 +229,7 @@ static void uniform__any_first_and_length__each_value_takes_the_number_of_its_co
 	}
 }
 
-/* Of N roundings up or down, with probability p, here and there. */
+/* The correlation of n roundings at two places, each of which is up with probability p. */
 static double correlation(const float *here, const float *there, size_t n, double p)
 {
 	double sum = 0;

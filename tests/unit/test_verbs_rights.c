@@ -92,7 +92,7 @@ static void key__used_after_its_peer_was_dropped__remote_access_error(void **sta
 	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 0);
 	assert_int_equal(fake_remote_writable(pair.control[1]->base, 2 * PAIR_LINE), 0);
 	assert_int_equal(verbs_transport.describe(pair.e[1], x.inbox, descriptor), SLUICE_EPEER);
-	/* the last words to it still arrive */
+	/* the status of the job still reaches it */
 	assert_int_equal(post(1, TRANSFER_PUT_NOTIFY, to_notice, x.near, 0, 200, 2), 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_IMM, 1), 0);
 	assert_memory_equal(notice->base, x.near->base, 200);

@@ -378,7 +378,7 @@ static void owner(struct side *side, const char *what, const pid_t workers[RANKS
 	side->t->ops->close(&side->t);
 }
 
-static void choose_device(int rank)
+static void choose_gpu(int rank)
 {
 	char first[64] = "", second[64] = "";
 
@@ -408,7 +408,7 @@ int main(int argc, char **argv)
 			struct side mine = { .rank = w, .sockets = { pair[1] } };
 
 			alarm(3 * DEADLINE_MS / 1000);
-			choose_device(w);
+			choose_gpu(w);
 			status = worker(&mine, argv[1]);
 			fflush(stdout);
 			_exit(status);
@@ -416,7 +416,7 @@ int main(int argc, char **argv)
 		close(pair[1]);
 		side.sockets[w] = pair[0];
 	}
-	choose_device(0);
+	choose_gpu(0);
 	alarm(3 * DEADLINE_MS / 1000);
 	owner(&side, argv[1], workers);
 	for (int w = 1; w < RANKS; w++) {

@@ -8,8 +8,8 @@
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
 enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT, TEST_CODEC, TEST_REDUCE };
-/* Of the vectors that are selected from; HINTWRONG: Gaussian, but the boundary jumps at each
- * call. */
+/* The distribution of the vectors that are selected from. HINTWRONG is Gaussian, but the boundary
+ * jumps at each call. */
 enum distribution {
 	DISTRIBUTION_GAUSSIAN,
 	DISTRIBUTION_LAPLACE,

@@ -56,7 +56,7 @@ struct bench {
 
 /* ---- one step -------------------------------------------------------------- */
 
-/* As publish() in shard.c, but for the encoding. */
+/* Does what publish() does, except for the encoding. */
 static void publish(struct bench *b)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };

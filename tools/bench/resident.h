@@ -10,6 +10,6 @@ struct resident {
 	uint64_t anonymous, regions; /* bytes */
 };
 
-/* Of the calling process, now. 0, or -1 where /proc does not say it. */
+/* The resident memory of the calling process. Returns 0, or -1 if /proc does not tell it. */
 int resident_now(struct resident *out);
 #endif

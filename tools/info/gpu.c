@@ -137,7 +137,8 @@ static void module(int gpu, struct report *r)
 			   "%s", ops->error());
 }
 
-/* Of this machine. Which card is taken is rdma-choice's; here is why. */
+/* The cards and GPUs of this machine, with their distances. The line rdma-choice says which card is
+ * used; this one says why. */
 void probe_nearness(struct report *r)
 {
 	static struct neighbours all;

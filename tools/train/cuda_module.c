@@ -36,7 +36,7 @@ static int begin(struct cuda *c, char *text, size_t cap)
 {
 	int multiprocessors;
 
-	if (choose_device(&c->device, text, cap) ||
+	if (choose_gpu(&c->device, text, cap) ||
 	    cuda_check(cudaSetDevice(c->device), "choosing the GPU") ||
 	    cuda_check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
 					      c->device),

@@ -77,7 +77,7 @@ static void put_time(FILE *file, const char *name, uint64_t now_ns, uint64_t las
 	fprintf(file, ",\"%s\":%.9f", name, (double)(now_ns - last_ns) * 1e-9);
 }
 
-/* Of this step. */
+/* Writes the counts of this step. */
 static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_model_stats *last)
 {
 	enum { BEHIND = sizeof(now->staleness) / sizeof(now->staleness[0]) };
@@ -145,7 +145,7 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	fputs("}\n", file);
 }
 
-/* Said once; the numbers that follow are lost, training is not. */
+/* Reported once. The numbers that follow are lost, but training goes on. */
 static void check_written(struct metrics *m, int failed)
 {
 	if (!failed || m->failed)

@@ -44,10 +44,10 @@ struct training {
 
 /* From sluice_step() to the last step, or until a signal asks to stop; with the last checkpoint. */
 int train(struct training *t);
-/* Of the parameters. 0, or -1 after saying what failed. */
+/* Computes the digest of the parameters. Returns 0, or -1 after printing what failed. */
 int digest_params(struct training *t, uint64_t *digest_out);
-/* score, total and carried of now. Collective. */
+/* Measures score, total and carried. Collective. */
 int measure(struct training *t);
-/* Who speaks for all from now on. Collective. */
+/* Determines which worker reports for all from now on. Collective. */
 int find_leader(struct training *t);
 #endif

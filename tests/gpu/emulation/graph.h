@@ -16,9 +16,9 @@ struct node {
 	dim3 grid, threads;
 };
 
-/* Of an allocation or the like, which spoils what it is forbidden beside. */
+/* Called by allocations and the like, which invalidate captures that forbid them. */
 cudaError_t graph_unsafe(void);
-/* Of an operation on the stream, and of the host's waiting for it. */
+/* Called by operations on a stream, and by waits of the host for it. */
 cudaError_t graph_enqueues(cudaStream_t stream);
 cudaError_t graph_waits(cudaStream_t stream);
 /* Whether the stream is captured; then node goes into its graph. */
