@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #define HAVE_CRC_INSTRUCTIONS 1
 #define CRC_TARGET            "sse4.2"
 #elif defined(__aarch64__) && defined(__linux__)
@@ -147,8 +147,72 @@ __attribute__((target(CRC_TARGET))) static uint32_t crc32c_by_instructions(uint3
 }
 #endif
 
+#if defined(__x86_64__)
+/* ---- products without carry, two of them in each instruction of 32 bytes ----
+ *
+ * A remainder of 16 bytes that stands N bytes further to the left is the same as the sum of two
+ * products: of its first 8 bytes and x^(8 N + 31), and of its last 8 bytes and x^(8 N - 33), both
+ * modulo the polynomial and with the bits in reverse. So four remainders of 32 bytes walk over the
+ * bytes side by side, in half the time of three streams of crc_of_8(). */
+enum { FOLDED = 4 * 32, FOLDS_LEAST = 4 * FOLDED };
+#define FOLDS_TARGET "avx2,pclmul,vpclmulqdq,sse4.2"
+
+static int have_folds(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
+}
+
+__attribute__((target(FOLDS_TARGET))) static inline __m256i fold(__m256i r, __m256i by,
+								 __m256i onto)
+{
+	return _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(r, by, 0x00),
+						 _mm256_clmulepi64_epi128(r, by, 0x11)),
+				onto);
+}
+
+__attribute__((target(FOLDS_TARGET))) static inline __m256i powers(uint32_t first, uint32_t last)
+{
+	return _mm256_broadcastsi128_si256(_mm_set_epi64x(last, first));
+}
+
+__attribute__((target(FOLDS_TARGET))) static inline __m256i load_32(const uint8_t *p)
+{
+	return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+/* n is at least FOLDS_LEAST. */
+__attribute__((target(FOLDS_TARGET))) static uint32_t crc32c_by_folds(uint32_t crc,
+								      const uint8_t *p, size_t n)
+{
+	const __m256i by_128 = powers(0x6992cea2, 0x0d3b6092);
+	const __m256i by_64 = powers(0x740eef02, 0x9e4addf8),
+		      by_32 = powers(0x3da6d0cb, 0xba4fc28e);
+	const __m256i by_16 = powers(0xf20c0dfe, 0x493c7d27);
+	__m256i a = _mm256_xor_si256(load_32(p), _mm256_set_epi64x(0, 0, 0, (uint32_t)~crc));
+	__m256i b = load_32(p + 32), c = load_32(p + 64), d = load_32(p + 96);
+
+	for (p += FOLDED, n -= FOLDED; n >= FOLDED; p += FOLDED, n -= FOLDED) {
+		a = fold(a, by_128, load_32(p));
+		b = fold(b, by_128, load_32(p + 32));
+		c = fold(c, by_128, load_32(p + 64));
+		d = fold(d, by_128, load_32(p + 96));
+	}
+	a = fold(fold(a, by_64, c), by_32, fold(b, by_64, d));
+	/* The first half of what is left stands 16 bytes to the left of the second. */
+	a = fold(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
+	const __m128i left = _mm256_castsi256_si128(a);
+	const uint32_t r = crc_of_8(crc_of_8(0, (uint64_t)_mm_cvtsi128_si64(left)),
+				    (uint64_t)_mm_extract_epi64(left, 1));
+	return crc32c_by_instructions(~r, p, n);
+}
+#endif
+
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
 {
+#if defined(__x86_64__)
+	if (n >= FOLDS_LEAST && have_folds())
+		return crc32c_by_folds(crc, bytes, n);
+#endif
 #ifdef HAVE_CRC_INSTRUCTIONS
 	if (have_crc_instructions())
 		return crc32c_by_instructions(crc, bytes, n);

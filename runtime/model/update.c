@@ -2,6 +2,7 @@
  * Applies the update rule in one pass over the shard per step. No fused multiply-add is used, so
  * the bits are the same everywhere. */
 #include "model/update.h"
+#include "compress/sparse.h"
 
 /* The factor that is still to be applied: messages of placement "inside" include the step size
  * already. */
@@ -81,7 +82,12 @@ void update_apply(const struct update *u, float *sum, float *velocity, const flo
 		  size_t n, unsigned divisor, float lr)
 {
 	enum { PIECE = 2048 };
-	const float share = 1.0f / (float)divisor;
+	float share = 1.0f / (float)divisor, by;
+
+	if (update_scales(u, divisor, lr, &share, &by)) {
+		sparse_scale(sum, share, by, (uint32_t)n);
+		return;
+	}
 
 	for (size_t at = 0; at < n; at += PIECE)
 		apply_piece(u, sum + at, velocity ? velocity + at : NULL, params + at,

@@ -48,7 +48,7 @@ struct shard {
 	struct agreed *agreed;
 	struct async_shard *async;
 	struct shard_census *census;
-	struct dense_message *dense; /* always there: any recipe may send all */
+	struct dense_sum *dense; /* always there: any recipe may send all */
 };
 
 /* What was not published yet; NULL where the recipe keeps nothing. */

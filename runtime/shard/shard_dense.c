@@ -3,13 +3,12 @@
  * published: one pass over all messages at once, in rank order at each coordinate, instead of one
  * each. Called by shard.c, to whose pushes and publications these are the same bit for bit.
  *
- * Checksums are known when the last byte was read. So the pass writes what nobody has seen yet: the
- * place of the next log entry, or, where the update rule remembers, the sum. What is kept (copy,
- * residual, velocity, inboxes) moves on when all messages were found right; a wrong one is refused
- * by name.
+ * The pass also writes the change into the next log entry, and moves on what is kept: copy,
+ * residual, velocity. Checksums are known when the last byte was read. A message that is wrong is
+ * then refused by name, nothing is published, and the job ends: nobody reads again what is kept.
  *
  * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is
- * taken. */
+ * taken, and a wrong one does not end the job. */
 #include "shard/shard_dense.h"
 #include "base/error.h"
 #include "compress/dense.h"
@@ -25,18 +24,32 @@ struct dense_message {
 	int nonfinite;
 };
 
+struct dense_sum {
+	/* Asked at each poll, decided once for a version and what the shard chose for it. */
+	uint64_t version;
+	unsigned chosen;
+	int takes;
+	struct dense_message of[]; /* workers */
+};
+
 /* Behind every coordinate of a shard. */
 #define NONE_BAD UINT32_MAX
 
 /* Both ways and the state of this step allow it. The workers may still send something else. */
-static int expected(const sluice_model *model, const struct shard *shard)
+static int expected(const sluice_model *model, struct shard *shard)
 {
-	const uint64_t live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
+	const uint64_t version = shard->version + 1,
+		       live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
 			      (model->measure.on ? TRAIT(MEASURED) : 0);
+	struct dense_sum *dense = shard->dense;
 
-	return plan_takes(&model->plan, PATH_DENSE_SUM, model->plan.traits | live) &&
-	       plan_takes(&model->plan, PATH_DENSE_SUM,
-			  model_rule(model, shard->version + 1, shard->chosen).traits);
+	if (dense->version != version || dense->chosen != shard->chosen) {
+		dense->version = version;
+		dense->chosen = shard->chosen;
+		dense->takes = plan_takes(&model->plan, PATH_DENSE_SUM,
+					  model_rule(model, version, shard->chosen).traits);
+	}
+	return dense->takes && plan_takes(&model->plan, PATH_DENSE_SUM, live);
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */
@@ -46,7 +59,7 @@ static enum dense_outcome look(sluice_model *model, struct shard *shard)
 		if (!inbox_has(shard, w))
 			return DENSE_WAITS;
 	for (int w = 0; w < model->job->workers; w++) {
-		struct dense_message *of = &shard->dense[w];
+		struct dense_message *of = &shard->dense->of[w];
 
 		if (inbox_take(model, shard, w, &gather_intake, INBOX_HEADER, &of->t))
 			return DENSE_WAITS;
@@ -61,7 +74,8 @@ static enum dense_outcome look(sluice_model *model, struct shard *shard)
 	return DENSE_READY;
 }
 
-/* One piece of the sum, coordinates from `at` on. */
+/* One piece of the sum, coordinates from `at` on. What this rank wrote to itself is added where it
+ * lies: no other rank can write there, and nothing infinite is sent. */
 static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t at, uint32_t n,
 		      float *sum)
 {
@@ -69,20 +83,26 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 
 	memset(sum, 0, n * sizeof *sum); /* 0 + -0 is 0 */
 	for (int w = 0; w < model->job->workers; w++) {
-		struct dense_message *of = &shard->dense[w];
+		struct dense_message *of = &shard->dense->of[w];
+		const uint8_t *from = of->payload + sizeof *sum * at;
 
-		of->nonfinite |= dense_take(of->payload + sizeof *sum * at, n, value,
-					    &of->payload_crc);
+		if (w == model->job->rank) {
+			sparse_add(sum, NULL, (const float *)(const void *)from, n);
+			continue;
+		}
+		of->nonfinite |= dense_take(from, n, value, &of->payload_crc);
 		sparse_add(sum, NULL, value, n);
 	}
 }
 
-/* The pass is over: 1 if each message was what its header says. */
+/* The pass is over: 1 if each message of another rank was what its header says. */
 static int all_right(sluice_model *model, struct shard *shard)
 {
 	for (int w = 0; w < model->job->workers; w++) {
-		const struct dense_message *of = &shard->dense[w];
+		const struct dense_message *of = &shard->dense->of[w];
 
+		if (w == model->job->rank)
+			continue;
 		if (of->payload_crc != of->t.payload_crc)
 			inbox_refuse(model, shard, w, "the payload's checksum is wrong");
 		else if (of->nonfinite)
@@ -97,7 +117,7 @@ static int all_right(sluice_model *model, struct shard *shard)
 static int count_all(sluice_model *model, struct shard *shard)
 {
 	for (int w = 0; w < model->job->workers; w++)
-		if (!gather_count(model, shard, w, &shard->dense[w].t.m))
+		if (!gather_count(model, shard, w, &shard->dense->of[w].t.m))
 			return 0;
 	return 1;
 }
@@ -120,31 +140,27 @@ static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t
 		sparse_add(shard->copy + at, NULL, value, n);
 }
 
-/* Where a residual is left from sparse steps, it goes out with the change. */
-static void with_residual(const struct shard *shard, uint32_t at, float *change, uint32_t n)
+/* Where a residual is left from sparse steps, it goes out with the change. It is zero already in
+ * all steps but the first. */
+static void with_residual(struct shard *shard, uint32_t at, float *change, uint32_t n)
 {
-	const float *residual = shard_residual(shard);
-
-	for (uint32_t i = 0; residual && i < n; i++)
-		change[i] = residual[at + i] + change[i];
-}
-
-/* As what was published leaves it: it is zero already in all steps but the first. */
-static void clear_residual(struct shard *shard, uint32_t at, uint32_t n)
-{
-	float *residual = shard_residual(shard);
+	float *residual = shard_residual(shard) ? shard_residual(shard) + at : NULL;
 	uint32_t any = 0;
 
-	for (uint32_t i = 0; residual && i < n; i++)
-		any |= float_bits(residual[at + i]);
+	for (uint32_t i = 0; residual && i < n; i++) {
+		any |= float_bits(residual[i]);
+		change[i] = residual[i] + change[i];
+	}
 	if (any)
-		memset(residual + at, 0, n * sizeof(float));
+		memset(residual, 0, n * sizeof *residual);
 }
 
-/* The change is a multiple of the sum: it is written where it is published from. */
-static int change_directly(sluice_model *model, struct shard *shard, float factor[2],
-			   uint8_t *payload, uint32_t *crc)
+/* The pass. Returns the first coordinate at which the change is not finite, or NONE_BAD. */
+static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8_t *payload,
+			   uint32_t *crc)
 {
+	const struct update update = update_of_step(&model->update, shard->version + 1);
+	const unsigned divisor = (unsigned)model->job->workers;
 	const uint32_t span = shard->at->span;
 	uint32_t bad = NONE_BAD;
 	float change[DENSE_PIECE];
@@ -152,65 +168,22 @@ static int change_directly(sluice_model *model, struct shard *shard, float facto
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
 		sum_piece(model, shard, at, n, change);
-		sparse_scale(change, factor[0], factor[1], n);
+		update_apply(&update, change, shard->velocity ? shard->velocity + at : NULL,
+			     shard->copy + at, n, divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
-		dense_put(change, n, payload + sizeof *change * at, crc, 0);
+		dense_put(change, n, payload + sizeof *change * at, crc, dense_large(span));
+		add_to_copy(model, shard, at, change, n);
 	}
-	if (!all_right(model, shard))
-		return 0;
-	if (bad != NONE_BAD) {
-		publish_overflowed(model, shard, bad);
-		return 0;
-	}
-	if (!count_all(model, shard))
-		return 0;
-	for (uint32_t at = 0, n; at < span; at += n) {
-		n = dense_here(span, at);
-		add_to_copy(model, shard, at, (const float *)(const void *)payload + at, n);
-		clear_residual(shard, at, n);
-	}
-	return 1;
-}
-
-/* The change needs what earlier steps left, which must not move before the messages are known to be
- * right. */
-static int change_by_rule(sluice_model *model, struct shard *shard, const struct update *update,
-			  unsigned divisor, uint8_t *payload, uint32_t *crc)
-{
-	const uint32_t span = shard->at->span;
-	float *sum = shard->reduction.sum;
-	uint32_t bad = NONE_BAD;
-	int right;
-
-	for (uint32_t at = 0, n; at < span; at += n) {
-		n = dense_here(span, at);
-		sum_piece(model, shard, at, n, sum + at);
-	}
-	right = all_right(model, shard) && count_all(model, shard);
-	for (uint32_t at = 0, n; at < span; at += n) {
-		n = dense_here(span, at);
-		if (right) {
-			update_apply(update, sum + at,
-				     shard->velocity ? shard->velocity + at : NULL,
-				     shard->copy + at, n, divisor, gather_lr(shard));
-			with_residual(shard, at, sum + at, n);
-			bad = look_for_bad(bad, at, sum + at, n);
-			dense_put(sum + at, n, payload + sizeof *sum * at, crc, 0);
-			add_to_copy(model, shard, at, sum + at, n);
-			clear_residual(shard, at, n);
-		}
-		memset(sum + at, 0, n * sizeof *sum);
-	}
-	if (bad == NONE_BAD)
-		return right;
-	publish_overflowed(model, shard, bad);
-	return 0;
+	dense_put_end();
+	return bad;
 }
 
 int shard_dense_open(const sluice_model *model, struct shard *shard)
 {
-	shard->dense = calloc((size_t)model->job->workers, sizeof(*shard->dense));
+	const size_t workers = (size_t)model->job->workers;
+
+	shard->dense = calloc(1, sizeof(*shard->dense) + workers * sizeof(shard->dense->of[0]));
 	return shard->dense ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
 }
 
@@ -222,33 +195,30 @@ void shard_dense_close(struct shard *shard)
 
 int shard_dense_summed(const struct shard *shard)
 {
-	return shard->dense[0].payload != NULL;
+	return shard->dense->of[0].payload != NULL;
 }
 
 enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 {
-	const struct update update = update_of_step(&model->update, shard->version + 1);
 	const struct shard_layout *at = shard->at;
 	struct message m;
-	float factor[2];
 	uint32_t crc = 0;
-	int done;
 
 	if (!expected(model, shard))
 		return DENSE_NONE;
 	const enum dense_outcome seen = look(model, shard);
 	if (seen != DENSE_READY)
 		return seen;
-	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY),
-		*payload = entry + MESSAGE_HEADER_BYTES;
+	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
 	candidates_forget(compressor_candidates(shard->compressor));
-	if (update_scales(&update, (unsigned)model->job->workers, gather_lr(shard), &factor[0],
-			  &factor[1]))
-		done = change_directly(model, shard, factor, payload, &crc);
-	else
-		done = change_by_rule(model, shard, &update, (unsigned)model->job->workers, payload,
-				      &crc);
-	if (!done)
+	const uint32_t bad = change_all(model, shard, entry + MESSAGE_HEADER_BYTES, &crc);
+	if (!all_right(model, shard))
+		return DENSE_WAITS;
+	if (bad != NONE_BAD) {
+		publish_overflowed(model, shard, bad);
+		return DENSE_WAITS;
+	}
+	if (!count_all(model, shard))
 		return DENSE_WAITS;
 	m = publish_delta(model, shard, at->span);
 	m.coding = CODING_DENSE;

@@ -7,7 +7,7 @@
 #include "model/model.h"
 
 struct shard;
-struct dense_message; /* shard.dense, one for each worker */
+struct dense_sum; /* shard.dense */
 
 int shard_dense_open(const sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
 void shard_dense_close(struct shard *shard);

@@ -112,24 +112,6 @@ static int pull_fits(const sluice_model *model)
 	return plan_takes(&model->plan, PATH_DENSE_PULL, w->rule.traits | live);
 }
 
-/* Another rank's memory is read twice: first for the checksum, then to be added, when each piece
- * must be what it was. So nothing is added of what does not check, without a copy of the whole,
- * which would cost more than to read it again. passed[i]: the checksum up to and with piece i. */
-static int verify(const uint8_t *payload, const struct message *m, uint32_t payload_crc,
-		  uint32_t *passed)
-{
-	float value[DENSE_PIECE];
-	uint32_t crc = 0;
-	int nonfinite = 0;
-
-	for (uint32_t i = 0, n; i < m->span; i += n) {
-		n = dense_here(m->span, i);
-		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
-		passed[i / DENSE_PIECE] = crc;
-	}
-	return crc == payload_crc && !nonfinite;
-}
-
 static void apply(const sluice_model *model, float *target, const float *value, uint32_t n)
 {
 	if (model->recipe.update == UPDATE_AVERAGE)
@@ -138,20 +120,25 @@ static void apply(const sluice_model *model, float *target, const float *value, 
 		sparse_add(target, NULL, value, n);
 }
 
-static int add_verified(const sluice_model *model, const uint8_t *payload, uint32_t span,
-			const uint32_t *passed, float *target)
+/* Adds the payload while it is checked, so that another rank's memory is read once. The checksum is
+ * known when all is added: then a wrong one ends the job, and the target is worth nothing. An
+ * honest owner does not write to the entry meanwhile, because its next publication needs this
+ * worker's next push. NULL, or why the payload is refused. */
+static const char *add_checked(const sluice_model *model, const uint8_t *payload, uint32_t span,
+			       uint32_t payload_crc, float *target)
 {
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
+	int nonfinite = 0;
 
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
-		if (dense_take(payload + sizeof *value * i, n, value, &crc) ||
-		    crc != passed[i / DENSE_PIECE])
-			return SLUICE_EWIRE;
+		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
 		apply(model, target + i, value, n);
 	}
-	return 0;
+	if (crc != payload_crc)
+		return "the payload's checksum is wrong";
+	return nonfinite ? message_nonfinite : NULL;
 }
 
 int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect *want,
@@ -164,9 +151,8 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 	const uint32_t bytes = lane_last_bytes(model, shard);
 	const int own = at->owner == model->job->rank;
 	float *target = w->target + at->begin;
-	uint32_t *passed = compressor_entries(w->compressor).index;
 	const uint8_t *entry, *payload;
-	const char *why;
+	const char *why = NULL;
 	uint32_t crc;
 
 	if (!pull_fits(model) || !(entry = lane_entry(model, shard)) ||
@@ -176,12 +162,10 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 	payload = entry + MESSAGE_HEADER_BYTES;
 	if (own) /* this rank's log, which it alone can write, and wrote nothing infinite to */
 		apply(model, target, (const float *)(const void *)payload, m->span);
-	else if (!verify(payload, m, crc, passed))
-		return 0;
-	if (!own && add_verified(model, payload, m->span, passed, target)) {
+	else if ((why = add_checked(model, payload, m->span, crc, target))) {
 		job_fail(model->job, SLUICE_EWIRE, at->owner,
-			 "version %llu of shard %u from %s changed while it was read",
-			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner));
+			 "version %llu of shard %u from %s was refused: %s",
+			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner), why);
 		return 1;
 	}
 	struct transport_counters *counters =

@@ -30,8 +30,8 @@ struct plan {
 	int dies_in_mail; /* the victim kills itself in the middle of writing its mails */
 	int stops; /* not killed: SIGSTOP, and SIGCONT when the others have gone on without it */
 	int stops_itself;  /* it does, somewhere in the step or in the checkpoint of kill_at: */
-	int stops_in_pull; /* when so many of its deltas are checked, and the last of them not yet
-			      added */
+	int stops_in_pull; /* when it has looked at the headers of so many of its deltas, and has
+			      not yet added the last of them */
 	int wakes_at_end;  /* not as soon as the others go on, but when worker `watched` has
 			    * finished */
 	uint64_t kill_at;  /* when worker `watched` is at this step */
