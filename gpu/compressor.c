@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device: selection, split, pack (and quantize) for each part,
- * seal and report are enqueued together, and nobody need wait for them: the last one writes the
- * results to pinned memory, and then the number of the push, which the host polls. Nothing is
- * allocated after it is open. The residual keeps everything that was selected until report, or
- * cuda_settle(), takes off what messages hold.
+ * The host's part of a push on the device. Selection, split, pack (and quantize) for each part,
+ * seal and report are enqueued together, and nobody has to wait for them: report writes the results
+ * to pinned memory, and then the number of the push, which the host polls. Nothing is allocated
+ * after the compressor is opened. Everything that was selected stays in the residual until report
+ * or cuda_settle() subtracts what the messages hold.
  *
- * A recipe whose workers sketch has pushes whose lengths the host knows: first each part's count
- * sketch, made in its payload, then, when the shards have said which coordinates they want, the
- * values of these. */
+ * With a recipe whose workers send sketches, the host knows the lengths of all payloads. The first
+ * push makes each part's count sketch in its payload. When the shards have said which coordinates
+ * they want, the second push sends the values of these. */
 #include "gpu/compressor.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"

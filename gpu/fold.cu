@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a recipe does to a gradient before it is compressed, in one cooperative launch before the
- * selection: NaN and infinities refused, or counted and replaced by 0; the 2-norm clipped;
- * momentum; and the residual takes the result. The formulas of runtime/worker/signal.c, bit by bit:
- * the norm is summed up in the order of runtime/compress/moments.h. 256 threads, as many blocks as
- * are resident together.
+ * selection: it refuses NaN and infinity, or counts them and replaces them by 0; it clips the
+ * 2-norm; it applies momentum; and it adds the result to the residual. The bits are those of
+ * runtime/worker/signal.c, because the formulas are the same and the norm is summed up in the order
+ * of runtime/compress/moments.h. 256 threads, with as many blocks as are resident together.
  *
- * Memory touched a coordinate: 4 bytes (2 of f16 or bf16) to judge or clip, 12 to add, 8 more with
- * momentum. What it writes is read by the selection's launch, which follows in the stream. */
+ * Memory per coordinate: 4 bytes (2 for f16 or bf16) to check or clip, 12 to add, and 8 more with
+ * momentum. The selection's launch, which follows in the stream, reads the result. */
 #include "gpu/fold.h"
 #include "gpu/moments.h"
 #include "runtime/compress/clip_rules.h"

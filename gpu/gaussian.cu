@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch: mean and
- * deviation give a level, counting refines it, the last sweep lists what is above.
- * choose_gaussiank()'s choice (runtime/compress/choose_threshold.c), bit by bit: both compute by
- * gaussian_rules.h and sum up in the order of moments.h. Memory touched: 12 bytes a coordinate, 4
- * for each count (mostly two or three), 4 for the sweep. */
+ * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch. Mean and
+ * deviation give a level, counting refines it, and the last sweep lists what is above it. The
+ * selection is exactly that of choose_gaussiank() (runtime/compress/choose_threshold.c), because
+ * both use gaussian_rules.h and sum up in the order of moments.h. Memory per coordinate: 12 bytes,
+ * 4 for each count (usually two or three), and 4 for the sweep. */
 #include "gpu/in_order.h"
 #include "gpu/moments.h"
 #include "runtime/compress/gaussian_rules.h"

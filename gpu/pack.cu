@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device (pack.h), one cooperative launch: the widths of all delta blocks, then,
- * when every block of the grid knows all lengths, the coding is chosen and written. 256 threads,
- * any grid; a warp takes a delta block of 128 gaps. Memory touched an entry: 8 bytes twice, and
- * what is written. Shared memory: 6.3 KiB. Equal input gives equal bytes, whatever the grid. */
+ * Packing on the device (pack.h) in one cooperative launch. First the widths of all delta blocks
+ * are computed. When every block of the grid knows all lengths, the coding is chosen and the
+ * payload written. 256 threads, any grid; a warp handles a delta block of 128 gaps. Memory per
+ * entry: 8 bytes twice, and what is written. Shared memory: 6.3 KiB. Equal input gives equal bytes
+ * for every grid. */
 #include "gpu/pack.h"
 #include "gpu/kernel.h"
 #include "runtime/compress/value_codes.h"

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a push needs on the device beside selecting and packing, so that the host need not wait
- * between. Every kernel has 256 threads a block.
+ * What a push does on the device besides selecting and packing, so that the host need not wait in
+ * between. Every kernel has 256 threads per block.
  *
- * split finds where each shard's part of the selection begins and how long it is: one thread a
- * part, by a binary search of the list, in one block.
+ * split finds where each shard's part of the selection begins and how long it is. One thread per
+ * part searches the list by bisection, in one block.
  *
- * seal reads each payload once, 4 bytes a thread and turn. It makes the CRC32C, and where the
- * message leaves from host memory it writes exactly the payload's bytes there, 128 of them a warp,
- * so that no transfer waits for the host to know how many they are. Payloads whose lengths the host
- * knows are f32 and are judged meanwhile, because nobody else looks at each value. Equal input
- * gives equal sums, whatever the grid: exclusive or knows no order. Shared memory: 4 KiB.
+ * seal reads each payload once, 4 bytes per thread and turn, and computes its CRC32C. If the
+ * message is sent from host memory, seal writes exactly the payload's bytes there, 128 per warp, so
+ * that no transfer waits until the host knows the length. Payloads whose lengths the host knows are
+ * f32, and seal checks their values as well, because no other kernel reads each of them. Equal
+ * input gives equal sums for every grid, because exclusive or does not depend on the order. Shared
+ * memory: 4 KiB.
  *
- * settle takes what messages hold off the residual, one thread an entry and turn. 8 bytes of lists
- * and two sectors of 32 bytes of the residual are touched an entry, and every coordinate is one
- * thread's.
+ * settle subtracts what the messages hold from the residual, one thread per entry and turn. Memory
+ * per entry: 8 bytes of lists and two sectors of 32 bytes of the residual. Every coordinate belongs
+ * to one thread.
  *
- * report settles, if every part was packed, and then the last block to come tells the host: it
- * writes the results to pinned memory, and after them a number that the host polls. One launch does
- * both, so whoever sees the number knows that the residual is settled, and a launch that fails has
- * done neither. Shared memory: 8 bytes.
+ * report does the work of settle if every part was packed. Then the last block to finish tells the
+ * host: it writes the results to pinned memory, followed by a number that the host polls. One
+ * launch does both, so whoever sees the number knows that the residual is up to date, and a launch
+ * that fails has done neither. Shared memory: 8 bytes.
  *
- * Who sees what: launches of one stream follow each other, so what pack, quantize and seal wrote is
- * before report. Each thread's fence of the system orders that, and its own words, before the
- * number. So the host, or a NIC that is told by it, reads what the number stands for without a call
- * of CUDA: payloads in host memory, in a peer's window, and in the device's own. */
+ * Visibility: launches of one stream follow each other, so what pack, quantize and seal wrote
+ * precedes report. Each thread's system-wide fence orders that, and its own words, before the
+ * number. The host, or a network card that the host starts, can therefore read the results without
+ * a call of CUDA: payloads in host memory, in a peer's window, and in the device's own memory. */
 #include "gpu/compressor.h"
 #include "gpu/tile.h"
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in few bits, byte for byte what few_bits_encode() (runtime/compress/few_bits.c) makes,
- * rounded at random by the same numbers. One cooperative launch: first the step of each block, a
- * warp a block, or the largest magnitude of all; then codes, eight values a thread, which are whole
- * bytes. Memory touched a value: 4 bytes twice, 4 for its index, 4 written, and its code. */
+ * Values in few bits, byte for byte as few_bits_encode() makes them (runtime/compress/few_bits.c),
+ * rounded by the same random numbers. One cooperative launch first computes the step of each block,
+ * with a warp per block, or the largest magnitude of all. Then it computes codes, eight values per
+ * thread, which make whole bytes. Memory per value: 4 bytes twice, 4 for its index, 4 written, and
+ * its code. */
 #include "gpu/kernel.h"
 #include "gpu/quantize.h"
 #include "runtime/compress/bit_pack.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Adds a vector to a count sketch, as sketch_add() (runtime/compress/sketch.c) does it, bit by bit:
- * a cell's float sum depends on the order of its coordinates, so they are listed bucket by bucket,
- * each list is put in order, and one thread adds it up. One cooperative launch, row by row. Lists
- * are as long as coordinates are more than columns. Memory touched a row and coordinate: x and a
- * hash thrice, 4 bytes of list written and read at places that chance says: up to 96 bytes in
- * sectors of 32. Shared memory: 64 bytes a block. */
+ * Adds a vector to a count sketch with the same bits as sketch_add() (runtime/compress/sketch.c).
+ * The float sum of a cell depends on the order of its coordinates. They are therefore listed bucket
+ * by bucket, each list is sorted, and one thread adds it up. One cooperative launch handles row
+ * after row. The average list has as many entries as there are coordinates per column. Memory per
+ * row and coordinate: x and a hash three times, and 4 bytes of list that are written and read at
+ * random places, which is up to 96 bytes in sectors of 32. Shared memory: 64 bytes per block. */
 #include "gpu/kernel.h"
 #include "gpu/sketch.h"
 

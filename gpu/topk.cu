@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k of a vector in device memory, fused with residual += scale * grad: one cooperative
- * launch that decides everything itself, so the host never waits inside a step. The answer is
- * select_run()'s (runtime/compress/select.c), bit by bit, whatever grid, hint or device.
+ * Exact top-k of a vector in device memory, fused with residual += scale * grad. One cooperative
+ * launch makes all decisions, so the host never waits inside a step. The result has the same bits
+ * as that of select_run() (runtime/compress/select.c) for every grid, hint and device.
  *
- * 1. With a hint: one sweep that adds, lists what reaches the lower end of the hinted interval
- *    (candidates), and counts what is above its upper end (sure). If sure <= k <= candidates, that
- *    was it.
- * 2. Else, or without a hint: histograms of keys (the first one adds) narrow the interval until its
- *    candidates have room; then the sweep.
- * 3. Candidates are cut exactly by histograms of them: (floor, ties) means keys above floor and
+ * 1. With a hint, one sweep adds the gradient, lists the candidates, which reach the lower end of
+ *    the hinted interval, and counts the sure ones, which are above its upper end. If
+ *    sure <= k <= candidates, the sweep was successful.
+ * 2. Otherwise, or without a hint, histograms of keys narrow the interval until there is room for
+ *    its candidates; the first of them adds the gradient. Then the sweep follows.
+ * 3. Histograms of the candidates give the exact cut: (floor, ties) means keys above floor and
  *    the first `ties` equal to it.
- * 4. Tiles are summed up in order and every selected coordinate is written to its place, ascending.
+ * 4. Tiles are summed up in order, and every selected coordinate is written to its place, in
+ *    ascending order.
  *
- * Memory touched: 12 bytes a coordinate with a good hint, 16 without (one histogram), up to 24 if
- * most magnitudes are equal; 4 more where the gradient is judged; plus the candidates. Shared
- * memory: 8.4 KiB a block. Where all near ones are ties that have no room, only what is above them
- * is listed, and the tiles in which ties are taken are read again. */
+ * Memory per coordinate: 12 bytes with a good hint, 16 without one (one histogram), up to 24 if
+ * most magnitudes are equal, and 4 more if the gradient is checked; in addition the candidates.
+ * Shared memory: 8.4 KiB per block. If all near candidates are ties and there is no room for them,
+ * only the coordinates above them are listed, and the tiles with selected ties are read again. */
 #include "gpu/histogram.h"
 #include "gpu/in_order.h"
 #include "gpu/sweep.h"

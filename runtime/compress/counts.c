@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See counts.h. Called by the histogram and, as sluice_counts_*, by whoever sums counts over
- * ranks. */
+ * See counts.h. Called by the histogram and, as sluice_counts_*, by applications that sum counts
+ * over ranks. */
 #include "counts.h"
 #include "base/error.h"
 #include "sluice.h"

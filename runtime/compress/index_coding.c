@@ -129,7 +129,7 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		*at++ = 0;
 }
 
-/* Decodes the last block of n gaps. *next is as in block_gaps(), but wider so that nothing wraps.
+/* Decodes the last block of n gaps. *next is as in last_gaps(), but wider so that nothing wraps.
  * Returns 1 if the width was the smallest possible and the spare bits are zero. */
 static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *next,
 		       uint32_t *index)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random numbers for AVX2. Philox: the words of a counter stay in the lower halves of lanes of 64
- * bits, where the products arise; what the upper halves hold is never looked at. Eight counters at
- * once, as two groups of four, hide the time of a multiplication. */
+ * Random numbers for AVX2. For Philox, the words of a counter are kept in the lower halves of
+ * 64-bit lanes, where the products are formed; the upper halves are ignored. Eight counters at
+ * once, as two groups of four, hide the latency of a multiplication. */
 #include "random_kernels.h"
 
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform ones is turned into a pair
- * of normal ones. Logarithm, sine and cosine are written out, because those of a C library differ
- * from machine to machine in the last bit, and a run must not; and so that the compiler makes
- * vectors of the loops, whose length is fixed. Called for recipes with noise(R). */
+ * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform numbers is turned into a
+ * pair of normal ones. Logarithm, sine and cosine are written out for two reasons: those of C
+ * libraries differ between machines in the last bit, which the results of a run must not, and the
+ * compiler can vectorise the loops, whose length is fixed. Called for recipes with noise(R). */
 #include "random.h"
 #include "base/bytes.h"
 #include <math.h>

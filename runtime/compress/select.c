@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k in one pass and a little. A sample, or the last vector's boundary, says between which
- * keys the k-th largest lies; a pass lists what is above (sure) and apart from it what is between
- * (near), whose best are then found exactly and merged in. The pass counts, so a wrong guess is
- * noticed and narrows the next one. Called by the worker for gradients and by the shard for
- * deltas. */
+ * Exact top-k in little more than one pass. A sample, or the boundary in the last vector, says
+ * between which keys the k-th largest lies. A pass lists the coordinates above this interval (sure)
+ * and, separately, those within it (near). The best of the near ones are then found exactly and
+ * merged in. The pass counts, so a wrong estimate is noticed and narrows the next one. Called by
+ * the worker for gradients and by the shard for deltas. */
 #include "select.h"
 #include "base/error.h"
 #include "select_sweep.h"

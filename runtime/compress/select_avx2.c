@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX2. Each block is walked up to three times, and only the first
- * walk reaches memory: turns of 32 coordinates without a candidate, most of them, end there. Hardly
- * a branch depends on data, which at 1 % could not be foretold, and while the other walks work,
- * memory is asked for the next block. Compiled for AVX2 whatever the build's flags are, called only
- * where the processor has it. No fused multiply-add: all versions round alike. */
+ * The kernels of selection for AVX2. Each block is walked up to three times, but only the first
+ * walk reads from memory. It rules out turns of 32 coordinates without a candidate, which are most
+ * of them. Hardly any branch depends on data, because such branches cannot be predicted at 1 %.
+ * While the other walks work, memory for the next block is prefetched. This file is compiled for
+ * AVX2 whatever the build's flags are, and called only if the processor has it. There is no fused
+ * multiply-add, so all versions round alike. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include "select_find.h"

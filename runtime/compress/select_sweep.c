@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A pass in tiles. Threads take tiles in order, list each into a stage of their own, and learn in
- * the order of tiles where the lists belong: the number found so far is handed from tile to tile.
- * So the answer is the same for any number of threads, and the scratch does not grow with k. One
- * thread lists into place directly. Where the bounds turn out wrong the pass ends early, or, if it
- * adds, adds on and lists nothing more. */
+ * A pass in tiles. Threads fetch tiles in order and list each into a stage of their own. The number
+ * of coordinates found so far is passed from tile to tile, so that each thread learns where its
+ * lists belong. The answer is therefore the same for any number of threads, and the scratch memory
+ * does not grow with k. A single thread lists coordinates directly into place. If the bounds turn
+ * out to be wrong, the pass ends early, or, if it adds a gradient, continues to add but lists
+ * nothing more. */
 #include "select_sweep.h"
 #include <sched.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches for AVX2, eight coordinates at once: the even ones in one register of four lanes,
- * the odd ones in another, so that the halves of both make up a register of eight results.
+ * Count sketches for AVX2, eight coordinates at once. The even ones are in one register of four
+ * lanes and the odd ones in another, and the halves of both make up a register of eight results.
  *
- * The signs are a polynomial of degree three at equidistant places, so that the next value is the
- * last one and three differences: additions instead of products of 128 bits. Buckets are the upper
- * half of a number that grows by the same amount from one coordinate to the next. */
+ * The signs are a polynomial of degree three at equidistant points, so the next value follows from
+ * the last one and three differences. This takes additions in place of 128-bit products. Buckets
+ * are the upper half of a number that grows by the same amount from one coordinate to the next. */
 #include "sketch_kernels.h"
 
 #if defined(__x86_64__)

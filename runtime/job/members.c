@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Membership: going on without lost workers (on_failure=continue). Called by peers.c when a rank
- * is lost or a membership block arrived, by collective.c when a round can be closed.
+ * Membership: continuing without lost workers (on_failure=continue). Called by peers.c when a rank
+ * is lost or a membership block arrived, and by collective.c when a round can be closed.
  *
- * Only workers can be dropped. A server owns shards, so its loss ends the job; and because the job
- * cannot outlive any server, the first of them (the announcer: the lowest rank whose life is the
- * job's) decides alone. There is no election, nothing to repair when rank 0 dies, and epochs have
- * one order:
+ * Only workers can be dropped. A server owns shards, so its loss ends the job. Because the job
+ * cannot outlive any server, the first server (the announcer, which is the lowest rank whose loss
+ * ends the job) decides alone. There is no election, nothing has to be repaired when rank 0 dies,
+ * and epochs have a single order:
  *
- *   any rank    loses touch with worker w (process ended, no heartbeat, it gave up, it broke the
- *               wire
- *               format): writes its block without w into its line at the announcer.
- *   announcer   drops w: next epoch number, one bit less, its block into its line at every rank;
- *               at w too, so that a worker that was only stopped learns its fate when it wakes up.
- *   every rank  adopts the epoch: w's mails, pushes and words do not count any more. Bits are only
- *               ever cleared (a lost worker does not come back), so a block that was overwritten
- *               before it was read is not missed: the newer one says all that it said.
+ *   any rank    notices that worker w is lost (its process ended, its heartbeat stopped, it gave
+ *               up, or it broke the wire format), and writes its block without w into its line at
+ *               the announcer.
+ *   announcer   drops w: the epoch grows by one, w's bit is cleared, and the block is written into
+ *               the announcer's line at every rank. It is also written at w, so that a worker that
+ *               was only stopped learns of it when it wakes up.
+ *   every rank  adopts the epoch: w's mails, pushes and reports do not count any more. Bits are
+ *               only ever cleared, because a lost worker does not come back. If a block is
+ *               overwritten before it was read, nothing is missed, because the newer one includes
+ *               it.
  *
- * A report is believed: a worker that some rank cannot hear is of no use to the job. The shards
- * adopt an epoch at different moments, so one may count the last push of a lost worker and another
- * may not.
- * That is fine: each shard publishes one delta per step with the divisor that it counted, all
- * workers apply that same delta, so the replicas stay the same, bit for bit.
+ * A report is always believed, because a worker that some rank cannot reach is of no use to the
+ * job. The shards adopt an epoch at different moments, so one shard may count the last push of a
+ * lost worker and another may not. The replicas stay equal bit by bit all the same: each shard
+ * publishes one delta per step with the divisor that it counted, and all workers apply that delta.
  *
- * The same block closes the rounds of the collectives (collective.c): a rank reports that it holds
- * all mails of a round, the announcer answers with the round's number and the workers that count
- * in it.
+ * The same block closes the rounds of the collectives (collective.c). A rank reports that it holds
+ * all mails of a round, and the announcer answers with the round's number and the workers that
+ * count in it.
  *
- * The announcer's block says: its epoch, the workers of it, the last closed round, the workers of
- * that. Another rank's: the epoch it is in, the workers it hears, the last round whose mails it
- * holds. */
+ * The announcer's block has its epoch and the workers in it, and the last closed round and the
+ * workers in that. The block of another rank has its epoch, the workers that it can reach, and the
+ * last round whose mails it holds. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/job.h"
