@@ -66,8 +66,8 @@ void vector_close(float *vector, size_t n)
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
-/* Unrolled, these loops take half the time where both vectors are in the first cache. With counters
- * of 32 bits, which are widened at each use, the processor has fewer of them under way. */
+/* Unrolled, these loops take half the time where both vectors are in the first cache; and they
+ * count in size_t, because a counter of 32 bits is widened at each of its uses. */
 static void add_all(float *vector, const float *value, uint32_t count)
 {
 	const size_t n = count;
