@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static struct plan *plan; /* of this process */
+static struct plan *plan; /* of this process; NULL: it is no rank of one */
 static sluice_job *joined;
 
 static const char dense[] = "up=all down=all memory=none update=momentum(0.9)";
@@ -46,8 +46,8 @@ void __real_reduction_change(struct reduction *r, const struct change *c, struct
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
 void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
 {
-	const sluice_model *model = clients_model(&joined->clients, 0);
-	for (uint32_t i = 0; i < model->n_own; i++) {
+	const sluice_model *model = plan ? clients_model(&joined->clients, 0) : NULL;
+	for (uint32_t i = 0; model && i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
 		if (&shard->reduction != r || shard->version >= STEPS_MAX)
 			continue;
@@ -63,8 +63,8 @@ int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *c
 int __wrap_dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc)
 {
 	static int deltas;
-	const int rank = joined->rank;
-	if (plan->victims >> rank & 1 && atomic_load(&plan->at[rank]) == plan->kill_at &&
+	const int rank = plan ? joined->rank : 0;
+	if (plan && plan->victims >> rank & 1 && atomic_load(&plan->at[rank]) == plan->kill_at &&
 	    ++deltas == plan->stops_in_pull) {
 		atomic_fetch_add(&plan->stopped, 1);
 		raise(SIGSTOP);
