@@ -42,9 +42,9 @@ static float witnessed(const struct reduction *r)
 	return sum;
 }
 
-void __real_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
-void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call);
-void __wrap_reduction_change(struct reduction *r, const struct change *c, struct select_call *call)
+void __real_reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
+void __wrap_reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
+void __wrap_reduction_change(struct reduction *r, const struct change *c, struct pick_call *call)
 {
 	const sluice_model *model = plan ? clients_model(&joined->clients, 0) : NULL;
 	for (uint32_t i = 0; model && i < model->n_own; i++) {
