@@ -283,6 +283,22 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
 
 /* ---- completions ------------------------------------------------------------------ */
 
+/* Nobody answers at the other end, or not any more. */
+static int is_broken(int error)
+{
+	switch (error) {
+	case FI_ENOTCONN:
+	case FI_ECONNRESET:
+	case FI_ECONNABORTED:
+	case FI_ECONNREFUSED:
+	case FI_ESHUTDOWN:
+	case FI_EHOSTUNREACH:
+	case FI_ETIMEDOUT:
+	case FI_EHOSTDOWN: return 1;
+	default: return 0;
+	}
+}
+
 static int take_error(struct ofi_fabric *f, struct ofi_completion *out)
 {
 	struct fi_cq_err_entry entry = { 0 };
@@ -292,6 +308,7 @@ static int take_error(struct ofi_fabric *f, struct ofi_completion *out)
 	*out = (struct ofi_completion){ .context = entry.op_context,
 					.flags = entry.flags,
 					.error = entry.err > 0 ? entry.err : FI_EIO };
+	out->broken = is_broken(out->error);
 	snprintf(out->text, sizeof(out->text), "%s", f->choice.library->strerror(out->error));
 	return 1;
 }

@@ -67,7 +67,8 @@ struct ofi_completion {
 	uint64_t flags, data;
 	size_t bytes;
 	int error;      /* 0, or of libfabric, positive */
-	char text[120]; /* what it means */
+	int broken;     /* it says that there is no connection to the peer any more */
+	char text[120]; /* what the error means */
 };
 /* How many were put into out, at most n; also drives the progress of what is under way. */
 int ofi_fabric_poll(struct ofi_fabric *f, struct ofi_completion *out, int n);

@@ -225,8 +225,14 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	e->pieces--;
 	if (completion->error) {
 		e->whole = 0; /* ofi_flow_abandon() tells of it */
-		snprintf(why, 160, "a %s of %zu bytes failed: %s",
-			 e->x.kind == TRANSFER_GET ? "get" : "put", e->x.bytes, completion->text);
+		if (completion->broken)
+			snprintf(why, 160,
+				 "its process ended, or the connection to it broke (%.80s)",
+				 completion->text);
+		else
+			snprintf(why, 160, "a %s of %zu bytes failed: %.100s",
+				 e->x.kind == TRANSFER_GET ? "get" : "put", e->x.bytes,
+				 completion->text);
 		return -1;
 	}
 	if (e->whole && !e->pieces)

@@ -20,11 +20,12 @@ tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/un
 	tests/unit/rdma_pair.h
 
 if HAVE_LIBFABRIC
-check_PROGRAMS += tests/unit/test_ofi tests/unit/test_ofi_proof
+check_PROGRAMS += tests/unit/test_ofi tests/unit/test_ofi_job tests/unit/test_ofi_proof
+tests_unit_test_ofi_job_SOURCES = tests/unit/test_ofi_job.c $(ranks)
 tests_unit_test_ofi_SOURCES = tests/unit/test_ofi.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
 tests_unit_test_ofi_proof_SOURCES = tests/unit/test_ofi_proof.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
 else
-EXTRA_DIST += tests/unit/test_ofi.c tests/unit/test_ofi_proof.c
+EXTRA_DIST += tests/unit/test_ofi.c tests/unit/test_ofi_job.c tests/unit/test_ofi_proof.c
 endif
 
 # The verbs transport over a card and a connection manager made of memory: their symbols come first.
