@@ -22,7 +22,7 @@ const struct transport_ops *pair_ops = &shm_transport;
 int pair_lost_after_ms = DEADLINE_MS;
 
 /* What libfabric never frees of its own, for a build with a sanitizer. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
 	return "leak:libfabric.so";

@@ -31,7 +31,7 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
 /* What libfabric never frees of its own, for a build with a sanitizer. */
-const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
 	return "leak:libfabric.so";
