@@ -287,6 +287,7 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
 static int is_broken(int error)
 {
 	switch (error) {
+	case FI_ECANCELED: /* it was under way when the connection broke */
 	case FI_ENOTCONN:
 	case FI_ECONNRESET:
 	case FI_ECONNABORTED:
