@@ -15,9 +15,10 @@
 #define FIELD(member) offsetof(struct settings, member), sizeof(((struct settings *)0)->member)
 
 const struct env_entry env_table[] = {
-	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs", "self|shm|verbs",
+	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs", "self|shm|verbs|ofi",
 	  "Transports that may be used to reach other ranks. "
 	  "A rank that none of them reaches is an error, never a silent fallback. "
+	  "The transport ofi, over libfabric, is used only where it is named. "
 	  "When it is set, each transport it names must work on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
@@ -35,6 +36,15 @@ const struct env_entry env_table[] = {
 	  "its own for each peer. auto takes windows where the device has them and they keep what "
 	  "they promise.",
 	  FIELD(memory_windows) },
+	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
+	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
+	  "cxi, opx, psm3, tcp and net that works on this node.",
+	  FIELD(provider) },
+	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS",
+	  "Network interface of the ofi transport, by its name or its address. If it is not set, "
+	  "Sluice takes the first one that is neither loopback nor a bridge of containers, IPv4 "
+	  "before IPv6.",
+	  FIELD(interface) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "
 	  "all+warn,rdma+debug. Levels are error, warn, info and debug, modules are all, runtime, "

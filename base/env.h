@@ -12,6 +12,8 @@ struct settings {
 	char device[64]; /* SLUICE_DEVICE: "name[:port]"; "" stands for the first usable device */
 	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
+	char provider[32];      /* SLUICE_PROVIDER: of libfabric; "" the best one */
+	char interface[64];     /* SLUICE_INTERFACE: name or address; "" the first usable one */
 	char log[128];          /* SLUICE_LOG, default "warn" */
 	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
 	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
  * the nonce of the accepting side, which that side can recognise without having kept it (no state
- * before the proof, so nothing to exhaust). Called by proof.c only. */
+ * before the proof, so nothing to exhaust). Called by proof.c and ofi_proof.c. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -11,7 +11,7 @@
 enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXTRA_MAX = 128 };
 
 /* What a tag is about, so that none can stand for another. */
-enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT };
+enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT, AUTH_GREETING };
 
 struct auth_context {
 	uint32_t client, server; /* ranks */

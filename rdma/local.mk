@@ -14,9 +14,25 @@ library_sources += \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c
+if HAVE_CRYPTO
+library_sources += rdma/auth.c rdma/auth.h
+endif
+if HAVE_LIBFABRIC
+library_sources += \
+	rdma/ofi.c \
+	rdma/ofi_bell.c rdma/ofi_bell.h \
+	rdma/ofi_card.c rdma/ofi_card.h \
+	rdma/ofi_fabric.c rdma/ofi_fabric.h \
+	rdma/ofi_flow.c rdma/ofi_flow.h \
+	rdma/ofi_letters.c rdma/ofi_letters.h \
+	rdma/ofi_library.c rdma/ofi_library.h \
+	rdma/ofi_memory.c rdma/ofi_memory.h \
+	rdma/ofi_peer.c rdma/ofi_peer.h \
+	rdma/ofi_proof.c rdma/ofi_proof.h \
+	rdma/ofi_provider.c rdma/ofi_provider.h
+endif
 if HAVE_VERBS
 library_sources += \
-	rdma/auth.c rdma/auth.h \
 	rdma/connect.c rdma/connect.h \
 	rdma/frame.c rdma/frame.h \
 	rdma/ladder.c rdma/ladder.h \

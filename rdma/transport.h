@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport table: how one-sided operations reach a peer. The transports are self (the own
- * rank), shm (the same machine) and verbs (RDMA); transports.c lists them. A transport knows
- * regions and peers, not gradients. All calls of one transport come from one thread at a time, the
- * holder of the job's progress token, except wake(), which any thread may call. */
+ * rank), shm (the same machine), verbs (RDMA) and ofi (libfabric); transports.c lists them. A
+ * transport knows regions and peers, not gradients. All calls of one transport come from one thread
+ * at a time, the holder of the job's progress token, except wake(), which any thread may call. */
 #ifndef RDMA_TRANSPORT_H
 #define RDMA_TRANSPORT_H
 #include "region.h"
@@ -60,6 +60,8 @@ struct transport_config {
 	const char *device;         /* verbs: "name[:port]"; NULL or "": the first usable one */
 	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
+	const char *provider;       /* ofi: libfabric's name of it; NULL or "": the best one */
+	const char *interface;      /* ofi: its name or address; NULL or "": the first usable one */
 	/* self: the ranks of the same process (in_process.h); NULL: there are none */
 	struct neighbours *neighbours;
 	int lost_after_ms; /* the job's limit for a lost peer, from which all timers follow */
@@ -176,6 +178,14 @@ extern const struct transport_ops self_transport, shm_transport;
 #ifdef HAVE_VERBS
 extern const struct transport_ops verbs_transport;
 #endif
+#ifdef HAVE_LIBFABRIC
+extern const struct transport_ops ofi_transport;
+#endif
 /* NULL-terminated, in order of preference. */
 extern const struct transport_ops *const transports[];
+/* Those that this build lacks, with what would be needed to build them; name NULL ends the list. */
+struct transport_absent {
+	const char *name, *remedy;
+};
+extern const struct transport_absent transports_absent[];
 #endif

@@ -8,7 +8,8 @@
 AC_DEFUN([SLUICE_STATIC_LINK], [
 	PC_REQUIRES= PC_LIBS=
 	sluice_packages=
-	AS_IF([test "$have_verbs" = yes], [sluice_packages="libibverbs librdmacm libcrypto"])
+	AS_IF([test "$have_verbs" = yes], [sluice_packages="libibverbs librdmacm libcrypto"],
+		[test "$have_libfabric" = yes], [sluice_packages="libcrypto"])
 	AS_IF([test "$have_hwloc" = yes], [sluice_packages="$sluice_packages hwloc"])
 	AS_IF([test "$enable_static" = yes], [
 		sluice_save_LIBS="$LIBS"

@@ -294,7 +294,7 @@ SLUICE_API int sluice_measure(sluice_model *model, int on);
  * itself. */
 typedef struct sluice_transport_stats {
 	size_t size; /* in the first element: sizeof(sluice_transport_stats), set by the caller */
-	const char *name;   /* "self" (the own rank), "shm" or "verbs"; static */
+	const char *name;   /* "self" (the own rank), "shm", "verbs" or "ofi"; static */
 	uint64_t puts;      /* writes into the memory of ranks */
 	uint64_t put_bytes; /* their bytes */
 	uint64_t notifies;  /* how many of the puts carried a notification */

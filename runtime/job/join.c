@@ -50,6 +50,8 @@ static int open_transports(sluice_job *job)
 					   .device = job->settings.device,
 					   .gid_index = job->settings.gid_index,
 					   .memory_windows = job->settings.memory_windows,
+					   .provider = job->settings.provider,
+					   .interface = job->settings.interface,
 					   .neighbours = job->seat ? seat_neighbours(job->seat) :
 								     NULL,
 					   .lost_after_ms = job->settings.lost_after_ms };
@@ -76,13 +78,11 @@ static int open_transports(sluice_job *job)
 		snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", name, why);
 		log_line(LOG_INFO, "runtime", "no transport %s here: %s", name, why);
 	}
-#ifndef HAVE_VERBS
-	if (named && allowed(&job->settings, "verbs"))
-		return fail(SLUICE_ENOSUPP,
-			    "SLUICE_TRANSPORT=%s: this build has no verbs transport (install "
-			    "libibverbs-dev, librdmacm-dev and libssl-dev and configure anew)",
-			    job->settings.transport);
-#endif
+	for (const struct transport_absent *a = transports_absent; a->name; a++)
+		if (named && allowed(&job->settings, a->name))
+			return fail(SLUICE_ENOSUPP,
+				    "SLUICE_TRANSPORT=%s: this build has no %s transport (%s)",
+				    job->settings.transport, a->name, a->remedy);
 	return 0;
 }
 

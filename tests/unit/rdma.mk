@@ -19,6 +19,15 @@ tests_unit_test_shm_death_SOURCES = tests/unit/test_shm_death.c tests/unit/rdma_
 tests_unit_test_shm_processes_SOURCES = tests/unit/test_shm_processes.c tests/unit/rdma_pair.c \
 	tests/unit/rdma_pair.h
 
+if HAVE_LIBFABRIC
+check_PROGRAMS += tests/unit/test_ofi tests/unit/test_ofi_job tests/unit/test_ofi_proof
+tests_unit_test_ofi_job_SOURCES = tests/unit/test_ofi_job.c $(ranks)
+tests_unit_test_ofi_SOURCES = tests/unit/test_ofi.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+tests_unit_test_ofi_proof_SOURCES = tests/unit/test_ofi_proof.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+else
+EXTRA_DIST += tests/unit/test_ofi.c tests/unit/test_ofi_job.c tests/unit/test_ofi_proof.c
+endif
+
 # The verbs transport over a card and a connection manager made of memory: their symbols come first.
 fake_fabric = tests/unit/fake_verbs.c tests/unit/fake_completions.c tests/unit/fake_wires.c tests/unit/fake_cm.c \
 	tests/unit/fake_fabric.h

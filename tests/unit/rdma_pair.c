@@ -18,6 +18,16 @@
 /* last: its macro fail() hides base/error.h's */
 #include <cmocka.h>
 
+const struct transport_ops *pair_ops = &shm_transport;
+int pair_lost_after_ms = DEADLINE_MS;
+
+/* What libfabric never frees of its own, for a build with a sanitizer. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libfabric.so";
+}
+
 static pid_t main_pid; /* the test program's; all others are children that it forked */
 
 static void __attribute__((constructor)) remember_main(void)
@@ -36,27 +46,46 @@ void check_at(int holds, const char *text, const char *file, int line)
 	_fail(file, line);
 }
 
+static void wait_until_ready(const struct side *side)
+{
+	uint64_t deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
+	struct event event;
+	int rc = 0;
+
+	while (pair_ops->ready && (rc = pair_ops->ready(side->e)) == 0) {
+		CHECK(pair_ops->poll(side->t, &event, 1) == 0);
+		CHECK(now_ns() < deadline);
+	}
+	CHECK(rc >= 0);
+}
+
 static void side_open(struct side *side, uint32_t queue_depth)
 {
 	struct transport_config config = { .rank = side->rank,
 					   .size = 2,
-					   .queue_depth = queue_depth };
+					   .queue_depth = queue_depth,
+					   .interface = "lo",
+					   .lost_after_ms = pair_lost_after_ms };
+	const struct job_secret secret = { .key = { 1, 2, 3 }, .job = "a pair" };
 	struct {
 		uint8_t bytes[TRANSPORT_CARD_BYTES];
 		size_t len;
 	} mine = { { 0 }, 0 }, theirs;
-	const struct transport_ops *ops = &shm_transport;
+	const struct transport_ops *ops = pair_ops;
 
 	CHECK(ops->open(&config, &side->t) == 0);
 	CHECK(ops->card(side->t, mine.bytes, &mine.len) == 0);
 	swap_bytes(side, &mine, &theirs, sizeof(mine));
+	if (ops->admit)
+		CHECK(ops->admit(side->t, &secret) == 0);
 	CHECK(ops->connect(side->t, 1 - side->rank, theirs.bytes, theirs.len, &side->e) == 0);
+	wait_until_ready(side);
 	meet(side);
 }
 
 void side_close(struct side *side)
 {
-	shm_transport.close(&side->t);
+	pair_ops->close(&side->t);
 	close(side->socket);
 	side->e = NULL;
 }
@@ -141,9 +170,9 @@ struct remote *swap_regions(const struct side *side, const struct region *mine)
 	uint8_t bytes[REGION_DESCRIPTOR_BYTES], theirs[REGION_DESCRIPTOR_BYTES];
 	struct remote *remote = NULL;
 
-	CHECK(shm_transport.describe(side->e, mine, bytes) == 0);
+	CHECK(pair_ops->describe(side->e, mine, bytes) == 0);
 	swap_bytes(side, bytes, theirs, sizeof(bytes));
-	CHECK(shm_transport.remote_open(side->e, theirs, &remote) == 0);
+	CHECK(pair_ops->remote_open(side->e, theirs, &remote) == 0);
 	meet(side);
 	return remote;
 }

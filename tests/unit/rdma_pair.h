@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Help for tests of rdma/: checks that work in a forked child too, a pair of real processes that
- * are connected by the shm transport, waits with a deadline, counts of what a process holds. */
+ * are connected by a transport, waits with a deadline, counts of what a process holds. */
 #ifndef TESTS_RDMA_PAIR_H
 #define TESTS_RDMA_PAIR_H
 #include "rdma/transport.h"
@@ -20,6 +20,10 @@ struct side {
 	struct transport *t;
 	struct endpoint *e; /* the other side */
 };
+
+/* The transport of pairs; shm unless a test says otherwise. */
+extern const struct transport_ops *pair_ops;
+extern int pair_lost_after_ms; /* DEADLINE_MS */
 
 /* Forks; runs body in the child on its connected side, which ends the child with its return as the
  * status. Gives the parent its side and the child's pid. */

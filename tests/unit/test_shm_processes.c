@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shm transport between two real processes: data before notice, sleeping and waking, rights.
- * Killed ones: test_shm_death.c. */
+ * Transports between two real processes: data before notice, sleeping and waking; of shm also
+ * rights. Killed ones: test_shm_death.c. */
 #include "rdma/ring.h"
 #include "rdma/transport.h"
 #include "rdma_pair.h"
@@ -16,6 +16,9 @@
 #include <cmocka.h>
 
 enum { MAX_BYTES = 1 << 20 };
+
+/* Through the kernel each takes a hundred times as long. */
+static uint32_t messages = 100000, rounds = 5000;
 
 static const struct transport_ops *const ops = &shm_transport;
 
@@ -94,8 +97,8 @@ static int all_sizes(struct side *side)
 		CHECK(filled(local->base, bytes, seed + 100 + 1 - (uint64_t)side->rank));
 		meet(side);
 	}
-	ops->remote_close(&to);
-	ops->remote_close(&from);
+	pair_ops->remote_close(&to);
+	pair_ops->remote_close(&from);
 	region_close(&inbox);
 	region_close(&offer);
 	region_close(&local);
@@ -114,7 +117,7 @@ static void put_notify_get__sizes_0_to_1_MiB__arrive_intact(void **state)
 
 /* ---- stress ---------------------------------------------------------------- */
 
-enum { MESSAGES = 100000, SLOTS = 16, SLOT_BYTES = 256, CREDIT = 1u << 31 };
+enum { SLOTS = 16, SLOT_BYTES = 256, CREDIT = 1u << 31 };
 
 /* Message seq: a length byte, then that many bytes made from seq. */
 static size_t make_message(uint8_t *slot, uint64_t seq, int rank)
@@ -152,24 +155,24 @@ static int send_more(struct traffic *f)
 	int rc, sent = 0;
 
 	f->full = 0;
-	if (seq <= MESSAGES && ring_writer_free(&f->writer)) {
+	if (seq <= messages && ring_writer_free(&f->writer)) {
 		uint8_t *slot = (uint8_t *)f->staging->base + at;
 
 		x = transfer(TRANSFER_PUT_NOTIFY, f->to, at, f->staging,
 			     make_message(slot, seq, f->side->rank));
 		x.local = slot;
 		x.imm = (uint32_t)seq;
-		rc = ops->post(f->side->e, &x);
+		rc = pair_ops->post(f->side->e, &x);
 		CHECK(rc == 0 || rc == SLUICE_EAGAIN);
 		if (rc == 0)
 			ring_writer_advance(&f->writer);
 		sent |= rc == 0;
 		f->full |= rc != 0;
 	}
-	if (consumed >= f->told + SLOTS / 2 || (consumed == MESSAGES && f->told < consumed)) {
+	if (consumed >= f->told + SLOTS / 2 || (consumed == messages && f->told < consumed)) {
 		x = transfer(TRANSFER_PUT_NOTIFY, f->to, 0, f->staging, 0);
 		x.imm = CREDIT | (uint32_t)consumed;
-		rc = ops->post(f->side->e, &x);
+		rc = pair_ops->post(f->side->e, &x);
 		CHECK(rc == 0 || rc == SLUICE_EAGAIN);
 		if (rc == 0)
 			f->told = consumed;
@@ -182,7 +185,7 @@ static int send_more(struct traffic *f)
 static int take_some(struct traffic *f)
 {
 	struct event events[7];
-	int n = ops->poll(f->side->t, events, 7), i;
+	int n = pair_ops->poll(f->side->t, events, 7), i;
 
 	for (i = 0; i < n; i++) {
 		uint64_t seq = f->reader.next_seq;
@@ -210,7 +213,7 @@ static int stress(struct side *side)
 	f.to = swap_regions(side, f.inbox);
 	CHECK(ring_writer_init(&f.writer, SLOTS, SLOT_BYTES) == 0);
 	CHECK(ring_reader_init(&f.reader, SLOTS, SLOT_BYTES) == 0);
-	while (f.told < MESSAGES || f.writer.consumed_seq < MESSAGES) {
+	while (f.told < messages || f.writer.consumed_seq < messages) {
 		int moved = send_more(&f);
 
 		moved += take_some(&f);
@@ -218,23 +221,23 @@ static int stress(struct side *side)
 		if (idle < 50)
 			continue;
 		/* Room in a full ring is no event: do not sleep long for it. */
-		if (!ops->arm(side->t)) {
-			int woken = readable(ops->fd(side->t), f.full ? 1 : DEADLINE_MS);
+		if (!pair_ops->arm(side->t)) {
+			int woken = readable(pair_ops->fd(side->t), f.full ? 1 : DEADLINE_MS);
 
 			CHECK(woken || f.full);
 		}
-		ops->disarm(side->t);
+		pair_ops->disarm(side->t);
 		idle = 0;
 	}
-	CHECK(ring_reader_consumed(&f.reader) == MESSAGES);
+	CHECK(ring_reader_consumed(&f.reader) == messages);
 	meet(side);
-	ops->remote_close(&f.to);
+	pair_ops->remote_close(&f.to);
 	region_close(&f.inbox);
 	region_close(&f.staging);
 	return 0;
 }
 
-static void stress__both_directions_100000_messages__in_order_and_intact(void **state)
+static void stress__both_directions_many_messages__in_order_and_intact(void **state)
 {
 	struct side side;
 	pid_t child = pair_start(&side, 8, stress);
@@ -246,17 +249,15 @@ static void stress__both_directions_100000_messages__in_order_and_intact(void **
 
 /* ---- sleeping -------------------------------------------------------------- */
 
-enum { ROUNDS = 5000 };
-
 /* Never polls twice without having slept: a lost wake-up ends in the deadline. */
 static void sleep_for(struct side *side, uint32_t imm)
 {
 	struct event event;
 
-	while (ops->poll(side->t, &event, 1) == 0) {
-		if (!ops->arm(side->t))
-			CHECK(readable(ops->fd(side->t), DEADLINE_MS));
-		ops->disarm(side->t);
+	while (pair_ops->poll(side->t, &event, 1) == 0) {
+		if (!pair_ops->arm(side->t))
+			CHECK(readable(pair_ops->fd(side->t), DEADLINE_MS));
+		pair_ops->disarm(side->t);
 	}
 	CHECK(event.kind == EVENT_IMM && event.imm == imm);
 }
@@ -268,7 +269,7 @@ static int ping_pong(struct side *side)
 	struct transfer x = transfer(TRANSFER_PUT_NOTIFY, to, 0, local, 8);
 	uint32_t i;
 
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < rounds; i++) {
 		x.imm = i;
 		memcpy(local->base, &i, sizeof(i));
 		if (side->rank == 0)
@@ -279,13 +280,13 @@ static int ping_pong(struct side *side)
 			post_now(side->e, x);
 	}
 	meet(side);
-	ops->remote_close(&to);
+	pair_ops->remote_close(&to);
 	region_close(&inbox);
 	region_close(&local);
 	return 0;
 }
 
-static void sleep__5000_round_trips__no_wake_up_is_lost(void **state)
+static void sleep__many_round_trips__no_wake_up_is_lost(void **state)
 {
 	struct side side;
 	pid_t child = pair_start(&side, 4, ping_pong);
@@ -402,17 +403,51 @@ static void fork__with_an_open_transport__child_exits_and_does_no_harm(void **st
 	pair_end(&side, child);
 }
 
+#ifdef HAVE_LIBFABRIC
+/* 0 and a word why: the library may lack here, as it is loaded when it is used. */
+static int ofi_opens(void)
+{
+	struct transport_config config = {
+		.rank = 0, .size = 2, .queue_depth = 4, .interface = "lo", .lost_after_ms = 1000
+	};
+	struct transport *t = NULL;
+
+	if (ofi_transport.open(&config, &t)) {
+		print_message("ofi between processes: skipped: %s\n", sluice_last_error());
+		return 0;
+	}
+	ofi_transport.close(&t);
+	pair_ops = &ofi_transport;
+	messages = 5000;
+	rounds = 500;
+	return 1;
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(put_notify_get__sizes_0_to_1_MiB__arrive_intact),
-		cmocka_unit_test(stress__both_directions_100000_messages__in_order_and_intact),
-		cmocka_unit_test(sleep__5000_round_trips__no_wake_up_is_lost),
+		cmocka_unit_test(stress__both_directions_many_messages__in_order_and_intact),
+		cmocka_unit_test(sleep__many_round_trips__no_wake_up_is_lost),
 		cmocka_unit_test(
 			read_region__peer_process_wants_to_write__transport_and_kernel_refuse),
 		cmocka_unit_test(connect__process_of_another_user__is_refused_with_the_reason),
 		cmocka_unit_test(fork__with_an_open_transport__child_exits_and_does_no_harm),
 	};
 
-	return cmocka_run_group_tests_name("shm between processes", tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("shm between processes", tests, NULL, NULL);
+
+#ifdef HAVE_LIBFABRIC
+	const struct CMUnitTest of_ofi[] = {
+		cmocka_unit_test(put_notify_get__sizes_0_to_1_MiB__arrive_intact),
+		cmocka_unit_test(stress__both_directions_many_messages__in_order_and_intact),
+		cmocka_unit_test(sleep__many_round_trips__no_wake_up_is_lost),
+		cmocka_unit_test(fork__with_an_open_transport__child_exits_and_does_no_harm),
+	};
+
+	if (ofi_opens())
+		failed += cmocka_run_group_tests_name("ofi between processes", of_ofi, NULL, NULL);
+#endif
+	return failed;
 }

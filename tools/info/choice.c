@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asks the verbs transport which device, port and address it would use here. */
+ * Asks the transports to other nodes which device, or provider and interface, they would use here.
+ */
 #include "tools/info/probes.h"
 #ifdef HAVE_VERBS
 #include "rdma/verbs_device.h"
@@ -24,6 +25,32 @@ int verbs_choice(char sentence[FINDING_BYTES])
 }
 #else
 int verbs_choice(char sentence[FINDING_BYTES])
+{
+	sentence[0] = '\0';
+	return 1;
+}
+#endif
+
+#ifdef HAVE_LIBFABRIC
+#include "rdma/ofi_provider.h"
+#include "sluice.h"
+#include <stdlib.h>
+
+int ofi_choice(char sentence[FINDING_BYTES])
+{
+	struct ofi_choice choice;
+
+	if (ofi_choose(getenv("SLUICE_PROVIDER"), getenv("SLUICE_INTERFACE"), &choice)) {
+		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
+		return -1;
+	}
+	snprintf(sentence, FINDING_BYTES, "%s%s", choice.text,
+		 choice.tcp ? ": TCP through the kernel's sockets, which is slower than RDMA" : "");
+	ofi_choice_end(&choice);
+	return 0;
+}
+#else
+int ofi_choice(char sentence[FINDING_BYTES])
 {
 	sentence[0] = '\0';
 	return 1;

@@ -3,6 +3,7 @@
 bin_PROGRAMS += sluice-info
 noinst_LTLIBRARIES += libinfo.la
 libinfo_la_SOURCES = tools/info/choice.c \
+	tools/info/fabric.c \
 	tools/info/gpu.c \
 	tools/info/launcher.c \
 	tools/info/memlock.c \

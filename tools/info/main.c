@@ -125,6 +125,7 @@ int main(int argc, char **argv)
 
 	probe_sluice(&node, &report);
 	probe_rdma(&node, &report);
+	probe_fabric(&node, &report);
 	probe_memlock(&node, &report);
 	probe_shm(&node, &report);
 	probe_launcher(&node, &report);

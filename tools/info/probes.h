@@ -7,6 +7,7 @@
 
 void probe_sluice(const struct node *node, struct report *r); /* version, transports, settings */
 void probe_rdma(const struct node *node, struct report *r);   /* devices, ports, GIDs, the choice */
+void probe_fabric(const struct node *node, struct report *r); /* what libfabric offers */
 void probe_memlock(const struct node *node, struct report *r);
 void probe_shm(const struct node *node, struct report *r);
 void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm */
@@ -23,6 +24,8 @@ int verbs_required(const struct node *node);
 /* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
+/* The same of the transport over libfabric: provider, interface and version. */
+int ofi_choice(char sentence[FINDING_BYTES]);
 
 /* "64 KiB" in one of a few rotating buffers. */
 const char *bytes_text(uint64_t bytes);

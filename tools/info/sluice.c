@@ -55,11 +55,17 @@ int transport_allowed(const char *name)
 	return transport_built(name) && (!strcmp(name, "self") || listed_as_transport(name));
 }
 
-int verbs_required(const struct node *node)
+static int is_asked_for(const struct node *node, const char *transport)
 {
 	const char *text = getenv("SLUICE_TRANSPORT");
 
-	return node->needs_verbs || (text && listed(text, "verbs"));
+	return (node->needs_verbs && !strcmp(transport, "verbs")) ||
+	       (text && listed(text, transport));
+}
+
+int verbs_required(const struct node *node)
+{
+	return is_asked_for(node, "verbs");
 }
 
 const char *bytes_text(uint64_t bytes)
@@ -162,11 +168,13 @@ void probe_sluice(const struct node *node, struct report *r)
 			snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed),
 				 " %s", name);
 	}
-	if (verbs_required(node) && !transport_built("verbs"))
-		report_add(r, VERDICT_FAIL, section, "transports",
-			   "install libibverbs-dev and librdmacm-dev, "
-			   "then configure --with-verbs=yes and build again",
-			   "verbs is asked for, but this build has only:%s", built);
+	const struct transport_absent *absent = transports_absent;
+
+	while (absent->name && !is_asked_for(node, absent->name))
+		absent++;
+	if (absent->name)
+		report_add(r, VERDICT_FAIL, section, "transports", absent->remedy,
+			   "%s is asked for, but this build has only:%s", absent->name, built);
 	else
 		report_add(r, VERDICT_OK, section, "transports", NULL,
 			   "allowed, best first:%s (built:%s); "

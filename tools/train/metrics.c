@@ -29,7 +29,7 @@ int traffic_own(sluice_model *model, struct traffic *own)
 	return 0;
 }
 
-const char *const carrier_names[CARRIERS] = { "self", "shm", "verbs" };
+const char *const carrier_names[CARRIERS] = { "self", "shm", "verbs", "ofi" };
 
 int carried_own(sluice_job *job, struct carried *own)
 {

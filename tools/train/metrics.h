@@ -21,7 +21,7 @@ int traffic_own(sluice_model *model, struct traffic *own);
 
 /* Bytes put and got by each transport since the job began: messages, and all that Sluice sends
  * besides. */
-enum { CARRIERS = 3 };
+enum { CARRIERS = 4 };
 extern const char *const carrier_names[CARRIERS]; /* of transports */
 struct carried {
 	double bytes[CARRIERS];

@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport over libfabric: TCP, and the fabrics without reliable connections of verbs. One
+ * endpoint for reliable datagrams reaches all peers. A peer (ofi_peer.h) is a proof (ofi_proof.h:
+ * that it belongs to the job), a flow (ofi_flow.h: what is sent) and rights (ofi_memory.h: what it
+ * may reach).
+ *
+ * Providers that work by software serve a peer's get only while this rank calls libfabric. So a
+ * thread of the transport does that where nobody else has for a while: a rank that computes is
+ * reached, and one that does not answer for lost_after is lost, because nothing else tells of its
+ * end. One lock keeps these two and region_close() apart, as libfabric is told that one thread at a
+ * time is in it. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/event_queue.h"
+#include "rdma/ofi_bell.h"
+#include "rdma/ofi_card.h"
+#include "rdma/ofi_fabric.h"
+#include "rdma/ofi_flow.h"
+#include "rdma/ofi_letters.h"
+#include "rdma/ofi_memory.h"
+#include "rdma/ofi_peer.h"
+#include "rdma/ofi_proof.h"
+#include "rdma/transfer.h"
+#include "sluice.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MAX_PEERS = 65535,
+	BATCH = 32,
+	NS_PER_MS = 1000000,
+	LOOK_NS = 10 * NS_PER_MS,
+	LOOK_JOINING_NS = NS_PER_MS,
+	TICK_NS = 10 * NS_PER_MS,
+	TICK_BLIND_NS = NS_PER_MS, /* the provider has no descriptor to sleep on */
+	SERVE_MIN_MS = 1,
+	SERVE_MAX_MS = 20,
+	CLOSE_MS = 1000
+};
+struct ofi {
+	struct transport transport;
+	int rank, size, lost_after_ms;
+	pthread_mutex_t lock; /* all below, and all of libfabric */
+	struct ofi_fabric *fabric;
+	struct ofi_memory *memory;
+	struct ofi_proofs *proofs;
+	struct ofi_letters *letters;
+	struct event_queue events;
+	struct region *buffers;
+	struct ofi_peers all;
+	int n_peers;
+	struct ofi_peer **peers, **by_rank;
+	uint64_t strangers; /* notices of nobody */
+	uint64_t next_look_ns, last_look_ns, progressed_ns;
+	struct ofi_bell bell;
+
+	pthread_t thread;
+	pthread_cond_t ends;
+	int serving, over;
+};
+
+static struct ofi *ofi_of(struct transport *t)
+{
+	return (struct ofi *)(void *)t; /* its first member, as below */
+}
+
+static void ofi_wake(struct transport *t)
+{
+	ofi_bell_ring(&ofi_of(t)->bell);
+}
+
+/* ---- completions ------------------------------------------------------------------ */
+
+static void read_letter(struct ofi *o, const uint8_t *bytes, size_t n)
+{
+	uint8_t answer[OFI_FRAME_BYTES];
+	int peer;
+
+	if (!ofi_proof_answer(o->proofs, bytes, n, now_ns(), &peer, answer))
+		return;
+	ofi_letters_write(o->letters, peer, answer);
+	ofi_peer_say(o->by_rank[peer]);
+}
+
+static void take_notice(struct ofi *o, uint64_t data, uint64_t now)
+{
+	const uint32_t token = (uint32_t)(data >> 32), rank = token & o->all.token_mask;
+	struct ofi_peer *p = rank < (uint32_t)o->size ? o->by_rank[rank] : NULL;
+
+	if (p && ofi_peer_noticed(p, token, (uint32_t)data, now))
+		return;
+	if (!(o->strangers & (o->strangers + 1)))
+		log_line(LOG_WARN, "rdma",
+			 "ofi: a notice that no rank of this job sent is dropped (%llu so far)",
+			 (unsigned long long)o->strangers + 1);
+	o->strangers++;
+}
+
+/* Whether the completion is of a letter. */
+static int take_letter(struct ofi *o, const struct ofi_completion *c)
+{
+	uint8_t message[OFI_FRAME_BYTES];
+	size_t n;
+	int rank;
+
+	switch (ofi_letters_take(o->letters, c, &rank, message, &n)) {
+	case OFI_LETTER_NONE: return 0;
+	case OFI_LETTER_CAME: read_letter(o, message, n); break;
+	case OFI_LETTER_SENT: ofi_peer_say(o->by_rank[rank]); break; /* what came meanwhile */
+	case OFI_LETTER_SPOILT:
+		if (rank >= 0)
+			ofi_peer_unheard(o->by_rank[rank], c->text);
+		break;
+	}
+	return 1;
+}
+
+static void take(struct ofi *o, const struct ofi_completion *c, uint64_t now)
+{
+	if (!c->context && !c->error)
+		take_notice(o, c->data, now);
+	else if (c->context && !take_letter(o, c)) /* else a peer's operation that was refused */
+		ofi_peer_completed(o->by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c, now);
+}
+
+/* ---- progress --------------------------------------------------------------------- */
+
+static void look_around(struct ofi *o, uint64_t now)
+{
+	/* If this process itself was stopped, silence of the others proves nothing. */
+	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
+
+	ofi_letters_receive(o->letters);
+	for (int i = 0; i < o->n_peers; i++)
+		ofi_peer_look(o->peers[i], was_stopped, now);
+	o->last_look_ns = now;
+	o->next_look_ns = now + (o->all.joining ? LOOK_JOINING_NS : LOOK_NS);
+}
+
+/* Posts what waits. Returns whether anything waits still. */
+static int push_flows(struct ofi *o, uint64_t now)
+{
+	int waits = 0;
+
+	for (int i = 0; i < o->n_peers; i++)
+		waits |= ofi_peer_push(o->peers[i], now);
+	return waits;
+}
+
+/* With the lock held. */
+static void progress(struct ofi *o)
+{
+	const uint64_t now = now_ns();
+	struct ofi_completion c[BATCH];
+	int n = BATCH;
+
+	o->progressed_ns = now;
+	if (now >= o->next_look_ns)
+		look_around(o, now);
+	/* Each completion makes one event at most, beside those that were promised. */
+	while (n == BATCH && event_queue_room(&o->events) >= o->all.promised + BATCH) {
+		n = ofi_fabric_poll(o->fabric, c, BATCH);
+		for (int i = 0; i < n; i++)
+			take(o, &c[i], now);
+	}
+	push_flows(o, now);
+}
+
+/* Whether somebody who sleeps is to be woken. */
+static int has_news(const struct ofi *o)
+{
+	return !event_queue_empty(&o->events) || o->all.untold;
+}
+
+static int tell_lost(struct ofi *o, struct event *events, int n)
+{
+	int told = 0;
+
+	for (int i = 0; i < o->n_peers && told < n; i++)
+		told += ofi_peer_tell(o->peers[i], &events[told]);
+	return told;
+}
+
+static int ofi_poll(struct transport *t, struct event *events, int n)
+{
+	struct ofi *o = ofi_of(t);
+	int taken;
+
+	pthread_mutex_lock(&o->lock);
+	taken = event_queue_take(&o->events, events, n);
+	if (taken < n) {
+		progress(o);
+		taken += event_queue_take(&o->events, events + taken, n - taken);
+	}
+	if (o->all.untold && taken < n) /* after the last that it sent */
+		taken += tell_lost(o, events + taken, n - taken);
+	pthread_mutex_unlock(&o->lock);
+	return taken;
+}
+
+/* Serves the peers while nobody polls. */
+static void *serve(void *argument)
+{
+	struct ofi *o = argument;
+	const int quarter = o->lost_after_ms / 16;
+	const int ms = quarter < SERVE_MIN_MS ? SERVE_MIN_MS :
+		       quarter > SERVE_MAX_MS ? SERVE_MAX_MS :
+						quarter;
+	const uint64_t period = (uint64_t)ms * NS_PER_MS;
+
+	pthread_mutex_lock(&o->lock);
+	while (!o->over) {
+		const uint64_t next = now_ns() + period;
+		const struct timespec at = { (time_t)(next / 1000000000),
+					     (long)(next % 1000000000) };
+
+		pthread_cond_timedwait(&o->ends, &o->lock, &at);
+		if (o->over || now_ns() - o->progressed_ns < period)
+			continue;
+		progress(o);
+		if (ofi_bell_armed(&o->bell) && has_news(o))
+			ofi_bell_ring(&o->bell);
+	}
+	pthread_mutex_unlock(&o->lock);
+	return NULL;
+}
+
+/* ---- meeting peers ---------------------------------------------------------------- */
+
+static int ofi_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+{
+	struct ofi *o = ofi_of(t);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_card_write(o->fabric, o->rank, bytes, len_out);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+static int ofi_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
+{
+	(void)boot_id_same;
+	if (peer != ofi_of(t)->rank)
+		return 1;
+	*why = "ofi does not reach the own rank, self does";
+	return 0;
+}
+
+static int ofi_admit(struct transport *t, const struct job_secret *secret)
+{
+	struct ofi *o = ofi_of(t);
+
+	pthread_mutex_lock(&o->lock);
+	ofi_proofs_admit(o->proofs, secret);
+	pthread_mutex_unlock(&o->lock);
+	return SLUICE_OK;
+}
+
+static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
+			  struct endpoint **out)
+{
+	struct ofi_peer *p;
+	const uint8_t *name;
+	int rc;
+
+	if (rank < 0 || rank >= o->size || rank == o->rank || o->by_rank[rank] ||
+	    !ofi_proofs_admitted(o->proofs))
+		return fail(SLUICE_EINVAL, "ofi: rank %d cannot connect to rank %d of %d%s",
+			    o->rank, rank, o->size,
+			    ofi_proofs_admitted(o->proofs) ?
+				    "" :
+				    ": it does not know the job's key yet");
+	name = ofi_card_judge(o->fabric, o->rank, rank, card, len, &rc);
+	if (!name)
+		return rc;
+	rc = ofi_peer_open(&o->all, rank, name, &p);
+	if (rc)
+		return rc;
+	o->by_rank[rank] = p;
+	o->peers[o->n_peers++] = p;
+	o->next_look_ns = 0;
+	*out = ofi_peer_endpoint(p);
+	return SLUICE_OK;
+}
+
+static int ofi_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
+		       struct endpoint **out)
+{
+	struct ofi *o = ofi_of(t);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = connect_locked(o, rank, card, len, out);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+static int ofi_ready(struct endpoint *e)
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_peer_ready(ofi_peer_of(e));
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+/* The peer's address stays for our last messages to it, which say that it was dropped. */
+static void ofi_revoke(struct endpoint *e)
+{
+	struct ofi *o = ofi_of(e->transport);
+
+	pthread_mutex_lock(&o->lock);
+	ofi_memory_revoke(o->memory, e->peer);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- regions and transfers -------------------------------------------------------- */
+
+static int ofi_describe(struct endpoint *e, const struct region *region,
+			uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	if (!region->access)
+		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
+			    e->peer);
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_peer_check(ofi_peer_of(e));
+	if (!rc)
+		rc = ofi_memory_describe(o->memory, e->peer, region, 0, region->bytes, descriptor);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+static int ofi_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+			   struct remote **out)
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_peer_check(ofi_peer_of(e));
+	if (!rc)
+		rc = ofi_memory_reach(o->memory, e, descriptor, out);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+static int ofi_control(struct endpoint *e, struct remote **out)
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_peer_control(ofi_peer_of(e), out);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+static int ofi_post(struct endpoint *e, const struct transfer *x)
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_peer_post(ofi_peer_of(e), x);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+/* ---- sleeping ---------------------------------------------------------------------- */
+
+static int ofi_arm(struct transport *t)
+{
+	struct ofi *o = ofi_of(t);
+	int news;
+
+	pthread_mutex_lock(&o->lock);
+	progress(o);
+	news = has_news(o) || !ofi_fabric_may_sleep(o->fabric);
+	if (!news && ofi_fabric_fd(o->fabric) < 0)
+		ofi_bell_arm(&o->bell, TICK_BLIND_NS);
+	else if (!news)
+		ofi_bell_arm(&o->bell,
+			     o->all.joining || push_flows(o, o->progressed_ns) ? TICK_NS : 0);
+	pthread_mutex_unlock(&o->lock);
+	return news;
+}
+
+static void ofi_disarm(struct transport *t)
+{
+	struct ofi *o = ofi_of(t);
+
+	pthread_mutex_lock(&o->lock);
+	ofi_bell_disarm(&o->bell);
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void ofi_cancel(struct transport *t)
+{
+	struct ofi *o = ofi_of(t);
+
+	pthread_mutex_lock(&o->lock);
+	ofi_bell_cancel(&o->bell);
+	pthread_mutex_unlock(&o->lock);
+}
+
+static int ofi_fd(struct transport *t)
+{
+	return ofi_bell_fd(&ofi_of(t)->bell);
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+/* What libfabric reads and writes for messages and small puts. */
+static int open_buffers(struct ofi *o)
+{
+	void *desc = NULL;
+	int rc = region_open(ofi_letters_bytes(o->size) + (size_t)o->size * ofi_flow_copy_bytes(),
+			     0, "ofi", &o->buffers);
+
+	if (!rc)
+		rc = ofi_memory_local(o->memory, o->buffers, &desc);
+	if (!rc)
+		rc = ofi_letters_open(o->fabric, o->size, o->buffers->base, desc, &o->letters);
+	if (!rc)
+		ofi_letters_receive(o->letters);
+	return rc;
+}
+
+static int start_thread(struct ofi *o)
+{
+	sigset_t all, old; /* signals belong to the application's threads */
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&o->thread, NULL, serve, o);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		return fail(SLUICE_ENOMEM, "ofi: cannot start a thread: %s", errno_text(err));
+	o->serving = 1;
+	return SLUICE_OK;
+}
+
+static uint32_t mask_for(int size)
+{
+	uint32_t mask = 1;
+
+	while (mask < (uint32_t)size - 1)
+		mask = mask << 1 | 1;
+	return mask;
+}
+
+static int open_parts(struct ofi *o, const struct transport_config *config)
+{
+	const uint32_t events = config->queue_depth +
+				(uint32_t)(o->size < 64 ? o->size : 64) * FLOW_TRANSFERS;
+	int rc = ofi_fabric_open(config->provider, config->interface, &o->fabric);
+
+	if (!rc)
+		rc = ofi_memory_open(o->fabric, o->rank, o->size, &o->lock, &o->memory);
+	if (!rc)
+		rc = ofi_proofs_open(o->rank, o->size, &o->proofs);
+	if (!rc)
+		rc = event_queue_open(&o->events, events + 2 * BATCH);
+	if (!rc)
+		rc = open_buffers(o);
+	if (!rc)
+		rc = ofi_bell_open(&o->bell, ofi_fabric_fd(o->fabric));
+	if (rc)
+		return rc;
+	o->all = (struct ofi_peers){
+		.transport = &o->transport,
+		.size = o->size,
+		.lost_after_ms = o->lost_after_ms,
+		.control = config->control,
+		.control_line_bytes = config->control_line_bytes,
+		.token_mask = mask_for(o->size),
+		.fabric = o->fabric,
+		.memory = o->memory,
+		.proofs = o->proofs,
+		.letters = o->letters,
+		.events = &o->events,
+		.buffers = o->buffers,
+		.copies = (uint8_t *)o->buffers->base + ofi_letters_bytes(o->size),
+	};
+	return start_thread(o);
+}
+
+/* What was sent last is in place at the living peers when this returns, or time is up. */
+static void flush(struct ofi *o)
+{
+	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
+	int left = 1;
+
+	for (int i = 0; i < o->n_peers; i++)
+		ofi_peer_flush(o->peers[i]);
+	while (left && now_ns() < until) {
+		event_queue_forget(&o->events);
+		progress(o);
+		left = 0;
+		for (int i = 0; i < o->n_peers; i++)
+			left += ofi_peer_is_busy(o->peers[i]);
+		sched_yield();
+	}
+}
+
+static void stop_thread(struct ofi *o)
+{
+	if (!o->serving)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->over = 1;
+	pthread_cond_signal(&o->ends);
+	pthread_mutex_unlock(&o->lock);
+	pthread_join(o->thread, NULL);
+}
+
+static void ofi_close(struct transport **t)
+{
+	struct ofi *o;
+
+	if (!t || !*t)
+		return;
+	o = ofi_of(*t);
+	stop_thread(o);
+	if (o->serving)
+		flush(o);
+	if (o->fabric)
+		ofi_fabric_stop(o->fabric);
+	for (int i = 0; i < o->n_peers; i++)
+		ofi_peer_close(&o->peers[i]);
+	ofi_memory_close(&o->memory);
+	region_close(&o->buffers);
+	ofi_letters_close(&o->letters);
+	ofi_bell_close(&o->bell);
+	if (o->fabric)
+		ofi_fabric_close(&o->fabric);
+	ofi_proofs_close(&o->proofs);
+	event_queue_close(&o->events);
+	free(o->peers);
+	free(o->by_rank);
+	pthread_cond_destroy(&o->ends);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+	*t = NULL;
+}
+
+static int ofi_open(const struct transport_config *config, struct transport **out)
+{
+	pthread_condattr_t monotonic;
+	struct transport *t;
+	struct ofi *o;
+	int rc;
+
+	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
+	    config->rank >= config->size || config->queue_depth == 0 ||
+	    config->queue_depth > 1 << 20)
+		return fail(SLUICE_EINVAL, "ofi: rank %d of %d with a queue of %u is not possible",
+			    config->rank, config->size, config->queue_depth);
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*o));
+	t = &o->transport;
+	t->ops = &ofi_transport;
+	o->rank = config->rank;
+	o->size = config->size;
+	o->lost_after_ms = config->lost_after_ms;
+	o->bell = OFI_BELL_NONE;
+	o->last_look_ns = o->progressed_ns = now_ns();
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&o->ends, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	o->peers = calloc((size_t)o->size, sizeof(o->peers[0]));
+	o->by_rank = calloc((size_t)o->size, sizeof(o->by_rank[0]));
+	rc = o->peers && o->by_rank ?
+		     open_parts(o, config) :
+		     fail(SLUICE_ENOMEM, "ofi: no memory for a table of %d peers", o->size);
+	if (rc) {
+		ofi_close(&t);
+		return rc;
+	}
+	*out = t;
+	return SLUICE_OK;
+}
+
+const struct transport_ops ofi_transport = {
+	.name = "ofi",
+	.open = ofi_open,
+	.close = ofi_close,
+	.card = ofi_card,
+	.reaches = ofi_reaches,
+	.admit = ofi_admit,
+	.connect = ofi_connect,
+	.ready = ofi_ready,
+	.control = ofi_control,
+	.describe = ofi_describe,
+	.remote_open = ofi_remote_open,
+	.remote_close = ofi_memory_leave,
+	.revoke = ofi_revoke,
+	.post = ofi_post,
+	.poll = ofi_poll,
+	.arm = ofi_arm,
+	.disarm = ofi_disarm,
+	.cancel = ofi_cancel,
+	.fd = ofi_fd,
+	.wake = ofi_wake,
+};

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_card.h. A card: magic u32, rank u32, name of the provider 32, bytes of the address u32,
+ * address; little-endian. */
+#include "rdma/ofi_card.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	MAGIC = 0x4344464f, /* "OFDC" */
+	PROVIDER_AT = 8,
+	PROVIDER_BYTES = 32,
+	NAME_AT = PROVIDER_AT + PROVIDER_BYTES + 4,
+	NAME_BYTES = 128,
+	CARD_BYTES = NAME_AT + NAME_BYTES
+};
+_Static_assert((int)CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
+
+int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out)
+{
+	size_t n;
+	int rc;
+
+	memset(bytes, 0, CARD_BYTES);
+	put_le32(bytes, MAGIC);
+	put_le32(bytes + 4, (uint32_t)rank);
+	snprintf((char *)bytes + PROVIDER_AT, PROVIDER_BYTES, "%s", ofi_fabric_provider(fabric));
+	rc = ofi_fabric_name(fabric, bytes + NAME_AT, NAME_BYTES, &n);
+	if (rc)
+		return rc;
+	put_le32(bytes + NAME_AT - 4, (uint32_t)n);
+	*len_out = NAME_AT + n;
+	return SLUICE_OK;
+}
+
+const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int rank,
+			      const uint8_t *card, size_t len, int *rc)
+{
+	const char *own = ofi_fabric_provider(fabric);
+	char provider[PROVIDER_BYTES];
+
+	if (len < NAME_AT || len > CARD_BYTES || get_le32(card) != MAGIC ||
+	    get_le32(card + 4) != (uint32_t)rank || get_le32(card + NAME_AT - 4) != len - NAME_AT) {
+		*rc = fail(SLUICE_EWIRE,
+			   "ofi: the address in the card of rank %d is not one (%zu bytes)", rank,
+			   len);
+		return NULL;
+	}
+	memcpy(provider, card + PROVIDER_AT, sizeof(provider));
+	provider[sizeof(provider) - 1] = '\0';
+	for (char *c = provider; *c; c++)
+		*c = (char)(*c < ' ' || *c > '~' ? '?' : *c);
+	if (strcmp(provider, own)) {
+		*rc = fail(SLUICE_ENOSUPP,
+			   "ofi: rank %d uses provider %s of libfabric, rank %d uses %s: name one "
+			   "that both have by SLUICE_PROVIDER",
+			   rank, provider, own_rank, own);
+		return NULL;
+	}
+	if (len - NAME_AT != ofi_fabric_name_bytes(fabric)) {
+		*rc = fail(SLUICE_ENOSUPP,
+			   "ofi: the address of rank %d has %zu bytes, that of rank %d has %zu: "
+			   "choose interfaces with the same kind of address by SLUICE_INTERFACE",
+			   rank, len - NAME_AT, own_rank, ofi_fabric_name_bytes(fabric));
+		return NULL;
+	}
+	return card + NAME_AT;
+}

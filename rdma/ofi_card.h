@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The part of a rank's card that says how libfabric reaches it. It comes through the bootstrap, and
+ * is hostile until it was judged. Called by ofi.c. */
+#ifndef RDMA_OFI_CARD_H
+#define RDMA_OFI_CARD_H
+#include "rdma/ofi_fabric.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* 0 or SLUICE_E*; bytes holds TRANSPORT_CARD_BYTES. */
+int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out);
+/* Where the address begins in the card of that rank, which is one that this rank's provider can
+ * use; else NULL with the error set, and *rc. */
+const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int rank,
+			      const uint8_t *card, size_t len, int *rc);
+#endif

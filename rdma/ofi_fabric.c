@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_fabric.h. */
+#include "rdma/ofi_fabric.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rdma/auth.h"
+#include "rdma/ofi_provider.h"
+#include "sluice.h"
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUEUE_ENTRIES = 4096, BATCH = 32, KEY_TRIES = 8 };
+
+struct ofi_fabric {
+	struct ofi_choice choice;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	int fd; /* -1: there is none */
+};
+
+static const struct fi_domain_attr *domain_attr(const struct ofi_fabric *f)
+{
+	return f->choice.info->domain_attr;
+}
+
+static int wants(const struct ofi_fabric *f, int mr_mode)
+{
+	return (domain_attr(f)->mr_mode & mr_mode) != 0;
+}
+
+const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error)
+{
+	return f->choice.library->strerror((int)-error);
+}
+
+static int failed(const struct ofi_fabric *f, const char *call, int error)
+{
+	return fail_quietly(error == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE, "%s: %s: %s",
+			    f->choice.text, call, ofi_fabric_error(f, error));
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+/* With a descriptor to sleep on, if the provider has one. */
+static int open_queue(struct ofi_fabric *f)
+{
+	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
+				   .format = FI_CQ_FORMAT_DATA,
+				   .wait_obj = FI_WAIT_FD };
+	int err = fi_cq_open(f->domain, &attr, &f->cq, NULL);
+
+	if (!err && !fi_control(&f->cq->fid, FI_GETWAIT, &f->fd))
+		return SLUICE_OK;
+	f->fd = -1;
+	if (!err)
+		fi_close(&f->cq->fid);
+	f->cq = NULL;
+	attr.wait_obj = FI_WAIT_NONE;
+	err = fi_cq_open(f->domain, &attr, &f->cq, NULL);
+	return err ? failed(f, "fi_cq_open", err) : SLUICE_OK;
+}
+
+static int open_endpoint(struct ofi_fabric *f)
+{
+	struct fi_av_attr attr = { .type = FI_AV_TABLE };
+	int err = fi_av_open(f->domain, &attr, &f->av, NULL);
+
+	if (err)
+		return failed(f, "fi_av_open", err);
+	err = fi_endpoint(f->domain, f->choice.info, &f->ep, NULL);
+	if (err)
+		return failed(f, "fi_endpoint", err);
+	err = fi_ep_bind(f->ep, &f->av->fid, 0);
+	if (!err)
+		err = fi_ep_bind(f->ep, &f->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (err)
+		return failed(f, "fi_ep_bind", err);
+	err = fi_enable(f->ep);
+	return err ? failed(f, "fi_enable", err) : SLUICE_OK;
+}
+
+static int open_objects(struct ofi_fabric *f)
+{
+	int err = f->choice.library->fabric(f->choice.info->fabric_attr, &f->fabric, NULL);
+
+	if (err)
+		return failed(f, "fi_fabric", err);
+	err = fi_domain(f->fabric, f->choice.info, &f->domain, NULL);
+	if (err)
+		return failed(f, "fi_domain", err);
+	err = open_queue(f);
+	return err ? err : open_endpoint(f);
+}
+
+int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out)
+{
+	struct ofi_fabric *f = calloc(1, sizeof(*f));
+	int rc;
+
+	if (!f)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
+	f->fd = -1;
+	rc = ofi_choose(provider, interface, &f->choice);
+	if (!rc)
+		rc = open_objects(f);
+	if (rc) {
+		ofi_fabric_close(&f);
+		return rc;
+	}
+	log_line(LOG_INFO, "rdma", "ofi: %s%s", f->choice.text,
+		 f->choice.tcp ? ", through the sockets of the kernel" : "");
+	*out = f;
+	return SLUICE_OK;
+}
+
+static void end(struct fid *fid)
+{
+	int err = fi_close(fid);
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
+}
+
+void ofi_fabric_stop(struct ofi_fabric *f)
+{
+	if (f->ep)
+		end(&f->ep->fid);
+	f->ep = NULL;
+}
+
+void ofi_fabric_close(struct ofi_fabric **out)
+{
+	struct ofi_fabric *f = *out;
+
+	ofi_fabric_stop(f);
+	if (f->av)
+		end(&f->av->fid);
+	if (f->cq)
+		end(&f->cq->fid);
+	if (f->domain)
+		end(&f->domain->fid);
+	if (f->fabric)
+		end(&f->fabric->fid);
+	ofi_choice_end(&f->choice);
+	free(f);
+	*out = NULL;
+}
+
+/* ---- what was chosen -------------------------------------------------------------- */
+
+const char *ofi_fabric_provider(const struct ofi_fabric *f)
+{
+	return f->choice.info->fabric_attr->prov_name;
+}
+
+const char *ofi_fabric_text(const struct ofi_fabric *f)
+{
+	return f->choice.text;
+}
+
+int ofi_fabric_is_ordered(const struct ofi_fabric *f)
+{
+	const struct fi_info *info = f->choice.info;
+
+	return (info->tx_attr->msg_order & FI_ORDER_WAW) &&
+	       info->ep_attr->max_order_waw_size >= info->ep_attr->max_msg_size;
+}
+
+int ofi_fabric_name(const struct ofi_fabric *f, void *name, size_t cap, size_t *len_out)
+{
+	int err;
+
+	*len_out = cap;
+	err = fi_getname(&f->ep->fid, name, len_out);
+	return err ? failed(f, "fi_getname", err) : SLUICE_OK;
+}
+
+size_t ofi_fabric_name_bytes(const struct ofi_fabric *f)
+{
+	return f->choice.info->src_addrlen;
+}
+
+int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out)
+{
+	int n = fi_av_insert(f->av, name, 1, out, 0, NULL);
+
+	return n == 1 ? SLUICE_OK : failed(f, "fi_av_insert", n < 0 ? n : -FI_EINVAL);
+}
+
+/* ---- memory ----------------------------------------------------------------------- */
+
+static int random_key(const struct ofi_fabric *f, uint64_t *key)
+{
+	const size_t bytes = domain_attr(f)->mr_key_size;
+	int rc = auth_random(key, sizeof(*key));
+
+	if (bytes < sizeof(*key))
+		*key &= (1ULL << 8 * bytes) - 1;
+	return rc;
+}
+
+int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
+			const char *what, struct fid_mr **out)
+{
+	int err = -FI_ENOKEY;
+
+	/* Keys of few bits can meet. */
+	for (int tries = 0; err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
+		uint64_t key = 0;
+		int rc = wants(f, FI_MR_PROV_KEY) ? SLUICE_OK : random_key(f, &key);
+
+		if (rc)
+			return rc;
+		err = fi_mr_reg(f->domain, base, bytes, access, 0, key, 0, out, NULL);
+	}
+	if (!err && wants(f, FI_MR_ENDPOINT)) {
+		err = fi_mr_bind(*out, &f->ep->fid, 0);
+		if (!err)
+			err = fi_mr_enable(*out);
+		if (err) {
+			end(&(*out)->fid);
+			*out = NULL;
+		}
+	}
+	if (!err)
+		return SLUICE_OK;
+	return fail(err == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "%s: %s: fi_mr_reg of %zu bytes: %s%s", what, f->choice.text, bytes,
+		    ofi_fabric_error(f, err),
+		    err == -FI_ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+}
+
+int ofi_fabric_wants_local(const struct ofi_fabric *f)
+{
+	return wants(f, FI_MR_LOCAL);
+}
+
+uint64_t ofi_fabric_origin(const struct ofi_fabric *f, const void *base)
+{
+	return wants(f, FI_MR_VIRT_ADDR) ? (uintptr_t)base : 0;
+}
+
+/* ---- operations ------------------------------------------------------------------- */
+
+ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *p)
+{
+	const struct iovec local = { p->local, p->bytes };
+	const struct fi_rma_iov there = { .addr = p->address, .len = p->bytes, .key = p->key };
+	const struct fi_msg_rma msg = { .msg_iov = &local,
+					.desc = (void **)(uintptr_t)&p->desc,
+					.iov_count = 1,
+					.addr = p->to,
+					.rma_iov = &there,
+					.rma_iov_count = 1,
+					.context = p->context,
+					.data = p->data };
+
+	return fi_writemsg(f->ep, &msg,
+			   FI_COMPLETION | (p->announce ? FI_REMOTE_CQ_DATA : 0) |
+				   (p->placed ? FI_DELIVERY_COMPLETE : 0));
+}
+
+ssize_t ofi_fabric_get(struct ofi_fabric *f, const struct ofi_piece *p)
+{
+	return fi_read(f->ep, p->local, p->bytes, p->desc, p->to, p->address, p->key, p->context);
+}
+
+ssize_t ofi_fabric_send(struct ofi_fabric *f, const struct ofi_piece *p)
+{
+	return fi_send(f->ep, p->local, p->bytes, p->desc, p->to, p->context);
+}
+
+ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
+{
+	return fi_recv(f->ep, p->local, p->bytes, p->desc, FI_ADDR_UNSPEC, p->context);
+}
+
+/* ---- completions ------------------------------------------------------------------ */
+
+/* Nobody answers at the other end, or not any more. */
+static int is_broken(int error)
+{
+	switch (error) {
+	case FI_ECANCELED: /* it was under way when the connection broke */
+	case FI_ENOTCONN:
+	case FI_ECONNRESET:
+	case FI_ECONNABORTED:
+	case FI_ECONNREFUSED:
+	case FI_ESHUTDOWN:
+	case FI_EHOSTUNREACH:
+	case FI_ETIMEDOUT:
+	case FI_EHOSTDOWN: return 1;
+	default: return 0;
+	}
+}
+
+static int take_error(struct ofi_fabric *f, struct ofi_completion *out)
+{
+	struct fi_cq_err_entry entry = { 0 };
+
+	if (fi_cq_readerr(f->cq, &entry, 0) != 1)
+		return 0;
+	*out = (struct ofi_completion){ .context = entry.op_context,
+					.flags = entry.flags,
+					.error = entry.err > 0 ? entry.err : FI_EIO };
+	out->broken = is_broken(out->error);
+	snprintf(out->text, sizeof(out->text), "%s", f->choice.library->strerror(out->error));
+	return 1;
+}
+
+int ofi_fabric_poll(struct ofi_fabric *f, struct ofi_completion *out, int n)
+{
+	struct fi_cq_data_entry entries[BATCH];
+	const ssize_t got = fi_cq_read(f->cq, entries, (size_t)(n < BATCH ? n : BATCH));
+
+	if (got == -FI_EAVAIL)
+		return take_error(f, out);
+	for (ssize_t i = 0; i < got; i++)
+		out[i] = (struct ofi_completion){
+			.context = entries[i].flags & FI_REMOTE_CQ_DATA ? NULL :
+									  entries[i].op_context,
+			.flags = entries[i].flags,
+			.data = entries[i].data,
+			.bytes = entries[i].len,
+		};
+	return got > 0 ? (int)got : 0;
+}
+
+int ofi_fabric_fd(const struct ofi_fabric *f)
+{
+	return f->fd;
+}
+
+int ofi_fabric_may_sleep(struct ofi_fabric *f)
+{
+	struct fid *fid = &f->cq->fid;
+
+	return f->fd < 0 || fi_trywait(f->fabric, &fid, 1) == FI_SUCCESS;
+}

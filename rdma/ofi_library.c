@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_library.h. */
+#include "rdma/ofi_library.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+static const char file[] = "libfabric.so.1";
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ofi_library library;
+static int loaded;
+
+/* A pointer to an object and one to a function differ in C, and not on any system with dlsym(). */
+static int find(void *handle, const char *name, void *function_out)
+{
+	void *found = dlsym(handle, name);
+
+	if (!found)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s has no function %s: it is damaged, or not libfabric", file,
+				    name);
+	memcpy(function_out, &found, sizeof(found));
+	return SLUICE_OK;
+}
+
+static int find_all(void *handle, struct ofi_library *l)
+{
+	int rc = find(handle, "fi_version", &l->version);
+
+	if (!rc)
+		rc = find(handle, "fi_getinfo", &l->getinfo);
+	if (!rc)
+		rc = find(handle, "fi_freeinfo", &l->freeinfo);
+	if (!rc)
+		rc = find(handle, "fi_dupinfo", &l->dupinfo);
+	if (!rc)
+		rc = find(handle, "fi_fabric", &l->fabric);
+	if (!rc)
+		rc = find(handle, "fi_strerror", &l->strerror);
+	return rc;
+}
+
+static int load(void)
+{
+	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	struct ofi_library l;
+	uint32_t version;
+	int rc;
+
+	if (!handle)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "libfabric cannot be loaded (%s): install it (Debian: "
+				    "libfabric1, RHEL: libfabric)",
+				    dlerror());
+	rc = find_all(handle, &l);
+	if (rc)
+		goto err_unload;
+	version = l.version();
+	if (FI_VERSION_LT(version, OFI_API)) {
+		rc = fail_quietly(
+			SLUICE_ENOSUPP, "libfabric %u.%u is too old: Sluice needs %u.%u or later",
+			FI_MAJOR(version), FI_MINOR(version), FI_MAJOR(OFI_API), FI_MINOR(OFI_API));
+		goto err_unload;
+	}
+	library = l;
+	loaded = 1;
+	return SLUICE_OK;
+
+err_unload:
+	dlclose(handle);
+	return rc;
+}
+
+int ofi_library_load(const struct ofi_library **out)
+{
+	int rc = SLUICE_OK;
+
+	pthread_mutex_lock(&lock);
+	if (!loaded)
+		rc = load();
+	pthread_mutex_unlock(&lock);
+	*out = &library;
+	return rc;
+}

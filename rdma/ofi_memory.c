@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_memory.h. */
+#include "rdma/ofi_memory.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "sluice.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* The descriptor: magic, access, bytes u64, address u64, key u64, owner, user, zeros, CRC-32C. */
+enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "ORGN" */
+
+struct region_memory {
+	struct registration registration;
+	struct ofi_memory *owner;
+	struct region_memory *next;
+	const struct region *region;
+	struct fid_mr *local; /* for our own operations */
+	struct {
+		struct fid_mr *mr; /* what the peer reaches the region through */
+		size_t from;       /* its first byte */
+	} of[];                    /* [rank] */
+};
+
+struct ofi_memory {
+	struct ofi_fabric *fabric;
+	int rank, size;
+	pthread_mutex_t *lock; /* of the transport */
+	struct region_memory *regions;
+	uint8_t *revoked; /* [rank] */
+};
+
+struct ofi_remote {
+	struct remote remote;
+	struct ofi_target target;
+};
+
+static struct ofi_remote *remote_of(const struct remote *r)
+{
+	return (struct ofi_remote *)(uintptr_t)r; /* its first member */
+}
+
+/* ---- registrations ---------------------------------------------------------------- */
+
+static void dereg(struct fid_mr **mr)
+{
+	int err = *mr ? fi_close(&(*mr)->fid) : 0;
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "ofi: a registration cannot be ended: error %d", -err);
+	*mr = NULL;
+}
+
+static void free_region(struct region_memory *r)
+{
+	for (int p = 0; p < r->owner->size; p++)
+		dereg(&r->of[p].mr);
+	dereg(&r->local);
+	free(r);
+}
+
+/* region_close() calls this. */
+static void end_region(struct registration *registration)
+{
+	struct region_memory *r = (struct region_memory *)(void *)registration, **at;
+	pthread_mutex_t *lock = r->owner->lock;
+
+	pthread_mutex_lock(lock);
+	for (at = &r->owner->regions; *at != r; at = &(*at)->next)
+		;
+	*at = r->next;
+	free_region(r);
+	pthread_mutex_unlock(lock);
+}
+
+static int find_or_make(struct ofi_memory *m, const struct region *region,
+			struct region_memory **out)
+{
+	struct registration *found;
+	struct region_memory *r;
+
+	if (!region->registrations)
+		return fail(SLUICE_EINVAL,
+			    "ofi: memory that is no opened region cannot be registered");
+	found = *region->registrations;
+	while (found && found->owner != m)
+		found = found->next;
+	*out = r = (struct region_memory *)(void *)found;
+	if (r)
+		return SLUICE_OK;
+	r = calloc(1, sizeof(*r) + (size_t)m->size * sizeof(r->of[0]));
+	if (!r)
+		return fail(SLUICE_ENOMEM, "ofi: no memory to register a region");
+	r->owner = m;
+	r->region = region;
+	r->next = m->regions;
+	m->regions = r;
+	r->registration = (struct registration){ .next = *region->registrations,
+						 .owner = m,
+						 .end = end_region };
+	*region->registrations = &r->registration;
+	*out = r;
+	return SLUICE_OK;
+}
+
+/* ---- what peers may do here ------------------------------------------------------- */
+
+static uint64_t access_for(const struct region *region)
+{
+	return (region->access & REGION_READ ? FI_REMOTE_READ : 0) |
+	       (region->access & REGION_WRITE ? FI_REMOTE_WRITE : 0);
+}
+
+static void encode(const struct ofi_memory *m, int peer, const struct region_memory *r,
+		   uint8_t out[REGION_DESCRIPTOR_BYTES])
+{
+	const uint8_t *first = (const uint8_t *)r->region->base + r->of[peer].from;
+
+	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	put_le32(out, REGION_MAGIC);
+	put_le32(out + 4, r->region->access);
+	put_le64(out + 8, r->region->bytes);
+	/* Of the region's first byte, which may lie before the registration: modulo 2^64. */
+	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
+	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
+	put_le32(out + 32, (uint32_t)m->rank);
+	put_le32(out + 36, (uint32_t)peer);
+	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
+}
+
+int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *region, size_t from,
+			size_t n, uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+{
+	struct region_memory *r;
+	int rc;
+
+	if (m->revoked[peer])
+		return fail_quietly(SLUICE_EPEER, "rank %d is gone", peer);
+	rc = find_or_make(m, region, &r);
+	if (!rc && !r->of[peer].mr) {
+		rc = ofi_fabric_register(m->fabric, (uint8_t *)region->base + from, n,
+					 access_for(region), "a region for peers", &r->of[peer].mr);
+		r->of[peer].from = from;
+	}
+	if (!rc)
+		encode(m, peer, r, descriptor);
+	return rc;
+}
+
+void ofi_memory_revoke(struct ofi_memory *m, int peer)
+{
+	m->revoked[peer] = 1;
+	for (struct region_memory *r = m->regions; r; r = r->next)
+		dereg(&r->of[peer].mr);
+}
+
+/* ---- what this rank may do there -------------------------------------------------- */
+
+int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
+		     const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], struct remote **out)
+{
+	uint8_t d[REGION_DESCRIPTOR_BYTES];
+	const int owner = e->peer;
+	struct ofi_remote *r;
+
+	memcpy(d, descriptor, sizeof(d));
+	if (get_le32(d) != REGION_MAGIC ||
+	    get_le32(d + REGION_CRC_AT) != crc32c(0, d, REGION_CRC_AT))
+		return fail(SLUICE_EWIRE, "rank %d described a region in bytes that do not check",
+			    owner);
+	if (!get_le32(d + 4) || get_le32(d + 4) & ~(unsigned)(REGION_READ | REGION_WRITE) ||
+	    !get_le64(d + 8))
+		return fail(SLUICE_EWIRE, "rank %d described a region that cannot be", owner);
+	if (get_le32(d + 32) != (uint32_t)owner || get_le32(d + 36) != (uint32_t)m->rank)
+		return fail(SLUICE_EWIRE, "rank %d gave rank %d a region of rank %u for rank %u",
+			    owner, m->rank, get_le32(d + 32), get_le32(d + 36));
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*r));
+	r->remote = (struct remote){ .endpoint = e,
+				     .access = get_le32(d + 4),
+				     .bytes = get_le64(d + 8) };
+	r->target = (struct ofi_target){ .address = get_le64(d + 16), .key = get_le64(d + 24) };
+	*out = &r->remote;
+	return SLUICE_OK;
+}
+
+void ofi_memory_leave(struct remote **remote)
+{
+	if (!remote || !*remote)
+		return;
+	free(remote_of(*remote));
+	*remote = NULL;
+}
+
+struct ofi_target ofi_memory_target(const struct remote *remote)
+{
+	return remote_of(remote)->target;
+}
+
+/* ---- local memory ----------------------------------------------------------------- */
+
+int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **desc)
+{
+	struct region_memory *r;
+	int rc;
+
+	*desc = NULL;
+	if (!ofi_fabric_wants_local(m->fabric))
+		return SLUICE_OK;
+	rc = find_or_make(m, region, &r);
+	if (!rc && !r->local)
+		rc = ofi_fabric_register(m->fabric, region->base, region->bytes,
+					 FI_READ | FI_WRITE | FI_SEND | FI_RECV, "a local region",
+					 &r->local);
+	if (!rc)
+		*desc = fi_mr_desc(r->local);
+	return rc;
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+int ofi_memory_open(struct ofi_fabric *fabric, int rank, int size, pthread_mutex_t *lock,
+		    struct ofi_memory **out)
+{
+	struct ofi_memory *m = calloc(1, sizeof(*m));
+
+	if (m)
+		m->revoked = calloc((size_t)size, 1);
+	if (!m || !m->revoked) {
+		free(m);
+		return fail(SLUICE_ENOMEM, "ofi: no memory for the rights of %d peers", size);
+	}
+	m->fabric = fabric;
+	m->rank = rank;
+	m->size = size;
+	m->lock = lock;
+	*out = m;
+	return SLUICE_OK;
+}
+
+void ofi_memory_close(struct ofi_memory **out)
+{
+	struct ofi_memory *m = *out;
+
+	if (!m)
+		return;
+	while (m->regions) {
+		struct region_memory *r = m->regions;
+		struct registration **at = r->region->registrations;
+
+		m->regions = r->next;
+		while (*at != &r->registration)
+			at = &(*at)->next;
+		*at = r->registration.next;
+		free_region(r);
+	}
+	free(m->revoked);
+	free(m);
+	*out = NULL;
+}

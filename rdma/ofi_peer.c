@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_peer.h. */
+#include "rdma/ofi_peer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "rdma/transfer.h"
+#include "sluice.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NS_PER_MS = 1000000 };
+
+enum state {
+	JOINING, /* it has not proved itself */
+	UP,
+	LOST, /* no EVENT_GONE was handed out yet */
+	GONE
+};
+
+struct ofi_peer {
+	struct endpoint endpoint;
+	struct ofi_peers *all;
+	enum state state;
+	fi_addr_t address;
+	uint32_t token; /* which its notices carry */
+	struct ofi_flow *flow;
+	struct remote *control;  /* its; NULL: it has none */
+	char why[OFI_WHY_BYTES]; /* it is lost */
+};
+
+struct ofi_peer *ofi_peer_of(struct endpoint *e)
+{
+	return (struct ofi_peer *)(void *)e; /* its first member */
+}
+
+struct endpoint *ofi_peer_endpoint(struct ofi_peer *p)
+{
+	return &p->endpoint;
+}
+
+/* ---- opening and closing ---------------------------------------------------------- */
+
+/* What the peer is told once it has proved itself. */
+static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
+{
+	const struct ofi_peers *all = p->all;
+	const int rank = p->endpoint.peer;
+	const size_t line = all->control_line_bytes;
+	int rc = auth_random(&p->token, sizeof(p->token));
+
+	*out = (struct ofi_greeting){ 0 };
+	if (rc)
+		return rc;
+	p->token = (p->token & ~all->token_mask) | (uint32_t)rank;
+	out->token = p->token;
+	if (!all->control)
+		return SLUICE_OK;
+	return ofi_memory_describe(all->memory, rank, all->control, (size_t)rank * line,
+				   line ? line : all->control->bytes, out->control);
+}
+
+static int open_parts(struct ofi_peer *p, const uint8_t *name)
+{
+	struct ofi_peers *all = p->all;
+	const int rank = p->endpoint.peer;
+	struct ofi_flow_config flow = { .peer = rank,
+					.fabric = all->fabric,
+					.memory = all->memory,
+					.events = all->events,
+					.promised = &all->promised,
+					.copies = all->buffers,
+					.copy = all->copies +
+						(size_t)rank * ofi_flow_copy_bytes() };
+	struct ofi_greeting greeting;
+	int rc = ofi_fabric_insert(all->fabric, name, &p->address);
+
+	flow.address = p->address;
+	if (!rc)
+		rc = ofi_flow_open(&flow, &p->flow);
+	if (!rc)
+		rc = make_greeting(p, &greeting);
+	if (!rc)
+		ofi_proof_begin(all->proofs, rank, &greeting);
+	return rc;
+}
+
+int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, struct ofi_peer **out)
+{
+	struct ofi_peer *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*p));
+	p->all = all;
+	p->endpoint = (struct endpoint){ .transport = all->transport, .peer = rank };
+	rc = open_parts(p, name);
+	if (rc) {
+		ofi_peer_close(&p);
+		return rc;
+	}
+	all->joining++;
+	*out = p;
+	return SLUICE_OK;
+}
+
+void ofi_peer_close(struct ofi_peer **peer)
+{
+	struct ofi_peer *p = *peer;
+
+	ofi_memory_leave(&p->control);
+	ofi_flow_close(&p->flow);
+	free(p);
+	*peer = NULL;
+}
+
+/* ---- losing it -------------------------------------------------------------------- */
+
+static int is_lost(const struct ofi_peer *p)
+{
+	return p->state >= LOST;
+}
+
+static int gone(const struct ofi_peer *p)
+{
+	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", p->endpoint.peer, p->why);
+}
+
+int ofi_peer_ready(const struct ofi_peer *p)
+{
+	return is_lost(p) ? gone(p) : p->state == UP;
+}
+
+int ofi_peer_check(const struct ofi_peer *p)
+{
+	if (is_lost(p))
+		return gone(p);
+	if (p->state == JOINING)
+		return fail(SLUICE_EINVAL, "ofi: rank %d is not connected yet", p->endpoint.peer);
+	return SLUICE_OK;
+}
+
+void ofi_peer_lose(struct ofi_peer *p, const char *why)
+{
+	if (is_lost(p))
+		return;
+	p->all->joining -= p->state == JOINING;
+	p->all->untold++;
+	p->state = LOST;
+	snprintf(p->why, sizeof(p->why), "%s", why);
+	ofi_flow_abandon(p->flow);
+}
+
+int ofi_peer_tell(struct ofi_peer *p, struct event *out)
+{
+	if (p->state != LOST)
+		return 0;
+	p->state = GONE;
+	p->all->untold--;
+	*out = (struct event){
+		.kind = EVENT_GONE, .peer = p->endpoint.peer, .status = SLUICE_EPEER, .text = p->why
+	};
+	return 1;
+}
+
+static void look_for_silence(struct ofi_peer *p, uint64_t now)
+{
+	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);
+	const uint64_t lost_after = (uint64_t)p->all->lost_after_ms * NS_PER_MS;
+	char why[OFI_WHY_BYTES];
+
+	/* Nothing is under way, and nothing more is taken: the connection below, which was there
+	 * when the peer proved itself, broke, and is not made again. */
+	if (ofi_flow_is_refused(p->flow) && silent > lost_after / 4) {
+		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
+		return;
+	}
+	if (silent <= lost_after)
+		return;
+	snprintf(why, sizeof(why),
+		 "it has answered nothing for %.1f s (its process or node does not respond, or the "
+		 "network is down; SLUICE_LOST_AFTER)",
+		 (double)silent / 1e9);
+	ofi_peer_lose(p, why);
+}
+
+/* ---- the proof -------------------------------------------------------------------- */
+
+static void begin(struct ofi_peer *p, const struct ofi_greeting *greeting)
+{
+	static const uint8_t none[REGION_DESCRIPTOR_BYTES];
+
+	p->state = UP;
+	p->all->joining--;
+	ofi_flow_use_token(p->flow, greeting->token);
+	if (memcmp(greeting->control, none, sizeof(none)) &&
+	    ofi_memory_reach(p->all->memory, &p->endpoint, greeting->control, &p->control))
+		ofi_peer_lose(p, "the control region that it told of cannot be");
+}
+
+static void join(struct ofi_peer *p, uint64_t now)
+{
+	const int rank = p->endpoint.peer;
+	const struct ofi_greeting *greeting = ofi_proof_greeting(p->all->proofs, rank);
+	uint8_t hello[OFI_FRAME_BYTES];
+
+	if (greeting)
+		begin(p, greeting);
+	else if (!ofi_letters_pending(p->all->letters, rank) &&
+		 ofi_proof_speak(p->all->proofs, rank, now, hello))
+		ofi_letters_write(p->all->letters, rank, hello);
+}
+
+void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns)
+{
+	if (was_stopped)
+		ofi_flow_moved(p->flow, now_ns);
+	if (p->state == JOINING)
+		join(p, now_ns);
+	else if (p->state == UP)
+		look_for_silence(p, now_ns);
+	ofi_peer_say(p);
+}
+
+void ofi_peer_say(struct ofi_peer *p)
+{
+	ofi_letters_send(p->all->letters, p->endpoint.peer, p->address);
+}
+
+void ofi_peer_unheard(struct ofi_peer *p, const char *why)
+{
+	char text[OFI_WHY_BYTES];
+
+	if (p->state != UP)
+		return; /* it is said again when it is due */
+	snprintf(text, sizeof(text), "the last message of the proof failed: %.100s", why);
+	ofi_peer_lose(p, text);
+}
+
+int ofi_peer_control(struct ofi_peer *p, struct remote **out)
+{
+	int rc = ofi_peer_check(p);
+
+	if (rc)
+		return rc;
+	if (!p->control)
+		return fail(SLUICE_EINVAL, "ofi: rank %d was opened without a control region",
+			    p->endpoint.peer);
+	return ofi_memory_reach(p->all->memory, &p->endpoint,
+				ofi_proof_greeting(p->all->proofs, p->endpoint.peer)->control, out);
+}
+
+/* ---- transfers -------------------------------------------------------------------- */
+
+int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns)
+{
+	if (p->token != token)
+		return 0;
+	if (is_lost(p))
+		return 1;
+	ofi_flow_moved(p->flow, now_ns);
+	event_queue_put(p->all->events,
+			&(struct event){ .kind = EVENT_IMM, .peer = p->endpoint.peer, .imm = imm });
+	return 1;
+}
+
+int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
+{
+	char why[OFI_WHY_BYTES];
+
+	if (!ofi_flow_waits(p->flow))
+		return 0;
+	if (ofi_flow_push(p->flow, now_ns, why))
+		ofi_peer_lose(p, why); /* whoever waits for a transfer is told so */
+	return ofi_flow_waits(p->flow);
+}
+
+int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
+{
+	uint64_t now;
+	int rc = is_lost(p) ? gone(p) : transfer_check(&p->endpoint, x);
+
+	if (rc)
+		return rc;
+	if (!ofi_flow_room(p->flow, x))
+		return SLUICE_EAGAIN;
+	now = now_ns();
+	rc = ofi_flow_append(p->flow, x, now);
+	if (rc)
+		return rc;
+	transfer_count(p->all->transport, x);
+	ofi_peer_push(p, now);
+	return SLUICE_OK;
+}
+
+void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns)
+{
+	char why[OFI_WHY_BYTES];
+
+	if (ofi_flow_completed(p->flow, c, now_ns, why))
+		ofi_peer_lose(p, why);
+}
+
+void ofi_peer_flush(struct ofi_peer *p)
+{
+	const struct transfer last = { .kind = TRANSFER_PUT, .remote = p->control, .report = 1 };
+
+	if (p->state == UP && p->control && ofi_flow_room(p->flow, &last))
+		ofi_flow_append(p->flow, &last, now_ns());
+}
+
+int ofi_peer_is_busy(const struct ofi_peer *p)
+{
+	return !is_lost(p) && !ofi_flow_is_idle(p->flow);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * One peer of the transport over libfabric, from the proof that it belongs to the job until it is
+ * lost: its address, its flow, and the token that its notices carry. Called by ofi.c with its lock
+ * held. */
+#ifndef RDMA_OFI_PEER_H
+#define RDMA_OFI_PEER_H
+#include "rdma/event_queue.h"
+#include "rdma/ofi_fabric.h"
+#include "rdma/ofi_flow.h"
+#include "rdma/ofi_letters.h"
+#include "rdma/ofi_memory.h"
+#include "rdma/ofi_proof.h"
+#include "rdma/transport.h"
+
+enum { OFI_WHY_BYTES = 160 };
+
+struct ofi_peer;
+
+/* What all peers share. */
+struct ofi_peers {
+	struct transport *transport;
+	int size, lost_after_ms;
+	const struct region *control; /* NULL: there is none */
+	size_t control_line_bytes;    /* 0: a peer may write all of it */
+	uint32_t token_mask;          /* the bits of a token that are a rank */
+	struct ofi_fabric *fabric;
+	struct ofi_memory *memory;
+	struct ofi_proofs *proofs;
+	struct ofi_letters *letters;
+	struct event_queue *events;
+	const struct region *buffers;
+	uint8_t *copies;     /* for small puts, size times ofi_flow_copy_bytes() in the buffers */
+	uint32_t promised;   /* events that transfers of all flows will make */
+	int joining, untold; /* peers that have not proved themselves; that are lost, unbeknown */
+};
+
+/* name: its address, from its card. */
+int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, struct ofi_peer **out);
+void ofi_peer_close(struct ofi_peer **peer);
+struct endpoint *ofi_peer_endpoint(struct ofi_peer *p);
+struct ofi_peer *ofi_peer_of(struct endpoint *e);
+
+/* 1: it has proved itself. 0: not yet. SLUICE_EPEER: it is lost. */
+int ofi_peer_ready(const struct ofi_peer *p);
+/* 0, or SLUICE_E*: nothing can be done with it now. */
+int ofi_peer_check(const struct ofi_peer *p);
+void ofi_peer_lose(struct ofi_peer *p, const char *why);
+/* 1 and its EVENT_GONE, once. */
+int ofi_peer_tell(struct ofi_peer *p, struct event *out);
+
+/* Now and then: says what a proof needs said, and loses it if it is silent for too long. */
+void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
+/* Says what was written for it (ofi_letters.h). */
+void ofi_peer_say(struct ofi_peer *p);
+/* The message that went to it last has failed. */
+void ofi_peer_unheard(struct ofi_peer *p, const char *why);
+
+/* The peer's control region; NULL: it has none. */
+int ofi_peer_control(struct ofi_peer *p, struct remote **out);
+/* A notice with this token came. 0: the token is not this peer's. */
+int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns);
+int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
+/* Posts what waits. Returns whether anything waits still. */
+int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
+void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
+/* For the end of a job: what completes after all before it; then whether anything is under way. */
+void ofi_peer_flush(struct ofi_peer *p);
+int ofi_peer_is_busy(const struct ofi_peer *p);
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_provider.h. */
+#include "rdma/ofi_provider.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <rdma/fi_endpoint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct row {
+	const char *name; /* as libfabric has it */
+	int unasked;      /* may be taken where SLUICE_PROVIDER names none */
+	int tcp;
+	uint32_t since;  /* the first version of libfabric in which it is usable */
+	const char *why; /* not before that */
+};
+
+/* In the order in which they are tried. A provider without a row can be named. */
+static const struct row rows[] = {
+	{ "cxi", 1, 0, FI_VERSION(2, 5), "has no puts that announce themselves" },
+	{ "opx", 1, 0, FI_VERSION(2, 1), "has no puts that announce themselves" },
+	{ "psm3", 1, 0, OFI_API, "" },
+	/* Reliable datagrams over TCP were a provider of their own before they were merged. */
+	{ "tcp", 1, 1, FI_VERSION(1, 18), "has connections only" },
+	{ "net", 1, 1, OFI_API, "" },
+	{ "tcp;ofi_rxm", 0, 1, OFI_API, "" },
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* Beginnings of the names of interfaces that lead to containers or virtual machines of this node.
+ */
+static const char *const inward[] = { "docker", "br-",    "virbr", "veth",
+				      "cni",    "podman", "lxcbr", "flannel" };
+
+static const struct row *row_of(const char *provider)
+{
+	for (int i = 0; i < ROWS; i++)
+		if (!strcmp(rows[i].name, provider))
+			return &rows[i];
+	return NULL;
+}
+
+/* ---- interfaces ------------------------------------------------------------------- */
+
+/* "" where the addresses of the provider are not those of IP. */
+static const char *address_text(const struct fi_info *info, char text[INET6_ADDRSTRLEN])
+{
+	const struct sockaddr_in *in = info->src_addr;
+	const struct sockaddr_in6 *in6 = info->src_addr;
+
+	text[0] = '\0';
+	if (in && info->addr_format == FI_SOCKADDR_IN)
+		inet_ntop(AF_INET, &in->sin_addr, text, INET6_ADDRSTRLEN);
+	else if (in6 && info->addr_format == FI_SOCKADDR_IN6)
+		inet_ntop(AF_INET6, &in6->sin6_addr, text, INET6_ADDRSTRLEN);
+	return text;
+}
+
+static const char *domain_of(const struct fi_info *info)
+{
+	return info->domain_attr->name ? info->domain_attr->name : "";
+}
+
+static int leads_nowhere(const struct fi_info *info)
+{
+	const struct sockaddr_in *in = info->src_addr;
+	const struct sockaddr_in6 *in6 = info->src_addr;
+
+	if (in && info->addr_format == FI_SOCKADDR_IN && ntohl(in->sin_addr.s_addr) >> 24 == 127)
+		return 1;
+	if (in6 && info->addr_format == FI_SOCKADDR_IN6 &&
+	    (IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) || IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)))
+		return 1;
+	for (size_t i = 0; i < sizeof(inward) / sizeof(inward[0]); i++)
+		if (!strncmp(domain_of(info), inward[i], strlen(inward[i])))
+			return 1;
+	return 0;
+}
+
+static int interface_fits(const struct fi_info *info, const char *interface)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (!*interface)
+		return !leads_nowhere(info);
+	return !strcmp(domain_of(info), interface) || !strcmp(address_text(info, text), interface);
+}
+
+/* ---- the choice ------------------------------------------------------------------- */
+
+/* What Sluice can do without is left out: order, and events that the notices make unnecessary. */
+static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
+{
+	struct fi_info *hints = l->dupinfo(NULL);
+
+	if (!hints)
+		return NULL;
+	hints->caps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ |
+		      FI_REMOTE_WRITE;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
+				      FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->cq_data_size = 8;
+	if (*provider)
+		hints->fabric_attr->prov_name = strdup(provider);
+	return hints;
+}
+
+/* The first one of the list that the provider and the interface leave; IPv4 before IPv6. */
+static struct fi_info *first_fit(struct fi_info *list, const char *provider, const char *interface)
+{
+	struct fi_info *found = NULL;
+
+	for (struct fi_info *i = list; i; i = i->next) {
+		if (strcmp(i->fabric_attr->prov_name, provider) || !interface_fits(i, interface))
+			continue;
+		if (i->addr_format != FI_SOCKADDR_IN6)
+			return i;
+		if (!found)
+			found = i;
+	}
+	return found;
+}
+
+static int is_listed(const struct fi_info *list, const char *provider)
+{
+	for (; list; list = list->next)
+		if (!strcmp(list->fabric_attr->prov_name, provider))
+			return 1;
+	return 0;
+}
+
+static void list_names(const struct fi_info *list, char *text, size_t cap)
+{
+	const char *last = "";
+
+	text[0] = '\0';
+	for (; list; list = list->next) {
+		const char *name = list->fabric_attr->prov_name;
+		size_t used = strlen(text);
+
+		if (strcmp(name, last) && used + 1 < cap)
+			snprintf(text + used, cap - used, "%s%s", used ? ", " : "", name);
+		last = name;
+	}
+}
+
+static void list_interfaces(const struct fi_info *list, const char *provider, char *text,
+			    size_t cap)
+{
+	text[0] = '\0';
+	for (; list; list = list->next) {
+		char address[INET6_ADDRSTRLEN];
+		size_t used = strlen(text);
+
+		if (!strcmp(list->fabric_attr->prov_name, provider) && used + 1 < cap)
+			snprintf(text + used, cap - used, "%s%s %s", used ? ", " : "",
+				 domain_of(list), address_text(list, address));
+	}
+}
+
+static int too_old(const struct row *row, uint32_t version)
+{
+	return FI_VERSION_LT(version, row->since);
+}
+
+static int choose_named(struct fi_info *list, const char *provider, const char *interface,
+			uint32_t version, struct fi_info **out)
+{
+	const struct row *row = row_of(provider);
+	char there[300];
+
+	if (row && too_old(row, version))
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "provider %s %s in libfabric %u.%u: it needs %u.%u or later%s",
+				    provider, row->why, FI_MAJOR(version), FI_MINOR(version),
+				    FI_MAJOR(row->since), FI_MINOR(row->since),
+				    row->tcp ? "; for TCP name the provider net" : "");
+	*out = first_fit(list, provider, interface);
+	if (*out)
+		return SLUICE_OK;
+	if (!is_listed(list, provider)) {
+		list_names(list, there, sizeof(there));
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "libfabric has no provider %s here that can put and get "
+				    "between unconnected endpoints; it has: %s",
+				    provider, *there ? there : "none");
+	}
+	list_interfaces(list, provider, there, sizeof(there));
+	return fail_quietly(SLUICE_ENOSUPP, "provider %s has no usable interface%s%s: it has %s%s",
+			    provider, *interface ? " of SLUICE_INTERFACE=" : "", interface, there,
+			    *interface ?
+				    "" :
+				    "; loopback, link-local addresses and bridges of "
+				    "containers are used only where SLUICE_INTERFACE names them");
+}
+
+static int choose_any(struct fi_info *list, const char *interface, uint32_t version,
+		      struct fi_info **out)
+{
+	const char *present = NULL;
+	char there[300];
+
+	for (int i = 0; i < ROWS; i++) {
+		if (!rows[i].unasked || too_old(&rows[i], version) ||
+		    !is_listed(list, rows[i].name))
+			continue;
+		*out = first_fit(list, rows[i].name, interface);
+		if (*out)
+			return SLUICE_OK;
+		present = rows[i].name;
+	}
+	if (present)
+		return choose_named(list, present, interface, version, out);
+	list_names(list, there, sizeof(there));
+	return fail_quietly(
+		SLUICE_ENOSUPP,
+		"libfabric %u.%u has none of the providers that Sluice takes by itself "
+		"(cxi, opx, psm3, tcp, net); SLUICE_PROVIDER can name another one of: %s",
+		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
+}
+
+int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out)
+{
+	const struct ofi_library *l;
+	struct fi_info *hints, *list = NULL, *found = NULL;
+	char address[INET6_ADDRSTRLEN];
+	const struct row *row;
+	uint32_t version;
+	int rc = ofi_library_load(&l), err;
+
+	provider = provider ? provider : "";
+	interface = interface ? interface : "";
+	if (rc)
+		return rc;
+	version = l->version();
+	hints = hints_for(l, provider);
+	if (!hints)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for the hints of libfabric");
+	err = l->getinfo(OFI_API, NULL, NULL, 0, hints, &list);
+	l->freeinfo(hints);
+	if (err && err != -FI_ENODATA)
+		return fail_quietly(SLUICE_ENOSUPP, "fi_getinfo: %s", l->strerror(-err));
+	rc = *provider ? choose_named(list, provider, interface, version, &found) :
+			 choose_any(list, interface, version, &found);
+	if (!rc) {
+		row = row_of(found->fabric_attr->prov_name);
+		*out = (struct ofi_choice){ .library = l,
+					    .info = l->dupinfo(found),
+					    .tcp = row ? row->tcp : 0 };
+		snprintf(out->text, sizeof(out->text), "%s on %s%s%s (libfabric %u.%u)",
+			 found->fabric_attr->prov_name, domain_of(found),
+			 *address_text(found, address) ? ", " : "", address_text(found, address),
+			 FI_MAJOR(version), FI_MINOR(version));
+		if (!out->info)
+			rc = fail(SLUICE_ENOMEM, "ofi: no memory for what libfabric says of %s",
+				  out->text);
+	}
+	if (list)
+		l->freeinfo(list);
+	return rc;
+}
+
+void ofi_choice_end(struct ofi_choice *choice)
+{
+	if (choice->info)
+		choice->library->freeinfo(choice->info);
+	choice->info = NULL;
+}

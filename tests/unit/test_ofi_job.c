@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Jobs whose ranks meet over libfabric: on loopback, and in network namespaces of their own, where
+ * there is nothing else between them. Each trains to the bits that it trains to over shared
+ * memory. */
+#include "ranks.h"
+#include "rdma/transport.h"
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { RANKS = 2, COUNT = 300000, STEPS = 6 };
+
+struct run {
+	const char *recipe, *transport, *interface;
+	int apart; /* each rank in its namespace */
+	uint64_t digest, shm_bytes, ofi_bytes;
+};
+
+static const char *const recipes[] = {
+	"up=topk(0.01) down=topk(0.05)",
+	"up=all down=all",
+	"up=cyclic(0.01) down=all",
+	"up=topk(0.05),uniform(4) down=topk(0.1)",
+};
+enum { RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
+
+/* What libfabric never frees of its own, for a build with a sanitizer. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libfabric.so";
+}
+
+/* ---- namespaces ------------------------------------------------------------------ */
+
+static void name_of(int rank, char name[32], pid_t pid)
+{
+	snprintf(name, 32, "sluice%d-%d", (int)pid, rank);
+}
+
+static int run_quietly(const char *command)
+{
+	const int status = system(command); /* NOLINT: fixed words and numbers */
+
+	return status == 0 ? 0 : -1;
+}
+
+static void remove_namespaces(void)
+{
+	char command[128], name[32];
+
+	for (int r = 0; r < RANKS; r++) {
+		name_of(r, name, getpid());
+		snprintf(command, sizeof(command), "ip netns del %s 2>/dev/null", name);
+		run_quietly(command);
+	}
+}
+
+/* Two networks with one cable between them. 0, or -1: they cannot be made here. */
+static int make_namespaces(void)
+{
+	char command[512], a[32], b[32];
+
+	name_of(0, a, getpid());
+	name_of(1, b, getpid());
+	snprintf(
+		command, sizeof(command),
+		"exec 2>/dev/null; ip netns add %s && ip netns add %s && "
+		"ip link add v0 netns %s type veth peer name v0 netns %s && "
+		"ip -n %s addr add 10.79.0.1/24 dev v0 && ip -n %s addr add 10.79.0.2/24 dev v0 && "
+		"ip -n %s link set v0 up && ip -n %s link set v0 up",
+		a, b, a, b, a, b, a, b);
+	if (run_quietly(command))
+		return -1;
+	/* The kernel takes a while to see the cable, and libfabric takes no interface before. */
+	snprintf(
+		command, sizeof(command),
+		"for i in $(seq 200); do ip -n %s -o link show v0 | grep -q 'state UP' && "
+		"ip -n %s -o link show v0 | grep -q 'state UP' && exit 0; sleep 0.05; done; exit 1",
+		a, b);
+	return run_quietly(command);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	remove_namespaces();
+	return 0;
+}
+
+static void enter_namespace(int rank)
+{
+	char path[64] = "/run/netns/";
+	int fd;
+
+	name_of(rank, path + strlen(path), getppid());
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(setns(fd, CLONE_NEWNET) == 0);
+	close(fd);
+}
+
+/* ---- training -------------------------------------------------------------------- */
+
+static uint64_t bytes_over(sluice_job *job, const char *name)
+{
+	sluice_transport_stats all[8] = { { .size = sizeof(all[0]) } };
+	size_t n = 0;
+
+	CHECK_OK(sluice_transports(job, all, 8, &n));
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(all[i].name, name))
+			return all[i].put_bytes + all[i].get_bytes;
+	return 0;
+}
+
+static int train(int rank, void *argument)
+{
+	static float params[COUNT], grad[COUNT];
+	struct run *run = argument;
+	sluice_model_attr attr = {
+		.size = sizeof(attr), .count = COUNT, .recipe = run->recipe, .lr = 0.05f
+	};
+	sluice_model *model = NULL;
+	sluice_job *job;
+
+	if (run->apart)
+		enter_namespace(rank);
+	setenv("SLUICE_TRANSPORT", run->transport, 1);
+	setenv("SLUICE_INTERFACE", run->interface, 1);
+	job = rank_join(NULL);
+	for (int i = 0; i < COUNT; i++)
+		params[i] = noise(1, 0, 0, (uint64_t)i);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 0; step < STEPS; step++) {
+		for (int i = 0; i < COUNT; i++)
+			grad[i] = params[i] + 0.1f * noise(2, step, (uint64_t)rank, (uint64_t)i);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	uint64_t digest = check_same(job, params, sizeof(params));
+	if (rank == 0) {
+		run->digest = digest;
+		run->shm_bytes = bytes_over(job, "shm");
+		run->ofi_bytes = bytes_over(job, "ofi");
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static struct run *run_with(const char *recipe, const char *transport, const char *interface,
+			    int apart)
+{
+	struct run *run = shared_memory(sizeof(*run));
+
+	*run = (struct run){
+		.recipe = recipe, .transport = transport, .interface = interface, .apart = apart
+	};
+	run_ranks(RANKS, train, run);
+	return run;
+}
+
+static void compare(const char *interface, int apart)
+{
+	for (int i = 0; i < RECIPES; i++) {
+		const struct run *shm = run_with(recipes[i], "shm", "", 0);
+		const struct run *ofi = run_with(recipes[i], "ofi", interface, apart);
+
+		assert_true(shm->shm_bytes > 0 && shm->ofi_bytes == 0);
+		assert_true(ofi->ofi_bytes > 0 && ofi->shm_bytes == 0);
+		assert_true(shm->digest == ofi->digest);
+	}
+}
+
+static void train__over_libfabric_on_loopback__same_bits_as_over_shm(void **state)
+{
+	(void)state;
+	compare("lo", 0);
+}
+
+static void train__between_network_namespaces__same_bits_as_over_shm(void **state)
+{
+	(void)state;
+	if (geteuid() || make_namespaces()) {
+		print_message("skipped: no network namespaces can be made here (root, iproute2)\n");
+		skip();
+	}
+	compare("", 1);
+}
+
+/* ---- death ------------------------------------------------------------------------ */
+
+static int outlive(int rank, void *argument)
+{
+	const sluice_job_attr attr = { .size = sizeof(attr), .lost_after_ms = 1000 * slowness() };
+	sluice_job *job;
+
+	(void)argument;
+	setenv("SLUICE_TRANSPORT", "ofi", 1);
+	setenv("SLUICE_INTERFACE", "lo", 1);
+	job = rank_join(&attr);
+	log_capture();
+	CHECK_OK(sluice_barrier(job));
+	if (rank == 1)
+		raise(SIGKILL);
+	CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	CHECK(error_says("rank 1 (node n1) is lost", "its process ended"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void barrier__with_a_rank_that_was_killed__fails_naming_it(void **state)
+{
+	int status[3];
+
+	(void)state;
+	run_ranks_status(3, outlive, NULL, NULL, 120000, status);
+	assert_true(WIFEXITED(status[0]) && !WEXITSTATUS(status[0]));
+	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
+	assert_true(WIFSIGNALED(status[1]));
+}
+
+/* Asked in a child: libfabric keeps what it sees of interfaces when it is loaded, and a rank that
+ * enters a namespace is to load it there. */
+static int ofi_opens(void)
+{
+	struct transport_config config = {
+		.rank = 0, .size = 2, .queue_depth = 4, .interface = "lo", .lost_after_ms = 1000
+	};
+	struct transport *t = NULL;
+	int status = 1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		const int rc = ofi_transport.open(&config, &t);
+
+		if (rc)
+			print_message("skipped: %s\n", sluice_last_error());
+		else
+			ofi_transport.close(&t);
+		fflush(NULL);
+		_exit(rc != 0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && !status;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(train__over_libfabric_on_loopback__same_bits_as_over_shm),
+		cmocka_unit_test_teardown(train__between_network_namespaces__same_bits_as_over_shm,
+					  tear_down),
+		cmocka_unit_test(barrier__with_a_rank_that_was_killed__fails_naming_it),
+	};
+
+	if (!ofi_opens())
+		return 77;
+	return cmocka_run_group_tests_name("jobs over libfabric", tests, NULL, NULL);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The messages by which two ranks prove over libfabric that they hold the job's key: without
+ * libfabric, as the exchange is a function of messages. */
+#include "base/bytes.h"
+#include "rdma/ofi_proof.h"
+#include "rdma_pair.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { RANKS = 3, CLIENT = 0, SERVER = 1, SECOND_NS = 1000000000 };
+
+static const struct job_secret secret = { .key = { 7, 7, 7 }, .job = "a job", .wire_version = 3 };
+
+struct exchange {
+	struct ofi_proofs *side[2];
+	struct ofi_greeting own[2];
+	uint64_t now_ns;
+};
+
+static void open_exchange(struct exchange *x, const struct job_secret *of_server)
+{
+	*x = (struct exchange){ .now_ns = 1000ULL * SECOND_NS };
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ofi_proofs_open(i, RANKS, &x->side[i]), 0);
+		ofi_proofs_admit(x->side[i], i == SERVER ? of_server : &secret);
+		x->own[i].token = 0x1000u + (unsigned)i;
+		memset(x->own[i].control, 0x50 + i, REGION_DESCRIPTOR_BYTES);
+		ofi_proof_begin(x->side[i], 1 - i, &x->own[i]);
+	}
+}
+
+static void close_exchange(struct exchange *x)
+{
+	ofi_proofs_close(&x->side[0]);
+	ofi_proofs_close(&x->side[1]);
+}
+
+static int hand(struct exchange *x, int to, const uint8_t *message, uint8_t *answer)
+{
+	int peer = -1;
+	const int rc = ofi_proof_answer(x->side[to], message, OFI_FRAME_BYTES, x->now_ns, &peer,
+					answer);
+
+	if (rc)
+		assert_int_equal(peer, 1 - to);
+	return rc;
+}
+
+/* Up to message number n: 1 HELLO, 2 CHALLENGE, 3 PROOF, 4 ACCEPT, 5 GREETING. */
+static void exchange_up_to(struct exchange *x, int n, uint8_t message[OFI_FRAME_BYTES])
+{
+	uint8_t next[OFI_FRAME_BYTES];
+
+	assert_int_equal(ofi_proof_speak(x->side[CLIENT], SERVER, x->now_ns, message), 1);
+	for (int i = 2; i <= n; i++) {
+		assert_int_equal(hand(x, i % 2 ? CLIENT : SERVER, message, next), 1);
+		memcpy(message, next, sizeof(next));
+	}
+}
+
+static int is_up(const struct exchange *x, int side)
+{
+	return ofi_proof_greeting(x->side[side], 1 - side) != NULL;
+}
+
+static void exchange__same_key__both_learn_the_greeting_of_the_other(void **state)
+{
+	uint8_t message[OFI_FRAME_BYTES], none[OFI_FRAME_BYTES];
+	struct exchange x;
+
+	(void)state;
+	open_exchange(&x, &secret);
+	exchange_up_to(&x, 5, message);
+	assert_true(is_up(&x, CLIENT) && !is_up(&x, SERVER));
+	assert_int_equal(hand(&x, SERVER, message, none), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct ofi_greeting *got = ofi_proof_greeting(x.side[i], 1 - i);
+
+		assert_non_null(got);
+		assert_memory_equal(got, &x.own[1 - i], sizeof(*got));
+		assert_int_equal(ofi_proofs_refused(x.side[i]), 0);
+	}
+	/* What is over is not begun again. */
+	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns + SECOND_NS, none), 0);
+	close_exchange(&x);
+}
+
+static int holds(const uint8_t *message, const void *what, size_t n)
+{
+	for (size_t at = 0; at + n <= OFI_FRAME_BYTES; at++)
+		if (!memcmp(message + at, what, n))
+			return 1;
+	return 0;
+}
+
+static void greeting__before_the_peer_has_proved_itself__is_in_no_message(void **state)
+{
+	uint8_t message[OFI_FRAME_BYTES];
+
+	(void)state;
+	for (int n = 1; n <= 5; n++) {
+		struct exchange x;
+
+		open_exchange(&x, &secret);
+		exchange_up_to(&x, n, message);
+		assert_int_equal(holds(message, x.own[SERVER].control, 16), n == 4);
+		assert_int_equal(holds(message, x.own[CLIENT].control, 16), n == 5);
+		close_exchange(&x);
+	}
+}
+
+static void exchange__other_key__neither_side_comes_up(void **state)
+{
+	struct job_secret other = secret;
+	uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
+	struct exchange x;
+
+	(void)state;
+	quiet_log();
+	other.key[31] ^= 1;
+	open_exchange(&x, &other);
+	exchange_up_to(&x, 2, message);
+	assert_int_equal(hand(&x, CLIENT, message, answer), 0);
+	assert_int_equal(ofi_proofs_refused(x.side[CLIENT]), 1);
+	assert_true(!is_up(&x, CLIENT) && !is_up(&x, SERVER));
+	close_exchange(&x);
+}
+
+/* Every bit of every message counts, but for what the receiver has no use for: the tag of a HELLO,
+ * of which nothing is believed. */
+static void message__any_bit_changed__nobody_comes_up_by_it(void **state)
+{
+	(void)state;
+	quiet_log();
+	for (int n = 2; n <= 5; n++)
+		for (int bit = 0; bit < OFI_FRAME_BYTES * 8; bit++) {
+			uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
+			const int to = n % 2 ? SERVER : CLIENT;
+			struct exchange x;
+
+			open_exchange(&x, &secret);
+			exchange_up_to(&x, n, message);
+			message[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			/* Another kind, or sender, may make it a HELLO; the answer to that is a
+			 * challenge, in which there is nothing to gain. */
+			if (hand(&x, to, message, answer))
+				assert_int_equal(get_le32(answer + 4), 2);
+			assert_false(is_up(&x, to));
+			close_exchange(&x);
+		}
+}
+
+static void message__of_any_other_length__is_refused(void **state)
+{
+	uint8_t message[OFI_FRAME_BYTES + 8] = { 0 }, answer[OFI_FRAME_BYTES];
+	struct exchange x;
+	int peer;
+
+	(void)state;
+	quiet_log();
+	open_exchange(&x, &secret);
+	exchange_up_to(&x, 3, message);
+	for (size_t n = 0; n < sizeof(message); n++)
+		if (n != OFI_FRAME_BYTES)
+			assert_int_equal(ofi_proof_answer(x.side[SERVER], message, n, x.now_ns,
+							  &peer, answer),
+					 0);
+	assert_int_equal(ofi_proofs_refused(x.side[SERVER]), sizeof(message) - 1);
+	close_exchange(&x);
+}
+
+static void proof__replayed_to_another_run_of_the_server__is_refused(void **state)
+{
+	uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
+	struct exchange x, later;
+
+	(void)state;
+	quiet_log();
+	open_exchange(&x, &secret);
+	open_exchange(&later, &secret);
+	exchange_up_to(&x, 3, message);
+	assert_int_equal(hand(&later, SERVER, message, answer), 0);
+	assert_int_equal(ofi_proofs_refused(later.side[SERVER]), 1);
+	/* Nor is it worth anything to the same one after a minute. */
+	x.now_ns += 61ULL * SECOND_NS;
+	assert_int_equal(hand(&x, SERVER, message, answer), 0);
+	close_exchange(&x);
+	close_exchange(&later);
+}
+
+static void hello__unanswered__is_said_again_with_another_nonce(void **state)
+{
+	uint8_t first[OFI_FRAME_BYTES], second[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
+	struct exchange x;
+
+	(void)state;
+	open_exchange(&x, &secret);
+	exchange_up_to(&x, 1, first);
+	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns, second), 0);
+	x.now_ns += SECOND_NS;
+	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns, second), 1);
+	assert_memory_not_equal(first, second, OFI_FRAME_BYTES);
+	/* The answer to the first is late: it is no longer what the client asked. */
+	assert_int_equal(hand(&x, SERVER, first, answer), 1);
+	assert_int_equal(hand(&x, CLIENT, answer, first), 0);
+	assert_int_equal(hand(&x, SERVER, second, answer), 1);
+	assert_int_equal(hand(&x, CLIENT, answer, first), 1);
+	assert_int_equal(ofi_proof_speak(x.side[SERVER], CLIENT, x.now_ns, first), 0);
+	close_exchange(&x);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exchange__same_key__both_learn_the_greeting_of_the_other),
+		cmocka_unit_test(greeting__before_the_peer_has_proved_itself__is_in_no_message),
+		cmocka_unit_test(exchange__other_key__neither_side_comes_up),
+		cmocka_unit_test(message__any_bit_changed__nobody_comes_up_by_it),
+		cmocka_unit_test(message__of_any_other_length__is_refused),
+		cmocka_unit_test(proof__replayed_to_another_run_of_the_server__is_refused),
+		cmocka_unit_test(hello__unanswered__is_said_again_with_another_nonce),
+	};
+
+	return cmocka_run_group_tests_name("proofs over libfabric", tests, NULL, NULL);
+}
