@@ -102,6 +102,7 @@ static int card_arm(struct transport *t)
 }
 
 const struct transport_ops *const transports[] = { &self_transport, &card, NULL };
+const struct transport_absent transports_absent[] = { { NULL, NULL } };
 
 static void use_card(void)
 {
