@@ -8,6 +8,9 @@
  *     emit    a message is made of them
  *     settle  what the receiver decodes leaves the residual
  *
+ * Selectors whose row in choose.c says `adds` can do the additions of the first turn, and the
+ * subtractions of the last one, in their own pass over the vector.
+ *
  * compressor.c owns the residual and the momentum that selection masks, what the selector remembers
  * from step to step, and room for one message at a time. Pure: it knows no job and no network. */
 #ifndef RUNTIME_COMPRESSOR_H
@@ -26,7 +29,8 @@ struct entries {
 	float *value;
 };
 
-/* What compressors share that never work at the same time: all shards of a rank do. */
+/* Memory that compressors share if they never work at the same time. All shards of a rank share
+ * one. */
 struct scratch;
 /* copy: bytes for a private copy of a message; 0: none is needed. span: of the longest vector that
  * is selected from; 0: none is. 0 or SLUICE_ENOMEM. */
@@ -41,21 +45,21 @@ struct selector *scratch_selector(const struct scratch *scratch);
 
 struct compressor_attr {
 	const struct direction *direction; /* of the recipe: how coordinates are chosen */
-	int down;                          /* a shard's; else a worker's */
+	int down;                          /* 1: a shard's compressor; 0: a worker's */
 	uint32_t number; /* whose draws these are: a worker's rank, which is below 2^23, or
 			    2^23 + the shard's number */
 	uint32_t first_shard, seed;
-	/* Where a selector picks; where it draws a support of its own for each shard. Both stay the
-	 * caller's. */
+	/* spans: where a selector picks. shards: for a selector that draws a support for each
+	 * shard, one span per shard. Both stay the caller's. */
 	const struct span *spans, *shards;
 	size_t n_spans, n_shards;
-	/* The vectors stay the caller's. residual NULL: whoever picks says from what. remembers:
-	 * what is not sent stays in the residual. velocity: the momentum of what is sent is
-	 * cleared. */
+	/* The vectors stay the caller's. residual NULL: each pick names its vector. remembers:
+	 * what is not sent stays in the residual. velocity: the momentum, which is cleared where
+	 * something is sent and the caller of compressor_settle() asks for it. */
 	float *residual, *velocity;
 	int remembers;
-	/* The most coordinates of one pick, whose values are kept beside them or not. 0: the
-	 * scratch's entries have room. */
+	/* The most coordinates of one pick; 0: they lie in the scratch's entries. beside: the
+	 * values of a pick are kept next to its positions. */
 	size_t picked;
 	int beside;
 	size_t fitted; /* the most coordinates of a message that had to be shortened */
@@ -67,7 +71,7 @@ struct compressor;
 int compressor_open(const struct compressor_attr *attr,
 		    struct compressor **out); /* SLUICE_ENOMEM */
 void compressor_close(struct compressor **compressor);
-/* Of memory that compressor_open() takes beside the vectors. */
+/* Bytes that compressor_open() takes, without the vectors. */
 uint64_t compressor_bytes(const struct compressor_attr *attr);
 
 float *compressor_residual(const struct compressor *c);
@@ -83,15 +87,16 @@ struct candidates *compressor_candidates(struct compressor *c);
 struct pick_call {
 	uint64_t step;
 	double density;
-	uint64_t k; /* the same as a number of coordinates, where the selector wants one */
+	uint64_t k; /* the density as a number of coordinates, for selectors that take one */
 	const struct span *spans; /* NULL: those of the compressor */
 	size_t n_spans;
-	/* Picked from: vector; or, where it is NULL, from residual + scale * grad, which the
-	 * selection adds up in its own pass. */
+	/* What is picked from: vector. Where it is NULL, the selection adds scale * grad to the
+	 * residual in its own pass, and picks from that; only selectors that say `adds` can. */
 	float *vector;
 	const float *grad;
 	float scale;
-	int take; /* what is picked is to leave the residual in that pass, if it can */
+	int take; /* set what is picked to zero in the residual in that pass, if there is room for
+		     the values beside the positions (PICK_TAKEN) */
 };
 
 enum pick_from {
@@ -102,24 +107,24 @@ enum pick_from {
 /* Some coordinates of a vector. */
 struct pick {
 	const uint32_t *index; /* ascending; NULL: all n coordinates */
-	const float *value;    /* beside them; not of PICK_FROM_VECTOR */
+	const float *value;    /* beside the positions; NULL with PICK_FROM_VECTOR */
 	float *vector;
 	size_t n;
 	enum pick_from from;
 	int nan; /* nothing was picked, because a NaN was met */
 };
 
-/* Asks the recipe's selector. The result lasts until the next call, with the scratch if there is no
- * room of its own. */
+/* Asks the recipe's selector. The result lasts until the next call; if compressor_attr.picked is 0,
+ * only until the scratch is used again. */
 struct pick compressor_pick(struct compressor *c, const struct pick_call *call);
 /* All n coordinates of the vector. */
 struct pick pick_all(float *vector, size_t n);
-/* None: a message of it says that there is nothing. */
+/* No coordinate. A message of this pick says that there is nothing to send. */
 struct pick pick_none(float *vector);
-/* The coordinates begin .. end of a pick, whose part before begin has *from coordinates; *from
- * moves on. */
+/* The part of a pick from its entry *from up to coordinate `end`; *from becomes the entry behind
+ * it. Called with rising ends, it cuts a pick into shards. */
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
-/* What a selection took out of the vector is in it again. */
+/* Writes what a selection took out of the vector (PICK_TAKEN) back into it. */
 void pick_put_back(struct pick *p);
 /* Of a pick by magnitude: 1 if everything that it was made from is finite. */
 int pick_finite(const struct pick *p);
@@ -128,13 +133,15 @@ const uint32_t *compressor_support(struct compressor *c, double density, uint64_
 
 /* ---- emit, settle ----------------------------------------------------------- */
 
-/* Encodes p, whose first coordinate of all is `begin`, as message_encode() does; of more than
- * `most` coordinates the heaviest. *p is then what the message holds: positions that count from
- * begin, and the values that the receiver decodes. Returns the message's length; 0: a value is NaN
- * or infinite, m->bad of the shard's coordinates. */
+/* Encodes p as message_encode() does. `begin` is the vector's coordinate from which the message's
+ * positions count: the shard's first at a worker, 0 at a shard. If p has more than `most`
+ * coordinates, only the largest are encoded. *p is then what the message holds: positions that
+ * count from begin, and the values that the receiver decodes. Returns the message's length. 0: the
+ * value at the shard's coordinate m->bad is NaN or infinite. */
 size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, uint64_t begin,
 		       size_t most, uint8_t *out, size_t cap);
-/* What was emitted leaves the residual and, with mask, its momentum; but where a selection exempts
- * coordinates, their momentum stays. */
+/* Subtracts what was emitted from the residual, unless the selection has taken it out already
+ * (PICK_TAKEN) or the recipe keeps no memory. mask: also clears its momentum, but not that of the
+ * coordinates that the selection exempts. */
 void compressor_settle(struct compressor *c, const struct pick *emitted, uint64_t begin, int mask);
 #endif

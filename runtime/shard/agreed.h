@@ -10,7 +10,7 @@
 struct shard;
 struct agreed; /* shard.agreed; NULL where no support is agreed on */
 
-/* Of the support of this step, 0 while there is none. */
+/* How many coordinates the support of this step has; 0 while there is none. */
 uint32_t agreed_count(const struct shard *shard);
 /* Takes what a worker's message of such a phase brought (the scratch's entries). NULL, or why it is
  * refused. */
@@ -20,8 +20,8 @@ const char *agreed_take_indices(sluice_model *model, struct shard *shard, int wo
 				const struct message *m);
 const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
 			       const struct message *m);
-/* All are in: the message that carries the support, but for the rate; *index are its
- * coordinates. */
+/* The message that carries the support, when all workers' messages are in. Its coordinates are
+ * *index, and the caller sets its rate (lr). */
 struct message agreed_support(const sluice_model *model, struct shard *shard,
 			      const uint32_t **index);
 extern const struct shard_hooks agreed_hooks;

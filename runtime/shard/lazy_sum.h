@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shard half of signal=innovation (worker/lazy.h): a running sum of all workers' references,
- * to which each step adds. It is that of all of them only as long as no upload is lost or comes
- * twice. lazy_sum.c owns the sum and the count of uploads. */
+ * to which each step adds. It equals the sum of the references only as long as no upload is lost or
+ * is added twice. lazy_sum.c owns the sum and the count of uploads. */
 #ifndef RUNTIME_LAZY_SUM_H
 #define RUNTIME_LAZY_SUM_H
 #include "shard/shard_hooks.h"

@@ -27,14 +27,15 @@ struct shard {
 	struct span *spans, whole;
 	size_t n_spans;
 	struct scratch *scratch;       /* of all shards of the rank */
-	struct compressor *compressor; /* of the change, over the shard */
+	struct compressor *compressor; /* of the change of the model, over the shard */
 	struct vectors kept;
-	/* Two of them; velocity NULL where the recipe has none. */
+	/* Two of the kept vectors: the parameters as all workers hold them, and the velocity of the
+	 * update rule, which is NULL where the recipe has none. */
 	float *copy, *velocity;
 	uint64_t version;   /* steps completed */
 	uint64_t published; /* publications for all, of which a step may have several */
 	unsigned phase;
-	unsigned chosen; /* as the worker's */
+	unsigned chosen; /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
 
 	struct inboxes *inboxes;
 	struct gathered gathered;
@@ -58,7 +59,8 @@ static inline float *shard_residual(const struct shard *shard)
 }
 
 /* ---- shard.c ---- */
-/* Gathers and publishes whatever can be; returns 1 if something moved. Never waits. */
+/* Gathers the messages that have come, publishes when they are complete, and sends the notices;
+ * returns 1 if something moved. Never waits. */
 int shard_advance(sluice_model *model, struct shard *shard);
 /* For struct job_client's waits, explain and describe_waits. */
 int shards_wait(const sluice_model *model);

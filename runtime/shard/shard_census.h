@@ -11,16 +11,18 @@ struct shard;
 struct shard_census; /* shard.census, one for all shards of a rank; NULL unless a direction is
 		      * global */
 
-/* Of a rank that owns so many shards. */
+/* Bytes that shard_census_open() takes on a rank that owns n_own shards. */
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
 int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 void shard_census_close(sluice_model *model);
 
-/* Before what was selected leaves. */
+/* Writes the note of this step's delta to out, behind the delta, and returns its bytes; 0 if there
+ * is none. Called before what was selected leaves the residual, which the histogram counts. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 
-/* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any of a
- * shard at this version. */
+/* What a checkpoint holds of a shard between two steps: census_shard_numbers() numbers.
+ * census_judge_shard() returns NULL, or why these cannot be the numbers of a shard at this
+ * version. */
 size_t census_shard_numbers(void);
 void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers);
 const char *census_judge_shard(const sluice_model *model, uint64_t version,

@@ -30,12 +30,13 @@ struct shard_hooks {
 	/* Picks in place of the recipe's selector; 0: it does not in this recipe. */
 	int (*pick)(const sluice_model *model, struct shard *shard, float *vector,
 		    struct pick *out);
-	/* What the delta says as `anchor`. */
+	/* What the header of the delta says as `anchor`. */
 	uint32_t (*mark)(const struct shard *shard);
+	/* The delta is published, and the version has not been counted yet. */
 	void (*step_ends)(struct shard *shard);
 };
 
-/* Each calls that function of all rows; the first error or refusal ends it. */
+/* Each calls the function of its name in all rows; the first error or refusal ends it. */
 int shard_hooks_open(sluice_model *model, struct shard *shard);
 void shard_hooks_close(struct shard *shard);
 void shard_hooks_restart(const sluice_model *model, struct shard *shard);

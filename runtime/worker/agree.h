@@ -8,17 +8,17 @@
 
 struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
 
-/* The support of this step at a shard, whose positions count from the shard's first coordinate;
- * *n_out of it. */
+/* The support of this step at a shard: *n_out positions, which count from the shard's first
+ * coordinate. */
 const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out);
 
-/* The messages of a phase, as the loop sends them. */
+/* Each makes the messages of one phase up; they are rows of the table of payloads in worker.c. */
 int agree_send_indices(sluice_model *model, const struct signal *signal);
 int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
-/* The last of them, where a device selects. */
+/* Does what agree_send_values() does, where a device selects. */
 int agree_ask_device(sluice_model *model);
-/* A shard said which coordinates it wants (the entries). */
+/* Takes the support that a shard published: the coordinates, which are in the entries. */
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
 
 extern const struct step_hooks agree_hooks;

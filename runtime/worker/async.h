@@ -9,21 +9,24 @@
 
 struct async; /* worker.async is NULL unless the recipe says when=async */
 
-/* ---- a closing: how the answer to a worker's own message is taken ---- */
+/* ---- a closing (a row of worker.c): how the answer to a worker's own message is taken ---- */
 /* The message whose answer a pull waits for. */
 uint64_t async_awaited(const sluice_model *model);
 /* What an answer to the last message must be. */
 void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want);
 /* NULL, or why it is refused. */
 const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m);
-/* The entries become the shard's part of the target. */
+/* Makes the shard's part of the target from the entries of an answer. */
 int async_apply(sluice_model *model, uint32_t shard, const struct message *m);
-/* The version of the shard that it brought, which only the shard counts. */
+/* The version of the shard that an answer brought. The worker's next push is based on it; only the
+ * shard counts versions. */
 uint64_t async_base(const struct message *m);
 
-/* A pull without a push: asks for the newest, and counts on the bound again. */
+/* For a pull without a push: stages a message that asks each shard for its newest parameters. After
+ * it the worker is no longer parked. */
 int async_ask(sluice_model *model);
-/* Tells the shards that they need not wait for this worker, if they count on it. Token held. */
+/* Tells the shards that they need not wait for this worker, unless they know it already. Token
+ * held. */
 int async_park(sluice_model *model);
 
 extern const struct step_hooks async_hooks;

@@ -33,22 +33,25 @@ struct step_hooks {
 	 * the shard's first coordinate. */
 	void (*emitted)(sluice_model *model, const struct shard_layout *at,
 			const struct pick *emitted);
-	/* All messages of the step's first phase are made. elements: of stats, before the push. */
+	/* All messages of the step's first phase are made. elements is what stats.pushed_elements
+	 * was before the push. */
 	void (*sent)(sluice_model *model, uint64_t elements);
 
 	/* ---- a pull ---- */
-	/* Takes the n bytes behind a delta: 0, or SLUICE_EWIRE with *why. */
+	/* Takes the n bytes that lie behind a delta in the log entry. The delta is decoded and not
+	 * yet applied. Returns 0, or SLUICE_EWIRE with *why. */
 	int (*note)(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
-	/* A delta is in the target; the entries are the message's (index NULL: all). 0 or an error.
-	 */
+	/* A delta has been added to the target (the parameters); index and value are the entries of
+	 * the message m (index NULL: all coordinates). 0 or an error. */
 	int (*applied)(sluice_model *model, uint32_t shard, const uint32_t *index,
 		       const float *value, const struct message *m);
 	/* All deltas of the step are applied. */
 	void (*pulled)(sluice_model *model);
 };
 
-/* Each calls that function of all rows; the first error ends it. */
+/* Each calls the function of its name in all rows; the first error ends it. hooks_count() takes the
+ * first answer that is not 0, and the recipe's density if there is none. */
 int hooks_open(sluice_model *model);
 void hooks_close(sluice_model *model);
 void hooks_restart(sluice_model *model);

@@ -41,25 +41,28 @@ uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq
  * stands for LANE_STAGED. */
 void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
-/* Nothing is staged at any shard. */
+/* Forgets what is staged for any shard and not posted. */
 void lanes_forget(sluice_model *model);
 /* Posts the staged message, if there is one: one WRITE with notify. 1: nothing is left to post.
  * Token held. */
 int lane_post(sluice_model *model, uint32_t shard);
 /* The same for all lanes; 0 also if the job has failed. */
 int lanes_post(sluice_model *model);
+/* 1 if nothing is staged that is not posted. */
 int lane_posted(const sluice_model *model, uint32_t shard);
 /* Waits until each shard has a free slot. 0, or why the job has ended. */
 int lanes_await_slots(sluice_model *model);
 
 /* ---- down ---- */
 
-/* A notice of the shard is in place; it is judged, and ends the job if it is wrong. */
+/* A notice of the shard has been written into this rank's window. It is validated and taken over,
+ * and ends the job if it is wrong. */
 void lane_notice(sluice_model *model, uint32_t shard);
 /* The READ of this lane has ended. */
 void lane_read_ended(sluice_model *model, uint32_t shard, int status);
-/* The newest publication that this worker has taken, what its pushes say that they are based on,
- * and its length in the log. */
+/* lane_have() is the newest publication that this worker has taken, and lane_base() what its pushes
+ * say that they are based on. lane_last_bytes() is the length in the log of the newest publication
+ * that was announced. */
 uint64_t lane_have(const sluice_model *model, uint32_t shard);
 uint64_t lane_base(const sluice_model *model, uint32_t shard);
 uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
@@ -67,14 +70,15 @@ uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
 int lane_announced(const sluice_model *model, uint32_t shard, uint64_t wanted);
 /* The announced entry, where the shard's log is mapped here; else NULL. A peer may write to it. */
 const uint8_t *lane_entry(const sluice_model *model, uint32_t shard);
-/* Posts the READ of the announced entry, if the queue has room. Token held. */
+/* Posts the READ of the announced entry (a get in the transports' words), if the queue has room.
+ * Token held. */
 void lane_read(sluice_model *model, uint32_t shard);
 /* 1 if a READ has ended, of which nothing is taken yet. */
 int lane_arrived(const sluice_model *model, uint32_t shard);
 /* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
  * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
-/* Publication `taken` is dealt with; the next push is based on `base`. */
+/* The worker has dealt with publication `taken`; its next push says that it is based on `base`. */
 void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */

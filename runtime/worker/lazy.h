@@ -41,7 +41,7 @@ int lazy_skips(const struct lazy_rule *l, float lr, double innovation, double er
 /* The same for a worker that knows how far (squared) the model moved since its last upload, and how
  * smooth its loss is (the Lipschitz constant of its gradient); it needs no gradient for that. */
 int lazy_skips_unseen(const struct lazy_rule *l, float lr, float smoothness, double distance);
-/* What came of the decision. error: of the upload. */
+/* Tell the rule what was decided. error is what rounding took from the upload, as in last_error. */
 void lazy_uploaded(struct lazy_rule *l, double error);
 void lazy_skipped(struct lazy_rule *l);
 
@@ -51,7 +51,8 @@ struct lazy;
 
 /* What a gradient is compared with; NULL: with nothing. */
 const float *lazy_reference(const struct lazy *lazy);
-/* What a checkpoint holds beside the vectors. */
+/* What a checkpoint holds beside the vectors: whether the next upload begins the references anew,
+ * and the rule. */
 int lazy_refreshes(const struct lazy *lazy);
 const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is left out */
 /* numbers: what lazy_save() gave; NULL where there is no rule. */

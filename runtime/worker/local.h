@@ -10,11 +10,11 @@ struct local; /* worker.local is NULL unless the recipe has a period and no aver
 
 /* 1 if the step that begins is this worker's own, without an exchange. */
 int local_step(const sluice_model *model);
-/* Where the gradients of the period are summed up: without a memory in the residual itself. */
+/* Where the gradients of the period are summed up; with memory=none this is the residual itself. */
 float *local_sum(const struct local *local);
 /* The common model, into which a pull adds. */
 float *local_base(const struct local *local);
-/* The end of a step that was this worker's own. */
+/* Ends a step that was this worker's own: params become the common model less the period's sum. */
 void local_pull(sluice_model *model, float *params);
 
 extern const struct step_hooks local_hooks;

@@ -10,19 +10,24 @@ struct signal {
 	const float
 		*addend; /* the selection adds scale * addend to the residual; NULL: all is added */
 	float scale;
-	int summed; /* the application added it, and the selection looks for what is not finite */
+	int summed; /* the application added the gradient itself (sluice_accumulator), and nothing
+		       is left to add; the selection must check that the sum is finite */
 };
 
-/* The first turn of a push: grad[0..count), of coordinates from begin on, joins the residual as the
- * recipe's signal, or, where it is the whole, is left to the selection (*out). before: the second
- * gradient of a pair, of the same coordinates, else NULL. nonfinite=skip and clip= need the whole.
+/* The first turn of a push: grad[0..count), which are the coordinates from begin on, joins the
+ * residual as the recipe's signal. Where grad is the whole gradient and the recipe's signal is the
+ * gradient itself, the addition is left to the selection, and *out says what it has to add; with
+ * nonfinite=abort and without clip= the check for NaN follows there too. before is the second
+ * gradient of a pair, of the same coordinates, or NULL. nonfinite=skip and clip= need the whole
+ * gradient. Returns 0; worker.skip then says whether nonfinite=skip leaves this gradient out.
  * SLUICE_ENUMERIC: the job has ended. */
 int signal_fold(sluice_model *model, const void *grad, const void *before, uint64_t begin,
 		uint64_t count, struct signal *out);
-/* A selection found, in grad or in what grad was added to, something that is not finite; nothing is
- * taken out of the residual. grad NULL: it looked at the residual. Judges it as the recipe's
- * nonfinite= says: 0 if every value that was pushed is finite, so that it is the sum that has
- * overflowed, or SLUICE_ENUMERIC. */
+/* A selection met a value that is not finite, in grad or in what grad was added to, and what it had
+ * taken out of the residual has been put back. grad NULL: the application added the gradient to the
+ * residual itself, which is looked at instead. Returns SLUICE_ENUMERIC if a pushed value is not
+ * finite and the recipe says nonfinite=abort. Else returns 0: it is the sum that has overflowed,
+ * and the encoder will say so. */
 int signal_judge_sum(sluice_model *model, const float *grad);
 
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with

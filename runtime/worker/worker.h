@@ -22,7 +22,7 @@
 
 enum step_state {
 	STEP_DONE,   /* pulled: the next push may come */
-	STEP_PUSHED, /* not yet pulled */
+	STEP_PUSHED, /* the whole gradient is pushed, and not yet pulled */
 	STEP_PUSHING /* some ranges are pushed, not all */
 };
 
@@ -43,13 +43,13 @@ struct worker {
 	struct worker_census *census;
 
 	/* The step under way. */
-	uint64_t step; /* last pushed */
+	uint64_t step; /* the one that was pushed last, counted from 1 */
 	struct step_rule rule;
 	enum step_state in_step;
 	unsigned phase;
-	int encoded; /* the messages of this phase */
-	int skip;    /* nonfinite=skip: this step's messages are empty */
-	uint32_t shards_done;
+	int encoded; /* the messages of this phase are made */
+	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
+	uint32_t shards_done; /* those whose publication of this phase is dealt with */
 	float *target;        /* params (or mean) of the pull under way */
 	struct tiling pushed; /* the ranges that sluice_push_range() has brought */
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
@@ -82,14 +82,16 @@ void model_remember(sluice_model *model, const float *params);
 /* ---- worker.c ---- */
 /* The publication that answers the phase under way. */
 uint64_t worker_wanted(const sluice_model *model);
-/* Makes the messages of the phase under way, of what *signal says was folded (NULL: all of it is in
- * the residual), and posts those that can go at once: for all shards, or, where coordinates are
- * selected one by one, for one. SLUICE_ENUMERIC: it is not finite, and is not sent; if the job goes
- * on still, say so by signal_overflowed(). */
+/* Makes the messages of the phase under way for all shards, and posts those that can go at once.
+ * signal is what signal_fold() left to the selection (NULL: nothing; all is in the residual).
+ * worker_send_shard() makes the message for one shard, where the recipe selects each coordinate
+ * independently of the others. SLUICE_ENUMERIC: a value is not finite, and it is not sent; the
+ * caller then calls signal_overflowed(). */
 int worker_send(sluice_model *model, struct signal *signal);
 int worker_send_shard(sluice_model *model, uint32_t shard);
-/* Goes as far through the phases as it can without waiting; 1 when phase `until` is reached. Token
- * held. */
+/* Goes as far through the phases as it can without waiting; 1 when all phases before `until` are
+ * complete. A push goes until 1, when its messages are posted, and a pull until the last phase's
+ * end. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
 /* For progress_until(): what of the step is missing. context: the model. */
 void worker_describe(void *context, char *text, size_t cap);
@@ -108,9 +110,10 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 	       struct message *m);
 
 /* ---- step.c ---- */
-/* Refuses a call of `function` that this rank cannot make, or not now: SLUICE_EINVAL. Of a step
- * whose ranges are not complete, only STEP_PUSHING is not refused; expecting that, STEP_DONE is
- * none either. */
+/* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
+ * or why the job has ended. `expected` is the state in which the call may come. STEP_PUSHING stands
+ * for a push of a range: this may begin a step (STEP_DONE) or continue one. While the ranges of a
+ * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
 /* Steps of which this rank pushed the whole gradient. */
