@@ -30,6 +30,7 @@ struct heard {
 	uint64_t beats, progress;       /* as read last */
 	uint64_t beats_ns, progress_ns; /* when each was last seen to change */
 	int asked;                      /* a READ of it is under way */
+	int failing;                    /* the last READ that ended has failed */
 };
 
 struct heart {
@@ -175,6 +176,22 @@ static void ask(sluice_job *job, int peer)
 		heart->heard[peer].asked = 1;
 }
 
+/* A READ that is not answered, or failed, says that the node or the way to it is gone. A full queue
+ * says nothing: no READ was posted then. */
+static void judge_unanswered(sluice_job *job, int peer, uint64_t now)
+{
+	const struct heard *h = &job->heart->heard[peer];
+	char why[200];
+	if (!(h->asked || h->failing) || job->peers[peer].state != PEER_ALIVE ||
+	    now - h->beats_ns <= job->budget.silent_ns)
+		return;
+	snprintf(why, sizeof(why),
+		 "no heartbeat for %.1f s: its memory could not be read (the network between the "
+		 "nodes is down, or its node hangs; SLUICE_LOST_AFTER)",
+		 (double)(now - h->beats_ns) / 1e9);
+	peers_lost(job, peer, why);
+}
+
 void heart_tick(sluice_job *job, uint64_t now)
 {
 	TOKEN_HELD(job);
@@ -192,6 +209,7 @@ void heart_tick(sluice_job *job, uint64_t now)
 			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;
 		if (!heart->heard[p].asked)
 			ask(job, p);
+		judge_unanswered(job, p, now);
 	}
 }
 
@@ -203,6 +221,7 @@ void heart_heard(sluice_job *job, int peer, int status)
 	uint8_t pulse[PULSE_BYTES];
 	char why[200];
 	h->asked = 0;
+	h->failing = status != 0;
 	/* What was read before this process was stopped says nothing; the next tick sees that. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
 		return;
