@@ -510,7 +510,7 @@ static void flush(struct ofi *o)
 		progress(o);
 		left = 0;
 		for (int i = 0; i < o->n_peers; i++)
-			left += ofi_peer_is_busy(o->peers[i]);
+			left += ofi_peer_is_busy(o->peers[i], now_ns());
 		sched_yield();
 	}
 }
