@@ -617,4 +617,5 @@ const struct transport_ops ofi_transport = {
 	.cancel = ofi_cancel,
 	.fd = ofi_fd,
 	.wake = ofi_wake,
+	.moves_by_polling = 1,
 };
