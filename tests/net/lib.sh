@@ -25,3 +25,39 @@ sent_bytes() {
 carried() { # NAME TRANSPORT
 	sed -n "s/.*bytes by transport.*\\b$2=\\([0-9]*\\).*/\\1/p" "$SCRATCH/$1.err.0"
 }
+
+# A job that goes on until something ends it, and has done its first steps. Sets pid[RANK], one rank a node.
+endless() { # NAME OPTION...
+	local name=$1 line rank number node list
+	job_start "$name" 4 "${@:2}" --epochs 100000 --metrics "$SCRATCH/$name.metrics"
+	wait_lines "$SCRATCH/$name.metrics" 3 60 || { show "$name"; fail "no step was done within 60 s"; }
+	mapfile -t list < <(ranks)
+	[ ${#list[@]} = 4 ] || { show "$name"; fail "${#list[@]} of 4 ranks are running"; }
+	for line in "${list[@]}"; do
+		read -r rank number node <<<"$line"
+		pid[rank]=$number
+	done
+}
+pid=()
+
+# Waits for the end of all ranks but those in LOST; each must name one of these. Prints the milliseconds since START.
+all_name() { # NAME START LIMIT_MS LOST...
+	local name=$1 start=$2 limit=$3 rank others=() lost took
+	shift 3
+	lost=" $* "
+	for rank in 0 1 2 3; do
+		[[ $lost == *" $rank "* ]] || others+=("$rank")
+	done
+	took=$(wait_gone "$start" "$limit" $(for rank in "${others[@]}"; do echo "${pid[rank]}"; done)) ||
+		{ show "$name"; fail "after $took ms others still run"; }
+	for rank in "${others[@]}"; do
+		says "$SCRATCH/$name.err.$rank" "rank [${lost// /}] \\(node n[1-4]\\) is lost" >&2 ||
+			fail "rank $rank does not name rank$lost as lost"
+	done
+	echo "$took"
+}
+
+# Hundredths of a second of processor time that a process has used.
+processor_time() { # PID
+	sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
+}
