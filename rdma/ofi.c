@@ -161,6 +161,8 @@ static void progress(struct ofi *o)
 	int n = BATCH;
 
 	o->progressed_ns = now;
+	if (!o->n_peers)
+		return; /* nobody can reach this rank, and a look costs system calls */
 	if (now >= o->next_look_ns)
 		look_around(o, now);
 	/* Each completion makes one event at most, beside those that were promised. */
@@ -212,10 +214,10 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 static void *serve(void *argument)
 {
 	struct ofi *o = argument;
-	const int quarter = o->lost_after_ms / 16;
-	const int ms = quarter < SERVE_MIN_MS ? SERVE_MIN_MS :
-		       quarter > SERVE_MAX_MS ? SERVE_MAX_MS :
-						quarter;
+	const int wanted = o->lost_after_ms / 16;
+	const int ms = wanted < SERVE_MIN_MS ? SERVE_MIN_MS :
+		       wanted > SERVE_MAX_MS ? SERVE_MAX_MS :
+					       wanted;
 	const uint64_t longest = (uint64_t)ms * NS_PER_MS;
 
 	pthread_mutex_lock(&o->lock);
@@ -403,19 +405,25 @@ static int ofi_post(struct endpoint *e, const struct transfer *x)
 
 /* ---- sleeping ---------------------------------------------------------------------- */
 
+/* How often somebody who sleeps is to look, beside what wakes it. */
+static int tick_of(struct ofi *o)
+{
+	if (!o->n_peers)
+		return 0;
+	return ofi_fabric_fd(o->fabric) < 0 ? TICK_BLIND_NS : TICK_NS;
+}
+
 static int ofi_arm(struct transport *t)
 {
 	struct ofi *o = ofi_of(t);
 	int news;
 
 	pthread_mutex_lock(&o->lock);
+	ofi_bell_clear(&o->bell);
 	progress(o);
 	news = has_news(o) || !ofi_fabric_may_sleep(o->fabric);
-	if (!news && ofi_fabric_fd(o->fabric) < 0)
-		ofi_bell_arm(&o->bell, TICK_BLIND_NS);
-	else if (!news)
-		ofi_bell_arm(&o->bell,
-			     o->all.joining || push_flows(o, o->progressed_ns) ? TICK_NS : 0);
+	if (!news)
+		ofi_bell_arm(&o->bell, tick_of(o));
 	pthread_mutex_unlock(&o->lock);
 	return news;
 }

@@ -18,9 +18,9 @@ static int failed(const char *call)
 		    errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
 }
 
-static int watch(const struct ofi_bell *bell, int fd)
+static int watch(const struct ofi_bell *bell, int fd, uint32_t how)
 {
-	struct epoll_event event = { .events = EPOLLIN };
+	struct epoll_event event = { .events = EPOLLIN | how };
 
 	return fd < 0 ? 0 : epoll_ctl(bell->epoll, EPOLL_CTL_ADD, fd, &event);
 }
@@ -36,7 +36,10 @@ int ofi_bell_open(struct ofi_bell *bell, int fd)
 	bell->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (bell->epoll < 0)
 		return failed("epoll_create1");
-	if (watch(bell, bell->wake_fd) || watch(bell, bell->timer) || watch(bell, fd))
+	/* Some releases of libfabric leave their descriptor readable for good after the first
+	 * completion. So only a change of it wakes, which every packet makes. */
+	if (watch(bell, bell->wake_fd, 0) || watch(bell, bell->timer, 0) ||
+	    watch(bell, fd, EPOLLET))
 		return failed("epoll_ctl");
 	return SLUICE_OK;
 }
@@ -64,6 +67,13 @@ static void set_timer(struct ofi_bell *bell, int nanoseconds)
 		return;
 	timerfd_settime(bell->timer, 0, &spec, NULL);
 	bell->timer_runs = nanoseconds != 0;
+}
+
+void ofi_bell_clear(const struct ofi_bell *bell)
+{
+	struct epoll_event events[3];
+
+	epoll_wait(bell->epoll, events, 3, 0);
 }
 
 void ofi_bell_arm(struct ofi_bell *bell, int tick_ns)

@@ -15,6 +15,9 @@ struct ofi_bell {
 int ofi_bell_open(struct ofi_bell *bell, int fd);
 void ofi_bell_close(struct ofi_bell *bell);
 
+/* Forgets what the completion queue's descriptor said so far. It is called before the last look at
+ * the queue: what comes after that look wakes. */
+void ofi_bell_clear(const struct ofi_bell *bell);
 /* Somebody is going to sleep; tick_ns: the descriptor becomes readable so often; 0: not by time. */
 void ofi_bell_arm(struct ofi_bell *bell, int tick_ns);
 /* Nobody slept. A timer that runs wakes the next sleeper once for nothing. */
