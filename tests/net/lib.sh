@@ -40,21 +40,23 @@ endless() { # NAME OPTION...
 }
 pid=()
 
-# Waits for the end of all ranks but those in LOST; each must name one of these. Prints the milliseconds since START.
+# Waits until each rank but those in LOST has named one of these, and has ended; sets took to a text with both times.
 all_name() { # NAME START LIMIT_MS LOST...
-	local name=$1 start=$2 limit=$3 rank others=() lost took
-	shift 3
-	lost=" $* "
+	local name=$1 start=$2 limit=$3 rank others=() lost="${*:4}" named
 	for rank in 0 1 2 3; do
-		[[ $lost == *" $rank "* ]] || others+=("$rank")
+		[[ " $lost " == *" $rank "* ]] || others+=("$rank")
 	done
+	for rank in "${others[@]}"; do
+		until grep -qE "rank [${lost// /}] \(node n[1-4]\) is lost" "$SCRATCH/$name.err.$rank" 2>/dev/null; do
+			[ $(($(now_ms) - start)) -le "$limit" ] ||
+				{ show "$name"; fail "rank $rank does not name rank $lost as lost within $limit ms"; }
+			sleep 0.02
+		done
+	done
+	named=$(($(now_ms) - start))
 	took=$(wait_gone "$start" "$limit" $(for rank in "${others[@]}"; do echo "${pid[rank]}"; done)) ||
 		{ show "$name"; fail "after $took ms others still run"; }
-	for rank in "${others[@]}"; do
-		says "$SCRATCH/$name.err.$rank" "rank [${lost// /}] \\(node n[1-4]\\) is lost" >&2 ||
-			fail "rank $rank does not name rank$lost as lost"
-	done
-	echo "$took"
+	took="after $named ms and ended after $took ms"
 }
 
 # Hundredths of a second of processor time that a process has used.
