@@ -44,8 +44,8 @@ enum {
 };
 struct ofi {
 	struct transport transport;
-	int rank, size, lost_after_ms;
-	pthread_mutex_t lock; /* all below, and all of libfabric */
+	int rank, size, lost_after_ms, named; /* the provider is */
+	pthread_mutex_t lock;                 /* all below, and all of libfabric */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
@@ -273,6 +273,20 @@ static int ofi_admit(struct transport *t, const struct job_secret *secret)
 	return SLUICE_OK;
 }
 
+/* Nobody is to measure TCP and take it for the best that there is. */
+static void admit_tcp(const struct ofi *o)
+{
+	if (o->rank || o->n_peers || !ofi_fabric_is_tcp(o->fabric) || o->named)
+		return;
+	log_line(
+		LOG_WARN, "rdma",
+		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
+		"cards for RDMA (SLUICE_TRANSPORT=shm,verbs) or a fabric with a provider of its "
+		"own; "
+		"SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
+		ofi_fabric_text(o->fabric), ofi_fabric_provider(o->fabric));
+}
+
 static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
 			  struct endpoint **out)
 {
@@ -293,6 +307,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	rc = ofi_peer_open(&o->all, rank, name, &p);
 	if (rc)
 		return rc;
+	admit_tcp(o);
 	o->by_rank[rank] = p;
 	o->peers[o->n_peers++] = p;
 	o->next_look_ns = 0;
@@ -593,6 +608,7 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	o->rank = config->rank;
 	o->size = config->size;
 	o->lost_after_ms = config->lost_after_ms;
+	o->named = config->provider && *config->provider;
 	o->bell = OFI_BELL_NONE;
 	o->last_look_ns = o->progressed_ns = now_ns();
 	pthread_mutex_init(&o->lock, NULL);

@@ -164,6 +164,11 @@ const char *ofi_fabric_text(const struct ofi_fabric *f)
 	return f->choice.text;
 }
 
+int ofi_fabric_is_tcp(const struct ofi_fabric *f)
+{
+	return f->choice.tcp;
+}
+
 int ofi_fabric_is_ordered(const struct ofi_fabric *f)
 {
 	const struct fi_info *info = f->choice.info;

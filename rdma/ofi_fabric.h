@@ -24,6 +24,7 @@ void ofi_fabric_close(struct ofi_fabric **f);
 const char *ofi_fabric_provider(const struct ofi_fabric *f);
 const char *ofi_fabric_text(
 	const struct ofi_fabric *f); /* of provider and interface, for the log */
+int ofi_fabric_is_tcp(const struct ofi_fabric *f);
 /* Puts to one peer are placed in the order in which they were posted. */
 int ofi_fabric_is_ordered(const struct ofi_fabric *f);
 const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error); /* of a negative return */

@@ -7,4 +7,4 @@ library_sources += \
 	slurm/pmix_calls.c \
 	slurm/siblings.c slurm/siblings.h
 
-EXTRA_DIST += slurm/pmix.m4 slurm/devcluster slurm/train.sbatch
+EXTRA_DIST += slurm/pmix.m4 slurm/cable slurm/devcluster slurm/train.sbatch

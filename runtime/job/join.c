@@ -218,9 +218,13 @@ static int connect_peer(sluice_job *job, int peer)
 		return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), reasons);
 	}
 	return fail(SLUICE_ENOSUPP,
-		    "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s",
+		    "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s%s",
 		    rank_text(job, peer), rank_text(job, job->rank), reasons, job->unopened,
-		    job->settings.transport);
+		    job->settings.transport,
+		    allowed(&job->settings, "ofi") ?
+			    "" :
+			    "; with ofi in it, libfabric is tried too, which goes over TCP on any "
+			    "network");
 }
 
 /* Returns 1 if the peer is connected and its control region known, 0 if not yet. */

@@ -25,3 +25,41 @@ sent_bytes() {
 carried() { # NAME TRANSPORT
 	sed -n "s/.*bytes by transport.*\\b$2=\\([0-9]*\\).*/\\1/p" "$SCRATCH/$1.err.0"
 }
+
+# A job that goes on until something ends it, and has done its first steps. Sets pid[RANK], one rank a node.
+endless() { # NAME OPTION...
+	local name=$1 line rank number node list
+	job_start "$name" 4 "${@:2}" --epochs 100000 --metrics "$SCRATCH/$name.metrics"
+	wait_lines "$SCRATCH/$name.metrics" 3 60 || { show "$name"; fail "no step was done within 60 s"; }
+	mapfile -t list < <(ranks)
+	[ ${#list[@]} = 4 ] || { show "$name"; fail "${#list[@]} of 4 ranks are running"; }
+	for line in "${list[@]}"; do
+		read -r rank number node <<<"$line"
+		pid[rank]=$number
+	done
+}
+pid=()
+
+# Waits until each rank but those in LOST has named one of these, and has ended; sets took to a text with both times.
+all_name() { # NAME START LIMIT_MS LOST...
+	local name=$1 start=$2 limit=$3 rank others=() lost="${*:4}" named
+	for rank in 0 1 2 3; do
+		[[ " $lost " == *" $rank "* ]] || others+=("$rank")
+	done
+	for rank in "${others[@]}"; do
+		until grep -qE "rank [${lost// /}] \(node n[1-4]\) is lost" "$SCRATCH/$name.err.$rank" 2>/dev/null; do
+			[ $(($(now_ms) - start)) -le "$limit" ] ||
+				{ show "$name"; fail "rank $rank does not name rank $lost as lost within $limit ms"; }
+			sleep 0.02
+		done
+	done
+	named=$(($(now_ms) - start))
+	took=$(wait_gone "$start" "$limit" $(for rank in "${others[@]}"; do echo "${pid[rank]}"; done)) ||
+		{ show "$name"; fail "after $took ms others still run"; }
+	took="after $named ms and ended after $took ms"
+}
+
+# Hundredths of a second of processor time that a process has used.
+processor_time() { # PID
+	sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
+}

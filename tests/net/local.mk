@@ -1,7 +1,11 @@
 # Tests on four nodes that share nothing but a network; they need Slurm, and root to make the nodes.
 EXTRA_DIST += tests/net/run tests/net/lib.sh \
 	tests/net/test_bytes.sh \
-	tests/net/test_digest.sh
+	tests/net/test_digest.sh \
+	tests/net/test_kill.sh \
+	tests/net/test_link.sh \
+	tests/net/test_lossy.sh \
+	tests/net/test_stopped.sh
 
 .PHONY: check-net
 check-net: all

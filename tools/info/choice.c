@@ -36,23 +36,28 @@ int verbs_choice(char sentence[FINDING_BYTES])
 #include "sluice.h"
 #include <stdlib.h>
 
-int ofi_choice(char sentence[FINDING_BYTES])
+int ofi_choice(struct fabric_choice *out)
 {
 	struct ofi_choice choice;
 
+	*out = (struct fabric_choice){ 0 };
 	if (ofi_choose(getenv("SLUICE_PROVIDER"), getenv("SLUICE_INTERFACE"), &choice)) {
-		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
+		snprintf(out->sentence, sizeof(out->sentence), "%s", sluice_last_error());
 		return -1;
 	}
-	snprintf(sentence, FINDING_BYTES, "%s%s", choice.text,
+	out->tcp = choice.tcp;
+	snprintf(out->sentence, sizeof(out->sentence), "%s%s", choice.text,
 		 choice.tcp ? ": TCP through the kernel's sockets, which is slower than RDMA" : "");
+	if (choice.info->domain_attr->name)
+		snprintf(out->interface, sizeof(out->interface), "%s",
+			 choice.info->domain_attr->name);
 	ofi_choice_end(&choice);
 	return 0;
 }
 #else
-int ofi_choice(char sentence[FINDING_BYTES])
+int ofi_choice(struct fabric_choice *out)
 {
-	sentence[0] = '\0';
+	*out = (struct fabric_choice){ 0 };
 	return 1;
 }
 #endif

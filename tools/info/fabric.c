@@ -3,29 +3,77 @@
  * used only where SLUICE_TRANSPORT names it, and asked about in any case, so that a user learns
  * what naming it would bring. */
 #include "tools/info/probes.h"
+#include <stdlib.h>
+#include <string.h>
 
 static const char section[] = "libfabric";
+
+enum { SLOW_MTU = 1500, QUICK_MBIT = 10000 };
+
+/* The network interface behind TCP: sysfs knows none by that name where another provider has it. */
+static void judge_interface(const struct node *node, struct report *r, const char *name, int named)
+{
+	char mtu[LINE_BYTES], speed[LINE_BYTES] = "", state[LINE_BYTES] = "unknown";
+	int mbit;
+
+	if (node_line(node, mtu, "/sys/class/net/%s/mtu", name))
+		return;
+	node_line(node, state, "/sys/class/net/%s/operstate", name);
+	if (node_line(node, speed, "/sys/class/net/%s/speed", name))
+		speed[0] = '\0'; /* virtual ones have none, or -1 */
+	mbit = atoi(speed);
+	if (!strcmp(state, "down") || !strcmp(state, "lowerlayerdown"))
+		report_add(r, named ? VERDICT_FAIL : VERDICT_INFO, section, "fabric-interface",
+			   "connect it, or name another one with SLUICE_INTERFACE",
+			   "%s is %s: no other node is reached over it", name, state);
+	else if (mbit >= QUICK_MBIT && atoi(mtu) <= SLOW_MTU)
+		report_add(
+			r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-interface",
+			"if the switches allow it, set 9000 on all nodes (ip link set dev ... mtu "
+			"9000): the kernel then handles a sixth of the packets",
+			"%s: MTU %s at %d Mb/s, %s", name, mtu, mbit, state);
+	else
+		report_add(r, named ? VERDICT_OK : VERDICT_INFO, section, "fabric-interface", NULL,
+			   "%s: MTU %s, %s%s, %s", name, mtu, mbit > 0 ? speed : "speed not known",
+			   mbit > 0 ? " Mb/s" : "", state);
+}
+
+static void judge_choice(const struct node *node, struct report *r,
+			 const struct fabric_choice *choice, int named)
+{
+	const char *provider = getenv("SLUICE_PROVIDER");
+	const int meant = provider && *provider;
+
+	if (!named)
+		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
+			   "not used, as SLUICE_TRANSPORT does not name ofi: %s", choice->sentence);
+	else if (choice->tcp && !meant)
+		report_add(
+			r, VERDICT_WARN, section, "fabric-choice",
+			"cards for RDMA (SLUICE_TRANSPORT=shm,verbs) or a fabric with a provider "
+			"of its own are faster; SLUICE_PROVIDER says that TCP is meant",
+			"%s", choice->sentence);
+	else
+		report_add(r, VERDICT_OK, section, "fabric-choice", NULL, "%s", choice->sentence);
+	judge_interface(node, r, choice->interface, named);
+}
 
 void probe_fabric(const struct node *node, struct report *r)
 {
 	const int named = transport_allowed("ofi");
-	char sentence[FINDING_BYTES];
+	struct fabric_choice choice;
 
 	if (*node->root)
 		return;
-	switch (ofi_choice(sentence)) {
-	case 0:
-		report_add(r, named ? VERDICT_OK : VERDICT_INFO, section, "fabric-choice", NULL,
-			   "%s%s", named ? "" : "not used, as SLUICE_TRANSPORT does not name ofi: ",
-			   sentence);
-		break;
+	switch (ofi_choice(&choice)) {
+	case 0: judge_choice(node, r, &choice, named); break;
 	case -1:
 		report_add(
 			r, named ? VERDICT_FAIL : VERDICT_INFO, section, "fabric-choice",
 			named ? "correct SLUICE_PROVIDER or SLUICE_INTERFACE, or leave ofi out of "
 				"SLUICE_TRANSPORT" :
 				NULL,
-			"%s", sentence);
+			"%s", choice.sentence);
 		break;
 	default:
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,

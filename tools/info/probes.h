@@ -24,8 +24,13 @@ int verbs_required(const struct node *node);
 /* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
-/* The same of the transport over libfabric: provider, interface and version. */
-int ofi_choice(char sentence[FINDING_BYTES]);
+/* The same of the transport over libfabric: provider, interface and version; also whether it is
+ * TCP, and the name of the interface, or whatever the provider has in its place. */
+struct fabric_choice {
+	char sentence[FINDING_BYTES], interface[NAME_BYTES];
+	int tcp;
+};
+int ofi_choice(struct fabric_choice *choice);
 
 /* "64 KiB" in one of a few rotating buffers. */
 const char *bytes_text(uint64_t bytes);

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# kill -9 of a rank that only works, and of one that owns a shard: the others know it by the broken
+# connection, a quarter of SLUICE_LOST_AFTER later (with the default of 5 s: within 2 s), not by a
+# missing heartbeat; they name the rank, and end.
+# limit: 600 s
+. "$TOP/tests/net/lib.sh"
+export SLUICE_LOST_AFTER=${KILL_LOST_AFTER:-20s}
+
+for ((round = 1; round <= ${KILL_ROUNDS:-1}; round++)); do
+	for victim in 3 1; do # of 2 shards, ranks 0 and 1 have one each
+		endless kill $small --recipe "$sparse" --shards 2
+		start=$(now_ms)
+		kill -9 "${pid[victim]}"
+		all_name kill "$start" 30000 $victim
+		grep -q "rank $victim .* is lost: its process ended, or the connection to it broke" kill.err.* ||
+			{ show kill; fail "rank $victim was not lost by its connection"; }
+		wait "$job_pid" && fail "srun ended with status 0"
+		echo "| rank $victim killed: the others named it $took"
+		rm -f kill.*
+	done
+done

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Networks that lose packets, or deliver them late and out of order, change no bit.
+# long
+# limit: 600 s
+. "$TOP/tests/net/lib.sh"
+
+options="$small --limit 1000 --shards 4 --digest"
+on_one_node undisturbed $options --recipe "$sparse"
+for ((round = 1; round <= ${LOSSY_ROUNDS:-1}; round++)); do
+	for net in 100mbit,0ms,1% 100mbit,0ms,3% 100mbit,20ms/5ms; do
+		"$TOP/slurm/devcluster" run -n 4 -c 8 --net "$net" -- bash -c '
+			. "$TOP/tests/net/lib.sh"
+			job_ok lossy 4 "$@"' - $options --recipe "$sparse" || fail "no job over $net"
+		[ "$(final lossy digest)" = "$(final undisturbed digest)" ] ||
+			fail "over $net the digest is $(final lossy digest), undisturbed it is $(final undisturbed digest)"
+		echo "| $net: digest $(final lossy digest) as undisturbed, $(final lossy seconds) s (undisturbed $(final undisturbed seconds) s)"
+		rm -f lossy.*
+	done
+done
