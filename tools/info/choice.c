@@ -36,22 +36,25 @@ int verbs_choice(char sentence[FINDING_BYTES])
 #include "sluice.h"
 #include <stdlib.h>
 
-int ofi_choice(char sentence[FINDING_BYTES])
+int ofi_choice(char sentence[FINDING_BYTES], const char **defect)
 {
 	struct ofi_choice choice;
 
+	*defect = NULL;
 	if (ofi_choose(getenv("SLUICE_PROVIDER"), getenv("SLUICE_INTERFACE"), &choice)) {
 		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
 		return -1;
 	}
 	snprintf(sentence, FINDING_BYTES, "%s%s", choice.text,
 		 choice.tcp ? ": TCP through the kernel's sockets, which is slower than RDMA" : "");
+	*defect = ofi_choice_defect(&choice);
 	ofi_choice_end(&choice);
 	return 0;
 }
 #else
-int ofi_choice(char sentence[FINDING_BYTES])
+int ofi_choice(char sentence[FINDING_BYTES], const char **defect)
 {
+	*defect = NULL;
 	sentence[0] = '\0';
 	return 1;
 }

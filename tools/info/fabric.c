@@ -10,10 +10,11 @@ void probe_fabric(const struct node *node, struct report *r)
 {
 	const int named = transport_allowed("ofi");
 	char sentence[FINDING_BYTES];
+	const char *defect;
 
 	if (*node->root)
 		return;
-	switch (ofi_choice(sentence)) {
+	switch (ofi_choice(sentence, &defect)) {
 	case 0:
 		report_add(r, named ? VERDICT_OK : VERDICT_INFO, section, "fabric-choice", NULL,
 			   "%s%s", named ? "" : "not used, as SLUICE_TRANSPORT does not name ofi: ",
@@ -31,4 +32,7 @@ void probe_fabric(const struct node *node, struct report *r)
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
 			   "not used: this build has no ofi transport");
 	}
+	if (defect)
+		report_add(r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-version", NULL,
+			   "this version of the provider has a known defect: %s", defect);
 }

@@ -24,8 +24,9 @@ int verbs_required(const struct node *node);
 /* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
-/* The same of the transport over libfabric: provider, interface and version. */
-int ofi_choice(char sentence[FINDING_BYTES]);
+/* The same of the transport over libfabric: provider, interface and version. defect: what is known
+ * to be wrong with that version of the provider, and what to do; NULL: nothing. */
+int ofi_choice(char sentence[FINDING_BYTES], const char **defect);
 
 /* "64 KiB" in one of a few rotating buffers. */
 const char *bytes_text(uint64_t bytes);
