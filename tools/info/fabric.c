@@ -55,6 +55,9 @@ static void judge_choice(const struct node *node, struct report *r,
 			"%s", choice->sentence);
 	else
 		report_add(r, VERDICT_OK, section, "fabric-choice", NULL, "%s", choice->sentence);
+	if (choice->defect)
+		report_add(r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-version", NULL,
+			   "this version of the provider has a known defect: %s", choice->defect);
 	judge_interface(node, r, choice->interface, named);
 }
 

@@ -25,10 +25,12 @@ int verbs_required(const struct node *node);
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
 /* The same of the transport over libfabric: provider, interface and version; also whether it is
- * TCP, and the name of the interface, or whatever the provider has in its place. */
+ * TCP, the name of the interface, or whatever the provider has in its place, and what is known to
+ * be wrong with that version of the provider, with what to do (NULL: nothing). */
 struct fabric_choice {
 	char sentence[FINDING_BYTES], interface[NAME_BYTES];
 	int tcp;
+	const char *defect;
 };
 int ofi_choice(struct fabric_choice *choice);
 
