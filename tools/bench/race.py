@@ -13,12 +13,13 @@ medians, and ratios are medians of the ratios within a round. Systems:
     openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
     gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
     nccl      the same on GPUs, over sockets    needs PyTorch with CUDA, and a GPU for each rank
-    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways
+    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 4 shards a rank
 
 What is missing is skipped with its reason. Bytes are those that the interface of the busiest host has sent for a
 step, without what it takes to start; counted are those of Sluice's own statistics.
 """
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -45,6 +46,8 @@ SYSTEMS = OTHERS + list(RECIPES)
 MEMORY = {"openmpi": 16, "gloo": 16, "nccl": 16, "dense": 48, "1%": 16, "1%-4bit": 16, "0.1%": 16}
 WARMUP = 2
 MOST_STEPS = 15
+# A dense step is a few messages, and is summed while others are on the wire if there are more of them.
+SHARDS_OF_DENSE = 4
 MANY_BYTES, MOST_BYTE_STEPS = 5_000_000, 100
 
 TORCH = r"""
@@ -54,8 +57,6 @@ import torch.distributed as dist
 backend = sys.argv[1]
 rank, size = int(os.environ["RANK"]), int(sys.argv[2])
 sizes = [int(n) for n in sys.argv[3].split(",")]
-if backend == "nccl" and torch.cuda.device_count() < size:
-    sys.exit(f"{torch.cuda.device_count()} GPUs here for {size} ranks, and NCCL wants one for each")
 torch.set_num_threads(1)
 if backend == "nccl":
     torch.cuda.set_device(rank)
@@ -117,7 +118,8 @@ class Race:
     def sluice(self, name, ranks, count, steps, warmup):
         # The machine is one, but its hosts are to have nothing but the network between them.
         out = self.network.mpirun(ranks, [self.args.bench, "step", "--count", str(count), "--steps", str(steps),
-                                          "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"],
+                                          "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"] +
+                                  (["--shards", str(SHARDS_OF_DENSE * ranks)] if name == "dense" else []),
                                   variables={"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD})
         return json.loads(out)["ms_p50"], json.loads(out)
 
@@ -138,6 +140,9 @@ class Race:
     def refusal(self, system, rate, ranks, count):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         step = self.seconds_of_step(system, rate, ranks, count)
+        gpus = len(glob.glob("/dev/nvidia[0-9]*"))
+        if system == "nccl" and gpus < max(self.args.ranks):
+            return f"{gpus} GPUs here for {max(self.args.ranks)} ranks, and NCCL wants one for each"
         if system in self.broken:
             return self.broken[system]
         if MEMORY[system] * count * ranks > free:
@@ -317,7 +322,7 @@ def options():
     parser.add_argument("--longest", type=float, default=6, help="seconds of a step; what takes longer is left out")
     parser.add_argument("--minutes", type=float, default=20, help="when they are over no cell is begun any more")
     parser.add_argument("--bench", default="build/sluice-bench")
-    parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--python", default="/usr/bin/python3", help="that has PyTorch (default: Debian's)")
     parser.add_argument("--output", default="race", help="folder of race.jsonl and the pictures")
     parser.add_argument("--draw", metavar="FILE", help="only draw what is in this race.jsonl")
     return parser.parse_args()
