@@ -324,7 +324,7 @@ def options():
     parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS).replace("%", "%%"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="that the steps of a run are to take, about")
-    parser.add_argument("--longest", type=float, default=6, help="seconds of a step; what takes longer is left out")
+    parser.add_argument("--longest", type=float, default=8, help="seconds of a step; what takes longer is left out")
     parser.add_argument("--minutes", type=float, default=20, help="when they are over no cell is begun any more")
     parser.add_argument("--bench", default="build/sluice-bench")
     parser.add_argument("--python", default="/usr/bin/python3", help="that has PyTorch (default: Debian's)")
