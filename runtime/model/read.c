@@ -131,13 +131,25 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	return rc;
 }
 
+/* Each rank begins with its own shards, and so goes on with another owner than the others: if all
+ * read from the same one, they would share its link while the others' are idle. */
+static uint32_t first_to_read(const sluice_model *model)
+{
+	const struct layout *l = &model->layout;
+	uint32_t s = 0;
+	while (s < l->n_shards && l->shards[s].owner != model->job->rank)
+		s++;
+	return s < l->n_shards ? s : l->n_shards * (uint32_t)model->job->rank / (uint32_t)l->size;
+}
+
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 {
+	const uint32_t n = model->layout.n_shards, first = first_to_read(model);
 	struct region *buffer = NULL;
 	uint64_t taking_ns;
 	int rc = region_open(layout_part_bytes(&model->layout), 0, "snapshot", &buffer);
-	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
-		rc = read_snapshot(model, s, version, buffer, params, &taking_ns);
+	for (uint32_t i = 0; i < n && !rc; i++)
+		rc = read_snapshot(model, (first + i) % n, version, buffer, params, &taking_ns);
 	if (!rc && !model->job->seat)
 		rc = measure_dense(model, version, buffer, params);
 	region_close(&buffer);

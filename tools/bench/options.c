@@ -61,6 +61,7 @@ void options_print_help(void)
 	      "  --count N        parameters, K and M allowed; default 1M (2^20)\n"
 	      "  --recipe TEXT    see sluice_recipe(7); default SLUICE_RECIPE, else the library's\n"
 	      "  --gradient KIND  gaussian, laplace or zeros; default gaussian\n"
+	      "  --shards N       of the model; default: the library's number\n"
 	      "  --accumulate     gradients are added to the residual by the program "
 	      "(sluice_accumulator), outside of the\n"
 	      "                   measured time, instead of being pushed\n"
@@ -178,6 +179,7 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "threads", required_argument, NULL, 't' },
 				       { "messages", required_argument, NULL, 'm' },
 				       { "device", required_argument, NULL, 'v' },
+				       { "shards", required_argument, NULL, 'p' },
 				       { "accumulate", no_argument, NULL, 'a' },
 				       { "limit", no_argument, NULL, 'l' },
 				       { "json", no_argument, NULL, 'j' },
@@ -198,6 +200,7 @@ static unsigned tests_with(int key)
 	case 'z':
 	case 'w': return MOVES;
 	case 'a':
+	case 'p':
 	case 'c':
 	case 'e':
 	case 'g': return STEP;
@@ -231,6 +234,7 @@ static int take(int key, const char *text, struct options *o)
 	case 'u': return parse_count(text, strlen(text), 0, 1000000, &o->warmup);
 	case 'r': return parse_count(text, strlen(text), 1, 10000000, &o->repeat);
 	case 'c': return parse_count(text, strlen(text), 1, UINT32_MAX, &o->count);
+	case 'p': return parse_count(text, strlen(text), 1, 0xffffff, &o->shards);
 	case 'd': return parse_count(text, strlen(text), 0, INT64_MAX, &o->seed);
 	case 's':
 		o->seconds = strtod(text, &end);

@@ -38,6 +38,7 @@ struct options {
 	uint64_t count;             /* step: parameters */
 	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */
+	uint64_t shards;            /* step: 0: the library's number */
 	int accumulate; /* step: added by this program to sluice_accumulator()'s vector */
 	uint64_t seed;
 	uint64_t n, k;  /* select, codec, reduce: elements; selected ones, 0: by density */

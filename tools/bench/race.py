@@ -13,12 +13,14 @@ medians, and ratios are medians of the ratios within a round. Systems:
     openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
     gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
     nccl      the same on GPUs, over sockets    needs PyTorch with CUDA, and a GPU for each rank
-    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways
+    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 4 shards a rank
+    0.1%-acc                                    of a gradient that was added to the residual where it was computed
 
 What is missing is skipped with its reason. Bytes are those that the interface of the busiest host has sent for a
 step, without what it takes to start; counted are those of Sluice's own statistics.
 """
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -36,15 +38,19 @@ from network import BITS, CARD, LIMITS, Network, Resident, Unavailable
 RECIPES = {"dense": "up=all down=all",
            "1%": "up=topk(0.01) down=topk(0.01)",
            "1%-4bit": "up=topk(0.01),uniform(4) down=topk(0.01),uniform(4)",
-           "0.1%": "up=topk(0.001) down=topk(0.001)"}
+           "0.1%": "up=topk(0.001) down=topk(0.001)",
+           "0.1%-acc": "up=topk(0.001) down=topk(0.001)"}
 # The share of a dense step's bytes, roughly: it decides how many steps a round has.
-SHARES = {"1%": 0.015, "1%-4bit": 0.005, "0.1%": 0.0015}
+SHARES = {"1%": 0.015, "1%-4bit": 0.005, "0.1%": 0.0015, "0.1%-acc": 0.0015}
 OTHERS = ["openmpi", "gloo", "nccl"]
 SYSTEMS = OTHERS + list(RECIPES)
 # Bytes of memory per rank and parameter, at most.
-MEMORY = {"openmpi": 16, "gloo": 16, "nccl": 16, "dense": 48, "1%": 16, "1%-4bit": 16, "0.1%": 16}
+MEMORY = {"dense": 48}
+MEMORY_OF_OTHERS = 16
 WARMUP = 2
 MOST_STEPS = 15
+# A dense step is a few messages, and is summed while others are on the wire if there are more of them.
+SHARDS_OF_DENSE = 4
 MANY_BYTES, MOST_BYTE_STEPS = 5_000_000, 100
 
 TORCH = r"""
@@ -54,8 +60,6 @@ import torch.distributed as dist
 backend = sys.argv[1]
 rank, size = int(os.environ["RANK"]), int(sys.argv[2])
 sizes = [int(n) for n in sys.argv[3].split(",")]
-if backend == "nccl" and torch.cuda.device_count() < size:
-    sys.exit(f"{torch.cuda.device_count()} GPUs here for {size} ranks, and NCCL wants one for each")
 torch.set_num_threads(1)
 if backend == "nccl":
     torch.cuda.set_device(rank)
@@ -117,7 +121,9 @@ class Race:
     def sluice(self, name, ranks, count, steps, warmup):
         # The machine is one, but its hosts are to have nothing but the network between them.
         out = self.network.mpirun(ranks, [self.args.bench, "step", "--count", str(count), "--steps", str(steps),
-                                          "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"],
+                                          "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"] +
+                                  (["--shards", str(SHARDS_OF_DENSE * ranks)] if name == "dense" else []) +
+                                  (["--accumulate"] if name == "0.1%-acc" else []),
                                   variables={"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD})
         return json.loads(out)["ms_p50"], json.loads(out)
 
@@ -138,10 +144,14 @@ class Race:
     def refusal(self, system, rate, ranks, count):
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         step = self.seconds_of_step(system, rate, ranks, count)
+        gpus = len(glob.glob("/dev/nvidia[0-9]*"))
+        if system == "nccl" and gpus < max(self.args.ranks):
+            return f"{gpus} GPUs here for {max(self.args.ranks)} ranks, and NCCL wants one for each"
         if system in self.broken:
             return self.broken[system]
-        if MEMORY[system] * count * ranks > free:
-            return f"needs {MEMORY[system] * count * ranks / 1e9:.0f} GB of memory, and {free / 1e9:.0f} are free"
+        needed = MEMORY.get(system, MEMORY_OF_OTHERS) * count * ranks
+        if needed > free:
+            return f"needs {needed / 1e9:.0f} GB of memory, and {free / 1e9:.0f} are free"
         if step > self.args.longest:
             return f"a step takes {step:.0f} s on this wire (--longest)"
         return None
@@ -311,13 +321,13 @@ def options():
     parser.add_argument("--rates", type=list_of(LIMITS), default=list(LIMITS), help="of " + ",".join(LIMITS))
     parser.add_argument("--ranks", type=list_of(None, int), default=[2, 4, 8])
     parser.add_argument("--count", type=list_of(None, int), default=[10**7, 10**6, 10**8], help="parameters")
-    parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS))
+    parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS).replace("%", "%%"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="that the steps of a run are to take, about")
-    parser.add_argument("--longest", type=float, default=6, help="seconds of a step; what takes longer is left out")
+    parser.add_argument("--longest", type=float, default=8, help="seconds of a step; what takes longer is left out")
     parser.add_argument("--minutes", type=float, default=20, help="when they are over no cell is begun any more")
     parser.add_argument("--bench", default="build/sluice-bench")
-    parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--python", default="/usr/bin/python3", help="that has PyTorch (default: Debian's)")
     parser.add_argument("--output", default="race", help="folder of race.jsonl and the pictures")
     parser.add_argument("--draw", metavar="FILE", help="only draw what is in this race.jsonl")
     return parser.parse_args()

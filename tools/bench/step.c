@@ -356,9 +356,11 @@ int step_run(sluice_job *job, const struct options *o)
 {
 	struct bench b = { .options = o, .job = job };
 	size_t pool = (size_t)o->count + SHIFTS * SHIFT;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = o->count, .recipe = o->recipe, .lr = 0.01f
-	};
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = o->count,
+				   .recipe = o->recipe,
+				   .lr = 0.01f,
+				   .shards = (uint32_t)o->shards };
 	int worker = sluice_is_worker(job), rc;
 	double failed = 0;
 

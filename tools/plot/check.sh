@@ -53,6 +53,10 @@ for text in alone accuracy 'MB pushed and pulled, all workers' one two; do
 	sed 's/<[^>]*>//g' d.svg | grep -qF -- "$text" || wrong "d.svg does not show: $text"
 done
 ! sed 's/<[^>]*>//g' d.svg | grep -qF 'training loss' || wrong "d.svg shows more than one panel"
+plot 0 '' --output e.svg --panel accuracy-seconds one.jsonl
+for text in accuracy 'seconds since the start' one; do
+	sed 's/<[^>]*>//g' e.svg | grep -qF -- "$text" || wrong "e.svg does not show: $text"
+done
 plot 2 'there are loss loss-bytes' --panel speed one.jsonl
 
 head -c -20 one.jsonl >cut.jsonl

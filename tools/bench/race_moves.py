@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Puts, gets and notifies of Sluice between two hosts, beside iperf3 and fi_pingpong, over a link of limited rate.
+
+    tools/bench/race_moves.py [--rate 1gbit] [--rounds 3]
+
+Hosts are network namespaces of this machine (network.py), so root is needed, and mpirun.openmpi. In each round all
+run once, one after another; medians of the rounds, and of the ratios within a round. Bandwidths are compared with
+iperf3 (one stream of TCP), and the latency of 8 bytes with fi_pingpong (libfabric-bin) over the same provider of
+libfabric, both ends of which spin. fi_pingpong sends messages: its half round trip is that of a put with notify.
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from network import CARD, LIMITS, Network, Unavailable, run
+
+TESTS = ("put", "get", "notify")
+SIZES = (65536, 1 << 20)
+
+
+def beside(network, server, client):
+    """The server on the second host, then the client on the first; what the client printed."""
+    waiting = subprocess.Popen(network.at(1, server), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        return run(network.at(0, client), 60)
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+def iperf(network):
+    out = beside(network, ["iperf3", "-s", "-1"], ["iperf3", "-c", network.address(1), "-t", "2", "-J"])
+    return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 8
+
+
+def pingpong(network, provider):
+    command = ["fi_pingpong", "-e", "rdm", "-p", provider, "-S", "8", "-I", "1000"]
+    out = beside(network, command, command + [network.address(1)])
+    words, names = (line.split() for line in reversed(out.strip().splitlines()[-2:]))
+    return float(words[names.index("usec/xfer")])
+
+
+def moves(network, args):
+    variables = {"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD}
+    found = {}
+    for test in TESTS:
+        out = json.loads(network.mpirun(2, [args.bench, test, "--sizes", "8," + ",".join(map(str, SIZES)), "--json"],
+                                        variables=variables))
+        for row in out["rows"]:
+            found[test, row["bytes"]] = row
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", default="1gbit", choices=list(LIMITS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--provider", default="net", help="of libfabric, for fi_pingpong (from 1.18 on: tcp)")
+    parser.add_argument("--bench", default="build/sluice-bench")
+    args = parser.parse_args()
+    args.bench = os.path.abspath(args.bench)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_moves: ended by a signal"))  # not without cleaning up
+    own, streams, pings = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        network = Network(2, folder)
+        try:
+            network.up()
+            network.limit(args.rate)
+            for _ in range(args.rounds):
+                streams.append(iperf(network))
+                pings.append(pingpong(network, args.provider))
+                own.append(moves(network, args))
+        except Unavailable as error:
+            sys.exit(f"race_moves: {error}")
+        finally:
+            network.down()
+    print(f"{args.rate}, medians of {args.rounds} rounds: iperf3 {statistics.median(streams) / 1e6:.1f} MB/s, "
+          f"fi_pingpong {statistics.median(pings):.1f} us")
+    for test in TESTS:
+        for size in SIZES:
+            rates = [found[test, size]["bytes_per_second"] for found in own]
+            share = statistics.median(r / s for r, s in zip(rates, streams))
+            print(f"{test:<7}{size:8} bytes: {statistics.median(rates) / 1e6:7.1f} MB/s, {share:.3f} of iperf3")
+        latencies = [found[test, 8]["us_p50"] for found in own]
+        share = statistics.median(u / p for u, p in zip(latencies, pings))
+        print(f"{test:<7}{8:8} bytes: {statistics.median(latencies):7.1f} us, {share:.2f} of fi_pingpong's half round trip"
+              + (" (a get is a whole one)" if test == "get" else ""))
+
+
+if __name__ == "__main__":
+    main()
