@@ -9,6 +9,7 @@
  * reached, and one that does not answer for lost_after is lost, because nothing else tells of its
  * end. One lock keeps these two and region_close() apart, as libfabric is told that one thread at a
  * time is in it. */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@
 #include "rdma/ofi_memory.h"
 #include "rdma/ofi_peer.h"
 #include "rdma/ofi_proof.h"
+#include "rdma/ofi_trial.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <pthread.h>
@@ -55,6 +57,9 @@ struct ofi {
 	struct ofi_peers all;
 	int n_peers;
 	struct ofi_peer **peers, **by_rank;
+	struct ofi_trial *trial;
+	size_t letters_bytes;
+	int narrow;         /* notices have 32 bits */
 	uint64_t strangers; /* notices of nobody */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t lively_ns; /* when this rank polled last, or a completion came */
@@ -88,12 +93,24 @@ static void read_letter(struct ofi *o, const uint8_t *bytes, size_t n)
 	ofi_peer_say(o->by_rank[peer]);
 }
 
-static void take_notice(struct ofi *o, uint64_t data, uint64_t now)
+static int take_named(struct ofi *o, const struct ofi_completion *c, uint64_t now)
+{
+	for (int i = 0; i < o->n_peers; i++)
+		if (ofi_peer_address(o->peers[i]) == c->from && c->from != FI_ADDR_NOTAVAIL) {
+			ofi_peer_noticed_by_name(o->peers[i], (uint32_t)c->data, now);
+			return 1;
+		}
+	return 0;
+}
+
+static void take_notice(struct ofi *o, uint64_t data, const struct ofi_completion *narrow,
+			uint64_t now)
 {
 	const uint32_t token = (uint32_t)(data >> 32), rank = token & o->all.token_mask;
 	struct ofi_peer *p = rank < (uint32_t)o->size ? o->by_rank[rank] : NULL;
 
-	if (p && ofi_peer_noticed(p, token, (uint32_t)data, now))
+	if (narrow ? take_named(o, narrow, now) :
+		     p && ofi_peer_noticed(p, token, (uint32_t)data, now))
 		return;
 	if (!(o->strangers & (o->strangers + 1)))
 		log_line(LOG_WARN, "rdma",
@@ -103,7 +120,7 @@ static void take_notice(struct ofi *o, uint64_t data, uint64_t now)
 }
 
 /* Whether the completion is of a letter. */
-static int take_letter(struct ofi *o, const struct ofi_completion *c)
+static int take_letter(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	uint8_t message[OFI_FRAME_BYTES];
 	size_t n;
@@ -111,7 +128,12 @@ static int take_letter(struct ofi *o, const struct ofi_completion *c)
 
 	switch (ofi_letters_take(o->letters, c, &rank, message, &n)) {
 	case OFI_LETTER_NONE: return 0;
-	case OFI_LETTER_CAME: read_letter(o, message, n); break;
+	case OFI_LETTER_CAME:
+		if (n == FLOW_NOTICE_BYTES)
+			take_notice(o, get_le64(message), NULL, now);
+		else
+			read_letter(o, message, n);
+		break;
 	case OFI_LETTER_SENT: ofi_peer_say(o->by_rank[rank]); break; /* what came meanwhile */
 	case OFI_LETTER_SPOILT:
 		if (rank >= 0)
@@ -123,9 +145,11 @@ static int take_letter(struct ofi *o, const struct ofi_completion *c)
 
 static void take(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
-	if (!c->context && !c->error)
-		take_notice(o, c->data, now);
-	else if (c->context && !take_letter(o, c)) /* else a peer's operation that was refused */
+	if (c->notice && !c->error) {
+		take_notice(o, c->data, o->narrow ? c : NULL, now);
+		ofi_letters_reuse(o->letters, c->context);
+	} else if (c->context &&
+		   !take_letter(o, c, now)) /* else a peer's operation that was refused */
 		ofi_peer_completed(o->by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c, now);
 }
 
@@ -292,6 +316,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 {
 	struct ofi_peer *p;
 	const uint8_t *name;
+	enum ofi_notice notice;
 	int rc;
 
 	if (rank < 0 || rank >= o->size || rank == o->rank || o->by_rank[rank] ||
@@ -301,10 +326,10 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 			    ofi_proofs_admitted(o->proofs) ?
 				    "" :
 				    ": it does not know the job's key yet");
-	name = ofi_card_judge(o->fabric, o->rank, rank, card, len, &rc);
+	name = ofi_card_judge(o->fabric, o->rank, rank, card, len, &notice, &rc);
 	if (!name)
 		return rc;
-	rc = ofi_peer_open(&o->all, rank, name, &p);
+	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
 	if (rc)
 		return rc;
 	admit_tcp(o);
@@ -410,7 +435,7 @@ static int tick_of(struct ofi *o)
 {
 	if (!o->n_peers)
 		return 0;
-	return ofi_fabric_fd(o->fabric) < 0 ? TICK_BLIND_NS : TICK_NS;
+	return ofi_fabric_fd(o->fabric) < 0 || ofi_fabric_naps(o->fabric) ? TICK_BLIND_NS : TICK_NS;
 }
 
 static int ofi_arm(struct transport *t)
@@ -454,18 +479,25 @@ static int ofi_fd(struct transport *t)
 /* ---- opening and closing ---------------------------------------------------------- */
 
 /* What libfabric reads and writes for messages and small puts. */
-static int open_buffers(struct ofi *o)
+static int open_buffers(struct ofi *o, size_t receives)
 {
 	void *desc = NULL;
-	int rc = region_open(ofi_letters_bytes(o->size) + (size_t)o->size * ofi_flow_copy_bytes(),
-			     0, "ofi", &o->buffers);
+	int rc;
+
+	o->letters_bytes = ofi_letters_bytes(o->size, receives);
+	rc = region_open(o->letters_bytes + (size_t)o->size * ofi_flow_copy_bytes(), 0, "ofi",
+			 &o->buffers);
 
 	if (!rc)
 		rc = ofi_memory_local(o->memory, o->buffers, &desc);
 	if (!rc)
-		rc = ofi_letters_open(o->fabric, o->size, o->buffers->base, desc, &o->letters);
-	if (!rc)
-		ofi_letters_receive(o->letters);
+		rc = ofi_letters_open(o->fabric, o->size, receives, o->buffers->base, desc,
+				      &o->letters);
+	if (rc)
+		return rc;
+	ofi_letters_receive(o->letters);
+	rc = ofi_trial_open(o->fabric, o->letters, &o->trial);
+	o->narrow = ofi_fabric_is_narrow(o->fabric);
 	return rc;
 }
 
@@ -506,7 +538,7 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 	if (!rc)
 		rc = event_queue_open(&o->events, events + 2 * BATCH);
 	if (!rc)
-		rc = open_buffers(o);
+		rc = open_buffers(o, ofi_fabric_receives(o->fabric, config->queue_depth));
 	if (!rc)
 		rc = ofi_bell_open(&o->bell, ofi_fabric_fd(o->fabric));
 	if (rc)
@@ -524,7 +556,7 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 		.letters = o->letters,
 		.events = &o->events,
 		.buffers = o->buffers,
-		.copies = (uint8_t *)o->buffers->base + ofi_letters_bytes(o->size),
+		.copies = (uint8_t *)o->buffers->base + o->letters_bytes,
 	};
 	return start_thread(o);
 }
@@ -572,12 +604,14 @@ static void ofi_close(struct transport **t)
 		ofi_fabric_stop(o->fabric);
 	for (int i = 0; i < o->n_peers; i++)
 		ofi_peer_close(&o->peers[i]);
+	ofi_trial_end(o->trial);
 	ofi_memory_close(&o->memory);
 	region_close(&o->buffers);
 	ofi_letters_close(&o->letters);
 	ofi_bell_close(&o->bell);
 	if (o->fabric)
 		ofi_fabric_close(&o->fabric);
+	ofi_trial_close(&o->trial);
 	ofi_proofs_close(&o->proofs);
 	event_queue_close(&o->events);
 	free(o->peers);

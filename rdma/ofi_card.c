@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See ofi_card.h. A card: magic u32, rank u32, name of the provider 32, bytes of the address u32,
- * address; little-endian. */
+ * See ofi_card.h. A card: magic u32, rank u32, name of the provider 32, how puts announce
+ * themselves u32, bytes of the address u32, address; little-endian. */
 #include "rdma/ofi_card.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -12,7 +12,8 @@ enum {
 	MAGIC = 0x4344464f, /* "OFDC" */
 	PROVIDER_AT = 8,
 	PROVIDER_BYTES = 32,
-	NAME_AT = PROVIDER_AT + PROVIDER_BYTES + 4,
+	NOTICE_AT = PROVIDER_AT + PROVIDER_BYTES,
+	NAME_AT = NOTICE_AT + 8,
 	NAME_BYTES = 128,
 	CARD_BYTES = NAME_AT + NAME_BYTES
 };
@@ -30,13 +31,14 @@ int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, si
 	rc = ofi_fabric_name(fabric, bytes + NAME_AT, NAME_BYTES, &n);
 	if (rc)
 		return rc;
+	put_le32(bytes + NOTICE_AT, (uint32_t)ofi_fabric_notice(fabric));
 	put_le32(bytes + NAME_AT - 4, (uint32_t)n);
 	*len_out = NAME_AT + n;
 	return SLUICE_OK;
 }
 
 const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int rank,
-			      const uint8_t *card, size_t len, int *rc)
+			      const uint8_t *card, size_t len, enum ofi_notice *notice, int *rc)
 {
 	const char *own = ofi_fabric_provider(fabric);
 	char provider[PROVIDER_BYTES];
@@ -66,5 +68,9 @@ const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int
 			   rank, len - NAME_AT, own_rank, ofi_fabric_name_bytes(fabric));
 		return NULL;
 	}
+	/* Two of different widths, of different versions, understand messages only. */
+	*notice = get_le32(card + NOTICE_AT) == (uint32_t)ofi_fabric_notice(fabric) ?
+			  ofi_fabric_notice(fabric) :
+			  OFI_NOTICE_MESSAGE;
 	return card + NAME_AT;
 }

@@ -10,7 +10,7 @@
 /* 0 or SLUICE_E*; bytes holds TRANSPORT_CARD_BYTES. */
 int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out);
 /* Where the address begins in the card of that rank, which is one that this rank's provider can
- * use; else NULL with the error set, and *rc. */
+ * use, and how it can be told of puts; else NULL with the error set, and *rc. */
 const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int rank,
-			      const uint8_t *card, size_t len, int *rc);
+			      const uint8_t *card, size_t len, enum ofi_notice *notice, int *rc);
 #endif

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/auth.h"
-#include "rdma/ofi_provider.h"
 #include "sluice.h"
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_ENTRIES = 4096, BATCH = 32, KEY_TRIES = 8 };
+enum { QUEUE_ENTRIES = 4096, BATCH = 32, KEY_TRIES = 8, RECEIVES = 64 };
 
 struct ofi_fabric {
 	struct ofi_choice choice;
@@ -21,7 +20,9 @@ struct ofi_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
-	int fd; /* -1: there is none */
+	int fd;                   /* -1: there is none */
+	enum ofi_notice promised; /* what comes in is read so, whatever a trial shows */
+	enum ofi_notice notice;
 };
 
 static const struct fi_domain_attr *domain_attr(const struct ofi_fabric *f)
@@ -47,19 +48,27 @@ static int failed(const struct ofi_fabric *f, const char *call, int error)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
+static void end(struct fid *fid)
+{
+	int err = fi_close(fid);
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
+}
+
 /* With a descriptor to sleep on, if the provider has one. */
 static int open_queue(struct ofi_fabric *f)
 {
 	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
 				   .format = FI_CQ_FORMAT_DATA,
 				   .wait_obj = FI_WAIT_FD };
-	int err = fi_cq_open(f->domain, &attr, &f->cq, NULL);
+	int err = f->choice.no_descriptor ? -FI_ENOSYS : fi_cq_open(f->domain, &attr, &f->cq, NULL);
 
 	if (!err && !fi_control(&f->cq->fid, FI_GETWAIT, &f->fd))
 		return SLUICE_OK;
 	f->fd = -1;
 	if (!err)
-		fi_close(&f->cq->fid);
+		end(&f->cq->fid);
 	f->cq = NULL;
 	attr.wait_obj = FI_WAIT_NONE;
 	err = fi_cq_open(f->domain, &attr, &f->cq, NULL);
@@ -107,6 +116,7 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->fd = -1;
 	rc = ofi_choose(provider, interface, &f->choice);
+	f->promised = f->notice = f->choice.notice;
 	if (!rc)
 		rc = open_objects(f);
 	if (rc) {
@@ -117,14 +127,6 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 		 f->choice.tcp ? ", through the sockets of the kernel" : "");
 	*out = f;
 	return SLUICE_OK;
-}
-
-static void end(struct fid *fid)
-{
-	int err = fi_close(fid);
-
-	if (err)
-		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
 }
 
 void ofi_fabric_stop(struct ofi_fabric *f)
@@ -169,6 +171,35 @@ int ofi_fabric_is_tcp(const struct ofi_fabric *f)
 	return f->choice.tcp;
 }
 
+enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f)
+{
+	return f->notice;
+}
+
+int ofi_fabric_naps(const struct ofi_fabric *f)
+{
+	return f->choice.short_sleeps;
+}
+
+int ofi_fabric_is_narrow(const struct ofi_fabric *f)
+{
+	return f->promised == OFI_NOTICE_NARROW;
+}
+
+void ofi_fabric_use_notice(struct ofi_fabric *f, enum ofi_notice notice)
+{
+	f->notice = notice;
+}
+
+size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices)
+{
+	const size_t limit = f->choice.info->rx_attr->size, wanted = RECEIVES + notices;
+
+	if (!f->choice.takes_receives)
+		return RECEIVES;
+	return limit && wanted > limit ? limit : wanted;
+}
+
 int ofi_fabric_is_ordered(const struct ofi_fabric *f)
 {
 	const struct fi_info *info = f->choice.info;
@@ -202,7 +233,9 @@ int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out)
 
 static int random_key(const struct ofi_fabric *f, uint64_t *key)
 {
-	const size_t bytes = domain_attr(f)->mr_key_size;
+	const size_t bytes = domain_attr(f)->mr_key_size < f->choice.key_bytes ?
+				     domain_attr(f)->mr_key_size :
+				     f->choice.key_bytes;
 	int rc = auth_random(key, sizeof(*key));
 
 	if (bytes < sizeof(*key))
@@ -241,6 +274,12 @@ int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, ui
 		    err == -FI_ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
+void ofi_fabric_unregister(struct fid_mr **mr)
+{
+	end(&(*mr)->fid);
+	*mr = NULL;
+}
+
 int ofi_fabric_wants_local(const struct ofi_fabric *f)
 {
 	return wants(f, FI_MR_LOCAL);
@@ -264,7 +303,9 @@ ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *p)
 					.rma_iov = &there,
 					.rma_iov_count = 1,
 					.context = p->context,
-					.data = p->data };
+					.data = f->promised == OFI_NOTICE_NARROW ?
+							(uint32_t)p->data :
+							p->data };
 
 	return fi_writemsg(f->ep, &msg,
 			   FI_COMPLETION | (p->announce ? FI_REMOTE_CQ_DATA : 0) |
@@ -279,6 +320,11 @@ ssize_t ofi_fabric_get(struct ofi_fabric *f, const struct ofi_piece *p)
 ssize_t ofi_fabric_send(struct ofi_fabric *f, const struct ofi_piece *p)
 {
 	return fi_send(f->ep, p->local, p->bytes, p->desc, p->to, p->context);
+}
+
+ssize_t ofi_fabric_inject(struct ofi_fabric *f, const void *bytes, size_t n, fi_addr_t to)
+{
+	return fi_inject(f->ep, bytes, n, to);
 }
 
 ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
@@ -322,14 +368,19 @@ static int take_error(struct ofi_fabric *f, struct ofi_completion *out)
 int ofi_fabric_poll(struct ofi_fabric *f, struct ofi_completion *out, int n)
 {
 	struct fi_cq_data_entry entries[BATCH];
-	const ssize_t got = fi_cq_read(f->cq, entries, (size_t)(n < BATCH ? n : BATCH));
+	fi_addr_t from[BATCH];
+	const size_t most = (size_t)(n < BATCH ? n : BATCH);
+	const int named = f->promised == OFI_NOTICE_NARROW;
+	const ssize_t got = named ? fi_cq_readfrom(f->cq, entries, most, from) :
+				    fi_cq_read(f->cq, entries, most);
 
 	if (got == -FI_EAVAIL)
 		return take_error(f, out);
 	for (ssize_t i = 0; i < got; i++)
 		out[i] = (struct ofi_completion){
-			.context = entries[i].flags & FI_REMOTE_CQ_DATA ? NULL :
-									  entries[i].op_context,
+			.context = entries[i].op_context,
+			.notice = (entries[i].flags & FI_REMOTE_CQ_DATA) != 0,
+			.from = named ? from[i] : FI_ADDR_NOTAVAIL,
 			.flags = entries[i].flags,
 			.data = entries[i].data,
 			.bytes = entries[i].len,

@@ -5,6 +5,7 @@
  */
 #ifndef RDMA_OFI_FABRIC_H
 #define RDMA_OFI_FABRIC_H
+#include "rdma/ofi_provider.h"
 #include "rdma/transport.h"
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
@@ -25,6 +26,15 @@ const char *ofi_fabric_provider(const struct ofi_fabric *f);
 const char *ofi_fabric_text(
 	const struct ofi_fabric *f); /* of provider and interface, for the log */
 int ofi_fabric_is_tcp(const struct ofi_fabric *f);
+/* How a put announces itself: as is promised, until a trial shows something else. */
+enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);
+/* Notices that come are of 32 bits, with the name of the sender. */
+int ofi_fabric_is_narrow(const struct ofi_fabric *f);
+void ofi_fabric_use_notice(struct ofi_fabric *f, enum ofi_notice notice);
+/* How many receives are to wait for peers that may send so many notices at once. */
+size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices);
+/* The descriptor misses something now and then. */
+int ofi_fabric_naps(const struct ofi_fabric *f);
 /* Puts to one peer are placed in the order in which they were posted. */
 int ofi_fabric_is_ordered(const struct ofi_fabric *f);
 const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error); /* of a negative return */
@@ -39,6 +49,7 @@ int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out);
  * provider lets the application choose. */
 int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
 			const char *what, struct fid_mr **out);
+void ofi_fabric_unregister(struct fid_mr **mr);
 /* Whether local memory needs a registration, whose descriptor goes with each operation. */
 int ofi_fabric_wants_local(const struct ofi_fabric *f);
 /* How a peer names the first byte of a registration: by its address here, or by 0. */
@@ -51,7 +62,8 @@ struct ofi_piece {
 	void *desc; /* NULL where local memory needs no registration */
 	fi_addr_t to;
 	uint64_t address, key;
-	uint64_t data; /* of a put that announces itself */
+	uint64_t data; /* of a put that announces itself; its lower half alone where that is narrow
+			*/
 	int announce;  /* the peer gets data after the bytes are in place */
 	int placed;    /* complete only when the bytes are in place at the peer */
 	struct fi_context2 *context;
@@ -60,12 +72,17 @@ struct ofi_piece {
 ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_get(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_send(struct ofi_fabric *f, const struct ofi_piece *piece);
+/* A message of n bytes, at most 8, which are copied: nothing completes. */
+ssize_t ofi_fabric_inject(struct ofi_fabric *f, const void *bytes, size_t n, fi_addr_t to);
 ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *piece);
 
 /* One completion: what fi_cq_read() gave, or the error of an operation. */
 struct ofi_completion {
-	void *context; /* NULL: a put of a peer that announces itself */
+	void *context;
+	int notice; /* a put of a peer announces itself; context: of the receive it used up, or NULL
+		     */
 	uint64_t flags, data;
+	fi_addr_t from; /* of a narrow notice */
 	size_t bytes;
 	int error;      /* 0, or of libfabric, positive */
 	int broken;     /* it says that there is no connection to the peer any more */

@@ -2,6 +2,7 @@
  * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: the oldest is at
  * `oldest`, the first that is not posted whole at `next`, the next free place at `end`. */
 #include "rdma/ofi_flow.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
@@ -9,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
+
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
 	void *desc;
 	size_t posted; /* bytes */
 	int pieces;    /* under way */
-	int whole;     /* all pieces are posted */
+	int whole;     /* all pieces are posted, and the message that is its notice */
 };
 
 struct piece {
@@ -29,9 +32,10 @@ struct ofi_flow {
 	struct ofi_flow_config config;
 	uint32_t token;
 	int ordered, abandoned;
-	uint32_t oldest, next, end; /* modulo 2^32; FLOW_TRANSFERS divides it */
-	int out, puts_out;          /* pieces */
-	uint64_t moved_ns;
+	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
+	int out, puts_out;           /* pieces */
+	uint64_t moved_ns, retry_ns; /* of what is refused though nothing is under way: */
+	int refusals;                /* each try to connect anew costs system calls */
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -128,6 +132,28 @@ static int waits_for_order(const struct ofi_flow *f, const struct entry *e, int 
 	       (e->posted == 0 || last);
 }
 
+/* Whether a message is to follow the bytes of e, as puts cannot announce themselves. */
+static int is_told_by_message(const struct ofi_flow *f, const struct entry *e)
+{
+	return e->x.kind == TRANSFER_PUT_NOTIFY &&
+	       (f->config.by_message || ofi_fabric_notice(f->config.fabric) == OFI_NOTICE_MESSAGE);
+}
+
+/* When all puts are in place. As post_piece(). */
+static ssize_t post_message(struct ofi_flow *f, struct entry *e)
+{
+	uint8_t notice[FLOW_NOTICE_BYTES];
+	ssize_t rc;
+
+	if (f->puts_out > 0)
+		return -FI_EAGAIN;
+	put_le32(notice, e->x.imm);
+	put_le32(notice + 4, f->token);
+	rc = ofi_fabric_inject(f->config.fabric, notice, sizeof(notice), f->config.address);
+	e->whole = !rc;
+	return rc;
+}
+
 /* 0: posted. Else what libfabric returned, -FI_EAGAIN also where it has to wait. */
 static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
 {
@@ -146,8 +172,15 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
 		.placed = x->report || !f->ordered,
 	};
+	const int by_message = is_told_by_message(f, e);
 	ssize_t rc;
 
+	if (by_message && !left)
+		return post_message(f, e);
+	if (by_message) {
+		what.announce = 0;
+		what.placed = 1;
+	}
 	if (!piece || waits_for_order(f, e, n == left))
 		return -FI_EAGAIN;
 	what.context = &piece->context;
@@ -159,20 +192,58 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
 	piece->entry = e;
 	e->posted += n;
 	e->pieces++;
-	e->whole = n == left;
+	e->whole = n == left && !by_message;
 	f->out++;
 	f->puts_out += x->kind != TRANSFER_GET;
 	return 0;
 }
 
+static void tell_end(struct ofi_flow *f, const struct entry *e, int status)
+{
+	if (!transfer_ends(&e->x))
+		return;
+	--*f->config.promised;
+	event_queue_put(f->config.events, &(struct event){ .kind = EVENT_DONE,
+							   .peer = f->config.peer,
+							   .cookie = e->x.cookie,
+							   .status = status });
+}
+
+/* If all of e is done, whoever waits for it is told. */
+static void finish(struct ofi_flow *f, const struct entry *e)
+{
+	if (!e->whole || e->pieces)
+		return;
+	tell_end(f, e, 0);
+	while (f->oldest != f->next && !entry_at(f, f->oldest)->pieces)
+		f->oldest++;
+}
+
+/* Some providers agree to data with a put, and then have none: messages do for that. */
+static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
+{
+	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||
+	    is_told_by_message(f, e))
+		return 0;
+	ofi_fabric_use_notice(f->config.fabric, OFI_NOTICE_MESSAGE);
+	return 1;
+}
+
 int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 {
-	while (f->next != f->end) {
+	while (f->next != f->end && now_ns >= f->retry_ns) {
 		struct entry *e = entry_at(f, f->next);
 		const ssize_t rc = post_piece(f, e);
 
+		if (rc == -FI_EAGAIN && !f->out) {
+			f->refusals += f->refusals < REFUSALS_MAX;
+			f->retry_ns = now_ns + (uint64_t)f->refusals * REFUSED_NS;
+		}
 		if (rc == -FI_EAGAIN)
 			return 0;
+		f->refusals = 0;
+		if (cannot_announce(f, e, rc))
+			continue;
 		if (rc) {
 			snprintf(why, 160, "libfabric refuses a %s of %zu bytes: %s",
 				 e->x.kind == TRANSFER_GET ? "get" : "put", e->x.bytes,
@@ -180,8 +251,10 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 			return -1;
 		}
 		f->moved_ns = now_ns;
-		if (e->whole)
-			f->next++;
+		if (!e->whole)
+			continue;
+		f->next++;
+		finish(f, e); /* a message has no completion */
 	}
 	return 0;
 }
@@ -196,17 +269,6 @@ struct ofi_flow *ofi_flow_of(void *context)
 int ofi_flow_peer(const struct ofi_flow *f)
 {
 	return f->config.peer;
-}
-
-static void tell_end(struct ofi_flow *f, const struct entry *e, int status)
-{
-	if (!transfer_ends(&e->x))
-		return;
-	--*f->config.promised;
-	event_queue_put(f->config.events, &(struct event){ .kind = EVENT_DONE,
-							   .peer = f->config.peer,
-							   .cookie = e->x.cookie,
-							   .status = status });
 }
 
 int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completion, uint64_t now_ns,
@@ -235,10 +297,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 				 completion->text);
 		return -1;
 	}
-	if (e->whole && !e->pieces)
-		tell_end(f, e, 0);
-	while (f->oldest != f->next && !entry_at(f, f->oldest)->pieces)
-		f->oldest++;
+	finish(f, e);
 	return 0;
 }
 

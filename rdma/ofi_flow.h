@@ -6,7 +6,9 @@
  * piece.
  *
  * A notice is 64 bits: the immediate, and a token that the receiver made for the sender of it. It
- * names the sender, as libfabric does not, and nobody else knows it.
+ * names the sender, as libfabric does not, and nobody else knows it. A provider that has room for
+ * 32 bits names the sender itself. Where a put cannot announce itself, a message of those 64 bits
+ * follows when the put, and all before it, are in place.
  *
  * Called by ofi_peer.c with the transport's lock held. Nothing is allocated after opening. */
 #ifndef RDMA_OFI_FLOW_H
@@ -16,7 +18,7 @@
 #include "rdma/ofi_memory.h"
 #include "rdma/transport.h"
 
-enum { FLOW_TRANSFERS = 256, FLOW_PIECES = 16, FLOW_PIECE_BYTES = 1 << 20 };
+enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 16, FLOW_PIECE_BYTES = 1 << 20 };
 
 struct ofi_flow;
 
@@ -26,6 +28,7 @@ struct ofi_flow_config {
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct event_queue *events;
+	int by_message;              /* the peer cannot be told of puts but by messages */
 	uint32_t *promised;          /* events that transfers of all flows will make */
 	const struct region *copies; /* registered memory for small puts, */
 	uint8_t *copy;               /* and of it ofi_flow_copy_bytes() for this peer */

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECEIVES = 64 };
-
 struct letter {
 	struct fi_context2 context; /* libfabric's, first */
 	uint8_t *bytes;             /* OFI_FRAME_BYTES */
@@ -23,19 +21,20 @@ struct ofi_letters {
 	struct ofi_fabric *fabric;
 	void *desc;
 	int size;
+	size_t receives;
 	struct outgoing *outgoing; /* [size] */
-	struct letter letters[];   /* RECEIVES that come, then one to each rank */
+	struct letter letters[];   /* so many receives, then one to each rank */
 };
 
-size_t ofi_letters_bytes(int size)
+size_t ofi_letters_bytes(int size, size_t receives)
 {
-	return (size_t)(RECEIVES + size) * OFI_FRAME_BYTES;
+	return (receives + (size_t)size) * OFI_FRAME_BYTES;
 }
 
-int ofi_letters_open(struct ofi_fabric *fabric, int size, uint8_t *memory, void *desc,
-		     struct ofi_letters **out)
+int ofi_letters_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
+		     void *desc, struct ofi_letters **out)
 {
-	const size_t n = (size_t)(RECEIVES + size);
+	const size_t n = receives + (size_t)size;
 	struct ofi_letters *l = calloc(1, sizeof(*l) + n * sizeof(l->letters[0]));
 
 	if (l)
@@ -46,6 +45,7 @@ int ofi_letters_open(struct ofi_fabric *fabric, int size, uint8_t *memory, void 
 	}
 	l->fabric = fabric;
 	l->size = size;
+	l->receives = receives;
 	l->desc = desc;
 	for (size_t i = 0; i < n; i++)
 		l->letters[i].bytes = memory + i * OFI_FRAME_BYTES;
@@ -70,15 +70,35 @@ static struct ofi_piece piece_of(const struct ofi_letters *l, struct letter *let
 				   .context = &letter->context };
 }
 
+static void receive(struct ofi_letters *l, struct letter *letter)
+{
+	const struct ofi_piece piece = piece_of(l, letter);
+
+	if (!letter->busy)
+		letter->busy = !ofi_fabric_receive(l->fabric, &piece);
+}
+
 void ofi_letters_receive(struct ofi_letters *l)
 {
-	for (int i = 0; i < RECEIVES; i++) {
-		struct letter *letter = &l->letters[i];
-		const struct ofi_piece piece = piece_of(l, letter);
+	for (size_t i = 0; i < l->receives; i++)
+		receive(l, &l->letters[i]);
+}
 
-		if (!letter->busy)
-			letter->busy = !ofi_fabric_receive(l->fabric, &piece);
-	}
+static int is_letter(const struct ofi_letters *l, const void *context)
+{
+	const uintptr_t at = (uintptr_t)context, first = (uintptr_t)l->letters;
+
+	return at >= first && at < (uintptr_t)(l->letters + l->receives + l->size);
+}
+
+void ofi_letters_reuse(struct ofi_letters *l, void *context)
+{
+	struct letter *letter = context;
+
+	if (!is_letter(l, context) || letter >= l->letters + l->receives)
+		return;
+	letter->busy = 0;
+	receive(l, letter);
 }
 
 void ofi_letters_write(struct ofi_letters *l, int rank, const uint8_t message[OFI_FRAME_BYTES])
@@ -95,7 +115,7 @@ int ofi_letters_pending(const struct ofi_letters *l, int rank)
 void ofi_letters_send(struct ofi_letters *l, int rank, fi_addr_t to)
 {
 	struct outgoing *out = &l->outgoing[rank];
-	struct letter *letter = &l->letters[RECEIVES + rank];
+	struct letter *letter = &l->letters[l->receives + (size_t)rank];
 	struct ofi_piece piece = piece_of(l, letter);
 	ssize_t rc;
 
@@ -105,28 +125,28 @@ void ofi_letters_send(struct ofi_letters *l, int rank, fi_addr_t to)
 	piece.to = to;
 	rc = ofi_fabric_send(l->fabric, &piece);
 	letter->busy = !rc;
-	if (rc != -FI_EAGAIN)
-		out->pending = 0; /* what libfabric refuses is said again when it is due */
+	if (!rc)
+		out->pending =
+			0; /* else again at the next look: the last message is said once only */
 }
 
 enum ofi_letter ofi_letters_take(struct ofi_letters *l, const struct ofi_completion *c, int *rank,
 				 uint8_t message[OFI_FRAME_BYTES], size_t *n)
 {
-	const uintptr_t at = (uintptr_t)c->context, first = (uintptr_t)l->letters;
 	struct letter *letter = c->context;
-	long number;
+	size_t number;
 
-	if (at < first || at >= (uintptr_t)(l->letters + RECEIVES + l->size))
+	if (!is_letter(l, letter))
 		return OFI_LETTER_NONE;
 	letter->busy = 0;
-	number = letter - l->letters;
-	if (number >= RECEIVES) {
-		*rank = (int)number - RECEIVES;
+	number = (size_t)(letter - l->letters);
+	if (number >= l->receives) {
+		*rank = (int)(number - l->receives);
 		return c->error ? OFI_LETTER_SPOILT : OFI_LETTER_SENT;
 	}
 	*rank = -1;
 	*n = c->bytes < OFI_FRAME_BYTES ? c->bytes : OFI_FRAME_BYTES;
 	memcpy(message, letter->bytes, *n);
-	ofi_letters_receive(l);
+	receive(l, letter);
 	return c->error ? OFI_LETTER_SPOILT : OFI_LETTER_CAME;
 }

@@ -9,13 +9,16 @@
 struct ofi_letters;
 
 /* memory: registered, with the descriptor desc, ofi_letters_bytes() of it. */
-size_t ofi_letters_bytes(int size);
-int ofi_letters_open(struct ofi_fabric *fabric, int size, uint8_t *memory, void *desc,
-		     struct ofi_letters **out);
+size_t ofi_letters_bytes(int size, size_t receives);
+int ofi_letters_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
+		     void *desc, struct ofi_letters **out);
 void ofi_letters_close(struct ofi_letters **l);
 
 /* Hands all buffers that libfabric does not have to it. */
 void ofi_letters_receive(struct ofi_letters *l);
+/* The context of a completion that is no letter: if it is of a receive, which a notice used up,
+ * libfabric gets it again. */
+void ofi_letters_reuse(struct ofi_letters *l, void *context);
 /* What is to be said to the rank next; it replaces what was not sent yet. */
 void ofi_letters_write(struct ofi_letters *l, int rank, const uint8_t message[OFI_FRAME_BYTES]);
 int ofi_letters_pending(const struct ofi_letters *l, int rank);

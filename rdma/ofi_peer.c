@@ -60,7 +60,7 @@ static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 				   line ? line : all->control->bytes, out->control);
 }
 
-static int open_parts(struct ofi_peer *p, const uint8_t *name)
+static int open_parts(struct ofi_peer *p, const uint8_t *name, enum ofi_notice notice)
 {
 	struct ofi_peers *all = p->all;
 	const int rank = p->endpoint.peer;
@@ -69,6 +69,7 @@ static int open_parts(struct ofi_peer *p, const uint8_t *name)
 					.memory = all->memory,
 					.events = all->events,
 					.promised = &all->promised,
+					.by_message = notice == OFI_NOTICE_MESSAGE,
 					.copies = all->buffers,
 					.copy = all->copies +
 						(size_t)rank * ofi_flow_copy_bytes() };
@@ -85,7 +86,8 @@ static int open_parts(struct ofi_peer *p, const uint8_t *name)
 	return rc;
 }
 
-int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, struct ofi_peer **out)
+int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
+		  struct ofi_peer **out)
 {
 	struct ofi_peer *p = calloc(1, sizeof(*p));
 	int rc;
@@ -94,7 +96,7 @@ int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, struct o
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*p));
 	p->all = all;
 	p->endpoint = (struct endpoint){ .transport = all->transport, .peer = rank };
-	rc = open_parts(p, name);
+	rc = open_parts(p, name, notice);
 	if (rc) {
 		ofi_peer_close(&p);
 		return rc;
@@ -256,12 +258,22 @@ int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t 
 {
 	if (p->token != token)
 		return 0;
+	ofi_peer_noticed_by_name(p, imm, now_ns);
+	return 1;
+}
+
+void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns)
+{
 	if (is_lost(p))
-		return 1;
+		return;
 	ofi_flow_moved(p->flow, now_ns);
 	event_queue_put(p->all->events,
 			&(struct event){ .kind = EVENT_IMM, .peer = p->endpoint.peer, .imm = imm });
-	return 1;
+}
+
+fi_addr_t ofi_peer_address(const struct ofi_peer *p)
+{
+	return p->address;
 }
 
 int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)

@@ -34,8 +34,9 @@ struct ofi_peers {
 	int joining, untold; /* peers that have not proved themselves; that are lost, unbeknown */
 };
 
-/* name: its address, from its card. */
-int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, struct ofi_peer **out);
+/* name: its address, from its card; notice: how it can be told of puts. */
+int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
+		  struct ofi_peer **out);
 void ofi_peer_close(struct ofi_peer **peer);
 struct endpoint *ofi_peer_endpoint(struct ofi_peer *p);
 struct ofi_peer *ofi_peer_of(struct endpoint *e);
@@ -59,6 +60,9 @@ void ofi_peer_unheard(struct ofi_peer *p, const char *why);
 int ofi_peer_control(struct ofi_peer *p, struct remote **out);
 /* A notice with this token came. 0: the token is not this peer's. */
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns);
+/* The same of a notice whose sender libfabric named. */
+void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns);
+fi_addr_t ofi_peer_address(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
 /* Posts what waits. Returns whether anything waits still. */
 int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);

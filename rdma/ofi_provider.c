@@ -10,37 +10,96 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct row {
+enum wait { WAIT_FD, WAIT_FD_RACES, WAIT_TIMER };
+enum {
+	OFFSETS = 0, /* a peer names memory by its distance from the region's beginning */
+	OF_CARDS = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY
+};
+
+struct ofi_row {
 	const char *name; /* as libfabric has it */
 	int unasked;      /* may be taken where SLUICE_PROVIDER names none */
 	int tcp;
-	uint32_t since;  /* the first version of libfabric in which it is usable */
-	const char *why; /* not before that */
+	int mr_mode; /* what it may ask for when memory is registered */
+	enum wait wait;
+	enum fi_progress progress;
+	size_t key_bytes;
+	enum ofi_notice notice; /* the best one that is tried */
+	int takes_receives;     /* a notice uses up a receive, whether or not it says so */
+	uint32_t since;         /* the first version of libfabric in which it is usable */
+	const char *why;        /* not before that */
 };
 
+/* The version of a provider of libfabric's own tree, such as 1.18.1, as it tells it. */
+#define TREE(major, minor, patch) FI_VERSION((major)*100 + (minor), (patch)*10)
+
+struct defect {
+	const char *provider;
+	uint32_t first, mended; /* TREE() */
+	const char *text;       /* what is wrong, and what to do */
+};
+
+static const struct defect defects[] = {
+	{ "net", 0, TREE(1, 18, 1),
+	  "its descriptor stays readable after the first completion, so waits look every 10 ms "
+	  "besides: install libfabric 1.18.1 or later" },
+	{ "tcp", 0, TREE(1, 18, 1),
+	  "its descriptor stays readable after the first completion, so waits look every 10 ms "
+	  "besides: install libfabric 1.18.1 or later" },
+	{ "cxi", 0, TREE(2, 5, 0),
+	  "it has no puts that announce themselves, so a message follows each of them, which costs "
+	  "a "
+	  "round trip: install libfabric 2.5.0 or later and set FI_CXI_ENABLE_WRITEDATA=1" },
+	{ "opx", 0, TREE(2, 1, 0),
+	  "it has no puts that announce themselves, so a message follows each of them, which costs "
+	  "a "
+	  "round trip: install libfabric 2.1.0 or later" },
+};
+enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
+
 /* In the order in which they are tried. A provider without a row can be named. */
-static const struct row rows[] = {
-	{ "cxi", 1, 0, FI_VERSION(2, 5), "has no puts that announce themselves" },
-	{ "opx", 1, 0, FI_VERSION(2, 1), "has no puts that announce themselves" },
-	{ "psm3", 1, 0, OFI_API, "" },
+static const struct ofi_row rows[] = {
+	{ "efa", 1, 0, FI_MR_LOCAL | OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_NARROW, 1,
+	  FI_VERSION(1, 18), "has no puts that announce themselves" },
+	{ "cxi", 1, 0, FI_MR_ENDPOINT | FI_MR_ALLOCATED, WAIT_FD_RACES, FI_PROGRESS_MANUAL, 4,
+	  OFI_NOTICE_WIDE, 0, OFI_API, "" },
+	{ "opx", 1, 0, OFFSETS, WAIT_TIMER, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 1, OFI_API,
+	  "" },
+	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API, "" },
 	/* Reliable datagrams over TCP were a provider of their own before they were merged. */
-	{ "tcp", 1, 1, FI_VERSION(1, 18), "has connections only" },
-	{ "net", 1, 1, OFI_API, "" },
-	{ "tcp;ofi_rxm", 0, 1, OFI_API, "" },
+	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0,
+	  FI_VERSION(1, 18), "has connections only" },
+	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API, "" },
+	{ "tcp;ofi_rxm", 0, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API,
+	  "" },
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+/* Of one that a user names and that has no row: whatever it asks for, and nothing is trusted. */
+static const struct ofi_row unknown = {
+	"",
+	0,
+	0,
+	FI_MR_LOCAL | FI_MR_ENDPOINT | OF_CARDS,
+	WAIT_FD_RACES,
+	FI_PROGRESS_MANUAL,
+	8,
+	OFI_NOTICE_WIDE,
+	1,
+	OFI_API,
+	"",
+};
 
 /* Beginnings of the names of interfaces that lead to containers or virtual machines of this node.
  */
 static const char *const inward[] = { "docker", "br-",    "virbr", "veth",
 				      "cni",    "podman", "lxcbr", "flannel" };
 
-static const struct row *row_of(const char *provider)
+static const struct ofi_row *row_of(const char *provider)
 {
 	for (int i = 0; i < ROWS; i++)
 		if (!strcmp(rows[i].name, provider))
 			return &rows[i];
-	return NULL;
+	return &unknown;
 }
 
 /* ---- interfaces ------------------------------------------------------------------- */
@@ -94,19 +153,18 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 /* What Sluice can do without is left out: order, and events that the notices make unnecessary. */
 static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
 {
+	const struct ofi_row *row = row_of(provider);
 	struct fi_info *hints = l->dupinfo(NULL);
 
 	if (!hints)
 		return NULL;
 	hints->caps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ |
 		      FI_REMOTE_WRITE;
-	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
-				      FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+	hints->domain_attr->mr_mode = row->mr_mode;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->cq_data_size = 8;
+	hints->domain_attr->data_progress = row->progress;
 	if (*provider)
 		hints->fabric_attr->prov_name = strdup(provider);
 	return hints;
@@ -165,7 +223,7 @@ static void list_interfaces(const struct fi_info *list, const char *provider, ch
 	}
 }
 
-static int too_old(const struct row *row, uint32_t version)
+static int too_old(const struct ofi_row *row, uint32_t version)
 {
 	return FI_VERSION_LT(version, row->since);
 }
@@ -173,10 +231,10 @@ static int too_old(const struct row *row, uint32_t version)
 static int choose_named(struct fi_info *list, const char *provider, const char *interface,
 			uint32_t version, struct fi_info **out)
 {
-	const struct row *row = row_of(provider);
+	const struct ofi_row *row = row_of(provider);
 	char there[300];
 
-	if (row && too_old(row, version))
+	if (too_old(row, version))
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "provider %s %s in libfabric %u.%u: it needs %u.%u or later%s",
 				    provider, row->why, FI_MAJOR(version), FI_MINOR(version),
@@ -222,8 +280,61 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 	return fail_quietly(
 		SLUICE_ENOSUPP,
 		"libfabric %u.%u has none of the providers that Sluice takes by itself "
-		"(cxi, opx, psm3, tcp, net); SLUICE_PROVIDER can name another one of: %s",
+		"(efa, cxi, opx, psm3, tcp, net); SLUICE_PROVIDER can name another one of: %s",
 		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
+}
+
+/* What was found; with the names of senders, where data has no room for a token. */
+static struct fi_info *settle(const struct ofi_library *l, const struct fi_info *found)
+{
+	struct fi_info *info = l->dupinfo(found), *named = NULL, *out = NULL;
+	int err;
+
+	if (!info || info->domain_attr->cq_data_size >= 8 || !info->domain_attr->cq_data_size)
+		return info;
+	info->caps |= FI_SOURCE;
+	err = l->getinfo(OFI_API, NULL, NULL, 0, info, &named);
+	if (!err && named)
+		out = l->dupinfo(named);
+	if (named)
+		l->freeinfo(named);
+	l->freeinfo(info);
+	return err == -FI_ENODATA ? l->dupinfo(found) : out; /* it does not name them */
+}
+
+static enum ofi_notice promised(const struct fi_info *info)
+{
+	if (info->domain_attr->cq_data_size >= 8)
+		return OFI_NOTICE_WIDE;
+	return info->domain_attr->cq_data_size >= 4 && info->caps & FI_SOURCE ? OFI_NOTICE_NARROW :
+										OFI_NOTICE_MESSAGE;
+}
+
+static void follow_row(struct ofi_choice *choice, const struct ofi_row *row)
+{
+	choice->row = row;
+	choice->tcp = row->tcp;
+	choice->no_descriptor = row->wait == WAIT_TIMER;
+	choice->short_sleeps = row->wait == WAIT_FD_RACES;
+	choice->key_bytes = row->key_bytes;
+	if (!choice->info)
+		return;
+	choice->notice = promised(choice->info);
+	if (choice->notice < row->notice)
+		choice->notice = row->notice;
+	choice->takes_receives = row->takes_receives || choice->info->mode & FI_RX_CQ_DATA;
+}
+
+const char *ofi_choice_defect(const struct ofi_choice *choice)
+{
+	const struct fi_fabric_attr *fabric = choice->info->fabric_attr;
+
+	for (int i = 0; i < DEFECTS; i++)
+		if (!strcmp(defects[i].provider, fabric->prov_name) &&
+		    fabric->prov_version >= defects[i].first &&
+		    fabric->prov_version < defects[i].mended)
+			return defects[i].text;
+	return NULL;
 }
 
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out)
@@ -231,7 +342,6 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	const struct ofi_library *l;
 	struct fi_info *hints, *list = NULL, *found = NULL;
 	char address[INET6_ADDRSTRLEN];
-	const struct row *row;
 	uint32_t version;
 	int rc = ofi_library_load(&l), err;
 
@@ -250,10 +360,8 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	rc = *provider ? choose_named(list, provider, interface, version, &found) :
 			 choose_any(list, interface, version, &found);
 	if (!rc) {
-		row = row_of(found->fabric_attr->prov_name);
-		*out = (struct ofi_choice){ .library = l,
-					    .info = l->dupinfo(found),
-					    .tcp = row ? row->tcp : 0 };
+		*out = (struct ofi_choice){ .library = l, .info = settle(l, found) };
+		follow_row(out, row_of(found->fabric_attr->prov_name));
 		snprintf(out->text, sizeof(out->text), "%s on %s%s%s (libfabric %u.%u)",
 			 found->fabric_attr->prov_name, domain_of(found),
 			 *address_text(found, address) ? ", " : "", address_text(found, address),

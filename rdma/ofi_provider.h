@@ -5,11 +5,26 @@
 #define RDMA_OFI_PROVIDER_H
 #include "rdma/ofi_library.h"
 
+/* How a put announces itself, the best first. */
+enum ofi_notice {
+	OFI_NOTICE_WIDE,   /* 8 bytes in the peer's completion queue */
+	OFI_NOTICE_NARROW, /* 4 bytes there, and the provider names the sender */
+	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
+};
+
+struct ofi_row; /* of the table */
+
 struct ofi_choice {
 	const struct ofi_library *library;
 	struct fi_info *info; /* of the one that was chosen; ofi_choice_end() frees it */
-	int tcp;              /* it goes through the sockets of the kernel */
-	char text[160];       /* "net on eth0, 192.0.2.2 (libfabric 1.17)" */
+	const struct ofi_row *row;
+	int tcp;                /* it goes through the sockets of the kernel */
+	int no_descriptor;      /* there is none that may be slept on: look by time */
+	int short_sleeps;       /* there is one, which misses something now and then */
+	int takes_receives;     /* a put that announces itself uses up a receive */
+	size_t key_bytes;       /* of a key that is chosen here */
+	enum ofi_notice notice; /* what getinfo promises; only a trial tells whether it is so */
+	char text[160];         /* "net on eth0, 192.0.2.2 (libfabric 1.17)" */
 };
 
 /* provider: its name as libfabric has it; NULL or "": the first row of the table that is there.
@@ -17,5 +32,7 @@ struct ofi_choice {
  * is neither loopback nor made for containers. SLUICE_ENOSUPP with a sentence that says what is
  * missing and what to do; not logged: the caller knows whether it matters. */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
+/* What is known to be wrong with what was chosen, with what to do; NULL: nothing. */
+const char *ofi_choice_defect(const struct ofi_choice *choice);
 void ofi_choice_end(struct ofi_choice *choice);
 #endif

@@ -83,8 +83,9 @@ static int both_ways(int rank, void *argument)
 			CHECK(step > 1 || shard_dense_summed(own) == shape->shard_part);
 			CHECK(!shard_dense_summed(other));
 		}
-		CHECK(step > 1 ||
-		      (lane_sent_way(model[0], 0) == LANE_PLACED) == shape->worker_part);
+		/* Only a slot that lies in this process, too, can be filled in place. */
+		CHECK(step > 1 || (lane_sent_way(model[0], 0) == LANE_PLACED) ==
+					  (shape->worker_part && lane_slot_there(model[0], 0, 1)));
 		CHECK(lane_sent_way(model[1], 0) == LANE_STAGED);
 		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
 		     i++)

@@ -51,6 +51,7 @@ int ofi_choice(struct fabric_choice *out)
 	if (choice.info->domain_attr->name)
 		snprintf(out->interface, sizeof(out->interface), "%s",
 			 choice.info->domain_attr->name);
+	out->defect = ofi_choice_defect(&choice);
 	ofi_choice_end(&choice);
 	return 0;
 }

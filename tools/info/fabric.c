@@ -79,4 +79,7 @@ void probe_fabric(const struct node *node, struct report *r)
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
 			   "not used: this build has no ofi transport");
 	}
+	if (choice.defect)
+		report_add(r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-version", NULL,
+			   "this version of the provider has a known defect: %s", choice.defect);
 }

@@ -29,6 +29,8 @@ int verbs_choice(char sentence[FINDING_BYTES]);
 struct fabric_choice {
 	char sentence[FINDING_BYTES], interface[NAME_BYTES];
 	int tcp;
+	const char *defect; /* known to be wrong with that version of the provider, and what to do;
+			       or NULL */
 };
 int ofi_choice(struct fabric_choice *choice);
 

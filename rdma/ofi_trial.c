@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_trial.h. */
+#include "rdma/ofi_trial.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "sluice.h"
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256 };
+
+/* The whole of it arrives, or notices are not as wide as was promised. */
+static const uint64_t data = 0x5354554c8badf00dULL;
+
+struct ofi_trial {
+	struct ofi_fabric *fabric;
+	struct ofi_letters *letters;
+	fi_addr_t self;
+	struct fid_mr *mr, *local;
+	struct fi_context2 put;
+	uint8_t from[BYTES], to[BYTES];
+};
+
+/* Judges a completion. *why is set where it shows that notices do not work as promised. */
+static void take(struct ofi_trial *t, const struct ofi_completion *c, int *done, int *came,
+		 const char **why)
+{
+	const int narrow = ofi_fabric_notice(t->fabric) == OFI_NOTICE_NARROW;
+
+	ofi_letters_reuse(t->letters, c->context); /* the receive that the notice used up */
+	if (c->error) {
+		if (!c->broken)
+			*why = ofi_fabric_error(t->fabric, -c->error);
+		return;
+	}
+	*done |= c->context == &t->put;
+	if (!c->notice)
+		return;
+	*came = 1;
+	if (c->data != (narrow ? (uint32_t)data : data) || (narrow && c->from != t->self) ||
+	    memcmp(t->from, t->to, BYTES))
+		*why = "what arrived is not what was sent";
+}
+
+/* NULL: notices work as promised, or why they do not. */
+static const char *try_notice(struct ofi_trial *t)
+{
+	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
+	const struct ofi_piece put = { .local = t->from,
+				       .bytes = BYTES,
+				       .desc = t->local ? fi_mr_desc(t->local) : NULL,
+				       .to = t->self,
+				       .address = ofi_fabric_origin(t->fabric, t->to),
+				       .key = fi_mr_key(t->mr),
+				       .data = data,
+				       .announce = 1,
+				       .placed = !ofi_fabric_is_ordered(t->fabric),
+				       .context = &t->put };
+	const char *why = NULL;
+	int posted = 0, done = 0, came = 0;
+
+	while (!why && !(done && came) && now_ns() < until) {
+		struct ofi_completion c;
+		const ssize_t rc = posted ? 0 : ofi_fabric_put(t->fabric, &put);
+
+		posted |= !rc;
+		if (rc && rc != -FI_EAGAIN)
+			why = ofi_fabric_error(t->fabric, rc);
+		else if (ofi_fabric_poll(t->fabric, &c, 1))
+			take(t, &c, &done, &came, &why);
+		else
+			sched_yield();
+	}
+	/* One that never ended shows only that a rank cannot reach itself here. */
+	return !why && done && !came ? "it did not arrive" : why;
+}
+
+static int prepare(struct ofi_trial *t)
+{
+	uint8_t name[NAME_BYTES];
+	size_t n;
+	int rc = ofi_fabric_name(t->fabric, name, sizeof(name), &n);
+
+	if (!rc)
+		rc = ofi_fabric_insert(t->fabric, name, &t->self);
+	if (!rc)
+		rc = ofi_fabric_register(t->fabric, t->to, BYTES, FI_REMOTE_WRITE, "a trial",
+					 &t->mr);
+	if (!rc && ofi_fabric_wants_local(t->fabric))
+		rc = ofi_fabric_register(t->fabric, t->from, BYTES, FI_WRITE, "a trial", &t->local);
+	for (int i = 0; i < BYTES; i++)
+		t->from[i] = (uint8_t)(i + 1);
+	return rc;
+}
+
+int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struct ofi_trial **out)
+{
+	struct ofi_trial *t = *out = calloc(1, sizeof(*t));
+	const char *why;
+	int rc;
+
+	if (!t)
+		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*t));
+	t->fabric = fabric;
+	t->letters = letters;
+	if (ofi_fabric_notice(fabric) == OFI_NOTICE_MESSAGE)
+		return SLUICE_OK;
+	rc = prepare(t);
+	if (rc)
+		return rc;
+	why = try_notice(t);
+	if (!why)
+		return SLUICE_OK;
+	ofi_fabric_use_notice(fabric, OFI_NOTICE_MESSAGE);
+	log_line(LOG_WARN, "rdma",
+		 "ofi: %s: a put to this rank itself did not announce itself (%s), so a message "
+		 "follows each put, which costs a round trip; look at sluice-info --check",
+		 ofi_fabric_text(fabric), why);
+	return SLUICE_OK;
+}
+
+void ofi_trial_end(struct ofi_trial *t)
+{
+	if (t && t->mr)
+		ofi_fabric_unregister(&t->mr);
+	if (t && t->local)
+		ofi_fabric_unregister(&t->local);
+}
+
+void ofi_trial_close(struct ofi_trial **t)
+{
+	free(*t);
+	*t = NULL;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A libfabric inside one process, which the tests load in place of the real one (--wrap=dlopen,
+ * dlsym, dlclose): memory is really copied between the endpoints of the process, every access is
+ * checked as a card does, and the test chooses the provider's rules and what goes wrong. Its calls
+ * take one lock. */
+#ifndef TESTS_FAKE_OFI_H
+#define TESTS_FAKE_OFI_H
+#include <rdma/fabric.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_ofi_settings {
+	/* The library: 1: it is not installed; it has no provider; a function that it lacks. */
+	int absent, no_providers;
+	const char *lacks;
+	uint32_t version, prov_version;
+	/* The provider, as fi_getinfo() describes it. */
+	const char *provider;
+	int mr_mode;
+	uint64_t mode; /* that it needs: FI_CONTEXT2, FI_RX_CQ_DATA */
+	size_t cq_data_size, mr_key_size, tx_size, inject_size;
+	int ordered; /* puts of one endpoint to another are placed in their order */
+	int has_fd;
+	/* What it does. */
+	int takes_receives; /* a notice uses up a receive, and waits where there is none */
+	int no_writedata;   /* ENOSYS, although it promised */
+	int drops_notices;  /* bytes arrive, and nobody is told */
+	int late;           /* so many polls of the peer pass before an operation is done */
+	int refuses;        /* EAGAIN for ever for what goes to another endpoint */
+	int fails;          /* the next operation of another endpoint ends with this error */
+	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
+};
+
+struct fake_ofi_counts {
+	int objects, infos; /* that are open */
+	int misuse;
+	char first_misuse[128];
+	unsigned calls; /* fallible ones */
+	char failed[64];
+	uint64_t notices, messages, receives_used, rights_errors, swapped;
+};
+
+extern struct fake_ofi_settings fake_ofi;
+extern struct fake_ofi_counts fake_ofi_counts;
+
+/* Provider net of libfabric 1.17, which has everything; nothing may be open. */
+void fake_ofi_reset(void);
+void fake_ofi_plays_efa(void);
+void fake_ofi_plays_cxi(int old); /* old: before 2.5.0 */
+void fake_ofi_plays_opx(void);
+/* NULL if nothing is left open, and no rule of the interface was broken; else a sentence. */
+const char *fake_ofi_leak(void);
+#endif

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport over libfabric under the rules of providers that are not here (fake_ofi.h): EFA,
+ * Slingshot and Omni-Path; libraries that are absent or too old; and every call failing once. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "fake_ofi.h"
+#include "rdma/ofi_library.h"
+#include "rdma/ofi_provider.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+#include <rdma/fi_errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum {
+	LOST_MS = 400,
+	WAIT_MS = 20000,
+	LINE = 256,
+	EVENTS = 1024,
+	BYTES = 3 << 20, /* some pieces */
+	WALK_BYTES = 4096,
+	WALK_LOST_MS = 100,
+	LIVES_MAX = 1000
+};
+
+static const struct transport_ops *const ops = &ofi_transport;
+
+struct pair {
+	struct region *control[2], *inbox, *near, *back;
+	struct transport *t[2];
+	struct endpoint *e[2];
+	struct remote *to_inbox;
+	struct event events[2][EVENTS];
+	int n[2];
+};
+static char logged[8192];
+static size_t bytes = BYTES;
+static int lost_ms = LOST_MS;
+
+static void take_line(int level, const char *line, void *context)
+{
+	const size_t used = strlen(logged);
+
+	(void)level;
+	(void)context;
+	if (used + strlen(line) + 2 < sizeof(logged))
+		snprintf(logged + used, sizeof(logged) - used, "%s\n", line);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	logged[0] = '\0';
+	log_set_sink(take_line, NULL);
+	fake_ofi_reset();
+	return 0;
+}
+#define FRESH(test) cmocka_unit_test_setup(test, setup)
+
+/* ---- a pair --------------------------------------------------------------------------- */
+
+static void poll_both(struct pair *p)
+{
+	for (int r = 0; r < 2; r++)
+		p->n[r] += ops->poll(p->t[r], p->events[r] + p->n[r], EVENTS - p->n[r]);
+	sched_yield();
+}
+
+static int count(const struct pair *p, int side, enum event_kind kind)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n[side]; i++)
+		n += p->events[side][i].kind == kind;
+	return n;
+}
+
+/* 0, or -1 after many seconds. */
+static int wait_for(struct pair *p, int side, enum event_kind kind, int n)
+{
+	const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	while (count(p, side, kind) < n) {
+		if (now_ns() > until ||
+		    (kind != EVENT_GONE && (count(p, 0, EVENT_GONE) || count(p, 1, EVENT_GONE))))
+			return -1;
+		poll_both(p);
+	}
+	return 0;
+}
+
+static int join(struct pair *p)
+{
+	const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+
+	for (;;) {
+		const int a = ops->ready(p->e[0]), b = ops->ready(p->e[1]);
+
+		if (a < 0 || b < 0)
+			return a < 0 ? a : b;
+		if (a && b)
+			return 0;
+		if (now_ns() > until)
+			return -1;
+		poll_both(p);
+	}
+}
+
+static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
+{
+	const struct job_secret secret = { .key = { 7 }, .job = "a test", .wire_version = 1 };
+	struct transport_config config = { .rank = r,
+					   .size = 2,
+					   .queue_depth = 32,
+					   .control_line_bytes = LINE,
+					   .lost_after_ms = lost_ms };
+	int rc = region_open(2 * LINE, REGION_WRITE, "control", &p->control[r]);
+
+	config.control = p->control[r];
+	if (!rc)
+		rc = ops->open(&config, &p->t[r]);
+	if (!rc)
+		rc = ops->admit(p->t[r], &secret);
+	return rc ? rc : ops->card(p->t[r], card, n);
+}
+
+/* 0, -1 after many seconds, or SLUICE_E*. What is open stays open until close_pair(). */
+static int open_pair(struct pair *p)
+{
+	uint8_t cards[2][TRANSPORT_CARD_BYTES], descriptor[REGION_DESCRIPTOR_BYTES];
+	size_t n[2];
+	int rc = 0;
+
+	memset(p, 0, sizeof(*p));
+	for (int r = 0; r < 2 && !rc; r++)
+		rc = open_side(p, r, cards[r], &n[r]);
+	for (int r = 0; r < 2 && !rc; r++)
+		rc = ops->connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);
+	if (!rc)
+		rc = join(p);
+	if (!rc)
+		rc = region_open(bytes, REGION_WRITE | REGION_READ, "inbox", &p->inbox);
+	if (!rc)
+		rc = region_open(bytes, 0, "near", &p->near);
+	if (!rc)
+		rc = region_open(bytes, 0, "back", &p->back);
+	if (!rc)
+		rc = ops->describe(p->e[1], p->inbox, descriptor);
+	return rc ? rc : ops->remote_open(p->e[0], descriptor, &p->to_inbox);
+}
+
+static void close_pair(struct pair *p)
+{
+	ops->remote_close(&p->to_inbox);
+	for (int r = 0; r < 2; r++)
+		ops->close(&p->t[r]);
+	for (int r = 0; r < 2; r++)
+		region_close(&p->control[r]);
+	region_close(&p->inbox);
+	region_close(&p->near);
+	region_close(&p->back);
+}
+
+static void check_closed(struct pair *p)
+{
+	const char *leak;
+
+	close_pair(p);
+	leak = fake_ofi_leak();
+	if (leak)
+		fail_msg("%s\n%s", leak, logged);
+}
+
+static void must_open(struct pair *p)
+{
+	const int rc = open_pair(p);
+
+	if (rc)
+		fail_msg("%d: %s\n%s", rc, sluice_last_error(), logged);
+}
+
+static int post(struct pair *p, enum transfer_kind kind, size_t at, size_t n, uint32_t number)
+{
+	const struct region *local = kind == TRANSFER_GET ? p->back : p->near;
+
+	return ops->post(p->e[0], &(struct transfer){ .kind = kind,
+						      .remote = p->to_inbox,
+						      .offset = at,
+						      .local_region = local,
+						      .local = (uint8_t *)local->base + at,
+						      .bytes = n,
+						      .imm = number,
+						      .cookie = number });
+}
+
+/* ---- what every provider does --------------------------------------------------------- */
+
+static void fill(struct pair *p, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		((uint8_t *)p->near->base)[i] = (uint8_t)(i * 31 + seed + i / 251);
+}
+
+/* At each notice all bytes of its put, and of those before it, are in place; a get brings them
+ * back. */
+static void move_all(struct pair *p)
+{
+	static const size_t sizes[] = { 0, 8, 64, 4096, BYTES };
+	int came = 0;
+
+	for (unsigned round = 0; round < 6; round++)
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			fill(p, round * 7 + (unsigned)i);
+			assert_int_equal(post(p, TRANSFER_PUT, 0, sizes[i] / 2, 0), 0);
+			assert_int_equal(post(p, TRANSFER_PUT_NOTIFY, sizes[i] / 2,
+					      sizes[i] - sizes[i] / 2,
+					      0x80000000u + (unsigned)came),
+					 0);
+			if (wait_for(p, 1, EVENT_IMM, ++came))
+				fail_msg("notice %d does not come: %s\n%s", came,
+					 sluice_last_error(), logged);
+			assert_memory_equal(p->inbox->base, p->near->base, sizes[i]);
+		}
+	for (int i = 0, seen = 0; i < p->n[1]; i++)
+		if (p->events[1][i].kind == EVENT_IMM)
+			assert_int_equal(p->events[1][i].imm, 0x80000000u + (unsigned)seen++);
+	assert_int_equal(post(p, TRANSFER_GET, 0, BYTES, 9), 0);
+	assert_int_equal(wait_for(p, 0, EVENT_DONE, 1), 0);
+	assert_memory_equal(p->back->base, p->near->base, BYTES);
+}
+
+static void check_moves(int by_message)
+{
+	struct pair p;
+
+	must_open(&p);
+	fake_ofi_counts.notices = fake_ofi_counts.messages = 0;
+	move_all(&p);
+	assert_int_equal(fake_ofi_counts.notices > 0, !by_message);
+	assert_int_equal(fake_ofi_counts.messages > 0, by_message);
+	assert_int_equal(fake_ofi_counts.rights_errors, 0);
+	check_closed(&p);
+}
+
+static void net__notices_of_8_bytes__all_bytes_before_each_notice(void **state)
+{
+	(void)state;
+	check_moves(0);
+}
+
+static void efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice(void **state)
+{
+	(void)state;
+	fake_ofi_plays_efa();
+	check_moves(0);
+	assert_true(fake_ofi_counts.swapped > 0 && fake_ofi_counts.receives_used > 30);
+}
+
+static void cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice(
+	void **state)
+{
+	(void)state;
+	fake_ofi_plays_cxi(0);
+	check_moves(0);
+}
+
+static void old_cxi__promises_notices_and_has_none__messages_follow(void **state)
+{
+	(void)state;
+	fake_ofi_plays_cxi(1);
+	check_moves(1);
+	assert_non_null(strstr(logged, "Function not implemented"));
+	assert_non_null(strstr(logged, "sluice-info --check"));
+}
+
+static void opx__no_descriptor__all_bytes_before_each_notice(void **state)
+{
+	(void)state;
+	fake_ofi_plays_opx();
+	check_moves(0);
+}
+
+static void notices__that_get_lost__messages_follow(void **state)
+{
+	(void)state;
+	fake_ofi_plays_opx();
+	fake_ofi.drops_notices = 1;
+	/* The fake counts what it drops, at the trial only. */
+	check_moves(1);
+	assert_non_null(strstr(logged, "did not arrive"));
+}
+
+static void notices__refused_after_the_trial_agreed__messages_follow(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	fake_ofi_plays_cxi(0);
+	must_open(&p);
+	fake_ofi.no_writedata = 1;
+	move_all(&p);
+	check_closed(&p);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------ */
+
+static void put__refused_for_ever__peer_is_gone_by_name(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	must_open(&p);
+	fake_ofi.refuses = 1;
+	assert_int_equal(post(&p, TRANSFER_GET, 0, 64, 5), 0);
+	assert_int_equal(wait_for(&p, 0, EVENT_GONE, 1), 0);
+	for (int i = 0; i < p.n[0]; i++) {
+		assert_int_equal(p.events[0][i].peer, 1);
+		assert_int_equal(p.events[0][i].status, SLUICE_EPEER);
+	}
+	assert_int_equal(count(&p, 0, EVENT_DONE), 1);
+	assert_int_equal(post(&p, TRANSFER_GET, 0, 64, 6), SLUICE_EPEER);
+	assert_non_null(strstr(sluice_last_error(), "rank 1"));
+	fake_ofi.refuses = 0;
+	check_closed(&p);
+}
+
+static void put__completion_with_an_error__peer_is_gone_with_the_reason(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	fake_ofi_plays_efa();
+	must_open(&p);
+	fake_ofi.fails = FI_EIO;
+	assert_int_equal(post(&p, TRANSFER_GET, 0, 64, 5), 0);
+	assert_int_equal(wait_for(&p, 0, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(p.events[0][p.n[0] - 1].text, "a get of 64 bytes failed"));
+	check_closed(&p);
+}
+
+static void put__after_revoke__is_refused(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	fake_ofi_plays_efa();
+	must_open(&p);
+	fill(&p, 3);
+	ops->revoke(p.e[1]);
+	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 5), 0);
+	assert_int_equal(wait_for(&p, 0, EVENT_GONE, 1), 0);
+	assert_int_equal(count(&p, 1, EVENT_IMM), 0);
+	assert_memory_not_equal(p.inbox->base, p.near->base, 64);
+	check_closed(&p);
+}
+
+/* ---- libraries ------------------------------------------------------------------------- */
+
+static void refused_with(const char *first, const char *second)
+{
+	const struct transport_config config = { .size = 2,
+						 .queue_depth = 4,
+						 .lost_after_ms = 1000 };
+	struct transport *t = NULL;
+
+	assert_int_equal(ops->open(&config, &t), SLUICE_ENOSUPP);
+	if (!strstr(sluice_last_error(), first) || !strstr(sluice_last_error(), second))
+		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", sluice_last_error(), first, second);
+	assert_null(strchr(sluice_last_error(), '\n'));
+	assert_null(fake_ofi_leak());
+}
+
+/* These come first: what was loaded stays. */
+static void library__absent__says_what_to_install(void **state)
+{
+	(void)state;
+	fake_ofi.absent = 1;
+	refused_with("libfabric cannot be loaded", "install it (Debian: libfabric1");
+}
+
+static void library__without_a_function__says_which(void **state)
+{
+	(void)state;
+	fake_ofi.lacks = "fi_dupinfo";
+	refused_with("has no function fi_dupinfo", "damaged");
+}
+
+static void library__too_old__says_which_version_is_needed(void **state)
+{
+	(void)state;
+	fake_ofi.version = FI_VERSION(1, 11);
+	refused_with("libfabric 1.11 is too old", "1.17 or later");
+}
+
+static void library__without_providers__says_so(void **state)
+{
+	(void)state;
+	fake_ofi.no_providers = 1;
+	refused_with("has none of the providers", "none at all");
+}
+
+static const char *defect_now(void)
+{
+	struct ofi_choice choice;
+	const char *text;
+
+	assert_int_equal(ofi_choose(NULL, NULL, &choice), 0);
+	text = ofi_choice_defect(&choice);
+	ofi_choice_end(&choice);
+	return text;
+}
+
+static void defects__of_old_versions__are_told_with_a_remedy(void **state)
+{
+	(void)state;
+	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
+	fake_ofi.provider = "tcp";
+	fake_ofi.version = FI_VERSION(1, 18);
+	fake_ofi.prov_version = FI_VERSION(118, 0);
+	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
+	fake_ofi.prov_version = FI_VERSION(118, 10);
+	assert_null(defect_now());
+	fake_ofi_plays_cxi(1);
+	assert_non_null(strstr(defect_now(), "FI_CXI_ENABLE_WRITEDATA=1"));
+	fake_ofi_plays_cxi(0);
+	assert_null(defect_now());
+}
+
+/* ---- the walk -------------------------------------------------------------------------- */
+
+static int live(struct pair *p)
+{
+	int rc = open_pair(p);
+
+	if (rc)
+		return rc;
+	fill(p, 1);
+	rc = post(p, TRANSFER_PUT_NOTIFY, 0, WALK_BYTES, 1);
+	if (!rc && !wait_for(p, 1, EVENT_IMM, 1))
+		assert_memory_equal(p->inbox->base, p->near->base, WALK_BYTES);
+	else if (!rc && !count(p, 0, EVENT_GONE) && !count(p, 1, EVENT_GONE))
+		return -1;
+	else
+		return SLUICE_EPEER;
+	return rc;
+}
+
+static void walk(void (*play)(void), unsigned least)
+{
+	unsigned n, errors = 0;
+
+	for (n = 1; n < LIVES_MAX; n++) {
+		struct pair p;
+		const char *leak;
+		int rc;
+
+		play();
+		fake_ofi.fail_call = n;
+		fail_quietly(0, "%s", "");
+		rc = live(&p);
+		if (rc == -1)
+			fail_msg("call %u (%s): the peer neither got its notice nor is gone", n,
+				 fake_ofi_counts.failed);
+		if (rc && !sluice_last_error()[0] && !count(&p, 0, EVENT_GONE) &&
+		    !count(&p, 1, EVENT_GONE))
+			fail_msg("call %u (%s): error %d without a word", n, fake_ofi_counts.failed,
+				 rc);
+		close_pair(&p);
+		leak = fake_ofi_leak();
+		if (leak)
+			fail_msg("call %u (%s), status %d: %s", n, fake_ofi_counts.failed, rc,
+				 leak);
+		if (!fake_ofi_counts.failed[0]) {
+			assert_int_equal(rc, 0); /* untouched */
+			break;
+		}
+		errors += rc != 0;
+	}
+	print_message("%u calls: %u errors\n", n - 1, errors);
+	assert_in_range(n, least, LIVES_MAX - 1);
+	assert_true(errors > 0);
+}
+
+static void play_old_cxi(void)
+{
+	fake_ofi_plays_cxi(1);
+}
+
+static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left(void **state)
+{
+	(void)state;
+	bytes = WALK_BYTES;
+	lost_ms = WALK_LOST_MS;
+	walk(fake_ofi_reset, 40);
+	walk(fake_ofi_plays_efa, 40);
+	walk(play_old_cxi, 40);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FRESH(library__absent__says_what_to_install),
+		FRESH(library__without_a_function__says_which),
+		FRESH(library__too_old__says_which_version_is_needed),
+		FRESH(library__without_providers__says_so),
+		FRESH(defects__of_old_versions__are_told_with_a_remedy),
+		FRESH(net__notices_of_8_bytes__all_bytes_before_each_notice),
+		FRESH(efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice),
+		FRESH(cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice),
+		FRESH(old_cxi__promises_notices_and_has_none__messages_follow),
+		FRESH(opx__no_descriptor__all_bytes_before_each_notice),
+		FRESH(notices__that_get_lost__messages_follow),
+		FRESH(notices__refused_after_the_trial_agreed__messages_follow),
+		FRESH(put__refused_for_ever__peer_is_gone_by_name),
+		FRESH(put__completion_with_an_error__peer_is_gone_with_the_reason),
+		FRESH(put__after_revoke__is_refused),
+		FRESH(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
+	};
+
+	return cmocka_run_group_tests_name("libfabric's rules", tests, NULL, NULL);
+}
