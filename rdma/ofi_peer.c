@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000 };
+enum { NS_PER_MS = 1000000, REFUSED_MS = 1500 };
 
 enum state {
 	JOINING, /* it has not proved itself */
@@ -165,6 +165,14 @@ int ofi_peer_tell(struct ofi_peer *p, struct event *out)
 	return 1;
 }
 
+/* A connection is made in milliseconds, however long the job waits for a peer that is stopped. */
+static uint64_t refused_for(uint64_t lost_after)
+{
+	const uint64_t most = (uint64_t)REFUSED_MS * NS_PER_MS;
+
+	return lost_after / 4 < most ? lost_after / 4 : most;
+}
+
 static void look_for_silence(struct ofi_peer *p, uint64_t now)
 {
 	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);
@@ -173,7 +181,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 
 	/* Nothing is under way, and nothing more is taken: the connection below, which was there
 	 * when the peer proved itself, broke, and is not made again. */
-	if (ofi_flow_is_refused(p->flow) && silent > lost_after / 4) {
+	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
 	}
