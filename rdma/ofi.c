@@ -62,6 +62,7 @@ struct ofi {
 	int narrow;         /* notices have 32 bits */
 	uint64_t strangers; /* notices of nobody */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
+	uint64_t lively_ns; /* when this rank polled last, or a completion came */
 	struct ofi_bell bell;
 
 	pthread_t thread;
@@ -193,6 +194,8 @@ static void progress(struct ofi *o)
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
 			take(o, &c[i], now);
+		if (n > 0)
+			o->lively_ns = now;
 	}
 	push_flows(o, now);
 }
@@ -221,6 +224,7 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 	taken = event_queue_take(&o->events, events, n);
 	if (taken < n) {
 		progress(o);
+		o->lively_ns = o->progressed_ns;
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
 	if (o->all.untold && taken < n) /* after the last that it sent */
@@ -229,7 +233,8 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 	return taken;
 }
 
-/* Serves the peers while nobody polls. */
+/* Serves the peers while nobody polls. For a while after a poll it looks often, since bytes may be
+ * under way, and they stop when a buffer of the kernel is full or empty. */
 static void *serve(void *argument)
 {
 	struct ofi *o = argument;
@@ -237,11 +242,15 @@ static void *serve(void *argument)
 	const int ms = wanted < SERVE_MIN_MS ? SERVE_MIN_MS :
 		       wanted > SERVE_MAX_MS ? SERVE_MAX_MS :
 					       wanted;
-	const uint64_t period = (uint64_t)ms * NS_PER_MS;
+	const uint64_t longest = (uint64_t)ms * NS_PER_MS;
 
 	pthread_mutex_lock(&o->lock);
 	while (!o->over) {
-		const uint64_t next = now_ns() + period;
+		const uint64_t now = now_ns();
+		const uint64_t period = now - o->lively_ns < longest ?
+						(uint64_t)SERVE_MIN_MS * NS_PER_MS :
+						longest;
+		const uint64_t next = now + period;
 		const struct timespec at = { (time_t)(next / 1000000000),
 					     (long)(next % 1000000000) };
 
@@ -550,7 +559,7 @@ static void flush(struct ofi *o)
 		progress(o);
 		left = 0;
 		for (int i = 0; i < o->n_peers; i++)
-			left += ofi_peer_is_busy(o->peers[i]);
+			left += ofi_peer_is_busy(o->peers[i], now_ns());
 		sched_yield();
 	}
 }
@@ -659,4 +668,5 @@ const struct transport_ops ofi_transport = {
 	.cancel = ofi_cancel,
 	.fd = ofi_fd,
 	.wake = ofi_wake,
+	.moves_by_polling = 1,
 };

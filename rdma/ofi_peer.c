@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, REFUSED_MS = 1500 };
+enum { NS_PER_MS = 1000000, REFUSED_MS = 1500, CLOSED_MS = 5 /* at the end of a job */ };
 
 enum state {
 	JOINING, /* it has not proved itself */
@@ -329,7 +329,11 @@ void ofi_peer_flush(struct ofi_peer *p)
 		ofi_flow_append(p->flow, &last, now_ns());
 }
 
-int ofi_peer_is_busy(const struct ofi_peer *p)
+int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
-	return !is_lost(p) && !ofi_flow_is_idle(p->flow);
+	/* Each try to reach a peer that has closed would make a connection that is refused. */
+	const int closed = ofi_flow_is_refused(p->flow) &&
+			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
+
+	return !is_lost(p) && !ofi_flow_is_idle(p->flow) && !closed;
 }

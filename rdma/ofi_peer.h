@@ -69,5 +69,6 @@ int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
 void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
 /* For the end of a job: what completes after all before it; then whether anything is under way. */
 void ofi_peer_flush(struct ofi_peer *p);
-int ofi_peer_is_busy(const struct ofi_peer *p);
+/* A peer that takes nothing any more, because it has closed before, keeps nobody busy. */
+int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns);
 #endif

@@ -210,7 +210,7 @@ static inline int has_news(const struct shm_peer *peer)
 }
 
 /* What one peer sent, and after the last of it that it is gone. That a process ended is known
- * before its ring is looked at here, so its last words are never missed. */
+ * before its ring is looked at here, so its last messages are never missed. */
 static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
 {
 	int taken = 0;

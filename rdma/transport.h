@@ -157,6 +157,9 @@ struct transport_ops {
 	 * be an opened region then, as its base and bytes are enough. 0: only EVENT_DONE tells
 	 * these things. */
 	int copies_at_post;
+	/* 1 (ofi): what peers put here arrives, and what they get from here leaves, only while this
+	 * rank polls. */
+	int moves_by_polling;
 };
 
 struct transport {

@@ -14,8 +14,9 @@ enum { LANES = 8 };
 /* If so many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
 /* How far ahead memory is prefetched: far enough that it arrives before the walk, and near enough
- * that the processor can keep so many cache lines under way (with two vectors, twice as many). */
-enum { AHEAD = 128, AHEAD_ADD = 96 };
+ * that the processor can keep so many cache lines under way. On Zen 4, distances of 48 to 96
+ * coordinates take the same time, and 128 takes a tenth to a quarter more. */
+enum { AHEAD = 64 };
 
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
 #define O1(m, b) ((m) >> (b)&1)
@@ -179,7 +180,7 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
 	struct select_bounds b, struct select_lists *out, const int flags)
 {
 	const __m256i below = _mm256_set1_epi32(b.below), above = _mm256_set1_epi32(b.above);
-	const size_t whole = end - (end - begin) % TURN, ahead = flags & ADD ? AHEAD_ADD : AHEAD;
+	const size_t whole = end - (end - begin) % TURN;
 	__m256i largest = _mm256_set1_epi32(out->largest);
 	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
@@ -191,8 +192,8 @@ FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
 		size_t n_hits, soon;
 
 		next = whole - i < BLOCK ? whole : i + BLOCK;
-		soon = next + ahead;
-		n_hits = find(x, residual, grad, scale, i, next, b.below, ahead, hits, flags);
+		soon = next + AHEAD;
+		n_hits = find(x, residual, grad, scale, i, next, b.below, AHEAD, hits, flags);
 		if (n_hits < MANY) {
 			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
 			continue;

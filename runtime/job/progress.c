@@ -23,7 +23,8 @@
 
 enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
 /* The thread dozes while the application calls: a millisecond, as long as it may compute next, up
- * to sixteen where calls follow each other so closely that each of them polls. */
+ * to sixteen where calls follow each other so closely that each of them polls, and where peers do
+ * not wait for a poll of this rank. */
 enum {
 	NAP_NS = 100000,
 	DOZE_NS = 1000000,
@@ -407,20 +408,21 @@ void progress_nap(void)
 
 /* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an
  * event. */
-static uint32_t next_doze(uint32_t doze_ns, unsigned calls)
+static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 {
 	if (!calls)
 		return 0;
 	if (!doze_ns || calls < doze_ns / DOZE_NS * CALLS_PER_MS)
 		return DOZE_NS;
-	return doze_ns < DOZE_LONGEST_NS ? 2 * doze_ns : DOZE_LONGEST_NS;
+	return 2 * doze_ns < longest_ns ? 2 * doze_ns : longest_ns;
 }
 
 /* What the progress thread does with the token. */
 static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
-	uint32_t doze_ns = next_doze(job->progress.doze_ns, calls - *calls_seen);
+	uint32_t doze_ns = next_doze(job->progress.doze_ns, calls - *calls_seen,
+				     job->progress.longest_doze_ns);
 	*calls_seen = calls;
 	if (!job->progress.doze_ns)
 		disarm(job); /* it slept, and drains what woke it */
@@ -470,9 +472,12 @@ int progress_start(sluice_job *job)
 	job->progress.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (job->progress.epoll_fd < 0)
 		return fail(SLUICE_ENOMEM, "epoll_create1: %s", errno_text(errno));
+	job->progress.longest_doze_ns = DOZE_LONGEST_NS;
 	for (int t = 0; t < job->n_transports; t++) {
 		int fd = job->transports[t]->ops->fd(job->transports[t]);
 		struct epoll_event event = { .events = EPOLLIN };
+		if (job->transports[t]->ops->moves_by_polling)
+			job->progress.longest_doze_ns = DOZE_NS;
 		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
 	}

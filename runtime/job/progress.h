@@ -35,6 +35,7 @@ struct progress {
 	atomic_int stop;    /* ends the progress thread */
 	atomic_int explain; /* sluice_explain() was called */
 	int epoll_fd;
+	uint32_t longest_doze_ns;
 };
 
 static inline int progress_try(struct progress *p)

@@ -15,13 +15,13 @@ skip() { echo "SKIP: $*"; exit 77; }
 
 [ -e "$data/train-images-idx3-ubyte.gz" ] || skip "no $data: install dataset-fashion-mnist"
 
-# job NAME RANKS OPTION...: sluice-train on both nodes, to its end. Its stdout goes to NAME.out, the
+# job NAME RANKS OPTION...: sluice-train on all nodes, to its end. Its stdout goes to NAME.out, the
 # stderr of rank R to NAME.err.R, srun's own to NAME.srun; srun_options adds to srun. Gives the status.
-srun_options=()
+srun_options=() nodes=2
 job() {
 	local name=$1 ranks=$2
 	shift 2
-	timeout "${job_limit:-60}" srun --mpi=pmix -N2 -n"$ranks" --kill-on-bad-exit=0 \
+	timeout "${job_limit:-60}" srun --mpi=pmix -N"$nodes" -n"$ranks" --kill-on-bad-exit=0 \
 		-o "$SCRATCH/$name.out" -e "$SCRATCH/$name.err.%t" "${srun_options[@]}" \
 		"${program:-$train}" "$@" 2>"$SCRATCH/$name.srun"
 }

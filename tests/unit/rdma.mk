@@ -26,6 +26,8 @@ tests_unit_test_ofi_rules_SOURCES = tests/unit/test_ofi_rules.c $(fake_ofi)
 tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose
 tests_unit_test_ofi_job_SOURCES = tests/unit/test_ofi_job.c $(ranks)
 tests_unit_test_ofi_SOURCES = tests/unit/test_ofi.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
+# libfabric, which is loaded at run time, is to find its connect().
+tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 tests_unit_test_ofi_proof_SOURCES = tests/unit/test_ofi_proof.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h
 else
 EXTRA_DIST += tests/unit/test_ofi.c tests/unit/test_ofi_job.c tests/unit/test_ofi_proof.c tests/unit/test_ofi_rules.c \

@@ -129,7 +129,7 @@ static int train_both(int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT], got[COUNT];
 	ops = device();
-	log_capture(); /* the last words of a rank wait in its queue for ever */
+	log_capture(); /* the last messages of a rank wait in its queue for ever */
 	struct memory params_memory, grad_memory;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;

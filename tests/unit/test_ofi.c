@@ -9,12 +9,24 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 enum { BYTES = 8192, LOST_MS = 1000 };
 
 static const struct transport_ops *const ops = &ofi_transport;
+
+/* Stands in front of the C library's, for libfabric too. */
+static int connects;
+
+__attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *address,
+						   socklen_t bytes)
+{
+	connects++;
+	return (int)syscall(SYS_connect, fd, address, bytes);
+}
 
 static struct region *new_region(size_t bytes, unsigned access)
 {
@@ -150,6 +162,40 @@ static void arm__after_something_came__fd_is_not_readable_for_nothing(void **sta
 	pair_end(&side, child);
 }
 
+static int closes(struct side *side)
+{
+	struct region *inbox = new_region(BYTES, REGION_WRITE);
+	struct remote *theirs = swap_regions(side, inbox);
+
+	ops->remote_close(&theirs);
+	region_close(&inbox);
+	return 0;
+}
+
+static void close__after_the_peer_has_closed__does_not_connect_again_and_again(void **state)
+{
+	struct region *mine = new_region(BYTES, REGION_WRITE);
+	struct remote *theirs;
+	struct side side;
+	pid_t child = pair_start(&side, 4, closes);
+
+	(void)state;
+	theirs = swap_regions(&side, mine);
+	CHECK(child_status(child) == 0);
+	for (int i = 0; i < 100; i++) { /* libfabric sees the end of the connection */
+		struct event event;
+
+		CHECK(ops->poll(side.t, &event, 1) == 0);
+		usleep(100);
+	}
+	post_now(side.e, (struct transfer){ .kind = TRANSFER_PUT, .remote = theirs, .report = 1 });
+	connects = 0;
+	side_close(&side);
+	CHECK(connects < 200);
+	ops->remote_close(&theirs);
+	region_close(&mine);
+}
+
 /* ---- what keys permit ------------------------------------------------------------------ */
 
 /* The parent tries to write where it may not: nothing arrives. */
@@ -242,6 +288,8 @@ int main(void)
 		cmocka_unit_test(get__from_a_stopped_process__fails_and_the_peer_is_gone),
 		cmocka_unit_test(get__from_a_rank_that_computes__is_served),
 		cmocka_unit_test(arm__after_something_came__fd_is_not_readable_for_nothing),
+		cmocka_unit_test(
+			close__after_the_peer_has_closed__does_not_connect_again_and_again),
 		cmocka_unit_test(put__with_a_guessed_key__is_refused_by_the_peer),
 		cmocka_unit_test(put__beyond_the_region__is_refused_by_the_peer),
 		cmocka_unit_test(put__into_a_region_for_reading__is_refused_by_the_peer),

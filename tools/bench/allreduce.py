@@ -30,7 +30,7 @@ static int ascending(const void *a, const void *b)
 }
 int main(int argc, char **argv)
 {
-	int count = atoi(argv[1]), times = atoi(argv[2]), rank;
+	int count = atoi(argv[1]), times = atoi(argv[2]), warmup = atoi(argv[3]), rank;
 	double *ms = malloc((size_t)times * sizeof *ms);
 	float *grad, *sum;
 	MPI_Init(&argc, &argv);
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 	sum = malloc((size_t)count * sizeof *sum);
 	for (int i = 0; i < count; i++)
 		grad[i] = (float)((i * 2654435761u >> 8) & 0xffff) - 32768.0f, sum[i] = 0;
-	for (int t = -2; t < times; t++) {
+	for (int t = -warmup; t < times; t++) {
 		MPI_Barrier(MPI_COMM_WORLD);
 		double began = MPI_Wtime();
 		MPI_Allreduce(grad, sum, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -84,7 +84,7 @@ def allreduce(name, program, ranks, args):
         command += ["-bind-to", "none", "-launcher", "fork"]
     slurm = [v for v in os.environ if v.startswith(("SLURM", "PMI", "OMPI"))]
     bare = {k: v for k, v in os.environ.items() if k not in slurm}  # neither MPI is to ask Slurm
-    done = subprocess.run(command + ["-n", str(ranks), program, str(args.count), str(args.times)], env=bare,
+    done = subprocess.run(command + ["-n", str(ranks), program, str(args.count), str(args.times), "2"], env=bare,
                           stdout=subprocess.PIPE, check=True, timeout=600)
     return float(done.stdout)
 

@@ -1,0 +1,8 @@
+# Tests on four nodes that share nothing but a network; they need Slurm, and root to make the nodes.
+EXTRA_DIST += tests/net/run tests/net/lib.sh \
+	tests/net/test_bytes.sh \
+	tests/net/test_digest.sh
+
+.PHONY: check-net
+check-net: all
+	$(top_srcdir)/tests/net/run -b $(abs_builddir)

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A step of Sluice beside the dense allreduces of others, over links of limited rate.
+
+    tools/bench/race.py --rates 1gbit --ranks 4 --count 10000000        a few minutes
+    tools/bench/race.py                                                 all of it, in at most 20 minutes
+    tools/bench/race.py --draw race.jsonl                               table and picture of an earlier run
+
+Hosts are network namespaces of this machine (network.py), so root is needed. One rank runs on each, and they share
+the processors. In each round every system runs once, one after another; the figures are medians of the rounds'
+medians, and ratios are medians of the ratios within a round. Systems:
+
+    openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
+    gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
+    nccl      the same on GPUs, over sockets    needs PyTorch with CUDA, and a GPU for each rank
+    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways
+
+What is missing is skipped with its reason. Bytes are those that the interface of the busiest host has sent for a
+step, without what it takes to start; counted are those of Sluice's own statistics.
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from allreduce import PROGRAM
+from network import BITS, CARD, LIMITS, Network, Resident, Unavailable
+
+RECIPES = {"dense": "up=all down=all",
+           "1%": "up=topk(0.01) down=topk(0.01)",
+           "1%-4bit": "up=topk(0.01),uniform(4) down=topk(0.01),uniform(4)",
+           "0.1%": "up=topk(0.001) down=topk(0.001)"}
+# The share of a dense step's bytes, roughly: it decides how many steps a round has.
+SHARES = {"1%": 0.015, "1%-4bit": 0.005, "0.1%": 0.0015}
+OTHERS = ["openmpi", "gloo", "nccl"]
+SYSTEMS = OTHERS + list(RECIPES)
+# Bytes of memory per rank and parameter, at most.
+MEMORY = {"openmpi": 16, "gloo": 16, "nccl": 16, "dense": 48, "1%": 16, "1%-4bit": 16, "0.1%": 16}
+WARMUP = 2
+MOST_STEPS = 15
+MANY_BYTES, MOST_BYTE_STEPS = 5_000_000, 100
+
+TORCH = r"""
+import os, statistics, sys, time
+import torch
+import torch.distributed as dist
+backend = sys.argv[1]
+rank, size = int(os.environ["RANK"]), int(sys.argv[2])
+sizes = [int(n) for n in sys.argv[3].split(",")]
+if backend == "nccl" and torch.cuda.device_count() < size:
+    sys.exit(f"{torch.cuda.device_count()} GPUs here for {size} ranks, and NCCL wants one for each")
+torch.set_num_threads(1)
+if backend == "nccl":
+    torch.cuda.set_device(rank)
+dist.init_process_group(backend, init_method="tcp://10.77.0.1:29500", rank=rank, world_size=size)
+groups = {n: dist.new_group(list(range(n))) for n in sizes}
+wait = torch.cuda.synchronize if backend == "nccl" else lambda: None
+for line in sys.stdin:
+    ranks, count, times, warmup = map(int, line.split())
+    if rank >= ranks:
+        continue
+    grad = torch.ones(count, device="cuda" if backend == "nccl" else "cpu")
+    took = []
+    for i in range(warmup + times):
+        dist.barrier(group=groups[ranks])
+        wait()
+        began = time.perf_counter()
+        dist.all_reduce(grad, group=groups[ranks])
+        wait()
+        took.append((time.perf_counter() - began) * 1e3)
+    if rank == 0:
+        print(statistics.median(took[warmup:]), flush=True)
+"""
+
+
+class Race:
+    def __init__(self, args, network, folder):
+        self.args, self.network, self.folder = args, network, folder
+        self.resident, self.broken, self.program = {}, {}, None
+
+    # ---- one run of each system: the median in ms, and for Sluice what it counted --------------
+
+    def openmpi(self, ranks, count, steps, warmup):
+        if not self.program:
+            if not shutil.which("mpicc.openmpi"):
+                raise Unavailable("no mpicc.openmpi here (Debian's package libopenmpi-dev)")
+            source, program = (os.path.join(self.folder, name) for name in ("allreduce.c", "allreduce"))
+            with open(source, "w") as f:
+                f.write(PROGRAM)
+            subprocess.run(["mpicc.openmpi", "-O2", source, "-o", program], check=True)
+            self.program = program
+        tcp = "--mca pml ob1 --mca btl tcp,self --mca mpi_yield_when_idle 1".split()
+        out = self.network.mpirun(ranks, [self.program, str(count), str(steps), str(warmup)],
+                                  tcp + ["--mca", "btl_tcp_if_include", CARD])
+        return float(out), None
+
+    def torch(self, backend, ranks, count, steps, warmup):
+        if backend not in self.resident:
+            most = max(self.args.ranks)
+            program = os.path.join(self.folder, "torch_allreduce.py")
+            with open(program, "w") as f:
+                f.write(TORCH)
+            variables = {"GLOO_SOCKET_IFNAME": CARD, "NCCL_SOCKET_IFNAME": CARD, "NCCL_P2P_DISABLE": "1",
+                         "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
+            self.resident[backend] = Resident(
+                self.network, most, [self.args.python, program, backend, str(most),
+                                     ",".join(map(str, self.args.ranks))], variables)
+        return float(self.resident[backend].ask(f"{ranks} {count} {steps} {warmup}")), None
+
+    def sluice(self, name, ranks, count, steps, warmup):
+        # The machine is one, but its hosts are to have nothing but the network between them.
+        out = self.network.mpirun(ranks, [self.args.bench, "step", "--count", str(count), "--steps", str(steps),
+                                          "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"],
+                                  variables={"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD})
+        return json.loads(out)["ms_p50"], json.loads(out)
+
+    def once(self, system, ranks, count, steps, warmup):
+        if system == "openmpi":
+            return self.openmpi(ranks, count, steps, warmup)
+        if system in OTHERS:
+            return self.torch(system, ranks, count, steps, warmup)
+        return self.sluice(system, ranks, count, steps, warmup)
+
+    # ---- a cell: all systems at one rate, one number of ranks and one number of parameters -----
+
+    def seconds_of_step(self, system, rate, ranks, count):
+        """About how long a step takes: its bytes on the wire, and passes over the vectors."""
+        bytes_each = 8 * count * (ranks - 1) / ranks * SHARES.get(system, 1)
+        return bytes_each * 8 / (BITS[rate] or 2e10) + count * ranks * 5e-9
+
+    def refusal(self, system, rate, ranks, count):
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        step = self.seconds_of_step(system, rate, ranks, count)
+        if system in self.broken:
+            return self.broken[system]
+        if MEMORY[system] * count * ranks > free:
+            return f"needs {MEMORY[system] * count * ranks / 1e9:.0f} GB of memory, and {free / 1e9:.0f} are free"
+        if step > self.args.longest:
+            return f"a step takes {step:.0f} s on this wire (--longest)"
+        return None
+
+    def bytes_per_step(self, system, ranks, count, steps):
+        """What the busiest interface sends in a step: a long run less a short one, divided by the steps between."""
+        sent = []
+        for n, warmup in ((steps, WARMUP), (1, 0)):
+            before = self.network.sent(ranks)
+            _, result = self.once(system, ranks, count, n, warmup)
+            sent.append([b - a for a, b in zip(before, self.network.sent(ranks))])
+            if n == steps:
+                counted = result
+        wire = max(a - b for a, b in zip(*sent)) / (steps + WARMUP - 1)
+        if not counted:
+            return wire, None
+        # Each rank also sends what the others get of it: as much as it gets, where shards are of one size.
+        ofi = next(t for t in counted["transports"] if t["name"] == "ofi")
+        return wire, (ofi["put_bytes"] + ofi["get_bytes"]) / steps
+
+    def cell(self, rate, ranks, count, with_bytes):
+        rows = {s: {"rate": rate, "ranks": ranks, "count": count, "system": s, "ms": None, "rounds": []}
+                for s in self.args.systems}
+        for _ in range(self.args.rounds):
+            for system, row in rows.items():
+                if "why" in row:
+                    continue
+                row["why"] = self.refusal(system, rate, ranks, count)
+                if row["why"]:
+                    continue
+                del row["why"]
+                fit = int(self.args.seconds / self.seconds_of_step(system, rate, ranks, count))
+                steps = max(1, min(MOST_STEPS, fit))
+                try:
+                    row["rounds"].append(self.once(system, ranks, count, steps, WARMUP)[0])
+                    if with_bytes and "bytes" not in row:
+                        # As many steps as make what they send far more than what comes now and then.
+                        more = min(MOST_BYTE_STEPS, int(MANY_BYTES / (8 * count * SHARES.get(system, 1))))
+                        row["bytes"], row["counted"] = self.bytes_per_step(system, ranks, count, max(2, steps, more))
+                except Unavailable as error:
+                    row["why"] = str(error)
+                    if system in OTHERS:  # it is as missing in the next cell
+                        self.broken[system] = row["why"]
+        for row in rows.values():
+            if row["rounds"] and "why" not in row:
+                row["ms"] = statistics.median(row["rounds"])
+        rivals = [rows[s]["rounds"] for s in OTHERS if s in rows and rows[s]["ms"]]
+        for system in RECIPES:
+            if rivals and system in rows and rows[system]["ms"]:
+                best = map(min, zip(*rivals))
+                rows[system]["ratio"] = statistics.median(b / own for b, own in zip(best, rows[system]["rounds"]))
+        return list(rows.values())
+
+    def run(self, out):
+        began, rows, counted = time.monotonic(), [], set()
+        cells = [(rate, ranks, count) for count in self.args.count for ranks in self.args.ranks
+                 for rate in sorted(self.args.rates, key=lambda r: -(BITS[r] or 1e12))]
+        for rate, ranks, count in cells:
+            if time.monotonic() - began > 60 * self.args.minutes:
+                print(f"race: {rate}, {ranks} ranks, {count} parameters: not run, {self.args.minutes:g} minutes are "
+                      "over (--minutes)", file=sys.stderr)
+                continue
+            self.network.limit(rate)
+            for row in self.cell(rate, ranks, count, (ranks, count) not in counted):
+                rows.append(row)
+                out.write(json.dumps(row) + "\n")
+                out.flush()
+                if "why" in row:
+                    print(f"race: {rate}, {ranks} ranks, {count} parameters: no {row['system']}: {row['why']}",
+                          file=sys.stderr)
+            counted.add((ranks, count))
+        return rows
+
+    def end(self):
+        for resident in self.resident.values():
+            resident.end()
+
+
+# ---- table and picture ---------------------------------------------------------------------
+
+def cells_of(rows):
+    found = {}
+    for row in rows:
+        found.setdefault((row["count"], row["ranks"], row["rate"]), {})[row["system"]] = row
+    return sorted(found.items(), key=lambda cell: (cell[0][0], cell[0][1], BITS[cell[0][2]] or 1e12))
+
+
+def text_of(row):
+    if not row or row["ms"] is None:
+        return "-"
+    ratio = f" ({row['ratio']:.3g}x)" if "ratio" in row else ""
+    return f"{row['ms']:.4g}{ratio}"
+
+
+def table(rows):
+    systems = [s for s in SYSTEMS if any(r["system"] == s and r["ms"] for r in rows)]
+    print("Medians in ms of an allreduce or a step; in brackets how many times as long the best allreduce takes.")
+    print(f"| parameters | ranks | link | {' | '.join(systems)} |")
+    print("| --- | --- | --- |" + " --- |" * len(systems))
+    for (count, ranks, rate), cell in cells_of(rows):
+        link = "no limit" if rate == "none" else rate
+        print(f"| {count:.0e} | {ranks} | {link} | {' | '.join(text_of(cell.get(s)) for s in systems)} |")
+    told = [r for r in rows if r.get("bytes")]
+    if told:
+        print("\nBytes that the busiest interface sent per step, and times what Sluice counted.")
+        for r in told:
+            share = f", {r['bytes'] / r['counted']:.3f} of {r['counted']:.0f}" if r.get("counted") else ""
+            print(f"{r['count']:.0e} parameters, {r['ranks']} ranks, {r['system']:<8}{r['bytes']:14.0f}{share}")
+
+
+def draw(rows, ranks, count, path):
+    """Time against link rate, a line for each system. The rate of a link without a limit is drawn beyond the others."""
+    beyond = 1e11
+    blocks, titles = [], []
+    for system in SYSTEMS:
+        points = sorted((BITS[r["rate"]] or beyond, r["ms"]) for r in rows
+                        if (r["ranks"], r["count"], r["system"]) == (ranks, count, system) and r["ms"])
+        if points:
+            titles.append(system)
+            blocks.append("\n".join(f"{x:g} {y:g}" for x, y in points))
+    if not blocks:
+        raise Unavailable(f"nothing was measured with {ranks} ranks and {count} parameters")
+    plots = ", ".join(f"$d index {i} with linespoints linewidth 2 pointtype {i + 4} title "
+                      f"'{title + ' allreduce' if title in OTHERS else 'Sluice, ' + title}'"
+                      for i, title in enumerate(titles))
+    script = f"""set terminal svg size 720,480 font 'sans,13' background 'white'
+set output '{path}'
+set logscale xy
+set grid
+set key outside right top
+set xlabel 'rate of each link'
+set ylabel 'a step, or an allreduce, in ms'
+set title '{count:.0e} parameters, {ranks} ranks'
+set xrange [7e7:1.5e11]
+set xtics ('100 Mb/s' 1e8, '1 Gb/s' 1e9, '10 Gb/s' 1e10, 'no limit' {beyond:g})
+$d << E
+""" + "\n\n\n".join(blocks) + f"\nE\nplot {plots}\n"
+    try:
+        subprocess.run(["gnuplot"], input=script.encode(), check=True)
+    except OSError:
+        raise Unavailable("no gnuplot here, so no picture is drawn")
+
+
+def draw_all(rows, folder):
+    for ranks, count in sorted({(r["ranks"], r["count"]) for r in rows if r["ms"]}):
+        path = os.path.join(folder, f"race-{ranks}-{count}.svg")
+        try:
+            draw(rows, ranks, count, path)
+        except Unavailable as error:
+            print(f"race: {error}", file=sys.stderr)
+
+
+# ---- options -------------------------------------------------------------------------------
+
+def list_of(known, convert=str):
+    def parse(text):
+        items = [convert(word) for word in text.split(",")]
+        for item in items:
+            if known and item not in known:
+                raise argparse.ArgumentTypeError(f"{item} is none of {', '.join(map(str, known))}")
+        return items
+    return parse
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", type=list_of(LIMITS), default=list(LIMITS), help="of " + ",".join(LIMITS))
+    parser.add_argument("--ranks", type=list_of(None, int), default=[2, 4, 8])
+    parser.add_argument("--count", type=list_of(None, int), default=[10**7, 10**6, 10**8], help="parameters")
+    parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1, help="that the steps of a run are to take, about")
+    parser.add_argument("--longest", type=float, default=6, help="seconds of a step; what takes longer is left out")
+    parser.add_argument("--minutes", type=float, default=20, help="when they are over no cell is begun any more")
+    parser.add_argument("--bench", default="build/sluice-bench")
+    parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--output", default="race", help="folder of race.jsonl and the pictures")
+    parser.add_argument("--draw", metavar="FILE", help="only draw what is in this race.jsonl")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    if args.draw:
+        with open(args.draw) as f:
+            rows = [json.loads(line) for line in f]
+        table(rows)
+        draw_all(rows, os.path.dirname(args.draw) or ".")
+        return
+    args.bench = os.path.abspath(args.bench)
+    if not os.access(args.bench, os.X_OK):
+        sys.exit(f"race: no program {args.bench}: build first, or name it by --bench")
+    os.makedirs(args.output, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # not without cleaning up
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(args.output, "race.jsonl"), "w") as out:
+        network = Network(max(args.ranks), folder)
+        race = Race(args, network, folder)
+        try:
+            network.up()
+            rows = race.run(out)
+        except Unavailable as error:
+            sys.exit(f"race: no network between namespaces can be made here: {error}")
+        finally:
+            race.end()
+            network.down()
+    table(rows)
+    draw_all(rows, args.output)
+
+
+if __name__ == "__main__":
+    main()
