@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, REFUSED_MS = 5 /* at the end of a job */ };
+enum { NS_PER_MS = 1000000, REFUSED_MS = 1500, CLOSED_MS = 5 /* at the end of a job */ };
 
 enum state {
 	JOINING, /* it has not proved itself */
@@ -165,6 +165,14 @@ int ofi_peer_tell(struct ofi_peer *p, struct event *out)
 	return 1;
 }
 
+/* A connection is made in milliseconds, however long the job waits for a peer that is stopped. */
+static uint64_t refused_for(uint64_t lost_after)
+{
+	const uint64_t most = (uint64_t)REFUSED_MS * NS_PER_MS;
+
+	return lost_after / 4 < most ? lost_after / 4 : most;
+}
+
 static void look_for_silence(struct ofi_peer *p, uint64_t now)
 {
 	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);
@@ -173,7 +181,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 
 	/* Nothing is under way, and nothing more is taken: the connection below, which was there
 	 * when the peer proved itself, broke, and is not made again. */
-	if (ofi_flow_is_refused(p->flow) && silent > lost_after / 4) {
+	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
 	}
@@ -325,7 +333,7 @@ int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
 	/* Each try to reach a peer that has closed would make a connection that is refused. */
 	const int closed = ofi_flow_is_refused(p->flow) &&
-			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)REFUSED_MS * NS_PER_MS;
+			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
 
 	return !is_lost(p) && !ofi_flow_is_idle(p->flow) && !closed;
 }

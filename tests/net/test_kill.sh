@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # kill -9 of a rank that only works, and of one that owns a shard: the others know it by the broken
-# connection, a quarter of SLUICE_LOST_AFTER later (with the default of 5 s: within 2 s), not by a
-# missing heartbeat; they name the rank, and end.
+# connection, long before a heartbeat would be missing; they name the rank, and end.
 # limit: 600 s
 . "$TOP/tests/net/lib.sh"
 export SLUICE_LOST_AFTER=${KILL_LOST_AFTER:-20s}
