@@ -32,7 +32,7 @@ void fake_ofi_misuse(const char *text)
 
 int fake_ofi_fails(const char *call)
 {
-	if (++counts->calls != fake_ofi.fail_call)
+	if (__atomic_add_fetch(&counts->calls, 1, __ATOMIC_RELAXED) != fake_ofi.fail_call)
 		return 0;
 	snprintf(counts->failed, sizeof(counts->failed), "%s", call);
 	return 1;
@@ -40,13 +40,13 @@ int fake_ofi_fails(const char *call)
 
 static void *new_object(size_t n)
 {
-	counts->objects++;
+	__atomic_add_fetch(&counts->objects, 1, __ATOMIC_RELAXED);
 	return calloc(1, n);
 }
 
 static int end_object(void *object)
 {
-	counts->objects--;
+	__atomic_sub_fetch(&counts->objects, 1, __ATOMIC_RELAXED);
 	free(object);
 	return 0;
 }
