@@ -35,7 +35,7 @@ enum {
 /* A long transfer over sockets wakes its receiver for each packet, of which no poll makes news
  * before all have come. Who was woken so often in vain naps before it sleeps again, and takes many.
  */
-enum { VAIN_WAKES = 8, VAIN_NAP_NS = 500000 };
+enum { VAIN_WAKES = 8, VAIN_NAP_NS = 200000 };
 /* Of several threads that wait one polls for all; without news too they take turns, so that each
  * looks at its limits. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
