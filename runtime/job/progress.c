@@ -32,19 +32,9 @@ enum {
 	CALLS_PER_MS = 3,
 	BUSY_DOZES = 4
 };
-/* A long transfer over sockets wakes its receiver for each packet, of which no poll makes news
- * before all have come. Who was woken so often in vain naps before it sleeps again, and takes many.
- */
-enum { VAIN_WAKES = 8, VAIN_NAP_NS = 200000 };
 /* Of several threads that wait one polls for all; without news too they take turns, so that each
  * looks at its limits. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
-
-/* How often a thread was woken in vain, one time soon after the other. */
-struct vain {
-	unsigned wakes, news; /* progress.news at the last of them */
-	uint64_t since_ns;    /* when its sleep began */
-};
 
 /* What a thread in progress_until() waits for. */
 struct wait {
@@ -201,29 +191,6 @@ static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 		job_fail(job, SLUICE_EDEVICE, job->rank, "epoll_wait: %s", errno_text(errno));
 }
 
-static void doze(uint32_t ns)
-{
-	struct timespec rest = { 0, (long)ns };
-	nanosleep(&rest, NULL);
-}
-
-/* After a sleep and the poll that follows. Token held. */
-static void vain_count(const sluice_job *job, struct vain *vain)
-{
-	const int soon = now_ns() - vain->since_ns < DOZE_NS;
-
-	vain->wakes = soon && vain->news == job->progress.news ? vain->wakes + 1 : 0;
-	vain->news = job->progress.news;
-}
-
-/* Before a sleep. */
-static void vain_nap(const sluice_job *job, struct vain *vain)
-{
-	if (vain->wakes >= VAIN_WAKES && job->progress.longest_doze_ns == DOZE_NS)
-		doze(VAIN_NAP_NS);
-	vain->since_ns = now_ns();
-}
-
 void progress_cancel(sluice_job *job)
 {
 	for (int t = 0; t < job->n_transports; t++)
@@ -336,7 +303,6 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 {
 	int over;
 	struct wait wait = { .done = done, .describe = describe, .context = context };
-	struct vain vain = { 0 };
 	TOKEN_HELD(job);
 	if (job->failure.code)
 		return job_failed(job);
@@ -411,8 +377,6 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 									warn_at;
 		if (others_wait(job, &wait) && wait.turn_ns + TURN_NS < until)
 			until = wait.turn_ns + TURN_NS;
-		vain_count(job, &vain);
-		vain_nap(job, &vain);
 		atomic_store(&job->progress.asleep, 1);
 		if (!arm(job) && !done(context) && !atomic_load(&job->progress.queue))
 			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
@@ -429,6 +393,12 @@ int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *
 	struct error_scope scope;
 	error_begin(&scope);
 	return error_end(&scope, wait_until(job, done, describe, context));
+}
+
+static void doze(uint32_t ns)
+{
+	struct timespec rest = { 0, (long)ns };
+	nanosleep(&rest, NULL);
 }
 
 void progress_nap(void)
@@ -448,7 +418,7 @@ static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 }
 
 /* What the progress thread does with the token. */
-static void look_after(sluice_job *job, struct vain *vain, unsigned *calls_seen, uint64_t *warn_at)
+static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
 	uint32_t doze_ns = next_doze(job->progress.doze_ns, calls - *calls_seen,
@@ -458,7 +428,6 @@ static void look_after(sluice_job *job, struct vain *vain, unsigned *calls_seen,
 		disarm(job); /* it slept, and drains what woke it */
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
-	vain_count(job, vain);
 	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
 		clients_told(&job->clients)->explain(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
@@ -483,20 +452,17 @@ static void *progress_thread(void *argument)
 	sluice_job *job = argument;
 	uint64_t warn_at = now_ns() + job->budget.warn_after_ns;
 	unsigned calls_seen = 0;
-	struct vain vain = { 0 };
 	while (!atomic_load(&job->progress.stop)) {
 		take_for_thread(job);
-		look_after(job, &vain, &calls_seen, &warn_at);
+		look_after(job, &calls_seen, &warn_at);
 		uint32_t doze_ns = job->progress.unannounced ? NAP_NS : job->progress.doze_ns;
 		uint64_t until = job->progress.next_tick_ns;
 		progress_release(job);
 		/* The wake-up of progress_stop() may have been drained with the others. */
 		if (doze_ns)
 			doze(doze_ns);
-		else if (!atomic_load(&job->progress.stop)) {
-			vain_nap(job, &vain);
+		else if (!atomic_load(&job->progress.stop))
 			sleep_in_kernel(job, until);
-		}
 	}
 	return NULL;
 }
