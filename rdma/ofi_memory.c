@@ -7,6 +7,7 @@
 #include "sluice.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The descriptor: magic, access, bytes u64, address u64, key u64, owner, user, zeros, CRC-32C. */
 enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "ORGN" */
@@ -23,11 +24,21 @@ struct region_memory {
 	} of[];                    /* [rank] */
 };
 
+/* Addresses of a region that was closed. libfabric knows no way to end a transfer with one peer: a
+ * get that was given up is answered late, and a put that had begun to arrive goes on. So these
+ * addresses stay mapped, to pages that nobody reads, until the endpoint has ended. */
+struct vacated {
+	struct vacated *next;
+	void *base;
+	size_t bytes;
+};
+
 struct ofi_memory {
 	struct ofi_fabric *fabric;
 	int rank, size;
 	pthread_mutex_t *lock; /* of the transport */
 	struct region_memory *regions;
+	struct vacated *vacated;
 	uint8_t *revoked; /* [rank] */
 };
 
@@ -60,18 +71,38 @@ static void free_region(struct region_memory *r)
 	free(r);
 }
 
+/* The region's memory goes, its addresses stay. 0: they could not be kept. */
+static int vacate(struct ofi_memory *m, const struct region *region)
+{
+	struct vacated *v = region->common || region->device ? NULL : malloc(sizeof(*v));
+
+	if (!v)
+		return 0;
+	*v = (struct vacated){ .next = m->vacated, .base = region->base, .bytes = region->bytes };
+	if (mmap(v->base, v->bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+		free(v);
+		return 0;
+	}
+	m->vacated = v;
+	return 1;
+}
+
 /* region_close() calls this. */
-static void end_region(struct registration *registration)
+static int end_region(struct registration *registration)
 {
 	struct region_memory *r = (struct region_memory *)(void *)registration, **at;
-	pthread_mutex_t *lock = r->owner->lock;
+	struct ofi_memory *m = r->owner;
+	int kept;
 
-	pthread_mutex_lock(lock);
-	for (at = &r->owner->regions; *at != r; at = &(*at)->next)
+	pthread_mutex_lock(m->lock);
+	for (at = &m->regions; *at != r; at = &(*at)->next)
 		;
 	*at = r->next;
+	kept = vacate(m, r->region);
 	free_region(r);
-	pthread_mutex_unlock(lock);
+	pthread_mutex_unlock(m->lock);
+	return kept;
 }
 
 static int find_or_make(struct ofi_memory *m, const struct region *region,
@@ -207,10 +238,10 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 	int rc;
 
 	*desc = NULL;
-	if (!ofi_fabric_wants_local(m->fabric))
-		return SLUICE_OK;
-	rc = find_or_make(m, region, &r);
-	if (!rc && !r->local)
+	rc = find_or_make(m, region, &r); /* in any case, so that its end is known here */
+	if (rc || !ofi_fabric_wants_local(m->fabric))
+		return rc;
+	if (!r->local)
 		rc = ofi_fabric_register(m->fabric, region->base, region->bytes,
 					 FI_READ | FI_WRITE | FI_SEND | FI_RECV, "a local region",
 					 &r->local);
@@ -255,6 +286,13 @@ void ofi_memory_close(struct ofi_memory **out)
 			at = &(*at)->next;
 		*at = r->registration.next;
 		free_region(r);
+	}
+	while (m->vacated) {
+		struct vacated *v = m->vacated;
+
+		m->vacated = v->next;
+		munmap(v->base, v->bytes);
+		free(v);
 	}
 	free(m->revoked);
 	free(m);

@@ -17,7 +17,8 @@ struct ofi_memory;
 
 int ofi_memory_open(struct ofi_fabric *fabric, int rank, int size, pthread_mutex_t *lock,
 		    struct ofi_memory **out);
-/* All registrations end, and regions forget them. */
+/* All registrations end, and regions forget them; so do the addresses of regions that were closed.
+ * Called after ofi_fabric_stop(). */
 void ofi_memory_close(struct ofi_memory **m);
 
 /* What a peer needs to know of a region of which it may reach bytes [from, from + n). */
@@ -36,6 +37,7 @@ struct ofi_target {
 };
 struct ofi_target ofi_memory_target(const struct remote *remote);
 
-/* The descriptor of local memory for libfabric; *desc is NULL where it wants none. */
+/* The descriptor of local memory for libfabric; *desc is NULL where it wants none. Called for all
+ * memory that is going to be used. */
 int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **desc);
 #endif

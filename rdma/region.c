@@ -230,6 +230,7 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 void region_close(struct region **region)
 {
 	struct region *r = region ? *region : NULL;
+	int taken_over = 0;
 
 	if (!r)
 		return;
@@ -237,11 +238,11 @@ void region_close(struct region **region)
 		struct registration *first = *r->registrations;
 
 		*r->registrations = first->next;
-		first->end(first);
+		taken_over |= first->end(first);
 	}
 	if (r->common)
 		common_release(&r->common);
-	else if (r->base && !r->device)
+	else if (r->base && !r->device && !taken_over)
 		munmap(r->base, r->bytes);
 	if (r->fd >= 0)
 		close(r->fd);

@@ -17,8 +17,10 @@ enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do *
  * does. The transport that adds one keeps the list consistent under its own lock. */
 struct registration {
 	struct registration *next;
-	const void *owner;                   /* the transport */
-	void (*end)(struct registration *r); /* region_close() calls it, already unlinked */
+	const void *owner; /* the transport */
+	/* region_close() calls it, already unlinked. 1: the transport has taken the addresses over
+	 * and unmaps them itself. */
+	int (*end)(struct registration *r);
 };
 
 struct common;

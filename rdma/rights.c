@@ -164,7 +164,7 @@ static void free_region(struct region_rights *r)
 }
 
 /* region_close() calls this. */
-static void end_region(struct registration *registration)
+static int end_region(struct registration *registration)
 {
 	struct region_rights *r = (struct region_rights *)(void *)registration, **at;
 	struct rights *rights = r->rights;
@@ -175,6 +175,7 @@ static void end_region(struct registration *registration)
 	*at = r->next;
 	free_region(r);
 	pthread_mutex_unlock(&rights->lock);
+	return 0;
 }
 
 /* With the lock held. */

@@ -168,6 +168,46 @@ static void close__after_the_peer_has_closed__does_not_connect_again_and_again(v
 	region_close(&mine);
 }
 
+enum { LARGE_BYTES = 64 << 20 };
+
+static int serves_a_large_region(struct side *side)
+{
+	struct region *mine = new_region(LARGE_BYTES, REGION_READ | REGION_WRITE);
+	struct remote *theirs;
+	char byte;
+
+	memset(mine->base, 0xff, LARGE_BYTES);
+	theirs = swap_regions(side, mine);
+	CHECK(read(side->socket, &byte, 1) == 0);
+	ops->remote_close(&theirs);
+	region_close(&mine);
+	return 0;
+}
+
+/* As after a failure, when a job closes its regions although peers still answer. */
+static void close__a_region_that_a_get_still_fills__does_no_harm(void **state)
+{
+	struct region *small = new_region(BYTES, REGION_READ), *local = new_region(LARGE_BYTES, 0);
+	const volatile uint8_t *first = local->base;
+	struct remote *theirs;
+	struct side side;
+	pid_t child = pair_start(&side, 4, serves_a_large_region);
+
+	(void)state;
+	theirs = swap_regions(&side, small);
+	post_now(side.e, get_of(theirs, local, LARGE_BYTES));
+	while (!*first) {
+		struct event event;
+
+		CHECK(ops->poll(side.t, &event, 1) == 0);
+	}
+	region_close(&local);
+	CHECK(next_event(side.t).status == 0);
+	ops->remote_close(&theirs);
+	region_close(&small);
+	pair_end(&side, child);
+}
+
 /* Some releases of libfabric leave their descriptor readable for good once something came. */
 static void arm__after_something_came__fd_is_not_readable_for_nothing(void **state)
 {
@@ -289,6 +329,7 @@ int main(void)
 		cmocka_unit_test(get__from_a_rank_that_computes__is_served),
 		cmocka_unit_test(
 			close__after_the_peer_has_closed__does_not_connect_again_and_again),
+		cmocka_unit_test(close__a_region_that_a_get_still_fills__does_no_harm),
 		cmocka_unit_test(arm__after_something_came__fd_is_not_readable_for_nothing),
 		cmocka_unit_test(put__with_a_guessed_key__is_refused_by_the_peer),
 		cmocka_unit_test(put__beyond_the_region__is_refused_by_the_peer),
