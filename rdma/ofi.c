@@ -44,6 +44,7 @@ enum {
 	SERVE_MAX_MS = 20,
 	CLOSE_MS = 1000
 };
+
 struct ofi {
 	struct transport transport;
 	int rank, size, lost_after_ms, named; /* the provider is */

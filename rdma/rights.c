@@ -163,7 +163,6 @@ static void free_region(struct region_rights *r)
 	free(r);
 }
 
-/* region_close() calls this. */
 static int end_region(struct registration *registration)
 {
 	struct region_rights *r = (struct region_rights *)(void *)registration, **at;
