@@ -168,7 +168,7 @@ static void close__after_the_peer_has_closed__does_not_connect_again_and_again(v
 	region_close(&mine);
 }
 
-enum { LARGE_BYTES = 64 << 20 };
+enum { LARGE_BYTES = 16 << 20 };
 
 static int serves_a_large_region(struct side *side)
 {
