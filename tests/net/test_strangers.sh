@@ -4,7 +4,7 @@
 # job ends with the digest of one that nobody disturbed.
 # limit: 300 s
 . "$TOP/tests/net/lib.sh"
-epochs=${STRANGERS_EPOCHS:-20} least=${STRANGERS_LEAST:-1000}
+epochs=${STRANGERS_EPOCHS:-20} least=${STRANGERS_LEAST:-200} job_limit=200
 
 on_one_node undisturbed $small --recipe "$sparse" --shards 4 --epochs "$epochs" --digest
 job_start visited 4 $small --recipe "$sparse" --shards 4 --epochs "$epochs" --digest --metrics "$SCRATCH/visited.metrics"
