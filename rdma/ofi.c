@@ -146,7 +146,9 @@ static int take_letter(struct ofi *o, const struct ofi_completion *c, uint64_t n
 
 static void take(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
-	if (c->notice && !c->error) {
+	if (ofi_trial_is_of(o->trial, c)) {
+		ofi_letters_reuse(o->letters, c->context);
+	} else if (c->notice && !c->error) {
 		take_notice(o, c->data, o->narrow ? c : NULL, now);
 		ofi_letters_reuse(o->letters, c->context);
 	} else if (c->context &&
@@ -307,8 +309,7 @@ static void admit_tcp(const struct ofi *o)
 		LOG_WARN, "rdma",
 		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
 		"cards for RDMA (SLUICE_TRANSPORT=shm,verbs) or a fabric with a provider of its "
-		"own; "
-		"SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
+		"own; SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
 		ofi_fabric_text(o->fabric), ofi_fabric_provider(o->fabric));
 }
 

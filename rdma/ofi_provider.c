@@ -312,7 +312,6 @@ static enum ofi_notice promised(const struct fi_info *info)
 
 static void follow_row(struct ofi_choice *choice, const struct ofi_row *row)
 {
-	choice->row = row;
 	choice->tcp = row->tcp;
 	choice->no_descriptor = row->wait == WAIT_TIMER;
 	choice->short_sleeps = row->wait == WAIT_FD_RACES;

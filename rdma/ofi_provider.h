@@ -12,12 +12,9 @@ enum ofi_notice {
 	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
 };
 
-struct ofi_row; /* of the table */
-
 struct ofi_choice {
 	const struct ofi_library *library;
-	struct fi_info *info; /* of the one that was chosen; ofi_choice_end() frees it */
-	const struct ofi_row *row;
+	struct fi_info *info;   /* of the one that was chosen; ofi_choice_end() frees it */
 	int tcp;                /* it goes through the sockets of the kernel */
 	int no_descriptor;      /* there is none that may be slept on: look by time */
 	int short_sleeps;       /* there is one, which misses something now and then */

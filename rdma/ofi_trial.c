@@ -104,6 +104,7 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struc
 	if (!t)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*t));
 	t->fabric = fabric;
+	t->self = FI_ADDR_NOTAVAIL;
 	t->letters = letters;
 	if (ofi_fabric_notice(fabric) == OFI_NOTICE_MESSAGE)
 		return SLUICE_OK;
@@ -119,6 +120,14 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struc
 		 "follows each put, which costs a round trip; look at sluice-info --check",
 		 ofi_fabric_text(fabric), why);
 	return SLUICE_OK;
+}
+
+int ofi_trial_is_of(const struct ofi_trial *t, const struct ofi_completion *c)
+{
+	if (c->context == &t->put)
+		return 1;
+	return c->notice &&
+	       (c->data == data || (c->from == t->self && c->from != FI_ADDR_NOTAVAIL));
 }
 
 void ofi_trial_end(struct ofi_trial *t)

@@ -26,6 +26,7 @@ struct fake_ofi_settings {
 	int no_writedata;   /* ENOSYS, although it promised */
 	int drops_notices;  /* bytes arrive, and nobody is told */
 	int late;           /* so many polls of the peer pass before an operation is done */
+	int holds;          /* nothing is done while it is set */
 	int refuses;        /* EAGAIN for ever for what goes to another endpoint */
 	int fails;          /* the next operation of another endpoint ends with this error */
 	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */

@@ -148,7 +148,7 @@ static void progress(struct endpoint_ *e)
 		struct op *op = *at;
 
 		/* Without an order, any may overtake those before it. */
-		if (op->late-- > 0 ||
+		if (fake_ofi.holds || op->late-- > 0 ||
 		    (!fake_ofi.ordered && op->next &&
 		     (fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223) >> 30 == 0)) {
 			if (fake_ofi.ordered)

@@ -140,6 +140,7 @@ static int open_pair(struct pair *p)
 	memset(p, 0, sizeof(*p));
 	for (int r = 0; r < 2 && !rc; r++)
 		rc = open_side(p, r, cards[r], &n[r]);
+	fake_ofi.holds = 0;
 	for (int r = 0; r < 2 && !rc; r++)
 		rc = ops->connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);
 	if (!rc)
@@ -294,6 +295,25 @@ static void notices__that_get_lost__messages_follow(void **state)
 	/* The fake counts what it drops, at the trial only. */
 	check_moves(1);
 	assert_non_null(strstr(logged, "did not arrive"));
+}
+
+/* The trial's put ends after the trial gave up on it: it is nobody's transfer, and no stranger's.
+ */
+static void trial__that_ends_late__is_forgotten(void **state)
+{
+	struct pair p;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		setup(NULL);
+		if (i)
+			fake_ofi_plays_efa();
+		fake_ofi.holds = 1;
+		must_open(&p);
+		move_all(&p);
+		assert_null(strstr(logged, "notice"));
+		check_closed(&p);
+	}
 }
 
 static void notices__refused_after_the_trial_agreed__messages_follow(void **state)
@@ -516,6 +536,7 @@ int main(void)
 		FRESH(old_cxi__promises_notices_and_has_none__messages_follow),
 		FRESH(opx__no_descriptor__all_bytes_before_each_notice),
 		FRESH(notices__that_get_lost__messages_follow),
+		FRESH(trial__that_ends_late__is_forgotten),
 		FRESH(notices__refused_after_the_trial_agreed__messages_follow),
 		FRESH(put__refused_for_ever__peer_is_gone_by_name),
 		FRESH(put__completion_with_an_error__peer_is_gone_with_the_reason),
