@@ -62,7 +62,9 @@ static int open_queue(struct ofi_fabric *f)
 	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
 				   .format = FI_CQ_FORMAT_DATA,
 				   .wait_obj = FI_WAIT_FD };
-	int err = f->choice.no_descriptor ? -FI_ENOSYS : fi_cq_open(f->domain, &attr, &f->cq, NULL);
+	int err = ofi_choice_has_descriptor(&f->choice) ?
+			  fi_cq_open(f->domain, &attr, &f->cq, NULL) :
+			  -FI_ENOSYS;
 
 	if (!err && !fi_control(&f->cq->fid, FI_GETWAIT, &f->fd))
 		return SLUICE_OK;
@@ -116,7 +118,8 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->fd = -1;
 	rc = ofi_choose(provider, interface, &f->choice);
-	f->promised = f->notice = f->choice.notice;
+	if (!rc)
+		f->promised = f->notice = ofi_choice_notice(&f->choice);
 	if (!rc)
 		rc = open_objects(f);
 	if (rc) {
@@ -124,7 +127,7 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 		return rc;
 	}
 	log_line(LOG_INFO, "rdma", "ofi: %s%s", f->choice.text,
-		 f->choice.tcp ? ", through the sockets of the kernel" : "");
+		 ofi_choice_is_tcp(&f->choice) ? ", through the sockets of the kernel" : "");
 	*out = f;
 	return SLUICE_OK;
 }
@@ -168,7 +171,7 @@ const char *ofi_fabric_text(const struct ofi_fabric *f)
 
 int ofi_fabric_is_tcp(const struct ofi_fabric *f)
 {
-	return f->choice.tcp;
+	return ofi_choice_is_tcp(&f->choice);
 }
 
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f)
@@ -178,7 +181,7 @@ enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f)
 
 int ofi_fabric_naps(const struct ofi_fabric *f)
 {
-	return f->choice.short_sleeps;
+	return ofi_choice_naps(&f->choice);
 }
 
 int ofi_fabric_is_narrow(const struct ofi_fabric *f)
@@ -195,7 +198,7 @@ size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices)
 {
 	const size_t limit = f->choice.info->rx_attr->size, wanted = RECEIVES + notices;
 
-	if (!f->choice.takes_receives)
+	if (!ofi_choice_takes_receives(&f->choice))
 		return RECEIVES;
 	return limit && wanted > limit ? limit : wanted;
 }
@@ -233,9 +236,7 @@ int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out)
 
 static int random_key(const struct ofi_fabric *f, uint64_t *key)
 {
-	const size_t bytes = domain_attr(f)->mr_key_size < f->choice.key_bytes ?
-				     domain_attr(f)->mr_key_size :
-				     f->choice.key_bytes;
+	const size_t bytes = ofi_choice_key_bytes(&f->choice);
 	int rc = auth_random(key, sizeof(*key));
 
 	if (bytes < sizeof(*key))

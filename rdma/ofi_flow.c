@@ -11,6 +11,8 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
+/* Over TCP: large pieces of each kind that are under way, and how long each of them is to be. */
+enum { STREAM_LEAST = 2, STREAM_MOST = 16, STREAM_NS = 5000000 };
 
 struct entry {
 	struct transfer x;
@@ -25,13 +27,22 @@ struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
 	struct entry *entry;
+	int large;          /* counted in `large` of the flow */
+	uint64_t since_ns;  /* it is under way */
 	struct piece *free; /* the next free one */
+};
+
+/* Large pieces that are under way over a stream. */
+struct limit {
+	int now, most;
 };
 
 struct ofi_flow {
 	struct ofi_flow_config config;
 	uint32_t token;
 	int ordered, abandoned;
+	int stream;                  /* everything goes to the peer through one stream of bytes */
+	struct limit large[2];       /* of puts, and of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
 	uint64_t moved_ns, retry_ns; /* of what is refused though nothing is under way: */
@@ -54,6 +65,8 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->config = *config;
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
+	f->stream = ofi_fabric_is_tcp(config->fabric);
+	f->large[0].most = f->large[1].most = STREAM_LEAST;
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;
 		f->pieces[i].free = f->free;
@@ -154,12 +167,20 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 	return rc;
 }
 
+/* Of what is left of a transfer, the next piece. */
+static size_t piece_bytes(const struct ofi_flow *f, size_t left)
+{
+	const size_t most = f->stream ? FLOW_STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
+
+	return left < most ? left : most;
+}
+
 /* 0: posted. Else what libfabric returned, -FI_EAGAIN also where it has to wait. */
-static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
+static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
-	const size_t left = x->bytes - e->posted;
-	const size_t n = left < FLOW_PIECE_BYTES ? left : FLOW_PIECE_BYTES;
+	const size_t left = x->bytes - e->posted, n = piece_bytes(f, left);
+	const int get = x->kind == TRANSFER_GET, large = f->stream && n > FLOW_SMALL_BYTES;
 	struct piece *piece = f->free;
 	struct ofi_piece what = {
 		.local = x->bytes ? (uint8_t *)x->local + e->posted : NULL,
@@ -170,7 +191,7 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
 		.key = e->target.key,
 		.data = (uint64_t)f->token << 32 | x->imm,
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
-		.placed = x->report || !f->ordered,
+		.placed = x->report || !f->ordered || large,
 	};
 	const int by_message = is_told_by_message(f, e);
 	ssize_t rc;
@@ -181,20 +202,24 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e)
 		what.announce = 0;
 		what.placed = 1;
 	}
-	if (!piece || waits_for_order(f, e, n == left))
+	if (!piece || waits_for_order(f, e, n == left) ||
+	    (large && f->large[get].now >= f->large[get].most))
 		return -FI_EAGAIN;
 	what.context = &piece->context;
-	rc = x->kind == TRANSFER_GET ? ofi_fabric_get(f->config.fabric, &what) :
-				       ofi_fabric_put(f->config.fabric, &what);
+	rc = get ? ofi_fabric_get(f->config.fabric, &what) :
+		   ofi_fabric_put(f->config.fabric, &what);
 	if (rc)
 		return rc;
 	f->free = piece->free;
 	piece->entry = e;
+	piece->large = large;
+	piece->since_ns = now_ns;
+	f->large[get].now += large;
 	e->posted += n;
 	e->pieces++;
 	e->whole = n == left && !by_message;
 	f->out++;
-	f->puts_out += x->kind != TRANSFER_GET;
+	f->puts_out += !get;
 	return 0;
 }
 
@@ -233,7 +258,7 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 {
 	while (f->next != f->end && now_ns >= f->retry_ns) {
 		struct entry *e = entry_at(f, f->next);
-		const ssize_t rc = post_piece(f, e);
+		const ssize_t rc = post_piece(f, e, now_ns);
 
 		if (rc == -FI_EAGAIN && !f->out) {
 			f->refusals += f->refusals < REFUSALS_MAX;
@@ -271,6 +296,17 @@ int ofi_flow_peer(const struct ofi_flow *f)
 	return f->config.peer;
 }
 
+/* One has ended. So many are to be under way that each takes about STREAM_NS: a quick network needs
+ * more of them, and on a slow one they make everything else wait. */
+static void adapt(struct limit *limit, uint64_t took_ns)
+{
+	limit->now--;
+	if (took_ns < STREAM_NS && limit->most < STREAM_MOST)
+		limit->most++;
+	else if (took_ns > STREAM_NS && limit->most > STREAM_LEAST)
+		limit->most--;
+}
+
 int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completion, uint64_t now_ns,
 		       char why[160])
 {
@@ -283,6 +319,8 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 		return 0;
 	f->out--;
 	f->puts_out -= e->x.kind != TRANSFER_GET;
+	if (piece->large)
+		adapt(&f->large[e->x.kind == TRANSFER_GET], now_ns - piece->since_ns);
 	f->moved_ns = now_ns;
 	e->pieces--;
 	if (completion->error) {

@@ -5,6 +5,11 @@
  * does not place puts in order, a put begins when all before it are in place, and so does its last
  * piece.
  *
+ * Over TCP everything between two ranks shares one stream: a request for a get, its answer and a
+ * notice wait behind all puts that were handed to the kernel before, which takes megabytes. So as
+ * many pieces of puts, and of gets, are under way to a peer as it takes some milliseconds to move,
+ * and a put counts until it is in place there.
+ *
  * A notice is 64 bits: the immediate, and a token that the receiver made for the sender of it. It
  * names the sender, as libfabric does not, and nobody else knows it. A provider that has room for
  * 32 bits names the sender itself. Where a put cannot announce itself, a message of those 64 bits
@@ -18,7 +23,14 @@
 #include "rdma/ofi_memory.h"
 #include "rdma/transport.h"
 
-enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 16, FLOW_PIECE_BYTES = 1 << 20 };
+enum {
+	FLOW_NOTICE_BYTES = 8,
+	FLOW_TRANSFERS = 256,
+	FLOW_PIECES = 32,
+	FLOW_PIECE_BYTES = 1 << 20,
+	FLOW_STREAM_PIECE_BYTES = 1 << 19, /* over TCP */
+	FLOW_SMALL_BYTES = 1 << 17         /* pieces up to here do not count */
+};
 
 struct ofi_flow;
 

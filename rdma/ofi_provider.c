@@ -287,41 +287,58 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 /* What was found; with the names of senders, where data has no room for a token. */
 static struct fi_info *settle(const struct ofi_library *l, const struct fi_info *found)
 {
-	struct fi_info *info = l->dupinfo(found), *named = NULL, *out = NULL;
-	int err;
+	struct fi_info *info = l->dupinfo(found), *named = NULL, *out;
 
 	if (!info || info->domain_attr->cq_data_size >= 8 || !info->domain_attr->cq_data_size)
 		return info;
 	info->caps |= FI_SOURCE;
-	err = l->getinfo(OFI_API, NULL, NULL, 0, info, &named);
-	if (!err && named)
-		out = l->dupinfo(named);
+	/* Where it does not name them, or not with the rest, messages do. */
+	out = l->dupinfo(l->getinfo(OFI_API, NULL, NULL, 0, info, &named) || !named ? found :
+										      named);
 	if (named)
 		l->freeinfo(named);
 	l->freeinfo(info);
-	return err == -FI_ENODATA ? l->dupinfo(found) : out; /* it does not name them */
+	return out;
 }
 
-static enum ofi_notice promised(const struct fi_info *info)
+/* ---- what was chosen -------------------------------------------------------------- */
+
+int ofi_choice_is_tcp(const struct ofi_choice *choice)
 {
-	if (info->domain_attr->cq_data_size >= 8)
-		return OFI_NOTICE_WIDE;
-	return info->domain_attr->cq_data_size >= 4 && info->caps & FI_SOURCE ? OFI_NOTICE_NARROW :
+	return choice->row->tcp;
+}
+
+int ofi_choice_has_descriptor(const struct ofi_choice *choice)
+{
+	return choice->row->wait != WAIT_TIMER;
+}
+
+int ofi_choice_naps(const struct ofi_choice *choice)
+{
+	return choice->row->wait == WAIT_FD_RACES;
+}
+
+int ofi_choice_takes_receives(const struct ofi_choice *choice)
+{
+	return choice->row->takes_receives || choice->info->mode & FI_RX_CQ_DATA;
+}
+
+size_t ofi_choice_key_bytes(const struct ofi_choice *choice)
+{
+	const size_t bytes = choice->info->domain_attr->mr_key_size;
+
+	return bytes < choice->row->key_bytes ? bytes : choice->row->key_bytes;
+}
+
+enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice)
+{
+	const struct fi_info *info = choice->info;
+	const size_t bytes = info->domain_attr->cq_data_size;
+	const enum ofi_notice promised = bytes >= 8                           ? OFI_NOTICE_WIDE :
+					 bytes >= 4 && info->caps & FI_SOURCE ? OFI_NOTICE_NARROW :
 										OFI_NOTICE_MESSAGE;
-}
 
-static void follow_row(struct ofi_choice *choice, const struct ofi_row *row)
-{
-	choice->tcp = row->tcp;
-	choice->no_descriptor = row->wait == WAIT_TIMER;
-	choice->short_sleeps = row->wait == WAIT_FD_RACES;
-	choice->key_bytes = row->key_bytes;
-	if (!choice->info)
-		return;
-	choice->notice = promised(choice->info);
-	if (choice->notice < row->notice)
-		choice->notice = row->notice;
-	choice->takes_receives = row->takes_receives || choice->info->mode & FI_RX_CQ_DATA;
+	return promised < choice->row->notice ? choice->row->notice : promised;
 }
 
 const char *ofi_choice_defect(const struct ofi_choice *choice)
@@ -359,8 +376,9 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	rc = *provider ? choose_named(list, provider, interface, version, &found) :
 			 choose_any(list, interface, version, &found);
 	if (!rc) {
-		*out = (struct ofi_choice){ .library = l, .info = settle(l, found) };
-		follow_row(out, row_of(found->fabric_attr->prov_name));
+		*out = (struct ofi_choice){ .library = l,
+					    .row = row_of(found->fabric_attr->prov_name),
+					    .info = settle(l, found) };
 		snprintf(out->text, sizeof(out->text), "%s on %s%s%s (libfabric %u.%u)",
 			 found->fabric_attr->prov_name, domain_of(found),
 			 *address_text(found, address) ? ", " : "", address_text(found, address),

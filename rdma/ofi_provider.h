@@ -12,16 +12,13 @@ enum ofi_notice {
 	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
 };
 
+struct ofi_row;
+
 struct ofi_choice {
 	const struct ofi_library *library;
-	struct fi_info *info;   /* of the one that was chosen; ofi_choice_end() frees it */
-	int tcp;                /* it goes through the sockets of the kernel */
-	int no_descriptor;      /* there is none that may be slept on: look by time */
-	int short_sleeps;       /* there is one, which misses something now and then */
-	int takes_receives;     /* a put that announces itself uses up a receive */
-	size_t key_bytes;       /* of a key that is chosen here */
-	enum ofi_notice notice; /* what getinfo promises; only a trial tells whether it is so */
-	char text[160];         /* "net on eth0, 192.0.2.2 (libfabric 1.17)" */
+	const struct ofi_row *row; /* what is known of the provider */
+	struct fi_info *info;      /* of the one that was chosen; ofi_choice_end() frees it */
+	char text[160];            /* "net on eth0, 192.0.2.2 (libfabric 1.17)" */
 };
 
 /* provider: its name as libfabric has it; NULL or "": the first row of the table that is there.
@@ -29,6 +26,18 @@ struct ofi_choice {
  * is neither loopback nor made for containers. SLUICE_ENOSUPP with a sentence that says what is
  * missing and what to do; not logged: the caller knows whether it matters. */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
+/* It goes through the sockets of the kernel. */
+int ofi_choice_is_tcp(const struct ofi_choice *choice);
+/* Whether it has a descriptor that may be slept on, and whether that misses something now and then.
+ */
+int ofi_choice_has_descriptor(const struct ofi_choice *choice);
+int ofi_choice_naps(const struct ofi_choice *choice);
+/* A put that announces itself uses up a receive. */
+int ofi_choice_takes_receives(const struct ofi_choice *choice);
+/* Of a key that is chosen here, in bytes. */
+size_t ofi_choice_key_bytes(const struct ofi_choice *choice);
+/* What getinfo promises; only a trial tells whether it is so. */
+enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice);
 /* What is known to be wrong with what was chosen, with what to do; NULL: nothing. */
 const char *ofi_choice_defect(const struct ofi_choice *choice);
 void ofi_choice_end(struct ofi_choice *choice);

@@ -125,29 +125,31 @@ FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
 
 	for (size_t h = 0; h < n_hits; h++) {
 		const uint32_t at = hits[h];
-		__m256i near = _mm256_setzero_si256();
+		__m256i rest = _mm256_setzero_si256(), position = _mm256_set1_epi32((int32_t)at);
 
 		ask_for(x, grad, soon + h * TURN, flags);
 		ask_for(x, grad, soon + h * TURN + LINE, flags);
-		for (uint32_t i = at; i < at + TURN; i += LANES) {
-			const __m256 v = _mm256_loadu_ps(x + i);
-			const __m256i key = key_at(x + i), sure = _mm256_cmpgt_epi32(key, above);
+#pragma GCC unroll 4
+		for (uint32_t i = 0; i < TURN; i += LANES) {
+			const __m256 v = _mm256_loadu_ps(x + at + i);
+			const __m256i key = keys_of(v), sure = _mm256_cmpgt_epi32(key, above);
 			const unsigned m = mask_of(sure);
 			const __m256i which = lanes_of(m);
 
 			_mm256_storeu_si256((__m256i *)(void *)(l->index + l->n),
-					    _mm256_add_epi32(_mm256_set1_epi32((int32_t)i), which));
+					    _mm256_add_epi32(position, which));
 			if (flags & VALUES)
 				_mm256_storeu_ps(l->value + l->n,
 						 _mm256_permutevar8x32_ps(v, which));
 			l->n += (size_t)__builtin_popcount(m);
 			if (flags & CLEAR)
-				_mm256_storeu_ps(residual + i,
+				_mm256_storeu_ps(residual + at + i,
 						 _mm256_andnot_ps(_mm256_castsi256_ps(sure), v));
-			near = _mm256_or_si256(
-				near, _mm256_andnot_si256(sure, _mm256_cmpgt_epi32(key, below)));
+			rest = _mm256_max_epi32(rest, _mm256_andnot_si256(sure, key));
 			*largest = _mm256_max_epi32(*largest, key);
+			position = _mm256_add_epi32(position, _mm256_set1_epi32(LANES));
 		}
+		const __m256i near = _mm256_cmpgt_epi32(rest, below);
 		hits[n_near] = at;
 		n_near += !_mm256_testz_si256(near, near);
 	}

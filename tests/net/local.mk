@@ -2,11 +2,20 @@
 EXTRA_DIST += tests/net/run tests/net/lib.sh \
 	tests/net/test_bytes.sh \
 	tests/net/test_digest.sh \
+	tests/net/test_intruder.sh \
 	tests/net/test_kill.sh \
 	tests/net/test_link.sh \
 	tests/net/test_lossy.sh \
 	tests/net/test_stopped.sh \
 	tests/net/test_strangers.sh
+
+if HAVE_LIBFABRIC
+noinst_PROGRAMS += tests/net/intruder
+tests_net_intruder_SOURCES = tests/net/intruder.c
+tests_net_intruder_LDADD = libinternal.la
+else
+EXTRA_DIST += tests/net/intruder.c
+endif
 
 .PHONY: check-net
 check-net: all

@@ -430,6 +430,8 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 	    fake_ofi.mode & ~hints->mode || fake_ofi.mr_mode & ~hints->domain_attr->mr_mode ||
 	    hints->domain_attr->cq_data_size > fake_ofi.cq_data_size)
 		return -FI_ENODATA;
+	if (fake_ofi.names_nobody && hints->caps & FI_SOURCE)
+		return -fake_ofi.names_nobody;
 	info = fake_dupinfo(NULL);
 	if (!info)
 		return -FI_ENOMEM;

@@ -24,6 +24,7 @@ struct fake_ofi_settings {
 	/* What it does. */
 	int takes_receives; /* a notice uses up a receive, and waits where there is none */
 	int no_writedata;   /* ENOSYS, although it promised */
+	int names_nobody;   /* getinfo's error where senders are to be named */
 	int drops_notices;  /* bytes arrive, and nobody is told */
 	int late;           /* so many polls of the peer pass before an operation is done */
 	int holds;          /* nothing is done while it is set */
@@ -39,6 +40,7 @@ struct fake_ofi_counts {
 	unsigned calls; /* fallible ones */
 	char failed[64];
 	uint64_t notices, messages, receives_used, rights_errors, swapped;
+	uint64_t under_way; /* bytes of puts, gets and messages that are not done */
 };
 
 extern struct fake_ofi_settings fake_ofi;

@@ -63,6 +63,7 @@ void fake_ofi_end_op(struct op *op, int error)
 	};
 
 	op->from->out--;
+	counts->under_way -= op->n;
 	if (op->tells || error)
 		complete(op->from->cq,
 			 (struct fi_cq_err_entry){ .op_context = op->context,
@@ -259,6 +260,7 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 			;
 		*end = op;
 		e->out++;
+		counts->under_way += n;
 		if (early) { /* "copied": neither placed nor legal */
 			op->tells = 0;
 			complete(e->cq,

@@ -51,7 +51,7 @@ WARMUP = 2
 MOST_STEPS = 15
 # A dense step is a few messages, and is summed while others are on the wire if there are more of them.
 SHARDS_OF_DENSE = 4
-MANY_BYTES, MOST_BYTE_STEPS = 5_000_000, 100
+MANY_BYTES, MOST_BYTE_STEPS = 40_000_000, 400
 
 TORCH = r"""
 import os, statistics, sys, time

@@ -45,9 +45,11 @@ int ofi_choice(struct fabric_choice *out)
 		snprintf(out->sentence, sizeof(out->sentence), "%s", sluice_last_error());
 		return -1;
 	}
-	out->tcp = choice.tcp;
+	out->tcp = ofi_choice_is_tcp(&choice);
 	snprintf(out->sentence, sizeof(out->sentence), "%s%s", choice.text,
-		 choice.tcp ? ": TCP through the kernel's sockets, which is slower than RDMA" : "");
+		 ofi_choice_is_tcp(&choice) ?
+			 ": TCP through the kernel's sockets, which is slower than RDMA" :
+			 "");
 	if (choice.info->domain_attr->name)
 		snprintf(out->interface, sizeof(out->interface), "%s",
 			 choice.info->domain_attr->name);
